@@ -1,0 +1,2 @@
+//! The `yggc` program.
+fn main() {}

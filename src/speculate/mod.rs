@@ -1,0 +1,1 @@
+//! The `speculate` room.
