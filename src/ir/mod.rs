@@ -1,1 +1,29 @@
-//! The `ir` room.
+//! The two intermediate representations of the walk and the law they obey.
+//!
+//! [`Graph`] is an SSA dag of [`Op`]s whose number of token rows is symbolic; a model family builds it and
+//! passes rewrite it. [`Program`] is what `compile` makes of it for one width: ordered steps over one arena
+//! with byte offsets. [`verify`] is the law of graphs; the arena's law is judged in `compile`.
+//! This room imports no other room and holds no weight bytes: a [`WeightSource`] lends them.
+//!
+//! Letters in shapes: `W` token rows of a forward, `R` rows that get logits, `D` model width, `F` feed-forward
+//! width, `H` query heads, `G` key/value heads, `E` head width, `V` vocabulary.
+#![forbid(unsafe_code)]
+
+mod device_spec;
+mod dump;
+mod graph;
+mod op;
+mod program;
+mod row_inputs;
+mod value_type;
+pub mod verify;
+
+pub use device_spec::{DeviceSpec, KernelChoice};
+pub use dump::{graph_dot, graph_text, program_text};
+pub use graph::{
+    Binding, Graph, GroupId, KvSpec, Node, RopeId, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec,
+};
+pub use op::{GraphError, Input, Norm, Op};
+pub use program::{Operand, Program, Region, Step};
+pub use row_inputs::RowInputs;
+pub use value_type::{Dtype, Rows, ValueType};

@@ -1,0 +1,105 @@
+//! Text and DOT views of graphs and programs, for people and golden tests.
+
+use std::fmt::Write as _;
+
+use super::{Graph, Norm, Op, Operand, Program, ValueId, WeightId};
+
+fn weight_name(graph: &Graph, id: WeightId) -> &str {
+    &graph.weight(id).name
+}
+
+fn attributes(graph: &Graph, op: &Op) -> String {
+    let norm =
+        |n: &Option<Norm>| n.map_or(String::new(), |n| format!(" norm={}", weight_name(graph, n.weight)));
+    let rope = |r: &Option<super::RopeId>| r.map_or(String::new(), |r| format!(" rope={}", r.0));
+    match op {
+        Op::Input(input) => format!(" {input:?}").to_lowercase(),
+        Op::Embed { weight } => format!(" {}", weight_name(graph, *weight)),
+        Op::RmsNorm(n) => format!(" {} eps={:e}", weight_name(graph, n.weight), n.eps),
+        Op::Linear { weights, norm: n, residual } => {
+            let names: Vec<_> = weights.iter().map(|w| weight_name(graph, *w)).collect();
+            format!(" {}{}{}", names.join("|"), norm(n), if *residual { " in_place" } else { "" })
+        }
+        Op::GatedLinear { gate, up, norm: n } => {
+            format!(" {}|{}{}", weight_name(graph, *gate), weight_name(graph, *up), norm(n))
+        }
+        Op::Rope(r) => format!(" rope={}", r.0),
+        Op::AppendKv { layer, rope: r } => format!(" layer={layer}{}", rope(r)),
+        Op::Attention { layer, heads, scale, rope: r } => {
+            format!(" layer={layer} heads={heads} scale={scale}{}", rope(r))
+        }
+        Op::Scale { factor } => format!(" factor={factor}"),
+        Op::Slice { start, len } => format!(" columns={start}..{}", start + len),
+        Op::Swiglu | Op::Add | Op::SelectRows => String::new(),
+    }
+}
+
+fn operand_list(values: &[ValueId]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// One line per value: `%id: type = op(operands) attributes  ; group`.
+pub fn graph_text(graph: &Graph) -> String {
+    let mut out = format!("graph {}\n", graph.name());
+    for value in graph.topological() {
+        let node = graph.node(value);
+        let operands = operand_list(&graph.operands(value));
+        let attributes = attributes(graph, &node.op);
+        let group = node.group.map_or(String::new(), |g| format!("  ; {g}"));
+        let _ =
+            writeln!(out, "{value}: {} = {}({operands}){attributes}{group}", node.value_type, node.op.name());
+    }
+    if let Some(logits) = graph.logits() {
+        let _ = writeln!(out, "logits {logits}");
+    }
+    out
+}
+
+/// The graph in Graphviz's language.
+pub fn graph_dot(graph: &Graph) -> String {
+    let mut out = String::from("digraph model {\n  node [shape=box, fontname=monospace];\n");
+    for value in graph.topological() {
+        let node = graph.node(value);
+        let label =
+            format!("{value} {}{}\\n{}", node.op.name(), attributes(graph, &node.op), node.value_type);
+        let _ = writeln!(out, "  v{} [label=\"{}\"];", value.index(), label.replace('"', "'"));
+        for (i, operand) in graph.operands(value).iter().enumerate() {
+            let _ = writeln!(out, "  v{} -> v{} [label=\"{i}\"];", operand.index(), value.index());
+        }
+    }
+    out.push_str("}\n");
+    out
+}
+
+fn operand_text(operand: &Operand) -> String {
+    match operand {
+        Operand::Input(input) => format!("{input:?}").to_lowercase(),
+        Operand::Effect => "effect".to_owned(),
+        Operand::Arena(r) => {
+            let stride =
+                if r.row_stride == r.columns { String::new() } else { format!(" stride {}", r.row_stride) };
+            format!("{}@{}[{}, {}{stride}]", r.value, r.offset_bytes, r.rows, r.columns)
+        }
+    }
+}
+
+/// One line per step with kernel, operands and offsets.
+pub fn program_text(program: &Program) -> String {
+    let mut out = format!(
+        "program {} width {} outputs {} arena {} bytes\n",
+        program.name, program.binding.width, program.binding.outputs, program.arena_bytes
+    );
+    for (i, step) in program.steps.iter().enumerate() {
+        let operands: Vec<_> = step.operands.iter().map(operand_text).collect();
+        let group = step.group.map_or(String::new(), |g| format!("  ; {g}"));
+        let _ = writeln!(
+            out,
+            "{i:4} {} = {}({}){group}",
+            operand_text(&step.result),
+            step.kernel,
+            operands.join(", ")
+        );
+    }
+    let _ = writeln!(out, "logits {}", operand_text(&Operand::Arena(program.logits)));
+    out
+}

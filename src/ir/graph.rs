@@ -1,0 +1,324 @@
+//! The graph: an SSA dag of ops, symbolic in width, over petgraph.
+
+use std::{fmt, sync::Arc};
+
+use petgraph::{
+    Direction,
+    stable_graph::{NodeIndex, StableDiGraph},
+    visit::EdgeRef,
+};
+use ygg_kernels::{RopePairing, WeightFormat};
+
+use super::{GraphError, Op, Rows, ValueType};
+
+/// A value, which is the result of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub(super) NodeIndex);
+
+impl ValueId {
+    /// A dense number for tables; stable while passes rewrite the graph.
+    pub fn index(self) -> usize {
+        self.0.index()
+    }
+}
+
+impl fmt::Display for ValueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}", self.0.index())
+    }
+}
+
+/// A weight of the model, by number in [`Graph::weights`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WeightId(pub u32);
+
+/// A rotary embedding, by number in [`Graph::ropes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RopeId(pub u32);
+
+/// A sub-layer that can be skipped: norm .. last linear + residual. Attention of layer `l` is `2l`, its MLP `2l + 1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupId(pub u32);
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 / 2, if self.0.is_multiple_of(2) { "attention" } else { "mlp" })
+    }
+}
+
+/// A weight's name and shape `[rows, columns]`; a vector is one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightSpec {
+    /// Tensor name in the model file.
+    pub name: String,
+    /// Outputs of the matrix.
+    pub rows: usize,
+    /// Inputs of the matrix, or elements of the vector.
+    pub columns: usize,
+    /// How the elements are stored.
+    pub format: WeightFormat,
+}
+
+/// Lends the bytes of weights, row-major as the file stores them.
+pub trait WeightSource: Send + Sync {
+    /// Bytes of a weight: `rows * format.row_bytes(columns)` of them.
+    fn bytes(&self, weight: WeightId) -> &[u8];
+}
+
+/// A rotary embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeSpec {
+    /// Head width `E`.
+    pub head_dim: usize,
+    /// Which two elements of a head form a pair.
+    pub pairing: RopePairing,
+    /// Angle per position of each pair: `[E / 2]`, scaling rules already applied.
+    pub inv_freq: Arc<[f32]>,
+}
+
+/// Shape of the key/value cache the graph needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvSpec {
+    /// Layers with a cache.
+    pub layers: usize,
+    /// Key/value heads `G`.
+    pub kv_heads: usize,
+    /// Head width `E`.
+    pub head_dim: usize,
+}
+
+/// What the symbolic rows are bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Binding {
+    /// `W`: token rows of the forward.
+    pub width: usize,
+    /// `R`: rows that get logits, `1..=W`.
+    pub outputs: usize,
+}
+
+/// One node: an op, the type of its value and the group it belongs to.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The op.
+    pub op: Op,
+    /// Type of the value it defines.
+    pub value_type: ValueType,
+    /// Skippable sub-layer, if any.
+    pub group: Option<GroupId>,
+}
+
+/// The graph of one model. Operand `i` of a node is the edge of weight `i` that enters it.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    name: String,
+    dag: StableDiGraph<Node, usize>,
+    weights: Arc<[WeightSpec]>,
+    ropes: Vec<RopeSpec>,
+    kv: KvSpec,
+    groups: u32,
+    binding: Option<Binding>,
+    logits: Option<ValueId>,
+}
+
+impl Graph {
+    /// An empty graph over the given weights.
+    pub fn new(name: impl Into<String>, weights: Vec<WeightSpec>, kv: KvSpec) -> Self {
+        Self {
+            name: name.into(),
+            dag: StableDiGraph::new(),
+            weights: weights.into(),
+            ropes: Vec::new(),
+            kv,
+            groups: 0,
+            binding: None,
+            logits: None,
+        }
+    }
+
+    /// Registers a rotary embedding.
+    pub fn add_rope(&mut self, rope: RopeSpec) -> RopeId {
+        assert_eq!(rope.inv_freq.len() * 2, rope.head_dim, "one frequency per pair of a head");
+        self.ropes.push(rope);
+        RopeId(u32::try_from(self.ropes.len() - 1).expect("few ropes"))
+    }
+
+    /// Adds a node and gives its value; the type is inferred.
+    ///
+    /// # Errors
+    /// [`GraphError::Operands`] when the operands do not fit the op.
+    pub fn add(
+        &mut self,
+        op: Op,
+        operands: &[ValueId],
+        group: Option<GroupId>,
+    ) -> Result<ValueId, GraphError> {
+        let types: Vec<_> = operands.iter().map(|v| self.node(*v).value_type).collect();
+        let value_type = op.infer(self, &types)?;
+        if let Some(GroupId(g)) = group {
+            self.groups = self.groups.max(g + 1);
+        }
+        let index = self.dag.add_node(Node { op, value_type, group });
+        for (i, operand) in operands.iter().enumerate() {
+            self.dag.add_edge(operand.0, index, i);
+        }
+        Ok(ValueId(index))
+    }
+
+    /// Declares which value is the logits `[R, V]`.
+    pub fn set_logits(&mut self, value: ValueId) {
+        self.logits = Some(value);
+    }
+
+    /// Makes every reader of `old` read `new` instead, the logits declaration included.
+    pub fn replace_uses(&mut self, old: ValueId, new: ValueId) {
+        let edges: Vec<_> = self
+            .dag
+            .edges_directed(old.0, Direction::Outgoing)
+            .map(|e| (e.id(), e.target(), *e.weight()))
+            .collect();
+        for (edge, reader, operand) in edges {
+            if reader != new.0 {
+                self.dag.remove_edge(edge);
+                self.dag.add_edge(new.0, reader, operand);
+            }
+        }
+        if self.logits == Some(old) {
+            self.logits = Some(new);
+        }
+    }
+
+    /// Removes a value that nothing reads.
+    ///
+    /// # Panics
+    /// If something still reads it: a pass that removes a used value is wrong.
+    pub fn remove(&mut self, value: ValueId) {
+        assert!(self.readers(value).is_empty() && self.logits != Some(value), "{value} is still read");
+        self.dag.remove_node(value.0);
+    }
+
+    /// Binds the symbolic rows and re-infers every type.
+    ///
+    /// # Errors
+    /// [`GraphError`] if an op no longer fits, which a lawful graph excludes.
+    pub fn bind(&mut self, binding: Binding) -> Result<(), GraphError> {
+        self.binding = Some(binding);
+        for value in self.topological() {
+            let operands: Vec<_> = self.operands(value).iter().map(|v| self.node(*v).value_type).collect();
+            let value_type = self.node(value).op.infer(self, &operands)?;
+            self.dag[value.0].value_type = value_type;
+        }
+        Ok(())
+    }
+
+    /// All values, operands before readers; ties in order of creation.
+    ///
+    /// # Panics
+    /// On a cycle, which `add` cannot make.
+    pub fn topological(&self) -> Vec<ValueId> {
+        let mut waiting = vec![0usize; self.dag.node_indices().map(|n| n.index() + 1).max().unwrap_or(0)];
+        let mut ready = std::collections::BTreeSet::new();
+        for n in self.dag.node_indices() {
+            waiting[n.index()] = self.dag.edges_directed(n, Direction::Incoming).count();
+            if waiting[n.index()] == 0 {
+                ready.insert(n);
+            }
+        }
+        let mut order = Vec::with_capacity(self.dag.node_count());
+        while let Some(n) = ready.pop_first() {
+            order.push(ValueId(n));
+            for edge in self.dag.edges_directed(n, Direction::Outgoing) {
+                let left = &mut waiting[edge.target().index()];
+                *left -= 1;
+                if *left == 0 {
+                    ready.insert(edge.target());
+                }
+            }
+        }
+        assert_eq!(order.len(), self.dag.node_count(), "the graph has a cycle");
+        order
+    }
+
+    /// Operands of a value in order.
+    pub fn operands(&self, value: ValueId) -> Vec<ValueId> {
+        let mut edges: Vec<_> = self
+            .dag
+            .edges_directed(value.0, Direction::Incoming)
+            .map(|e| (*e.weight(), ValueId(e.source())))
+            .collect();
+        edges.sort_unstable();
+        edges.into_iter().map(|(_, v)| v).collect()
+    }
+
+    /// Values that read `value`, in order of creation, once per operand place.
+    pub fn readers(&self, value: ValueId) -> Vec<ValueId> {
+        let mut readers: Vec<_> =
+            self.dag.edges_directed(value.0, Direction::Outgoing).map(|e| ValueId(e.target())).collect();
+        readers.sort_unstable();
+        readers
+    }
+
+    /// The node that defines a value.
+    pub fn node(&self, value: ValueId) -> &Node {
+        &self.dag[value.0]
+    }
+
+    /// Whether the value still exists.
+    pub fn contains(&self, value: ValueId) -> bool {
+        self.dag.contains_node(value.0)
+    }
+
+    /// Model name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All weights, by [`WeightId`].
+    pub fn weights(&self) -> &Arc<[WeightSpec]> {
+        &self.weights
+    }
+
+    /// One weight.
+    pub fn weight(&self, id: WeightId) -> &WeightSpec {
+        &self.weights[id.0 as usize]
+    }
+
+    /// All rotary embeddings, by [`RopeId`].
+    pub fn ropes(&self) -> &[RopeSpec] {
+        &self.ropes
+    }
+
+    /// One rotary embedding.
+    pub fn rope(&self, id: RopeId) -> &RopeSpec {
+        &self.ropes[id.0 as usize]
+    }
+
+    /// Shape of the key/value cache.
+    pub fn kv(&self) -> KvSpec {
+        self.kv
+    }
+
+    /// Number of skippable groups; group ids are below it.
+    pub fn groups(&self) -> u32 {
+        self.groups
+    }
+
+    /// What the rows are bound to, after the pass that binds them.
+    pub fn binding(&self) -> Option<Binding> {
+        self.binding
+    }
+
+    /// The logits value, once declared.
+    pub fn logits(&self) -> Option<ValueId> {
+        self.logits
+    }
+
+    /// `W` as it stands: symbolic or bound.
+    pub fn width_rows(&self) -> Rows {
+        self.binding.map_or(Rows::Width, |b| Rows::Fixed(b.width))
+    }
+
+    /// `R` as it stands: symbolic or bound.
+    pub fn outputs_rows(&self) -> Rows {
+        self.binding.map_or(Rows::Outputs, |b| Rows::Fixed(b.outputs))
+    }
+}

@@ -1,0 +1,298 @@
+//! The ops of a graph: what each takes and what it gives.
+
+use super::{Dtype, Graph, RopeId, Rows, ValueType, WeightId};
+
+/// What the host supplies for every row of a forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Input {
+    /// Token id of each row: `u32[W]`.
+    Tokens,
+    /// Position id of each row (prefix length + depth): `u32[W]`.
+    Positions,
+    /// Key/value slot each row writes: `u32[W]`.
+    Slots,
+    /// What each row attends to: its committed prefix length and the slots of its ancestors: `u32[W]`.
+    Tails,
+    /// Which rows get logits: `u32[R]`.
+    OutputRows,
+}
+
+/// A fused RMS normalisation in front of a linear op.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    /// Gain `[D]`.
+    pub weight: WeightId,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// One operation. Operands are listed in order; `x -> y` gives types.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A row input; no operands.
+    Input(Input),
+    /// `(tokens) -> [W, D]`: rows of the embedding matrix `[V, D]`.
+    Embed {
+        /// Embedding matrix `[V, D]`.
+        weight: WeightId,
+    },
+    /// `(x [W, D]) -> [W, D]`: `x / sqrt(mean(x^2) + eps) * weight`.
+    RmsNorm(Norm),
+    /// `(x [W, K] [, residual [W, N]]) -> [W, N]`: `norm(x) · concat(weights)ᵀ (+ residual)`.
+    /// With a residual the result replaces it in place.
+    Linear {
+        /// Matrices `[Nᵢ, K]`, concatenated by rows: `N = Σ Nᵢ`.
+        weights: Vec<WeightId>,
+        /// Normalisation fused in front.
+        norm: Option<Norm>,
+        /// Whether a second operand is added to the result.
+        residual: bool,
+    },
+    /// `(x [W, K]) -> [W, F]`: `silu(norm(x) · gateᵀ) * (norm(x) · upᵀ)`.
+    GatedLinear {
+        /// Matrix `[F, K]` under the silu.
+        gate: WeightId,
+        /// Matrix `[F, K]` beside it.
+        up: WeightId,
+        /// Normalisation fused in front.
+        norm: Option<Norm>,
+    },
+    /// `(gate [W, F], up [W, F]) -> [W, F]`: `silu(gate) * up`.
+    Swiglu,
+    /// `(x [W, heads * E], positions) -> [W, heads * E]`: rotary embedding of every head.
+    Rope(RopeId),
+    /// `(k [W, G * E], v [W, G * E], slots, positions) -> effect`: writes one slot per row.
+    AppendKv {
+        /// Cache layer.
+        layer: usize,
+        /// Rotation of `k` fused in front.
+        rope: Option<RopeId>,
+    },
+    /// `(q [W, H * E], effect, tails, positions) -> [W, H * E]`: attention of each row to its committed prefix and
+    /// its ancestors; head `h` reads key/value head `h * G / H`.
+    Attention {
+        /// Cache layer.
+        layer: usize,
+        /// Query heads.
+        heads: usize,
+        /// Factor on the scores.
+        scale: f32,
+        /// Rotation of `q` fused in front.
+        rope: Option<RopeId>,
+    },
+    /// `(a, b) -> a + b`, same types.
+    Add,
+    /// `(x) -> factor * x`.
+    Scale {
+        /// The factor.
+        factor: f32,
+    },
+    /// `(x [W, K]) -> [W, len]`: columns `start..start + len`; a view, costs nothing.
+    Slice {
+        /// First column.
+        start: usize,
+        /// Number of columns.
+        len: usize,
+    },
+    /// `(x [W, D], output rows) -> [R, D]`: the rows that get logits.
+    SelectRows,
+}
+
+/// Why a graph is not lawful.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GraphError {
+    /// An op got operands it cannot take.
+    #[error("op `{op}`: expected {expected}, found {found}")]
+    Operands {
+        /// The op's name.
+        op: &'static str,
+        /// What it takes.
+        expected: String,
+        /// What it got.
+        found: String,
+    },
+    /// A law of the whole graph is broken.
+    #[error("graph law broken at {place}: expected {expected}, found {found}")]
+    Law {
+        /// Value or layer concerned.
+        place: String,
+        /// The law.
+        expected: String,
+        /// The breach.
+        found: String,
+    },
+}
+
+impl Op {
+    /// The op's name in dumps and errors.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Input(_) => "input",
+            Op::Embed { .. } => "embed",
+            Op::RmsNorm(_) => "rms_norm",
+            Op::Linear { .. } => "linear",
+            Op::GatedLinear { .. } => "gated_linear",
+            Op::Swiglu => "swiglu",
+            Op::Rope(_) => "rope",
+            Op::AppendKv { .. } => "append_kv",
+            Op::Attention { .. } => "attention",
+            Op::Add => "add",
+            Op::Scale { .. } => "scale",
+            Op::Slice { .. } => "slice",
+            Op::SelectRows => "select_rows",
+        }
+    }
+
+    /// The type of the result for the given operand types: the typing rule of every op.
+    ///
+    /// # Errors
+    /// [`GraphError::Operands`] when the operands do not fit.
+    pub fn infer(&self, graph: &Graph, operands: &[ValueType]) -> Result<ValueType, GraphError> {
+        let name = self.name();
+        let refuse = |expected: String| GraphError::Operands {
+            op: name,
+            expected,
+            found: operands.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        };
+        let is = |i: usize, dtype: Dtype| operands.get(i).is_some_and(|t| t.dtype == dtype);
+        let count = |n: usize, what: &str| {
+            if operands.len() == n { Ok(()) } else { Err(refuse(format!("{n} operands ({what})"))) }
+        };
+        let norm_fits = |norm: &Option<Norm>, columns: usize| match norm {
+            Some(n) if graph.weight(n.weight).columns != columns || graph.weight(n.weight).rows != 1 => {
+                Err(refuse(format!("a norm gain of {columns} elements")))
+            }
+            _ => Ok(()),
+        };
+        match self {
+            Op::Input(input) => {
+                count(0, "none")?;
+                let rows =
+                    if *input == Input::OutputRows { graph.outputs_rows() } else { graph.width_rows() };
+                Ok(ValueType { rows, columns: 1, dtype: Dtype::U32 })
+            }
+            Op::Embed { weight } => {
+                count(1, "tokens")?;
+                if !is(0, Dtype::U32) {
+                    return Err(refuse("token ids".into()));
+                }
+                Ok(ValueType::activation(operands[0].rows, graph.weight(*weight).columns))
+            }
+            Op::RmsNorm(norm) => {
+                count(1, "x")?;
+                if !is(0, Dtype::F32) {
+                    return Err(refuse("an activation".into()));
+                }
+                norm_fits(&Some(*norm), operands[0].columns)?;
+                Ok(operands[0])
+            }
+            Op::Linear { weights, norm, residual } => {
+                count(1 + usize::from(*residual), "x and, if fused, the residual")?;
+                let columns = operands[0].columns;
+                if weights.is_empty() || !is(0, Dtype::F32) {
+                    return Err(refuse("an activation and at least one matrix".into()));
+                }
+                for w in weights {
+                    if graph.weight(*w).columns != columns {
+                        return Err(refuse(format!(
+                            "x with {} columns for `{}`",
+                            graph.weight(*w).columns,
+                            graph.weight(*w).name
+                        )));
+                    }
+                }
+                norm_fits(norm, columns)?;
+                let out = weights.iter().map(|w| graph.weight(*w).rows).sum();
+                let result = ValueType::activation(operands[0].rows, out);
+                if *residual && operands[1] != result {
+                    return Err(refuse(format!("a residual of type {result}")));
+                }
+                Ok(result)
+            }
+            Op::GatedLinear { gate, up, norm } => {
+                count(1, "x")?;
+                let (g, u) = (graph.weight(*gate), graph.weight(*up));
+                if !is(0, Dtype::F32)
+                    || g.columns != operands[0].columns
+                    || (g.rows, g.columns) != (u.rows, u.columns)
+                {
+                    return Err(refuse(format!("x and two matrices of [{}, {}]", g.rows, g.columns)));
+                }
+                norm_fits(norm, operands[0].columns)?;
+                Ok(ValueType::activation(operands[0].rows, g.rows))
+            }
+            Op::Swiglu | Op::Add => {
+                count(2, "two activations")?;
+                if operands[0] != operands[1] || !is(0, Dtype::F32) {
+                    return Err(refuse("two activations of one type".into()));
+                }
+                Ok(operands[0])
+            }
+            Op::Rope(rope) => {
+                count(2, "x, positions")?;
+                let head = graph.rope(*rope).head_dim;
+                if !is(0, Dtype::F32) || !is(1, Dtype::U32) || !operands[0].columns.is_multiple_of(head) {
+                    return Err(refuse(format!("heads of width {head} and positions")));
+                }
+                Ok(operands[0])
+            }
+            Op::AppendKv { layer, rope } => {
+                count(4, "k, v, slots, positions")?;
+                let kv = graph.kv();
+                let columns = kv.kv_heads * kv.head_dim;
+                let fits = operands[0] == operands[1] && operands[0].columns == columns && is(0, Dtype::F32);
+                if !fits || !is(2, Dtype::U32) || !is(3, Dtype::U32) || *layer >= kv.layers {
+                    return Err(refuse(format!(
+                        "k and v of {columns} columns in a layer below {}",
+                        kv.layers
+                    )));
+                }
+                if rope.is_some_and(|r| graph.rope(r).head_dim != kv.head_dim) {
+                    return Err(refuse(format!("a rotation of heads of width {}", kv.head_dim)));
+                }
+                Ok(ValueType { rows: Rows::Fixed(0), columns: 0, dtype: Dtype::Effect })
+            }
+            Op::Attention { layer, heads, rope, .. } => {
+                count(4, "q, appended, tails, positions")?;
+                let kv = graph.kv();
+                let fits =
+                    operands[0].columns == heads * kv.head_dim && is(0, Dtype::F32) && is(1, Dtype::Effect);
+                if !fits || !is(2, Dtype::U32) || !is(3, Dtype::U32) || *layer >= kv.layers {
+                    return Err(refuse(format!(
+                        "q of {heads} heads of width {}, an append, tails, positions",
+                        kv.head_dim
+                    )));
+                }
+                if *heads == 0 || !heads.is_multiple_of(kv.kv_heads) {
+                    return Err(refuse(format!("query heads in multiples of {}", kv.kv_heads)));
+                }
+                if rope.is_some_and(|r| graph.rope(r).head_dim != kv.head_dim) {
+                    return Err(refuse(format!("a rotation of heads of width {}", kv.head_dim)));
+                }
+                Ok(operands[0])
+            }
+            Op::Scale { factor } => {
+                count(1, "x")?;
+                if !is(0, Dtype::F32) || !factor.is_finite() {
+                    return Err(refuse("an activation and a finite factor".into()));
+                }
+                Ok(operands[0])
+            }
+            Op::Slice { start, len } => {
+                count(1, "x")?;
+                let end = start.checked_add(*len);
+                if !is(0, Dtype::F32) || *len == 0 || end.is_none_or(|e| e > operands[0].columns) {
+                    return Err(refuse(format!("an activation with columns {start}..{start}+{len}")));
+                }
+                Ok(ValueType::activation(operands[0].rows, *len))
+            }
+            Op::SelectRows => {
+                count(2, "x, output rows")?;
+                if !is(0, Dtype::F32) || !is(1, Dtype::U32) {
+                    return Err(refuse("an activation and row numbers".into()));
+                }
+                Ok(ValueType::activation(operands[1].rows, operands[0].columns))
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What the host supplies for one forward, in buffers reserved once per executable.
+
+/// Row inputs of one forward of `width` rows. Rows behind the used ones are padding: they attend only to themselves
+/// in the dump slot and disturb nothing.
+#[derive(Clone, Debug)]
+pub struct RowInputs {
+    tokens: Vec<u32>,
+    positions: Vec<u32>,
+    slots: Vec<u32>,
+    prefix: Vec<u32>,
+    tail_len: Vec<u32>,
+    tails: Vec<u32>,
+    tail_capacity: usize,
+    output_rows: Vec<u32>,
+    used: usize,
+    dump_slot: u32,
+}
+
+impl RowInputs {
+    /// Buffers for `width` rows of which `outputs` get logits, with room for `tail_capacity` ancestors (self included)
+    /// per row. All rows start as padding on `dump_slot`; the output rows start as the last `outputs` rows.
+    pub fn new(width: usize, outputs: usize, tail_capacity: usize, dump_slot: u32) -> Self {
+        assert!(
+            (1..=width).contains(&outputs) && tail_capacity > 0,
+            "outputs within the width, tails not empty"
+        );
+        let mut inputs = Self {
+            tokens: vec![0; width],
+            positions: vec![0; width],
+            slots: vec![0; width],
+            prefix: vec![0; width],
+            tail_len: vec![0; width],
+            tails: vec![0; width * tail_capacity],
+            tail_capacity,
+            output_rows: vec![0; outputs],
+            used: 0,
+            dump_slot,
+        };
+        inputs.clear();
+        inputs
+    }
+
+    /// Makes every row padding again.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        for row in 0..self.width() {
+            self.pad(row);
+        }
+        let (width, outputs) = (self.width(), self.outputs());
+        for (i, row) in self.output_rows.iter_mut().enumerate() {
+            *row = u32::try_from(width - outputs + i).expect("widths are small");
+        }
+    }
+
+    fn pad(&mut self, row: usize) {
+        self.tokens[row] = 0;
+        self.positions[row] = 0;
+        self.slots[row] = self.dump_slot;
+        self.prefix[row] = 0;
+        self.tail_len[row] = 1;
+        self.tails[row * self.tail_capacity] = self.dump_slot;
+    }
+
+    /// Appends a row: `token` at `position` written to `slot`, attending to committed positions `0..prefix` and then to
+    /// the slots that `tail` writes (root .. self, self last) and counts.
+    ///
+    /// # Panics
+    /// If all rows are used or the tail is empty or too long: the caller plans widths and depths.
+    pub fn push(
+        &mut self,
+        token: u32,
+        position: u32,
+        slot: u32,
+        prefix: u32,
+        tail: impl FnOnce(&mut [u32]) -> usize,
+    ) {
+        let row = self.used;
+        assert!(row < self.width(), "forward of {} rows is full", self.width());
+        self.tokens[row] = token;
+        self.positions[row] = position;
+        self.slots[row] = slot;
+        self.prefix[row] = prefix;
+        let start = row * self.tail_capacity;
+        let len = tail(&mut self.tails[start..start + self.tail_capacity]);
+        assert!(
+            len >= 1 && len <= self.tail_capacity,
+            "a row has itself and at most {} ancestors",
+            self.tail_capacity
+        );
+        self.tail_len[row] = u32::try_from(len).expect("tails are short");
+        self.used += 1;
+    }
+
+    /// Names the row that output `index` shows.
+    pub fn set_output(&mut self, index: usize, row: usize) {
+        assert!(row < self.width(), "output of a row that exists");
+        self.output_rows[index] = u32::try_from(row).expect("widths are small");
+    }
+
+    /// `W`.
+    pub fn width(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// `R`.
+    pub fn outputs(&self) -> usize {
+        self.output_rows.len()
+    }
+
+    /// Rows that are not padding.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Token ids `[W]`.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Position ids `[W]`.
+    pub fn positions(&self) -> &[u32] {
+        &self.positions
+    }
+
+    /// Slots written `[W]`.
+    pub fn slots(&self) -> &[u32] {
+        &self.slots
+    }
+
+    /// Committed prefix lengths `[W]`.
+    pub fn prefix(&self) -> &[u32] {
+        &self.prefix
+    }
+
+    /// Tail lengths `[W]`.
+    pub fn tail_len(&self) -> &[u32] {
+        &self.tail_len
+    }
+
+    /// Tail slots `[W, tail_capacity]`.
+    pub fn tails(&self) -> &[u32] {
+        &self.tails
+    }
+
+    /// Row length of [`tails`](Self::tails).
+    pub fn tail_capacity(&self) -> usize {
+        self.tail_capacity
+    }
+
+    /// Rows that get logits `[R]`.
+    pub fn output_rows(&self) -> &[u32] {
+        &self.output_rows
+    }
+}

@@ -1,0 +1,129 @@
+//! The law of graphs, checked after every pass.
+//!
+//! 1. Every value's type is what its op infers from its operands.
+//! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append.
+//! 3. Logits are declared, float, one row per output.
+//! 4. A group is closed: nothing outside reads a value made inside, but for one value, the residual sum, whose
+//!    residual operand comes from outside the group. So leaving the group out is the identity on the residual stream.
+
+use super::{Dtype, Graph, GraphError, GroupId, Op, ValueId};
+
+/// Checks the whole law.
+///
+/// # Errors
+/// The first breach, with place, expectation and finding.
+pub fn verify(graph: &Graph) -> Result<(), GraphError> {
+    let order = graph.topological();
+    types(graph, &order)?;
+    cache(graph, &order)?;
+    logits(graph)?;
+    groups(graph, &order)
+}
+
+fn law(place: impl ToString, expected: impl ToString, found: impl ToString) -> GraphError {
+    GraphError::Law { place: place.to_string(), expected: expected.to_string(), found: found.to_string() }
+}
+
+fn types(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
+    for value in order {
+        let node = graph.node(*value);
+        let operands: Vec<_> = graph.operands(*value).iter().map(|v| graph.node(*v).value_type).collect();
+        let inferred = node.op.infer(graph, &operands)?;
+        if inferred != node.value_type {
+            return Err(law(value, format!("type {inferred}"), node.value_type));
+        }
+    }
+    Ok(())
+}
+
+fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
+    let mut appended = vec![None; graph.kv().layers];
+    for value in order {
+        match graph.node(*value).op {
+            Op::AppendKv { layer, .. } => {
+                if let Some(earlier) = appended[layer].replace(*value) {
+                    return Err(law(value, format!("one append in layer {layer}"), format!("{earlier} too")));
+                }
+            }
+            Op::Attention { layer, .. } => {
+                let effect = graph.operands(*value)[1];
+                if appended[layer] != Some(effect) {
+                    return Err(law(value, format!("the append of layer {layer}"), effect));
+                }
+            }
+            Op::Input(_)
+            | Op::Embed { .. }
+            | Op::RmsNorm(_)
+            | Op::Linear { .. }
+            | Op::GatedLinear { .. }
+            | Op::Swiglu
+            | Op::Rope(_)
+            | Op::Add
+            | Op::Scale { .. }
+            | Op::Slice { .. }
+            | Op::SelectRows => {}
+        }
+    }
+    Ok(())
+}
+
+fn logits(graph: &Graph) -> Result<(), GraphError> {
+    let Some(logits) = graph.logits() else {
+        return Err(law("logits", "a declared value", "none"));
+    };
+    let found = graph.node(logits).value_type;
+    if found.dtype != Dtype::F32 || found.rows != graph.outputs_rows() {
+        return Err(law("logits", "float rows, one per output", found));
+    }
+    Ok(())
+}
+
+/// The value a group hands on: the only one read outside. `None` if nothing is.
+pub fn group_result(graph: &Graph, group: GroupId) -> Option<ValueId> {
+    graph.topological().into_iter().find(|v| {
+        graph.node(*v).group == Some(group)
+            && (graph.logits() == Some(*v)
+                || graph.readers(*v).iter().any(|r| graph.node(*r).group != Some(group)))
+    })
+}
+
+/// The residual operand of a residual sum: the one that may be overwritten in place.
+pub fn residual_operand(graph: &Graph, value: ValueId) -> Option<ValueId> {
+    match graph.node(value).op {
+        Op::Add => Some(graph.operands(value)[0]),
+        Op::Linear { residual: true, .. } => Some(graph.operands(value)[1]),
+        Op::Linear { residual: false, .. }
+        | Op::Input(_)
+        | Op::Embed { .. }
+        | Op::RmsNorm(_)
+        | Op::GatedLinear { .. }
+        | Op::Swiglu
+        | Op::Rope(_)
+        | Op::AppendKv { .. }
+        | Op::Attention { .. }
+        | Op::Scale { .. }
+        | Op::Slice { .. }
+        | Op::SelectRows => None,
+    }
+}
+
+fn groups(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
+    let mut result = vec![None; graph.groups() as usize];
+    for value in order {
+        let Some(GroupId(group)) = graph.node(*value).group else { continue };
+        let leaves = graph.logits() == Some(*value)
+            || graph.readers(*value).iter().any(|r| graph.node(*r).group != Some(GroupId(group)));
+        if !leaves {
+            continue;
+        }
+        if let Some(other) = result[group as usize].replace(*value) {
+            return Err(law(GroupId(group), "one value read outside", format!("{other} and {value}")));
+        }
+        let from_outside = residual_operand(graph, *value)
+            .is_some_and(|residual| graph.node(residual).group != Some(GroupId(group)));
+        if !from_outside {
+            return Err(law(GroupId(group), "a residual sum over a value from outside", value));
+        }
+    }
+    Ok(())
+}
