@@ -1,1 +1,25 @@
-//! The `tree` room.
+//! The token tree of one speculation step: plain data, its growth, its pruning and its attention masks.
+//!
+//! A drafter fills a [`TokenTree`], the verifier checks its nodes in one forward, acceptance walks it from the
+//! root. The tree knows no model, no cache and no clock: scores and values come in as numbers, and every function
+//! here is deterministic, ties included. Nothing allocates after creation: all storage is reserved up front and
+//! a full tree refuses.
+//!
+//! * [`TokenTree`], [`NodeId`], [`Source`]: the data and its law ([`TokenTree::check`])
+//! * [`Frontier`]: equal growth, the `width` best candidates attached anywhere
+//! * [`select`], [`expected_tokens`], [`best_width`]: which nodes are worth a verify row
+//! * [`AncestorMask`], [`tail_slots`]: which rows a row attends to
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod growth;
+mod mask;
+mod prune;
+mod token_tree;
+
+pub use check::TreeError;
+pub use growth::Frontier;
+pub use mask::{AncestorMask, tail_slots};
+pub use prune::{PruneScratch, best_width, expected_tokens, select};
+pub use token_tree::{Ancestors, Children, Insert, NodeId, Source, TokenTree};

@@ -1,0 +1,111 @@
+//! Pruning: which nodes of a drafted tree are worth a row of the verify forward, and how many rows are.
+//!
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), verification-width pruning. The paper solves a tree
+//! knapsack bottom-up. Here a node's value is first lowered to the least value on its path, because a token cannot be
+//! accepted more often than its parent. Then no node is worth more than its parent, so the `width` best
+//! nodes are connected and optimal, and the dynamic program is left to the tests as judge.
+
+use super::{NodeId, TokenTree};
+
+#[cfg(test)]
+mod tests;
+
+/// Storage that pruning reuses between steps.
+#[derive(Clone, Debug)]
+pub struct PruneScratch {
+    /// Value of each node, not above its parent's.
+    values: Vec<f32>,
+    order: Vec<NodeId>,
+}
+
+impl PruneScratch {
+    /// Room for trees of at most `nodes` nodes.
+    pub fn with_capacity(nodes: usize) -> Self {
+        Self { values: Vec::with_capacity(nodes), order: Vec::with_capacity(nodes) }
+    }
+
+    fn fill(&mut self, tree: &TokenTree) {
+        self.values.clear();
+        self.order.clear();
+        for node in tree.nodes() {
+            let value = match tree.parent(node) {
+                // `+ 0.0` makes -0.0 and 0.0 tie.
+                Some(parent) => tree.value(node).min(self.values[parent.index()]) + 0.0,
+                None => 1.0,
+            };
+            self.values.push(value);
+            self.order.push(node);
+        }
+    }
+}
+
+/// Worth more first; equal values by id, so that a parent always precedes its children.
+fn by_value(values: &[f32]) -> impl Fn(&NodeId, &NodeId) -> std::cmp::Ordering {
+    |a, b| values[b.index()].total_cmp(&values[a.index()]).then(a.cmp(b))
+}
+
+/// Replaces `keep` by the connected subtree of at most `width` nodes with the greatest sum of values, the root
+/// included, in the order of ids: parents precede children, and row 0 is the root.
+///
+/// Values count as not above those of their ancestors; equal values go to the lower id. The whole tree is kept
+/// if it is not larger than `width`.
+///
+/// # Panics
+/// If the tree is empty or `width` is 0: the root is always verified.
+pub fn select(tree: &TokenTree, width: usize, scratch: &mut PruneScratch, keep: &mut Vec<NodeId>) {
+    assert!(!tree.is_empty() && width > 0, "a verify forward has at least the root's row");
+    scratch.fill(tree);
+    let PruneScratch { values, order } = scratch;
+    if width < order.len() {
+        order.select_nth_unstable_by(width - 1, by_value(values));
+        order.truncate(width);
+        order.sort_unstable();
+    }
+    keep.clear();
+    keep.extend_from_slice(order);
+}
+
+/// Replaces `out` by the expected number of tokens that a step emits, `[nodes + 1]`: `out[w]` if the best `w` nodes are
+/// verified, `out[0]` = 0.
+///
+/// The root's share is exactly 1: it stands for the bonus token that every step emits.
+pub fn expected_tokens(tree: &TokenTree, scratch: &mut PruneScratch, out: &mut Vec<f64>) {
+    scratch.fill(tree);
+    let PruneScratch { values, order } = scratch;
+    order.sort_unstable_by(by_value(values));
+    out.clear();
+    out.push(0.0);
+    let mut sum = 0.0;
+    for node in order.iter() {
+        sum += f64::from(values[node.index()]);
+        out.push(sum);
+    }
+}
+
+/// The planned width that emits the most expected tokens per unit of cost: the choice of the verify width in eq. 3 of
+/// Yggdrasil (section on verification-width pruning). `None` if no width is planned.
+///
+/// `expected` comes from [`expected_tokens`]; a width beyond the tree earns no more than the whole tree. `cost(width)`
+/// is the time of a step that verifies `width` rows, draft and fixed stages included, in any unit. Cost curves are
+/// staircases, so all widths are compared and the search never stops at a first descent. Ties go to the smaller
+/// width.
+///
+/// # Panics
+/// If `expected` is empty, a width is 0, or a cost is not finite and positive.
+pub fn best_width(expected: &[f64], widths: &[u32], cost: impl Fn(u32) -> f64) -> Option<u32> {
+    let nodes = expected.len().checked_sub(1).expect("expected tokens start with those of width 0");
+    let mut best: Option<(f64, u32)> = None;
+    for &width in widths {
+        assert!(width > 0, "a planned width is at least 1");
+        let cost = cost(width);
+        assert!(
+            cost.is_finite() && cost > 0.0,
+            "the cost of width {width} is {cost}, not finite and positive"
+        );
+        let rate = expected[nodes.min(width as usize)] / cost;
+        if best.is_none_or(|(top, at)| rate > top || (rate == top && width < at)) {
+            best = Some((rate, width));
+        }
+    }
+    best.map(|(_, width)| width)
+}
