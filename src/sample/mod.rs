@@ -1,1 +1,26 @@
-//! The `sample` room.
+//! Logits to tokens: the standardised distribution of a request, its draw, and candidates for drafting.
+//!
+//! Everything is a pure function of its arguments. The token at an output position depends on the verifier's logits
+//! (bit for bit), the request's [`Sampling`] and the position, never on what was drafted or on earlier draws;
+//! this is what makes speculative output equal plain output under a seed. All arithmetic that decides a
+//! verifier's token is written out here, without the platform's mathematics library, in a fixed order.
+//!
+//! * [`Sampler`]: temperature, top-k, top-p, min-p, then one keyed draw
+//! * [`argmax`]: greedy decoding, lowest id on ties
+//! * [`draft_candidates`]: the best continuations and their log-probabilities, for tree growth
+//! * [`uniform`], [`philox4x32_10`]: the counter-based generator
+
+#![forbid(unsafe_code)]
+
+mod draft;
+mod exp;
+mod philox;
+mod rank;
+mod sampler;
+mod sampling;
+
+pub use draft::{Candidate, draft_candidates};
+pub use philox::{philox4x32_10, uniform};
+pub use rank::argmax;
+pub use sampler::Sampler;
+pub use sampling::{SampleError, Sampling};
