@@ -1,1 +1,37 @@
-//! Kernels.
+//! What each op of `yggc` computes, and fast ways to compute it. No graph types.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`format`](mod@format) | how a weight matrix lies in a model file, and its exact meaning |
+//! | [`rows`] | views of `[W, columns]` buffers |
+//! | [`kv`] | views of a layer's KV memory and of the rows' ancestors in it |
+//! | [`rope`] | rotary tables, shared by every implementation |
+//! | [`id`] | names of kernels and their numeric classes |
+//! | [`mod@reference`] | scalar meaning of every op: the judge of the fast ones |
+//! | [`cpu`] | packed weights and the portable and AVX-512 implementations |
+//!
+//! **Row invariance.** The bits of a row of any op depend on that row's inputs and on the numeric class alone: never
+//! on the number of rows, the row's place, how work was split between threads, or the KV slots its ancestors use.
+//! There is one numeric class per (op, operand format, tier), by rule ([`id::KernelId`]).
+//!
+//! Letters in shapes: `W` token rows, `K` input columns, `N` output columns, `H` query heads, `G` KV heads,
+//! `D` head dimension, `S` slots.
+//!
+//! No op of [`cpu`] allocates.
+
+pub mod cpu;
+pub mod format;
+pub mod id;
+pub mod kv;
+pub mod reference;
+pub mod rope;
+pub mod rows;
+
+#[cfg(test)]
+mod testing;
+
+pub use format::{Matrix, WeightFormat};
+pub use id::{KernelId, NumericClass, OpKind, Operand, Tier};
+pub use kv::{AppendKv, Attention, KvFormat, KvLayer, Tails};
+pub use rope::{Rope, RopePairing, RopeTable};
+pub use rows::{Norm, Rows, RowsMut};
