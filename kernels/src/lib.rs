@@ -1,72 +1,37 @@
-//! What an op computes, and fast ways to compute it.
+//! What each op of `yggc` computes, and fast ways to compute it. No graph types.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`format`](mod@format) | how a weight matrix lies in a model file, and its exact meaning |
+//! | [`rows`] | views of `[W, columns]` buffers |
+//! | [`kv`] | views of a layer's KV memory and of the rows' ancestors in it |
+//! | [`rope`] | rotary tables, shared by every implementation |
+//! | [`id`] | names of kernels and their numeric classes |
+//! | [`mod@reference`] | scalar meaning of every op: the judge of the fast ones |
+//! | [`cpu`] | packed weights and the portable and AVX-512 implementations |
+//!
+//! **Row invariance.** The bits of a row of any op depend on that row's inputs and on the numeric class alone: never
+//! on the number of rows, the row's place, how work was split between threads, or the KV slots its ancestors use.
+//! There is one numeric class per (op, operand format, tier), by rule ([`id::KernelId`]).
+//!
+//! Letters in shapes: `W` token rows, `K` input columns, `N` output columns, `H` query heads, `G` KV heads,
+//! `D` head dimension, `S` slots.
+//!
+//! No op of [`cpu`] allocates.
 
-use std::fmt;
+pub mod cpu;
+pub mod format;
+pub mod id;
+pub mod kv;
+pub mod reference;
+pub mod rope;
+pub mod rows;
 
-/// How the elements of a weight are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(non_camel_case_types, reason = "the field's names")]
-#[allow(missing_docs, reason = "the field's names")]
-pub enum WeightFormat {
-    F32,
-    F16,
-    BF16,
-    Q8_0,
-    Q4_0,
-    Q4_1,
-}
+#[cfg(test)]
+mod testing;
 
-/// Which two elements of a head form a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RopePairing {
-    /// `(2i, 2i + 1)`: GGUF llama weights.
-    Adjacent,
-    /// `(i, i + E/2)`: Hugging Face weights.
-    Halves,
-}
-
-/// Instruction-set tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the field's names")]
-pub enum Tier {
-    Reference,
-    Portable,
-    Avx512,
-}
-
-/// Kind of op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the ops' names")]
-pub enum OpKind {
-    Embed,
-    RmsNorm,
-    Linear,
-    GatedLinear,
-    Swiglu,
-    Rope,
-    AppendKv,
-    Attention,
-    Add,
-    Scale,
-    SelectRows,
-}
-
-/// A kernel: op, format of its weights, numeric class by tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KernelId {
-    op: OpKind,
-    format: Option<WeightFormat>,
-    tier: Tier,
-}
-
-impl KernelId {
-    /// The kernel of `op` with weights in `format` on `tier`.
-    pub fn new(op: OpKind, format: Option<WeightFormat>, tier: Tier) -> Self {
-        Self { op, format, tier }
-    }
-}
-
-impl fmt::Display for KernelId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}.{:?}.{:?}", self.op, self.format, self.tier)
-    }
-}
+pub use format::{Matrix, WeightFormat};
+pub use id::{KernelId, NumericClass, OpKind, Operand, Tier};
+pub use kv::{AppendKv, Attention, KvFormat, KvLayer, Tails};
+pub use rope::{Rope, RopePairing, RopeTable};
+pub use rows::{Norm, Rows, RowsMut};

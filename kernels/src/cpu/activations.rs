@@ -1,0 +1,104 @@
+//! Prepared activations: rows laid out for the linear kernels in a thread's scratch.
+//!
+//! Rows come in groups of up to 8. Inside a group, blocks of 32 inputs follow each other, and inside a block the rows
+//! of the group: a kernel walks one pointer, whatever the width. Two layouts, by numeric class:
+//!
+//! * `F32`: the values, `[group][block][row][32]`.
+//! * `Bf16`: the values rounded to nearest even in bf16, then the f32 sum of the rounded values, 68 bytes in all.
+//!
+//! Inputs past `K` in the last block are zeros.
+
+use super::packing::BLOCK;
+use crate::{Tier, WeightFormat};
+
+/// Rows in a full group.
+pub(super) const GROUP: usize = 8;
+
+/// How activations lie in scratch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    F32,
+    Bf16,
+}
+
+impl Layout {
+    /// The layout of a numeric class.
+    pub(super) const fn of(format: WeightFormat, tier: Tier) -> Self {
+        match (tier, format) {
+            (Tier::Reference | Tier::Portable, _) | (Tier::Avx512, WeightFormat::F32 | WeightFormat::F16) => {
+                Self::F32
+            }
+            (
+                Tier::Avx512,
+                WeightFormat::BF16 | WeightFormat::Q8_0 | WeightFormat::Q4_0 | WeightFormat::Q4_1,
+            ) => Self::Bf16,
+        }
+    }
+
+    /// Bytes of one row of one block.
+    pub(super) const fn block_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4 * BLOCK,
+            Self::Bf16 => 2 * BLOCK + 4,
+        }
+    }
+}
+
+/// Scratch that `prepare` needs for `[width, columns]` activations of linears in `format`.
+pub const fn scratch_bytes(format: WeightFormat, tier: Tier, width: usize, columns: usize) -> usize {
+    width * columns.div_ceil(BLOCK) * Layout::of(format, tier).block_bytes()
+}
+
+/// Activations ready for linears of one format and tier, borrowed from scratch.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepared<'s> {
+    pub(super) layout: Layout,
+    pub(super) width: usize,
+    pub(super) columns: usize,
+    pub(super) bytes: &'s [u8],
+}
+
+impl Prepared<'_> {
+    /// Rows, `W`.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Inputs, `K`.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// First row, rows and bytes of each group.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (usize, usize, &[u8])> {
+        let row_bytes = self.columns.div_ceil(BLOCK) * self.layout.block_bytes();
+        (0..self.width).step_by(GROUP).map(move |first| {
+            let rows = GROUP.min(self.width - first);
+            (first, rows, &self.bytes[first * row_bytes..][..rows * row_bytes])
+        })
+    }
+}
+
+/// Byte at which block 0 of row `w` starts, and the distance to its next block.
+pub(super) const fn row_place(layout: Layout, width: usize, blocks: usize, w: usize) -> (usize, usize) {
+    let first = w / GROUP * GROUP;
+    let rows = if width - first < GROUP { width - first } else { GROUP };
+    let block_bytes = layout.block_bytes();
+    (first * blocks * block_bytes + (w - first) * block_bytes, rows * block_bytes)
+}
+
+/// A scratch of f32 as numbers.
+pub(super) fn floats(bytes: &[u8]) -> &[f32] {
+    // SAFETY: every bit pattern is an f32.
+    let (before, floats, after) = unsafe { bytes.align_to() };
+    assert!(before.is_empty() && after.is_empty(), "scratch must be aligned");
+    floats
+}
+
+/// As [`floats`], to write.
+pub(super) fn floats_mut(bytes: &mut [u8]) -> &mut [f32] {
+    // SAFETY: every bit pattern is an f32, and its bytes are plain bytes.
+    let (before, floats, after) = unsafe { bytes.align_to_mut() };
+    assert!(before.is_empty() && after.is_empty(), "scratch must be aligned");
+    floats
+}

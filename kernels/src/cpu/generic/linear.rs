@@ -1,0 +1,138 @@
+//! Matrix products over packed weights.
+
+use super::{exp::silu, rms_norm};
+use crate::{
+    Norm, Rows, RowsMut, WeightFormat,
+    cpu::{
+        Epilogue, PackedLinear, Prepared,
+        activations::{GROUP, Layout, floats, floats_mut, row_place},
+        packing::{BLOCK, TILE, block_bytes, nibble_at, pair_at},
+    },
+    format::{bf16_to_f32, f16_to_f32},
+};
+use std::{array, ops::Range};
+
+type Sums = [[f32; TILE]; GROUP];
+
+/// Lays activations out as f32.
+pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
+    let blocks = x.columns().div_ceil(BLOCK);
+    let scratch = floats_mut(scratch);
+    for w in 0..x.width() {
+        let (start, step) = row_place(layout, x.width(), blocks, w);
+        let row = x.row(w);
+        let scale = norm.map(|norm| rms_norm::scale(row, norm.eps));
+        for (b, source) in row.chunks(BLOCK).enumerate() {
+            let block = &mut scratch[(start + b * step) / 4..][..BLOCK];
+            let (block, rest) = block.split_at_mut(source.len());
+            block.copy_from_slice(source);
+            rest.fill(0.0);
+            if let (Some(norm), Some(scale)) = (norm, scale) {
+                for (x, weight) in block.iter_mut().zip(&norm.weight[b * BLOCK..]) {
+                    *x = *x * scale * weight;
+                }
+            }
+        }
+    }
+}
+
+/// Plain products of the given tiles.
+pub(in crate::cpu) fn linear(
+    weights: &PackedLinear,
+    x: &Prepared<'_>,
+    tiles: Range<usize>,
+    epilogue: Epilogue,
+    out: &mut RowsMut<'_>,
+) {
+    for tile in tiles {
+        for (first, rows, group) in x.groups() {
+            let sums = accumulate(weights.format(), weights.tile(tile), floats(group), rows);
+            for (r, sums) in sums[..rows].iter().enumerate() {
+                let out = out.span(first + r, outputs(weights, tile));
+                match epilogue {
+                    Epilogue::Store => out.copy_from_slice(&sums[..out.len()]),
+                    Epilogue::AddInto => out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum),
+                }
+            }
+        }
+    }
+}
+
+/// Gated products of the given tiles.
+pub(in crate::cpu) fn linear_gated(
+    weights: &PackedLinear,
+    x: &Prepared<'_>,
+    tiles: Range<usize>,
+    out: &mut RowsMut<'_>,
+) {
+    for tile in tiles {
+        for (first, rows, group) in x.groups() {
+            let [gate, up] =
+                [0, 1].map(|i| accumulate(weights.format(), weights.tile(2 * tile + i), floats(group), rows));
+            for r in 0..rows {
+                let out = out.span(first + r, outputs(weights, tile));
+                for ((out, gate), up) in out.iter_mut().zip(&gate[r]).zip(&up[r]) {
+                    *out = silu(*gate) * up;
+                }
+            }
+        }
+    }
+}
+
+fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
+    tile * TILE..weights.outputs().min((tile + 1) * TILE)
+}
+
+/// Sums over `k` in order, one chain per output.
+fn accumulate(format: WeightFormat, tile: &[u8], x: &[f32], rows: usize) -> Sums {
+    let mut sums = [[0.0; TILE]; GROUP];
+    let mut values = [[0.0; TILE]; BLOCK];
+    for (block, x) in tile.chunks_exact(block_bytes(format)).zip(x.chunks_exact(rows * BLOCK)) {
+        unpack(format, block, &mut values);
+        for (sums, x) in sums.iter_mut().zip(x.chunks_exact(BLOCK)) {
+            for (values, x) in values.iter().zip(x) {
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum += value * x;
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// The f32 values of a packed block, `[k][n]`.
+fn unpack(format: WeightFormat, block: &[u8], values: &mut [[f32; TILE]; BLOCK]) {
+    let half = |at: usize| f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]));
+    let halves = |at: usize| -> [f32; TILE] { array::from_fn(|n| half(at + 2 * n)) };
+    for (k, values) in values.iter_mut().enumerate() {
+        *values = match format {
+            WeightFormat::F32 => array::from_fn(|n| {
+                let at = 4 * (k * TILE + n);
+                f32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+            }),
+            WeightFormat::F16 => halves(2 * k * TILE),
+            WeightFormat::BF16 => array::from_fn(|n| {
+                let at = 2 * pair_at(n, k);
+                bf16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
+            }),
+            WeightFormat::Q8_0 => {
+                let d = halves(0);
+                array::from_fn(|n| f32::from(block[2 * TILE + pair_at(n, k)].cast_signed()) * d[n])
+            }
+            WeightFormat::Q4_0 => {
+                let d = halves(0);
+                array::from_fn(|n| {
+                    let (at, shift) = nibble_at(n, k);
+                    (f32::from(block[2 * TILE + at] >> shift & 15) - 8.0) * d[n]
+                })
+            }
+            WeightFormat::Q4_1 => {
+                let (d, m) = (halves(0), halves(2 * TILE));
+                array::from_fn(|n| {
+                    let (at, shift) = nibble_at(n, k);
+                    f32::from(block[4 * TILE + at] >> shift & 15) * d[n] + m[n]
+                })
+            }
+        };
+    }
+}

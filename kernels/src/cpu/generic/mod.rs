@@ -1,0 +1,33 @@
+//! The portable tier: plain Rust over lanes of 16, which compilers turn into the vectors of any processor.
+//!
+//! Numeric class: f32 activations, weights dequantised to f32, products and sums rounded apart. Lanes are fixed by the
+//! index of an element alone.
+
+mod append_kv;
+mod attention;
+mod exp;
+mod linear;
+mod pointwise;
+mod rms_norm;
+mod swiglu;
+mod top_k;
+
+pub(super) use append_kv::append_kv;
+pub(super) use attention::{UNITS as ATTENTION_UNITS, attention};
+pub(super) use linear::{linear, linear_gated, prepare};
+pub(super) use pointwise::{add, add_into, scale};
+pub(super) use rms_norm::rms_norm;
+pub(super) use swiglu::swiglu;
+pub(super) use top_k::top_k;
+
+/// Sum of 16 lanes, by halves.
+#[inline(always)]
+fn sum_lanes(lanes: [f32; 16]) -> f32 {
+    let mut lanes = lanes;
+    for half in [8, 4, 2, 1] {
+        for i in 0..half {
+            lanes[i] += lanes[i + half];
+        }
+    }
+    lanes[0]
+}

@@ -1,0 +1,19 @@
+//! Proof tokens: a value of one proves that the running processor has the instructions.
+
+/// Proof of AVX-512 F, BW, VL, DQ and BF16, with the operating system saving their registers.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx512(());
+
+#[cfg(target_arch = "x86_64")]
+impl Avx512 {
+    /// The proof, if this processor has them all.
+    pub fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512bf16");
+        has.then_some(Self(()))
+    }
+}

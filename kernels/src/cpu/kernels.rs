@@ -1,0 +1,309 @@
+//! One method per op: checks shapes, then calls the implementation of the tier.
+
+use super::{
+    activations::{self, Layout, Prepared},
+    generic,
+    packing::{PackedLinear, TILE},
+};
+use crate::{AppendKv, Attention, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
+use std::ops::Range;
+
+/// What a linear does with its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Epilogue {
+    /// `out = result`.
+    Store,
+    /// `out += result`, one f32 addition: the residual in place.
+    AddInto,
+}
+
+/// The ops of one tier. Copying it is free; a value proves that the processor can run it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernels(Isa);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Isa {
+    Portable,
+}
+
+/// Calls `$op` of the tier's module.
+macro_rules! dispatch {
+    ($isa:expr, $op:ident ( $($arg:expr),* )) => {
+        match $isa {
+            Isa::Portable => generic::$op($($arg),*),
+        }
+    };
+}
+
+impl Kernels {
+    /// Plain Rust.
+    pub const fn portable() -> Self {
+        Self(Isa::Portable)
+    }
+
+    /// The fastest tier of this processor.
+    pub fn best() -> Self {
+        Self::for_tier(Tier::Avx512).unwrap_or(Self::portable())
+    }
+
+    /// A tier by name; `None` if this processor has not got it, or it is the reference, which reads other weights.
+    pub fn for_tier(tier: Tier) -> Option<Self> {
+        match tier {
+            Tier::Reference => None,
+            Tier::Portable => Some(Self::portable()),
+            Tier::Avx512 => None,
+        }
+    }
+
+    /// Tier of every op called through this value.
+    pub const fn tier(self) -> Tier {
+        match self.0 {
+            Isa::Portable => Tier::Portable,
+        }
+    }
+
+    /// Rows `rows` of `out` (`[W, K]`) become rows `tokens[w]` of the `[vocabulary, K]` weights. Equal bits in every
+    /// tier.
+    ///
+    /// # Panics
+    /// If shapes disagree or a token is outside the vocabulary.
+    pub fn embed(self, weights: &PackedLinear, tokens: &[u32], rows: Range<usize>, mut out: RowsMut<'_>) {
+        assert!(
+            tokens.len() == out.width() && weights.columns() == out.columns(),
+            "embedding of {weights:?}"
+        );
+        for w in rows {
+            weights.dequantise_row(tokens[w] as usize, out.row(w));
+        }
+    }
+
+    /// `out = x / sqrt(mean(x^2) + eps) * weight` for the given rows, `[W, K]`.
+    ///
+    /// # Panics
+    /// If shapes disagree.
+    pub fn rms_norm(self, x: Rows<'_>, norm: Norm<'_>, rows: Range<usize>, mut out: RowsMut<'_>) {
+        check_same(x, &out);
+        assert_eq!(norm.weight.len(), x.columns(), "norm weights and columns");
+        for w in rows {
+            dispatch!(self.0, rms_norm(x.row(w), norm, out.row(w)));
+        }
+    }
+
+    /// Scratch for [`Kernels::prepare`], bytes.
+    pub const fn linear_scratch_bytes(self, format: WeightFormat, width: usize, columns: usize) -> usize {
+        activations::scratch_bytes(format, self.tier(), width, columns)
+    }
+
+    /// Lays `x` (`[W, K]`) out for linears in `format`, normalised first if asked: then the bits are those of
+    /// [`Kernels::rms_norm`] followed by an unnormalised prepare.
+    ///
+    /// # Panics
+    /// If `scratch` is smaller than [`Kernels::linear_scratch_bytes`] or not aligned to 64, or shapes disagree.
+    pub fn prepare<'s>(
+        self,
+        format: WeightFormat,
+        x: Rows<'_>,
+        norm: Option<Norm<'_>>,
+        scratch: &'s mut [u8],
+    ) -> Prepared<'s> {
+        let (width, columns) = (x.width(), x.columns());
+        let bytes = self.linear_scratch_bytes(format, width, columns);
+        assert!(scratch.len() >= bytes, "scratch of {} bytes, {bytes} needed", scratch.len());
+        assert!(scratch.as_ptr().addr().is_multiple_of(64), "scratch must be aligned to 64");
+        assert!(norm.is_none_or(|norm| norm.weight.len() == columns), "norm weights and columns");
+        let layout = Layout::of(format, self.tier());
+        let scratch = &mut scratch[..bytes];
+        dispatch!(self.0, prepare(layout, x, norm, scratch));
+        Prepared { layout, width, columns, bytes: scratch }
+    }
+
+    /// `x weights^T` for output columns `16 tiles.start .. 16 tiles.end` of `out` (`[W, N]`).
+    ///
+    /// # Panics
+    /// If shapes disagree, `x` was prepared for another class, or the weights are a gated pair.
+    pub fn linear(
+        self,
+        weights: &PackedLinear,
+        x: &Prepared<'_>,
+        tiles: Range<usize>,
+        epilogue: Epilogue,
+        mut out: RowsMut<'_>,
+    ) {
+        assert!(!weights.is_gated(), "{weights:?} is a gated pair");
+        self.check_linear(weights, x, &tiles, &out);
+        dispatch!(self.0, linear(weights, x, tiles, epilogue, &mut out));
+    }
+
+    /// `silu(x gate^T) * (x up^T)` for output columns `16 tiles.start .. 16 tiles.end` of `out` (`[W, N]`): the bits
+    /// of two linears and [`Kernels::swiglu`].
+    ///
+    /// # Panics
+    /// If shapes disagree, `x` was prepared for another class, or the weights are not a gated pair.
+    pub fn linear_gated(
+        self,
+        weights: &PackedLinear,
+        x: &Prepared<'_>,
+        tiles: Range<usize>,
+        mut out: RowsMut<'_>,
+    ) {
+        assert!(weights.is_gated(), "{weights:?} is not a gated pair");
+        self.check_linear(weights, x, &tiles, &out);
+        dispatch!(self.0, linear_gated(weights, x, tiles, &mut out));
+    }
+
+    fn check_linear(self, weights: &PackedLinear, x: &Prepared<'_>, tiles: &Range<usize>, out: &RowsMut<'_>) {
+        assert_eq!(
+            x.layout,
+            Layout::of(weights.format(), self.tier()),
+            "activations prepared for another class"
+        );
+        assert!(
+            x.columns == weights.columns() && x.width == out.width() && out.columns() == weights.outputs(),
+            "{weights:?} takes [{}, {}] to [{}, {}]",
+            x.width,
+            x.columns,
+            out.width(),
+            out.columns()
+        );
+        assert!(tiles.end <= weights.tiles(), "tiles {tiles:?} of {} ({TILE} outputs each)", weights.tiles());
+    }
+
+    /// Turns every head of the given rows of `x` (`[W, heads * D]`) to the row's position. Equal bits in every tier.
+    ///
+    /// # Panics
+    /// If shapes disagree or a position is outside the table.
+    pub fn rope(
+        self,
+        x: Rows<'_>,
+        head_dim: usize,
+        positions: &[u32],
+        rope: Rope<'_>,
+        rows: Range<usize>,
+        mut out: RowsMut<'_>,
+    ) {
+        check_same(x, &out);
+        assert!(
+            x.columns().is_multiple_of(head_dim) && positions.len() == x.width(),
+            "rope of heads of {head_dim}"
+        );
+        for w in rows {
+            let heads = x.row(w).chunks_exact(head_dim).zip(out.row(w).chunks_exact_mut(head_dim));
+            heads.for_each(|(head, out)| rope.rotate(positions[w] as usize, head, out));
+        }
+    }
+
+    /// Stores keys, turned, and values of the given units ([`AppendKv::units`]). Equal bits in every tier.
+    ///
+    /// # Panics
+    /// If shapes disagree or a slot is outside the cache.
+    pub fn append_kv(self, args: &AppendKv<'_>, units: Range<usize>) {
+        args.check();
+        assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
+        dispatch!(self.0, append_kv(args, units));
+    }
+
+    /// Attention of the given units ([`Attention::units`]) into their heads of `out` (`[W, H * D]`); zeros for a row
+    /// that sees nothing.
+    ///
+    /// # Panics
+    /// If shapes disagree, a slot is outside the cache, or `scratch` is smaller than [`attention_scratch_bytes`] of
+    /// the longest logical sequence, or not aligned to 64.
+    pub fn attention(
+        self,
+        args: &Attention<'_>,
+        units: Range<usize>,
+        scratch: &mut [u8],
+        mut out: RowsMut<'_>,
+    ) {
+        args.check(&out);
+        assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
+        let bytes = attention_scratch_bytes(args.kv.head_dim(), args.longest());
+        assert!(scratch.len() >= bytes, "scratch of {} bytes, {bytes} needed", scratch.len());
+        assert!(scratch.as_ptr().addr().is_multiple_of(64), "scratch must be aligned to 64");
+        let scratch = activations::floats_mut(&mut scratch[..bytes]);
+        dispatch!(self.0, attention(args, units, scratch, &mut out));
+    }
+
+    /// `out = silu(gate) * up` for the given rows, all `[W, columns]`.
+    ///
+    /// # Panics
+    /// If shapes disagree.
+    pub fn swiglu(self, gate: Rows<'_>, up: Rows<'_>, rows: Range<usize>, mut out: RowsMut<'_>) {
+        check_same(gate, &out);
+        check_same(up, &out);
+        for w in rows {
+            dispatch!(self.0, swiglu(gate.row(w), up.row(w), out.row(w)));
+        }
+    }
+
+    /// `out = a + b` for the given rows, all `[W, columns]`. Equal bits in every tier.
+    ///
+    /// # Panics
+    /// If shapes disagree.
+    pub fn add(self, a: Rows<'_>, b: Rows<'_>, rows: Range<usize>, mut out: RowsMut<'_>) {
+        check_same(a, &out);
+        check_same(b, &out);
+        for w in rows {
+            generic::add(a.row(w), b.row(w), out.row(w));
+        }
+    }
+
+    /// `out += a` for the given rows, both `[W, columns]`. Equal bits in every tier.
+    ///
+    /// # Panics
+    /// If shapes disagree.
+    pub fn add_into(self, a: Rows<'_>, rows: Range<usize>, mut out: RowsMut<'_>) {
+        check_same(a, &out);
+        for w in rows {
+            generic::add_into(a.row(w), out.row(w));
+        }
+    }
+
+    /// `x *= factor` for the given rows of `[W, columns]`. Equal bits in every tier.
+    pub fn scale(self, factor: f32, rows: Range<usize>, mut x: RowsMut<'_>) {
+        for w in rows {
+            generic::scale(factor, x.row(w));
+        }
+    }
+
+    /// Row `i` of `out` becomes row `indices[i]` of `x`, for the given rows of `out`.
+    ///
+    /// # Panics
+    /// If shapes disagree or an index is not a row.
+    pub fn select_rows(self, x: Rows<'_>, indices: &[u32], rows: Range<usize>, mut out: RowsMut<'_>) {
+        assert!(
+            indices.len() == out.width() && x.columns() == out.columns(),
+            "gather of {} rows",
+            indices.len()
+        );
+        for i in rows {
+            out.row(i).copy_from_slice(x.row(indices[i] as usize));
+        }
+    }
+
+    /// Writes the ids and values of the `ids.len()` largest entries of `row`, largest first, equal values by lowest
+    /// id; NaN is never chosen. Returns how many were found. Equal results in every tier.
+    ///
+    /// # Panics
+    /// If `ids` and `values` differ in length.
+    pub fn top_k(self, row: &[f32], ids: &mut [u32], values: &mut [f32]) -> usize {
+        assert_eq!(ids.len(), values.len(), "ids and values");
+        generic::top_k(row, ids, values)
+    }
+}
+
+/// Scratch for [`Kernels::attention`] over logical sequences up to `longest`, bytes, whatever the tier.
+pub const fn attention_scratch_bytes(head_dim: usize, longest: usize) -> usize {
+    4 * generic::ATTENTION_UNITS * (2 * head_dim.next_multiple_of(16) + longest.next_multiple_of(16))
+}
+
+fn check_same(x: Rows<'_>, out: &RowsMut<'_>) {
+    assert!(
+        x.width() == out.width() && x.columns() == out.columns(),
+        "[{}, {}] to [{}, {}]",
+        x.width(),
+        x.columns(),
+        out.width(),
+        out.columns()
+    );
+}

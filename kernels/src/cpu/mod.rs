@@ -1,0 +1,24 @@
+//! Fast implementations of every op on processors, and the weight layouts they read.
+//!
+//! [`Kernels`] is the door: one method per op, for one tier. Its value proves that the processor has the
+//! instructions. Work is given as ranges (tiles of a linear, rows, or units of a KV op), so that each thread calls the
+//! same method with its own share; ranges change no bits.
+//!
+//! A linear has two phases: [`Kernels::prepare`] rounds and lays out the activations in a thread's own scratch,
+//! optionally normalised, then any number of linears of the same weight format read them.
+
+mod activations;
+mod generic;
+mod isa;
+mod kernels;
+mod memory;
+mod packing;
+
+#[cfg(test)]
+mod tests;
+
+pub use activations::{Prepared, scratch_bytes};
+#[cfg(target_arch = "x86_64")]
+pub use isa::Avx512;
+pub use kernels::{Epilogue, Kernels, attention_scratch_bytes};
+pub use packing::{PackError, PackedLinear, TILE};

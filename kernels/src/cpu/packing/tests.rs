@@ -1,0 +1,64 @@
+//! Packing is a permutation: every row reads back as the file has it.
+
+use super::*;
+use crate::testing::{Noise, matrix};
+use proptest::prelude::*;
+
+fn dequantised(matrix: &Matrix<'_>, n: usize) -> Vec<f32> {
+    let mut row = vec![0.0; matrix.columns()];
+    matrix.format().dequantise_row(matrix.row(n), &mut row);
+    row
+}
+
+proptest! {
+    #[test]
+    fn stacked_rows_read_back(f in 0usize..6, rows in prop::collection::vec(1usize..40, 1..4), blocks in 1usize..4, seed: u64) {
+        let format = WeightFormat::ALL[f];
+        let columns = if format.block_len() == 1 { blocks * 23 } else { blocks * 32 };
+        let mut noise = Noise::new(seed);
+        let bytes: Vec<_> = rows.iter().map(|&rows| matrix(format, rows, columns, &mut noise)).collect();
+        let parts: Vec<_> =
+            rows.iter().zip(&bytes).map(|(&rows, bytes)| Matrix::new(format, rows, columns, bytes).unwrap()).collect();
+        let packed = PackedLinear::stack(&parts).unwrap();
+        let mut out = vec![0.0; columns];
+        let mut n = 0;
+        for part in &parts {
+            for row in 0..part.rows() {
+                packed.dequantise_row(n, &mut out);
+                prop_assert_eq!(&out, &dequantised(part, row));
+                n += 1;
+            }
+        }
+        prop_assert_eq!(packed.outputs(), n);
+    }
+}
+
+#[test]
+fn quantised_weights_take_no_more_than_the_file() {
+    for format in WeightFormat::ALL {
+        let bytes = matrix(format, 1600, 576, &mut Noise::new(1));
+        let packed = PackedLinear::stack(&[Matrix::new(format, 1600, 576, &bytes).unwrap()]).unwrap();
+        assert_eq!(packed.resident_bytes(), bytes.len(), "{format}");
+        assert!(packed.tile(0).as_ptr().addr().is_multiple_of(64));
+    }
+}
+
+#[test]
+fn refusals_name_both_sides() {
+    let mut noise = Noise::new(2);
+    let (a, b) =
+        (matrix(WeightFormat::Q4_1, 8, 32, &mut noise), matrix(WeightFormat::Q8_0, 8, 32, &mut noise));
+    let a = Matrix::new(WeightFormat::Q4_1, 8, 32, &a).unwrap();
+    let b = Matrix::new(WeightFormat::Q8_0, 8, 32, &b).unwrap();
+    let error = PackedLinear::stack(&[a, b]).unwrap_err();
+    assert_eq!(error, PackError::MixedFormats { first: WeightFormat::Q4_1, other: WeightFormat::Q8_0 });
+    assert_eq!(error.to_string(), "cannot pack q4_1 and q8_0 weights together; keep these linears apart");
+    assert_eq!(PackedLinear::stack(&[]).unwrap_err(), PackError::NoParts);
+    let short = Matrix::new(WeightFormat::Q4_1, 4, 32, &a.bytes()[..80]).unwrap();
+    assert_eq!(PackedLinear::gated(&a, &short).unwrap_err(), PackError::GatedRows { gate: 8, up: 4 });
+    let wide = Matrix::new(WeightFormat::Q4_1, 4, 64, a.bytes()).unwrap();
+    assert_eq!(
+        PackedLinear::stack(&[a, wide]).unwrap_err(),
+        PackError::MixedColumns { first: 32, other: 64 }
+    );
+}

@@ -1,0 +1,162 @@
+//! Ops over rows alone, and the embedding.
+
+use super::tiers;
+use crate::{
+    Matrix, Norm, Rope, RopePairing, RopeTable, Rows, RowsMut, Tier, WeightFormat,
+    cpu::{Kernels, PackedLinear},
+    reference,
+    testing::{Noise, bits, matrix},
+};
+use proptest::prelude::*;
+
+/// Runs an op on `[width, columns]` outputs, once in full and once row by row.
+fn both_ways(width: usize, columns: usize, op: impl Fn(std::ops::Range<usize>, RowsMut<'_>)) -> Vec<f32> {
+    let mut whole = vec![f32::NAN; width * columns];
+    op(0..width, RowsMut::new(&mut whole, columns));
+    let mut parts = vec![f32::NAN; width * columns];
+    for w in (0..width).rev() {
+        op(w..w + 1, RowsMut::new(&mut parts, columns));
+    }
+    assert_eq!(bits(&whole), bits(&parts));
+    whole
+}
+
+/// `relative` of the larger of the reference and `floor`.
+fn assert_close(found: &[f32], expected: &[f32], relative: f32, floor: f32) {
+    for (i, (a, b)) in found.iter().zip(expected).enumerate() {
+        assert!((a - b).abs() <= relative * b.abs().max(floor), "element {i}: {a}, not {b}");
+    }
+}
+
+proptest! {
+    /// The sum of squares has positive terms: an error of 2^-24 per addition in a lane, and a few more roundings.
+    #[test]
+    fn rms_norm_follows_the_reference(width in 1usize..5, columns in 1usize..200, seed: u64) {
+        let mut noise = Noise::new(seed);
+        let (x, weight) = (noise.values(width * columns), noise.values(columns));
+        let norm = Norm { weight: &weight, eps: 1e-5 };
+        let mut expected = vec![0.0; x.len()];
+        reference::rms_norm(Rows::new(&x, columns), norm, RowsMut::new(&mut expected, columns));
+        for kernels in tiers() {
+            let found = both_ways(width, columns, |rows, out| kernels.rms_norm(Rows::new(&x, columns), norm, rows, out));
+            assert_close(&found, &expected, 3e-6, 0.0);
+        }
+    }
+
+    /// Two units in the last place of the exponential, and three roundings.
+    #[test]
+    fn swiglu_follows_the_reference(width in 1usize..4, columns in 1usize..100, seed: u64, size in 0.1f32..60.0) {
+        let mut noise = Noise::new(seed);
+        let gate: Vec<_> = noise.values(width * columns).iter().map(|x| x * size).collect();
+        let up = noise.values(width * columns);
+        let mut expected = vec![0.0; up.len()];
+        let (gate, up) = (Rows::new(&gate, columns), Rows::new(&up, columns));
+        reference::swiglu(gate, up, RowsMut::new(&mut expected, columns));
+        for kernels in tiers() {
+            let found = both_ways(width, columns, |rows, out| kernels.swiglu(gate, up, rows, out));
+            assert_close(&found, &expected, 1e-6, 1e-30);
+        }
+    }
+
+    /// A lane of a body and a lane of a tail give the same bits.
+    #[test]
+    fn swiglu_knows_no_tail(columns in 1usize..70, gate in -90.0f32..90.0) {
+        for kernels in tiers() {
+            let (gate, up) = (vec![gate; columns], vec![0.7; columns]);
+            let (gate, up) = (Rows::new(&gate, columns), Rows::new(&up, columns));
+            let found = both_ways(1, columns, |rows, out| kernels.swiglu(gate, up, rows, out));
+            prop_assert!(found.iter().all(|x| x.to_bits() == found[0].to_bits()));
+        }
+    }
+
+    /// The turned element is a sum of two rounded products, each at most 1.5: 2^-23 each.
+    #[test]
+    fn rope_follows_the_reference(heads in 1usize..4, half in 1usize..40, rest in 0usize..3, seed: u64) {
+        let mut noise = Noise::new(seed);
+        let inv_freq: Vec<_> = (0..half).map(|i| 10_000f32.powf(-(i as f32) / half as f32)).collect();
+        let table = RopeTable::new(&inv_freq, 50);
+        let head_dim = 2 * (half + rest);
+        let columns = heads * head_dim;
+        let positions: Vec<u32> = (0..3).map(|_| noise.below(50) as u32).collect();
+        let x = noise.values(3 * columns);
+        let x = Rows::new(&x, columns);
+        for pairing in [RopePairing::Adjacent, RopePairing::Halves] {
+            let rope = Rope { table: &table, pairing };
+            let mut expected = vec![0.0; 3 * columns];
+            reference::rope(x, head_dim, &positions, rope, RowsMut::new(&mut expected, columns));
+            for kernels in tiers() {
+                let found = both_ways(3, columns, |rows, out| kernels.rope(x, head_dim, &positions, rope, rows, out));
+                assert_close(&found, &expected, 2.4e-7, 1.5);
+                for (w, row) in found.chunks_exact(columns).enumerate() {
+                    for (i, value) in row.iter().enumerate() {
+                        let head = &x.row(w)[i / head_dim * head_dim..][..head_dim];
+                        prop_assert_eq!(*value, rope.element(positions[w] as usize, head, i % head_dim));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sums_and_gathers_are_exact(width in 1usize..5, columns in 1usize..50, seed: u64) {
+        let mut noise = Noise::new(seed);
+        let (a, b) = (noise.values(width * columns), noise.values(width * columns));
+        let indices: Vec<u32> = (0..width).map(|_| noise.below(width) as u32).collect();
+        let (rows_a, rows_b) = (Rows::new(&a, columns), Rows::new(&b, columns));
+        let mut expected = vec![0.0; a.len()];
+        for kernels in tiers() {
+            reference::add(rows_a, rows_b, RowsMut::new(&mut expected, columns));
+            prop_assert_eq!(&both_ways(width, columns, |rows, out| kernels.add(rows_a, rows_b, rows, out)), &expected);
+            let mut sum = a.clone();
+            kernels.add_into(rows_b, 0..width, RowsMut::new(&mut sum, columns));
+            prop_assert_eq!(&sum, &expected);
+            reference::add_into(rows_b, RowsMut::new(&mut sum, columns));
+            kernels.add_into(rows_b, 0..width, RowsMut::new(&mut expected, columns));
+            prop_assert_eq!(&sum, &expected);
+            let mut doubled = a.clone();
+            kernels.scale(2.0, 0..width, RowsMut::new(&mut doubled, columns));
+            reference::scale(0.5, RowsMut::new(&mut doubled, columns));
+            prop_assert_eq!(&doubled, &a);
+            reference::select_rows(rows_a, &indices, RowsMut::new(&mut expected, columns));
+            let found = both_ways(width, columns, |rows, out| kernels.select_rows(rows_a, &indices, rows, out));
+            prop_assert_eq!(&found, &expected);
+        }
+    }
+
+    #[test]
+    fn top_k_sorts_and_breaks_ties_low(len in 0usize..200, k in 0usize..20, levels in 1usize..50, seed: u64) {
+        let mut noise = Noise::new(seed);
+        let special = [f32::NAN, f32::NEG_INFINITY, f32::INFINITY, -0.0];
+        let row: Vec<f32> = (0..len).map(|_| {
+            let level = noise.below(levels + 4);
+            special.get(level).copied().unwrap_or(level as f32 - 10.0)
+        }).collect();
+        let (mut ids, mut values) = (vec![0; k], vec![0.0; k]);
+        let expected_found = reference::top_k(&row, &mut ids, &mut values);
+        for kernels in tiers() {
+            let (mut found_ids, mut found_values) = (vec![0; k], vec![0.0; k]);
+            prop_assert_eq!(kernels.top_k(&row, &mut found_ids, &mut found_values), expected_found);
+            prop_assert_eq!(&found_ids, &ids);
+            prop_assert_eq!(&found_values, &values);
+        }
+    }
+
+    #[test]
+    fn embedding_is_exact(f in 0usize..6, tokens in prop::collection::vec(0u32..37, 1..6), seed: u64) {
+        let format = WeightFormat::ALL[f];
+        let bytes = matrix(format, 37, 64, &mut Noise::new(seed));
+        let weights = Matrix::new(format, 37, 64, &bytes).unwrap();
+        let packed = PackedLinear::stack(&[weights]).unwrap();
+        let mut expected = vec![0.0; tokens.len() * 64];
+        reference::embed(&weights, &tokens, RowsMut::new(&mut expected, 64));
+        for kernels in tiers() {
+            let found = both_ways(tokens.len(), 64, |rows, out| kernels.embed(&packed, &tokens, rows, out));
+            prop_assert_eq!(bits(&found), bits(&expected));
+        }
+    }
+}
+
+#[test]
+fn the_reference_reads_other_weights() {
+    assert_eq!(Kernels::for_tier(Tier::Reference), None);
+}

@@ -1,0 +1,92 @@
+//! Formats against hand-made blocks and against `half`.
+
+use super::*;
+use proptest::prelude::*;
+
+fn f16(x: f32) -> [u8; 2] {
+    half::f16::from_f32(x).to_le_bytes()
+}
+
+#[test]
+fn q4_0_low_nibbles_are_the_first_half() {
+    let mut block = f16(0.5).to_vec();
+    block.extend((0..16u8).map(|i| i | (15 - i) << 4));
+    let mut out = [0.0; 32];
+    WeightFormat::Q4_0.dequantise_row(&block, &mut out);
+    for i in 0..16 {
+        assert_eq!(out[i], (i as f32 - 8.0) * 0.5);
+        assert_eq!(out[i + 16], (7.0 - i as f32) * 0.5);
+    }
+}
+
+#[test]
+fn q4_1_adds_the_minimum() {
+    let mut block = [f16(0.25), f16(-3.0)].concat();
+    block.extend((0..16u8).map(|i| i | 2 << 4));
+    let mut out = [0.0; 32];
+    WeightFormat::Q4_1.dequantise_row(&block, &mut out);
+    for i in 0..16 {
+        assert_eq!(out[i], i as f32 * 0.25 - 3.0);
+        assert_eq!(out[i + 16], -2.5);
+    }
+}
+
+#[test]
+fn q8_0_codes_are_signed() {
+    let mut block = f16(2.0).to_vec();
+    block.extend((0..32i16).map(|i| ((i * 8 - 128) as i8).cast_unsigned()));
+    let mut out = [0.0; 32];
+    WeightFormat::Q8_0.dequantise_row(&block, &mut out);
+    for (i, value) in out.iter().enumerate() {
+        assert_eq!(*value, (i as f32 * 8.0 - 128.0) * 2.0);
+    }
+}
+
+#[test]
+fn every_half_converts_exactly() {
+    for bits in 0..=u16::MAX {
+        let (ours, theirs) = (f16_to_f32(bits), half::f16::from_bits(bits).to_f32());
+        assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{bits:#06x}");
+    }
+}
+
+#[test]
+fn sizes_and_refusals() {
+    assert_eq!(WeightFormat::Q4_1.row_bytes(576), Some(360));
+    assert_eq!(WeightFormat::Q4_1.row_bytes(33), None);
+    assert_eq!(WeightFormat::F32.row_bytes(usize::MAX), None);
+    let bytes = [0; 40];
+    assert!(Matrix::new(WeightFormat::Q4_1, 2, 32, &bytes).is_ok());
+    assert_eq!(
+        Matrix::new(WeightFormat::Q4_1, 3, 32, &bytes).unwrap_err(),
+        MatrixError::Length { format: WeightFormat::Q4_1, rows: 3, columns: 32, expected: 60, found: 40 }
+    );
+    assert!(matches!(Matrix::new(WeightFormat::F32, 0, 1, &[]), Err(MatrixError::Empty { .. })));
+    assert!(matches!(
+        Matrix::new(WeightFormat::F32, usize::MAX, 8, &bytes),
+        Err(MatrixError::TooLarge { .. })
+    ));
+}
+
+proptest! {
+    /// Half a step of the block's grid, plus the rounding of the f16 scale (2^-11 of the largest code's value).
+    #[test]
+    fn encoding_loses_half_a_step(values in prop::collection::vec(-4.0f32..4.0, 64), f in 0usize..6) {
+        let format = WeightFormat::ALL[f];
+        let (mut bytes, mut back) = (Vec::new(), vec![0.0; 64]);
+        format.quantise_row(&values, &mut bytes);
+        format.dequantise_row(&bytes, &mut back);
+        let step = match format {
+            WeightFormat::F32 => 0.0,
+            WeightFormat::F16 => 4.0 / 1024.0,
+            WeightFormat::BF16 => 4.0 / 128.0,
+            WeightFormat::Q8_0 => 8.0 / 127.0,
+            // The code range reaches only 7 steps on the side opposite to the extreme.
+            WeightFormat::Q4_0 => 2.0 * 4.0 / 8.0,
+            WeightFormat::Q4_1 => 8.0 / 15.0,
+        };
+        for (a, b) in values.iter().zip(&back) {
+            prop_assert!((a - b).abs() <= step / 2.0 + 8.0 / 1024.0, "{format}: {a} became {b}");
+        }
+    }
+}

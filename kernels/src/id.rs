@@ -1,0 +1,189 @@
+//! Names of kernels: op, operand format and tier. Together they fix the bits of a result.
+
+use crate::{KvFormat, WeightFormat};
+use std::{fmt, str::FromStr};
+
+/// What is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OpKind {
+    /// Rows of the embedding matrix.
+    Embed,
+    /// Root-mean-square normalisation.
+    RmsNorm,
+    /// Matrix product, plain or added to the residual.
+    Linear,
+    /// Gate and up products joined by SwiGLU.
+    LinearGated,
+    /// Rotary position embedding.
+    Rope,
+    /// Rotation and storage of keys and values.
+    AppendKv,
+    /// Tree attention over cached keys and values.
+    Attention,
+    /// `silu(gate) * up`.
+    Swiglu,
+    /// Sum of two buffers.
+    Add,
+    /// Product with a constant.
+    Scale,
+    /// Gather of rows.
+    SelectRows,
+    /// The largest values of a row.
+    TopK,
+}
+
+impl OpKind {
+    /// Name in snake case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Embed => "embed",
+            Self::RmsNorm => "rms_norm",
+            Self::Linear => "linear",
+            Self::LinearGated => "linear_gated",
+            Self::Rope => "rope",
+            Self::AppendKv => "append_kv",
+            Self::Attention => "attention",
+            Self::Swiglu => "swiglu",
+            Self::Add => "add",
+            Self::Scale => "scale",
+            Self::SelectRows => "select_rows",
+            Self::TopK => "top_k",
+        }
+    }
+}
+
+/// How the values are computed: the instruction set and, with it, the order and rounding of every operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Scalar judge.
+    Reference,
+    /// Plain Rust on any processor.
+    Portable,
+    /// AVX-512 with BF16.
+    Avx512,
+}
+
+impl Tier {
+    /// Every tier, slowest first.
+    pub const ALL: [Self; 3] = [Self::Reference, Self::Portable, Self::Avx512];
+
+    /// The fastest tier of this processor.
+    pub fn detect_best() -> Self {
+        crate::cpu::Kernels::best().tier()
+    }
+
+    /// Whether this processor can run it.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Reference | Self::Portable => true,
+            Self::Avx512 => crate::cpu::Kernels::for_tier(self).is_some(),
+        }
+    }
+
+    /// Name as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reference => "reference",
+            Self::Portable => "portable",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The name of a tier was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown tier `{found}`; expected reference, portable or avx512")]
+pub struct UnknownTier {
+    /// What was given.
+    pub found: String,
+}
+
+impl FromStr for Tier {
+    type Err = UnknownTier;
+
+    fn from_str(name: &str) -> Result<Self, UnknownTier> {
+        let found = || UnknownTier { found: name.to_owned() };
+        Self::ALL.into_iter().find(|tier| tier.name() == name).ok_or_else(found)
+    }
+}
+
+/// The format a kernel reads, where it is not f32 rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operand {
+    /// Rows of f32 alone.
+    Rows,
+    /// A packed weight matrix.
+    Weight(WeightFormat),
+    /// A layer's KV memory.
+    Kv(KvFormat),
+}
+
+/// Two kernels of one op and one class give equal bits on equal inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NumericClass {
+    /// Format of what it reads.
+    pub operand: Operand,
+    /// Arithmetic.
+    pub tier: Tier,
+}
+
+/// A kernel: an op in a numeric class. Displays as `linear.q4_1.avx512`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KernelId {
+    /// What is computed.
+    pub op: OpKind,
+    /// How.
+    pub class: NumericClass,
+}
+
+impl KernelId {
+    /// A kernel over rows only.
+    pub const fn rows(op: OpKind, tier: Tier) -> Self {
+        Self { op, class: NumericClass { operand: Operand::Rows, tier } }
+    }
+
+    /// A kernel over a weight matrix.
+    pub const fn weight(op: OpKind, format: WeightFormat, tier: Tier) -> Self {
+        Self { op, class: NumericClass { operand: Operand::Weight(format), tier } }
+    }
+
+    /// A kernel over KV memory.
+    pub const fn kv(op: OpKind, format: KvFormat, tier: Tier) -> Self {
+        Self { op, class: NumericClass { operand: Operand::Kv(format), tier } }
+    }
+}
+
+impl fmt::Display for KernelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (op, tier) = (self.op.name(), self.class.tier);
+        match self.class.operand {
+            Operand::Rows => write!(f, "{op}.{tier}"),
+            Operand::Weight(format) => write!(f, "{op}.{format}.{tier}"),
+            Operand::Kv(format) => write!(f, "{op}.{}.{tier}", format.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for tier in Tier::ALL {
+            assert_eq!(tier.name().parse(), Ok(tier));
+        }
+        assert_eq!("sse".parse::<Tier>(), Err(UnknownTier { found: "sse".into() }));
+        let id = KernelId::weight(OpKind::Linear, WeightFormat::Q4_1, Tier::Avx512);
+        assert_eq!(id.to_string(), "linear.q4_1.avx512");
+        assert_eq!(KernelId::rows(OpKind::RmsNorm, Tier::Portable).to_string(), "rms_norm.portable");
+        let id = KernelId::kv(OpKind::Attention, KvFormat::F16, Tier::Avx512);
+        assert_eq!(id.to_string(), "attention.f16.avx512");
+    }
+}

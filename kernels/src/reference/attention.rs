@@ -1,0 +1,43 @@
+//! Attention of each row over its logical sequence (arXiv 1706.03762, section 3.2, with grouped heads).
+
+use super::rope::turn_head;
+use crate::{Attention, KvFormat, RowsMut};
+
+/// `out` (`[W, H * D]`): softmax of the scaled scores times the values; zeros for a row that sees nothing.
+pub fn attention(args: &Attention<'_>, mut out: RowsMut<'_>) {
+    args.check(&out);
+    let (kv, head_dim) = (args.kv, args.kv.head_dim());
+    let mut query = vec![0.0; head_dim];
+    let mut scores = Vec::new();
+    for unit in 0..args.units() {
+        let (w, head, kv_head) = args.place(unit);
+        let span = head * head_dim..(head + 1) * head_dim;
+        query.copy_from_slice(&args.queries.row(w)[span.clone()]);
+        if let Some(rope) = args.rope {
+            turn_head(&args.queries.row(w)[span.clone()], args.tails.positions[w] as usize, rope, &mut query);
+        }
+        let element = |head: *const u8, i: usize| -> f64 {
+            match kv.format() {
+                // SAFETY: `i < head_dim` and `head` is a key or value in the memory promised to `KvLayer::from_raw`.
+                KvFormat::F16 => unsafe { (*head.cast::<half::f16>().add(i)).to_f64() },
+                // SAFETY: as above.
+                KvFormat::F32 => unsafe { f64::from(*head.cast::<f32>().add(i)) },
+            }
+        };
+        let slots = || (0..args.tails.len(w)).map(|position| args.tails.slot(w, position));
+        scores.clear();
+        scores.extend(slots().map(|slot| {
+            let key = kv.key(kv_head, slot);
+            let dot: f64 = (0..head_dim).map(|i| f64::from(query[i]) * element(key, i)).sum();
+            dot * f64::from(args.scale)
+        }));
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
+        for (i, out) in out.span(w, span).iter_mut().enumerate() {
+            let weighted = scores.iter().zip(slots());
+            let total: f64 =
+                weighted.map(|(s, slot)| (s - max).exp() * element(kv.value(kv_head, slot), i)).sum();
+            *out = if scores.is_empty() { 0.0 } else { (total / sum) as f32 };
+        }
+    }
+}

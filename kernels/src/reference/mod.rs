@@ -1,0 +1,27 @@
+//! The scalar meaning of every op: f32 storage, f64 sums, no trick. The judge of the fast implementations.
+//!
+//! Signatures follow [`crate::cpu::Kernels`] without work ranges and scratch; weights are read as the file has them.
+
+mod add;
+mod append_kv;
+mod attention;
+mod embed;
+mod linear;
+mod rms_norm;
+mod rope;
+mod scale;
+mod select_rows;
+mod swiglu;
+mod top_k;
+
+pub use add::{add, add_into};
+pub use append_kv::append_kv;
+pub use attention::attention;
+pub use embed::embed;
+pub use linear::{linear, linear_gated};
+pub use rms_norm::rms_norm;
+pub use rope::rope;
+pub use scale::scale;
+pub use select_rows::select_rows;
+pub use swiglu::{silu, swiglu};
+pub use top_k::top_k;
