@@ -35,6 +35,11 @@ impl Matcher {
         Self { ids, lengths, starts }
     }
 
+    /// Every string, in order.
+    pub(super) fn strings(&self) -> impl Iterator<Item = &str> {
+        self.ids.keys().map(String::as_str)
+    }
+
     /// The id of `text` if it is one of the strings.
     pub(super) fn id(&self, text: &str) -> Option<u32> {
         self.ids.get(text).copied()

@@ -1,5 +1,6 @@
 //! Tests of the text room, on a small vocabulary made here.
 
+mod chat;
 mod encoding;
 mod hostile;
 mod json;

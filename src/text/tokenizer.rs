@@ -241,6 +241,12 @@ impl Tokenizer {
     pub fn missing_bytes(&self) -> &[u8] {
         &self.missing_bytes
     }
+
+    /// A token's name, for a template to print; empty for none.
+    pub(super) fn name(&self, id: Option<u32>) -> String {
+        let bytes = id.and_then(|id| self.lexicon.name_bytes(id)).unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    }
 }
 
 impl fmt::Debug for Tokenizer {
