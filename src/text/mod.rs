@@ -1,1 +1,42 @@
-//! The `text` room.
+//! The text room: from characters to token ids and back.
+//!
+//! A [`Tokenizer`] is built from a model's own vocabulary ([`Vocabulary`], as a GGUF file carries it) or from a
+//! Hugging Face `tokenizer.json`; a [`Detokenizer`] turns a stream of tokens back into text, one whole character at a
+//! time; a [`ChatTemplate`] lays a conversation out the way the model was trained to read it.
+//!
+//! Invariants:
+//! - Only byte-level byte-pair encodings are accepted. A vocabulary, pre-tokenizer or setting that is not known
+//!   exactly is refused: a tokenizer that is nearly right gives a model that is quietly wrong.
+//! - Text encoded as [`Special::Literal`] never yields a control token, and neither does what a message of a
+//!   conversation says ([`Tokenizer::encode_chat`]).
+//! - `decode(encode(text)) == text`, except for bytes the vocabulary has no token for
+//!   ([`Tokenizer::missing_bytes`]) and, where the tokenizer normalises, up to Unicode normalisation form C.
+//! - For every way of cutting a token sequence, a detokenizer's output joined together equals
+//!   [`Tokenizer::decode`] of the whole.
+//! - Vocabularies, tokenizer files and templates are untrusted: they give errors, never panics.
+
+#![forbid(unsafe_code)]
+
+mod byte_level;
+mod chat;
+mod chat_template;
+mod detokenizer;
+mod disguise;
+mod error;
+mod lexicon;
+mod matcher;
+mod pre_tokenizer;
+mod tokenizer;
+mod tokenizer_json;
+mod vocabulary;
+
+#[cfg(test)]
+mod tests;
+
+pub use chat::{GenerationPrompt, Message, Role};
+pub use chat_template::ChatTemplate;
+pub use detokenizer::Detokenizer;
+pub use error::TextError;
+pub use tokenizer::{Special, Tokenizer};
+pub use tokenizer_json::TokenizerConfig;
+pub use vocabulary::{TokenKind, Vocabulary};

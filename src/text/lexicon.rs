@@ -1,0 +1,139 @@
+//! The checked vocabulary: what each id means, and which strings are found in text before it is cut into words.
+
+use std::collections::BTreeMap;
+
+use super::byte_level;
+use super::matcher::Matcher;
+use super::{TextError, TokenKind};
+
+/// The most ids a vocabulary may have; published ones stay below 2^19.
+const MAX_TOKENS: usize = 1 << 22;
+
+/// Bytes and kind of every token.
+#[derive(Debug)]
+pub(super) struct Lexicon {
+    bytes: Vec<u8>,
+    /// Where each token's bytes end in `bytes`, by id.
+    ends: Vec<usize>,
+    kinds: Vec<TokenKind>,
+    /// Control tokens that text can name.
+    pub(super) controls: Matcher,
+    /// Pieces of text that are always one token.
+    pub(super) user_defined: Matcher,
+}
+
+/// What a vocabulary of `ids` ids may be, before anything is reserved for it.
+///
+/// # Errors
+/// Empty, or above the limit.
+pub(super) fn check_size(ids: u64) -> Result<(), TextError> {
+    if ids == 0 || ids > MAX_TOKENS as u64 {
+        return Err(TextError::VocabularySize { found: ids, limit: MAX_TOKENS as u64 });
+    }
+    Ok(())
+}
+
+impl Lexicon {
+    /// An id may be left out of a vocabulary: its text is then empty and its kind [`TokenKind::Unused`].
+    ///
+    /// # Errors
+    /// Wrong sizes, a text that two ids share, a token to be found in text that has none, a malformed byte token.
+    pub(super) fn new(tokens: &[String], kinds: Vec<TokenKind>) -> Result<Self, TextError> {
+        check_size(tokens.len() as u64)?;
+        if tokens.len() != kinds.len() {
+            return Err(TextError::LengthMismatch { tokens: tokens.len(), kinds: kinds.len() });
+        }
+        let (mut controls, mut user_defined) = (BTreeMap::new(), BTreeMap::new());
+        let mut ids = BTreeMap::new();
+        let mut bytes = Vec::new();
+        let mut ends = Vec::with_capacity(tokens.len());
+        for ((id, text), &kind) in (0..).zip(tokens).zip(&kinds) {
+            if kind != TokenKind::Unused
+                && let Some(first) = ids.insert(text.as_str(), id)
+            {
+                return Err(TextError::DuplicateToken { token: text.clone(), first, second: id });
+            }
+            let found_in_text = match kind {
+                TokenKind::Control | TokenKind::Unknown => Some(&mut controls),
+                TokenKind::UserDefined => Some(&mut user_defined),
+                TokenKind::Normal | TokenKind::Unused | TokenKind::Byte => None,
+            };
+            if let Some(strings) = found_in_text {
+                if text.is_empty() {
+                    return Err(TextError::BadToken { id, text: String::new(), expected: "some text" });
+                }
+                strings.insert(text.clone(), id);
+            }
+            match kind {
+                TokenKind::Normal => match byte_level::bytes_of(text) {
+                    Some(spelled) => bytes.extend(spelled),
+                    None => bytes.extend(text.bytes()),
+                },
+                TokenKind::Byte => bytes.push(byte_token(text).ok_or_else(|| TextError::BadToken {
+                    id,
+                    text: text.clone(),
+                    expected: "<0xNN>",
+                })?),
+                TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined | TokenKind::Unused => {
+                    bytes.extend(text.bytes());
+                }
+            }
+            ends.push(bytes.len());
+        }
+        let (controls, user_defined) = (Matcher::new(controls), Matcher::new(user_defined));
+        Ok(Self { bytes, ends, kinds, controls, user_defined })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn kind(&self, id: u32) -> Option<TokenKind> {
+        self.kinds.get(id as usize).copied()
+    }
+
+    /// The token's own bytes, those of a control token's name included.
+    pub(super) fn name_bytes(&self, id: u32) -> Option<&[u8]> {
+        let id = id as usize;
+        let end = *self.ends.get(id)?;
+        let start = if id == 0 { 0 } else { self.ends[id - 1] };
+        Some(&self.bytes[start..end])
+    }
+
+    /// What the token adds to a text: nothing for a control token.
+    pub(super) fn text_bytes(&self, id: u32) -> Option<&[u8]> {
+        if self.kind(id)?.is_control() { Some(&[]) } else { self.name_bytes(id) }
+    }
+
+    /// The most bytes a token adds to a text.
+    pub(super) fn longest(&self) -> usize {
+        (0..self.len() as u32).filter_map(|id| self.text_bytes(id)).map(<[u8]>::len).max().unwrap_or(0)
+    }
+
+    /// Whether merging can yield token `id`: it is text, and `text`, its name, is the byte-level spelling of its bytes.
+    pub(super) fn is_spelled(&self, id: u32, text: &str) -> bool {
+        matches!(self.kind(id), Some(TokenKind::Normal | TokenKind::UserDefined))
+            && !text.is_empty()
+            && byte_level::bytes_of(text).as_deref() == self.name_bytes(id)
+    }
+}
+
+/// The byte that `<0xNN>` names.
+fn byte_token(text: &str) -> Option<u8> {
+    let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+        .then(|| u8::from_str_radix(digits, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_tokens() {
+        assert_eq!(byte_token("<0xA0>"), Some(0xA0));
+        for bad in ["<0xA>", "<0x+1>", "<0xé>", "0xA0", "<0xA00>", ""] {
+            assert_eq!(byte_token(bad), None, "{bad}");
+        }
+    }
+}
