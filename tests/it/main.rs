@@ -2,6 +2,7 @@
 
 #[path = "../architecture.rs"]
 mod architecture;
+mod calibration;
 #[cfg(feature = "cli")]
 mod command_line;
 #[cfg(feature = "cli")]
