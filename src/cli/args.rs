@@ -1,0 +1,423 @@
+//! What was typed: the command line contract as `clap` types, and the only reading of the environment.
+//!
+//! Values are checked here as far as they can be without opening a file; a value out of range is a usage error
+//! (exit code 2). What the values mean together is decided elsewhere.
+
+use std::{ffi::OsString, path::PathBuf, str::FromStr};
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+
+#[cfg(test)]
+mod tests;
+
+/// Exactly lossless speculative decoding, planned for this machine.
+#[derive(Debug, Parser)]
+#[command(name = "yggc", version, max_term_width = 110, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Folder for fetched models and plans [default: $XDG_CACHE_HOME/yggc, else ~/.cache/yggc]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) cache_dir: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Get a known model into the cache and print its path
+    Fetch(FetchArgs),
+    /// Show a model's config, tensors, graph, passes, program and memory
+    Inspect(InspectArgs),
+    /// Score a text: negative log-likelihood and most probable id of each token
+    Score(ScoreArgs),
+    /// Measure this machine and the drafters on it; write a profile
+    Profile(ProfileArgs),
+    /// Search the fastest speculation plan of a profile, or show a plan
+    Plan(PlanArgs),
+    /// Answer a prompt, or chat when no prompt is given
+    Run(Box<RunArgs>),
+    /// Compare plain decoding, plans and drafters on a set of prompts
+    Bench(BenchArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FetchArgs {
+    /// Name of a known model, such as smollm2-135m-instruct
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// A .gguf file, a folder with config.json + *.safetensors + tokenizer.json, or a known name
+    /// [default: smollm2-135m-instruct, fetched on first use]
+    #[arg(short = 'm', long, value_name = "MODEL")]
+    pub(crate) model: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeviceArgs {
+    /// Worker threads [default: one per physical core]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
+    pub(crate) threads: Option<usize>,
+    /// Tokens of prompt and answer together [default: 4096, or the model's limit if that is lower]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
+    pub(crate) context: Option<usize>,
+    /// Where to run
+    #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
+    pub(crate) device: DeviceName,
+    /// Instruction set of the CPU kernels [default: the fastest that this CPU has]
+    #[arg(long, value_enum)]
+    pub(crate) isa: Option<IsaName>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Only this stage of the walk [default: a summary of all]
+    #[arg(long, value_enum)]
+    pub(crate) stage: Option<StageName>,
+    /// Write the graph in Graphviz DOT
+    #[arg(long)]
+    pub(crate) dot: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("score_source").required(true).args(["text_file", "token_ids"])))]
+pub(crate) struct ScoreArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Text to score (UTF-8; special tokens are recognised)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) text_file: Option<PathBuf>,
+    /// Token ids to score: a JSON list of numbers
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) token_ids: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Drafter model
+    #[arg(long, value_name = "PATH")]
+    pub(crate) draft_model: Option<PathBuf>,
+    /// A drafter to measure; may be repeated [default: all that this model allows]
+    #[arg(long = "drafter", value_name = "D", value_enum)]
+    pub(crate) drafters: Vec<DrafterName>,
+    /// Calibration prompts [default: the set shipped with yggc]
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) prompts: Option<PathBuf>,
+    /// Where to write the profile
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct PlanArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<PlanCommand>,
+    #[command(flatten)]
+    pub(crate) search: Option<PlanSearchArgs>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PlanCommand {
+    /// Print what a plan says
+    Show(PlanShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanShowArgs {
+    /// The plan
+    pub(crate) file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The search form of `plan`. It flattens nothing: of an optional group that does, `clap` forgets the arguments.
+#[derive(Debug, Args)]
+pub(crate) struct PlanSearchArgs {
+    /// The model of the profile, if it is not where the profile says: a path or a known name
+    #[arg(short = 'm', long, value_name = "MODEL")]
+    pub(crate) model: Option<PathBuf>,
+    /// What `yggc profile` wrote
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: PathBuf,
+    /// Where to write the plan
+    #[arg(short = 'o', long, value_name = "FILE.plan")]
+    pub(crate) output: PathBuf,
+    /// Parts of the plan to fix instead of searching, as drafter=D,Dd=4,Wd=4,Wv=16
+    #[arg(long, value_name = "PARTS")]
+    pub(crate) fix: Option<Fix>,
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("prompt_source").args(["prompt", "prompt_file"])))]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+    /// Plan to use [default: the cached plan of this machine and model, made on first use]
+    #[arg(long, value_name = "FILE.plan")]
+    pub(crate) plan: Option<PathBuf>,
+    /// Use the plan even if it was made for another machine, model or build
+    #[arg(long, requires = "plan")]
+    pub(crate) force: bool,
+    /// The prompt [default: an interactive chat]
+    #[arg(short = 'p', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+    /// Read the prompt from a file (UTF-8)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prompt_file: Option<PathBuf>,
+    /// Tokens to generate at most
+    #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true,
+          default_value_t = 256)]
+    pub(crate) max_tokens: usize,
+    /// No chat template; special tokens in the prompt are recognised
+    #[arg(long, requires = "prompt_source")]
+    pub(crate) raw: bool,
+    /// Always draft with D, in the plan's best shape for it
+    #[arg(long, value_name = "D", value_enum)]
+    pub(crate) drafter: Option<DrafterName>,
+    /// Plain decoding
+    #[arg(long, conflicts_with_all = ["drafter", "plan"])]
+    pub(crate) no_spec: bool,
+    /// Drafter model, if it is not where the plan says
+    #[arg(long, value_name = "PATH")]
+    pub(crate) draft_model: Option<PathBuf>,
+    /// End with what was measured: tokens/s, accepted length, time per token
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// Print one JSON object instead of the text
+    #[arg(long, requires = "prompt_source")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SamplingArgs {
+    /// 0 is greedy: always the most probable token
+    #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true, default_value_t = 0.0)]
+    pub(crate) temperature: f32,
+    /// Keep the K most probable tokens
+    #[arg(long, value_name = "K", value_parser = at_least_one, allow_negative_numbers = true)]
+    pub(crate) top_k: Option<usize>,
+    /// Keep the most probable tokens until their sum reaches P, in (0, 1]
+    #[arg(long, value_name = "P", value_parser = top_p, allow_negative_numbers = true)]
+    pub(crate) top_p: Option<f32>,
+    /// Keep tokens of at least M times the highest probability, in [0, 1]
+    #[arg(long, value_name = "M", value_parser = min_p, allow_negative_numbers = true)]
+    pub(crate) min_p: Option<f32>,
+    /// Same seed, same answer
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// A plan to compare; may be repeated [default: the cached plan]
+    #[arg(long = "plan", value_name = "FILE.plan")]
+    pub(crate) plans: Vec<PathBuf>,
+    /// Use the plans even if they were made for another machine, model or build
+    #[arg(long, requires = "plans")]
+    pub(crate) force: bool,
+    /// Prompts, one JSON object a line with a "text" or "turns"
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) prompts: PathBuf,
+    /// What to compare: ar, plan, or a drafter's name
+    #[arg(long, value_name = "ARM,...", value_delimiter = ',', default_values_t = [Arm::Ar, Arm::Plan])]
+    pub(crate) arms: Vec<Arm>,
+    /// Tokens to generate per prompt
+    #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true,
+          default_value_t = 128)]
+    pub(crate) max_tokens: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write tables and plots into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// Measure each kernel by itself as well
+    #[arg(long)]
+    pub(crate) kernels: bool,
+}
+
+/// The drafters that exist in this release, by their names in the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum DrafterName {
+    /// Drafts nothing: plain decoding
+    None,
+    /// Continues from an earlier occurrence of the last tokens
+    Lookup,
+    /// The model itself with some of its layers left out
+    LayerSkip,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceName {
+    Cpu,
+    Cuda,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IsaName {
+    Portable,
+    Avx2,
+    Avx512,
+    Amx,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StageName {
+    Config,
+    Tensors,
+    Graph,
+    Passes,
+    Program,
+    Memory,
+}
+
+/// One thing that `bench` compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arm {
+    /// Plain decoding.
+    Ar,
+    /// Each plan, as it decides.
+    Plan,
+    /// One drafter, forced.
+    Drafter(DrafterName),
+}
+
+impl FromStr for Arm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "ar" => Ok(Self::Ar),
+            "plan" => Ok(Self::Plan),
+            "none" => Err("plain decoding is the arm `ar`".to_owned()),
+            name => match DrafterName::from_str(name, false) {
+                Ok(drafter) => Ok(Self::Drafter(drafter)),
+                Err(_) => Err("expected ar, plan, lookup or layer_skip".to_owned()),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Arm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ar => "ar",
+            Self::Plan => "plan",
+            Self::Drafter(DrafterName::None) => "none",
+            Self::Drafter(DrafterName::Lookup) => "lookup",
+            Self::Drafter(DrafterName::LayerSkip) => "layer_skip",
+        })
+    }
+}
+
+/// Parts of a plan that are given instead of searched; `None` is searched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Fix {
+    pub(crate) drafter: Option<DrafterName>,
+    /// Dd: drafter forwards per step.
+    pub(crate) draft_depth: Option<usize>,
+    /// Wd: nodes per growth.
+    pub(crate) draft_width: Option<usize>,
+    /// Wv: rows of the verification.
+    pub(crate) verify_width: Option<usize>,
+}
+
+impl FromStr for Fix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        fn set<T>(place: &mut Option<T>, key: &str, value: T) -> Result<(), String> {
+            match place.replace(value) {
+                None => Ok(()),
+                Some(_) => Err(format!("{key} is given twice")),
+            }
+        }
+        let mut fix = Self::default();
+        for part in text.split(',') {
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("`{part}` is not KEY=VALUE, as in drafter=lookup,Dd=4,Wd=4,Wv=16"))?;
+            let number = || at_least_one(value).map_err(|why| format!("{key}={value}: {why}"));
+            match key {
+                "drafter" => {
+                    let drafter = DrafterName::from_str(value, false)
+                        .map_err(|_| format!("drafter={value}: expected none, lookup or layer_skip"))?;
+                    set(&mut fix.drafter, key, drafter)?;
+                }
+                "Dd" => set(&mut fix.draft_depth, key, number()?)?,
+                "Wd" => set(&mut fix.draft_width, key, number()?)?,
+                "Wv" => set(&mut fix.verify_width, key, number()?)?,
+                _ => return Err(format!("unknown key `{key}`: expected drafter, Dd, Wd or Wv")),
+            }
+        }
+        if fix.drafter == Some(DrafterName::None)
+            && (fix.draft_depth.or(fix.draft_width).or(fix.verify_width)).is_some()
+        {
+            return Err("drafter=none drafts nothing, so Dd, Wd and Wv have no meaning".to_owned());
+        }
+        Ok(fix)
+    }
+}
+
+/// What the environment says; only the folders that the cache may live in.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Environment {
+    pub(crate) xdg_cache_home: Option<OsString>,
+    pub(crate) home: Option<OsString>,
+}
+
+impl Environment {
+    pub(crate) fn read() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+        let read = std::env::var_os;
+        Self { xdg_cache_home: read("XDG_CACHE_HOME"), home: read("HOME") }
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number >= 1 => Ok(number),
+        _ => Err("expected a whole number, at least 1".to_owned()),
+    }
+}
+
+fn number(text: &str, inside: impl FnOnce(f32) -> bool, expected: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(number) if number.is_finite() && inside(number) => Ok(number),
+        _ => Err(format!("expected a number {expected}")),
+    }
+}
+
+fn temperature(text: &str) -> Result<f32, String> {
+    number(text, |t| t >= 0.0, "that is 0 or more")
+}
+
+fn top_p(text: &str) -> Result<f32, String> {
+    number(text, |p| p > 0.0 && p <= 1.0, "above 0 and at most 1")
+}
+
+fn min_p(text: &str) -> Result<f32, String> {
+    number(text, |m| (0.0..=1.0).contains(&m), "from 0 to 1")
+}

@@ -1,0 +1,161 @@
+//! Tests of what the command line accepts and refuses.
+
+use clap::{CommandFactory, error::ErrorKind};
+
+use super::*;
+
+fn parse(line: &str) -> Result<Command, clap::Error> {
+    Cli::try_parse_from(std::iter::once("yggc").chain(line.split_whitespace())).map(|cli| cli.command)
+}
+
+fn refusal(line: &str) -> clap::Error {
+    match parse(line) {
+        Err(error) => error,
+        Ok(command) => panic!("`{line}` was accepted as {command:?}"),
+    }
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn run_has_the_flags_of_the_contract() {
+    let line = "run -m model.gguf --plan a.plan --force -p hello -n 7 --raw --temperature 0.8 --top-k 40 --top-p 0.9 \
+                --min-p 0.05 --seed 7 --drafter layer_skip --draft-model small.gguf --threads 2 --context 512 \
+                --device cpu --isa amx --stats --json --cache-dir c";
+    let Command::Run(run) = parse(line).unwrap() else { panic!("not `run`") };
+    assert_eq!(run.max_tokens, 7);
+    assert_eq!(run.drafter, Some(DrafterName::LayerSkip));
+    assert_eq!(run.sampling.temperature, 0.8);
+    assert_eq!(run.sampling.seed, 7);
+    assert_eq!((run.device.threads, run.device.context), (Some(2), Some(512)));
+    assert_eq!(run.device.isa, Some(IsaName::Amx));
+    assert!(run.raw && run.stats && run.json && run.force && !run.no_spec);
+}
+
+#[test]
+fn a_prompt_may_start_with_a_hyphen() {
+    let Command::Run(run) = Cli::try_parse_from(["yggc", "run", "-p", "- one\n- two"]).unwrap().command
+    else {
+        panic!("not `run`")
+    };
+    assert_eq!(run.prompt.as_deref(), Some("- one\n- two"));
+}
+
+#[test]
+fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
+    for (line, expected) in [
+        ("run -p x -n 0", "at least 1"),
+        ("run -p x -n -3", "at least 1"),
+        ("run -p x -n many", "at least 1"),
+        ("run -p x --temperature -1", "0 or more"),
+        ("run -p x --temperature nan", "0 or more"),
+        ("run -p x --temperature inf", "0 or more"),
+        ("run -p x --top-k 0", "at least 1"),
+        ("run -p x --top-p 0", "above 0 and at most 1"),
+        ("run -p x --top-p 1.1", "above 0 and at most 1"),
+        ("run -p x --min-p -0.1", "from 0 to 1"),
+        ("run -p x --min-p 2", "from 0 to 1"),
+        ("run -p x --threads 0", "at least 1"),
+        ("run -p x --context 0", "at least 1"),
+        ("run -p x --drafter retrieval", "layer_skip"),
+        ("run -p x --drafter layer-skip", "layer_skip"),
+        ("run -p x --isa sse2", "portable"),
+        ("bench --prompts f --arms ar,model", "expected ar, plan, lookup or layer_skip"),
+        ("bench --prompts f --arms none", "the arm `ar`"),
+        ("plan --profile f -o g --fix Dd=0", "at least 1"),
+        ("plan --profile f -o g --fix Dd=4,Dd=5", "twice"),
+        ("plan --profile f -o g --fix depth=4", "expected drafter, Dd, Wd or Wv"),
+        ("plan --profile f -o g --fix drafter", "KEY=VALUE"),
+        ("plan --profile f -o g --fix drafter=ngram", "expected none, lookup or layer_skip"),
+        ("plan --profile f -o g --fix drafter=none,Wv=4", "no meaning"),
+    ] {
+        let error = refusal(line);
+        assert_eq!(error.exit_code(), 2, "{line}");
+        assert!(error.to_string().contains(expected), "{line}: {error}");
+    }
+}
+
+#[test]
+fn flags_that_exclude_or_need_each_other_are_usage_errors() {
+    for line in [
+        "run -p x --prompt-file f",
+        "run -p x --no-spec --drafter lookup",
+        "run -p x --no-spec --plan f",
+        "run -p x --force",
+        "run --json",
+        "run --raw",
+        "score",
+        "score --text-file a --token-ids b",
+        "profile",
+        "plan",
+        "plan --profile f",
+        "plan show",
+        "plan --profile f -o g show h",
+        "bench",
+        "fetch",
+        "serve",
+        "",
+    ] {
+        assert_eq!(refusal(line).exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn plan_is_a_search_or_a_show() {
+    let Command::Plan(plan) = parse("plan -m m --profile f -o g --fix drafter=lookup,Dd=4,Wv=16").unwrap()
+    else {
+        panic!("not `plan`")
+    };
+    assert!(plan.command.is_none());
+    let search = plan.search.unwrap();
+    assert_eq!(search.profile, PathBuf::from("f"));
+    assert_eq!(
+        search.fix,
+        Some(Fix {
+            drafter: Some(DrafterName::Lookup),
+            draft_depth: Some(4),
+            draft_width: None,
+            verify_width: Some(16)
+        })
+    );
+
+    let Command::Plan(plan) = parse("plan show f --json").unwrap() else { panic!("not `plan`") };
+    assert!(plan.search.is_none());
+    let Some(PlanCommand::Show(show)) = plan.command else { panic!("not `plan show`") };
+    assert!(show.json);
+    assert_eq!(show.file, PathBuf::from("f"));
+}
+
+#[test]
+fn repeated_and_listed_values() {
+    let Command::Bench(bench) =
+        parse("bench --prompts f --plan a --plan b --arms ar,layer_skip,plan").unwrap()
+    else {
+        panic!("not `bench`")
+    };
+    assert_eq!(bench.plans.len(), 2);
+    assert_eq!(bench.arms, [Arm::Ar, Arm::Drafter(DrafterName::LayerSkip), Arm::Plan]);
+    let Command::Bench(bench) = parse("bench --prompts f").unwrap() else { panic!("not `bench`") };
+    assert_eq!(bench.arms, [Arm::Ar, Arm::Plan]);
+
+    let Command::Profile(profile) = parse("profile --drafter none --drafter lookup -o p").unwrap() else {
+        panic!("not `profile`")
+    };
+    assert_eq!(profile.drafters, [DrafterName::None, DrafterName::Lookup]);
+}
+
+#[test]
+fn every_arm_is_read_back_from_its_name() {
+    for arm in [Arm::Ar, Arm::Plan, Arm::Drafter(DrafterName::Lookup), Arm::Drafter(DrafterName::LayerSkip)] {
+        assert_eq!(arm.to_string().parse(), Ok(arm));
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    assert_eq!(refusal("--version").kind(), ErrorKind::DisplayVersion);
+    assert_eq!(refusal("run --help").exit_code(), 0);
+}

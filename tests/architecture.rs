@@ -1,0 +1,447 @@
+//! The room map as a test: who may import whom, where crates and `unsafe` live, and how files are named and opened.
+//!
+//! The rules read the text of the sources, not resolved names: comments and literals are blanked, then paths are
+//! followed from `crate`, `super` and crate names. Each rule has a made-up bad source below which it must refuse.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use self::rust_text::{children_of, code_of, named_crates, tokens};
+
+#[path = "architecture/rust_text.rs"]
+mod rust_text;
+
+/// `(room, rooms it may import)` in walking order: a room imports only rooms above it.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("ir", &[]),
+    ("storage", &[]),
+    ("sample", &[]),
+    ("tree", &[]),
+    ("text", &[]),
+    ("model", &["ir", "storage"]),
+    ("compile", &["ir"]),
+    ("backend", &["ir"]),
+    ("runtime", &["ir", "compile", "backend"]),
+    ("plan", &["tree"]),
+    ("speculate", &["runtime", "tree", "plan", "sample", "storage"]),
+    ("engine", &["model", "backend", "runtime", "tree", "plan", "speculate", "sample", "text"]),
+    ("measure", &["engine", "runtime", "tree", "speculate", "plan"]),
+    // These two belong to the program and see the library from outside, as `yggc::`.
+    ("serve", &[]),
+    ("cli", &["serve"]),
+];
+
+/// Rooms that reach the library through its public paths only.
+const OUTSIDE: &[&str] = &["serve", "cli"];
+
+/// `(crate, places that may name it)`: rooms, or the member crates `kernels` and `profiler`. `*` is any place.
+const CRATES: &[(&str, &[&str])] = &[
+    ("ygg_kernels", &["ir", "model", "compile", "backend"]),
+    ("ygg_profiler", &["plan", "measure", "cli"]),
+    ("bincode", &["plan"]),
+    ("blake3", &["model", "plan", "profiler"]),
+    ("bytemuck", &["storage", "model", "backend"]),
+    ("clap", &["cli"]),
+    ("half", &["kernels", "model", "backend"]),
+    ("indicatif", &["cli"]),
+    ("libc", &["kernels", "backend", "storage"]),
+    ("memmap2", &["storage"]),
+    ("minijinja", &["text"]),
+    ("minijinja_contrib", &["text"]),
+    ("petgraph", &["ir", "compile", "plan"]),
+    ("safetensors", &["model"]),
+    ("serde", &["*"]),
+    ("serde_json", &["*"]),
+    ("sha2", &["cli"]),
+    ("thiserror", &["*"]),
+    ("tokenizers", &["text"]),
+    ("zip", &["cli"]),
+];
+
+/// Places where `unsafe` may be written. The tests need it once, to count allocations.
+const UNSAFE_PLACES: &[&str] = &["kernels", "backend", "storage", "tests"];
+
+/// Longest file without a reason to be longer.
+const MAX_LINES: usize = 600;
+
+/// `(file, why it is longer than MAX_LINES)`.
+const LONG_FILES: &[(&str, &str)] = &[];
+
+/// Names that say nothing about what is inside.
+const BANNED_NAMES: &[&str] =
+    &["util", "utils", "helper", "helpers", "common", "misc", "base", "stuff", "shared"];
+
+/// One source file.
+struct Source {
+    /// Relative to the repository, with `/`.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// The room or member crate that the file belongs to, `src` for the two crate roots.
+    fn place(&self) -> &str {
+        let mut parts = self.path.split('/');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("src"), Some(room), Some(_)) => room,
+            (Some(first), ..) => first,
+            (None, ..) => unreachable!("`split` yields at least one part"),
+        }
+    }
+
+    fn complaint(&self, what: impl std::fmt::Display) -> String {
+        format!("{}: {what}", self.path)
+    }
+}
+
+/// Everything that is wrong with one file.
+fn complaints(source: &Source) -> Vec<String> {
+    let code = code_of(&source.text);
+    let tokens = tokens(&code);
+    [
+        first_line(source),
+        file_length(source, LONG_FILES),
+        file_name(source),
+        location(source),
+        room_imports(source, &tokens),
+        crate_homes(source, &tokens),
+        unsafe_homes(source, &tokens),
+    ]
+    .concat()
+}
+
+fn first_line(source: &Source) -> Vec<String> {
+    let first = source.text.lines().next().unwrap_or_default();
+    match first.strip_prefix("//! ") {
+        Some(said) if said.trim().len() >= 8 => Vec::new(),
+        _ => vec![source.complaint("the first line must say what the file is: `//! What this is.`")],
+    }
+}
+
+fn file_length(source: &Source, exceptions: &[(&str, &str)]) -> Vec<String> {
+    let lines = source.text.lines().count();
+    let excepted = exceptions.iter().any(|(path, _)| *path == source.path);
+    match (lines > MAX_LINES, excepted) {
+        (true, false) => {
+            vec![source.complaint(format_args!("{lines} lines; split it, or give a reason in LONG_FILES"))]
+        }
+        (false, true) => vec![source.complaint("is short enough now; take it off LONG_FILES")],
+        (true, true) | (false, false) => Vec::new(),
+    }
+}
+
+fn file_name(source: &Source) -> Vec<String> {
+    let names = source.path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
+    let is_version =
+        |name: &str| name.rsplit_once("_v").is_some_and(|(_, version)| version.parse::<u32>().is_ok());
+    names
+        .filter(|name| BANNED_NAMES.contains(name) || is_version(name))
+        .map(|name| source.complaint(format_args!("`{name}` does not say what is inside")))
+        .collect()
+}
+
+/// A folder of `src/` is a room of the map, and what is in `tests/` is compiled.
+fn location(source: &Source) -> Vec<String> {
+    let parts: Vec<&str> = source.path.split('/').collect();
+    match parts[..] {
+        ["src", "lib.rs" | "main.rs"] => Vec::new(),
+        ["src", room, _, ..] if ROOMS.iter().any(|(name, _)| *name == room) => Vec::new(),
+        ["src", ..] => vec![source.complaint("is in no room of the map")],
+        ["tests", "architecture.rs"] | ["tests", "architecture" | "it", ..] => Vec::new(),
+        ["tests", ..] => {
+            vec![source.complaint("is compiled by nothing: tests are modules of tests/it/main.rs")]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn room_imports(source: &Source, tokens: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    if tokens.windows(3).any(|three| three == ["super", "::", "super"]) {
+        found.push(source.complaint("`super::super` hides where it leads; start at `crate::`"));
+    }
+    if !source.path.starts_with("src/") {
+        return found;
+    }
+    let room = source.place();
+    let Some((_, allowed)) = ROOMS.iter().find(|(name, _)| *name == room) else {
+        return found;
+    };
+    // From a room's door, `super::` is the crate's root.
+    let door = source.path == format!("src/{room}/mod.rs");
+    let through_super = children_of("super", tokens).filter(|_| door).filter(|name| is_room(name));
+    for used in children_of("crate", tokens).chain(through_super) {
+        if used != room && !allowed.contains(&used) {
+            found.push(source.complaint(format_args!("room `{room}` may not import `{used}`")));
+        }
+    }
+    if !OUTSIDE.contains(&room) && children_of("yggc", tokens).next().is_some() {
+        found.push(source.complaint("a room of the library says `crate::`, not `yggc::`"));
+    }
+    found
+}
+
+fn crate_homes(source: &Source, tokens: &[&str]) -> Vec<String> {
+    let place = source.place();
+    if ["tests", "fuzz"].contains(&place) {
+        return Vec::new();
+    }
+    named_crates(tokens)
+        .into_iter()
+        .filter_map(|name| CRATES.iter().find(|(known, _)| *known == name))
+        .filter(|(_, homes)| !homes.contains(&"*") && !homes.contains(&place))
+        .map(|(name, homes)| {
+            source.complaint(format_args!(
+                "`{place}` may not use the crate {name}; its home is {}",
+                homes.join(", ")
+            ))
+        })
+        .collect()
+}
+
+fn unsafe_homes(source: &Source, tokens: &[&str]) -> Vec<String> {
+    if UNSAFE_PLACES.contains(&source.place()) || !tokens.contains(&"unsafe") {
+        return Vec::new();
+    }
+    vec![source.complaint(format_args!("`unsafe` lives only in {}", UNSAFE_PLACES.join(", ")))]
+}
+
+fn is_room(name: &str) -> bool {
+    ROOMS.iter().any(|(room, _)| *room == name)
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust source of the repository that rules apply to.
+fn sources() -> Vec<Source> {
+    fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        for path in entries.map(|entry| entry.expect("the repository can be listed").path()) {
+            if path.is_dir() {
+                if !path.ends_with("target") {
+                    walk(&path, files);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    for folder in ["src", "kernels", "profiler", "tests", "fuzz"] {
+        walk(&repository().join(folder), &mut files);
+    }
+    files.extend(Some(repository().join("build.rs")).filter(|path| path.exists()));
+    files.sort();
+    files
+        .into_iter()
+        .map(|file| Source {
+            path: file
+                .strip_prefix(repository())
+                .expect("walked from there")
+                .to_str()
+                .expect("UTF-8")
+                .to_owned(),
+            text: fs::read_to_string(&file).expect("sources are UTF-8"),
+        })
+        .collect()
+}
+
+/// Names under `[dependencies]` in a manifest, as they are written in code.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut section = "";
+    let mut names = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        } else if section == "[dependencies]" && !line.starts_with('#') && line.contains('=') {
+            let name = line.split(['=', '.', ' ']).next().unwrap_or_default();
+            names.push(name.replace('-', "_"));
+        }
+    }
+    names
+}
+
+#[test]
+fn every_file_keeps_the_rules() {
+    let sources = sources();
+    assert!(sources.len() > 20, "the sources were not found");
+    let wrong: Vec<String> = sources.iter().flat_map(complaints).collect();
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn every_room_has_a_door() {
+    for entry in fs::read_dir(repository().join("src")).expect("src/ can be listed") {
+        let path = entry.expect("src/ can be listed").path();
+        if path.is_dir() {
+            let name = path.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+            assert!(is_room(name), "src/{name} is in no room of the map");
+            assert!(path.join("mod.rs").exists(), "src/{name} has no door (mod.rs)");
+        }
+    }
+}
+
+#[test]
+fn the_map_has_no_cycle() {
+    for (at, (room, allowed)) in ROOMS.iter().enumerate() {
+        for used in *allowed {
+            let above = ROOMS[..at].iter().any(|(name, _)| name == used);
+            assert!(above, "`{room}` imports `{used}`, which is not above it in the map");
+        }
+    }
+}
+
+#[test]
+fn long_files_exist_and_have_reasons() {
+    for (path, reason) in LONG_FILES {
+        assert!(repository().join(path).exists(), "{path} is on LONG_FILES but gone");
+        assert!(reason.len() > 20, "{path}: the reason says nothing");
+    }
+}
+
+#[test]
+fn every_dependency_has_a_home() {
+    for (manifest, member) in [
+        ("Cargo.toml", None),
+        ("kernels/Cargo.toml", Some("kernels")),
+        ("profiler/Cargo.toml", Some("profiler")),
+    ] {
+        let text = fs::read_to_string(repository().join(manifest)).expect("the manifest can be read");
+        let names = dependencies(&text);
+        assert!(!names.is_empty(), "{manifest}: no dependencies found");
+        for name in names {
+            let home = CRATES.iter().find(|(known, _)| *known == name);
+            let (_, homes) = home.unwrap_or_else(|| panic!("{manifest}: {name} has no home in CRATES"));
+            let fits = member.is_none_or(|member| homes.contains(&member) || homes.contains(&"*"));
+            assert!(fits, "{manifest}: {name} is at home in {}", homes.join(", "));
+        }
+    }
+}
+
+mod each_rule_can_fail {
+    //! Made-up bad sources, each refused for the reason it was made for, and good ones that look alike.
+
+    use super::*;
+
+    /// What the rules say to `text` at `path`, below a good first line.
+    fn said(path: &str, text: &str) -> Vec<String> {
+        complaints(&Source { path: path.to_owned(), text: format!("//! A made-up file.\n{text}\n") })
+    }
+
+    #[track_caller]
+    fn refused(path: &str, text: &str, why: &str) {
+        let said = said(path, text);
+        assert!(said.iter().any(|complaint| complaint.contains(why)), "{path}: {text:?} gave {said:?}");
+    }
+
+    #[track_caller]
+    fn accepted(path: &str, text: &str) {
+        assert_eq!(said(path, text), [""; 0], "{path}: {text:?}");
+    }
+
+    #[test]
+    fn first_line() {
+        for text in
+            ["", "use std::fs;", "//!", "//! x", "// A comment.", "#![forbid(unsafe_code)]\n//! Late."]
+        {
+            let source = Source { path: "src/ir/op.rs".to_owned(), text: text.to_owned() };
+            assert_eq!(complaints(&source).len(), 1, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn file_length() {
+        let at = |lines: usize| Source { path: "src/ir/op.rs".to_owned(), text: "\n".repeat(lines) };
+        let excepted = [("src/ir/op.rs", "one table that is read as a whole")];
+        assert_eq!(super::file_length(&at(MAX_LINES), &[]).len(), 0);
+        assert_eq!(super::file_length(&at(MAX_LINES + 1), &[]).len(), 1);
+        assert_eq!(super::file_length(&at(MAX_LINES + 1), &excepted).len(), 0);
+        assert_eq!(super::file_length(&at(MAX_LINES), &excepted).len(), 1);
+    }
+
+    #[test]
+    fn names_and_places() {
+        refused("src/ir/utils.rs", "", "`utils`");
+        refused("kernels/src/common/dot.rs", "", "`common`");
+        refused("src/tree/growth_v2.rs", "", "`growth_v2`");
+        refused("src/planner/mod.rs", "", "no room");
+        refused("src/stray.rs", "", "no room");
+        refused("tests/lossless.rs", "", "compiled by nothing");
+        accepted("tests/it/lossless.rs", "");
+        accepted("src/tree/growth.rs", "");
+        accepted("src/model/family/llama_v.rs", "");
+    }
+
+    #[test]
+    fn imports_between_rooms() {
+        for text in [
+            "use crate::engine::Engine;",
+            "use crate::{ir::Op, engine::Engine};",
+            "use crate :: { ir::{Op, Graph},\n engine };",
+            "fn f() { crate::engine::open() }",
+            "use crate::*;",
+            "use crate as root;",
+            "pub(in crate::engine) struct A;",
+            "const A: char = '\"'; use crate::engine::Engine; const B: char = '\"';",
+            "/* /* nested */ */ use crate::engine::Engine;",
+        ] {
+            refused("src/model/config.rs", text, "room `model` may not import");
+        }
+        for text in [
+            "use crate::{ir::{Op, Graph}, model::Config, storage::Map};",
+            "// use crate::engine::Engine;",
+            "/* use /* nested */ crate::engine::Engine; */",
+            "const A: &str = \"crate::engine\"; const B: &str = r#\"a \" crate::engine\"#;",
+            "pub(crate) fn f<'a>(x: &'a str) -> &'a str { x }",
+            "#[cfg(test)] mod tests { use super::*; }",
+        ] {
+            accepted("src/model/config.rs", text);
+        }
+        refused("src/model/mod.rs", "use super::engine::Engine;", "may not import `engine`");
+        refused("src/model/mod.rs", "use super::{engine::Engine};", "may not import `engine`");
+        refused("src/model/family/llama.rs", "use super::super::Config;", "super::super");
+        refused("src/model/config.rs", "use yggc::engine::Engine;", "not `yggc::`");
+        refused("src/cli/settings.rs", "use crate::engine::Engine;", "may not import `engine`");
+        accepted("src/cli/settings.rs", "use crate::{cli::args::Cli, serve}; use yggc::engine::Engine;");
+        refused("src/serve/http.rs", "use crate::cli::args::Cli;", "may not import `cli`");
+    }
+
+    #[test]
+    fn homes_of_crates() {
+        for text in [
+            "use petgraph::Graph;",
+            "use {petgraph::Graph, std::fs};",
+            "fn f(g: &petgraph::Graph<(), ()>) {}",
+            "use ::petgraph::Graph;",
+            "use petgraph;",
+            "use petgraph as p;",
+            "extern crate petgraph;",
+        ] {
+            refused("src/tree/growth.rs", text, "may not use the crate petgraph");
+            accepted("src/ir/graph.rs", text);
+        }
+        refused("src/model/gguf.rs", "use memmap2::Mmap;", "its home is storage");
+        refused("profiler/src/lib.rs", "use half::f16;", "`profiler` may not use the crate half");
+        accepted("kernels/src/lib.rs", "use half::f16;");
+        accepted("src/text/chat.rs", "let pairs = a.zip(b); // zip::ZipArchive");
+        accepted("tests/it/fetch.rs", "use zip::ZipWriter;");
+    }
+
+    #[test]
+    fn homes_of_unsafe() {
+        refused("src/tree/growth.rs", "fn f() { unsafe { g() } }", "`unsafe` lives only in");
+        accepted("src/backend/cpu/pool.rs", "fn f() { unsafe { g() } }");
+        accepted("src/tree/mod.rs", "#![forbid(unsafe_code)] // no unsafe here");
+    }
+
+    #[test]
+    fn dependencies_of_a_manifest() {
+        let manifest = "[package]\nname = \"a\"\n[dependencies]\n# a = 1\nygg-kernels = { path = \"k\" }\n\
+                        serde.workspace = true\n[dev-dependencies]\ninsta = \"1\"\n";
+        assert_eq!(dependencies(manifest), ["ygg_kernels", "serde"]);
+    }
+}

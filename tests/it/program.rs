@@ -1,0 +1,40 @@
+//! The built `yggc` program as the tests start it, and the default model that they run.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+/// The program, to be given arguments.
+pub(crate) fn yggc() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_yggc"))
+}
+
+/// The default model, in the user's own cache. Fetched by the first test on this machine that asks; the lock of the
+/// cache makes other test programs wait for it.
+pub(crate) fn default_model() -> &'static Path {
+    static MODEL: OnceLock<PathBuf> = OnceLock::new();
+    MODEL.get_or_init(|| {
+        let output = yggc().args(["fetch", "smollm2-135m-instruct"]).output().expect("yggc starts");
+        PathBuf::from(success(&output).trim_end())
+    })
+}
+
+/// The stdout of a run that ended well.
+#[track_caller]
+pub(crate) fn success(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", output.status);
+    String::from_utf8(output.stdout.clone()).expect("stdout is UTF-8")
+}
+
+/// The stderr of a run that ended with `code` and said nothing on stdout.
+#[track_caller]
+pub(crate) fn failure(output: &Output, code: i32) -> String {
+    let stderr = String::from_utf8(output.stderr.clone()).expect("stderr is UTF-8");
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "a failed command wrote to stdout");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    stderr
+}
