@@ -1,1 +1,26 @@
-//! Profiler.
+//! Measures any [`Subject`] over a grid of cells and keeps what was measured.
+//!
+//! The walk: [`measure_grid`] runs a [`Subject`] cell by cell and keeps raw samples ([`CellSamples`]);
+//! [`LatencyTable::from_samples`] derives medians and spreads from them; a [`Profile`] binds the samples, the recorded
+//! acceptance [`Trace`]s and the [`Fingerprints`] of machine, model and build into one JSON file that the planner reads.
+//! The crate knows no graph, no model and no backend.
+#![forbid(unsafe_code)]
+
+mod atomic_file;
+mod fingerprint;
+mod grid;
+mod machine;
+mod profile;
+pub mod statistics;
+mod subject;
+mod table;
+mod trace;
+
+pub use atomic_file::replace_file;
+pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerprint};
+pub use grid::{CellSamples, GridError, GridSettings, Measurement, measure_grid, measure_grid_with_clock};
+pub use machine::{MachineError, MachineFingerprint};
+pub use profile::{DrafterDescription, Profile, ProfileError};
+pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject};
+pub use table::{Finding, LatencyTable, Summary, TableError};
+pub use trace::{Candidate, Expansion, PromptTrace, StepTrace, TokenTrace, Trace, TraceError};

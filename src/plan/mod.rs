@@ -1,1 +1,40 @@
-//! The `plan` room.
+//! The planner: from a profile to the plan that decides everything about speculation on one machine.
+//!
+//! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`FreeReplay`]), prices every
+//! shape with the latency table ([`objective`], eq. 3 of Yggdrasil), keeps the best sub-plan of every drafter and plain
+//! decoding among them, and returns a [`Plan`]. [`write()`] and [`read()`] move plans through checked files; [`FittedPlan`] is
+//! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one.
+//!
+//! Invariants: a [`Plan`] that was read or made is valid ([`Plan::validate`]); nothing is interpolated across widths;
+//! no plan is chosen that is predicted slower than plain decoding unless it was asked for by a [`Fix`].
+#![forbid(unsafe_code)]
+
+mod acceptance;
+mod contents;
+mod drafter;
+mod error;
+mod file;
+mod fit;
+mod fix;
+mod free_replay;
+pub mod leviathan;
+pub mod objective;
+mod search;
+mod show;
+mod tree_replay;
+
+pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
+pub use contents::{Alternative, Plan, PlannedWidths, Prediction, Refusal, SubPlan};
+pub use drafter::DrafterKind;
+pub use error::PlanError;
+pub use file::{PLAN_FORMAT, decode, encode, read, write};
+pub use fit::FittedPlan;
+pub use fix::Fix;
+pub use free_replay::{FreeReplay, ProposalLimits, ReplayDrafter};
+pub use objective::{Shape, StageTime};
+pub use search::{FreeDrafter, NOISE_MARGIN, make_plan};
+pub use show::{json, text};
+pub use tree_replay::{MOST_MISSING, TreeReplay};
+
+#[cfg(test)]
+mod tests;

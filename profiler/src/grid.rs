@@ -1,0 +1,227 @@
+//! Measuring a list of cells, interleaved round by round, until enough samples or time are spent.
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    statistics::relative_spread,
+    subject::{Cell, Subject},
+};
+
+/// How much to measure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GridSettings {
+    /// Samples wanted of every cell.
+    pub repetitions: usize,
+    /// Samples of every cell below which a spent budget is an error instead of an early end.
+    pub fewest: usize,
+    /// Samples at which a noisy cell is left as it is.
+    pub most: usize,
+    /// Relative spread above which a cell is noisy: (p75 - p25) / median.
+    pub noise_threshold: f64,
+    /// Time for the whole grid, warm-up included.
+    pub budget: Duration,
+}
+
+impl Default for GridSettings {
+    fn default() -> Self {
+        GridSettings {
+            repetitions: 5,
+            fewest: 3,
+            most: 20,
+            noise_threshold: 0.10,
+            budget: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Raw samples of one cell, in the order they were taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellSamples {
+    /// What was measured.
+    pub cell: Cell,
+    /// Elapsed times, in microseconds.
+    pub samples_us: Vec<f64>,
+}
+
+/// What a grid gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measurement {
+    /// Samples of every cell, in the order the cells were given.
+    pub cells: Vec<CellSamples>,
+    /// Cells that stayed above the noise threshold.
+    pub noisy: Vec<Cell>,
+    /// Whether the budget ended the measurement before every cell was quiet or had all its samples.
+    pub budget_spent: bool,
+}
+
+/// Why a grid could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum GridError<E: std::error::Error + 'static> {
+    /// The caller gave nothing to measure.
+    #[error("no cells to measure: give at least one")]
+    Empty,
+    /// The caller gave a cell twice.
+    #[error("{cell} is listed twice: list every cell once")]
+    Duplicate {
+        /// The cell.
+        cell: Cell,
+    },
+    /// The settings contradict themselves.
+    #[error("bad grid settings: expected {expected}, found {found}")]
+    Settings {
+        /// The rule.
+        expected: &'static str,
+        /// What the settings say.
+        found: String,
+    },
+    /// The subject could not run a cell.
+    #[error("cannot measure {cell}")]
+    Subject {
+        /// The cell.
+        cell: Cell,
+        /// The subject's own error.
+        source: E,
+    },
+    /// The budget was spent before there was enough to judge.
+    #[error(
+        "measured {rounds} of at least {expected} rounds over {cells} cells in {spent:.1?}: allow more time or fewer cells"
+    )]
+    Budget {
+        /// Complete rounds.
+        rounds: usize,
+        /// Fewest rounds.
+        expected: usize,
+        /// Cells per round.
+        cells: usize,
+        /// Time spent.
+        spent: Duration,
+    },
+}
+
+/// Measures `cells` in rounds (A B C, A B C, ...), so that a slow drift of the machine meets all of them alike.
+///
+/// Every cell is warmed up first. After [`GridSettings::repetitions`] rounds the noisy cells are measured further, also
+/// in rounds, until they are quiet or have [`GridSettings::most`] samples. `progress` gets (runs done, runs expected);
+/// the second number grows when noisy cells need more.
+///
+/// # Errors
+/// [`GridError`]: an unusable list or settings, a failing subject, or too small a budget.
+pub fn measure_grid<S: Subject>(
+    subject: &mut S,
+    cells: &[Cell],
+    settings: &GridSettings,
+    progress: impl FnMut(usize, usize),
+) -> Result<Measurement, GridError<S::Error>> {
+    let start = Instant::now();
+    measure_grid_with_clock(subject, cells, settings, progress, |_| start.elapsed())
+}
+
+/// [`measure_grid`] with the budget told by `elapsed`, which may ask the subject.
+///
+/// # Errors
+/// As [`measure_grid`].
+pub fn measure_grid_with_clock<S: Subject>(
+    subject: &mut S,
+    cells: &[Cell],
+    settings: &GridSettings,
+    mut progress: impl FnMut(usize, usize),
+    elapsed: impl Fn(&S) -> Duration,
+) -> Result<Measurement, GridError<S::Error>> {
+    check(cells, settings)?;
+    let mut total = cells.len() * settings.repetitions;
+    let mut done = 0;
+    let spent = |subject: &S| elapsed(subject) >= settings.budget;
+    let too_early = |rounds, subject: &S| GridError::Budget {
+        rounds,
+        expected: settings.fewest,
+        cells: cells.len(),
+        spent: elapsed(subject),
+    };
+
+    for cell in cells {
+        subject.warm_up(cell).map_err(|source| GridError::Subject { cell: cell.clone(), source })?;
+        if spent(subject) {
+            return Err(too_early(0, subject));
+        }
+    }
+    let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(settings.most); cells.len()];
+    let mut budget_spent = false;
+    'rounds: for round in 0..settings.repetitions {
+        for (cell, samples) in cells.iter().zip(&mut samples) {
+            if spent(subject) {
+                if round < settings.fewest {
+                    return Err(too_early(round, subject));
+                }
+                budget_spent = true;
+                break 'rounds;
+            }
+            samples.push(run(subject, cell)?);
+            done += 1;
+            progress(done, total);
+        }
+    }
+
+    let is_noisy = |samples: &[f64]| relative_spread(samples).is_none_or(|s| s > settings.noise_threshold);
+    'noisy: while !budget_spent {
+        let again: Vec<usize> = (0..cells.len())
+            .filter(|i| samples[*i].len() < settings.most && is_noisy(&samples[*i]))
+            .collect();
+        if again.is_empty() {
+            break;
+        }
+        total += again.len();
+        for i in again {
+            if spent(subject) {
+                budget_spent = true;
+                break 'noisy;
+            }
+            samples[i].push(run(subject, &cells[i])?);
+            done += 1;
+            progress(done, total);
+        }
+    }
+
+    let noisy = cells.iter().zip(&samples).filter(|(_, s)| is_noisy(s)).map(|(c, _)| c.clone()).collect();
+    let cells = cells
+        .iter()
+        .zip(samples)
+        .map(|(cell, samples_us)| CellSamples { cell: cell.clone(), samples_us })
+        .collect();
+    Ok(Measurement { cells, noisy, budget_spent })
+}
+
+fn run<S: Subject>(subject: &mut S, cell: &Cell) -> Result<f64, GridError<S::Error>> {
+    let time = subject.measure(cell).map_err(|source| GridError::Subject { cell: cell.clone(), source })?;
+    Ok(time.as_secs_f64() * 1e6)
+}
+
+fn check<E: std::error::Error>(cells: &[Cell], settings: &GridSettings) -> Result<(), GridError<E>> {
+    let GridSettings { repetitions, fewest, most, noise_threshold, budget: _ } = *settings;
+    if cells.is_empty() {
+        return Err(GridError::Empty);
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(cell) = cells.iter().find(|cell| !seen.insert(*cell)) {
+        return Err(GridError::Duplicate { cell: cell.clone() });
+    }
+    if !(1 <= fewest && fewest <= repetitions && repetitions <= most) {
+        return Err(GridError::Settings {
+            expected: "1 <= fewest <= repetitions <= most",
+            found: format!("{fewest}, {repetitions}, {most}"),
+        });
+    }
+    if !(noise_threshold.is_finite() && noise_threshold > 0.0) {
+        return Err(GridError::Settings {
+            expected: "a positive noise threshold",
+            found: noise_threshold.to_string(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! Tests of the grid with a subject whose clock is scripted.
+use super::*;
+use crate::subject::Stage;
+
+#[derive(Debug, thiserror::Error)]
+#[error("width {0} is broken")]
+struct Broken(u32);
+
+/// Takes `width` microseconds a run; the width `noisy` takes one more microsecond times its run number.
+#[derive(Default)]
+struct Scripted {
+    noisy: Option<u32>,
+    broken: Option<u32>,
+    order: Vec<u32>,
+    warmed: Vec<u32>,
+    elapsed: Duration,
+}
+
+impl Subject for Scripted {
+    type Error = Broken;
+
+    fn warm_up(&mut self, cell: &Cell) -> Result<(), Broken> {
+        assert!(self.order.is_empty(), "every warm-up comes before the first run");
+        self.warmed.push(cell.width);
+        Ok(())
+    }
+
+    fn measure(&mut self, cell: &Cell) -> Result<Duration, Broken> {
+        if self.broken == Some(cell.width) {
+            return Err(Broken(cell.width));
+        }
+        let runs = self.order.iter().filter(|w| **w == cell.width).count() as u64;
+        self.order.push(cell.width);
+        let extra = if self.noisy == Some(cell.width) { runs } else { 0 };
+        let time = Duration::from_micros(u64::from(cell.width) + extra);
+        self.elapsed += time;
+        Ok(time)
+    }
+}
+
+fn cells(widths: &[u32]) -> Vec<Cell> {
+    widths.iter().map(|width| Cell { stage: Stage::Verify, width: *width, context: 0 }).collect()
+}
+
+fn measure(
+    subject: &mut Scripted,
+    widths: &[u32],
+    settings: GridSettings,
+) -> Result<Measurement, GridError<Broken>> {
+    measure_grid_with_clock(subject, &cells(widths), &settings, |_, _| {}, |s| s.elapsed)
+}
+
+#[test]
+fn rounds_are_interleaved_after_warm_up() {
+    let mut subject = Scripted::default();
+    let settings = GridSettings { repetitions: 3, ..Default::default() };
+    let got = measure(&mut subject, &[4, 1, 2], settings).unwrap();
+    assert_eq!(subject.warmed, [4, 1, 2]);
+    assert_eq!(subject.order, [4, 1, 2, 4, 1, 2, 4, 1, 2]);
+    assert_eq!(got.cells[0].samples_us, [4.0, 4.0, 4.0]);
+    assert!(got.noisy.is_empty() && !got.budget_spent);
+}
+
+#[test]
+fn only_noisy_cells_are_measured_again_up_to_the_cap() {
+    let mut subject = Scripted { noisy: Some(2), ..Default::default() };
+    let settings = GridSettings { repetitions: 5, most: 8, ..Default::default() };
+    let mut last = (0, 0);
+    let got = measure_grid_with_clock(
+        &mut subject,
+        &cells(&[100, 2]),
+        &settings,
+        |d, t| last = (d, t),
+        |s| s.elapsed,
+    )
+    .unwrap();
+    assert_eq!(got.cells[0].samples_us.len(), 5);
+    assert_eq!(got.cells[1].samples_us.len(), 8);
+    assert_eq!(got.noisy, cells(&[2]));
+    assert_eq!(last, (13, 13));
+}
+
+#[test]
+fn the_budget_ends_early_or_is_an_error() {
+    let settings = GridSettings { budget: Duration::from_micros(45), ..Default::default() };
+    let got = measure(&mut Scripted::default(), &[10], settings);
+    assert!(matches!(&got, Ok(m) if m.cells[0].samples_us.len() == 5), "{got:?}");
+    let got = measure(&mut Scripted::default(), &[12], settings).unwrap();
+    assert_eq!((got.cells[0].samples_us.len(), got.budget_spent), (4, true));
+    let got = measure(&mut Scripted::default(), &[40], settings);
+    assert!(matches!(got, Err(GridError::Budget { rounds: 2, expected: 3, cells: 1, .. })));
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let run = |widths: &[u32], settings| measure(&mut Scripted::default(), widths, settings).unwrap_err();
+    assert!(matches!(run(&[], GridSettings::default()), GridError::Empty));
+    assert!(matches!(run(&[1, 1], GridSettings::default()), GridError::Duplicate { .. }));
+    for settings in [
+        GridSettings { fewest: 0, ..Default::default() },
+        GridSettings { fewest: 6, ..Default::default() },
+        GridSettings { most: 4, ..Default::default() },
+        GridSettings { noise_threshold: f64::NAN, ..Default::default() },
+    ] {
+        assert!(matches!(run(&[1], settings), GridError::Settings { .. }));
+    }
+}
+
+#[test]
+fn a_failing_subject_names_its_cell() {
+    let mut subject = Scripted { broken: Some(8), ..Default::default() };
+    let error = measure(&mut subject, &[1, 8], GridSettings::default()).unwrap_err();
+    assert_eq!(error.to_string(), "cannot measure verify at width 8, context 0");
+}
+
+#[test]
+fn the_real_clock_counts() {
+    let settings = GridSettings { budget: Duration::ZERO, ..Default::default() };
+    let got = measure_grid(&mut Scripted::default(), &cells(&[1]), &settings, |_, _| {});
+    assert!(matches!(got, Err(GridError::Budget { rounds: 0, .. })));
+}

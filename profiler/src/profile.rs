@@ -1,0 +1,186 @@
+//! A profile: everything measured and recorded on one machine with one model, as one JSON file.
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    atomic_file::replace_file,
+    fingerprint::Fingerprints,
+    grid::CellSamples,
+    subject::{DrafterName, Stage},
+    table::{LatencyTable, TableError},
+    trace::{TokenTrace, Trace, TraceError},
+};
+
+/// What one machine measured with one model.
+///
+/// Raw samples are kept; [`Profile::table`] derives the latency table from them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Version of the program that wrote it.
+    pub created_by: String,
+    /// Machine, model and build.
+    pub fingerprints: Fingerprints,
+    /// Name of the calibration set.
+    pub calibration: String,
+    /// Relative spread above which a cell counts as noisy.
+    pub noise_threshold: f64,
+    /// The drafters measured or replayable, by unique name.
+    pub drafters: Vec<DrafterDescription>,
+    /// Raw samples by cell.
+    pub measurements: Vec<CellSamples>,
+    /// Recorded steps of model drafters, one trace per drafter and temperature.
+    pub traces: Vec<Trace>,
+    /// Recorded requests, for drafters that need no model.
+    pub token_traces: Vec<TokenTrace>,
+}
+
+/// A drafter as its owner describes it: the profiler compares names and keeps the rest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrafterDescription {
+    /// Unique in the profile; also in `draft:NAME` stages and in traces.
+    pub name: DrafterName,
+    /// Which drafter it is, as the command line calls it.
+    pub kind: String,
+    /// Its parameters by name.
+    pub parameters: BTreeMap<String, Vec<u32>>,
+}
+
+/// Why a profile cannot be read, written or used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// The file cannot be read or written.
+    #[error("cannot {action} the profile `{path}`")]
+    File {
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The content is not a profile.
+    #[error("not a profile: expected JSON written by `yggc profile`, found {found}")]
+    Json {
+        /// What the parser met, and where.
+        found: String,
+    },
+    /// The samples make no table.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A trace contradicts itself.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The parts of the profile contradict each other.
+    #[error("inconsistent profile: {what}: expected {expected}, found {found}")]
+    Inconsistent {
+        /// What is wrong.
+        what: &'static str,
+        /// The rule.
+        expected: String,
+        /// What breaks it.
+        found: String,
+    },
+}
+
+impl Profile {
+    /// The latency table of the samples.
+    ///
+    /// # Errors
+    /// [`TableError`] if a sample is not a time.
+    pub fn table(&self) -> Result<LatencyTable, TableError> {
+        LatencyTable::from_samples(&self.measurements, self.noise_threshold)
+    }
+
+    /// Checks every number and every reference between the parts.
+    ///
+    /// # Errors
+    /// [`ProfileError`] names the first thing that is wrong.
+    pub fn validate(&self) -> Result<(), ProfileError> {
+        let inconsistent = |what, expected: &str, found: String| {
+            Err(ProfileError::Inconsistent { what, expected: expected.to_owned(), found })
+        };
+        if !(self.noise_threshold.is_finite() && self.noise_threshold > 0.0) {
+            return inconsistent("noise threshold", "a positive number", self.noise_threshold.to_string());
+        }
+        let table = self.table()?;
+        let mut known = BTreeMap::new();
+        for drafter in &self.drafters {
+            if known.insert(&drafter.name, drafter).is_some() {
+                return inconsistent("drafters", "distinct names", drafter.name.to_string());
+            }
+        }
+        for (cell, _) in table.iter() {
+            if let Stage::Draft(name) = &cell.stage
+                && !known.contains_key(name)
+            {
+                return inconsistent("measured stage", "a drafter the profile describes", cell.to_string());
+            }
+            if cell.width == 0 {
+                return inconsistent("measured width", "1 or more", cell.to_string());
+            }
+        }
+        for trace in &self.traces {
+            if !known.contains_key(&trace.drafter) {
+                return inconsistent("trace", "a drafter the profile describes", trace.drafter.to_string());
+            }
+            trace.validate()?;
+        }
+        if let Some(i) = self.token_traces.iter().position(|trace| trace.prompt.is_empty()) {
+            return inconsistent(
+                "token trace",
+                "a prompt of one token or more",
+                format!("none in trace {i}"),
+            );
+        }
+        Ok(())
+    }
+
+    /// The profile as JSON text.
+    ///
+    /// # Errors
+    /// [`ProfileError`] if the profile does not [`validate`](Profile::validate).
+    pub fn to_json(&self) -> Result<String, ProfileError> {
+        self.validate()?;
+        serde_json::to_string(self).map_err(|e| ProfileError::Json { found: e.to_string() })
+    }
+
+    /// Reads a profile from JSON text and validates it.
+    ///
+    /// # Errors
+    /// [`ProfileError`] if the text is no profile or contradicts itself.
+    pub fn from_json(text: &str) -> Result<Self, ProfileError> {
+        let profile: Profile =
+            serde_json::from_str(text).map_err(|e| ProfileError::Json { found: e.to_string() })?;
+        profile.validate()?;
+        Ok(profile)
+    }
+
+    /// Writes the profile to `path`, replacing the whole file or nothing.
+    ///
+    /// # Errors
+    /// [`ProfileError`] if it does not validate or the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), ProfileError> {
+        let json = self.to_json()?;
+        replace_file(path, json.as_bytes()).map_err(|source| file_error("write", path, source))
+    }
+
+    /// Reads and validates the profile at `path`.
+    ///
+    /// # Errors
+    /// [`ProfileError`] if the file cannot be read, is no profile or contradicts itself.
+    pub fn read(path: &Path) -> Result<Self, ProfileError> {
+        let bytes = fs::read(path).map_err(|source| file_error("read", path, source))?;
+        let text = std::str::from_utf8(&bytes).map_err(|e| ProfileError::Json { found: e.to_string() })?;
+        Profile::from_json(text)
+    }
+}
+
+fn file_error(action: &'static str, path: &Path, source: io::Error) -> ProfileError {
+    ProfileError::File { action, path: path.display().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests;

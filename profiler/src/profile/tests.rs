@@ -1,0 +1,159 @@
+//! Tests of the profile file and of the rules its traces obey.
+use super::*;
+use crate::{
+    fingerprint::{BuildFingerprint, ModelFingerprint},
+    machine::MachineFingerprint,
+    subject::Cell,
+    trace::{Candidate, Expansion, PromptTrace, StepTrace},
+};
+
+/// What the error must mention, and the change that causes it.
+type Break<T> = (&'static str, fn(&mut T));
+
+fn name() -> DrafterName {
+    DrafterName::new("layer_skip").unwrap()
+}
+
+fn candidates(list: &[(u32, f32)]) -> Vec<Candidate> {
+    list.iter().map(|pair| Candidate::from(*pair)).collect()
+}
+
+/// Root 5 with children 6 and 7, child 8 below 6; the verifier walks 6, 8 and emits 9.
+fn step() -> StepTrace {
+    StepTrace {
+        context: 10,
+        parents: vec![0, 0, 0, 1],
+        tokens: vec![5, 6, 7, 8],
+        expanded: vec![
+            Expansion { node: 0, candidates: candidates(&[(6, -0.5), (7, -1.0)]) },
+            Expansion { node: 1, candidates: candidates(&[(8, -0.25), (9, -2.0)]) },
+        ],
+        verified: vec![6, 8, 9],
+    }
+}
+
+fn profile() -> Profile {
+    let machine =
+        MachineFingerprint::from_cpuinfo("vendor_id : GenuineIntel\nflags : avx2\n", 2, "avx2").unwrap();
+    let cell = |stage| CellSamples { cell: Cell { stage, width: 1, context: 0 }, samples_us: vec![3.5, 4.0] };
+    Profile {
+        created_by: "yggc 0.1.0".into(),
+        fingerprints: Fingerprints {
+            machine,
+            model: ModelFingerprint { name: "tiny".into(), digest: "ab".into() },
+            build: BuildFingerprint { plan_format: 1, kernels: "cd".into() },
+        },
+        calibration: "mixed".into(),
+        noise_threshold: 0.1,
+        drafters: vec![DrafterDescription {
+            name: name(),
+            kind: "layer_skip".into(),
+            parameters: BTreeMap::from([("skipped".to_owned(), vec![2, 3])]),
+        }],
+        measurements: vec![cell(Stage::Verify), cell(Stage::Draft(name()))],
+        traces: vec![Trace {
+            drafter: name(),
+            temperature: 0.0,
+            draft_temperature: 1.0,
+            depth: 2,
+            width: 2,
+            top_k: 2,
+            prompts: vec![PromptTrace { kind: "chat".into(), steps: vec![step()] }],
+        }],
+        token_traces: vec![TokenTrace { kind: "chat".into(), prompt: vec![1], output: vec![2, 3] }],
+    }
+}
+
+#[test]
+fn a_profile_survives_its_file() {
+    let path = std::env::temp_dir().join(format!("ygg-profile-test-{}.json", std::process::id()));
+    let profile = profile();
+    profile.write(&path).unwrap();
+    let read = Profile::read(&path);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(read.unwrap(), profile);
+}
+
+#[test]
+fn broken_profiles_are_refused() {
+    let breaks: [Break<Profile>; 8] = [
+        ("noise threshold", |p| p.noise_threshold = 0.0),
+        ("empty", |p| p.measurements.clear()),
+        ("found 0", |p| p.measurements[0].samples_us[0] = 0.0),
+        ("distinct names", |p| p.drafters.push(p.drafters[0].clone())),
+        ("measured stage", |p| {
+            p.drafters.clear();
+            p.traces.clear();
+        }),
+        ("measured width", |p| p.measurements[0].cell.width = 0),
+        ("trace", |p| p.traces[0].drafter = DrafterName::new("other").unwrap()),
+        ("token trace", |p| p.token_traces[0].prompt.clear()),
+    ];
+    for (part, change) in breaks {
+        let mut broken = profile();
+        change(&mut broken);
+        let error = broken.validate().unwrap_err().to_string();
+        assert!(error.contains(part), "{part}: {error}");
+        assert!(broken.to_json().is_err());
+    }
+}
+
+#[test]
+fn broken_steps_are_refused() {
+    let breaks: [Break<StepTrace>; 14] = [
+        ("nodes", |s| {
+            s.parents.clear();
+            s.tokens.clear();
+        }),
+        ("nodes", |s| s.parents.extend([0, 0])),
+        ("tokens", |s| s.tokens.truncate(3)),
+        ("parent of the root", |s| s.parents[0] = 1),
+        ("parent of a node", |s| s.parents[3] = 3),
+        ("expanded node", |s| s.expanded[1].node = 4),
+        ("expanded node", |s| s.expanded[1].node = 0),
+        ("the root among them", |s| {
+            s.expanded.remove(0);
+        }),
+        ("token of a node", |s| s.tokens[3] = 42),
+        ("distinct tokens", |s| s.tokens[2] = 6),
+        ("log-probability", |s| s.expanded[0].candidates[1].log_prob = 0.0),
+        ("log-probability", |s| s.expanded[0].candidates[0].log_prob = f32::NAN),
+        ("at least the bonus token", |s| s.verified.clear()),
+        ("accepted token", |s| s.verified[0] = 9),
+    ];
+    for (part, change) in breaks {
+        let mut broken = profile();
+        change(&mut broken.traces[0].prompts[0].steps[0]);
+        let error = broken.validate().unwrap_err().to_string();
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
+fn broken_trace_headers_are_refused() {
+    let breaks: [fn(&mut Trace); 6] = [
+        |t| t.temperature = -1.0,
+        |t| t.draft_temperature = 0.0,
+        |t| t.depth = 0,
+        |t| t.width = 0,
+        |t| t.top_k = 1,
+        |t| t.temperature = f32::INFINITY,
+    ];
+    for change in breaks {
+        let mut broken = profile();
+        change(&mut broken.traces[0]);
+        assert!(broken.validate().is_err());
+    }
+}
+
+#[test]
+fn other_texts_are_not_profiles() {
+    let json = profile().to_json().unwrap();
+    for text in ["", "{}", "[1]", &json[..json.len() - 1], &json.replace("\"mixed\"", "1")] {
+        assert!(matches!(Profile::from_json(text), Err(ProfileError::Json { .. })), "{text}");
+    }
+    // Larger than any f32, so it would read as an infinity.
+    let huge = json.replace("-0.25", "-1e300");
+    assert_ne!(huge, json);
+    assert!(matches!(Profile::from_json(&huge), Err(ProfileError::Trace(_))));
+}

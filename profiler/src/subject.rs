@@ -1,0 +1,224 @@
+//! What can be measured: a subject, and the cells (stage, width, context) it is measured in.
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// Something whose stages can be run one at a time, under a clock it reads itself.
+///
+/// [`measure`](Subject::measure) returns the time of the run alone: whatever prepares a cell (selecting an executable,
+/// setting the committed length, filling inputs) happens before the subject reads its clock.
+pub trait Subject {
+    /// Why a cell could not be run.
+    type Error: std::error::Error + 'static;
+
+    /// Brings `cell` into the state it will be measured in and runs it untimed.
+    ///
+    /// # Errors
+    /// If the cell cannot be run.
+    fn warm_up(&mut self, cell: &Cell) -> Result<(), Self::Error>;
+
+    /// Runs `cell` once and returns the time that run took, by a monotonic clock, without its preparation.
+    ///
+    /// # Errors
+    /// If the cell cannot be run.
+    fn measure(&mut self, cell: &Cell) -> Result<Duration, Self::Error>;
+}
+
+/// One point of the grid: a stage at a width, with `context` committed tokens before it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Cell {
+    /// What is run.
+    pub stage: Stage,
+    /// Token rows of the run.
+    pub width: u32,
+    /// Committed tokens before the run.
+    pub context: u32,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at width {}, context {}", self.stage, self.width, self.context)
+    }
+}
+
+/// A stage of one step. Its text form is stable: `verify`, `draft:NAME`, `host:NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Stage {
+    /// One verifier forward; width 1 is the plain decoding step.
+    Verify,
+    /// One forward of a model drafter at a width, or (at width 1) one whole proposal of a drafter without a model.
+    Draft(DrafterName),
+    /// Work between forwards.
+    Host(HostStage),
+}
+
+/// Work between forwards, once per step unless said otherwise; the width of its cells is given with each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HostStage {
+    /// One tree growth, after every draft forward; width = nodes grown.
+    Grow,
+    /// Choosing the subtree to verify; width = rows kept.
+    Prune,
+    /// Building the ancestor mask and the inputs of the verifier; width = rows verified.
+    Mask,
+    /// Turning logits into distributions and tokens; width = rows verified.
+    Sample,
+    /// Walking the verified tree; width = rows verified.
+    Accept,
+    /// Compacting the KV cache; width = rows verified.
+    Commit,
+}
+
+impl HostStage {
+    /// Every host stage, in the order of a step.
+    pub const ALL: [HostStage; 6] = [
+        HostStage::Grow,
+        HostStage::Prune,
+        HostStage::Mask,
+        HostStage::Sample,
+        HostStage::Accept,
+        HostStage::Commit,
+    ];
+
+    /// The name in a stage's text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            HostStage::Grow => "grow",
+            HostStage::Prune => "prune",
+            HostStage::Mask => "mask",
+            HostStage::Sample => "sample",
+            HostStage::Accept => "accept",
+            HostStage::Commit => "commit",
+        }
+    }
+}
+
+/// What a profile calls one drafter: lowercase letters, digits and `_`, unique in the profile.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct DrafterName(String);
+
+impl DrafterName {
+    /// Checks and wraps a name.
+    ///
+    /// # Errors
+    /// [`NameError::Drafter`] if the name is empty or has other characters.
+    pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
+        let name = name.into();
+        let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+        if name.is_empty() || !name.bytes().all(good) {
+            return Err(NameError::Drafter { name });
+        }
+        Ok(DrafterName(name))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DrafterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<DrafterName> for String {
+    fn from(name: DrafterName) -> String {
+        name.0
+    }
+}
+
+impl TryFrom<String> for DrafterName {
+    type Error = NameError;
+
+    fn try_from(name: String) -> Result<Self, NameError> {
+        DrafterName::new(name)
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stage::Verify => f.write_str("verify"),
+            Stage::Draft(name) => write!(f, "draft:{name}"),
+            Stage::Host(stage) => write!(f, "host:{}", stage.name()),
+        }
+    }
+}
+
+impl FromStr for Stage {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        if text == "verify" {
+            return Ok(Stage::Verify);
+        }
+        if let Some(name) = text.strip_prefix("draft:") {
+            return DrafterName::new(name).map(Stage::Draft);
+        }
+        text.strip_prefix("host:")
+            .and_then(|name| HostStage::ALL.into_iter().find(|stage| stage.name() == name))
+            .map(Stage::Host)
+            .ok_or_else(|| NameError::Stage { text: text.to_owned() })
+    }
+}
+
+impl From<Stage> for String {
+    fn from(stage: Stage) -> String {
+        stage.to_string()
+    }
+}
+
+impl TryFrom<String> for Stage {
+    type Error = NameError;
+
+    fn try_from(text: String) -> Result<Self, NameError> {
+        text.parse()
+    }
+}
+
+/// A stage or drafter name that is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The text names no stage.
+    #[error(
+        "unknown stage `{text}`: expected `verify`, `draft:NAME` or `host:` with grow, prune, mask, sample, accept or commit"
+    )]
+    Stage {
+        /// The text found.
+        text: String,
+    },
+    /// The text is no drafter name.
+    #[error("bad drafter name `{name}`: expected lowercase letters, digits and `_`")]
+    Drafter {
+        /// The text found.
+        name: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_survive_their_text_form() {
+        let mut stages = vec![Stage::Verify, Stage::Draft(DrafterName::new("layer_skip").unwrap())];
+        stages.extend(HostStage::ALL.map(Stage::Host));
+        for stage in stages {
+            assert_eq!(stage.to_string().parse(), Ok(stage));
+        }
+        assert_eq!(Stage::Draft(DrafterName::new("layer_skip").unwrap()).to_string(), "draft:layer_skip");
+        assert_eq!(Stage::Host(HostStage::Grow).to_string(), "host:grow");
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "Verify", "verify:", "draft:", "draft:a b", "draft:X", "host:", "host:idle", "draft"]
+        {
+            assert!(text.parse::<Stage>().is_err(), "{text}");
+        }
+    }
+}

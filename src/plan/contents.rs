@@ -1,0 +1,274 @@
+//! What a plan holds, and the rules it obeys.
+use serde::{Deserialize, Serialize};
+use ygg_profiler::{DrafterName, Fingerprints, LatencyTable, Stage};
+
+use super::{Acceptance, DrafterKind, PlanError, Shape, StageTime, objective::step_us};
+
+/// Predicted totals may differ from the sum of their stages by rounding only.
+const ROUNDING: f64 = 1e-6;
+
+/// Everything decided about speculation for one machine, model and build.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Version of the program that made it.
+    pub created_by: String,
+    /// What it was measured with.
+    pub fingerprints: Fingerprints,
+    /// Name of the calibration set.
+    pub calibration: String,
+    /// What the user fixed, as text; empty if nothing.
+    pub fixed: String,
+    /// Committed tokens at which steps were priced.
+    pub context: u32,
+    /// Every width the runtime compiles.
+    pub planned: PlannedWidths,
+    /// The best sub-plan of every drafter measured; plain decoding first.
+    pub by_drafter: Vec<SubPlan>,
+    /// The place of the chosen sub-plan in `by_drafter`.
+    pub chosen_index: u32,
+    /// The best shapes over all drafters, best first.
+    pub alternatives: Vec<Alternative>,
+    /// Shapes priced.
+    pub considered: u32,
+    /// Tree shapes that the traces could not answer for.
+    pub refused: Vec<Refusal>,
+    /// What was measured.
+    pub table: LatencyTable,
+}
+
+/// The widths compiled for each role, ascending, with 1 in both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedWidths {
+    /// Of the verifier.
+    pub verify: Vec<u32>,
+    /// Of drafters that run a model.
+    pub draft: Vec<u32>,
+}
+
+/// The best shape of one drafter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SubPlan {
+    /// What the profile calls the drafter.
+    pub name: DrafterName,
+    /// The drafter and its parameters.
+    pub drafter: DrafterKind,
+    /// Dd, Wd, Wv; [`Shape::PLAIN`] for plain decoding.
+    pub shape: Shape,
+    /// Candidates kept of every expanded node; 0 for drafters that run no model.
+    pub top_k: u32,
+    /// Temperature of the drafter's scores, `t_d`; 1 for drafters that score nothing.
+    pub draft_temperature: f32,
+    /// What it should give.
+    pub predicted: Prediction,
+    /// Measured acceptance at this shape.
+    pub acceptance: Acceptance,
+}
+
+/// What a sub-plan should give, derived from measured latencies and replayed acceptance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Tokens per step.
+    pub aal: f64,
+    /// Time of a step.
+    pub step_us: f64,
+    /// Time per token.
+    pub tpot_us: f64,
+    /// Time per token of plain decoding.
+    pub ar_tpot_us: f64,
+    /// `ar_tpot_us / tpot_us`, eq. 3.
+    pub speedup: f64,
+    /// Where the time of a step goes.
+    pub stages: Vec<StageTime>,
+}
+
+impl Prediction {
+    /// The prediction for `aal` tokens in a step made of `stages`.
+    pub fn new(aal: f64, stages: Vec<StageTime>, ar_tpot_us: f64) -> Self {
+        let step_us = step_us(&stages);
+        let tpot_us = step_us / aal;
+        Prediction { aal, step_us, tpot_us, ar_tpot_us, speedup: ar_tpot_us / tpot_us, stages }
+    }
+}
+
+/// A shape that was priced.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Alternative {
+    /// The drafter.
+    pub name: DrafterName,
+    /// The shape.
+    pub shape: Shape,
+    /// Tokens per step.
+    pub aal: f64,
+    /// Time of a step.
+    pub step_us: f64,
+    /// Predicted speed-up over plain decoding.
+    pub speedup: f64,
+}
+
+/// A tree that needs more than the traces hold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The drafter.
+    pub name: DrafterName,
+    /// Growths.
+    pub depth: u32,
+    /// Nodes per growth.
+    pub draft_width: u32,
+    /// Share of forwarded nodes without recorded candidates.
+    pub missing: f64,
+}
+
+impl SubPlan {
+    /// Whether this is plain decoding.
+    pub fn is_plain(&self) -> bool {
+        self.drafter == DrafterKind::None
+    }
+
+    fn validate(&self, planned: &PlannedWidths, table: &LatencyTable) -> Result<(), PlanError> {
+        let SubPlan { name, drafter, shape, top_k, draft_temperature, predicted, acceptance } = self;
+        drafter.validate()?;
+        let Shape { depth, draft_width, verify_width } = *shape;
+        let show = || format!("Dd {depth}, Wd {draft_width}, Wv {verify_width} for {name}");
+        if self.is_plain() {
+            ensure(*shape == Shape::PLAIN, "shape of plain decoding", "Dd 0, Wd 0, Wv 1", show)?;
+        } else {
+            ensure(depth >= 1 && draft_width >= 1, "shape", "Dd and Wd of 1 or more", show)?;
+            let fits = verify_width >= 2 && u64::from(verify_width) <= shape.nodes();
+            ensure(fits, "verify width", "2 to Dd * Wd + 1", show)?;
+            let measured = table.has_stage(&Stage::Draft(name.clone()));
+            ensure(measured, "drafter", "one the latency table measured", || name.to_string())?;
+        }
+        ensure(planned.verify.contains(&verify_width), "verify width", "a planned one", show)?;
+        if drafter.runs_a_model() {
+            ensure(planned.draft.contains(&draft_width), "draft width", "a planned one", show)?;
+            ensure(*top_k >= draft_width, "candidates per node", "Wd or more", || top_k.to_string())?;
+        } else {
+            ensure(*top_k == 0, "candidates per node", "0 without a model", || top_k.to_string())?;
+        }
+        let positive = draft_temperature.is_finite() && *draft_temperature > 0.0;
+        ensure(positive, "draft temperature", "more than 0", || draft_temperature.to_string())?;
+        predicted.validate()?;
+        let Acceptance { steps: _, by_depth, by_rank } = acceptance;
+        let shares = || by_depth.iter().chain(by_rank);
+        ensure(shares().all(|s| (0.0..=1.0).contains(s)), "acceptance", "shares of 0 to 1", || {
+            format!("{:?}", shares().collect::<Vec<_>>())
+        })
+    }
+}
+
+impl Prediction {
+    fn validate(&self) -> Result<(), PlanError> {
+        let Prediction { aal, step_us, tpot_us, ar_tpot_us, speedup, stages } = self;
+        for number in
+            [aal, step_us, tpot_us, ar_tpot_us, speedup].into_iter().chain(stages.iter().map(|s| &s.us))
+        {
+            ensure(is_positive(*number), "prediction", "finite positive numbers", || number.to_string())?;
+        }
+        ensure(*aal >= 1.0, "tokens per step", "1 or more", || aal.to_string())?;
+        let again = Prediction::new(*aal, stages.clone(), *ar_tpot_us);
+        let close = |a: f64, b: f64| (a - b).abs() <= ROUNDING * b.abs();
+        let agrees = close(*step_us, again.step_us)
+            && close(*tpot_us, again.tpot_us)
+            && close(*speedup, again.speedup);
+        ensure(agrees, "prediction", "totals that follow from the stages", || format!("{self:?}"))
+    }
+}
+
+impl PlannedWidths {
+    fn validate(&self) -> Result<(), PlanError> {
+        let PlannedWidths { verify, draft } = self;
+        for widths in [verify, draft] {
+            let good = widths.first() == Some(&1) && widths.is_sorted_by(|a, b| a < b);
+            ensure(good, "planned widths", "ascending from 1", || format!("{widths:?}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// The sub-plan to run.
+    ///
+    /// # Panics
+    /// If the plan is not valid.
+    pub fn chosen(&self) -> &SubPlan {
+        &self.by_drafter[self.chosen_index as usize]
+    }
+
+    /// The best sub-plan of a drafter, by name or kind; `None` if it was not measured.
+    pub fn for_drafter(&self, drafter: &str) -> Option<&SubPlan> {
+        self.by_drafter
+            .iter()
+            .filter(|plan| plan.name.as_str() == drafter || plan.drafter.name() == drafter)
+            .max_by(|a, b| a.predicted.speedup.total_cmp(&b.predicted.speedup))
+    }
+
+    /// The smallest planned verify width that holds `rows`.
+    pub fn verify_width_for(&self, rows: u32) -> Option<u32> {
+        self.planned.verify.iter().copied().find(|width| *width >= rows)
+    }
+
+    /// Checks every number and every reference between the parts.
+    ///
+    /// # Errors
+    /// [`PlanError::Invalid`] or [`PlanError::DrafterParameters`] names the first thing that is wrong.
+    pub fn validate(&self) -> Result<(), PlanError> {
+        let Plan {
+            created_by: _,
+            fingerprints: _,
+            calibration: _,
+            fixed: _,
+            context: _,
+            planned,
+            by_drafter,
+            chosen_index,
+            alternatives,
+            considered: _,
+            refused,
+            table,
+        } = self;
+        planned.validate()?;
+        let plain_first = by_drafter.first().is_some_and(SubPlan::is_plain)
+            && by_drafter.iter().filter(|plan| plan.is_plain()).count() == 1;
+        ensure(plain_first, "sub-plans", "plain decoding first and once", || {
+            format!("{:?}", by_drafter.iter().map(|p| p.drafter.name()).collect::<Vec<_>>())
+        })?;
+        for (i, sub_plan) in by_drafter.iter().enumerate() {
+            sub_plan.validate(planned, table)?;
+            let unique = by_drafter[..i].iter().all(|earlier| earlier.name != sub_plan.name);
+            ensure(unique, "sub-plans", "one for each drafter", || sub_plan.name.to_string())?;
+        }
+        let in_range = (*chosen_index as usize) < by_drafter.len();
+        ensure(in_range, "chosen sub-plan", "one of the sub-plans", || chosen_index.to_string())?;
+        for width in &planned.verify {
+            let measured = table.widths(&Stage::Verify).contains(width);
+            ensure(measured, "planned verify width", "a measured one", || width.to_string())?;
+        }
+        for Alternative { name: _, shape: _, aal, step_us, speedup } in alternatives {
+            for number in [aal, step_us, speedup] {
+                ensure(is_positive(*number), "alternative", "finite positive numbers", || {
+                    number.to_string()
+                })?;
+            }
+        }
+        for Refusal { name: _, depth: _, draft_width: _, missing } in refused {
+            ensure((0.0..=1.0).contains(missing), "refusal", "a share of 0 to 1", || missing.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn is_positive(number: f64) -> bool {
+    number.is_finite() && number > 0.0
+}
+
+fn ensure(
+    holds: bool,
+    what: &'static str,
+    expected: &str,
+    found: impl FnOnce() -> String,
+) -> Result<(), PlanError> {
+    if holds {
+        return Ok(());
+    }
+    Err(PlanError::Invalid { what, expected: expected.to_owned(), found: found() })
+}

@@ -1,0 +1,167 @@
+//! What can go wrong with plans.
+use ygg_profiler::{Difference, DrafterName, ProfileError, TableError};
+
+/// An error of the planner. Variants say what was expected, what was found and what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The profile is unusable: whoever wrote it.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The latency table lacks a cell or is unusable: whoever chose the grid.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The profile describes a drafter this build does not have.
+    #[error("unknown drafter `{found}`: expected one of {expected}; profile again with this build")]
+    UnknownDrafter {
+        /// The drafters there are.
+        expected: String,
+        /// The one asked for.
+        found: String,
+    },
+    /// The parameters of a drafter are not those its kind has.
+    #[error("drafter {drafter}: expected {expected}, found {found}; profile again with this build")]
+    DrafterParameters {
+        /// The drafter.
+        drafter: String,
+        /// The rule.
+        expected: String,
+        /// What breaks it.
+        found: String,
+    },
+    /// Nothing says how often the drafter's tokens are accepted.
+    #[error("drafter {drafter}: expected {expected}, found none; run `yggc profile --drafter {drafter}`")]
+    NoEvidence {
+        /// The drafter.
+        drafter: DrafterName,
+        /// What was looked for.
+        expected: &'static str,
+    },
+    /// A recorded trace does not reach far enough for a shape.
+    #[error(
+        "drafter {drafter}: Dd {depth}, Wd {draft_width} needs {:.1} % of nodes the trace never expanded, expected at \
+         most {:.1} %; record a wider trace", missing * 100.0, most * 100.0
+    )]
+    IncompleteTrace {
+        /// The drafter.
+        drafter: DrafterName,
+        /// Growths.
+        depth: u32,
+        /// Nodes per growth.
+        draft_width: u32,
+        /// Share of forwarded nodes without recorded candidates.
+        missing: f64,
+        /// The largest share allowed.
+        most: f64,
+    },
+    /// A `--fix` text that is none.
+    #[error("bad fix `{text}`: expected `drafter=D,Dd=4,Wd=4,Wv=16` or a part of it, found {found}")]
+    FixSyntax {
+        /// The text.
+        text: String,
+        /// What is wrong in it.
+        found: String,
+    },
+    /// A fix that no measured shape satisfies.
+    #[error("no measured shape satisfies `{fix}`; measured: {measured}; profile that shape or fix less")]
+    FixImpossible {
+        /// The fix.
+        fix: String,
+        /// What can be fixed.
+        measured: String,
+    },
+    /// The content of a plan contradicts itself.
+    #[error("invalid plan: {what}: expected {expected}, found {found}; make it again with `yggc plan`")]
+    Invalid {
+        /// What is wrong.
+        what: &'static str,
+        /// The rule.
+        expected: String,
+        /// What breaks it.
+        found: String,
+    },
+    /// A plan for something else.
+    #[error(
+        "the plan does not fit: {}; run `yggc plan` here or pass `--force` to use it all the same",
+        differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    Mismatch {
+        /// The facts that differ.
+        differences: Vec<Difference>,
+    },
+    /// A plan file that cannot be used.
+    #[error("plan file `{path}`: {reason}")]
+    InFile {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: Box<PlanError>,
+    },
+    /// The file system refused.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// `read` or `write`.
+        action: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The bytes do not begin as a plan does.
+    #[error("not a plan: expected a file written by `yggc plan`, found {found}")]
+    NotAPlan {
+        /// The first bytes.
+        found: String,
+    },
+    /// A plan of another format.
+    #[error("the plan has format {found}, expected {expected}; make it again with `yggc plan`")]
+    Version {
+        /// The format of this build.
+        expected: u32,
+        /// The format of the file.
+        found: u32,
+    },
+    /// Bytes are missing at the end.
+    #[error(
+        "the plan is truncated: expected {expected} bytes, found {found}; make it again with `yggc plan`"
+    )]
+    Truncated {
+        /// Bytes the header promises, or the length of a header.
+        expected: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// Bytes follow the end.
+    #[error(
+        "the plan has trailing bytes: expected {expected} bytes, found {found}; make it again with `yggc plan`"
+    )]
+    TrailingBytes {
+        /// Bytes the header promises.
+        expected: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// The payload is larger than any plan.
+    #[error("the plan is too large: expected at most {expected} bytes, found {found}")]
+    TooLarge {
+        /// The limit.
+        expected: u64,
+        /// The size.
+        found: u64,
+    },
+    /// The content was changed.
+    #[error(
+        "the plan is damaged: expected checksum {expected}, found {found}; make it again with `yggc plan`"
+    )]
+    Checksum {
+        /// What the header says.
+        expected: String,
+        /// What the payload gives.
+        found: String,
+    },
+    /// The content is not that of a plan.
+    #[error("the plan cannot be decoded: expected the fields of format {format}, found {found}")]
+    Decode {
+        /// The format of this build.
+        format: u32,
+        /// What the decoder met.
+        found: String,
+    },
+}

@@ -1,0 +1,180 @@
+//! The objective: what a step costs and how much faster than plain decoding it makes a token. Pure.
+//!
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), eq. 3, with the draft phase made precise (one forward of the
+//! root, then Dd - 1 of Wd rows) and the measured host stages added.
+use serde::{Deserialize, Serialize};
+use ygg_profiler::{DrafterName, HostStage, LatencyTable, Stage, TableError};
+
+/// The shape of a step: Dd growths of Wd nodes, pruned to Wv rows with the root. Plain decoding is (0, 0, 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Shape {
+    /// Growths, Dd.
+    pub depth: u32,
+    /// Nodes per growth, Wd.
+    pub draft_width: u32,
+    /// Rows verified, Wv, the root among them.
+    pub verify_width: u32,
+}
+
+impl Shape {
+    /// Plain decoding.
+    pub const PLAIN: Shape = Shape { depth: 0, draft_width: 0, verify_width: 1 };
+
+    /// Nodes of the full tree: Dd * Wd + 1.
+    pub fn nodes(&self) -> u64 {
+        u64::from(self.depth) * u64::from(self.draft_width) + 1
+    }
+}
+
+/// What one stage takes of a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageTime {
+    /// The stage.
+    pub stage: Stage,
+    /// Its time in one step, over all its runs, in microseconds.
+    pub us: f64,
+}
+
+/// Stages that follow the choice of the rows to verify, at the width of the verifier.
+const AROUND_VERIFY: [HostStage; 4] =
+    [HostStage::Mask, HostStage::Sample, HostStage::Accept, HostStage::Commit];
+
+/// The stages of a plain step. Host stages count where the table has them.
+///
+/// # Errors
+/// [`TableError::Unmeasured`] if a stage lacks width 1.
+pub fn plain_step(table: &LatencyTable, context: u32) -> Result<Vec<StageTime>, TableError> {
+    let mut step = Step { table, context, stages: Vec::new() };
+    step.verify(1)?;
+    Ok(step.stages)
+}
+
+/// The stages of a step that grows an Equal-Growth Tree with a model drafter:
+/// `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)`, and the host stages that the table has.
+///
+/// # Errors
+/// [`TableError::Unmeasured`] if a stage lacks a width.
+///
+/// # Panics
+/// If the shape has no growth.
+pub fn tree_step(
+    table: &LatencyTable,
+    drafter: &DrafterName,
+    shape: &Shape,
+    context: u32,
+) -> Result<Vec<StageTime>, TableError> {
+    assert!(shape.depth >= 1, "a tree has at least one growth");
+    let mut step = Step { table, context, stages: Vec::new() };
+    let draft = Stage::Draft(drafter.clone());
+    let head_us = table.latency_us(&draft, 1, context)?;
+    let growth_us = if shape.depth > 1 { table.latency_us(&draft, shape.draft_width, context)? } else { 0.0 };
+    step.stages.push(StageTime { stage: draft, us: head_us + f64::from(shape.depth - 1) * growth_us });
+    step.host(HostStage::Grow, shape.draft_width, shape.depth)?;
+    step.host(HostStage::Prune, shape.verify_width, 1)?;
+    step.verify(shape.verify_width)?;
+    Ok(step.stages)
+}
+
+/// The stages of a step whose proposal needs no model: one `draft:NAME` at width 1, then verification of `verify_width`
+/// rows, the width the proposal actually ran at.
+///
+/// # Errors
+/// [`TableError::Unmeasured`] if a stage lacks a width.
+pub fn free_step(
+    table: &LatencyTable,
+    drafter: &DrafterName,
+    verify_width: u32,
+    context: u32,
+) -> Result<Vec<StageTime>, TableError> {
+    let mut step = Step { table, context, stages: Vec::new() };
+    step.add(Stage::Draft(drafter.clone()), 1, 1)?;
+    step.verify(verify_width)?;
+    Ok(step.stages)
+}
+
+/// The time of a step, in microseconds.
+pub fn step_us(stages: &[StageTime]) -> f64 {
+    stages.iter().map(|stage| stage.us).sum()
+}
+
+/// Eq. 3: how many times faster than plain decoding a token comes, `aal` tokens per step.
+pub fn speedup(aal: f64, plain_step_us: f64, step_us: f64) -> f64 {
+    aal * plain_step_us / step_us
+}
+
+struct Step<'t> {
+    table: &'t LatencyTable,
+    context: u32,
+    stages: Vec<StageTime>,
+}
+
+impl Step<'_> {
+    fn add(&mut self, stage: Stage, width: u32, runs: u32) -> Result<(), TableError> {
+        let us = f64::from(runs) * self.table.latency_us(&stage, width, self.context)?;
+        self.stages.push(StageTime { stage, us });
+        Ok(())
+    }
+
+    fn host(&mut self, stage: HostStage, width: u32, runs: u32) -> Result<(), TableError> {
+        let stage = Stage::Host(stage);
+        if self.table.has_stage(&stage) { self.add(stage, width, runs) } else { Ok(()) }
+    }
+
+    fn verify(&mut self, width: u32) -> Result<(), TableError> {
+        self.add(Stage::Verify, width, 1)?;
+        AROUND_VERIFY.into_iter().try_for_each(|stage| self.host(stage, width, 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ygg_profiler::{Cell, CellSamples};
+
+    use super::*;
+
+    fn table(cells: &[(&str, u32, f64)]) -> LatencyTable {
+        let cells: Vec<CellSamples> = cells
+            .iter()
+            .map(|(stage, width, us)| CellSamples {
+                cell: Cell { stage: stage.parse().unwrap(), width: *width, context: 0 },
+                samples_us: vec![*us],
+            })
+            .collect();
+        LatencyTable::from_samples(&cells, 0.1).unwrap()
+    }
+
+    #[test]
+    fn every_stage_is_counted_as_often_as_it_runs() {
+        let table = table(&[
+            ("verify", 1, 1000.0),
+            ("verify", 8, 1200.0),
+            ("draft:layer_skip", 1, 300.0),
+            ("draft:layer_skip", 4, 400.0),
+            ("host:grow", 4, 10.0),
+            ("host:accept", 1, 2.0),
+            ("host:accept", 8, 3.0),
+        ]);
+        let drafter = DrafterName::new("layer_skip").unwrap();
+        let shape = Shape { depth: 3, draft_width: 4, verify_width: 8 };
+        let stages = tree_step(&table, &drafter, &shape, 0).unwrap();
+        let named: Vec<(String, f64)> = stages.iter().map(|s| (s.stage.to_string(), s.us)).collect();
+        let expected =
+            [("draft:layer_skip", 1100.0), ("host:grow", 30.0), ("verify", 1200.0), ("host:accept", 3.0)];
+        assert_eq!(named, expected.map(|(name, us)| (name.to_owned(), us)));
+        assert_eq!(step_us(&plain_step(&table, 0).unwrap()), 1002.0);
+        assert_eq!(speedup(3.0, 1002.0, step_us(&stages)), 3.0 * 1002.0 / 2333.0);
+    }
+
+    #[test]
+    fn unmeasured_widths_are_refused() {
+        let table = table(&[("verify", 1, 1.0), ("verify", 4, 1.0), ("draft:x", 1, 1.0)]);
+        let drafter = DrafterName::new("x").unwrap();
+        let step = |depth, verify_width| {
+            tree_step(&table, &drafter, &Shape { depth, draft_width: 2, verify_width }, 0)
+        };
+        assert!(step(1, 4).is_ok());
+        assert!(step(2, 4).unwrap_err().to_string().contains("draft:x was not measured at width 2"));
+        assert!(step(1, 3).unwrap_err().to_string().contains("verify was not measured at width 3"));
+        assert!(free_step(&table, &DrafterName::new("y").unwrap(), 1, 0).is_err());
+    }
+}

@@ -1,0 +1,391 @@
+//! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
+use std::{cmp::Ordering, collections::BTreeSet};
+
+use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
+
+use super::{
+    Acceptance, AcceptedLengths, Alternative, DrafterKind, Fix, FreeReplay, Plan, PlanError, PlannedWidths,
+    Prediction, Refusal, ReplayDrafter, Shape, SubPlan, TreeReplay, acceptance_by_rank,
+    objective::{plain_step, tree_step},
+};
+
+/// How much faster than plain decoding a shape must be predicted before plain decoding is left.
+///
+/// Medians of interleaved repetitions on a quiet machine still differ by about this much between runs, so a smaller
+/// predicted gain may be none.
+pub const NOISE_MARGIN: f64 = 0.03;
+
+/// Alternatives a plan keeps.
+const ALTERNATIVES: usize = 20;
+
+/// A drafter without a model, for the search to run over the recorded requests.
+pub struct FreeDrafter<'a> {
+    /// Which drafter of the profile.
+    pub name: DrafterName,
+    /// The drafter, set as the profile describes it.
+    pub drafter: &'a mut dyn ReplayDrafter,
+    /// Depths to try, Dd.
+    pub depths: Vec<u32>,
+    /// Widths to try, Wd.
+    pub widths: Vec<u32>,
+}
+
+impl std::fmt::Debug for FreeDrafter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let FreeDrafter { name, drafter: _, depths, widths } = self;
+        f.debug_struct("FreeDrafter")
+            .field("name", name)
+            .field("depths", depths)
+            .field("widths", widths)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes the plan that `profile` speaks for, within what `fix` leaves open.
+///
+/// `free_drafters` holds every drafter of the profile that runs no model. Traces of one drafter at several temperatures
+/// are pooled. A fixed depth or draft width of a free drafter need not be among those it would try.
+///
+/// # Errors
+/// [`PlanError`]: an unusable profile, a drafter without evidence, an unmeasured width or a fix that nothing satisfies.
+pub fn make_plan(
+    profile: &Profile,
+    free_drafters: &mut [FreeDrafter<'_>],
+    fix: &Fix,
+) -> Result<Plan, PlanError> {
+    profile.validate()?;
+    let table = profile.table()?;
+    let context = reference_context(profile, &table);
+    let plain = plain_sub_plan(&table, context)?;
+    let search = Search { profile, table: &table, context, ar_tpot_us: plain.predicted.tpot_us };
+
+    let mut found = Found { points: Vec::new(), refused: Vec::new() };
+    let mut names = Vec::new();
+    let open = Fix::default();
+    for description in &profile.drafters {
+        let kind = DrafterKind::from_description(description)?;
+        let name = &description.name;
+        let asked_for = fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name());
+        let limits = if asked_for { fix } else { &open };
+        let origin = Origin { name, kind: &kind, limits, place: names.len(), asked_for };
+        match &kind {
+            DrafterKind::None => continue,
+            DrafterKind::LayerSkip { .. } => search.tree_drafter(&origin, &mut found)?,
+            DrafterKind::Lookup { .. } => search.free_drafter(&origin, free_drafters, &mut found)?,
+        }
+        names.push(name.clone());
+    }
+
+    let Found { mut points, refused } = found;
+    points.sort_by(best_first);
+    let chosen = choose(&points, fix).ok_or_else(|| PlanError::FixImpossible {
+        fix: fix.to_string(),
+        measured: search.choices(free_drafters),
+    })?;
+    let mut by_drafter = vec![plain.clone()];
+    let mut chosen_index = 0;
+    for place in 0..names.len() {
+        if let Some(best) = points.iter().find(|point| point.place == place) {
+            if chosen == Choice::Drafter(place) {
+                chosen_index = by_drafter.len() as u32;
+            }
+            by_drafter.push(best.sub_plan.clone());
+        }
+    }
+    let considered = points.len() as u32 + 1;
+    let plan = Plan {
+        created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
+        fingerprints: profile.fingerprints.clone(),
+        calibration: profile.calibration.clone(),
+        fixed: fix.to_string(),
+        context,
+        planned: planned_widths(&by_drafter, &table),
+        alternatives: alternatives(&plain, &points),
+        by_drafter,
+        chosen_index,
+        considered,
+        refused,
+        table,
+    };
+    plan.validate()?;
+    Ok(plan)
+}
+
+/// One priced shape.
+struct Point {
+    /// Place of the drafter among those searched.
+    place: usize,
+    /// Whether the fix allows choosing it.
+    asked_for: bool,
+    sub_plan: SubPlan,
+}
+
+struct Found {
+    points: Vec<Point>,
+    refused: Vec<Refusal>,
+}
+
+#[derive(PartialEq, Eq)]
+enum Choice {
+    Plain,
+    Drafter(usize),
+}
+
+/// A drafter under search.
+struct Origin<'a> {
+    name: &'a DrafterName,
+    kind: &'a DrafterKind,
+    limits: &'a Fix,
+    place: usize,
+    asked_for: bool,
+}
+
+impl Origin<'_> {
+    fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
+        let Evidence { top_k, draft_temperature, lengths, by_rank } = evidence;
+        let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
+        Point {
+            place: self.place,
+            asked_for: self.asked_for,
+            sub_plan: SubPlan {
+                name: self.name.clone(),
+                drafter: self.kind.clone(),
+                shape,
+                top_k,
+                draft_temperature,
+                predicted,
+                acceptance,
+            },
+        }
+    }
+}
+
+/// What a prediction rests on.
+struct Evidence<'a> {
+    top_k: u32,
+    draft_temperature: f32,
+    lengths: &'a AcceptedLengths,
+    by_rank: Vec<f64>,
+}
+
+struct Search<'a> {
+    profile: &'a Profile,
+    table: &'a LatencyTable,
+    context: u32,
+    ar_tpot_us: f64,
+}
+
+impl Search<'_> {
+    fn tree_drafter(&self, origin: &Origin<'_>, found: &mut Found) -> Result<(), PlanError> {
+        let traces = self.traces_of(origin.name);
+        let no_evidence =
+            || PlanError::NoEvidence { drafter: origin.name.clone(), expected: "recorded steps" };
+        let first = traces.first().ok_or_else(no_evidence)?;
+        if traces.iter().all(|trace| trace.steps().next().is_none()) {
+            return Err(no_evidence());
+        }
+        if let Some(other) = traces.iter().find(|t| t.draft_temperature != first.draft_temperature) {
+            return Err(PlanError::DrafterParameters {
+                drafter: origin.name.to_string(),
+                expected: format!("one draft temperature, {}", first.draft_temperature),
+                found: other.draft_temperature.to_string(),
+            });
+        }
+        let top_k = traces.iter().map(|t| t.top_k).min().unwrap_or(0);
+        let verify_widths = self.table.widths(&Stage::Verify);
+        let by_rank = acceptance_by_rank(&traces);
+        for draft_width in self.draft_widths(origin.name) {
+            if origin.limits.draft_width.is_some_and(|fixed| fixed != draft_width) {
+                continue;
+            }
+            let replay = TreeReplay::new(&traces, draft_width, &verify_widths);
+            for depth in 1..=replay.depth() {
+                for verify_width in &verify_widths {
+                    let shape = Shape { depth, draft_width, verify_width: *verify_width };
+                    if !(is_speculative(&shape) && origin.limits.admits(&shape)) {
+                        continue;
+                    }
+                    let lengths = match replay.accepted(depth, *verify_width) {
+                        Ok(lengths) => lengths,
+                        Err(PlanError::IncompleteTrace { drafter: name, missing, .. }) => {
+                            found.refused.push(Refusal { name, depth, draft_width, missing });
+                            break;
+                        }
+                        Err(other) => return Err(other),
+                    };
+                    let stages = tree_step(self.table, origin.name, &shape, self.context)?;
+                    let predicted = Prediction::new(lengths.aal(), stages, self.ar_tpot_us);
+                    let draft_temperature = first.draft_temperature;
+                    let evidence = Evidence { top_k, draft_temperature, lengths, by_rank: by_rank.clone() };
+                    found.points.push(origin.point(shape, evidence, predicted));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn free_drafter(
+        &self,
+        origin: &Origin<'_>,
+        free_drafters: &mut [FreeDrafter<'_>],
+        found: &mut Found,
+    ) -> Result<(), PlanError> {
+        let drafter = free_drafters.iter_mut().find(|d| d.name == *origin.name);
+        let FreeDrafter { name, drafter, depths, widths } = drafter.ok_or_else(|| PlanError::NoEvidence {
+            drafter: origin.name.clone(),
+            expected: "an implementation to replay",
+        })?;
+        let fixed_or = |fixed: Option<u32>, open: &[u32]| fixed.map_or(open.to_vec(), |value| vec![value]);
+        let verify_widths = self.table.widths(&Stage::Verify);
+        for depth in fixed_or(origin.limits.depth, depths) {
+            for draft_width in fixed_or(origin.limits.draft_width, widths) {
+                for verify_width in &verify_widths {
+                    let shape = Shape { depth, draft_width, verify_width: *verify_width };
+                    if !(is_speculative(&shape) && origin.limits.admits(&shape)) {
+                        continue;
+                    }
+                    let replay =
+                        FreeReplay::new(&self.profile.token_traces, *drafter, &shape, &verify_widths);
+                    if replay.steps() == 0 {
+                        return Err(PlanError::NoEvidence {
+                            drafter: name.clone(),
+                            expected: "recorded requests of two output tokens or more",
+                        });
+                    }
+                    let stages = replay.mean_step(self.table, name, self.context)?;
+                    let predicted = Prediction::new(replay.aal(), stages, self.ar_tpot_us);
+                    let evidence = Evidence {
+                        top_k: 0,
+                        draft_temperature: 1.0,
+                        lengths: replay.accepted(),
+                        by_rank: Vec::new(),
+                    };
+                    found.points.push(origin.point(shape, evidence, predicted));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn traces_of(&self, name: &DrafterName) -> Vec<&Trace> {
+        self.profile.traces.iter().filter(|trace| trace.drafter == *name).collect()
+    }
+
+    /// The measured draft widths that every trace of the drafter was recorded for.
+    fn draft_widths(&self, name: &DrafterName) -> Vec<u32> {
+        let widest = self.traces_of(name).iter().map(|t| t.width).min().unwrap_or(0);
+        let mut widths = self.table.widths(&Stage::Draft(name.clone()));
+        widths.retain(|width| *width <= widest);
+        widths
+    }
+
+    /// What a fix can choose among, in words.
+    fn choices(&self, free_drafters: &[FreeDrafter<'_>]) -> String {
+        let mut choices = vec!["drafter=none".to_owned()];
+        for description in &self.profile.drafters {
+            let name = &description.name;
+            let (depths, widths) = match free_drafters.iter().find(|d| d.name == *name) {
+                Some(_) => ("any".to_owned(), "any".to_owned()),
+                None => {
+                    let depth = self.traces_of(name).iter().map(|t| t.depth).min().unwrap_or(0);
+                    (format!("1 to {depth}"), format!("{:?}", self.draft_widths(name)))
+                }
+            };
+            choices.push(format!("drafter={name} with Dd {depths}, Wd {widths}"));
+        }
+        let verify_widths = self.table.widths(&Stage::Verify);
+        format!("{}; Wv {verify_widths:?}, from 2 to Dd * Wd + 1", choices.join(", "))
+    }
+}
+
+/// Whether a verify width makes sense for the growths: something drafted, nothing padded.
+fn is_speculative(shape: &Shape) -> bool {
+    shape.verify_width >= 2 && u64::from(shape.verify_width) <= shape.nodes()
+}
+
+/// Larger speed-up first; of equals the smaller shape, then the drafter named first.
+fn best_first(a: &Point, b: &Point) -> Ordering {
+    let key = |p: &Point| {
+        let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
+        (verify_width, depth, draft_width, p.place)
+    };
+    let speedup = |p: &Point| p.sub_plan.predicted.speedup;
+    speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
+}
+
+/// What to run, given the points best first; `None` if the fix leaves nothing.
+fn choose(points: &[Point], fix: &Fix) -> Option<Choice> {
+    if fix.is_plain() {
+        return Some(Choice::Plain);
+    }
+    let best = points.iter().find(|point| point.asked_for);
+    if !fix.is_empty() {
+        return best.map(|point| Choice::Drafter(point.place));
+    }
+    match best {
+        Some(point) if point.sub_plan.predicted.speedup >= 1.0 + NOISE_MARGIN => {
+            Some(Choice::Drafter(point.place))
+        }
+        Some(_) | None => Some(Choice::Plain),
+    }
+}
+
+fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, PlanError> {
+    let stages = plain_step(table, context)?;
+    let ar_tpot_us = stages.iter().map(|stage| stage.us).sum();
+    Ok(SubPlan {
+        name: DrafterName::new("none").expect("`none` is a drafter name"),
+        drafter: DrafterKind::None,
+        shape: Shape::PLAIN,
+        top_k: 0,
+        draft_temperature: 1.0,
+        predicted: Prediction::new(1.0, stages, ar_tpot_us),
+        acceptance: Acceptance::default(),
+    })
+}
+
+/// The context that all drafters are compared at: the mean of the recorded steps, else of the recorded requests, else the
+/// shortest measured.
+fn reference_context(profile: &Profile, table: &LatencyTable) -> u32 {
+    let mean = |contexts: Vec<u64>| {
+        let count = contexts.len() as u64;
+        let sum: u64 = contexts.into_iter().sum();
+        (sum + count / 2).checked_div(count).map(|mean| u32::try_from(mean).unwrap_or(u32::MAX))
+    };
+    let steps = profile.traces.iter().flat_map(Trace::steps).map(|step| u64::from(step.context)).collect();
+    let requests =
+        profile.token_traces.iter().map(|t| (t.prompt.len() + t.output.len() / 2) as u64).collect();
+    mean(steps).or_else(|| mean(requests)).unwrap_or_else(|| table.contexts()[0])
+}
+
+/// The widths that the sub-plans run: a tree is always verified at its Wv, a free proposal at whatever measured width up
+/// to its Wv holds it.
+fn planned_widths(by_drafter: &[SubPlan], table: &LatencyTable) -> PlannedWidths {
+    let mut verify = BTreeSet::from([1]);
+    let mut draft = BTreeSet::from([1]);
+    for SubPlan { drafter, shape, .. } in by_drafter {
+        if drafter.runs_a_model() {
+            verify.insert(shape.verify_width);
+            draft.insert(shape.draft_width);
+        } else {
+            verify.extend(table.widths(&Stage::Verify).into_iter().filter(|w| *w <= shape.verify_width));
+        }
+    }
+    PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }
+}
+
+fn alternatives(plain: &SubPlan, points: &[Point]) -> Vec<Alternative> {
+    let alternative = |plan: &SubPlan| Alternative {
+        name: plan.name.clone(),
+        shape: plan.shape,
+        aal: plan.predicted.aal,
+        step_us: plan.predicted.step_us,
+        speedup: plan.predicted.speedup,
+    };
+    let mut best: Vec<Alternative> =
+        points.iter().take(ALTERNATIVES).map(|point| alternative(&point.sub_plan)).collect();
+    let place = best.partition_point(|other| other.speedup > plain.predicted.speedup);
+    best.insert(place, alternative(plain));
+    best.truncate(ALTERNATIVES);
+    best
+}

@@ -1,0 +1,132 @@
+//! A plan for people and for programs.
+use std::fmt::{self, Display, Write};
+
+use serde_json::{Value, json as value};
+use ygg_profiler::Fingerprints;
+
+use super::{Alternative, Plan, Refusal, Shape, SubPlan};
+
+/// The plan as text of several lines.
+pub fn text(plan: &Plan) -> String {
+    let mut out = String::new();
+    write_text(plan, &mut out).expect("a string accepts every write");
+    out
+}
+
+/// The plan as JSON: its fields, with the chosen sub-plan and the findings of the table beside them.
+pub fn json(plan: &Plan) -> Value {
+    let findings: Vec<String> = plan.table.findings().iter().map(ToString::to_string).collect();
+    value!({ "chosen": plan.chosen(), "findings": findings, "plan": plan })
+}
+
+fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
+    let Fingerprints { machine, model, build } = &plan.fingerprints;
+    let widths = |widths: &[u32]| widths.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+    writeln!(out, "plan         {}", describe(plan.chosen()))?;
+    if !plan.fixed.is_empty() {
+        writeln!(out, "fixed        {}", plan.fixed)?;
+    }
+    writeln!(out, "machine      {machine}")?;
+    writeln!(out, "model        {} ({})", model.name, model.digest)?;
+    writeln!(out, "build        format {}, kernels {}", build.plan_format, build.kernels)?;
+    writeln!(
+        out,
+        "made by      {}, calibration {}, context {}",
+        plan.created_by, plan.calibration, plan.context
+    )?;
+    writeln!(
+        out,
+        "widths       verify {}; draft {}",
+        widths(&plan.planned.verify),
+        widths(&plan.planned.draft)
+    )?;
+
+    writeln!(out, "\nbest shape of every drafter (predicted)")?;
+    let mut rows = vec![
+        ["", "drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "us/token", "speed-up"]
+            .map(str::to_owned),
+    ];
+    for (i, sub_plan) in plan.by_drafter.iter().enumerate() {
+        let chosen = if i == plan.chosen_index as usize { "*" } else { "" };
+        let SubPlan { name, shape: Shape { depth, draft_width, verify_width }, predicted, .. } = sub_plan;
+        rows.push([
+            chosen.to_owned(),
+            name.to_string(),
+            depth.to_string(),
+            draft_width.to_string(),
+            verify_width.to_string(),
+            format!("{:.2}", predicted.aal),
+            format!("{:.0}", predicted.step_us),
+            format!("{:.0}", predicted.tpot_us),
+            format!("{:.2}", predicted.speedup),
+        ]);
+    }
+    write_table(out, &rows)?;
+
+    writeln!(out, "\nstages of the chosen step (predicted)")?;
+    let stages = &plan.chosen().predicted.stages;
+    let rows: Vec<[String; 2]> =
+        stages.iter().map(|s| [s.stage.to_string(), format!("{:.1} us", s.us)]).collect();
+    write_table(out, &rows)?;
+    let by_depth = &plan.chosen().acceptance.by_depth;
+    if !by_depth.is_empty() {
+        let shares: Vec<String> = by_depth.iter().map(|share| format!("{share:.2}")).collect();
+        writeln!(out, "\naccepted to depth 1, 2, ...: {}", shares.join(" "))?;
+    }
+
+    writeln!(out, "\nbest of {} shapes", plan.considered)?;
+    let mut rows =
+        vec![["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "speed-up"].map(str::to_owned)];
+    for Alternative { name, shape: Shape { depth, draft_width, verify_width }, aal, step_us, speedup } in
+        &plan.alternatives
+    {
+        rows.push([
+            name.to_string(),
+            depth.to_string(),
+            draft_width.to_string(),
+            verify_width.to_string(),
+            format!("{aal:.2}"),
+            format!("{step_us:.0}"),
+            format!("{speedup:.2}"),
+        ]);
+    }
+    write_table(out, &rows)?;
+    write_list(out, "refused: the traces do not reach", plan.refused.iter().map(describe_refusal))?;
+    write_list(out, "findings in the latency table", plan.table.findings())
+}
+
+fn describe(sub_plan: &SubPlan) -> String {
+    let SubPlan { name, shape: Shape { depth, draft_width, verify_width }, predicted, .. } = sub_plan;
+    if sub_plan.is_plain() {
+        return format!("plain decoding, {:.0} us/token predicted", predicted.tpot_us);
+    }
+    format!(
+        "{name}, Dd {depth}, Wd {draft_width}, Wv {verify_width}: {:.2} tokens/step, {:.2}x plain decoding predicted",
+        predicted.aal, predicted.speedup
+    )
+}
+
+fn describe_refusal(refusal: &Refusal) -> String {
+    let Refusal { name, depth, draft_width, missing } = refusal;
+    format!("{name}, Dd {depth}, Wd {draft_width}: {:.1} % of its nodes were never expanded", missing * 100.0)
+}
+
+fn write_list(out: &mut String, title: &str, items: impl IntoIterator<Item = impl Display>) -> fmt::Result {
+    let mut items = items.into_iter().peekable();
+    if items.peek().is_some() {
+        writeln!(out, "\n{title}")?;
+    }
+    items.try_for_each(|item| writeln!(out, "  {item}"))
+}
+
+/// Right-aligned columns.
+fn write_table<const N: usize>(out: &mut String, rows: &[[String; N]]) -> fmt::Result {
+    let widths: [usize; N] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
+        writeln!(out, "  {}", cells.join("  "))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Tests of the planner against synthetic drafters and plain re-implementations.
+mod artefact;
+mod replay;
+mod search;
+mod synthetic;

@@ -1,0 +1,229 @@
+//! The search against brute force, its refusals, and its preference for plain decoding.
+use proptest::prelude::*;
+use ygg_profiler::{CellSamples, Profile, TokenTrace};
+
+use super::synthetic::{
+    Echo, Oracle, fingerprints, naive_tree, name, profile, record, recorded_candidates, samples,
+};
+use crate::plan::{
+    DrafterKind, Fix, FreeDrafter, NOISE_MARGIN, Plan, PlanError, Shape, leviathan, make_plan, show,
+};
+
+const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
+const DRAFT_WIDTHS: [u32; 3] = [1, 2, 4];
+const DEPTH: u32 = 4;
+
+/// Latencies with steps in them: `verify` by width, `draft` by width.
+fn cells(verify: &[f64], draft: &[f64]) -> Vec<CellSamples> {
+    let verify = VERIFY_WIDTHS.iter().zip(verify).map(|(w, us)| samples("verify", *w, *us));
+    let draft = DRAFT_WIDTHS.iter().zip(draft).map(|(w, us)| samples("draft:layer_skip", *w, *us));
+    let grow = DRAFT_WIDTHS.iter().map(|w| samples("host:grow", *w, 0.5));
+    verify.chain(draft).chain(grow).chain([samples("draft:lookup", 1, 0.1)]).collect()
+}
+
+fn requests() -> Vec<TokenTrace> {
+    let output = (0..40).map(|i| [1, 2, 3, 4, 9, 1, 2, 3][i % 8] + (i / 16) as u32).collect();
+    vec![TokenTrace { kind: "list".into(), prompt: vec![1, 2, 3, 4], output }]
+}
+
+fn plan(profile: &Profile, fix: &str) -> Result<Plan, PlanError> {
+    let fix = if fix.is_empty() { Fix::default() } else { Fix::parse(fix)? };
+    let mut echo = Echo;
+    let mut free =
+        [FreeDrafter { name: name("lookup"), drafter: &mut echo, depths: vec![1, 3], widths: vec![1, 2] }];
+    make_plan(profile, &mut free, &fix)
+}
+
+/// Every shape of layer skip priced the long way: fresh trees, eq. 3 written out.
+fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, f64)> {
+    let mut all = Vec::new();
+    let trace = &profile.traces[0];
+    for (draft_width, growth_us) in DRAFT_WIDTHS.iter().zip(draft) {
+        for depth in 1..=DEPTH {
+            let trees: Vec<_> = trace
+                .steps()
+                .map(|step| {
+                    let recorded = recorded_candidates(step);
+                    (
+                        naive_tree(|p| recorded.get(p).cloned(), step.tokens[0], *draft_width, depth),
+                        &step.verified,
+                    )
+                })
+                .collect();
+            let forwarded: usize = trees.iter().map(|(tree, _)| tree.forwarded.len()).sum();
+            let missing: usize = trees.iter().map(|(tree, _)| tree.missing).sum();
+            if missing as f64 > 0.01 * forwarded as f64 {
+                continue;
+            }
+            for (verify_width, verify_us) in VERIFY_WIDTHS.iter().zip(verify).skip(1) {
+                if *verify_width > depth * draft_width + 1 {
+                    continue;
+                }
+                let tokens: usize =
+                    trees.iter().map(|(tree, verified)| 1 + tree.accepted(verified, *verify_width)).sum();
+                let aal = tokens as f64 / trees.len() as f64;
+                let step_us =
+                    draft[0] + f64::from(depth - 1) * growth_us + 0.5 * f64::from(depth) + verify_us;
+                let shape = Shape { depth, draft_width: *draft_width, verify_width: *verify_width };
+                all.push((shape, aal * verify[0] / step_us));
+            }
+        }
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn the_search_is_the_brute_force_one(
+        seed in any::<u64>(),
+        skill in 20u64..=100,
+        verify in prop::collection::vec(50.0f64..150.0, 5),
+        draft in prop::collection::vec(2.0f64..60.0, 3),
+    ) {
+        let trace = record(&Oracle { seed, skill }, 10, 4, DEPTH, 5);
+        let profile = profile(cells(&verify, &draft), vec![trace], requests());
+        let plan = plan(&profile, "").unwrap();
+        let best = brute_force(&profile, &verify, &draft).into_iter().map(|(_, s)| s).fold(0.0, f64::max);
+        let found = plan.for_drafter("layer_skip").unwrap().predicted.speedup;
+        prop_assert!((found - best).abs() <= 1e-9 * best, "{} instead of {}", found, best);
+
+        let overall = plan.by_drafter.iter().map(|p| p.predicted.speedup).fold(0.0, f64::max);
+        let chosen = plan.chosen();
+        if overall >= 1.0 + NOISE_MARGIN {
+            prop_assert_eq!(chosen.predicted.speedup, overall);
+        } else {
+            prop_assert!(chosen.is_plain());
+        }
+        prop_assert!(plan.alternatives.is_sorted_by(|a, b| a.speedup >= b.speedup));
+        prop_assert!(plan.planned.verify.contains(&1) && plan.planned.verify.contains(&chosen.shape.verify_width));
+    }
+
+    #[test]
+    fn a_fixed_shape_is_the_shape_chosen(
+        seed in any::<u64>(), depth in 1u32..=DEPTH, width in 0usize..3, rows in 1usize..5,
+    ) {
+        let (verify, draft) = ([90.0, 95.0, 100.0, 110.0, 130.0], [30.0, 32.0, 40.0]);
+        let trace = record(&Oracle { seed, skill: 80 }, 10, 4, DEPTH, 5);
+        let profile = profile(cells(&verify, &draft), vec![trace], requests());
+        let shape = Shape { depth, draft_width: DRAFT_WIDTHS[width], verify_width: VERIFY_WIDTHS[rows] };
+        let fix = format!("drafter=layer_skip,Dd={depth},Wd={},Wv={}", shape.draft_width, shape.verify_width);
+        let expected = brute_force(&profile, &verify, &draft).into_iter().find(|(s, _)| *s == shape);
+        match (plan(&profile, &fix), expected) {
+            (Ok(plan), Some((_, speedup))) => {
+                prop_assert_eq!(plan.chosen().shape, shape);
+                prop_assert!((plan.chosen().predicted.speedup - speedup).abs() < 1e-9);
+                prop_assert_eq!(&plan.fixed, &fix);
+                prop_assert!(plan.for_drafter("lookup").is_some());
+            }
+            (Err(PlanError::FixImpossible { .. }), None) => {}
+            (got, expected) => panic!("{got:?} instead of {expected:?}"),
+        }
+    }
+}
+
+fn good_profile() -> Profile {
+    let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
+    profile(cells(&[90.0, 92.0, 95.0, 97.0, 99.0], &[8.0, 9.0, 10.0]), vec![trace], requests())
+}
+
+#[test]
+fn useless_drafts_leave_plain_decoding() {
+    let trace = record(&Oracle { seed: 5, skill: 0 }, 30, 4, DEPTH, 5);
+    let output = (0..40).collect();
+    let strange = vec![TokenTrace { kind: "noise".into(), prompt: vec![100], output }];
+    let profile = profile(cells(&[90.0, 90.0, 90.0, 90.0, 90.0], &[1.0, 1.0, 1.0]), vec![trace], strange);
+    let free_choice = plan(&profile, "").unwrap();
+    assert!(free_choice.chosen().is_plain());
+    assert_eq!(free_choice.chosen().predicted.speedup, 1.0);
+    assert_eq!(free_choice.by_drafter.len(), 3);
+    assert!(plan(&profile, "drafter=lookup").unwrap().chosen().predicted.speedup < 1.0);
+}
+
+#[test]
+fn a_gain_within_the_noise_is_not_taken() {
+    // Every proposal of one token is accepted, so a step of two rows gives two tokens.
+    let output = vec![7; 41];
+    let repeat = vec![TokenTrace { kind: "copy".into(), prompt: vec![7, 7], output }];
+    let speedup_with = |verify_us: f64| {
+        let cells = vec![
+            samples("verify", 1, 100.0),
+            samples("verify", 2, verify_us),
+            samples("draft:lookup", 1, 1.0),
+        ];
+        let plan = plan(&profile(cells, vec![], repeat.clone()), "").unwrap();
+        (plan.chosen().is_plain(), plan.by_drafter[1].predicted.speedup)
+    };
+    let (plain, speedup) = speedup_with(195.0);
+    assert!(plain && speedup > 1.0 && speedup < 1.0 + NOISE_MARGIN);
+    let (plain, speedup) = speedup_with(190.0);
+    assert!(!plain && speedup > 1.0 + NOISE_MARGIN);
+}
+
+#[test]
+fn good_drafts_are_chosen_and_every_drafter_kept() {
+    let plan = plan(&good_profile(), "").unwrap();
+    let names: Vec<&str> = plan.by_drafter.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["none", "layer_skip", "lookup"]);
+    assert!(!plan.chosen().is_plain());
+    let skip = plan.for_drafter("layer_skip").unwrap();
+    assert_eq!(skip.drafter, DrafterKind::LayerSkip { skipped: vec![2, 5] });
+    assert_eq!(skip.top_k, 5);
+    assert!(skip.acceptance.by_depth[0] > 0.5 && skip.acceptance.by_rank.len() == 5);
+    assert!(leviathan::gain(skip.acceptance.by_rank[0], 0.1, 2) > 0.0);
+    assert_eq!(plan.context, 115);
+    assert_eq!(plan.fingerprints, fingerprints());
+    assert!(plan.for_drafter("ngram").is_none());
+    let lookup = plan.for_drafter("lookup").unwrap().shape.verify_width;
+    assert!(VERIFY_WIDTHS.iter().filter(|w| **w <= lookup).all(|w| plan.planned.verify.contains(w)));
+    assert_eq!(plan.verify_width_for(1), Some(1));
+    assert_eq!(plan.verify_width_for(1000), None);
+    let text = show::text(&plan);
+    for part in ["layer_skip", "lookup", "Dd", "verify", "accepted to depth", "GenuineIntel"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert_eq!(show::json(&plan)["chosen"]["shape"]["depth"], plan.chosen().shape.depth);
+}
+
+#[test]
+fn fixes_narrow_the_search() {
+    let profile = good_profile();
+    assert!(plan(&profile, "drafter=none").unwrap().chosen().is_plain());
+    let chosen = plan(&profile, "Wv=6").unwrap().chosen().clone();
+    assert_eq!(chosen.shape.verify_width, 6);
+    // A free drafter can be replayed at any depth, also one that the search would not have tried.
+    let lookup = plan(&profile, "drafter=lookup,Dd=5").unwrap();
+    assert_eq!((lookup.chosen().name.as_str(), lookup.chosen().shape.depth), ("lookup", 5));
+    for impossible in
+        ["Wv=7", "drafter=layer_skip,Wd=3", "drafter=layer_skip,Dd=9", "drafter=ngram", "Dd=1,Wd=1,Wv=9"]
+    {
+        let error = plan(&profile, impossible).unwrap_err().to_string();
+        for part in [impossible, "drafter=layer_skip with Dd 1 to 4, Wd [1, 2, 4]", "Wv [1, 2, 4, 6, 9]"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
+
+#[test]
+fn missing_evidence_is_an_error() {
+    let mut no_steps = good_profile();
+    no_steps.traces.clear();
+    assert!(matches!(plan(&no_steps, ""), Err(PlanError::NoEvidence { .. })));
+    let mut no_requests = good_profile();
+    no_requests.token_traces.clear();
+    assert!(matches!(plan(&no_requests, ""), Err(PlanError::NoEvidence { .. })));
+    let no_drafter = make_plan(&good_profile(), &mut [], &Fix::default());
+    assert!(matches!(no_drafter, Err(PlanError::NoEvidence { .. })));
+    let mut no_plain = good_profile();
+    no_plain.measurements.retain(|m| m.cell.width != 1);
+    assert!(matches!(plan(&no_plain, ""), Err(PlanError::Table(_))));
+    let mut unknown = good_profile();
+    unknown.drafters[0].kind = "oracle".into();
+    assert!(matches!(plan(&unknown, ""), Err(PlanError::UnknownDrafter { .. })));
+    let mut two_temperatures = good_profile();
+    let mut other = two_temperatures.traces[0].clone();
+    other.draft_temperature = 0.2;
+    two_temperatures.traces.push(other);
+    assert!(matches!(plan(&two_temperatures, ""), Err(PlanError::DrafterParameters { .. })));
+}
