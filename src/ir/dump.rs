@@ -1,27 +1,23 @@
 //! Text and DOT views of graphs and programs, for people and golden tests.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::{Graph, Norm, Op, Operand, Program, ValueId, WeightId};
+use super::{Graph, Norm, Op, Operand, Program, Step, ValueId, WeightId, WeightSpec};
 
-fn weight_name(graph: &Graph, id: WeightId) -> &str {
-    &graph.weight(id).name
-}
-
-fn attributes(graph: &Graph, op: &Op) -> String {
-    let norm =
-        |n: &Option<Norm>| n.map_or(String::new(), |n| format!(" norm={}", weight_name(graph, n.weight)));
+fn attributes(weights: &[WeightSpec], op: &Op) -> String {
+    let weight_name = |id: WeightId| weights[id.0 as usize].name.as_str();
+    let norm = |n: &Option<Norm>| n.map_or(String::new(), |n| format!(" norm={}", weight_name(n.weight)));
     let rope = |r: &Option<super::RopeId>| r.map_or(String::new(), |r| format!(" rope={}", r.0));
     match op {
         Op::Input(input) => format!(" {input:?}").to_lowercase(),
-        Op::Embed { weight } => format!(" {}", weight_name(graph, *weight)),
-        Op::RmsNorm(n) => format!(" {} eps={:e}", weight_name(graph, n.weight), n.eps),
+        Op::Embed { weight } => format!(" {}", weight_name(*weight)),
+        Op::RmsNorm(n) => format!(" {} eps={:e}", weight_name(n.weight), n.eps),
         Op::Linear { weights, norm: n, residual } => {
-            let names: Vec<_> = weights.iter().map(|w| weight_name(graph, *w)).collect();
+            let names: Vec<_> = weights.iter().map(|w| weight_name(*w)).collect();
             format!(" {}{}{}", names.join("|"), norm(n), if *residual { " in_place" } else { "" })
         }
         Op::GatedLinear { gate, up, norm: n } => {
-            format!(" {}|{}{}", weight_name(graph, *gate), weight_name(graph, *up), norm(n))
+            format!(" {}|{}{}", weight_name(*gate), weight_name(*up), norm(n))
         }
         Op::Rope(r) => format!(" rope={}", r.0),
         Op::AppendKv { layer, rope: r } => format!(" layer={layer}{}", rope(r)),
@@ -44,7 +40,7 @@ pub fn graph_text(graph: &Graph) -> String {
     for value in graph.topological() {
         let node = graph.node(value);
         let operands = operand_list(&graph.operands(value));
-        let attributes = attributes(graph, &node.op);
+        let attributes = attributes(graph.weights(), &node.op);
         let group = node.group.map_or(String::new(), |g| format!("  ; {g}"));
         let _ =
             writeln!(out, "{value}: {} = {}({operands}){attributes}{group}", node.value_type, node.op.name());
@@ -60,8 +56,12 @@ pub fn graph_dot(graph: &Graph) -> String {
     let mut out = String::from("digraph model {\n  node [shape=box, fontname=monospace];\n");
     for value in graph.topological() {
         let node = graph.node(value);
-        let label =
-            format!("{value} {}{}\\n{}", node.op.name(), attributes(graph, &node.op), node.value_type);
+        let label = format!(
+            "{value} {}{}\\n{}",
+            node.op.name(),
+            attributes(graph.weights(), &node.op),
+            node.value_type
+        );
         let _ = writeln!(out, "  v{} [label=\"{}\"];", value.index(), label.replace('"', "'"));
         for (i, operand) in graph.operands(value).iter().enumerate() {
             let _ = writeln!(out, "  v{} -> v{} [label=\"{i}\"];", operand.index(), value.index());
@@ -83,23 +83,48 @@ fn operand_text(operand: &Operand) -> String {
     }
 }
 
-/// One line per step with kernel, operands and offsets.
+fn step_text(program: &Program, step: &Step) -> String {
+    let operands: Vec<_> = step.operands.iter().map(operand_text).collect();
+    let attributes = attributes(&program.weights, &step.op);
+    format!("{} = {}({}){attributes}", operand_text(&step.result), step.kernel, operands.join(", "))
+}
+
+/// One line per step: `result@offset[rows, columns] = kernel(operands) attributes  ; group`.
 pub fn program_text(program: &Program) -> String {
     let mut out = format!(
         "program {} width {} outputs {} arena {} bytes\n",
         program.name, program.binding.width, program.binding.outputs, program.arena_bytes
     );
     for (i, step) in program.steps.iter().enumerate() {
-        let operands: Vec<_> = step.operands.iter().map(operand_text).collect();
         let group = step.group.map_or(String::new(), |g| format!("  ; {g}"));
-        let _ = writeln!(
-            out,
-            "{i:4} {} = {}({}){group}",
-            operand_text(&step.result),
-            step.kernel,
-            operands.join(", ")
-        );
+        let _ = writeln!(out, "{i:4} {}{group}", step_text(program, step));
     }
     let _ = writeln!(out, "logits {}", operand_text(&Operand::Arena(program.logits)));
+    out
+}
+
+/// The program in Graphviz's language: an edge from each step to the steps that read its result or its cache rows.
+pub fn program_dot(program: &Program) -> String {
+    let mut out = String::from("digraph program {\n  node [shape=box, fontname=monospace];\n");
+    let (mut writer, mut append) = (BTreeMap::new(), BTreeMap::new());
+    for (i, step) in program.steps.iter().enumerate() {
+        let label = step_text(program, step).replace('"', "'").replace(" = ", "\\n");
+        let _ = writeln!(out, "  s{i} [label=\"{i} {label}\"];");
+        let read = step.operands.iter().filter_map(|operand| writer.get(&operand.region()?.value));
+        let cache = match &step.op {
+            Op::Attention { layer, .. } => append.get(layer),
+            _ => None,
+        };
+        for from in read.chain(cache) {
+            let _ = writeln!(out, "  s{from} -> s{i};");
+        }
+        if let Some(region) = step.result.region() {
+            writer.insert(region.value, i);
+        }
+        if let Op::AppendKv { layer, .. } = step.op {
+            append.insert(layer, i);
+        }
+    }
+    out.push_str("}\n");
     out
 }

@@ -16,7 +16,7 @@ use super::{GraphError, Op, Rows, ValueType};
 pub struct ValueId(pub(super) NodeIndex);
 
 impl ValueId {
-    /// A dense number for tables; stable while passes rewrite the graph.
+    /// A dense number for tables; stable while passes rewrite the graph, free again once the value is removed.
     pub fn index(self) -> usize {
         self.0.index()
     }
@@ -164,6 +164,32 @@ impl Graph {
         Ok(ValueId(index))
     }
 
+    /// Defines `value` anew by `op` over `operands`; its readers, group and number stay. The operands must not depend
+    /// on `value`.
+    ///
+    /// # Errors
+    /// [`GraphError`] when the operands do not fit the op, or the result has another type than `value`.
+    pub fn rewrite(&mut self, value: ValueId, op: Op, operands: &[ValueId]) -> Result<(), GraphError> {
+        let types: Vec<_> = operands.iter().map(|v| self.node(*v).value_type).collect();
+        let (found, expected) = (op.infer(self, &types)?, self.node(value).value_type);
+        if found != expected {
+            return Err(GraphError::Law {
+                place: value.to_string(),
+                expected: format!("type {expected}"),
+                found: format!("{found} from `{}`", op.name()),
+            });
+        }
+        let edges: Vec<_> = self.dag.edges_directed(value.0, Direction::Incoming).map(|e| e.id()).collect();
+        for edge in edges {
+            self.dag.remove_edge(edge);
+        }
+        for (i, operand) in operands.iter().enumerate() {
+            self.dag.add_edge(operand.0, value.0, i);
+        }
+        self.dag[value.0].op = op;
+        Ok(())
+    }
+
     /// Declares which value is the logits `[R, V]`.
     pub fn set_logits(&mut self, value: ValueId) {
         self.logits = Some(value);
@@ -213,7 +239,7 @@ impl Graph {
     /// All values, operands before readers; ties in order of creation.
     ///
     /// # Panics
-    /// On a cycle, which `add` cannot make.
+    /// On a cycle, which only a wrong pass can make.
     pub fn topological(&self) -> Vec<ValueId> {
         let mut waiting = vec![0usize; self.dag.node_indices().map(|n| n.index() + 1).max().unwrap_or(0)];
         let mut ready = std::collections::BTreeSet::new();
@@ -255,6 +281,14 @@ impl Graph {
             self.dag.edges_directed(value.0, Direction::Outgoing).map(|e| ValueId(e.target())).collect();
         readers.sort_unstable();
         readers
+    }
+
+    /// The reader of a value that nothing else reads and that is not the logits.
+    pub fn sole_reader(&self, value: ValueId) -> Option<ValueId> {
+        match *self.readers(value) {
+            [reader] if self.logits != Some(value) => Some(reader),
+            _ => None,
+        }
     }
 
     /// The node that defines a value.

@@ -19,7 +19,7 @@ mod value_type;
 pub mod verify;
 
 pub use device_spec::{DeviceSpec, KernelChoice};
-pub use dump::{graph_dot, graph_text, program_text};
+pub use dump::{graph_dot, graph_text, program_dot, program_text};
 pub use graph::{
     Binding, Graph, GroupId, KvSpec, Node, RopeId, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec,
 };

@@ -28,7 +28,8 @@ fn types(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
     for value in order {
         let node = graph.node(*value);
         let operands: Vec<_> = graph.operands(*value).iter().map(|v| graph.node(*v).value_type).collect();
-        let inferred = node.op.infer(graph, &operands)?;
+        let inferred =
+            node.op.infer(graph, &operands).map_err(|e| law(value, "operands that fit the op", e))?;
         if inferred != node.value_type {
             return Err(law(value, format!("type {inferred}"), node.value_type));
         }
@@ -80,11 +81,14 @@ fn logits(graph: &Graph) -> Result<(), GraphError> {
 
 /// The value a group hands on: the only one read outside. `None` if nothing is.
 pub fn group_result(graph: &Graph, group: GroupId) -> Option<ValueId> {
-    graph.topological().into_iter().find(|v| {
-        graph.node(*v).group == Some(group)
-            && (graph.logits() == Some(*v)
-                || graph.readers(*v).iter().any(|r| graph.node(*r).group != Some(group)))
-    })
+    graph.topological().into_iter().find(|v| graph.node(*v).group == Some(group) && leaves_group(graph, *v))
+}
+
+/// Whether a value made in a group is read outside it.
+pub fn leaves_group(graph: &Graph, value: ValueId) -> bool {
+    let group = graph.node(value).group;
+    let read_outside = || graph.readers(value).iter().any(|r| graph.node(*r).group != group);
+    group.is_some() && (graph.logits() == Some(value) || read_outside())
 }
 
 /// The residual operand of a residual sum: the one that may be overwritten in place.
@@ -111,9 +115,7 @@ fn groups(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
     let mut result = vec![None; graph.groups() as usize];
     for value in order {
         let Some(GroupId(group)) = graph.node(*value).group else { continue };
-        let leaves = graph.logits() == Some(*value)
-            || graph.readers(*value).iter().any(|r| graph.node(*r).group != Some(GroupId(group)));
-        if !leaves {
+        if !leaves_group(graph, *value) {
             continue;
         }
         if let Some(other) = result[group as usize].replace(*value) {
@@ -127,3 +129,6 @@ fn groups(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! One breach per law, and what the refusal names.
+
+use ygg_kernels::WeightFormat;
+
+use super::*;
+use crate::ir::{Input, KvSpec, Norm, WeightId, WeightSpec};
+
+const ATTENTION: GroupId = GroupId(0);
+
+struct Parts {
+    graph: Graph,
+    stream: ValueId,
+    append: ValueId,
+    attended: ValueId,
+    sum: ValueId,
+    head: ValueId,
+}
+
+fn matrix(name: &str, rows: usize, columns: usize) -> WeightSpec {
+    WeightSpec { name: name.into(), rows, columns, format: WeightFormat::F32 }
+}
+
+fn linear(weight: u32) -> Op {
+    Op::Linear { weights: vec![WeightId(weight)], norm: None, residual: false }
+}
+
+fn attention(layer: usize) -> Op {
+    Op::Attention { layer, heads: 2, scale: 0.5, rope: None }
+}
+
+/// A model of one attention sub-layer and a head over its stream.
+fn lawful() -> Parts {
+    let weights =
+        vec![matrix("embed", 10, 8), matrix("kv", 4, 8), matrix("head", 10, 8), matrix("gain", 1, 8)];
+    let mut graph = Graph::new("law", weights, KvSpec { layers: 2, kv_heads: 1, head_dim: 4 });
+    let mut add = |op: Op, operands: &[ValueId], group| graph.add(op, operands, group).unwrap();
+    let inputs = [Input::Tokens, Input::Positions, Input::Slots, Input::Tails, Input::OutputRows]
+        .map(|input| add(Op::Input(input), &[], None));
+    let [tokens, positions, slots, tails, rows] = inputs;
+    let stream = add(Op::Embed { weight: WeightId(0) }, &[tokens], None);
+    let norm = Norm { weight: WeightId(3), eps: 1e-5 };
+    let x = add(Op::RmsNorm(norm), &[stream], Some(ATTENTION));
+    let k = add(linear(1), &[x], Some(ATTENTION));
+    let append = add(Op::AppendKv { layer: 0, rope: None }, &[k, k, slots, positions], Some(ATTENTION));
+    let attended = add(attention(0), &[x, append, tails, positions], Some(ATTENTION));
+    let sum = add(Op::Add, &[stream, attended], Some(ATTENTION));
+    let selected = add(Op::SelectRows, &[sum, rows], None);
+    let head = add(linear(2), &[selected], None);
+    graph.set_logits(head);
+    Parts { graph, stream, append, attended, sum, head }
+}
+
+fn breach(graph: &Graph) -> String {
+    verify(graph).expect_err("the law is broken").to_string()
+}
+
+#[test]
+fn accepts_a_lawful_graph() {
+    let parts = lawful();
+    assert_eq!(verify(&parts.graph), Ok(()));
+    assert_eq!(group_result(&parts.graph, ATTENTION), Some(parts.sum));
+}
+
+#[test]
+fn refuses_a_value_whose_type_its_op_does_not_infer() {
+    let Parts { mut graph, stream, head, .. } = lawful();
+    let narrow = graph.add(Op::Slice { start: 0, len: 4 }, &[stream], None).unwrap();
+    let selected = graph.operands(head)[0];
+    graph.replace_uses(selected, narrow);
+    let found = breach(&graph);
+    assert!(found.contains(&head.to_string()) && found.contains("operands that fit"), "{found}");
+
+    let Parts { mut graph, stream, head, .. } = lawful();
+    let selected = graph.operands(head)[0];
+    graph.replace_uses(selected, stream);
+    let found = breach(&graph);
+    assert!(found.contains("type f32[W, 10]") && found.contains("f32[R, 10]"), "{found}");
+}
+
+#[test]
+fn rewriting_keeps_the_type() {
+    let Parts { mut graph, sum, stream, .. } = lawful();
+    let narrower = graph.rewrite(sum, Op::Slice { start: 0, len: 4 }, &[stream]);
+    assert!(narrower.unwrap_err().to_string().contains("expected type f32[W, 8]"));
+    assert!(graph.rewrite(sum, Op::Swiglu, &[stream]).is_err());
+    assert_eq!(verify(&graph), Ok(()), "a refused rewrite changes nothing");
+}
+
+#[test]
+fn refuses_a_second_append_to_a_layer() {
+    let Parts { mut graph, append, .. } = lawful();
+    let operands = graph.operands(append);
+    graph.add(Op::AppendKv { layer: 0, rope: None }, &operands, Some(ATTENTION)).unwrap();
+    let found = breach(&graph);
+    assert!(found.contains("one append in layer 0") && found.contains(&append.to_string()), "{found}");
+}
+
+#[test]
+fn refuses_attention_over_the_append_of_another_layer() {
+    let Parts { mut graph, attended, .. } = lawful();
+    let operands = graph.operands(attended);
+    graph.rewrite(attended, attention(1), &operands).unwrap();
+    assert!(breach(&graph).contains("the append of layer 1"));
+}
+
+#[test]
+fn refuses_a_group_that_leaks() {
+    let Parts { mut graph, attended, sum, .. } = lawful();
+    graph.add(Op::Add, &[sum, attended], None).unwrap();
+    let found = breach(&graph);
+    assert!(found.contains("0.attention"), "{found}");
+    let Parts { mut graph, append, attended, .. } = lawful();
+    let mut operands = graph.operands(attended);
+    operands[1] = append;
+    graph.add(attention(0), &operands, None).unwrap();
+    assert!(breach(&graph).contains("0.attention"));
+}
+
+#[test]
+fn refuses_a_group_whose_residual_comes_from_inside() {
+    let Parts { mut graph, stream, attended, sum, .. } = lawful();
+    graph.rewrite(sum, Op::Add, &[attended, stream]).unwrap();
+    let found = breach(&graph);
+    assert!(found.contains("a residual sum over a value from outside"), "{found}");
+}
+
+#[test]
+fn refuses_a_group_that_hands_on_no_sum() {
+    let Parts { mut graph, stream, sum, .. } = lawful();
+    graph.rewrite(sum, Op::Scale { factor: 2.0 }, &[stream]).unwrap();
+    assert!(breach(&graph).contains("a residual sum"));
+}
+
+#[test]
+fn refuses_missing_logits_and_logits_of_every_row() {
+    let Parts { mut graph, stream, .. } = lawful();
+    graph.set_logits(stream);
+    assert!(breach(&graph).contains("one per output"));
+    let empty = Graph::new("empty", vec![], graph.kv());
+    assert!(breach(&empty).contains("a declared value"));
+}
