@@ -9,7 +9,7 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
     let norm = |n: &Option<Norm>| n.map_or(String::new(), |n| format!(" norm={}", weight_name(n.weight)));
     let rope = |r: &Option<super::RopeId>| r.map_or(String::new(), |r| format!(" rope={}", r.0));
     match op {
-        Op::Input(input) => format!(" {input:?}").to_lowercase(),
+        Op::Input(input) => format!(" {}", input.name()),
         Op::Embed { weight } => format!(" {}", weight_name(*weight)),
         Op::RmsNorm(n) => format!(" {} eps={:e}", weight_name(n.weight), n.eps),
         Op::Linear { weights, norm: n, residual } => {
@@ -73,7 +73,7 @@ pub fn graph_dot(graph: &Graph) -> String {
 
 fn operand_text(operand: &Operand) -> String {
     match operand {
-        Operand::Input(input) => format!("{input:?}").to_lowercase(),
+        Operand::Input(input) => input.name().to_owned(),
         Operand::Effect => "effect".to_owned(),
         Operand::Arena(r) => {
             let stride =
@@ -111,10 +111,7 @@ pub fn program_dot(program: &Program) -> String {
         let label = step_text(program, step).replace('"', "'").replace(" = ", "\\n");
         let _ = writeln!(out, "  s{i} [label=\"{i} {label}\"];");
         let read = step.operands.iter().filter_map(|operand| writer.get(&operand.region()?.value));
-        let cache = match &step.op {
-            Op::Attention { layer, .. } => append.get(layer),
-            _ => None,
-        };
+        let cache = if let Op::Attention { layer, .. } = step.op { append.get(&layer) } else { None };
         for from in read.chain(cache) {
             let _ = writeln!(out, "  s{from} -> s{i};");
         }

@@ -17,6 +17,19 @@ pub enum Input {
     OutputRows,
 }
 
+impl Input {
+    /// The input's name in dumps.
+    pub fn name(self) -> &'static str {
+        match self {
+            Input::Tokens => "tokens",
+            Input::Positions => "positions",
+            Input::Slots => "slots",
+            Input::Tails => "tails",
+            Input::OutputRows => "output_rows",
+        }
+    }
+}
+
 /// A fused RMS normalisation in front of a linear op.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {

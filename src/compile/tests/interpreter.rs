@@ -1,0 +1,308 @@
+//! The dumb judge: every op in f64, evaluated on a graph, or on a program's arena; weights are random by number.
+
+use std::collections::BTreeMap;
+
+use ygg_kernels::RopePairing;
+
+use crate::ir::{
+    Graph, Input, KvSpec, Norm, Op, Operand, Program, Region, RopeId, RopeSpec, ValueId, WeightId,
+    WeightSpec, verify::residual_operand,
+};
+
+/// `[rows, columns]`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Matrix {
+    columns: usize,
+    data: Vec<f64>,
+}
+
+impl Matrix {
+    fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.data.chunks(self.columns)
+    }
+
+    fn row(&self, row: usize) -> &[f64] {
+        &self.data[row * self.columns..(row + 1) * self.columns]
+    }
+
+    fn map_rows(&self, f: impl Fn(usize, &[f64]) -> Vec<f64>) -> Self {
+        let rows: Vec<_> = self.rows().enumerate().map(|(i, row)| f(i, row)).collect();
+        Self { columns: rows[0].len(), data: rows.concat() }
+    }
+
+    fn zip(&self, other: &Self, f: impl Fn(f64, f64) -> f64) -> Self {
+        let data = self.data.iter().zip(&other.data).map(|(a, b)| f(*a, *b)).collect();
+        Self { columns: self.columns, data }
+    }
+}
+
+/// A value while it is interpreted.
+#[derive(Clone, Debug)]
+enum Tensor {
+    Rows(Matrix),
+    Input,
+    Cache { k: Matrix, v: Matrix },
+}
+
+impl Tensor {
+    fn rows(&self) -> &Matrix {
+        let Tensor::Rows(matrix) = self else { panic!("expected rows, found {self:?}") };
+        matrix
+    }
+}
+
+/// A forward over a tree of rows, nothing committed before it: row `i` attends to its ancestors and itself.
+#[derive(Clone, Debug)]
+pub(super) struct Forward {
+    tokens: Vec<usize>,
+    paths: Vec<Vec<usize>>,
+    output_rows: Vec<usize>,
+    seed: u64,
+}
+
+/// What a forward leaves: the logits, and keys and values per layer that ran.
+#[derive(Debug, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) logits: Matrix,
+    pub(super) cache: BTreeMap<usize, (Matrix, Matrix)>,
+}
+
+impl Outcome {
+    /// Equal up to `1e-9` of the largest element, matrix by matrix; not-a-number is never equal.
+    pub(super) fn agrees_with(&self, other: &Self) -> bool {
+        let close = |a: &Matrix, b: &Matrix| {
+            let largest = a.data.iter().chain(&b.data).fold(0.0, |m: f64, x| m.max(x.abs()));
+            let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * largest;
+            a.columns == b.columns && a.data.len() == b.data.len() && a.data.iter().zip(&b.data).all(near)
+        };
+        let pairs = self.cache.iter().zip(&other.cache);
+        close(&self.logits, &other.logits)
+            && self.cache.len() == other.cache.len()
+            && pairs.into_iter().all(|((i, a), (j, b))| i == j && close(&a.0, &b.0) && close(&a.1, &b.1))
+    }
+}
+
+/// A number in `-1..1` that depends on all three.
+fn random(seed: u64, stream: u64, index: usize) -> f64 {
+    let mut x = seed
+        ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        ^ (index as u64).wrapping_mul(0xD1B5_4A32_D192_ED03);
+    for _ in 0..3 {
+        x = (x ^ (x >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    }
+    (x >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+}
+
+impl Forward {
+    /// Random tokens below `vocab` in a random tree of `width` rows, random rows of which get logits.
+    pub(super) fn random(width: usize, outputs: usize, vocab: usize, seed: u64) -> Self {
+        let below = |stream, i, n: usize| ((random(seed, stream, i) + 1.0) / 2.0 * n as f64) as usize % n;
+        let mut paths: Vec<Vec<usize>> = Vec::new();
+        for row in 0..width {
+            let mut path = if row == 0 { Vec::new() } else { paths[below(u64::MAX, row, row)].clone() };
+            path.push(row);
+            paths.push(path);
+        }
+        let tokens = (0..width).map(|i| below(u64::MAX - 1, i, vocab)).collect();
+        let output_rows = (0..outputs).map(|i| below(u64::MAX - 2, i, width)).collect();
+        Self { tokens, paths, output_rows, seed }
+    }
+
+    /// Evaluates a graph, skipping the groups marked.
+    pub(super) fn run_graph(&self, graph: &Graph, skipped: &[bool]) -> Outcome {
+        let model = Model { forward: self, weights: graph.weights(), ropes: graph.ropes(), kv: graph.kv() };
+        let mut values: BTreeMap<ValueId, Tensor> = BTreeMap::new();
+        let mut cache = BTreeMap::new();
+        for value in graph.topological() {
+            let node = graph.node(value);
+            if node.group.is_some_and(|group| skipped[group.0 as usize]) {
+                if let Some(residual) = residual_operand(graph, value).and_then(|r| values.get(&r)) {
+                    values.insert(value, residual.clone());
+                }
+                continue;
+            }
+            let operands = graph.operands(value);
+            let operands: Vec<_> = operands.iter().map(|operand| &values[operand]).collect();
+            let result = model.evaluate(&node.op, &operands);
+            if let (Op::AppendKv { layer, .. }, Tensor::Cache { k, v }) = (&node.op, &result) {
+                cache.insert(*layer, (k.clone(), v.clone()));
+            }
+            values.insert(value, result);
+        }
+        Outcome { logits: values[&graph.logits().unwrap()].rows().clone(), cache }
+    }
+
+    /// Evaluates a program over an arena that starts as not-a-number, skipping the groups marked.
+    pub(super) fn run_program(&self, program: &Program, skipped: &[bool]) -> Outcome {
+        let model = Model { forward: self, weights: &program.weights, ropes: &program.ropes, kv: program.kv };
+        let mut arena = vec![f64::NAN; program.arena_bytes / 4];
+        let mut cache = BTreeMap::new();
+        for step in &program.steps {
+            if step.group.is_some_and(|group| skipped[group.0 as usize]) {
+                continue;
+            }
+            let operands: Vec<_> = step
+                .operands
+                .iter()
+                .map(|operand| match (operand, &step.op) {
+                    (Operand::Arena(region), _) => Tensor::Rows(load(&arena, region)),
+                    (Operand::Effect, Op::Attention { layer, .. }) => {
+                        let (k, v): &(Matrix, Matrix) = &cache[layer];
+                        Tensor::Cache { k: k.clone(), v: v.clone() }
+                    }
+                    (Operand::Input(_) | Operand::Effect, _) => Tensor::Input,
+                })
+                .collect();
+            match model.evaluate(&step.op, &operands.iter().collect::<Vec<_>>()) {
+                Tensor::Rows(rows) => store(&mut arena, &step.result.region().unwrap(), &rows),
+                Tensor::Cache { k, v } => {
+                    let Op::AppendKv { layer, .. } = step.op else { panic!("only appends give a cache") };
+                    cache.insert(layer, (k, v));
+                }
+                Tensor::Input => panic!("inputs are no steps"),
+            }
+        }
+        Outcome { logits: load(&arena, &program.logits), cache }
+    }
+}
+
+fn words(region: &Region) -> impl Iterator<Item = usize> {
+    let Region { offset_bytes, row_stride, rows, columns, .. } = *region;
+    (0..rows)
+        .flat_map(move |row| (0..columns).map(move |column| offset_bytes / 4 + row * row_stride + column))
+}
+
+fn load(arena: &[f64], region: &Region) -> Matrix {
+    Matrix { columns: region.columns, data: words(region).map(|word| arena[word]).collect() }
+}
+
+fn store(arena: &mut [f64], region: &Region, rows: &Matrix) {
+    words(region).zip(&rows.data).for_each(|(word, element)| arena[word] = *element);
+}
+
+fn silu(x: f64) -> f64 {
+    x / (1.0 + (-x).exp())
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+struct Model<'a> {
+    forward: &'a Forward,
+    weights: &'a [WeightSpec],
+    ropes: &'a [RopeSpec],
+    kv: KvSpec,
+}
+
+impl Model<'_> {
+    fn weight_row(&self, weight: WeightId, row: usize) -> Vec<f64> {
+        let columns = self.weights[weight.0 as usize].columns;
+        let size = 2.0 / (columns as f64).sqrt();
+        let element = |i| size * random(self.forward.seed, u64::from(weight.0), row * columns + i);
+        (0..columns).map(element).collect()
+    }
+
+    fn product(&self, x: &Matrix, weights: &[WeightId]) -> Matrix {
+        let rows = |weight: &WeightId| 0..self.weights[weight.0 as usize].rows;
+        let all: Vec<_> = weights.iter().flat_map(|w| rows(w).map(|row| self.weight_row(*w, row))).collect();
+        x.map_rows(|_, x| all.iter().map(|row| dot(x, row)).collect())
+    }
+
+    fn normed(&self, x: &Matrix, norm: &Norm) -> Matrix {
+        let gain = self.weight_row(norm.weight, 0);
+        x.map_rows(|_, x| {
+            let mean = dot(x, x) / x.len() as f64;
+            let factor = 1.0 / (mean + f64::from(norm.eps)).sqrt();
+            x.iter().zip(&gain).map(|(x, gain)| x * factor * gain).collect()
+        })
+    }
+
+    fn maybe_normed(&self, x: &Matrix, norm: &Option<Norm>) -> Matrix {
+        norm.as_ref().map_or_else(|| x.clone(), |norm| self.normed(x, norm))
+    }
+
+    fn rotated(&self, x: &Matrix, rope: RopeId) -> Matrix {
+        let RopeSpec { head_dim, pairing, inv_freq } = &self.ropes[rope.0 as usize];
+        x.map_rows(|row, x| {
+            let position = (self.forward.paths[row].len() - 1) as f64;
+            let mut out = x.to_vec();
+            for head in (0..x.len()).step_by(*head_dim) {
+                for (i, freq) in inv_freq.iter().enumerate() {
+                    let (a, b) = match pairing {
+                        RopePairing::Adjacent => (head + 2 * i, head + 2 * i + 1),
+                        RopePairing::Halves => (head + i, head + i + head_dim / 2),
+                    };
+                    let (sin, cos) = (position * f64::from(*freq)).sin_cos();
+                    (out[a], out[b]) = (x[a] * cos - x[b] * sin, x[a] * sin + x[b] * cos);
+                }
+            }
+            out
+        })
+    }
+
+    fn maybe_rotated(&self, x: &Matrix, rope: Option<RopeId>) -> Matrix {
+        rope.map_or_else(|| x.clone(), |rope| self.rotated(x, rope))
+    }
+
+    fn attended(&self, q: &Matrix, cache: (&Matrix, &Matrix), heads: usize, scale: f64) -> Matrix {
+        let (k, v) = cache;
+        let width = self.kv.head_dim;
+        q.map_rows(|row, q| {
+            let mut out = Vec::new();
+            for head in 0..heads {
+                let shared = head * self.kv.kv_heads / heads * width;
+                let q = &q[head * width..(head + 1) * width];
+                let path = &self.forward.paths[row];
+                let score = |at: &usize| scale * dot(q, &k.row(*at)[shared..shared + width]);
+                let scores: Vec<_> = path.iter().map(score).collect();
+                let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let scores: Vec<_> = scores.iter().map(|score| (score - largest).exp()).collect();
+                let total: f64 = scores.iter().sum();
+                out.extend((0..width).map(|i| {
+                    path.iter().zip(&scores).map(|(at, s)| s / total * v.row(*at)[shared + i]).sum::<f64>()
+                }));
+            }
+            out
+        })
+    }
+
+    fn evaluate(&self, op: &Op, operands: &[&Tensor]) -> Tensor {
+        let x = || operands[0].rows();
+        let y = || operands[1].rows();
+        Tensor::Rows(match op {
+            Op::Input(Input::Tokens | Input::Positions | Input::Slots | Input::Tails | Input::OutputRows) => {
+                return Tensor::Input;
+            }
+            Op::Embed { weight } => {
+                let rows: Vec<_> = self.forward.tokens.iter().map(|t| self.weight_row(*weight, *t)).collect();
+                Matrix { columns: rows[0].len(), data: rows.concat() }
+            }
+            Op::RmsNorm(norm) => self.normed(x(), norm),
+            Op::Linear { weights, norm, residual } => {
+                let product = self.product(&self.maybe_normed(x(), norm), weights);
+                if *residual { product.zip(y(), |a, b| a + b) } else { product }
+            }
+            Op::GatedLinear { gate, up, norm } => {
+                let x = self.maybe_normed(x(), norm);
+                self.product(&x, &[*gate]).zip(&self.product(&x, &[*up]), |gate, up| silu(gate) * up)
+            }
+            Op::Swiglu => x().zip(y(), |gate, up| silu(gate) * up),
+            Op::Rope(rope) => self.rotated(x(), *rope),
+            Op::AppendKv { rope, .. } => {
+                return Tensor::Cache { k: self.maybe_rotated(x(), *rope), v: y().clone() };
+            }
+            Op::Attention { heads, scale, rope, .. } => {
+                let Tensor::Cache { k, v } = operands[1] else { panic!("attention reads a cache") };
+                self.attended(&self.maybe_rotated(x(), *rope), (k, v), *heads, f64::from(*scale))
+            }
+            Op::Add => x().zip(y(), |a, b| a + b),
+            Op::Scale { factor } => x().map_rows(|_, x| x.iter().map(|x| x * f64::from(*factor)).collect()),
+            Op::Slice { start, len } => x().map_rows(|_, x| x[*start..start + len].to_vec()),
+            Op::SelectRows => {
+                let rows: Vec<_> = self.forward.output_rows.iter().map(|row| x().row(*row)).collect();
+                Matrix { columns: x().columns, data: rows.concat() }
+            }
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! From a bound, rewritten graph to a program: kernels, order, arena, then the list of steps.
+
+use super::{CompileError, arena::lay_out, order::order, select_kernels::select_kernel};
+use crate::ir::{DeviceSpec, Dtype, Graph, KernelChoice, Op, Operand, Program, Step, ValueId};
+
+/// Makes the program of a lawful bound graph.
+///
+/// # Errors
+/// [`CompileError`] of kernel selection, order and arena.
+pub(super) fn to_program(graph: &Graph, device: &DeviceSpec) -> Result<Program, CompileError> {
+    let choice = KernelChoice::for_device(device);
+    let order = order(graph)?;
+    let layout = lay_out(graph, &order, device)?;
+    let operand = |value: ValueId| {
+        let node = graph.node(value);
+        match (node.value_type.dtype, &node.op) {
+            (Dtype::F32, _) => Operand::Arena(layout.regions[&value]),
+            (Dtype::Effect, _) => Operand::Effect,
+            (Dtype::U32, Op::Input(input)) => Operand::Input(*input),
+            (Dtype::U32, op) => unreachable!("`{}` makes no integers", op.name()),
+        }
+    };
+    let mut steps = Vec::new();
+    for value in &order {
+        let Some(kernel) = select_kernel(graph, *value, &choice)? else { continue };
+        let node = graph.node(*value);
+        let operands = graph.operands(*value).into_iter().map(operand).collect();
+        steps.push(Step {
+            op: node.op.clone(),
+            kernel,
+            group: node.group,
+            operands,
+            result: operand(*value),
+        });
+    }
+    let logits = graph.logits().expect("a lawful graph declares its logits");
+    Ok(Program {
+        name: graph.name().to_owned(),
+        binding: graph.binding().expect("bind_width has run"),
+        steps,
+        arena_bytes: layout.arena_bytes,
+        weights: graph.weights().clone(),
+        ropes: graph.ropes().to_vec(),
+        kv: graph.kv(),
+        groups: graph.groups(),
+        logits: layout.regions[&logits],
+    })
+}
