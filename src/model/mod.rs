@@ -1,1 +1,40 @@
-//! The `model` room.
+//! From a model file to a verified graph: `Model::open`.
+//!
+//! Two containers (`gguf`, `safetensors`) produce the same three things: a [`ModelConfig`], a [`TensorTable`] and a
+//! [`VocabularySource`]. A family (`family/`) turns configuration and table into a verified `ir::Graph`. Weights stay
+//! in the mapped files and are lent by name of the graph's weight.
+//!
+//! Invariant: files are hostile until proven otherwise. Whatever the bytes, opening gives a model or a [`ModelError`]
+//! that names key, tensor or field, what was expected and what was found; it never panics, and never reserves memory
+//! by a count that was not first compared with the bytes there are.
+#![forbid(unsafe_code)]
+
+mod check;
+mod config;
+mod error;
+mod family;
+mod fingerprint;
+pub mod gguf;
+mod open;
+mod rope;
+pub mod safetensors;
+mod sizing;
+pub mod synthetic;
+mod tensor_table;
+mod vocabulary;
+
+pub use check::check_bytes;
+use config::{ConfigKeys, default_head_dim};
+pub use config::{Family, ModelConfig};
+pub use error::ModelError;
+use fingerprint::Identity;
+pub use fingerprint::ModelFingerprint;
+use open::Parts;
+pub use open::{Container, Model};
+pub use rope::{RopeConfig, RopeScaling};
+use tensor_table::tensor_bytes;
+pub use tensor_table::{TensorInfo, TensorTable};
+pub use vocabulary::{GgufVocabulary, VocabularySource};
+
+#[cfg(test)]
+mod tests;

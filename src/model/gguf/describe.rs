@@ -1,0 +1,197 @@
+//! What a parsed GGUF file says: configuration, vocabulary, chat template, graph.
+
+use super::{GgufFile, file::parse};
+use crate::model::{
+    ConfigKeys, Family, GgufVocabulary, Identity, ModelConfig, ModelError, Parts, RopeConfig, RopeScaling,
+    VocabularySource, default_head_dim,
+    family::{self, Names},
+};
+use ygg_kernels::WeightFormat;
+
+const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+/// Everything but the weights of a model in a GGUF file. `file_name` is the model's name if the file gives none.
+pub(in crate::model) fn describe(bytes: &[u8], file_name: &str) -> Result<Parts, ModelError> {
+    let file = parse(bytes)?;
+    let vocabulary = vocabulary(&file)?;
+    let config = config(&file, bytes, file_name, vocabulary.tokens.len())?;
+    let graph = family::graph(&config, Names::Gguf, &file.tensors)?;
+    let mut stop_tokens: Vec<u32> = vocabulary.eos.into_iter().collect();
+    if let Some(end_of_turn) = token_id(&file, "tokenizer.ggml.eot_token_id", vocabulary.tokens.len())?
+        && !stop_tokens.contains(&end_of_turn)
+    {
+        stop_tokens.push(end_of_turn);
+    }
+    Ok(Parts {
+        config,
+        graph,
+        vocabulary: VocabularySource::Gguf(vocabulary),
+        chat_template: file.text("tokenizer.chat_template")?.map(str::to_owned),
+        stop_tokens,
+        identity: Identity::default().with(&bytes[..file.header_bytes]),
+        read_tensors: vec![ROPE_FACTORS],
+        tensors: file.tensors,
+    })
+}
+
+fn required<T>(found: Option<T>, key: &str, expected: &'static str) -> Result<T, ModelError> {
+    found.ok_or_else(|| ModelError::MissingKey { key: key.to_owned(), expected })
+}
+
+fn keys(prefix: &str) -> ConfigKeys {
+    let key = |suffix: &str| format!("{prefix}.{suffix}");
+    ConfigKeys {
+        layers: key("block_count"),
+        width: key("embedding_length"),
+        feed_forward: key("feed_forward_length"),
+        heads: key("attention.head_count"),
+        kv_heads: key("attention.head_count_kv"),
+        head_dim: key("attention.key_length"),
+        vocabulary: "tokenizer.ggml.tokens".to_owned(),
+        context: key("context_length"),
+        rms_eps: key("attention.layer_norm_rms_epsilon"),
+        rope_base: key("rope.freq_base"),
+        rope_scaling: key("rope.scaling.type"),
+    }
+}
+
+fn config(file: &GgufFile, bytes: &[u8], file_name: &str, tokens: usize) -> Result<ModelConfig, ModelError> {
+    let architecture = "general.architecture";
+    let family = match required(file.text(architecture)?, architecture, "the model's architecture")? {
+        "llama" => Family::Llama,
+        other => {
+            return Err(ModelError::unsupported(
+                format_args!("key `{architecture}`"),
+                format_args!("`{other}`"),
+                "`llama`",
+            ));
+        }
+    };
+    let keys = keys("llama");
+    refuse_variants(file)?;
+    let count = |key: &str| required(file.count(key)?, key, "an integer above 0");
+    let (width, heads) = (count(&keys.width)?, count(&keys.heads)?);
+    let head_dim = match file.count(&keys.head_dim)? {
+        Some(head_dim) => head_dim,
+        None => default_head_dim(width, heads, &keys)?,
+    };
+    for key in ["llama.attention.value_length", "llama.rope.dimension_count"] {
+        expect_equal(key, file.count(key)?, head_dim, "the head width")?;
+    }
+    expect_equal("llama.vocab_size", file.count("llama.vocab_size")?, tokens, "the number of tokens")?;
+    let eps = required(file.float(&keys.rms_eps)?, &keys.rms_eps, "a float above 0")?;
+    let config = ModelConfig {
+        family,
+        name: file.text("general.name")?.filter(|name| !name.is_empty()).unwrap_or(file_name).to_owned(),
+        layers: count(&keys.layers)?,
+        width,
+        feed_forward: count(&keys.feed_forward)?,
+        heads,
+        kv_heads: file.count(&keys.kv_heads)?.unwrap_or(heads),
+        head_dim,
+        vocabulary: tokens,
+        context: count(&keys.context)?,
+        rms_eps: eps as f32,
+        rope: rope(file, bytes, &keys)?,
+        tied_head: !file.tensors.contains_key("output.weight"),
+    };
+    config.check(&keys)?;
+    Ok(config)
+}
+
+fn expect_equal(key: &str, found: Option<usize>, value: usize, what: &str) -> Result<(), ModelError> {
+    match found {
+        Some(found) if found != value => {
+            Err(ModelError::invalid(format_args!("key `{key}`"), format_args!("{what}, {value}"), found))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses models of the architecture that compute something else than the family's graph.
+fn refuse_variants(file: &GgufFile) -> Result<(), ModelError> {
+    for (key, most, supported) in [
+        ("llama.expert_count", 0, "0 (no mixture of experts)"),
+        ("split.count", 1, "one file; merge the parts"),
+    ] {
+        if let Some(found) = file.count(key)?.filter(|n| *n > most) {
+            return Err(ModelError::unsupported(format_args!("key `{key}`"), found, supported));
+        }
+    }
+    Ok(())
+}
+
+fn rope(file: &GgufFile, bytes: &[u8], keys: &ConfigKeys) -> Result<RopeConfig, ModelError> {
+    let base = file.float(&keys.rope_base)?.unwrap_or(10_000.0);
+    let factor_key = "llama.rope.scaling.factor";
+    let old_factor_key = "llama.rope.scale_linear";
+    let rule = match file.text(&keys.rope_scaling)? {
+        Some(rule) => rule,
+        None if file.metadata.contains_key(old_factor_key) => "linear",
+        None => "none",
+    };
+    let scaling = match rule {
+        "none" => RopeScaling::None,
+        "linear" => {
+            let factor = file.float(factor_key)?.or(file.float(old_factor_key)?);
+            RopeScaling::Linear { factor: required(factor, factor_key, "the divisor of the frequencies")? }
+        }
+        other => {
+            return Err(ModelError::unsupported(
+                format_args!("key `{}`", keys.rope_scaling),
+                format_args!("`{other}`"),
+                "`none`, `linear`, and the tensor `rope_freqs.weight`",
+            ));
+        }
+    };
+    let Some(info) = file.tensors.get(ROPE_FACTORS) else { return Ok(RopeConfig { base, scaling }) };
+    let what = format!("tensor `{ROPE_FACTORS}`");
+    if scaling != RopeScaling::None {
+        return Err(ModelError::unsupported(what, "beside linear scaling", "one scaling rule at a time"));
+    }
+    if info.format != WeightFormat::F32 || info.shape.len() != 1 {
+        let found = format!("{:?} {:?}", info.format, info.shape);
+        return Err(ModelError::invalid(what, "an F32 vector", found));
+    }
+    let (factors, _) = bytes[info.bytes.clone()].as_chunks::<4>();
+    let scaling = RopeScaling::PerPair(factors.iter().map(|b| f32::from_le_bytes(*b)).collect());
+    Ok(RopeConfig { base, scaling })
+}
+
+fn token_id(file: &GgufFile, key: &str, tokens: usize) -> Result<Option<u32>, ModelError> {
+    match file.id(key)? {
+        Some(id) if id as usize >= tokens => {
+            let expected = format!("a token id below {tokens}");
+            Err(ModelError::invalid(format_args!("key `{key}`"), expected, id))
+        }
+        id => Ok(id),
+    }
+}
+
+fn vocabulary(file: &GgufFile) -> Result<GgufVocabulary, ModelError> {
+    let text = |key: &str| Ok::<_, ModelError>(file.text(key)?.map(str::to_owned));
+    let (model_key, tokens_key, kinds_key) =
+        ("tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type");
+    let tokens = required(file.texts(tokens_key)?, tokens_key, "the text of every token")?.to_vec();
+    let kinds = match file.small_counts(kinds_key)? {
+        Some(kinds) if kinds.len() == tokens.len() => kinds,
+        Some(kinds) => {
+            let expected = format!("one kind for each of {} tokens", tokens.len());
+            return Err(ModelError::invalid(format_args!("key `{kinds_key}`"), expected, kinds.len()));
+        }
+        None => vec![GgufVocabulary::NORMAL; tokens.len()],
+    };
+    let id = |key: &str| token_id(file, key, tokens.len());
+    Ok(GgufVocabulary {
+        model: required(text(model_key)?, model_key, "the kind of tokenizer")?,
+        pre: text("tokenizer.ggml.pre")?.unwrap_or_default(),
+        kinds,
+        merges: file.texts("tokenizer.ggml.merges")?.unwrap_or_default().to_vec(),
+        bos: id("tokenizer.ggml.bos_token_id")?,
+        eos: id("tokenizer.ggml.eos_token_id")?,
+        unknown: id("tokenizer.ggml.unknown_token_id")?,
+        padding: id("tokenizer.ggml.padding_token_id")?,
+        add_bos: file.flag("tokenizer.ggml.add_bos_token")?,
+        tokens,
+    })
+}

@@ -1,0 +1,241 @@
+//! From the bytes of a GGUF file to its metadata and tensor table.
+
+use std::collections::BTreeMap;
+
+use super::{
+    reader::Reader,
+    tensor_type,
+    value::{Array, Value},
+};
+use crate::model::{ModelError, TensorInfo, TensorTable, tensor_bytes};
+
+/// The first four bytes of every GGUF file.
+pub(in crate::model) const MAGIC: &[u8; 4] = b"GGUF";
+
+const ALIGNMENT_KEY: &str = "general.alignment";
+pub(super) const DEFAULT_ALIGNMENT: u64 = 32;
+const MAX_ALIGNMENT: u64 = 1 << 20;
+const MAX_DIMENSIONS: u32 = 4;
+
+/// Bytes of the smallest metadata entry: empty key, type, one byte.
+const LEAST_ENTRY_BYTES: u64 = 8 + 4 + 1;
+/// Bytes of the smallest tensor entry: empty name, dimension count, one dimension, type, offset.
+const LEAST_TENSOR_BYTES: u64 = 8 + 4 + 8 + 4 + 8;
+
+/// A parsed GGUF file; tensor places are checked against the bytes it was parsed from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GgufFile {
+    /// 2 or 3.
+    pub version: u32,
+    /// Metadata by key.
+    pub metadata: BTreeMap<String, Value>,
+    /// Tensors by name; all in file 0.
+    pub tensors: TensorTable,
+    /// Bytes of header, metadata and tensor table, before the padding in front of the first tensor.
+    pub header_bytes: usize,
+}
+
+/// Parses a whole file held in memory.
+///
+/// # Errors
+/// [`ModelError`], which names the key, tensor or field. No input makes it panic or reserve more than a small multiple
+/// of the input's size.
+pub fn parse(bytes: &[u8]) -> Result<GgufFile, ModelError> {
+    let mut reader = Reader::new(bytes);
+    let version = header(&mut reader)?;
+    let tensor_count = reader.u64(format_args!("GGUF tensor count"))?;
+    let metadata_count = reader.count(LEAST_ENTRY_BYTES, format_args!("GGUF metadata count"))?;
+    let tensor_count =
+        reader.check_count(tensor_count, LEAST_TENSOR_BYTES, format_args!("GGUF tensor count"))?;
+    let metadata = metadata(&mut reader, metadata_count)?;
+    let alignment = alignment(&metadata)?;
+    let entries =
+        (0..tensor_count).map(|i| TensorEntry::read(&mut reader, i)).collect::<Result<Vec<_>, _>>()?;
+    let header_bytes = reader.position();
+    let data_start = (header_bytes as u64).next_multiple_of(alignment);
+    let tensors = place(entries, data_start, alignment, bytes.len())?;
+    Ok(GgufFile { version, metadata, tensors, header_bytes })
+}
+
+fn header(reader: &mut Reader<'_>) -> Result<u32, ModelError> {
+    let magic = reader.array::<4>(format_args!("GGUF magic"))?;
+    if magic != *MAGIC {
+        return Err(ModelError::invalid("GGUF magic", "`GGUF`", magic.escape_ascii()));
+    }
+    let version = reader.u32(format_args!("GGUF version"))?;
+    match version {
+        2 | 3 => Ok(version),
+        _ if matches!(version.swap_bytes(), 1..=3) => Err(ModelError::unsupported(
+            "GGUF byte order",
+            format_args!("big-endian (version {})", version.swap_bytes()),
+            "little-endian; convert the file with gguf-convert-endian",
+        )),
+        _ => Err(ModelError::unsupported(
+            "GGUF version",
+            version,
+            "versions 2 and 3; convert the model again with current tools",
+        )),
+    }
+}
+
+fn metadata(reader: &mut Reader<'_>, count: usize) -> Result<BTreeMap<String, Value>, ModelError> {
+    let mut metadata = BTreeMap::new();
+    for i in 0..count {
+        let key = reader.name(format_args!("name of metadata key {i} of {count}"))?;
+        let value = Value::read(reader, format_args!("key `{key}`"))?;
+        if metadata.contains_key(&key) {
+            return Err(ModelError::invalid(format_args!("key `{key}`"), "one entry", "a second one"));
+        }
+        metadata.insert(key, value);
+    }
+    Ok(metadata)
+}
+
+fn alignment(metadata: &BTreeMap<String, Value>) -> Result<u64, ModelError> {
+    let Some(value) = metadata.get(ALIGNMENT_KEY) else { return Ok(DEFAULT_ALIGNMENT) };
+    match value.as_count() {
+        Some(alignment) if alignment.is_power_of_two() && (8..=MAX_ALIGNMENT).contains(&alignment) => {
+            Ok(alignment)
+        }
+        _ => Err(ModelError::invalid(
+            format_args!("key `{ALIGNMENT_KEY}`"),
+            format_args!("a power of two from 8 to {MAX_ALIGNMENT}"),
+            value.describe(),
+        )),
+    }
+}
+
+struct TensorEntry {
+    name: String,
+    info: TensorInfo,
+    offset: u64,
+}
+
+impl TensorEntry {
+    fn read(reader: &mut Reader<'_>, index: usize) -> Result<Self, ModelError> {
+        let name = reader.name(format_args!("name of tensor {index}"))?;
+        let what = format_args!("tensor `{name}`");
+        let dimensions = reader.u32(what)?;
+        if dimensions == 0 || dimensions > MAX_DIMENSIONS {
+            let expected = format!("1 to {MAX_DIMENSIONS} dimensions");
+            return Err(ModelError::invalid(what, expected, dimensions));
+        }
+        let mut shape = (0..dimensions)
+            .map(|_| {
+                let n = reader.u64(what)?;
+                usize::try_from(n)
+                    .map_err(|_| ModelError::invalid(what, "dimensions that fit the address space", n))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        shape.reverse();
+        let format = tensor_type::format_of(&name, reader.u32(what)?)?;
+        let offset = reader.u64(what)?;
+        let len = tensor_bytes(&name, &shape, format)?;
+        Ok(Self { info: TensorInfo { shape, format, file: 0, bytes: 0..len }, name, offset })
+    }
+}
+
+/// Turns offsets into places in the file, which must be aligned, inside and disjoint.
+fn place(
+    entries: Vec<TensorEntry>,
+    data_start: u64,
+    alignment: u64,
+    file_bytes: usize,
+) -> Result<TensorTable, ModelError> {
+    let mut table = TensorTable::new();
+    for TensorEntry { name, mut info, offset } in entries {
+        let what = format!("tensor `{name}`");
+        if !offset.is_multiple_of(alignment) {
+            let expected = format!("an offset in multiples of {alignment}");
+            return Err(ModelError::invalid(what, expected, offset));
+        }
+        let start = data_start.checked_add(offset);
+        let end = start.and_then(|s| s.checked_add(info.bytes.len() as u64));
+        match (start, end) {
+            (Some(start), Some(end)) if end <= file_bytes as u64 => {
+                let inside = "a place inside the file";
+                info.bytes = usize::try_from(start).expect(inside)..usize::try_from(end).expect(inside);
+            }
+            _ => {
+                let expected = format!("an end within the file's {file_bytes} bytes");
+                let found = format!(
+                    "{} bytes at {data_start} + {offset}; the file may be an unfinished download",
+                    info.bytes.len()
+                );
+                return Err(ModelError::invalid(what, expected, found));
+            }
+        }
+        if table.contains_key(&name) {
+            return Err(ModelError::invalid(what, "one entry", "a second one"));
+        }
+        table.insert(name, info);
+    }
+    let mut by_start: Vec<_> = table.iter().collect();
+    by_start.sort_by_key(|(_, info)| info.bytes.start);
+    for pair in by_start.windows(2) {
+        let ((name, info), (next, next_info)) = (pair[0], pair[1]);
+        if next_info.bytes.start < info.bytes.end {
+            return Err(ModelError::invalid(
+                format_args!("tensor `{next}`"),
+                format_args!("a place behind tensor `{name}`, which ends at {}", info.bytes.end),
+                format_args!("a start at {}", next_info.bytes.start),
+            ));
+        }
+    }
+    Ok(table)
+}
+
+/// Typed look-ups: `None` if the key is absent, an error if it has another type.
+impl GgufFile {
+    fn typed<'a, T>(
+        &'a self,
+        key: &str,
+        expected: &str,
+        get: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, ModelError> {
+        let Some(value) = self.metadata.get(key) else { return Ok(None) };
+        let wrong = || ModelError::invalid(format_args!("key `{key}`"), expected, value.describe());
+        get(value).map(Some).ok_or_else(wrong)
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<Option<&str>, ModelError> {
+        self.typed(key, "a string", |value| match value {
+            Value::String(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    pub(super) fn texts(&self, key: &str) -> Result<Option<&[String]>, ModelError> {
+        self.typed(key, "an array of strings", |value| match value {
+            Value::Array(Array::String(texts)) => Some(texts.as_slice()),
+            _ => None,
+        })
+    }
+
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, ModelError> {
+        self.typed(key, "a bool", |value| match value {
+            Value::Bool(flag) => Some(*flag),
+            _ => None,
+        })
+    }
+
+    pub(super) fn float(&self, key: &str) -> Result<Option<f64>, ModelError> {
+        self.typed(key, "a float", Value::as_float)
+    }
+
+    pub(super) fn count(&self, key: &str) -> Result<Option<usize>, ModelError> {
+        self.typed(key, "an integer of at least 0", |value| usize::try_from(value.as_count()?).ok())
+    }
+
+    pub(super) fn id(&self, key: &str) -> Result<Option<u32>, ModelError> {
+        self.typed(key, "a token id", |value| u32::try_from(value.as_count()?).ok())
+    }
+
+    pub(super) fn small_counts(&self, key: &str) -> Result<Option<Vec<u32>>, ModelError> {
+        self.typed(key, "an array of 32-bit integers of at least 0", |value| match value {
+            Value::Array(Array::U32(v)) => Some(v.clone()),
+            Value::Array(Array::I32(v)) => v.iter().map(|n| u32::try_from(*n).ok()).collect(),
+            _ => None,
+        })
+    }
+}

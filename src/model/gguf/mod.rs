@@ -1,0 +1,21 @@
+//! GGUF files, versions 2 and 3, little-endian: header, metadata, tensor table.
+//!
+//! [`parse`] trusts nothing: every count is checked against the bytes left before anything is reserved, every tensor
+//! lies inside the file, on its alignment, apart from every other. What the numbers mean is read in `describe`.
+//! The format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
+
+mod describe;
+mod encode;
+mod file;
+mod reader;
+mod tensor_type;
+mod value;
+
+pub(super) use describe::describe;
+pub use encode::{DATA_ALIGNMENT, TensorRecord, encode_header};
+pub(super) use file::MAGIC;
+pub use file::{GgufFile, parse};
+pub use value::{Array, Value};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! A model, opened: configuration, verified graph, and weights lent straight from the mapped files.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable, VocabularySource, gguf,
+    safetensors,
+};
+use crate::{
+    ir::{Graph, WeightId, WeightSource},
+    storage::{MappedFile, StorageError},
+};
+
+/// A model's description, made from bytes alone; what [`Model`] adds is who owns the weights.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) config: ModelConfig,
+    pub(super) graph: Graph,
+    pub(super) vocabulary: VocabularySource,
+    pub(super) chat_template: Option<String>,
+    pub(super) stop_tokens: Vec<u32>,
+    pub(super) identity: Identity,
+    /// Tensors that the container itself has read into the configuration.
+    pub(super) read_tensors: Vec<&'static str>,
+    pub(super) tensors: TensorTable,
+}
+
+/// Which kind of files a model is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Container {
+    /// One GGUF file.
+    Gguf,
+    /// A Hugging Face folder.
+    Folder,
+}
+
+/// An opened model. Its graph is verified and every weight of the graph has its bytes.
+///
+/// ```no_run
+/// # use yggc::model::Model;
+/// let model = Model::open("SmolLM2-135M-Instruct.Q4_1.gguf".as_ref())?;
+/// println!("{} has {} layers; {}", model.config.name, model.config.layers, model.fingerprint());
+/// # Ok::<(), yggc::model::ModelError>(())
+/// ```
+pub struct Model {
+    /// The path it was opened by.
+    pub path: PathBuf,
+    /// Which kind of files it is in.
+    pub container: Container,
+    /// Its configuration.
+    pub config: ModelConfig,
+    /// Its graph, symbolic in width; weights are numbered by [`Graph::weights`].
+    pub graph: Graph,
+    /// Lends the bytes of the graph's weights from the mapped files.
+    pub weights: Arc<dyn WeightSource>,
+    /// Where its tokenizer comes from.
+    pub vocabulary: VocabularySource,
+    /// Its chat template in Jinja, if it has one.
+    pub chat_template: Option<String>,
+    /// Tokens that end a generation, all below the vocabulary size; may be empty.
+    pub stop_tokens: Vec<u32>,
+    /// Every tensor in its files.
+    pub tensors: TensorTable,
+    /// Names of the tensors nothing reads.
+    pub unused_tensors: Vec<String>,
+    files: Vec<MappedFile>,
+    identity: Identity,
+}
+
+struct MappedWeights {
+    files: Vec<MappedFile>,
+    places: Vec<TensorInfo>,
+}
+
+impl WeightSource for MappedWeights {
+    fn bytes(&self, weight: WeightId) -> &[u8] {
+        lend(&self.files, &self.places[weight.0 as usize])
+    }
+}
+
+fn lend<'a>(files: &'a [MappedFile], info: &TensorInfo) -> &'a [u8] {
+    &files[info.file].bytes()[info.bytes.clone()]
+}
+
+impl Model {
+    /// Opens a GGUF file or a Hugging Face folder. Weights are mapped, not read: see [`crate::storage`] for what must
+    /// not happen to the files meanwhile.
+    ///
+    /// # Errors
+    /// [`ModelError`], which names the file and what is wrong in it.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let kind = fs::metadata(path).map_err(|source| ModelError::Read { path: path.to_owned(), source })?;
+        if kind.is_dir() {
+            let (parts, files) = safetensors::open(path)?;
+            return Ok(Self::assemble(path, Container::Folder, parts, files));
+        }
+        let file = match MappedFile::open(path) {
+            Err(StorageError::Empty { .. }) => {
+                let found = "an empty file".to_owned();
+                return Err(ModelError::NotAModel { path: path.to_owned(), found });
+            }
+            other => other?,
+        };
+        if !file.bytes().starts_with(gguf::MAGIC) {
+            let found = appearance(path, file.bytes()).to_owned();
+            return Err(ModelError::NotAModel { path: path.to_owned(), found });
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let parts = gguf::describe(file.bytes(), &name).map_err(|e| e.in_file(path))?;
+        Ok(Self::assemble(path, Container::Gguf, parts, vec![file]))
+    }
+
+    fn assemble(path: &Path, container: Container, parts: Parts, files: Vec<MappedFile>) -> Self {
+        let Parts { config, graph, vocabulary, chat_template, stop_tokens, identity, read_tensors, tensors } =
+            parts;
+        let places = graph.weights().iter().map(|w| tensors[&w.name].clone()).collect();
+        let unused_tensors = unused(&graph, &tensors, &read_tensors);
+        Self {
+            path: path.to_owned(),
+            container,
+            config,
+            graph,
+            weights: Arc::new(MappedWeights { files: files.clone(), places }),
+            vocabulary,
+            chat_template,
+            stop_tokens,
+            tensors,
+            unused_tensors,
+            files,
+            identity,
+        }
+    }
+
+    /// What binds a plan to this model. Reads at most 3 KiB of each tensor.
+    pub fn fingerprint(&self) -> ModelFingerprint {
+        self.identity.finish(&self.tensors, |info| lend(&self.files, info))
+    }
+}
+
+fn unused(graph: &Graph, tensors: &TensorTable, read: &[&str]) -> Vec<String> {
+    let used: std::collections::BTreeSet<&str> =
+        graph.weights().iter().map(|w| w.name.as_str()).chain(read.iter().copied()).collect();
+    tensors.keys().filter(|name| !used.contains(name.as_str())).cloned().collect()
+}
+
+/// What a file that is no GGUF looks like, for the error.
+fn appearance(path: &Path, bytes: &[u8]) -> &'static str {
+    let start = &bytes[..bytes.len().min(256)];
+    if path.extension().is_some_and(|e| e == "safetensors") {
+        "a single safetensors file: give the folder it is in"
+    } else if start.starts_with(b"PK") {
+        "a zip archive"
+    } else if start.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {
+        "text"
+    } else {
+        "a file that does not begin with `GGUF`"
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model")
+            .field("path", &self.path)
+            .field("container", &self.container)
+            .field("config", &self.config)
+            .field("weights", &self.graph.weights().len())
+            .field("stop_tokens", &self.stop_tokens)
+            .field("unused_tensors", &self.unused_tensors)
+            .finish_non_exhaustive()
+    }
+}

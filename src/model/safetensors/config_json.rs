@@ -1,0 +1,221 @@
+//! `config.json` and the JSON files beside it, read with errors that name the key.
+
+use serde_json::{Map, Value};
+
+use crate::model::{ConfigKeys, Family, ModelConfig, ModelError, RopeConfig, RopeScaling, default_head_dim};
+
+/// A JSON object whose look-ups name key, expected and found; `null` counts as absent.
+pub(super) struct Object {
+    prefix: String,
+    entries: Map<String, Value>,
+}
+
+impl Object {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, ModelError> {
+        match serde_json::from_slice(bytes) {
+            Ok(Value::Object(entries)) => Ok(Self { prefix: String::new(), entries }),
+            Ok(other) => Err(ModelError::invalid("content", "a JSON object", kind(&other))),
+            Err(e) => Err(ModelError::invalid("content", "JSON", e)),
+        }
+    }
+
+    fn path(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+        self.entries.get(key).filter(|value| !value.is_null())
+    }
+
+    fn typed<'a, T>(
+        &'a self,
+        key: &str,
+        expected: &str,
+        get: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, ModelError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let wrong = || ModelError::invalid(format_args!("key `{}`", self.path(key)), expected, kind(value));
+        get(value).map(Some).ok_or_else(wrong)
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<Option<&str>, ModelError> {
+        self.typed(key, "a string", Value::as_str)
+    }
+
+    fn flag(&self, key: &str) -> Result<Option<bool>, ModelError> {
+        self.typed(key, "true or false", Value::as_bool)
+    }
+
+    fn float(&self, key: &str) -> Result<Option<f64>, ModelError> {
+        self.typed(key, "a number", Value::as_f64)
+    }
+
+    fn count(&self, key: &str) -> Result<Option<usize>, ModelError> {
+        self.typed(key, "an integer of at least 0", |value| usize::try_from(value.as_u64()?).ok())
+    }
+
+    fn object(&self, key: &str) -> Result<Option<Self>, ModelError> {
+        self.typed(key, "an object", |value| {
+            let prefix = format!("{}.", self.path(key));
+            value.as_object().map(|entries| Self { prefix, entries: entries.clone() })
+        })
+    }
+
+    fn required<T>(&self, found: Option<T>, key: &str, expected: &'static str) -> Result<T, ModelError> {
+        found.ok_or_else(|| ModelError::MissingKey { key: self.path(key), expected })
+    }
+
+    /// One token id or a list of them.
+    pub(super) fn token_ids(&self, key: &str, vocabulary: usize) -> Result<Option<Vec<u32>>, ModelError> {
+        let id = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|id| (*id as usize) < vocabulary);
+        self.typed(key, &format!("token ids below {vocabulary}"), |value| match value {
+            Value::Array(ids) => ids.iter().map(id).collect(),
+            one => id(one).map(|id| vec![id]),
+        })
+    }
+}
+
+fn kind(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) => format!("{:?}", text.chars().take(40).collect::<String>()),
+        Value::Array(items) => format!("a list of {}", items.len()),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+fn keys() -> ConfigKeys {
+    ConfigKeys {
+        layers: "num_hidden_layers".to_owned(),
+        width: "hidden_size".to_owned(),
+        feed_forward: "intermediate_size".to_owned(),
+        heads: "num_attention_heads".to_owned(),
+        kv_heads: "num_key_value_heads".to_owned(),
+        head_dim: "head_dim".to_owned(),
+        vocabulary: "vocab_size".to_owned(),
+        context: "max_position_embeddings".to_owned(),
+        rms_eps: "rms_norm_eps".to_owned(),
+        rope_base: "rope_theta".to_owned(),
+        rope_scaling: "rope_scaling".to_owned(),
+    }
+}
+
+/// The configuration in `config.json`; `name` is the folder's.
+pub(super) fn config(json: &Object, name: &str) -> Result<ModelConfig, ModelError> {
+    let family = family(json)?;
+    refuse_variants(json)?;
+    let keys = keys();
+    let count = |key: &str| json.required(json.count(key)?, key, "an integer above 0");
+    let (width, heads) = (count(&keys.width)?, count(&keys.heads)?);
+    let head_dim = match json.count(&keys.head_dim)? {
+        Some(head_dim) => head_dim,
+        None => default_head_dim(width, heads, &keys)?,
+    };
+    let eps = json.required(json.float(&keys.rms_eps)?, &keys.rms_eps, "a number above 0")?;
+    let config = ModelConfig {
+        family,
+        name: name.to_owned(),
+        layers: count(&keys.layers)?,
+        width,
+        feed_forward: count(&keys.feed_forward)?,
+        heads,
+        kv_heads: json.count(&keys.kv_heads)?.unwrap_or(heads),
+        head_dim,
+        vocabulary: count(&keys.vocabulary)?,
+        context: count(&keys.context)?,
+        rms_eps: eps as f32,
+        rope: rope(json, &keys)?,
+        tied_head: json.flag("tie_word_embeddings")?.unwrap_or(false),
+    };
+    config.check(&keys)?;
+    Ok(config)
+}
+
+fn family(json: &Object) -> Result<Family, ModelError> {
+    let model_type = json.required(json.text("model_type")?, "model_type", "the model's architecture")?;
+    let (family, class) = match model_type {
+        "llama" => (Family::Llama, "LlamaForCausalLM"),
+        other => {
+            return Err(ModelError::unsupported("key `model_type`", format_args!("`{other}`"), "`llama`"));
+        }
+    };
+    match json.get("architectures") {
+        Some(Value::Array(classes)) if !classes.iter().any(|c| c.as_str() == Some(class)) => {
+            let found = classes.iter().map(kind).collect::<Vec<_>>().join(", ");
+            Err(ModelError::unsupported("key `architectures`", found, class))
+        }
+        _ => Ok(family),
+    }
+}
+
+/// Refuses models of the family that compute something else than its graph.
+fn refuse_variants(json: &Object) -> Result<(), ModelError> {
+    for key in ["attention_bias", "mlp_bias"] {
+        if json.flag(key)? == Some(true) {
+            return Err(ModelError::unsupported(format_args!("key `{key}`"), "true", "false"));
+        }
+    }
+    if let Some(act) = json.text("hidden_act")?.filter(|act| *act != "silu") {
+        return Err(ModelError::unsupported("key `hidden_act`", format_args!("`{act}`"), "`silu`"));
+    }
+    if let Some(part) = json.float("partial_rotary_factor")?.filter(|part| *part != 1.0) {
+        return Err(ModelError::unsupported("key `partial_rotary_factor`", part, "1"));
+    }
+    if let Some(method) = json.object("quantization_config")? {
+        let method = method.text("quant_method")?.unwrap_or("unnamed").to_owned();
+        return Err(ModelError::unsupported(
+            "key `quantization_config`",
+            format_args!("`{method}`"),
+            "F32, F16 and BF16 weights, or a GGUF file",
+        ));
+    }
+    Ok(())
+}
+
+/// `rope_theta` and `rope_scaling`, or the `rope_parameters` that newer files write instead of both.
+fn rope(json: &Object, keys: &ConfigKeys) -> Result<RopeConfig, ModelError> {
+    let parameters = json.object("rope_parameters")?;
+    let base = match &parameters {
+        Some(parameters) => parameters.float(&keys.rope_base)?,
+        None => None,
+    };
+    let base = base.or(json.float(&keys.rope_base)?).unwrap_or(10_000.0);
+    let rule = match parameters {
+        Some(parameters) => Some(parameters),
+        None => json.object(&keys.rope_scaling)?,
+    };
+    let Some(rule) = rule else { return Ok(RopeConfig { base, scaling: RopeScaling::None }) };
+    let kind = rule.text("rope_type")?.or(rule.text("type")?);
+    let float = |key: &str| rule.required(rule.float(key)?, key, "a number above 0");
+    let scaling = match rule.required(kind, "rope_type", "the scaling rule")? {
+        "default" => RopeScaling::None,
+        "linear" => RopeScaling::Linear { factor: float("factor")? },
+        "llama3" => RopeScaling::Llama3 {
+            factor: float("factor")?,
+            low_freq_factor: float("low_freq_factor")?,
+            high_freq_factor: float("high_freq_factor")?,
+            original_context: float("original_max_position_embeddings")?,
+        },
+        other => {
+            return Err(ModelError::unsupported(
+                format_args!("key `{}`", rule.path("rope_type")),
+                format_args!("`{other}`"),
+                "`default`, `linear`, `llama3`",
+            ));
+        }
+    };
+    Ok(RopeConfig { base, scaling })
+}
+
+/// The chat template in `tokenizer_config.json`: one string, or a list of named ones of which `default` counts.
+pub(super) fn chat_template(json: &Object) -> Result<Option<String>, ModelError> {
+    json.typed("chat_template", "a string or a list with a template named `default`", |value| match value {
+        Value::Array(named) => named
+            .iter()
+            .find(|entry| entry["name"] == "default")
+            .and_then(|entry| entry["template"].as_str())
+            .map(str::to_owned),
+        one => one.as_str().map(str::to_owned),
+    })
+}

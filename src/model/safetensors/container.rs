@@ -1,0 +1,116 @@
+//! One safetensors file: its tensor table. The format: <https://github.com/huggingface/safetensors#format>.
+
+use std::{collections::BTreeMap, fmt, marker::PhantomData};
+
+use ::safetensors::{Dtype, tensor::Metadata};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny, MapAccess, Visitor},
+};
+use ygg_kernels::WeightFormat;
+
+use crate::model::{ModelError, TensorInfo, TensorTable, tensor_bytes};
+
+const LENGTH_BYTES: usize = 8;
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+const METADATA: &str = "__metadata__";
+
+/// A parsed safetensors file; tensor places are checked against the bytes it was parsed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafetensorsFile {
+    /// Tensors by name; all in file 0.
+    pub tensors: TensorTable,
+    /// Bytes of length field and JSON header.
+    pub header_bytes: usize,
+}
+
+/// A JSON object as a map that refuses a key it has already seen, where `serde_json` would keep the last.
+pub(super) struct UniqueMap<V>(pub(super) BTreeMap<String, V>);
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<V>(PhantomData<V>);
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
+            type Value = UniqueMap<V>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = BTreeMap::new();
+                while let Some((key, value)) = map.next_entry::<String, V>()? {
+                    if entries.contains_key(&key) {
+                        return Err(A::Error::custom(format_args!("`{key}` appears twice")));
+                    }
+                    entries.insert(key, value);
+                }
+                Ok(UniqueMap(entries))
+            }
+        }
+        deserializer.deserialize_map(Entries(PhantomData))
+    }
+}
+
+/// Parses a whole file held in memory.
+///
+/// # Errors
+/// [`ModelError`], which names the tensor or part. No input makes it panic or reserve more than a small multiple of the
+/// input's size.
+pub fn parse(bytes: &[u8]) -> Result<SafetensorsFile, ModelError> {
+    let header = header(bytes)?;
+    let header_bytes = LENGTH_BYTES + header.len();
+    let refuse = |e: serde_json::Error| ModelError::invalid("safetensors header", "a lawful tensor table", e);
+    let UniqueMap(names) = serde_json::from_slice::<UniqueMap<IgnoredAny>>(header).map_err(refuse)?;
+    // Checks that tensors lie one behind the other and have the size that shape and dtype give.
+    let metadata: Metadata = serde_json::from_slice(header).map_err(refuse)?;
+    let (stated, found) = (metadata.data_len(), bytes.len() - header_bytes);
+    if stated > found {
+        let what = "safetensors data".to_owned();
+        return Err(ModelError::Truncated { what, needed: stated as u64, left: found as u64 });
+    }
+    if stated < found {
+        let expected = format!("{stated} bytes, as the header says");
+        return Err(ModelError::invalid("safetensors data", expected, found));
+    }
+    let mut tensors = TensorTable::new();
+    for name in names.into_keys().filter(|name| name != METADATA) {
+        let info = metadata.info(&name).expect("the header's keys are its tensors");
+        let format = match info.dtype {
+            Dtype::F32 => WeightFormat::F32,
+            Dtype::F16 => WeightFormat::F16,
+            Dtype::BF16 => WeightFormat::BF16,
+            other => {
+                return Err(ModelError::unsupported(
+                    format_args!("tensor `{name}`"),
+                    format_args!("dtype {other:?}"),
+                    "F32, F16, BF16",
+                ));
+            }
+        };
+        let (start, end) = info.data_offsets;
+        let expected = tensor_bytes(&name, &info.shape, format)?;
+        assert_eq!(end - start, expected, "the safetensors crate checks sizes");
+        let place = header_bytes + start..header_bytes + end;
+        tensors.insert(name, TensorInfo { shape: info.shape.clone(), format, file: 0, bytes: place });
+    }
+    Ok(SafetensorsFile { tensors, header_bytes })
+}
+
+fn header(bytes: &[u8]) -> Result<&[u8], ModelError> {
+    let truncated = |needed: u64, left: usize| ModelError::Truncated {
+        what: "safetensors header".to_owned(),
+        needed,
+        left: left as u64,
+    };
+    let (len, rest) = bytes
+        .split_first_chunk::<LENGTH_BYTES>()
+        .ok_or_else(|| truncated(LENGTH_BYTES as u64, bytes.len()))?;
+    let len = u64::from_le_bytes(*len);
+    if len > MAX_HEADER_BYTES {
+        let expected = format!("at most {MAX_HEADER_BYTES} bytes");
+        return Err(ModelError::invalid("safetensors header", expected, len));
+    }
+    let end = usize::try_from(len).expect("limited above");
+    rest.get(..end).ok_or_else(|| truncated(len, rest.len()))
+}

@@ -1,0 +1,105 @@
+//! What the files of a Hugging Face folder say together.
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::{
+    config_json::{Object, chat_template, config},
+    container,
+};
+use crate::model::{
+    Identity, ModelError, Parts, TensorTable, VocabularySource,
+    family::{self, Names},
+};
+
+/// The bytes of a folder's files, wherever they are.
+pub(in crate::model) struct FolderBytes<'a> {
+    /// The folder; errors name files in it.
+    pub(in crate::model) path: &'a Path,
+    /// The model's name.
+    pub(in crate::model) name: &'a str,
+    /// `config.json`.
+    pub(in crate::model) config: &'a [u8],
+    /// `tokenizer.json`.
+    pub(in crate::model) tokenizer: Vec<u8>,
+    /// `tokenizer_config.json`.
+    pub(in crate::model) tokenizer_config: Option<Vec<u8>>,
+    /// `generation_config.json`.
+    pub(in crate::model) generation_config: Option<Vec<u8>>,
+    /// `chat_template.jinja`.
+    pub(in crate::model) chat_template: Option<String>,
+    /// Which shard holds which tensor, if an index says so.
+    pub(in crate::model) weight_map: Option<BTreeMap<String, String>>,
+    /// Safetensors files by name, in order of name.
+    pub(in crate::model) shards: Vec<(String, &'a [u8])>,
+}
+
+/// Everything but the weights of a model in a folder.
+pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, ModelError> {
+    let in_file = |name: &str| {
+        let path = folder.path.join(name);
+        move |error: ModelError| error.in_file(&path)
+    };
+    let mut identity = Identity::default().with(folder.config).with(&folder.tokenizer);
+    let json = Object::parse(folder.config).map_err(in_file("config.json"))?;
+    let config = config(&json, folder.name).map_err(in_file("config.json"))?;
+
+    let mut tensors = TensorTable::new();
+    for (index, (name, bytes)) in folder.shards.iter().enumerate() {
+        let shard = container::parse(bytes).map_err(in_file(name))?;
+        identity = identity.with(&bytes[..shard.header_bytes]);
+        for (tensor, mut info) in shard.tensors {
+            info.file = index;
+            if let Some(other) = tensors.get(&tensor) {
+                let found = format!("one in {} and one in {name}", shard_of(other, &folder));
+                let error = ModelError::invalid(format_args!("tensor `{tensor}`"), "one tensor", found);
+                return Err(error.in_file(folder.path));
+            }
+            tensors.insert(tensor, info);
+        }
+    }
+    for (tensor, shard) in folder.weight_map.iter().flatten() {
+        let found = tensors.get(tensor).map(|info| shard_of(info, &folder));
+        if found != Some(shard) {
+            let found = found.unwrap_or("no shard");
+            let error =
+                ModelError::invalid(format_args!("tensor `{tensor}`"), format_args!("it in {shard}"), found);
+            return Err(error.in_file(&folder.path.join(super::INDEX)));
+        }
+    }
+
+    let graph = family::graph(&config, Names::HuggingFace, &tensors).map_err(|e| e.in_file(folder.path))?;
+    let side_file = |bytes: &Option<Vec<u8>>, name: &str| {
+        bytes.as_deref().map(Object::parse).transpose().map_err(in_file(name))
+    };
+    let generation = side_file(&folder.generation_config, "generation_config.json")?;
+    let tokenizer_config = side_file(&folder.tokenizer_config, "tokenizer_config.json")?;
+    let eos =
+        |json: &Object, file: &str| json.token_ids("eos_token_id", config.vocabulary).map_err(in_file(file));
+    let stop_tokens = match generation {
+        Some(generation) => eos(&generation, "generation_config.json")?,
+        None => None,
+    };
+    let stop_tokens = match stop_tokens {
+        Some(ids) => ids,
+        None => eos(&json, "config.json")?.unwrap_or_default(),
+    };
+    let template = match (&folder.chat_template, &tokenizer_config) {
+        (Some(template), _) => Some(template.clone()),
+        (None, Some(json)) => chat_template(json).map_err(in_file("tokenizer_config.json"))?,
+        (None, None) => None,
+    };
+    Ok(Parts {
+        graph,
+        vocabulary: VocabularySource::Json { tokenizer: folder.tokenizer, config: folder.tokenizer_config },
+        chat_template: template,
+        stop_tokens,
+        identity,
+        read_tensors: Vec::new(),
+        tensors,
+        config,
+    })
+}
+
+fn shard_of<'a>(info: &crate::model::TensorInfo, folder: &'a FolderBytes<'_>) -> &'a str {
+    &folder.shards[info.file].0
+}

@@ -1,0 +1,16 @@
+//! Hugging Face folders: `config.json`, weights in one or several safetensors files, `tokenizer.json` and friends.
+//!
+//! `container` reads one safetensors file, `config_json` turns JSON into a `ModelConfig`, `folder` finds and maps the
+//! files, `describe` puts them together. As for GGUF, nothing in the files is trusted.
+
+mod config_json;
+mod container;
+mod describe;
+mod folder;
+
+pub use container::{SafetensorsFile, parse};
+pub(super) use describe::{FolderBytes, describe};
+pub(super) use folder::{INDEX, SINGLE, open};
+
+#[cfg(test)]
+mod tests;

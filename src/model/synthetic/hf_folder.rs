@@ -1,0 +1,196 @@
+//! Writes a synthetic model as a Hugging Face folder.
+
+use std::{borrow::Cow, collections::BTreeMap, fs, io, path::Path};
+
+use ::safetensors::{Dtype, SafeTensorError, View, serialize_to_file};
+use serde_json::{Value, json};
+use ygg_kernels::WeightFormat;
+
+use super::{
+    RMS_EPS, SyntheticSpec,
+    tensors::{Tensor, tensors},
+    vocabulary::{BOS, CHAT_TEMPLATE, CONTROL, EOS, Vocabulary},
+};
+use crate::model::{
+    ModelError, RopeScaling,
+    safetensors::{INDEX, SINGLE},
+};
+
+impl SyntheticSpec {
+    /// Writes the model as a Hugging Face folder with one safetensors file, making the folder if need be.
+    ///
+    /// # Errors
+    /// [`ModelError::Invalid`] if no such model can exist, [`ModelError::Unsupported`] for
+    /// [`RopeScaling::PerPair`], which `config.json` cannot say, [`ModelError::Write`] if a file cannot be written.
+    pub fn write_folder(&self, folder: &Path) -> Result<(), ModelError> {
+        self.write_side_files(folder)?;
+        write_weights(&folder.join(SINGLE), &tensors(self))
+    }
+
+    /// Writes the model as a folder with `shards` safetensors files and their index.
+    ///
+    /// # Errors
+    /// As [`write_folder`](Self::write_folder).
+    ///
+    /// # Panics
+    /// If `shards` is 0.
+    pub fn write_sharded_folder(&self, folder: &Path, shards: usize) -> Result<(), ModelError> {
+        self.write_side_files(folder)?;
+        let tensors = tensors(self);
+        let mut weight_map = BTreeMap::new();
+        for (i, part) in tensors.chunks(tensors.len().div_ceil(shards)).enumerate() {
+            let name = format!("model-{:05}-of-{shards:05}.safetensors", i + 1);
+            write_weights(&folder.join(&name), part)?;
+            weight_map.extend(part.iter().map(|tensor| (tensor.folder_name.clone(), name.clone())));
+        }
+        write(&folder.join(INDEX), &json!({ "metadata": {}, "weight_map": weight_map }))
+    }
+
+    fn write_side_files(&self, folder: &Path) -> Result<(), ModelError> {
+        self.config()?;
+        let config = self.config_json()?;
+        fs::create_dir_all(folder).map_err(|source| ModelError::Write { path: folder.to_owned(), source })?;
+        write(&folder.join("config.json"), &config)?;
+        write(&folder.join("tokenizer.json"), &tokenizer_json(self.vocabulary))?;
+        write(
+            &folder.join("tokenizer_config.json"),
+            &json!({
+                "add_prefix_space": false,
+                "bos_token": CONTROL[BOS as usize],
+                "chat_template": CHAT_TEMPLATE,
+                "eos_token": CONTROL[EOS as usize],
+                "tokenizer_class": "GPT2Tokenizer",
+            }),
+        )?;
+        write(&folder.join("generation_config.json"), &json!({ "bos_token_id": BOS, "eos_token_id": EOS }))
+    }
+
+    fn config_json(&self) -> Result<Value, ModelError> {
+        let scaling = match &self.rope.scaling {
+            RopeScaling::None => Value::Null,
+            RopeScaling::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
+            RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => json!({
+                "rope_type": "llama3",
+                "factor": factor,
+                "low_freq_factor": low_freq_factor,
+                "high_freq_factor": high_freq_factor,
+                "original_max_position_embeddings": original_context,
+            }),
+            RopeScaling::PerPair(_) => {
+                return Err(ModelError::unsupported(
+                    "key `rope.scaling`",
+                    "PerPair in config.json",
+                    "None, Linear, Llama3",
+                ));
+            }
+        };
+        Ok(json!({
+            "architectures": ["LlamaForCausalLM"],
+            "attention_bias": false,
+            "bos_token_id": BOS,
+            "eos_token_id": EOS,
+            "head_dim": self.head_dim,
+            "hidden_act": "silu",
+            "hidden_size": self.width,
+            "intermediate_size": self.feed_forward,
+            "max_position_embeddings": self.context,
+            "mlp_bias": false,
+            "model_type": "llama",
+            "num_attention_heads": self.heads,
+            "num_hidden_layers": self.layers,
+            "num_key_value_heads": self.kv_heads,
+            "rms_norm_eps": RMS_EPS,
+            "rope_scaling": scaling,
+            "rope_theta": self.rope.base,
+            "tie_word_embeddings": self.tied,
+            "vocab_size": self.vocabulary,
+        }))
+    }
+}
+
+fn tokenizer_json(size: usize) -> Value {
+    let vocabulary = Vocabulary::new(size);
+    let ids: BTreeMap<&str, usize> =
+        vocabulary.tokens.iter().enumerate().map(|(id, token)| (token.as_str(), id)).collect();
+    let added: Vec<_> = CONTROL
+        .iter()
+        .enumerate()
+        .map(|(id, content)| {
+            json!({
+                "id": id, "content": content, "special": true,
+                "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            })
+        })
+        .collect();
+    let byte_level = |add_prefix_space: bool, use_regex: bool| {
+        json!({
+            "type": "ByteLevel", "add_prefix_space": add_prefix_space,
+            "trim_offsets": true, "use_regex": use_regex,
+        })
+    };
+    json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": added,
+        "normalizer": null,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{ "type": "Digits", "individual_digits": true }, byte_level(false, true)],
+        },
+        "post_processor": byte_level(true, true),
+        "decoder": byte_level(true, true),
+        "model": {
+            "type": "BPE",
+            "dropout": null,
+            "unk_token": null,
+            "continuing_subword_prefix": null,
+            "end_of_word_suffix": null,
+            "fuse_unk": false,
+            "byte_fallback": false,
+            "ignore_merges": false,
+            "vocab": ids,
+            "merges": vocabulary.merges,
+        },
+    })
+}
+
+fn write(path: &Path, json: &Value) -> Result<(), ModelError> {
+    let text = serde_json::to_string_pretty(json).expect("a JSON value is text");
+    fs::write(path, text).map_err(|source| ModelError::Write { path: path.to_owned(), source })
+}
+
+struct FolderTensor<'a>(&'a Tensor);
+
+impl View for FolderTensor<'_> {
+    fn dtype(&self) -> Dtype {
+        match self.0.folder_format() {
+            WeightFormat::F16 => Dtype::F16,
+            WeightFormat::BF16 => Dtype::BF16,
+            WeightFormat::F32 | WeightFormat::Q8_0 | WeightFormat::Q4_0 | WeightFormat::Q4_1 => Dtype::F32,
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.0.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.0.folder_bytes().into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.0.rows() * self.0.columns() * self.dtype().bitsize() / 8
+    }
+}
+
+fn write_weights(path: &Path, tensors: &[Tensor]) -> Result<(), ModelError> {
+    let views = tensors.iter().map(|tensor| (tensor.folder_name.as_str(), FolderTensor(tensor)));
+    serialize_to_file(views, None, path).map_err(|error| {
+        let source = match error {
+            SafeTensorError::IoError(source) => source,
+            other => io::Error::other(other),
+        };
+        ModelError::Write { path: path.to_owned(), source }
+    })
+}

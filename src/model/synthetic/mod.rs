@@ -1,0 +1,136 @@
+//! Tiny models made from a seed: valid files with random weights, for tests and for looking at graphs of any shape.
+//!
+//! The same [`SyntheticSpec`] always gives the same bytes, on any machine. Written as GGUF and as folder it is the same
+//! function: the folder holds the values that the GGUF's formats round to, its query and key rows paired by halves.
+//! Weights are scaled so that logits spread (a standard deviation of about 3) and activations stay finite; later
+//! layers add less than earlier ones, so that a forward that skips some of them often agrees with the whole.
+
+mod gguf_file;
+mod hf_folder;
+mod numbers;
+mod quantise;
+mod tensors;
+mod vocabulary;
+
+use ygg_kernels::WeightFormat;
+
+use super::{ConfigKeys, Family, ModelConfig, ModelError, RopeConfig, RopeScaling, sizing};
+
+/// Shape, format and seed of a synthetic Llama model.
+///
+/// ```
+/// # use yggc::model::{Model, synthetic::SyntheticSpec};
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("tiny.gguf");
+/// SyntheticSpec { layers: 3, seed: 7, ..SyntheticSpec::default() }.write_gguf(&path)?;
+/// assert_eq!(Model::open(&path)?.config.layers, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct SyntheticSpec {
+    /// Number of layers.
+    pub layers: usize,
+    /// Model width `D`.
+    pub width: usize,
+    /// Query heads `H`.
+    pub heads: usize,
+    /// Key/value heads `G`.
+    pub kv_heads: usize,
+    /// Head width `E`.
+    pub head_dim: usize,
+    /// Feed-forward width `F`.
+    pub feed_forward: usize,
+    /// Vocabulary `V`, at least [`LEAST_VOCABULARY`].
+    pub vocabulary: usize,
+    /// Longest context in tokens.
+    pub context: usize,
+    /// Format of the matrices. Norm gains are F32; embedding and head are Q8_0 where this is a 4-bit format.
+    pub format: WeightFormat,
+    /// Whether the embedding matrix is also the head.
+    pub tied: bool,
+    /// Rotary embedding.
+    pub rope: RopeConfig,
+    /// All weights follow from it.
+    pub seed: u64,
+}
+
+/// Three control tokens and one token per byte.
+pub const LEAST_VOCABULARY: usize = vocabulary::CONTROL.len() + 256;
+
+/// Name of every synthetic model.
+const NAME: &str = "synthetic";
+const RMS_EPS: f32 = 1e-5;
+
+impl Default for SyntheticSpec {
+    fn default() -> Self {
+        Self {
+            layers: 2,
+            width: 64,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 16,
+            feed_forward: 128,
+            vocabulary: 384,
+            context: 512,
+            format: WeightFormat::F32,
+            tied: true,
+            rope: RopeConfig { base: 10_000.0, scaling: RopeScaling::None },
+            seed: 1,
+        }
+    }
+}
+
+impl SyntheticSpec {
+    /// The configuration of the model, checked.
+    ///
+    /// # Errors
+    /// [`ModelError::Invalid`] if no such model can exist, naming the field.
+    pub fn config(&self) -> Result<ModelConfig, ModelError> {
+        let config = ModelConfig {
+            family: Family::Llama,
+            name: NAME.to_owned(),
+            layers: self.layers,
+            width: self.width,
+            feed_forward: self.feed_forward,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            vocabulary: self.vocabulary,
+            context: self.context,
+            rms_eps: RMS_EPS,
+            rope: self.rope.clone(),
+            tied_head: self.tied,
+        };
+        config.check(&ConfigKeys {
+            layers: "layers".to_owned(),
+            width: "width".to_owned(),
+            feed_forward: "feed_forward".to_owned(),
+            heads: "heads".to_owned(),
+            kv_heads: "kv_heads".to_owned(),
+            head_dim: "head_dim".to_owned(),
+            vocabulary: "vocabulary".to_owned(),
+            context: "context".to_owned(),
+            rms_eps: "rms_eps".to_owned(),
+            rope_base: "rope.base".to_owned(),
+            rope_scaling: "rope.scaling".to_owned(),
+        })?;
+        if self.vocabulary < LEAST_VOCABULARY {
+            let expected = format!("at least {LEAST_VOCABULARY}");
+            return Err(ModelError::invalid("key `vocabulary`", expected, self.vocabulary));
+        }
+        let block = sizing::block_len(self.format);
+        let inputs = [
+            ("width", self.width),
+            ("feed_forward", self.feed_forward),
+            ("heads * head_dim", self.heads * self.head_dim),
+        ];
+        if let Some((field, columns)) = inputs.into_iter().find(|(_, n)| !n.is_multiple_of(block)) {
+            let expected = format!("a multiple of the {block} elements of a {:?} block", self.format);
+            return Err(ModelError::invalid(format_args!("key `{field}`"), expected, columns));
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Which tensors a synthetic model has, and the value of every element.
+
+use ygg_kernels::WeightFormat;
+
+use super::{SyntheticSpec, numbers::Stream, quantise};
+
+/// What is in a tensor.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    /// Norm gains around 1, multiples of 1/64: exact in every float format.
+    Gain,
+    /// Normal numbers of this standard deviation.
+    Matrix { deviation: f32 },
+    /// A matrix whose rows are heads of this width, rotated in pairs.
+    Heads { deviation: f32, head_dim: usize },
+}
+
+/// One tensor of a synthetic model under both its names.
+#[derive(Clone, Debug)]
+pub(super) struct Tensor {
+    pub(super) gguf_name: String,
+    pub(super) folder_name: String,
+    /// `[rows, columns]`, or `[columns]` for gains.
+    pub(super) shape: Vec<usize>,
+    pub(super) format: WeightFormat,
+    content: Content,
+    numbers: Stream,
+}
+
+impl Tensor {
+    pub(super) fn rows(&self) -> usize {
+        self.shape[..self.shape.len() - 1].iter().product()
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.shape[self.shape.len() - 1]
+    }
+
+    /// The bytes of a row in the order of a GGUF file, where a head's pairs are adjacent.
+    pub(super) fn gguf_row(&self, row: usize, out: &mut Vec<u8>) {
+        let row = match self.content {
+            Content::Heads { head_dim, .. } => {
+                let (head, element) = (row / head_dim, row % head_dim);
+                head * head_dim + element / 2 + element % 2 * (head_dim / 2)
+            }
+            Content::Gain | Content::Matrix { .. } => row,
+        };
+        quantise::encode(self.format, &self.values(row), out);
+    }
+
+    /// The bytes of the tensor in a folder, quantised formats as the F32 they stand for.
+    pub(super) fn folder_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for row in 0..self.rows() {
+            let mut stored = Vec::new();
+            quantise::encode(self.format, &self.values(row), &mut stored);
+            if self.folder_format() != self.format {
+                let values = quantise::decode(self.format, &stored);
+                stored.clear();
+                quantise::encode(self.folder_format(), &values, &mut stored);
+            }
+            bytes.append(&mut stored);
+        }
+        bytes
+    }
+
+    pub(super) fn folder_format(&self) -> WeightFormat {
+        match self.format {
+            WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => self.format,
+            WeightFormat::Q8_0 | WeightFormat::Q4_0 | WeightFormat::Q4_1 => WeightFormat::F32,
+        }
+    }
+
+    fn values(&self, row: usize) -> Vec<f32> {
+        let start = (row * self.columns()) as u64;
+        let indices = start..start + self.columns() as u64;
+        match self.content {
+            Content::Gain => {
+                indices.map(|i| 1.0 + ((self.numbers.bits(i) % 33) as f32 - 16.0) / 64.0).collect()
+            }
+            Content::Matrix { deviation } | Content::Heads { deviation, .. } => {
+                indices.map(|i| deviation * self.numbers.normal(i)).collect()
+            }
+        }
+    }
+}
+
+/// Standard deviation of the logits of a normalised row.
+const LOGIT_DEVIATION: f32 = 3.0;
+
+/// All tensors in the order of the files.
+pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
+    let mut list = List { seed: spec.seed, tensors: Vec::new() };
+    let (d, f, v) = (spec.width, spec.feed_forward, spec.vocabulary);
+    let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+    let per_row = |gain: f32, columns: usize| gain / (columns as f32).sqrt();
+    let table_format = match spec.format {
+        WeightFormat::Q4_0 | WeightFormat::Q4_1 => WeightFormat::Q8_0,
+        other @ (WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 | WeightFormat::Q8_0) => other,
+    };
+    let head = Content::Matrix { deviation: per_row(LOGIT_DEVIATION, d) };
+    let embedding = if spec.tied { head } else { Content::Matrix { deviation: 1.0 } };
+    list.add("token_embd", "model.embed_tokens", &[v, d], table_format, embedding);
+    for layer in 0..spec.layers {
+        let mut add = |gguf: &str, folder: &str, shape: &[usize], content| {
+            let format = if shape.len() == 1 { WeightFormat::F32 } else { spec.format };
+            let names = (format!("blk.{layer}.{gguf}"), format!("model.layers.{layer}.{folder}"));
+            list.add(&names.0, &names.1, shape, format, content);
+        };
+        let into = |gain: f32, columns: usize| Content::Matrix { deviation: per_row(gain, columns) };
+        let heads = Content::Heads { deviation: per_row(1.5, d), head_dim: spec.head_dim };
+        let fading = 1.0 / (layer + 1) as f32;
+        add("attn_norm", "input_layernorm", &[d], Content::Gain);
+        add("attn_q", "self_attn.q_proj", &[queries, d], heads);
+        add("attn_k", "self_attn.k_proj", &[keys, d], heads);
+        add("attn_v", "self_attn.v_proj", &[keys, d], into(1.0, d));
+        add("attn_output", "self_attn.o_proj", &[d, queries], into(2.5 * fading, queries));
+        add("ffn_norm", "post_attention_layernorm", &[d], Content::Gain);
+        add("ffn_gate", "mlp.gate_proj", &[f, d], into(1.0, d));
+        add("ffn_up", "mlp.up_proj", &[f, d], into(1.0, d));
+        add("ffn_down", "mlp.down_proj", &[d, f], into(3.5 * fading, f));
+    }
+    list.add("output_norm", "model.norm", &[d], WeightFormat::F32, Content::Gain);
+    if !spec.tied {
+        list.add("output", "lm_head", &[v, d], table_format, head);
+    }
+    list.tensors
+}
+
+struct List {
+    seed: u64,
+    tensors: Vec<Tensor>,
+}
+
+impl List {
+    fn add(&mut self, gguf: &str, folder: &str, shape: &[usize], format: WeightFormat, content: Content) {
+        self.tensors.push(Tensor {
+            gguf_name: format!("{gguf}.weight"),
+            folder_name: format!("{folder}.weight"),
+            shape: shape.to_vec(),
+            format,
+            content,
+            numbers: Stream::new(self.seed, self.tensors.len() as u64),
+        });
+    }
+}

@@ -1,0 +1,118 @@
+//! Synthetic models: the same bytes from the same seed, sane numbers, faithful quantisation.
+
+use std::fs;
+
+use ygg_kernels::WeightFormat;
+
+use super::{SyntheticSpec, numbers::Stream, quantise, tensors::tensors, vocabulary::Vocabulary};
+
+/// A change of these bytes changes every test that runs a synthetic model.
+#[test]
+fn a_seed_is_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let digest = |seed| {
+        let path = folder.path().join("model.gguf");
+        SyntheticSpec { seed, ..SyntheticSpec::default() }.write_gguf(&path).unwrap();
+        blake3::hash(&fs::read(path).unwrap()).to_hex().to_string()
+    };
+    assert_eq!(digest(1), digest(1));
+    assert_ne!(digest(1), digest(2));
+    insta::assert_snapshot!(digest(1));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no unfinished file is left");
+}
+
+#[test]
+fn numbers_are_normal() {
+    let stream = Stream::new(3, 5);
+    let n = 100_000;
+    let numbers: Vec<f64> = (0..n).map(|i| stream.normal(i).into()).collect();
+    let mean = numbers.iter().sum::<f64>() / n as f64;
+    let variance = numbers.iter().map(|x| x * x).sum::<f64>() / n as f64;
+    assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.02, "{mean} {variance}");
+    assert_ne!(stream.bits(0), Stream::new(3, 6).bits(0));
+}
+
+#[test]
+fn quantisation_rounds_to_half_a_step() {
+    let stream = Stream::new(9, 9);
+    let row: Vec<f32> = (0..256).map(|i| stream.normal(i)).chain([0.0; 32]).collect();
+    let span = |block: &[f32]| {
+        let least = block.iter().copied().fold(0.0, f32::min);
+        block.iter().copied().fold(0.0, f32::max) - least
+    };
+    // Half a step of the block's scale, and the rounding of the scale itself to 11 bits.
+    for (format, steps) in [
+        (WeightFormat::F32, f32::INFINITY),
+        (WeightFormat::F16, 2000.0),
+        (WeightFormat::BF16, 250.0),
+        (WeightFormat::Q8_0, 200.0),
+        (WeightFormat::Q4_0, 7.0),
+        (WeightFormat::Q4_1, 28.0),
+    ] {
+        let mut bytes = Vec::new();
+        quantise::encode(format, &row, &mut bytes);
+        assert_eq!(Some(bytes.len()), crate::model::sizing::row_bytes(format, row.len()));
+        let values = quantise::decode(format, &bytes);
+        assert_eq!(values.len(), row.len());
+        for (block, stored) in row.chunks(32).zip(values.chunks(32)) {
+            let bound = span(block) / steps;
+            for (x, y) in block.iter().zip(stored) {
+                assert!((x - y).abs() <= bound, "{format:?}: {x} became {y}, bound {bound}");
+            }
+        }
+        let mut again = Vec::new();
+        quantise::encode(format, &values, &mut again);
+        let twice = quantise::decode(format, &again);
+        assert!(values.iter().zip(&twice).all(|(a, b)| (a - b).abs() <= 2e-3 * a.abs().max(1.0)));
+    }
+}
+
+#[test]
+fn query_and_key_rows_of_the_two_containers_are_pairings_of_each_other() {
+    let spec = SyntheticSpec::default();
+    for tensor in tensors(&spec) {
+        let mut gguf = Vec::new();
+        (0..tensor.rows()).for_each(|row| tensor.gguf_row(row, &mut gguf));
+        let folder = tensor.folder_bytes();
+        let row_bytes = 4 * tensor.columns();
+        let rotary = tensor.gguf_name.contains("attn_q") || tensor.gguf_name.contains("attn_k");
+        if !rotary {
+            assert_eq!(gguf, folder, "{}", tensor.gguf_name);
+            continue;
+        }
+        let half = spec.head_dim / 2;
+        for row in 0..tensor.rows() {
+            let (head, element) = (row / spec.head_dim, row % spec.head_dim);
+            let pair_place = if element < half { 2 * element } else { 2 * (element - half) + 1 };
+            let other = head * spec.head_dim + pair_place;
+            assert_eq!(folder[row * row_bytes..][..row_bytes], gguf[other * row_bytes..][..row_bytes]);
+        }
+    }
+}
+
+#[test]
+fn vocabularies_of_any_size_have_unique_tokens() {
+    for size in [super::LEAST_VOCABULARY, 300, 1_000, 2_000] {
+        let vocabulary = Vocabulary::new(size);
+        let unique: std::collections::BTreeSet<_> = vocabulary.tokens.iter().collect();
+        assert_eq!((vocabulary.tokens.len(), unique.len(), vocabulary.kinds.len()), (size, size, size));
+        assert!(vocabulary.merges.iter().all(|(a, b)| unique.contains(&format!("{a}{b}"))));
+    }
+    assert_eq!(Vocabulary::new(300).tokens[3 + usize::from(b' ')], "Ġ");
+}
+
+#[test]
+fn impossible_models_are_named() {
+    let default = SyntheticSpec::default;
+    for (spec, field) in [
+        (SyntheticSpec { layers: 0, ..default() }, "`layers`"),
+        (SyntheticSpec { kv_heads: 3, ..default() }, "`kv_heads`"),
+        (SyntheticSpec { head_dim: 15, ..default() }, "`head_dim`"),
+        (SyntheticSpec { vocabulary: 100, ..default() }, "`vocabulary`"),
+        (SyntheticSpec { format: WeightFormat::Q4_1, feed_forward: 100, ..default() }, "`feed_forward`"),
+        (SyntheticSpec { format: WeightFormat::Q8_0, head_dim: 6, ..default() }, "`heads * head_dim`"),
+    ] {
+        let error = spec.write_gguf("unwritten.gguf".as_ref()).unwrap_err().to_string();
+        assert!(error.contains(field), "{error}");
+    }
+}
