@@ -27,6 +27,9 @@ pub mod reference;
 pub mod rope;
 pub mod rows;
 
+/// Hash of the kernels' sources: two builds with the same one compute the same bits at the same speed.
+pub const KERNEL_SET: &str = env!("YGG_KERNEL_SET");
+
 #[cfg(test)]
 mod testing;
 

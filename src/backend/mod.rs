@@ -1,1 +1,131 @@
-//! The `backend` room.
+//! Programs become executables: loaded with weights, ready to be replayed.
+//!
+//! A backend takes whole [`Program`]s of one graph. [`Executables`] is immutable and shared; what one request needs
+//! (arena, cache, threads) is a [`Replay`] opened from it. Law: `Replay` methods allocate nothing, and a row's result
+//! depends only on the logical sequence it attends to, never on width, thread count, row order or slots.
+//! `reference` is the judge: scalar kernels, one thread, nothing fused beyond what the program says.
+
+mod cpu;
+mod error;
+mod memory;
+mod reference;
+
+use std::{fmt::Debug, ops::Range, sync::Arc};
+
+pub use cpu::{Pinning, available_tiers};
+pub use error::BackendError;
+use ygg_kernels::{Matrix, RopeTable, Tails, Tier};
+
+use crate::ir::{DeviceSpec, Program, RowInputs, WeightSource, WeightSpec};
+
+/// How many slots a cache has, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotLayout {
+    /// Longest committed sequence in tokens; also the number of positions.
+    pub context: usize,
+    /// Slots behind the committed prefix for the rows of trees.
+    pub scratch: usize,
+}
+
+impl SlotLayout {
+    /// All slots: committed and scratch. Padding rows have none.
+    pub fn slots(&self) -> usize {
+        self.context + self.scratch
+    }
+}
+
+/// What one request's state is opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayOptions {
+    /// Slots of the cache.
+    pub layout: SlotLayout,
+    /// Worker threads, the caller included; at least 1.
+    pub threads: usize,
+    /// Whether workers are bound to processors.
+    pub pinning: Pinning,
+}
+
+/// All programs of one graph loaded with its weights.
+pub trait Executables: Send + Sync + Debug {
+    /// The programs, by the number that [`Replay::replay`] takes.
+    fn programs(&self) -> &[Program];
+
+    /// Bytes of weights held in memory by this object (mapped files not counted).
+    fn weight_bytes(&self) -> usize;
+
+    /// Bytes that [`open`](Self::open) would take for this layout.
+    fn replay_bytes(&self, options: &ReplayOptions) -> usize;
+
+    /// Allocates one request's state.
+    ///
+    /// # Errors
+    /// [`BackendError`] when memory or threads are refused.
+    fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError>;
+}
+
+/// One request's state on a device: arena, key/value cache, threads.
+pub trait Replay: Send + Debug {
+    /// Runs program number `program` on the given rows, leaving out the groups with `skipped[group]`.
+    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]);
+
+    /// Logits `[V]` of output `output` of the last replay, which must have been of `program`.
+    fn logits(&self, program: usize, output: usize) -> &[f32];
+
+    /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
+    /// destinations as long as `from[i] >= first + i`.
+    fn copy_slots(&mut self, from: &[u32], first: u32);
+
+    /// Overwrites slots with finite noise: what nothing may read. For tests and `verify`.
+    fn poison_slots(&mut self, slots: Range<u32>, seed: u64);
+}
+
+/// Loads the programs of one graph for a device, packing weights once for all of them.
+///
+/// # Errors
+/// [`BackendError`] when the device lacks the tier or a weight cannot be packed.
+pub fn load(
+    programs: Vec<Program>,
+    device: &DeviceSpec,
+    weights: &dyn WeightSource,
+    threads: usize,
+) -> Result<Arc<dyn Executables>, BackendError> {
+    assert!(!programs.is_empty(), "at least one program");
+    match device.tier {
+        Tier::Reference => {
+            Ok(Arc::new(reference::ReferenceExecutables::load(programs, device.kv_format, weights)))
+        }
+        Tier::Portable | Tier::Avx512 => {
+            let (tier, kv_format) = (device.tier, device.kv_format);
+            Ok(Arc::new(cpu::CpuExecutables::load(programs, tier, kv_format, weights, threads)?))
+        }
+    }
+}
+
+/// A weight's bytes as a matrix.
+fn matrix<'a>(spec: &WeightSpec, bytes: &'a [u8]) -> Result<Matrix<'a>, BackendError> {
+    Matrix::new(spec.format, spec.rows, spec.columns, bytes)
+        .map_err(|e| BackendError::Weight { name: spec.name.clone(), reason: e.to_string() })
+}
+
+/// A norm's gain as numbers.
+fn gain(matrix: &Matrix<'_>) -> Vec<f32> {
+    let mut gain = vec![0.0; matrix.columns()];
+    matrix.format().dequantise_row(matrix.row(0), &mut gain);
+    gain
+}
+
+/// Tables of all rotary embeddings of a program for positions `0..context`.
+fn rope_tables(program: &Program, context: usize) -> Vec<RopeTable> {
+    program.ropes.iter().map(|r| RopeTable::new(&r.inv_freq, context)).collect()
+}
+
+/// What the rows of a forward see, as kernels read it.
+fn tails(inputs: &RowInputs) -> Tails<'_> {
+    Tails {
+        positions: inputs.positions(),
+        prefix: inputs.prefix(),
+        tail_len: inputs.tail_len(),
+        tails: inputs.tails(),
+        tail_capacity: inputs.tail_capacity(),
+    }
+}

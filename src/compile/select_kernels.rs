@@ -31,7 +31,7 @@ pub(super) fn select_kernel(
         Op::Input(_) | Op::Slice { .. } => return Ok(None),
         Op::Embed { weight } => (OpKind::Embed, one_format(&[*weight])?),
         Op::Linear { weights, .. } => (OpKind::Linear, one_format(weights)?),
-        Op::GatedLinear { gate, up, .. } => (OpKind::GatedLinear, one_format(&[*gate, *up])?),
+        Op::GatedLinear { gate, up, .. } => (OpKind::LinearGated, one_format(&[*gate, *up])?),
         Op::RmsNorm(_) => (OpKind::RmsNorm, None),
         Op::Swiglu => (OpKind::Swiglu, None),
         Op::Rope(_) => (OpKind::Rope, None),

@@ -1,1 +1,133 @@
-//! The `engine` room.
+//! The facade: open a model, generate text. The only place where the rooms are wired together.
+//!
+//! [`Engine::open`] loads a model with a plan (or none: then it decodes plainly and says so), [`Engine::generate`] runs
+//! one request at a time. Output is exactly plain decoding's, whatever the plan.
+#![forbid(unsafe_code)]
+
+mod drafting;
+mod error;
+mod generation;
+mod loaded;
+mod options;
+mod report;
+mod request;
+
+pub use drafting::{make_drafter, shape_of};
+pub use error::{Error, ErrorKind};
+pub use generation::Generation;
+pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints};
+pub use options::{DrafterChoice, Options, PlanSource};
+pub use crate::{
+    runtime::Pinning,
+    sample::{Sampling, argmax},
+    text::{Message, Role},
+};
+pub use report::{Report, StageReport};
+pub use request::{Answer, Event, FinishReason, Prompt, Request};
+
+use crate::{
+    runtime::{Memory, Session, SessionOptions},
+    speculate::Decoder,
+};
+use report::Background;
+
+/// A model with its plan, ready for one request at a time.
+#[derive(Debug)]
+pub struct Engine {
+    loaded: Loaded,
+    decoder: Decoder,
+    session_options: SessionOptions,
+    background: Background,
+}
+
+impl Engine {
+    /// Opens a model: checks that the plan fits, loads the widths it needs, allocates everything a request will need.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` for the model or the plan, `Device` for the machine.
+    pub fn open(options: &Options) -> Result<Self, Error> {
+        let model = crate::model::Model::open(&options.model)?;
+        let drafting = drafting::decide(&model, options)?;
+        let load = LoadOptions { tier: options.tier, threads: options.threads, widths: drafting.widths() };
+        Self::with_loaded(Loaded::new(model, &load)?, drafting, options)
+    }
+
+    fn with_loaded(
+        loaded: Loaded,
+        drafting: drafting::Drafting,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
+        let session_options = SessionOptions {
+            context,
+            tree_nodes: drafting.shape.tree_nodes(),
+            threads: loaded.threads(),
+            pinning: options.pinning,
+        };
+        let session = Session::open(loaded.set().clone(), &session_options)?;
+        let (shape, background) = (drafting.shape, drafting.background.clone());
+        let drafter = drafting.drafter(&session)?;
+        let decoder = Decoder::new(session, drafter, shape)?;
+        Ok(Self { loaded, decoder, session_options, background })
+    }
+
+    /// Begins a request. The events come from the returned iterator; the engine is borrowed until it is dropped.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` when the prompt does not fit the context or cannot be laid out.
+    pub fn generate(&mut self, request: &Request) -> Result<Generation<'_>, Error> {
+        let prompt = request.prompt.token_ids(&self.loaded)?;
+        self.generate_tokens(&prompt, request.max_tokens, request.sampling)
+    }
+
+    /// Like [`generate`](Self::generate) for a prompt of token ids.
+    ///
+    /// # Errors
+    /// As `generate`.
+    pub fn generate_tokens(
+        &mut self,
+        prompt: &[u32],
+        max_tokens: usize,
+        sampling: Sampling,
+    ) -> Result<Generation<'_>, Error> {
+        if max_tokens == 0 {
+            return Err(Error::input("0 tokens asked for: expected at least 1"));
+        }
+        let context = self.decoder.session_mut().context();
+        if prompt.len() >= context {
+            return Err(Error::input(format!(
+                "the prompt has {} tokens but the context holds {context} and at least one must be left for the answer: shorten the prompt or ask for a longer --context (the model allows {})",
+                prompt.len(),
+                self.loaded.set().model_context()
+            )));
+        }
+        self.decoder.start(prompt, sampling)?;
+        let max_tokens = max_tokens.min(context - prompt.len());
+        Ok(Generation::new(self, prompt.len(), max_tokens))
+    }
+
+    /// The model with its tokenizer and executables.
+    pub fn loaded(&self) -> &Loaded {
+        &self.loaded
+    }
+
+    /// Bytes this engine holds.
+    pub fn memory(&self) -> Memory {
+        self.loaded.set().memory(&self.session_options)
+    }
+
+    fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    fn background(&self) -> &Background {
+        &self.background
+    }
+
+    fn parts(&mut self) -> (&Loaded, &mut Decoder) {
+        (&self.loaded, &mut self.decoder)
+    }
+}
+
+/// Context where the caller does not say, unless the model's is shorter.
+const DEFAULT_CONTEXT: usize = 4096;

@@ -1,20 +1,22 @@
 //! What a program is compiled for, and which kernel serves which op.
 
-use ygg_kernels::{KernelId, OpKind, Tier, WeightFormat};
+use ygg_kernels::{KernelId, KvFormat, OpKind, Tier, WeightFormat};
 
 /// The machine as far as compiling needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSpec {
     /// Instruction-set tier; decides the numeric class of every op.
     pub tier: Tier,
+    /// Element type of the key/value cache; part of the numeric class.
+    pub kv_format: KvFormat,
     /// Alignment of arena regions in bytes.
     pub arena_alignment: usize,
 }
 
 impl DeviceSpec {
     /// A CPU of the given tier.
-    pub fn cpu(tier: Tier) -> Self {
-        Self { tier, arena_alignment: 64 }
+    pub fn cpu(tier: Tier, kv_format: KvFormat) -> Self {
+        Self { tier, kv_format, arena_alignment: 64 }
     }
 }
 
@@ -22,16 +24,21 @@ impl DeviceSpec {
 #[derive(Clone, Copy, Debug)]
 pub struct KernelChoice {
     tier: Tier,
+    kv_format: KvFormat,
 }
 
 impl KernelChoice {
     /// The rule for a device.
     pub fn for_device(device: &DeviceSpec) -> Self {
-        Self { tier: device.tier }
+        Self { tier: device.tier, kv_format: device.kv_format }
     }
 
     /// The kernel of an op whose weights, if it has any, are stored in `format`.
     pub fn kernel(&self, op: OpKind, format: Option<WeightFormat>) -> KernelId {
-        KernelId::new(op, format, self.tier)
+        match (op, format) {
+            (OpKind::AppendKv | OpKind::Attention, _) => KernelId::kv(op, self.kv_format, self.tier),
+            (_, Some(format)) => KernelId::weight(op, format, self.tier),
+            (_, None) => KernelId::rows(op, self.tier),
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! What the host supplies for one forward, in buffers reserved once per executable.
 
-/// Row inputs of one forward of `width` rows. Rows behind the used ones are padding: they attend only to themselves
-/// in the dump slot and disturb nothing.
+use ygg_kernels::KvLayer;
+
+/// Row inputs of one forward of `width` rows. Rows behind the used ones are padding: they store nothing, see nothing
+/// and disturb nothing.
 #[derive(Clone, Debug)]
 pub struct RowInputs {
     tokens: Vec<u32>,
@@ -13,13 +15,12 @@ pub struct RowInputs {
     tail_capacity: usize,
     output_rows: Vec<u32>,
     used: usize,
-    dump_slot: u32,
 }
 
 impl RowInputs {
     /// Buffers for `width` rows of which `outputs` get logits, with room for `tail_capacity` ancestors (self included)
-    /// per row. All rows start as padding on `dump_slot`; the output rows start as the last `outputs` rows.
-    pub fn new(width: usize, outputs: usize, tail_capacity: usize, dump_slot: u32) -> Self {
+    /// per row. All rows start as padding; the output rows start as the last `outputs` rows.
+    pub fn new(width: usize, outputs: usize, tail_capacity: usize) -> Self {
         assert!(
             (1..=width).contains(&outputs) && tail_capacity > 0,
             "outputs within the width, tails not empty"
@@ -34,7 +35,6 @@ impl RowInputs {
             tail_capacity,
             output_rows: vec![0; outputs],
             used: 0,
-            dump_slot,
         };
         inputs.clear();
         inputs
@@ -55,10 +55,9 @@ impl RowInputs {
     fn pad(&mut self, row: usize) {
         self.tokens[row] = 0;
         self.positions[row] = 0;
-        self.slots[row] = self.dump_slot;
+        self.slots[row] = KvLayer::NO_SLOT;
         self.prefix[row] = 0;
-        self.tail_len[row] = 1;
-        self.tails[row * self.tail_capacity] = self.dump_slot;
+        self.tail_len[row] = 0;
     }
 
     /// Appends a row: `token` at `position` written to `slot`, attending to committed positions `0..prefix` and then to
@@ -122,7 +121,7 @@ impl RowInputs {
         &self.positions
     }
 
-    /// Slots written `[W]`.
+    /// Slots written `[W]`; [`KvLayer::NO_SLOT`] for rows that store nothing.
     pub fn slots(&self) -> &[u32] {
         &self.slots
     }

@@ -1,1 +1,29 @@
-//! The `measure` room.
+//! Measuring and recording with the real thing: what the profiler asks for, over sessions and decoders.
+//!
+//! [`profile`] measures latencies of every planned width and records acceptance on the calibration prompts;
+//! [`autoplan`] goes on to the plan, within a time budget. [`score`] is teacher-forced scoring. Nothing here
+//! decides: planning is `plan`'s, and the profile keeps raw numbers.
+#![forbid(unsafe_code)]
+
+mod autoplan;
+mod calibration;
+mod record;
+mod replay;
+mod score;
+mod subject;
+mod trace;
+
+pub use autoplan::{AutoplanOptions, Progress, autoplan};
+pub use calibration::{CalibrationPrompt, calibration_prompts, read_prompts};
+pub use record::{ProfileOptions, profile};
+pub use replay::plan_from_profile;
+pub use score::{Score, ScoredToken, score};
+
+use crate::{engine::Error, runtime::SkipSet};
+
+/// A skip set from group numbers.
+fn skip_set(groups: u32, skipped: &[u32]) -> Result<SkipSet, Error> {
+    SkipSet::new(groups, skipped).map_err(|found| {
+        Error::input(format!("cannot skip sub-layer {found}: the model has {groups}; profile again"))
+    })
+}

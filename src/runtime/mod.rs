@@ -1,1 +1,18 @@
-//! The `runtime` room.
+//! One request's state: executables of every planned width, and a session that runs them over one cache.
+//!
+//! Law of slots: the committed token at position `p` is in slot `p`; rows of a tree go to scratch slots behind the
+//! committed prefix; [`Session::commit`] gathers the accepted path down to the prefix and the rest is discarded.
+//! Verification rewrites every layer of every row it reads, so drafters that share the cache may write scratch freely.
+#![forbid(unsafe_code)]
+
+mod error;
+mod executable_set;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use error::RuntimeError;
+pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
+pub use session::{Forward, Logits, Session, SessionOptions};
+
+pub use crate::backend::Pinning;

@@ -1,1 +1,23 @@
-//! The `speculate` room.
+//! Draft, verify, accept, commit: speculative decoding whose output is exactly plain decoding's.
+//!
+//! A [`Drafter`] fills a token tree, the verifier checks the planned number of its nodes in one forward, and acceptance
+//! walks from the root: at each node the verifier's own token is drawn with that position's random number, and the walk
+//! goes on if a child carries it. So a token depends only on the verifier's logits, the seed and the position, whatever
+//! was drafted (Leviathan et al., ICML 2023, with the sampler-match rule). Nothing in a step allocates.
+#![forbid(unsafe_code)]
+
+mod accept;
+mod decode;
+mod drafter;
+mod error;
+mod stats;
+mod verifier;
+#[cfg(test)]
+mod tests;
+
+pub use accept::{Limits, Walk};
+pub use decode::{Decoder, Shape, StepReport};
+pub use drafter::{Budget, Drafter, LayerSkip, Lookup, Observer};
+pub use error::SpeculateError;
+pub use crate::sample::Candidate;
+pub use stats::{Stage, Stats};

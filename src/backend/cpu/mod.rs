@@ -1,0 +1,92 @@
+//! The CPU backend: weights packed once, steps replayed by pinned threads with a spin barrier between steps.
+
+mod affinity;
+mod barrier;
+mod packed_weights;
+mod pool;
+mod replay;
+mod step;
+
+use std::sync::Arc;
+
+use ygg_kernels::{
+    KvFormat, Tier,
+    cpu::{Kernels, attention_scratch_bytes},
+};
+
+use crate::ir::{Program, WeightSource};
+
+use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
+use packed_weights::PackedWeights;
+pub use pool::Pinning;
+use replay::CpuReplay;
+use step::CpuStep;
+
+/// Tiers that this machine can run, slowest first.
+pub fn available_tiers() -> Vec<Tier> {
+    Tier::ALL.into_iter().filter(|t| t.is_available()).collect()
+}
+
+/// Programs whose steps are resolved to packed weights and kernels.
+#[derive(Debug)]
+pub(super) struct CpuExecutables {
+    programs: Vec<Program>,
+    steps: Vec<Vec<CpuStep>>,
+    weights: PackedWeights,
+    kernels: Kernels,
+    kv_format: KvFormat,
+}
+
+impl CpuExecutables {
+    pub(super) fn load(
+        programs: Vec<Program>,
+        tier: Tier,
+        kv_format: KvFormat,
+        source: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Self, BackendError> {
+        let kernels = Kernels::for_tier(tier).ok_or_else(|| BackendError::MissingTier {
+            wanted: tier,
+            available: available_tiers().iter().map(|t| t.name()).collect::<Vec<_>>().join(", "),
+        })?;
+        let weights = PackedWeights::pack(&programs, source, threads)?;
+        let steps = programs
+            .iter()
+            .map(|p| p.steps.iter().map(|s| CpuStep::resolve(s, &weights)).collect())
+            .collect();
+        Ok(Self { programs, steps, weights, kernels, kv_format })
+    }
+
+    fn arena_bytes(&self) -> usize {
+        self.programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0)
+    }
+
+    /// Scratch of one thread: enough for every step of every program at the longest context.
+    fn scratch_bytes(&self, options: &ReplayOptions) -> usize {
+        let longest = options.layout.slots();
+        let linear = self.programs.iter().zip(&self.steps).flat_map(|(program, steps)| {
+            steps.iter().map(|s| s.scratch_bytes(self.kernels, &self.weights, program.binding))
+        });
+        let attention = attention_scratch_bytes(self.programs[0].kv.head_dim, longest);
+        linear.max().unwrap_or(0).max(attention).next_multiple_of(128)
+    }
+}
+
+impl Executables for CpuExecutables {
+    fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
+    fn weight_bytes(&self) -> usize {
+        self.weights.resident_bytes()
+    }
+
+    fn replay_bytes(&self, options: &ReplayOptions) -> usize {
+        let cache = KvCache::bytes(self.programs[0].kv, self.kv_format, options.layout.slots());
+        self.arena_bytes() + cache + options.threads * self.scratch_bytes(options)
+    }
+
+    fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
+        Ok(Box::new(CpuReplay::new(self, options)?))
+    }
+}

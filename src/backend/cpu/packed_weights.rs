@@ -1,0 +1,167 @@
+//! All weights of a model in the layouts that the kernels read, each packed once for all programs.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use ygg_kernels::{Matrix, cpu::PackedLinear};
+
+use crate::ir::{Op, Program, WeightId, WeightSource, WeightSpec};
+
+use super::BackendError;
+
+/// What is packed together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    /// Matrices stacked by rows.
+    Stack(Vec<WeightId>),
+    /// Gate and up in turn.
+    Gated(WeightId, WeightId),
+    /// A norm's gain.
+    Gain(WeightId),
+}
+
+/// Number of a packed matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MatrixId(usize);
+
+/// Number of a gain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GainId(usize);
+
+/// See the file's first line.
+#[derive(Debug)]
+pub(super) struct PackedWeights {
+    places: BTreeMap<Key, usize>,
+    matrices: Vec<PackedLinear>,
+    gains: Vec<Vec<f32>>,
+}
+
+impl PackedWeights {
+    /// Packs everything that a step of the programs reads, on `threads` threads.
+    pub(super) fn pack(
+        programs: &[Program],
+        source: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Self, BackendError> {
+        let specs = &programs[0].weights;
+        let mut keys: Vec<Key> =
+            programs.iter().flat_map(|p| &p.steps).flat_map(|step| keys_of(&step.op)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let next = AtomicUsize::new(0);
+        let packed = Mutex::new(Vec::with_capacity(keys.len()));
+        let work = || {
+            while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let result = pack_one(key, specs, source);
+                packed.lock().expect("no packing thread panics").push((key.clone(), result));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut all = packed.into_inner().expect("no packing thread panicked");
+        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let mut weights = Self { places: BTreeMap::new(), matrices: Vec::new(), gains: Vec::new() };
+        for (key, result) in all {
+            let place = match result? {
+                Packed::Matrix(matrix) => {
+                    weights.matrices.push(matrix);
+                    weights.matrices.len() - 1
+                }
+                Packed::Gain(gain) => {
+                    weights.gains.push(gain);
+                    weights.gains.len() - 1
+                }
+            };
+            weights.places.insert(key, place);
+        }
+        Ok(weights)
+    }
+
+    fn place(&self, key: &Key) -> usize {
+        *self.places.get(key).expect("every step's weights were packed")
+    }
+
+    pub(super) fn stack(&self, weights: &[WeightId]) -> MatrixId {
+        MatrixId(self.place(&Key::Stack(weights.to_vec())))
+    }
+
+    pub(super) fn gated(&self, gate: WeightId, up: WeightId) -> MatrixId {
+        MatrixId(self.place(&Key::Gated(gate, up)))
+    }
+
+    pub(super) fn gain_id(&self, weight: WeightId) -> GainId {
+        GainId(self.place(&Key::Gain(weight)))
+    }
+
+    pub(super) fn matrix(&self, id: MatrixId) -> &PackedLinear {
+        &self.matrices[id.0]
+    }
+
+    pub(super) fn gain(&self, id: GainId) -> &[f32] {
+        &self.gains[id.0]
+    }
+
+    pub(super) fn resident_bytes(&self) -> usize {
+        let gains: usize = self.gains.iter().map(|g| g.len() * size_of::<f32>()).sum();
+        self.matrices.iter().map(PackedLinear::resident_bytes).sum::<usize>() + gains
+    }
+}
+
+fn keys_of(op: &Op) -> Vec<Key> {
+    let gain = |norm: &Option<crate::ir::Norm>| norm.map(|n| Key::Gain(n.weight));
+    match op {
+        Op::Embed { weight } => vec![Key::Stack(vec![*weight])],
+        Op::RmsNorm(norm) => vec![Key::Gain(norm.weight)],
+        Op::Linear { weights, norm, .. } => {
+            std::iter::once(Key::Stack(weights.clone())).chain(gain(norm)).collect()
+        }
+        Op::GatedLinear { gate, up, norm } => {
+            std::iter::once(Key::Gated(*gate, *up)).chain(gain(norm)).collect()
+        }
+        Op::Input(_)
+        | Op::Swiglu
+        | Op::Rope(_)
+        | Op::AppendKv { .. }
+        | Op::Attention { .. }
+        | Op::Add
+        | Op::Scale { .. }
+        | Op::Slice { .. }
+        | Op::SelectRows => Vec::new(),
+    }
+}
+
+enum Packed {
+    Matrix(PackedLinear),
+    Gain(Vec<f32>),
+}
+
+fn pack_one(key: &Key, specs: &[WeightSpec], source: &dyn WeightSource) -> Result<Packed, BackendError> {
+    let spec = |id: &WeightId| &specs[id.0 as usize];
+    let matrix = |id: &WeightId| -> Result<Matrix<'_>, BackendError> {
+        crate::backend::matrix(spec(id), source.bytes(*id))
+    };
+    let first = match key {
+        Key::Stack(ids) => spec(&ids[0]),
+        Key::Gated(id, _) | Key::Gain(id) => spec(id),
+    };
+    let refused = |reason: String| BackendError::Weight { name: first.name.clone(), reason };
+    match key {
+        Key::Stack(ids) => {
+            let parts = ids.iter().map(matrix).collect::<Result<Vec<_>, _>>()?;
+            PackedLinear::stack(&parts).map(Packed::Matrix).map_err(|e| refused(e.to_string()))
+        }
+        Key::Gated(gate, up) => PackedLinear::gated(&matrix(gate)?, &matrix(up)?)
+            .map(Packed::Matrix)
+            .map_err(|e| refused(e.to_string())),
+        Key::Gain(id) => Ok(Packed::Gain(crate::backend::gain(&matrix(id)?))),
+    }
+}

@@ -1,0 +1,143 @@
+//! One request's state on the CPU, and the walk over a program's steps.
+
+use std::{ops::Range, sync::Arc};
+
+use ygg_kernels::{KvLayer, Rope, RopeTable, Rows, RowsMut, cpu::Kernels};
+
+use crate::ir::{Program, Region, RopeId, RowInputs};
+
+use super::{
+    super::{
+        BackendError, Replay, ReplayOptions,
+        memory::{Arena, Block, KvCache},
+    },
+    CpuExecutables,
+    packed_weights::PackedWeights,
+    pool::{Pool, Worker},
+};
+
+/// See the file's first line.
+#[derive(Debug)]
+pub(super) struct CpuReplay {
+    executables: Arc<CpuExecutables>,
+    arena: Arena,
+    cache: KvCache,
+    scratch: Block,
+    scratch_bytes: usize,
+    ropes: Vec<RopeTable>,
+    all_rows: Vec<u32>,
+    pool: Pool,
+}
+
+impl CpuReplay {
+    pub(super) fn new(
+        executables: Arc<CpuExecutables>,
+        options: &ReplayOptions,
+    ) -> Result<Self, BackendError> {
+        let first = &executables.programs[0];
+        let arena = Arena::new(executables.arena_bytes())?;
+        let cache = KvCache::new(first.kv, executables.kv_format, options.layout.slots())?;
+        let scratch_bytes = executables.scratch_bytes(options);
+        let scratch = Block::zeroed(scratch_bytes * options.threads, "the threads' scratch")?;
+        let ropes = crate::backend::rope_tables(first, options.layout.context);
+        let widest = executables.programs.iter().map(|p| p.binding.width).max().unwrap_or(1);
+        let all_rows = (0..u32::try_from(widest).expect("widths are small")).collect();
+        let pool = Pool::new(options.threads, options.pinning)
+            .map_err(|source| BackendError::Threads { threads: options.threads, source })?;
+        Ok(Self { executables, arena, cache, scratch, scratch_bytes, ropes, all_rows, pool })
+    }
+}
+
+/// What the workers of one replay share. Its views are safe to make here because of three promises: the arena's law
+/// (a step's result overlaps nothing it reads, but for residuals in place, which are only written), the shares of a step
+/// (disjoint tiles, rows or units), and the barrier between steps.
+#[derive(Debug)]
+pub(super) struct Forward<'a> {
+    pub(super) kernels: Kernels,
+    pub(super) weights: &'a PackedWeights,
+    pub(super) inputs: &'a RowInputs,
+    program: &'a Program,
+    arena: &'a Arena,
+    cache: &'a KvCache,
+    scratch: &'a Block,
+    scratch_bytes: usize,
+    ropes: &'a [RopeTable],
+    all_rows: &'a [u32],
+}
+
+impl<'a> Forward<'a> {
+    pub(super) fn read(&self, region: &Region) -> Rows<'a> {
+        // SAFETY: no worker writes what a step reads, by the arena's law and the barrier.
+        unsafe { self.arena.rows(region) }
+    }
+
+    pub(super) fn write(&self, region: &Region) -> RowsMut<'a> {
+        // SAFETY: workers write disjoint shares of the region and none reads it, by the arena's law.
+        unsafe { self.arena.rows_mut(region) }
+    }
+
+    pub(super) fn layer(&self, layer: usize) -> KvLayer<'a> {
+        // SAFETY: appends and reads of a layer are different steps; units of an append are disjoint, but for padding
+        // rows, which are given no slot.
+        unsafe { self.cache.layer(layer) }
+    }
+
+    pub(super) fn scratch(&self, worker: Worker<'_>) -> &'a mut [u8] {
+        // SAFETY: a worker uses its own part only, and one step at a time.
+        unsafe { self.scratch.part(worker.index, self.scratch_bytes) }
+    }
+
+    pub(super) fn rope(&self, id: RopeId) -> Rope<'a> {
+        let pairing = self.program.ropes[id.0 as usize].pairing;
+        Rope { table: &self.ropes[id.0 as usize], pairing }
+    }
+
+    pub(super) fn head_dim(&self, id: RopeId) -> usize {
+        self.program.ropes[id.0 as usize].head_dim
+    }
+
+    pub(super) fn all_rows(&self) -> &'a [u32] {
+        &self.all_rows[..self.program.binding.width]
+    }
+}
+
+impl Replay for CpuReplay {
+    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+        let executables = &*self.executables;
+        let forward = Forward {
+            kernels: executables.kernels,
+            weights: &executables.weights,
+            inputs,
+            program: &executables.programs[program],
+            arena: &self.arena,
+            cache: &self.cache,
+            scratch: &self.scratch,
+            scratch_bytes: self.scratch_bytes,
+            ropes: &self.ropes,
+            all_rows: &self.all_rows,
+        };
+        let steps = &executables.steps[program];
+        self.pool.run(&|worker: Worker<'_>| {
+            for step in steps {
+                if step.group.is_none_or(|g| !skipped[g.0 as usize]) {
+                    step.run(&forward, worker);
+                    worker.wait();
+                }
+            }
+        });
+    }
+
+    fn logits(&self, program: usize, output: usize) -> &[f32] {
+        let region = &self.executables.programs[program].logits;
+        // SAFETY: `&self`: no replay is running.
+        unsafe { self.arena.rows(region) }.row(output)
+    }
+
+    fn copy_slots(&mut self, from: &[u32], first: u32) {
+        self.cache.copy_slots(from, first);
+    }
+
+    fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
+        self.cache.poison(slots, seed);
+    }
+}

@@ -1,0 +1,202 @@
+//! A step with its weights and regions resolved, and how it is shared between threads.
+
+use ygg_kernels::{
+    AppendKv, Attention, Norm, Rope,
+    cpu::{Epilogue, Kernels},
+};
+
+use crate::ir::{self, Binding, GroupId, Op, Operand, Region, RopeId, Step};
+
+use super::{
+    packed_weights::{GainId, MatrixId, PackedWeights},
+    pool::Worker,
+    replay::Forward,
+};
+
+#[derive(Clone, Copy, Debug)]
+struct FusedNorm {
+    gain: GainId,
+    eps: f32,
+}
+
+/// One kernel call by all threads.
+#[derive(Clone, Debug)]
+pub(super) struct CpuStep {
+    pub(super) group: Option<GroupId>,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Embed { weight: MatrixId, out: Region },
+    RmsNorm { norm: FusedNorm, x: Region, out: Region },
+    Linear { weight: MatrixId, norm: Option<FusedNorm>, x: Region, epilogue: Epilogue, out: Region },
+    GatedLinear { weight: MatrixId, norm: Option<FusedNorm>, x: Region, out: Region },
+    Swiglu { gate: Region, up: Region, out: Region },
+    Rope { rope: RopeId, x: Region, out: Region },
+    AppendKv { layer: usize, rope: Option<RopeId>, k: Region, v: Region },
+    Attention { layer: usize, heads: usize, scale: f32, rope: Option<RopeId>, q: Region, out: Region },
+    Add { a: Region, b: Region, out: Region },
+    AddInto { a: Region, out: Region },
+    Scale { factor: f32, x: Region, out: Region },
+    SelectRows { x: Region, out: Region },
+}
+
+impl CpuStep {
+    pub(super) fn resolve(step: &Step, weights: &PackedWeights) -> Self {
+        let region = |operand: &Operand| operand.region().expect("the program's operand has bytes");
+        let operand = |i: usize| region(&step.operands[i]);
+        let fused = |norm: &ir::Norm| FusedNorm { gain: weights.gain_id(norm.weight), eps: norm.eps };
+        let kind = match &step.op {
+            Op::Input(_) | Op::Slice { .. } => unreachable!("inputs and views are no steps"),
+            Op::Embed { weight } => {
+                Kind::Embed { weight: weights.stack(&[*weight]), out: region(&step.result) }
+            }
+            Op::RmsNorm(norm) => {
+                Kind::RmsNorm { norm: fused(norm), x: operand(0), out: region(&step.result) }
+            }
+            Op::Linear { weights: ids, norm, residual } => Kind::Linear {
+                weight: weights.stack(ids),
+                norm: norm.as_ref().map(fused),
+                x: operand(0),
+                epilogue: if *residual { Epilogue::AddInto } else { Epilogue::Store },
+                out: region(&step.result),
+            },
+            Op::GatedLinear { gate, up, norm } => Kind::GatedLinear {
+                weight: weights.gated(*gate, *up),
+                norm: norm.as_ref().map(fused),
+                x: operand(0),
+                out: region(&step.result),
+            },
+            Op::Swiglu => Kind::Swiglu { gate: operand(0), up: operand(1), out: region(&step.result) },
+            Op::Rope(rope) => Kind::Rope { rope: *rope, x: operand(0), out: region(&step.result) },
+            Op::AppendKv { layer, rope } => {
+                Kind::AppendKv { layer: *layer, rope: *rope, k: operand(0), v: operand(1) }
+            }
+            Op::Attention { layer, heads, scale, rope } => Kind::Attention {
+                layer: *layer,
+                heads: *heads,
+                scale: *scale,
+                rope: *rope,
+                q: operand(0),
+                out: region(&step.result),
+            },
+            Op::Add if step.result == step.operands[0] => {
+                Kind::AddInto { a: operand(1), out: region(&step.result) }
+            }
+            Op::Add => Kind::Add { a: operand(0), b: operand(1), out: region(&step.result) },
+            Op::Scale { factor } => {
+                Kind::Scale { factor: *factor, x: operand(0), out: region(&step.result) }
+            }
+            Op::SelectRows => Kind::SelectRows { x: operand(0), out: region(&step.result) },
+        };
+        Self { group: step.group, kind }
+    }
+
+    /// Scratch that one thread needs for it, attention aside.
+    pub(super) fn scratch_bytes(
+        &self,
+        kernels: Kernels,
+        weights: &PackedWeights,
+        binding: Binding,
+    ) -> usize {
+        match self.kind {
+            Kind::Linear { weight, .. } | Kind::GatedLinear { weight, .. } => {
+                let matrix = weights.matrix(weight);
+                kernels.linear_scratch_bytes(matrix.format(), binding.width, matrix.columns())
+            }
+            Kind::Embed { .. }
+            | Kind::RmsNorm { .. }
+            | Kind::Swiglu { .. }
+            | Kind::Rope { .. }
+            | Kind::AppendKv { .. }
+            | Kind::Attention { .. }
+            | Kind::Add { .. }
+            | Kind::AddInto { .. }
+            | Kind::Scale { .. }
+            | Kind::SelectRows { .. } => 0,
+        }
+    }
+
+    /// Does this worker's share of the step.
+    pub(super) fn run(&self, forward: &Forward<'_>, worker: Worker<'_>) {
+        let Forward { kernels, weights, inputs, .. } = *forward;
+        let norm = |norm: FusedNorm| Norm { weight: weights.gain(norm.gain), eps: norm.eps };
+        let rope = |id: RopeId| -> Rope<'_> { forward.rope(id) };
+        match &self.kind {
+            Kind::Embed { weight, out } => {
+                let rows = worker.share(out.rows);
+                kernels.embed(weights.matrix(*weight), inputs.tokens(), rows, forward.write(out));
+            }
+            Kind::RmsNorm { norm: fused, x, out } => {
+                kernels.rms_norm(forward.read(x), norm(*fused), worker.share(x.rows), forward.write(out));
+            }
+            Kind::Linear { weight, norm: fused, x, epilogue, out } => {
+                let matrix = weights.matrix(*weight);
+                let tiles = worker.share(matrix.tiles());
+                if !tiles.is_empty() {
+                    let scratch = forward.scratch(worker);
+                    let x = kernels.prepare(matrix.format(), forward.read(x), fused.map(norm), scratch);
+                    kernels.linear(matrix, &x, tiles, *epilogue, forward.write(out));
+                }
+            }
+            Kind::GatedLinear { weight, norm: fused, x, out } => {
+                let matrix = weights.matrix(*weight);
+                let tiles = worker.share(matrix.tiles());
+                if !tiles.is_empty() {
+                    let scratch = forward.scratch(worker);
+                    let x = kernels.prepare(matrix.format(), forward.read(x), fused.map(norm), scratch);
+                    kernels.linear_gated(matrix, &x, tiles, forward.write(out));
+                }
+            }
+            Kind::Swiglu { gate, up, out } => {
+                let rows = worker.share(out.rows);
+                kernels.swiglu(forward.read(gate), forward.read(up), rows, forward.write(out));
+            }
+            Kind::Rope { rope: id, x, out } => {
+                let head = forward.head_dim(*id);
+                let rows = worker.share(out.rows);
+                kernels.rope(forward.read(x), head, inputs.positions(), rope(*id), rows, forward.write(out));
+            }
+            Kind::AppendKv { layer, rope: id, k, v } => {
+                let append = AppendKv {
+                    keys: forward.read(k),
+                    values: forward.read(v),
+                    positions: inputs.positions(),
+                    slots: inputs.slots(),
+                    rope: id.map(rope),
+                    kv: forward.layer(*layer),
+                };
+                kernels.append_kv(&append, worker.share(append.units()));
+            }
+            Kind::Attention { layer, heads, scale, rope: id, q, out } => {
+                let attention = Attention {
+                    queries: forward.read(q),
+                    rope: id.map(rope),
+                    kv: forward.layer(*layer),
+                    tails: crate::backend::tails(inputs),
+                    heads: *heads,
+                    scale: *scale,
+                };
+                let units = worker.share(attention.units());
+                kernels.attention(&attention, units, forward.scratch(worker), forward.write(out));
+            }
+            Kind::Add { a, b, out } => {
+                let rows = worker.share(out.rows);
+                kernels.add(forward.read(a), forward.read(b), rows, forward.write(out));
+            }
+            Kind::AddInto { a, out } => {
+                kernels.add_into(forward.read(a), worker.share(out.rows), forward.write(out));
+            }
+            Kind::Scale { factor, x, out } => {
+                let rows = worker.share(out.rows);
+                kernels.select_rows(forward.read(x), forward.all_rows(), rows.clone(), forward.write(out));
+                kernels.scale(*factor, rows, forward.write(out));
+            }
+            Kind::SelectRows { x, out } => {
+                let rows = worker.share(out.rows);
+                kernels.select_rows(forward.read(x), inputs.output_rows(), rows, forward.write(out));
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Memory of one request: the arena that steps share and the key/value cache.
+
+use std::{alloc::Layout, ops::Range, ptr::NonNull};
+
+use ygg_kernels::{KvFormat, KvLayer, Rows, RowsMut};
+
+use crate::ir::{KvSpec, Region};
+
+use super::BackendError;
+
+/// Alignment of every block: a cache line, and the widest vector.
+const ALIGNMENT: usize = 64;
+
+/// Zeroed bytes, aligned for vectors, shared between threads by the rules of whoever hands out views.
+#[derive(Debug)]
+pub(super) struct Block {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a block is plain memory; views of it are made by unsafe functions that state their rules.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// # Errors
+    /// [`BackendError::Memory`] if the system refuses.
+    pub(super) fn zeroed(bytes: usize, what: &'static str) -> Result<Self, BackendError> {
+        let refused = || BackendError::Memory { what, bytes };
+        let layout = Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).map_err(|_| refused())?;
+        // SAFETY: the size is not zero.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        Ok(Self { start: NonNull::new(start).ok_or_else(refused)?, bytes: layout.size() })
+    }
+
+    /// First byte of a part.
+    fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "part outside the block");
+        // SAFETY: inside the block by the assertion.
+        unsafe { self.start.as_ptr().add(offset) }
+    }
+
+    /// One of `parts` equal parts of a block that was made for them, for one thread.
+    ///
+    /// # Safety
+    /// Nobody else uses this part while the slice lives.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises to be the part's only user")]
+    pub(super) unsafe fn part(&self, index: usize, bytes: usize) -> &mut [u8] {
+        let start = self.at(index * bytes, bytes);
+        // SAFETY: inside the block, initialised, and ours alone by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(start, bytes) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let layout = Layout::from_size_align(self.bytes, ALIGNMENT).expect("it was allocated with it");
+        // SAFETY: allocated in `zeroed` with this layout.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) }
+    }
+}
+
+/// The arena that a program's steps read and write.
+#[derive(Debug)]
+pub(super) struct Arena(Block);
+
+impl Arena {
+    pub(super) fn new(bytes: usize) -> Result<Self, BackendError> {
+        Block::zeroed(bytes, "the arena of activations").map(Self)
+    }
+
+    fn start(&self, region: &Region) -> *mut f32 {
+        let elements = (region.rows - 1) * region.row_stride + region.columns;
+        self.0.at(region.offset_bytes, elements * size_of::<f32>()).cast()
+    }
+
+    /// # Safety
+    /// While the view lives nobody writes the region.
+    pub(super) unsafe fn rows(&self, region: &Region) -> Rows<'_> {
+        // SAFETY: inside the arena by `start`; unwritten by the caller's promise.
+        unsafe { Rows::from_raw(self.start(region), region.rows, region.columns, region.row_stride) }
+    }
+
+    /// # Safety
+    /// While the view lives nobody else touches what ops are told to write through it.
+    pub(super) unsafe fn rows_mut(&self, region: &Region) -> RowsMut<'_> {
+        // SAFETY: inside the arena by `start`; not shared by the caller's promise.
+        unsafe { RowsMut::from_raw(self.start(region), region.rows, region.columns, region.row_stride) }
+    }
+}
+
+/// Keys and values of all layers: `[layer][keys, values][kv head][slot][element]`, zeroed at first so that whatever is
+/// read is finite.
+#[derive(Debug)]
+pub(super) struct KvCache {
+    block: Block,
+    spec: KvSpec,
+    format: KvFormat,
+    slots: usize,
+}
+
+impl KvCache {
+    pub(super) fn bytes(spec: KvSpec, format: KvFormat, slots: usize) -> usize {
+        2 * spec.layers * KvLayer::bytes(format, spec.kv_heads, slots, spec.head_dim)
+    }
+
+    pub(super) fn new(spec: KvSpec, format: KvFormat, slots: usize) -> Result<Self, BackendError> {
+        let block = Block::zeroed(Self::bytes(spec, format, slots), "the key/value cache")?;
+        Ok(Self { block, spec, format, slots })
+    }
+
+    fn half(&self) -> usize {
+        KvLayer::bytes(self.format, self.spec.kv_heads, self.slots, self.spec.head_dim)
+    }
+
+    /// # Safety
+    /// While the view lives, only ops touch the layer, and no two of them the same (slot, head) if one writes.
+    pub(super) unsafe fn layer(&self, layer: usize) -> KvLayer<'_> {
+        let half = self.half();
+        let keys = self.block.at(2 * layer * half, half);
+        let values = self.block.at((2 * layer + 1) * half, half);
+        let KvSpec { kv_heads, head_dim, .. } = self.spec;
+        // SAFETY: both halves are inside the block, zeroed or written by ops; sharing is the caller's promise.
+        unsafe { KvLayer::from_raw(keys, values, self.format, kv_heads, self.slots, head_dim) }
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.spec.head_dim * self.format.bytes()
+    }
+
+    /// Starts of every (layer, keys or values, head): each a run of `slots` rows.
+    fn runs(&self) -> impl Iterator<Item = usize> + use<> {
+        let run = self.slots * self.row_bytes();
+        (0..2 * self.spec.layers * self.spec.kv_heads).map(move |i| i * run)
+    }
+
+    /// Copies slots `from[i]` to `first + i`, in order.
+    pub(super) fn copy_slots(&mut self, from: &[u32], first: u32) {
+        let row = self.row_bytes();
+        for start in self.runs() {
+            for (i, source) in from.iter().enumerate() {
+                let (source, target) = (*source as usize, first as usize + i);
+                assert!(source < self.slots && target < self.slots, "a slot outside the cache");
+                let source = self.block.at(start + source * row, row);
+                let target = self.block.at(start + target * row, row);
+                // SAFETY: both rows are inside the block, which `&mut self` makes ours.
+                unsafe { std::ptr::copy(source, target, row) };
+            }
+        }
+    }
+
+    /// Fills slots with finite noise from a linear congruential sequence.
+    pub(super) fn poison(&mut self, slots: Range<u32>, seed: u64) {
+        let mut state = seed | 1;
+        for start in self.runs() {
+            for slot in slots.clone() {
+                let row = self.block.at(start + slot as usize * self.row_bytes(), self.row_bytes());
+                for i in 0..self.spec.head_dim {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let noise = (state >> 40) as f32 / (1 << 20) as f32 - 8.0;
+                    match self.format {
+                        // SAFETY: element `i` of a row inside the block, which `&mut self` makes ours.
+                        KvFormat::F16 => unsafe { row.cast::<half::f16>().add(i).write(half::f16::from_f32(noise)) },
+                        // SAFETY: as above.
+                        KvFormat::F32 => unsafe { row.cast::<f32>().add(i).write(noise) },
+                    }
+                }
+            }
+        }
+    }
+}

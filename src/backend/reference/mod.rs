@@ -1,0 +1,201 @@
+//! The reference backend: scalar kernels on one thread, weights read as stored. Slow and obvious, the judge of others.
+
+use std::{ops::Range, sync::Arc};
+
+use ygg_kernels::{
+    AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Rows, RowsMut, reference as kernels,
+};
+
+use crate::ir::{self, Op, Operand, Program, Region, RopeId, RowInputs, Step, WeightId, WeightSource};
+
+use super::{
+    BackendError, Executables, Replay, ReplayOptions,
+    memory::{Arena, KvCache},
+};
+
+/// Programs with a copy of the weights' bytes.
+#[derive(Debug)]
+pub(super) struct ReferenceExecutables {
+    programs: Vec<Program>,
+    weights: Vec<Vec<u8>>,
+    kv_format: KvFormat,
+}
+
+impl ReferenceExecutables {
+    pub(super) fn load(programs: Vec<Program>, kv_format: KvFormat, source: &dyn WeightSource) -> Self {
+        let count = u32::try_from(programs[0].weights.len()).expect("few weights");
+        let weights = (0..count).map(|i| source.bytes(WeightId(i)).to_vec()).collect();
+        Self { programs, weights, kv_format }
+    }
+
+    fn matrix(&self, id: WeightId) -> Matrix<'_> {
+        let spec = &self.programs[0].weights[id.0 as usize];
+        super::matrix(spec, &self.weights[id.0 as usize]).expect("the model's loader has checked sizes")
+    }
+
+    fn gain(&self, id: WeightId) -> Vec<f32> {
+        super::gain(&self.matrix(id))
+    }
+
+    fn arena_bytes(&self) -> usize {
+        self.programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0)
+    }
+}
+
+impl Executables for ReferenceExecutables {
+    fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
+    fn weight_bytes(&self) -> usize {
+        self.weights.iter().map(Vec::len).sum()
+    }
+
+    fn replay_bytes(&self, options: &ReplayOptions) -> usize {
+        self.arena_bytes() + KvCache::bytes(self.programs[0].kv, self.kv_format, options.layout.slots())
+    }
+
+    fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
+        let arena = Arena::new(self.arena_bytes())?;
+        let cache = KvCache::new(self.programs[0].kv, self.kv_format, options.layout.slots())?;
+        let ropes = super::rope_tables(&self.programs[0], options.layout.context);
+        Ok(Box::new(ReferenceReplay { executables: self, arena, cache, ropes }))
+    }
+}
+
+#[derive(Debug)]
+struct ReferenceReplay {
+    executables: Arc<ReferenceExecutables>,
+    arena: Arena,
+    cache: KvCache,
+    ropes: Vec<RopeTable>,
+}
+
+impl ReferenceReplay {
+    fn rows(&self, operand: &Operand) -> Rows<'_> {
+        let region = operand.region().expect("the program's operand has bytes");
+        // SAFETY: one thread, and the arena's law keeps a step's result apart from what is read through this; a
+        // residual in place is only written.
+        unsafe { self.arena.rows(&region) }
+    }
+
+    fn rows_mut(&self, region: &Region) -> RowsMut<'_> {
+        // SAFETY: as in `rows`.
+        unsafe { self.arena.rows_mut(region) }
+    }
+
+    fn rope(&self, program: &Program, id: RopeId) -> Rope<'_> {
+        Rope { table: &self.ropes[id.0 as usize], pairing: program.ropes[id.0 as usize].pairing }
+    }
+
+    /// A copy of `x`, normalised if a norm is fused in front.
+    fn prepared(&self, x: Rows<'_>, norm: Option<ir::Norm>) -> Vec<f32> {
+        let copy: Vec<f32> = (0..x.width()).flat_map(|w| x.row(w).to_vec()).collect();
+        let Some(norm) = norm else { return copy };
+        let gain = self.executables.gain(norm.weight);
+        let mut out = vec![0.0; copy.len()];
+        let norm = Norm { weight: &gain, eps: norm.eps };
+        kernels::rms_norm(Rows::new(&copy, gain.len()), norm, RowsMut::new(&mut out, gain.len()));
+        out
+    }
+
+    fn step(&self, program: &Program, step: &Step, inputs: &RowInputs) {
+        let read = |i: usize| self.rows(&step.operands[i]);
+        let result = step.result.region();
+        let write = || self.rows_mut(result.as_ref().expect("the step has a result"));
+        match &step.op {
+            Op::Input(_) | Op::Slice { .. } => unreachable!("inputs and views are no steps"),
+            Op::Embed { weight } => {
+                kernels::embed(&self.executables.matrix(*weight), inputs.tokens(), write());
+            }
+            Op::RmsNorm(norm) => {
+                let gain = self.executables.gain(norm.weight);
+                kernels::rms_norm(read(0), Norm { weight: &gain, eps: norm.eps }, write());
+            }
+            Op::Linear { weights, norm, residual } => {
+                let x = self.prepared(read(0), *norm);
+                let x = Rows::new(&x, read(0).columns());
+                let mut first = 0;
+                for weight in weights {
+                    let matrix = self.executables.matrix(*weight);
+                    let out = write().slice_columns(first..first + matrix.rows());
+                    first += matrix.rows();
+                    if *residual {
+                        let mut product = vec![0.0; x.width() * matrix.rows()];
+                        kernels::linear(x, &matrix, RowsMut::new(&mut product, matrix.rows()));
+                        kernels::add_into(Rows::new(&product, matrix.rows()), out);
+                    } else {
+                        kernels::linear(x, &matrix, out);
+                    }
+                }
+            }
+            Op::GatedLinear { gate, up, norm } => {
+                let x = self.prepared(read(0), *norm);
+                let (gate, up) = (self.executables.matrix(*gate), self.executables.matrix(*up));
+                kernels::linear_gated(Rows::new(&x, read(0).columns()), &gate, &up, write());
+            }
+            Op::Swiglu => kernels::swiglu(read(0), read(1), write()),
+            Op::Rope(id) => {
+                let head = program.ropes[id.0 as usize].head_dim;
+                kernels::rope(read(0), head, inputs.positions(), self.rope(program, *id), write());
+            }
+            Op::AppendKv { layer, rope } => kernels::append_kv(&AppendKv {
+                keys: read(0),
+                values: read(1),
+                positions: inputs.positions(),
+                slots: inputs.slots(),
+                rope: rope.map(|id| self.rope(program, id)),
+                // SAFETY: one thread runs one op at a time.
+                kv: unsafe { self.cache.layer(*layer) },
+            }),
+            Op::Attention { layer, heads, scale, rope } => {
+                let attention = Attention {
+                    queries: read(0),
+                    rope: rope.map(|id| self.rope(program, id)),
+                    // SAFETY: one thread runs one op at a time.
+                    kv: unsafe { self.cache.layer(*layer) },
+                    tails: super::tails(inputs),
+                    heads: *heads,
+                    scale: *scale,
+                };
+                kernels::attention(&attention, write());
+            }
+            Op::Add if result == step.operands[0].region() => kernels::add_into(read(1), write()),
+            Op::Add => kernels::add(read(0), read(1), write()),
+            Op::Scale { factor } => {
+                let copy = self.prepared(read(0), None);
+                let zeros = vec![0.0; copy.len()];
+                let columns = read(0).columns();
+                kernels::add(Rows::new(&copy, columns), Rows::new(&zeros, columns), write());
+                kernels::scale(*factor, write());
+            }
+            Op::SelectRows => kernels::select_rows(read(0), inputs.output_rows(), write()),
+        }
+    }
+}
+
+impl Replay for ReferenceReplay {
+    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+        let executables = Arc::clone(&self.executables);
+        let program = &executables.programs[program];
+        for step in &program.steps {
+            if step.group.is_none_or(|g| !skipped[g.0 as usize]) {
+                self.step(program, step, inputs);
+            }
+        }
+    }
+
+    fn logits(&self, program: usize, output: usize) -> &[f32] {
+        let region = &self.executables.programs[program].logits;
+        // SAFETY: `&self`: no replay is running.
+        unsafe { self.arena.rows(region) }.row(output)
+    }
+
+    fn copy_slots(&mut self, from: &[u32], first: u32) {
+        self.cache.copy_slots(from, first);
+    }
+
+    fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
+        self.cache.poison(slots, seed);
+    }
+}

@@ -1,0 +1,147 @@
+//! From a plan and the caller's wish to a drafter and a shape.
+
+use ygg_kernels::Tier;
+use ygg_profiler::Stage as PlanStage;
+
+use crate::{
+    model::Model,
+    plan::{DrafterKind, FittedPlan, SubPlan},
+    runtime::{Session, SkipSet},
+    speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
+};
+
+use super::{DrafterChoice, Error, Options, default_threads, fingerprints, report::Background};
+
+/// What was decided before the model is loaded.
+#[derive(Clone, Debug)]
+pub(super) struct Drafting {
+    kind: DrafterKind,
+    pub(super) shape: Shape,
+    planned_widths: Vec<usize>,
+    pub(super) background: Background,
+}
+
+/// The shape of a sub-plan's steps.
+pub fn shape_of(sub_plan: &SubPlan) -> Shape {
+    if sub_plan.is_plain() {
+        return Shape::PLAIN;
+    }
+    let crate::plan::Shape { depth, draft_width, verify_width } = sub_plan.shape;
+    Shape {
+        depth: depth as usize,
+        draft_width: draft_width as usize,
+        verify_width: verify_width as usize,
+        top_k: sub_plan.top_k as usize,
+        draft_temperature: sub_plan.draft_temperature,
+    }
+}
+
+/// Makes a drafter of the given kind over a session.
+///
+/// # Errors
+/// [`SpeculateError`] when the session or the model has not what the drafter needs.
+pub fn make_drafter(
+    kind: &DrafterKind,
+    shape: &Shape,
+    session: &Session,
+) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+    match kind {
+        DrafterKind::None => Ok(None),
+        DrafterKind::Lookup { longest_match, shortest_match } => {
+            Ok(Some(Box::new(Lookup::new(*longest_match as usize, *shortest_match as usize, shape)?)))
+        }
+        DrafterKind::LayerSkip { skipped } => {
+            let groups = session.set().groups();
+            let skip = SkipSet::new(groups, skipped)
+                .map_err(|found| SpeculateError::SkipSet { found, groups })?;
+            Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
+        }
+    }
+}
+
+/// Checks the plan against what is here and picks the sub-plan.
+pub(super) fn decide(model: &Model, options: &Options) -> Result<Drafting, Error> {
+    let plain = |reason: &str| Drafting {
+        kind: DrafterKind::None,
+        shape: Shape::PLAIN,
+        planned_widths: Vec::new(),
+        background: Background {
+            drafter: "none".to_owned(),
+            spec_off_reason: Some(reason.to_owned()),
+            ..Background::default()
+        },
+    };
+    let Some(source) = &options.plan else {
+        return match &options.drafter {
+            DrafterChoice::Planned => Ok(plain("no plan")),
+            DrafterChoice::Plain => Ok(plain("switched off by the request")),
+            DrafterChoice::Forced(name) if name == "none" => Ok(plain("switched off by the request")),
+            DrafterChoice::Forced(name) => Err(Error::input(format!(
+                "drafter `{name}` cannot be forced without a plan: expected a plan that measured it, found none; make one with `yggc profile --drafter {name}` and `yggc plan`"
+            ))),
+        };
+    };
+    let tier = options.tier.unwrap_or_else(Tier::detect_best);
+    let here = fingerprints(model, tier, options.threads.unwrap_or_else(default_threads))?;
+    let plan = if source.force {
+        FittedPlan::forced(source.plan.clone(), &here)
+    } else {
+        FittedPlan::new(source.plan.clone(), &here)?
+    };
+    let (sub_plan, reason) = match &options.drafter {
+        DrafterChoice::Planned => {
+            (plan.chosen(), "the plan found no drafter that is faster than plain decoding here")
+        }
+        DrafterChoice::Plain => (&plan.by_drafter[0], "switched off by the request"),
+        DrafterChoice::Forced(name) => {
+            let sub_plan = plan.for_drafter(name).ok_or_else(|| {
+                let measured: Vec<_> = plan.by_drafter.iter().map(|p| p.name.as_str()).collect();
+                Error::input(format!(
+                    "the plan {} never measured drafter `{name}`: expected one of {}; measure it with `yggc profile --drafter {name} -o FILE` and plan again with `yggc plan --profile FILE`",
+                    source.name,
+                    measured.join(", ")
+                ))
+            })?;
+            (sub_plan, "switched off by the request")
+        }
+    };
+    let stages = sub_plan.predicted.stages.iter();
+    let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
+    let wide = plan.planned.verify.iter().chain(&plan.planned.draft);
+    Ok(Drafting {
+        kind: sub_plan.drafter.clone(),
+        shape: shape_of(sub_plan),
+        planned_widths: wide.map(|w| *w as usize).collect(),
+        background: Background {
+            drafter: sub_plan.drafter.name().to_owned(),
+            plan: Some(source.name.clone()),
+            spec_off_reason: sub_plan.is_plain().then(|| reason.to_owned()),
+            predicted_tpot_ms: Some(sub_plan.predicted.tpot_us / 1e3),
+            predicted_speedup: Some(sub_plan.predicted.speedup),
+            predicted_stages,
+        },
+    })
+}
+
+/// The name under which a request reports the time of a planned stage.
+fn stage_name(stage: &PlanStage) -> &'static str {
+    match stage {
+        PlanStage::Verify => "verify",
+        PlanStage::Draft(_) => "draft",
+        PlanStage::Host(host) => host.name(),
+    }
+}
+
+impl Drafting {
+    /// Widths to make executables for.
+    pub(super) fn widths(&self) -> Vec<usize> {
+        let mut widths = self.planned_widths.clone();
+        widths.push(self.shape.verify_width);
+        widths.push(self.shape.draft_width.max(1));
+        widths
+    }
+
+    pub(super) fn drafter(&self, session: &Session) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        make_drafter(&self.kind, &self.shape, session)
+    }
+}

@@ -1,0 +1,97 @@
+//! The one error of the public API: what happened, and whose fault it is.
+
+use crate::{
+    model::ModelError, plan::PlanError, runtime::RuntimeError, speculate::SpeculateError, text::TextError,
+};
+
+/// Whose fault an [`Error`] is; decides the exit code of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The model, plan, profile or prompt cannot be used.
+    Input,
+    /// The device or something of it is missing or refuses.
+    Device,
+    /// A fault of this library.
+    Internal,
+}
+
+/// An error of the engine. Its message says what was expected, what was found and what to do.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl Error {
+    /// An error about something the user gave.
+    pub fn input(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Input, message: message.into() }
+    }
+
+    /// An error about the machine.
+    pub fn device(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Device, message: message.into() }
+    }
+
+    /// An error that should not have happened.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Internal, message: message.into() }
+    }
+
+    /// Whose fault it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<ModelError> for Error {
+    fn from(error: ModelError) -> Self {
+        Self::input(error.to_string())
+    }
+}
+
+impl From<TextError> for Error {
+    fn from(error: TextError) -> Self {
+        Self::input(error.to_string())
+    }
+}
+
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Self {
+        Self::input(error.to_string())
+    }
+}
+
+impl From<RuntimeError> for Error {
+    fn from(error: RuntimeError) -> Self {
+        let message = error.to_string();
+        match error {
+            RuntimeError::Backend(_) => Self::device(message),
+            RuntimeError::ContextFull { .. }
+            | RuntimeError::ContextRange { .. }
+            | RuntimeError::Width { .. }
+            | RuntimeError::Token { .. } => Self::input(message),
+            RuntimeError::Compile(_) => Self::internal(message),
+        }
+    }
+}
+
+impl From<SpeculateError> for Error {
+    fn from(error: SpeculateError) -> Self {
+        match error {
+            SpeculateError::Runtime(error) => error.into(),
+            SpeculateError::Sample(_)
+            | SpeculateError::EmptyPrompt
+            | SpeculateError::Shape { .. }
+            | SpeculateError::SkipSet { .. } => Self::input(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A model made ready: tokenizer, chat template, executables of the planned widths.
+
+use std::{path::Path, sync::Arc};
+
+use ygg_kernels::{KvFormat, Tier};
+use ygg_profiler::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint};
+
+use crate::{
+    model::{Model, VocabularySource},
+    plan::PLAN_FORMAT,
+    runtime::{ExecutableSet, SetOptions},
+    text::{ChatTemplate, TokenKind, Tokenizer, TokenizerConfig, Vocabulary},
+};
+
+use super::Error;
+
+/// How a model is loaded.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Instruction-set tier; `None` takes the best this machine has.
+    pub tier: Option<Tier>,
+    /// Worker threads; `None` takes one per processor the process may use.
+    pub threads: Option<usize>,
+    /// Widths to make executables for; 1 is always added.
+    pub widths: Vec<usize>,
+}
+
+/// A model with everything that is shared by its requests.
+#[derive(Debug)]
+pub struct Loaded {
+    model: Model,
+    tokenizer: Tokenizer,
+    chat_template: Option<ChatTemplate>,
+    template_fault: Option<String>,
+    set: Arc<ExecutableSet>,
+    tier: Tier,
+    threads: usize,
+    end_ids: Vec<u32>,
+}
+
+impl Loaded {
+    /// Opens a model file or folder and compiles and loads its executables.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` for the model, `Device` for the machine.
+    pub fn open(path: &Path, options: &LoadOptions) -> Result<Self, Error> {
+        Self::new(Model::open(path)?, options)
+    }
+
+    /// Like [`open`](Self::open), for a model that is open already.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn new(model: Model, options: &LoadOptions) -> Result<Self, Error> {
+        let tier = options.tier.unwrap_or_else(Tier::detect_best);
+        let threads = options.threads.unwrap_or_else(default_threads);
+        let (tokenizer, template) = tokenizer(&model)?;
+        let vocabulary = model.config.vocabulary;
+        if tokenizer.vocab_len() > vocabulary {
+            return Err(Error::input(format!(
+                "the tokenizer has {} tokens but the model's logits only {vocabulary}: expected at most as many; the files do not belong together",
+                tokenizer.vocab_len()
+            )));
+        }
+        let (chat_template, template_fault) = match template.as_deref().map(ChatTemplate::compile) {
+            None => (None, None),
+            Some(Ok(template)) => (Some(template), None),
+            Some(Err(fault)) => (None, Some(fault.to_string())),
+        };
+        let set_options = SetOptions {
+            tier,
+            kv_format: KvFormat::F16,
+            widths: options.widths.clone(),
+            model_context: model.config.context,
+            threads,
+        };
+        let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &set_options)?;
+        let mut end_ids = [tokenizer.end_ids(), &model.stop_tokens].concat();
+        end_ids.sort_unstable();
+        end_ids.dedup();
+        let set = Arc::new(set);
+        Ok(Self { model, tokenizer, chat_template, template_fault, set, tier, threads, end_ids })
+    }
+
+    /// The model: configuration, graph, weights.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Tokens that end a text: the tokenizer's and the model's own, ascending.
+    pub fn end_ids(&self) -> &[u32] {
+        &self.end_ids
+    }
+
+    /// The chat template, if the model has one.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` if it has one that cannot be compiled.
+    pub fn chat_template(&self) -> Result<Option<&ChatTemplate>, Error> {
+        match &self.template_fault {
+            Some(fault) => Err(Error::input(fault.clone())),
+            None => Ok(self.chat_template.as_ref()),
+        }
+    }
+
+    /// The executables.
+    pub fn set(&self) -> &Arc<ExecutableSet> {
+        &self.set
+    }
+
+    /// The tier they were compiled for.
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// Worker threads of a session.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// What a plan must have been made for to be used here.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Device` if the machine cannot be read.
+    pub fn fingerprints(&self) -> Result<Fingerprints, Error> {
+        fingerprints(&self.model, self.tier, self.threads)
+    }
+}
+
+/// Processors this process may use.
+pub fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Fingerprints of this machine, a model and this build.
+///
+/// # Errors
+/// [`Error`] of kind `Device` if the machine cannot be read.
+pub fn fingerprints(model: &Model, tier: Tier, threads: usize) -> Result<Fingerprints, Error> {
+    let threads = u32::try_from(threads).map_err(|_| Error::input("more than 2^32 threads"))?;
+    let machine = MachineFingerprint::of_this_machine(threads, tier.name())
+        .map_err(|e| Error::device(e.to_string()))?;
+    Ok(Fingerprints {
+        machine,
+        model: ModelFingerprint {
+            name: model.config.name.clone(),
+            digest: model.fingerprint().to_string(),
+        },
+        build: BuildFingerprint { plan_format: PLAN_FORMAT, kernels: ygg_kernels::KERNEL_SET.to_owned() },
+    })
+}
+
+fn tokenizer(model: &Model) -> Result<(Tokenizer, Option<String>), Error> {
+    match &model.vocabulary {
+        VocabularySource::Gguf(v) => {
+            let kinds = v.kinds.iter().map(|k| TokenKind::try_from(i32::try_from(*k).unwrap_or(i32::MAX)));
+            let kinds = kinds.collect::<Result<Vec<_>, _>>()?;
+            let vocabulary = Vocabulary {
+                model: v.model.clone(),
+                tokens: v.tokens.clone(),
+                kinds,
+                merges: v.merges.clone(),
+                pre_tokenizer: v.pre.clone(),
+                bos: v.bos,
+                eos: v.eos,
+                unknown: v.unknown,
+                padding: v.padding,
+                add_bos: v.add_bos,
+            };
+            Ok((Tokenizer::from_vocabulary(vocabulary)?, model.chat_template.clone()))
+        }
+        VocabularySource::Json { tokenizer, config } => {
+            let config = config.as_ref().map_or_else(
+                || Ok(TokenizerConfig::default()),
+                |bytes| TokenizerConfig::from_json(bytes),
+            )?;
+            let template = model.chat_template.clone().or_else(|| config.chat_template.clone());
+            Ok((Tokenizer::from_json(tokenizer, &config)?, template))
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! How an engine is opened.
+
+use std::path::PathBuf;
+
+use ygg_kernels::Tier;
+
+use crate::{plan::Plan, runtime::Pinning};
+
+/// What drafts.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum DrafterChoice {
+    /// What the plan chose.
+    #[default]
+    Planned,
+    /// This drafter, by name, with the plan's best shape for it.
+    Forced(String),
+    /// Nothing.
+    Plain,
+}
+
+/// A plan and where it came from.
+#[derive(Clone, Debug)]
+pub struct PlanSource {
+    /// The plan.
+    pub plan: Plan,
+    /// Its file, or what else to call it in reports.
+    pub name: String,
+    /// Use it even if its fingerprints differ from what is here.
+    pub force: bool,
+}
+
+/// How an engine is opened. Start from [`Options::new`] and change fields.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Model file or folder.
+    pub model: PathBuf,
+    /// The plan; without one the engine decodes plainly.
+    pub plan: Option<PlanSource>,
+    /// What drafts.
+    pub drafter: DrafterChoice,
+    /// Instruction-set tier; `None` takes the best this machine has.
+    pub tier: Option<Tier>,
+    /// Worker threads; `None` takes one per processor the process may use.
+    pub threads: Option<usize>,
+    /// Longest sequence in tokens; `None` takes 4,096 or the model's if that is shorter.
+    pub context: Option<usize>,
+    /// Whether worker threads are bound to processors.
+    pub pinning: Pinning,
+}
+
+impl Options {
+    /// Plain decoding of `model` with the best this machine has.
+    pub fn new(model: impl Into<PathBuf>) -> Self {
+        Self {
+            model: model.into(),
+            plan: None,
+            drafter: DrafterChoice::Planned,
+            tier: None,
+            threads: None,
+            context: None,
+            pinning: Pinning::default(),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a finished request reports: measured beside predicted.
+
+use crate::speculate::{Stage, Stats};
+
+/// Predicted by the plan, measured by this request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageReport {
+    /// Stage name.
+    pub name: String,
+    /// Per step, from the plan; `None` if the plan does not know the stage.
+    pub predicted_ms: Option<f64>,
+    /// Per step, mean of this request; `None` if it had no step.
+    pub measured_ms: Option<f64>,
+}
+
+/// The numbers of one request.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Tokens emitted.
+    pub tokens: usize,
+    /// Draft-verify-commit rounds.
+    pub steps: u64,
+    /// Drafted nodes verified.
+    pub drafted: u64,
+    /// Tokens per step; `None` without a step.
+    pub aal: Option<f64>,
+    /// Time per output token over all steps.
+    pub tpot_ms: Option<f64>,
+    /// Time to the first token: the prefill.
+    pub ttft_ms: f64,
+    /// Output tokens per second of stepping.
+    pub tokens_per_s: Option<f64>,
+    /// Name of the drafter, `none` for plain decoding.
+    pub drafter: String,
+    /// Where the plan came from.
+    pub plan: Option<String>,
+    /// Why nothing was drafted, if so.
+    pub spec_off_reason: Option<String>,
+    /// Share of the steps that accepted a node of depth 1, 2, ...
+    pub acceptance_by_depth: Vec<f64>,
+    /// TPOT that the plan predicts.
+    pub predicted_tpot_ms: Option<f64>,
+    /// Speed-up over plain decoding that the plan predicts.
+    pub predicted_speedup: Option<f64>,
+    /// Stages of a step.
+    pub stages: Vec<StageReport>,
+}
+
+/// What the engine knows beside the counters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Background {
+    pub(super) drafter: String,
+    pub(super) plan: Option<String>,
+    pub(super) spec_off_reason: Option<String>,
+    pub(super) predicted_tpot_ms: Option<f64>,
+    pub(super) predicted_speedup: Option<f64>,
+    /// Stage name and predicted milliseconds per step.
+    pub(super) predicted_stages: Vec<(String, f64)>,
+}
+
+impl Report {
+    pub(super) fn new(tokens: usize, stats: &Stats, background: &Background) -> Self {
+        let steps = stats.steps as f64;
+        let tpot_ms = (stats.step_tokens > 0)
+            .then(|| stats.step_time().as_secs_f64() * 1e3 / stats.step_tokens as f64);
+        let predicted = |name: &str| {
+            background.predicted_stages.iter().find(|(n, _)| n == name).map(|(_, ms)| *ms)
+        };
+        let stages = Stage::ALL
+            .into_iter()
+            .map(|stage| StageReport {
+                name: stage.name().to_owned(),
+                predicted_ms: predicted(stage.name()),
+                measured_ms: (stats.steps > 0)
+                    .then(|| stats.stage_time(stage).as_secs_f64() * 1e3 / steps),
+            })
+            .collect();
+        Self {
+            tokens,
+            steps: stats.steps,
+            drafted: stats.drafted,
+            aal: stats.aal(),
+            tpot_ms,
+            ttft_ms: stats.prefill.as_secs_f64() * 1e3,
+            tokens_per_s: tpot_ms.filter(|t| *t > 0.0).map(|t| 1e3 / t),
+            drafter: background.drafter.clone(),
+            plan: background.plan.clone(),
+            spec_off_reason: background.spec_off_reason.clone(),
+            acceptance_by_depth: stats.acceptance_by_depth(),
+            predicted_tpot_ms: background.predicted_tpot_ms,
+            predicted_speedup: background.predicted_speedup,
+            stages,
+        }
+    }
+}

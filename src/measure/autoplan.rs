@@ -1,0 +1,54 @@
+//! Profile and plan in one go, within a time budget: what the program does on first use.
+
+use std::time::Duration;
+
+use ygg_profiler::Profile;
+
+use crate::{
+    engine::{Error, Loaded},
+    plan::{Fix, Plan},
+    runtime::Pinning,
+};
+
+use super::{ProfileOptions, plan_from_profile, profile};
+
+/// How far a profile is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub what: &'static str,
+    /// Parts done of it.
+    pub done: usize,
+    /// Parts in all.
+    pub total: usize,
+}
+
+/// What an automatic plan may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct AutoplanOptions {
+    /// Time for measuring and recording.
+    pub budget: Duration,
+    /// Whether worker threads are bound to processors.
+    pub pinning: Pinning,
+}
+
+impl Default for AutoplanOptions {
+    fn default() -> Self {
+        Self { budget: Duration::from_secs(60), pinning: Pinning::default() }
+    }
+}
+
+/// Profiles `loaded`, which must have been opened with [`ProfileOptions::WIDTHS`], and plans from it.
+///
+/// # Errors
+/// As [`profile`] and [`plan_from_profile`].
+pub fn autoplan(
+    loaded: &Loaded,
+    options: &AutoplanOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Profile, Plan), Error> {
+    let profile_options = ProfileOptions { pinning: options.pinning, ..ProfileOptions::new(options.budget) };
+    let profile = profile(loaded, &profile_options, progress)?;
+    let plan = plan_from_profile(&profile, &Fix::default())?;
+    Ok((profile, plan))
+}

@@ -1,0 +1,199 @@
+//! Profiling: latencies of every planned width and stage, then traces of acceptance.
+
+use std::time::Duration;
+
+use ygg_profiler::{Cell, DrafterName, GridSettings, HostStage, Profile, Stage, measure_grid};
+
+use crate::{
+    engine::{Error, Loaded},
+    plan::DrafterKind,
+    runtime::Pinning,
+    speculate::Shape,
+};
+
+use super::{
+    autoplan::Progress,
+    calibration::{CalibrationPrompt, interleaved},
+    subject::StepSubject,
+    trace::{TraceOptions, prompt_ids, record},
+};
+
+/// Growths of the recorded trees.
+const TRACE_DEPTH: usize = 6;
+/// Nodes per growth of the recorded trees, and the widest draft width that is measured.
+const TRACE_WIDTH: usize = 8;
+/// Rows at which host work beside forwards is measured grow with the table; these suffice for its staircase.
+const AROUND_VERIFY: [HostStage; 4] =
+    [HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
+
+/// What is profiled.
+#[derive(Clone, Debug)]
+pub struct ProfileOptions {
+    /// Drafters to measure; empty for all that can be made from the model.
+    pub drafters: Vec<String>,
+    /// Calibration prompts.
+    pub prompts: Vec<CalibrationPrompt>,
+    /// Name of the calibration set.
+    pub calibration: String,
+    /// Committed tokens at which latencies are measured.
+    pub contexts: Vec<usize>,
+    /// Most tokens recorded per prompt.
+    pub tokens: usize,
+    /// Time for everything; half of it at most is spent on latencies.
+    pub budget: Duration,
+    /// Whether worker threads are bound to processors.
+    pub pinning: Pinning,
+}
+
+impl ProfileOptions {
+    /// Widths that executables are measured at.
+    pub const WIDTHS: [usize; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
+
+    /// The shipped calibration set within `budget`.
+    pub fn new(budget: Duration) -> Self {
+        Self {
+            drafters: Vec::new(),
+            prompts: super::calibration_prompts(),
+            calibration: "shipped".to_owned(),
+            contexts: vec![128, 1024],
+            tokens: 48,
+            budget,
+            pinning: Pinning::default(),
+        }
+    }
+}
+
+/// The sub-layers that layer skip leaves out at first: attention and MLP of every odd layer but the last, as SWIFT
+/// starts (<https://arxiv.org/abs/2410.06916>).
+fn first_skip_set(groups: u32) -> Vec<u32> {
+    let layers = groups / 2;
+    (1..layers.saturating_sub(1)).step_by(2).flat_map(|l| [2 * l, 2 * l + 1]).collect()
+}
+
+fn drafters(loaded: &Loaded, asked: &[String]) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
+    let skipped = first_skip_set(loaded.set().groups());
+    let mut all = vec![
+        ("lookup", DrafterKind::Lookup { longest_match: 4, shortest_match: 2 }),
+        ("lookup_short", DrafterKind::Lookup { longest_match: 3, shortest_match: 1 }),
+    ];
+    if !skipped.is_empty() {
+        all.push(("layer_skip", DrafterKind::LayerSkip { skipped }));
+    }
+    for name in asked {
+        if name != "none" && all.iter().all(|(_, kind)| kind.name() != name) {
+            return Err(Error::input(format!(
+                "drafter `{name}` cannot be made for this model: expected one of {}",
+                all.iter().map(|(_, k)| k.name()).collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
+            )));
+        }
+    }
+    let wanted = |kind: &DrafterKind| asked.is_empty() || asked.iter().any(|a| a == kind.name());
+    Ok(all
+        .into_iter()
+        .filter(|(_, kind)| wanted(kind))
+        .map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind))
+        .collect())
+}
+
+fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[usize]) -> Vec<Cell> {
+    let widths = loaded.set().widths();
+    let draft_widths = || widths.iter().filter(|w| **w <= TRACE_WIDTH);
+    let mut cells = Vec::new();
+    let mut add = |stage: Stage, width: usize, context: usize| {
+        let (width, context) = (width as u32, context as u32);
+        cells.push(Cell { stage, width, context });
+    };
+    for context in contexts {
+        for width in widths {
+            add(Stage::Verify, *width, *context);
+        }
+        for (name, kind) in drafters {
+            if kind.runs_a_model() {
+                draft_widths().for_each(|w| add(Stage::Draft(name.clone()), *w, *context));
+            } else {
+                add(Stage::Draft(name.clone()), 1, *context);
+            }
+        }
+    }
+    let context = contexts[0];
+    for stage in AROUND_VERIFY {
+        widths.iter().for_each(|w| add(Stage::Host(stage), *w, context));
+    }
+    if drafters.iter().any(|(_, kind)| kind.runs_a_model()) {
+        draft_widths().for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
+    }
+    cells
+}
+
+/// Measures latencies and records traces. `loaded` must have been opened with [`ProfileOptions::WIDTHS`]; the widths it
+/// has are those that are measured.
+///
+/// # Errors
+/// [`Error`] when a drafter cannot be made, the prompts do not fit or the budget is too small for a single round.
+pub fn profile(
+    loaded: &Loaded,
+    options: &ProfileOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Profile, Error> {
+    let drafters = drafters(loaded, &options.drafters)?;
+    let model_context = loaded.set().model_context();
+    let widest = *loaded.set().widths().last().expect("width 1 is always planned");
+    let most = model_context.saturating_sub(widest + 3).max(1);
+    let mut contexts: Vec<usize> = options.contexts.iter().map(|c| (*c).clamp(1, most)).collect();
+    contexts.dedup();
+    let prompts = interleaved(&options.prompts);
+    let first = prompts.first().ok_or_else(|| Error::input("no calibration prompts: expected at least one"))?;
+    let text = prompt_ids(loaded, first)?;
+    let longest = contexts.iter().copied().max().expect("at least one context");
+    let cells = cells(loaded, &drafters, &contexts);
+    let settings = GridSettings { budget: options.budget / 2, ..GridSettings::default() };
+    let mut subject =
+        StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
+    let measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
+        progress(Progress { what: "latencies", done, total });
+    })
+    .map_err(|e| Error::internal(e.to_string()))?;
+    drop(subject);
+    let shape = Shape {
+        depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
+        draft_width: TRACE_WIDTH.min(widest.saturating_sub(1)).max(1),
+        verify_width: widest,
+        top_k: TRACE_WIDTH,
+        draft_temperature: 1.0,
+    };
+    let traced: Vec<_> = drafters.iter().filter(|(_, kind)| kind.runs_a_model()).collect();
+    let share = options.budget / 2 / u32::try_from(traced.len().max(1)).expect("few drafters");
+    let trace_options = TraceOptions {
+        shape,
+        tokens: options.tokens,
+        temperature: 0.0,
+        budget: share,
+        prompts: &prompts,
+        pinning: options.pinning,
+    };
+    let (mut traces, mut token_traces) = (Vec::new(), Vec::new());
+    for (name, kind) in &traced {
+        let (trace, tokens) = record(loaded, Some((name, kind)), &trace_options, |done, total| {
+            progress(Progress { what: "acceptance", done, total });
+        })?;
+        traces.extend(trace);
+        token_traces = tokens;
+    }
+    if traced.is_empty() {
+        (_, token_traces) = record(loaded, None, &trace_options, |done, total| {
+            progress(Progress { what: "acceptance", done, total });
+        })?;
+    }
+    let profile = Profile {
+        created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
+        fingerprints: loaded.fingerprints()?,
+        calibration: options.calibration.clone(),
+        noise_threshold: settings.noise_threshold,
+        drafters: drafters.iter().map(|(name, kind)| kind.describe(name.clone())).collect(),
+        measurements: measured.cells,
+        traces,
+        token_traces,
+    };
+    profile.validate().map_err(|e| Error::internal(e.to_string()))?;
+    Ok(profile)
+}

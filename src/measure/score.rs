@@ -1,0 +1,64 @@
+//! Teacher-forced scoring: how probable a model finds a text.
+
+use crate::{
+    engine::{Error, Loaded, argmax},
+    runtime::{Pinning, Session, SessionOptions},
+};
+
+/// One predicted token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScoredToken {
+    /// The token that stands there.
+    pub id: u32,
+    /// Its negative log-likelihood in nats, given all tokens before it.
+    pub nll: f64,
+    /// The most probable token at that place, the lowest id among equals.
+    pub argmax: u32,
+}
+
+/// Scores of all tokens but the first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Score {
+    /// One entry per predicted token.
+    pub tokens: Vec<ScoredToken>,
+    /// Mean of their `nll`.
+    pub mean_nll: f64,
+    /// `exp(mean_nll)`.
+    pub perplexity: f64,
+}
+
+/// Scores a sequence of at least two tokens. `loaded` should hold a wide executable: the widest decides how many
+/// tokens run at once, not the result.
+///
+/// # Errors
+/// [`Error`] of kind `Input` when the sequence is too short, too long or has unknown ids.
+pub fn score(loaded: &Loaded, ids: &[u32], pinning: Pinning) -> Result<Score, Error> {
+    if ids.len() < 2 {
+        return Err(Error::input(format!(
+            "{} tokens to score: expected at least 2, the first is only context",
+            ids.len()
+        )));
+    }
+    let context = ids.len().clamp(2, loaded.set().model_context());
+    let options = SessionOptions { context, tree_nodes: 1, threads: loaded.threads(), pinning };
+    let mut session = Session::open(loaded.set().clone(), &options)?;
+    let mut tokens = Vec::with_capacity(ids.len() - 1);
+    if let Some(unknown) = ids.iter().find(|id| **id as usize >= loaded.set().vocabulary()) {
+        return Err(Error::input(format!(
+            "token id {unknown} is out of range: the vocabulary has {} tokens",
+            loaded.set().vocabulary()
+        )));
+    }
+    session.score(&ids[..ids.len() - 1], |i, logits| {
+        let id = ids[i + 1];
+        tokens.push(ScoredToken { id, nll: nll(logits, id), argmax: argmax(logits) });
+    })?;
+    let mean_nll = tokens.iter().map(|t| t.nll).sum::<f64>() / tokens.len() as f64;
+    Ok(Score { tokens, mean_nll, perplexity: mean_nll.exp() })
+}
+
+fn nll(logits: &[f32], id: u32) -> f64 {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();
+    sum.ln() - f64::from(logits[id as usize] - max)
+}

@@ -1,0 +1,209 @@
+//! The profiler's subject: runs one stage of a step at a width and a context length, with the code that serves requests.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use ygg_profiler::{Cell, DrafterName, HostStage, Stage as Cells, Subject};
+
+use crate::{
+    engine::{Error, Loaded, make_drafter},
+    plan::DrafterKind,
+    runtime::{Pinning, Session, SessionOptions, SkipSet},
+    speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats},
+    tree::{NodeId, Source, TokenTree},
+};
+
+/// Growths of the proposal whose mean is the time of one growth.
+const GROWTHS: usize = 4;
+
+/// Plants as many children under the root as it is told to: a verify forward of any width.
+#[derive(Debug)]
+struct Planted {
+    nodes: Arc<AtomicUsize>,
+    vocabulary: u32,
+}
+
+impl Drafter for Planted {
+    fn propose(&mut self, tree: &mut TokenTree, _budget: Budget<'_>) -> Result<(), SpeculateError> {
+        let nodes = u32::try_from(self.nodes.load(Ordering::Relaxed)).expect("widths are small");
+        for i in 0..nodes {
+            let token = (i * 37 + 11) % self.vocabulary;
+            let _merged = tree.insert(NodeId::ROOT, token, 0.5, 0, Source::NONE);
+        }
+        Ok(())
+    }
+}
+
+/// One drafter that can be measured.
+#[derive(Debug)]
+struct Measured {
+    name: DrafterName,
+    kind: DrafterKind,
+    skip: Option<SkipSet>,
+}
+
+/// See the file's first line.
+#[derive(Debug)]
+pub(super) struct StepSubject {
+    decoder: Decoder,
+    planted: Arc<AtomicUsize>,
+    drafters: Vec<Measured>,
+    history: Vec<u32>,
+    top_k: usize,
+    vocabulary: usize,
+}
+
+impl StepSubject {
+    /// `text` supplies the committed tokens, repeated as often as needed.
+    pub(super) fn new(
+        loaded: &Loaded,
+        drafters: &[(DrafterName, DrafterKind)],
+        text: &[u32],
+        longest: usize,
+        top_k: usize,
+        pinning: Pinning,
+    ) -> Result<Self, Error> {
+        let widest = *loaded.set().widths().last().expect("width 1 is always planned");
+        let context = (longest + widest + 2).min(loaded.set().model_context());
+        let nodes = widest.max(GROWTHS * widest + 1);
+        let options = SessionOptions { context, tree_nodes: nodes, threads: loaded.threads(), pinning };
+        let session = Session::open(loaded.set().clone(), &options)?;
+        let groups = loaded.set().groups();
+        let drafters = drafters
+            .iter()
+            .map(|(name, kind)| {
+                let skip = match kind {
+                    DrafterKind::LayerSkip { skipped } => Some(super::skip_set(groups, skipped)?),
+                    DrafterKind::None | DrafterKind::Lookup { .. } => None,
+                };
+                Ok(Measured { name: name.clone(), kind: kind.clone(), skip })
+            })
+            .collect::<Result<_, Error>>()?;
+        let planted = Arc::new(AtomicUsize::new(0));
+        let vocabulary = loaded.set().vocabulary();
+        let drafter = Planted {
+            nodes: Arc::clone(&planted),
+            vocabulary: u32::try_from(vocabulary).expect("token ids are 32 bits"),
+        };
+        let shape = Shape { depth: 1, draft_width: widest, verify_width: widest, top_k: 0, draft_temperature: 1.0 };
+        let decoder = Decoder::new(session, Some(Box::new(drafter)), shape)?;
+        let history = text.iter().copied().cycle().take(longest + 1).collect();
+        Ok(Self { decoder, planted, drafters, history, top_k, vocabulary })
+    }
+
+    fn measured(&self, name: &DrafterName) -> &Measured {
+        self.drafters.iter().find(|d| d.name == *name).expect("cells name drafters of this profile")
+    }
+
+    /// A whole step of `width` rows; the time of one of its stages.
+    fn step(&mut self, width: usize, context: usize, stage: Stage) -> Result<Duration, Error> {
+        self.planted.store(width - 1, Ordering::Relaxed);
+        self.decoder.assume_history(&self.history[..=context]);
+        let before = self.decoder.stats().stage_time(stage);
+        let report = self.decoder.step(Limits { tokens: 2, ends: &[] }, None)?;
+        assert!(report.rows == width.min(self.vocabulary), "a planted tree is verified whole");
+        Ok(self.decoder.stats().stage_time(stage) - before)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
+    fn draft_forward(&mut self, skip: &SkipSet, width: usize, context: usize) -> Result<Duration, Error> {
+        let root = self.history[context];
+        let session = self.decoder.session_mut();
+        session.assume_committed(context);
+        let mut forward = session.forward(width)?;
+        for row in 0..u32::try_from(width).expect("widths are small") {
+            forward.push(root, u32::from(row > 0), row, |tail| {
+                let len = 1 + usize::from(row > 0);
+                tail[0] = 0;
+                tail[len - 1] = row;
+                len
+            });
+        }
+        let start = Instant::now();
+        forward.run(Some(skip));
+        Ok(start.elapsed())
+    }
+
+    /// A whole proposal; the time of one of its stages.
+    fn proposal(
+        &mut self,
+        kind: &DrafterKind,
+        shape: &Shape,
+        context: usize,
+        stage: Stage,
+    ) -> Result<Duration, Error> {
+        let session = self.decoder.session_mut();
+        session.assume_committed(context);
+        let mut drafter = make_drafter(kind, shape, session)?.expect("plain decoding proposes nothing");
+        let mut tree = TokenTree::with_capacity(shape.tree_nodes());
+        tree.reset(self.history[context]);
+        let mut stats = Stats::default();
+        let budget = Budget {
+            session,
+            history: &self.history[..=context],
+            depth: shape.depth,
+            stats: &mut stats,
+            observer: None,
+        };
+        drafter.propose(&mut tree, budget)?;
+        Ok(stats.stage_time(stage))
+    }
+
+    fn run(&mut self, cell: &Cell) -> Result<Duration, Error> {
+        let (width, context) = (cell.width as usize, cell.context as usize);
+        match &cell.stage {
+            Cells::Verify => self.step(width, context, Stage::Verify),
+            Cells::Host(HostStage::Prune) => self.step(width, context, Stage::Prune),
+            Cells::Host(HostStage::Mask) => self.step(width, context, Stage::Mask),
+            Cells::Host(HostStage::Sample | HostStage::Accept) => self.step(width, context, Stage::Accept),
+            Cells::Host(HostStage::Commit) => self.step(width, context, Stage::Commit),
+            Cells::Host(HostStage::Grow) => {
+                let grown = self.drafters.iter().find(|d| d.kind.runs_a_model());
+                let kind = grown.expect("growth is measured with a model drafter").kind.clone();
+                let shape = Shape {
+                    depth: GROWTHS,
+                    draft_width: width,
+                    verify_width: 1,
+                    top_k: self.top_k,
+                    draft_temperature: 1.0,
+                };
+                let all = self.proposal(&kind, &shape, context, Stage::Grow)?;
+                Ok(all / u32::try_from(GROWTHS).expect("few growths"))
+            }
+            Cells::Draft(name) => {
+                let drafter = self.measured(name);
+                let (kind, skip) = (drafter.kind.clone(), drafter.skip.clone());
+                match skip {
+                    Some(skip) => self.draft_forward(&skip, width, context),
+                    None => {
+                        let shape = Shape {
+                            depth: 8,
+                            draft_width: 2,
+                            verify_width: 16,
+                            top_k: 0,
+                            draft_temperature: 1.0,
+                        };
+                        self.proposal(&kind, &shape, context, Stage::Draft)
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Subject for StepSubject {
+    type Error = Error;
+
+    fn warm_up(&mut self, cell: &Cell) -> Result<(), Error> {
+        self.run(cell).map(|_| ())
+    }
+
+    fn measure(&mut self, cell: &Cell) -> Result<Duration, Error> {
+        self.run(cell)
+    }
+}

@@ -1,0 +1,151 @@
+//! Recording acceptance: the widest planned tree drafted and verified at every step of the calibration prompts.
+
+use std::time::{Duration, Instant};
+
+use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, TokenTrace, Trace};
+
+use crate::{
+    engine::{Error, Loaded, Message, Prompt, Role, Sampling, make_drafter},
+    plan::DrafterKind,
+    runtime::{Pinning, Session, SessionOptions},
+    speculate::{self, Decoder, Limits, Observer, Shape},
+    tree::{NodeId, TokenTree},
+};
+
+use super::calibration::CalibrationPrompt;
+
+/// What is recorded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TraceOptions<'a> {
+    /// Growths and nodes per growth of the recorded trees; all of a tree is verified.
+    pub(super) shape: Shape,
+    /// Most tokens per prompt.
+    pub(super) tokens: usize,
+    /// Temperature of the requests.
+    pub(super) temperature: f32,
+    /// No prompt is begun after this time.
+    pub(super) budget: Duration,
+    pub(super) prompts: &'a [&'a CalibrationPrompt],
+    pub(super) pinning: Pinning,
+}
+
+/// Keeps what a model drafter offered in one step.
+#[derive(Debug, Default)]
+struct Recorder {
+    expanded: Vec<Expansion>,
+}
+
+impl Observer for Recorder {
+    fn expanded(&mut self, node: NodeId, candidates: &[speculate::Candidate]) {
+        let candidates =
+            candidates.iter().map(|c| Candidate { token: c.token, log_prob: c.log_prob }).collect();
+        self.expanded.push(Expansion { node: node.get(), candidates });
+    }
+}
+
+/// Token ids of a calibration prompt: asked as a user, or raw where the model has no chat template.
+pub(super) fn prompt_ids(loaded: &Loaded, prompt: &CalibrationPrompt) -> Result<Vec<u32>, Error> {
+    let asked = match loaded.chat_template()? {
+        Some(_) => Prompt::Chat(vec![Message::new(Role::User, prompt.text.as_str())]),
+        None => Prompt::Raw(prompt.text.clone()),
+    };
+    asked.token_ids(loaded)
+}
+
+/// Runs the prompts with the widest tree of a model drafter, or plainly without one, and records every step. The
+/// recorded output is plain decoding's either way.
+#[allow(clippy::disallowed_methods, reason = "the caller's time budget ends the recording")]
+pub(super) fn record(
+    loaded: &Loaded,
+    drafter: Option<(&DrafterName, &DrafterKind)>,
+    options: &TraceOptions<'_>,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<(Option<Trace>, Vec<TokenTrace>), Error> {
+    let prompts = options.prompts;
+    let ids = prompts.iter().map(|p| prompt_ids(loaded, p)).collect::<Result<Vec<_>, _>>()?;
+    let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
+    let shape = if drafter.is_some() { options.shape } else { Shape::PLAIN };
+    let context = (longest + options.tokens + 1).clamp(2, loaded.set().model_context());
+    let session_options = SessionOptions {
+        context,
+        tree_nodes: shape.tree_nodes(),
+        threads: loaded.threads(),
+        pinning: options.pinning,
+    };
+    let session = Session::open(loaded.set().clone(), &session_options)?;
+    let boxed = match drafter {
+        Some((_, kind)) => make_drafter(kind, &shape, &session)?,
+        None => None,
+    };
+    let mut decoder = Decoder::new(session, boxed, shape)?;
+    let (mut recorded, mut token_traces) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    for (i, (prompt, ids)) in prompts.iter().zip(&ids).enumerate() {
+        if i > 0 && start.elapsed() > options.budget {
+            break;
+        }
+        if ids.len() >= context {
+            continue;
+        }
+        let sampling = Sampling { temperature: options.temperature, seed: i as u64, ..Sampling::GREEDY };
+        let steps = record_prompt(loaded, &mut decoder, ids, sampling, options.tokens.min(context - ids.len()))?;
+        recorded.push(PromptTrace { kind: prompt.kind.clone(), steps });
+        token_traces.push(TokenTrace {
+            kind: prompt.kind.clone(),
+            prompt: ids.clone(),
+            output: decoder.history()[ids.len()..].to_vec(),
+        });
+        progress(i + 1, prompts.len());
+    }
+    if token_traces.is_empty() {
+        return Err(Error::input(format!(
+            "no calibration prompt fits the model's context of {} tokens: expected at least one shorter one",
+            loaded.set().model_context()
+        )));
+    }
+    let trace = drafter.map(|(name, _)| Trace {
+        drafter: name.clone(),
+        temperature: options.temperature,
+        draft_temperature: shape.draft_temperature,
+        depth: u32::try_from(shape.depth).expect("shapes are small"),
+        width: u32::try_from(shape.draft_width).expect("shapes are small"),
+        top_k: u32::try_from(shape.top_k).expect("shapes are small"),
+        prompts: recorded,
+    });
+    Ok((trace, token_traces))
+}
+
+fn record_prompt(
+    loaded: &Loaded,
+    decoder: &mut Decoder,
+    prompt: &[u32],
+    sampling: Sampling,
+    tokens: usize,
+) -> Result<Vec<StepTrace>, Error> {
+    let mut steps = Vec::new();
+    let mut last = decoder.start(prompt, sampling)?;
+    // Fewer tokens left than a whole tree can emit would cut the recorded tree.
+    let whole = decoder.shape().depth + 1;
+    while !loaded.end_ids().contains(&last) {
+        let left = tokens + prompt.len() - decoder.history().len();
+        if left < whole {
+            break;
+        }
+        let context = u32::try_from(decoder.history().len() - 1).expect("contexts are below 2^32");
+        let mut recorder = Recorder::default();
+        decoder.step(Limits { tokens: left, ends: loaded.end_ids() }, Some(&mut recorder))?;
+        last = *decoder.emitted().last().expect("a step emits");
+        steps.push(step_trace(decoder.tree(), context, recorder.expanded, decoder.emitted()));
+    }
+    Ok(steps)
+}
+
+fn step_trace(tree: &TokenTree, context: u32, expanded: Vec<Expansion>, verified: &[u32]) -> StepTrace {
+    StepTrace {
+        context,
+        parents: tree.nodes().map(|n| tree.parent(n).map_or(0, NodeId::get)).collect(),
+        tokens: tree.nodes().map(|n| tree.token(n)).collect(),
+        expanded,
+        verified: verified.to_vec(),
+    }
+}

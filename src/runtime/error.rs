@@ -1,0 +1,50 @@
+//! What can go wrong with executables and sessions.
+
+use crate::{backend::BackendError, compile::CompileError};
+
+/// Why a set or a session refuses.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// The graph could not be compiled: a fault of this program, not of the user.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The device refused.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// More tokens than the context holds.
+    #[error(
+        "the sequence needs {needed} tokens but the context holds {context}: shorten the prompt or ask for a longer --context (the model allows {model_context})"
+    )]
+    ContextFull {
+        /// Tokens that would have to fit.
+        needed: usize,
+        /// The session's context.
+        context: usize,
+        /// The model's longest context.
+        model_context: usize,
+    },
+    /// A context the model or the cache cannot have.
+    #[error("a context of {found} tokens is out of range: expected 2 to {model_context}, the model's longest")]
+    ContextRange {
+        /// Asked for.
+        found: usize,
+        /// The model's longest.
+        model_context: usize,
+    },
+    /// A width no executable was made for.
+    #[error("no executable holds {rows} rows: expected at most {largest}, the widest planned one")]
+    Width {
+        /// Rows asked for.
+        rows: usize,
+        /// Widest executable.
+        largest: usize,
+    },
+    /// A token id the model does not have.
+    #[error("token id {found} is out of range: the vocabulary has {vocabulary} tokens")]
+    Token {
+        /// The id.
+        found: u32,
+        /// Vocabulary size.
+        vocabulary: usize,
+    },
+}

@@ -1,0 +1,184 @@
+//! The executables of one model: one per planned width and role, sharing weights.
+
+use std::sync::Arc;
+
+use ygg_kernels::{KvFormat, Tier};
+
+use crate::{
+    backend::{self, Executables, ReplayOptions, SlotLayout},
+    compile,
+    ir::{Binding, DeviceSpec, Graph, WeightSource},
+};
+
+use super::{RuntimeError, SessionOptions};
+
+/// Widths of prefill chunks, which show logits of their last row only.
+const PREFILL_WIDTHS: [usize; 2] = [16, 64];
+
+/// What a set is built for.
+#[derive(Clone, Debug)]
+pub struct SetOptions {
+    /// Instruction-set tier.
+    pub tier: Tier,
+    /// Element type of the key/value cache.
+    pub kv_format: KvFormat,
+    /// Planned widths of drafting and verification; 1 is always added.
+    pub widths: Vec<usize>,
+    /// Longest context of the model in tokens.
+    pub model_context: usize,
+    /// Threads that will pack the weights.
+    pub threads: usize,
+}
+
+/// Sub-layers that a forward leaves out; made once, used by many forwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkipSet {
+    skipped: Vec<bool>,
+}
+
+impl SkipSet {
+    /// Skips the given groups: `2 * layer` is a layer's attention, `2 * layer + 1` its MLP.
+    ///
+    /// # Errors
+    /// The first group the model does not have.
+    pub fn new(groups: u32, skipped: &[u32]) -> Result<Self, u32> {
+        let mut set = Self { skipped: vec![false; groups as usize] };
+        for group in skipped {
+            *set.skipped.get_mut(*group as usize).ok_or(*group)? = true;
+        }
+        Ok(set)
+    }
+
+    /// Skips nothing.
+    pub fn none(groups: u32) -> Self {
+        Self { skipped: vec![false; groups as usize] }
+    }
+
+    /// One flag per group.
+    pub fn as_mask(&self) -> &[bool] {
+        &self.skipped
+    }
+
+    /// Share of the groups that is skipped: the skip ratio `r` of SWIFT.
+    pub fn ratio(&self) -> f64 {
+        let skipped = self.skipped.iter().filter(|s| **s).count();
+        skipped as f64 / self.skipped.len().max(1) as f64
+    }
+}
+
+/// Memory a session needs, in bytes, known before it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Packed weights, shared by all sessions of the set.
+    pub weight_bytes: usize,
+    /// Arena, cache and scratch of one session.
+    pub session_bytes: usize,
+}
+
+/// Executables of every planned width, sharing packed weights.
+#[derive(Debug)]
+pub struct ExecutableSet {
+    executables: Arc<dyn Executables>,
+    verify: Vec<usize>,
+    prefill: Vec<(usize, usize)>,
+    groups: u32,
+    vocabulary: usize,
+    model_context: usize,
+}
+
+impl ExecutableSet {
+    /// Compiles and loads one executable per width and role.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] when the device refuses.
+    pub fn build(
+        graph: &Graph,
+        weights: &dyn WeightSource,
+        options: &SetOptions,
+    ) -> Result<Self, RuntimeError> {
+        let mut widths = options.widths.clone();
+        widths.push(1);
+        widths.sort_unstable();
+        widths.dedup();
+        assert!(widths[0] >= 1, "a forward has at least one row");
+        let device = DeviceSpec::cpu(options.tier, options.kv_format);
+        let verify = widths.iter().map(|w| Binding { width: *w, outputs: *w });
+        let prefill = PREFILL_WIDTHS.iter().map(|w| Binding { width: *w, outputs: 1 });
+        let programs = verify
+            .chain(prefill)
+            .map(|binding| compile::compile(graph, binding, &device))
+            .collect::<Result<Vec<_>, _>>()?;
+        let executables = backend::load(programs, &device, weights, options.threads)?;
+        let vocabulary = executables.programs()[0].logits.columns;
+        let prefill = PREFILL_WIDTHS.iter().enumerate().map(|(i, w)| (*w, widths.len() + i)).collect();
+        Ok(Self {
+            executables,
+            verify: widths,
+            prefill,
+            groups: graph.groups(),
+            vocabulary,
+            model_context: options.model_context,
+        })
+    }
+
+    /// Planned widths, ascending, 1 first.
+    pub fn widths(&self) -> &[usize] {
+        &self.verify
+    }
+
+    /// The smallest planned width that holds `rows`.
+    pub fn width_for(&self, rows: usize) -> Option<usize> {
+        self.verify.iter().copied().find(|w| *w >= rows)
+    }
+
+    /// Number of skippable sub-layers.
+    pub fn groups(&self) -> u32 {
+        self.groups
+    }
+
+    /// Number of token ids.
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// Longest context of the model in tokens.
+    pub fn model_context(&self) -> usize {
+        self.model_context
+    }
+
+    /// Memory that a session with these options needs.
+    pub fn memory(&self, options: &SessionOptions) -> Memory {
+        Memory {
+            weight_bytes: self.executables.weight_bytes(),
+            session_bytes: self.executables.replay_bytes(&self.replay_options(options)),
+        }
+    }
+
+    pub(super) fn replay_options(&self, options: &SessionOptions) -> ReplayOptions {
+        let largest_tree = *self.verify.last().expect("width 1 is always planned");
+        let prefill = PREFILL_WIDTHS[PREFILL_WIDTHS.len() - 1];
+        ReplayOptions {
+            layout: SlotLayout {
+                context: options.context,
+                scratch: largest_tree.max(options.tree_nodes).max(prefill),
+            },
+            threads: options.threads,
+            pinning: options.pinning,
+        }
+    }
+
+    pub(super) fn executables(&self) -> &Arc<dyn Executables> {
+        &self.executables
+    }
+
+    /// Index of the program that shows logits of all of `width` rows.
+    pub(super) fn verify_program(&self, width: usize) -> Option<usize> {
+        self.verify.binary_search(&width).ok()
+    }
+
+    /// Width and index of the prefill program for `remaining` tokens: the smallest that holds them, else the widest.
+    pub(super) fn prefill_program(&self, remaining: usize) -> (usize, usize) {
+        let widest = self.prefill[self.prefill.len() - 1];
+        self.prefill.iter().copied().find(|(w, _)| *w >= remaining).unwrap_or(widest)
+    }
+}

@@ -1,0 +1,250 @@
+//! A session: one sequence over one cache, run by the executables of a set.
+
+use std::{ops::Range, sync::Arc};
+
+use crate::{
+    backend::{Pinning, Replay, SlotLayout},
+    ir::RowInputs,
+};
+
+use super::{ExecutableSet, RuntimeError, SkipSet};
+
+/// What a session is opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionOptions {
+    /// Longest sequence in tokens, prompt and output together.
+    pub context: usize,
+    /// Nodes of the largest token tree, root included.
+    pub tree_nodes: usize,
+    /// Worker threads, the caller included.
+    pub threads: usize,
+    /// Whether workers are bound to processors.
+    pub pinning: Pinning,
+}
+
+/// One sequence: its cache, its committed length, its input buffers.
+#[derive(Debug)]
+pub struct Session {
+    set: Arc<ExecutableSet>,
+    replay: Box<dyn Replay>,
+    inputs: Vec<RowInputs>,
+    moves: Vec<u32>,
+    layout: SlotLayout,
+    committed: usize,
+    nothing_skipped: SkipSet,
+}
+
+impl Session {
+    /// Allocates everything the session will ever need.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] when the context is out of range or memory or threads are refused.
+    pub fn open(set: Arc<ExecutableSet>, options: &SessionOptions) -> Result<Self, RuntimeError> {
+        let model_context = set.model_context();
+        if !(2..=model_context).contains(&options.context) {
+            return Err(RuntimeError::ContextRange { found: options.context, model_context });
+        }
+        let replay_options = set.replay_options(options);
+        let layout = replay_options.layout;
+        let replay = Arc::clone(set.executables()).open(&replay_options)?;
+        let tails = options.tree_nodes.max(1);
+        let inputs = set
+            .executables()
+            .programs()
+            .iter()
+            .map(|p| RowInputs::new(p.binding.width, p.binding.outputs, tails))
+            .collect();
+        let nothing_skipped = SkipSet::none(set.groups());
+        let moves = Vec::with_capacity(tails);
+        Ok(Self { set, replay, inputs, moves, layout, committed: 0, nothing_skipped })
+    }
+
+    /// The executables.
+    pub fn set(&self) -> &Arc<ExecutableSet> {
+        &self.set
+    }
+
+    /// Tokens whose keys and values are committed.
+    pub fn committed(&self) -> usize {
+        self.committed
+    }
+
+    /// Longest sequence.
+    pub fn context(&self) -> usize {
+        self.layout.context
+    }
+
+    /// Runs `tokens` behind the committed ones and commits them; returns the logits `[V]` after the last.
+    ///
+    /// # Errors
+    /// [`RuntimeError::ContextFull`] or [`RuntimeError::Token`]; nothing is changed then.
+    ///
+    /// # Panics
+    /// If `tokens` is empty.
+    pub fn prefill(&mut self, tokens: &[u32]) -> Result<&[f32], RuntimeError> {
+        assert!(!tokens.is_empty(), "a prefill has at least one token");
+        self.check(tokens)?;
+        let mut rest = tokens;
+        loop {
+            let (width, program) = self.set.prefill_program(rest.len());
+            let (chunk, later) = rest.split_at(width.min(rest.len()));
+            self.fill_chunk(program, chunk);
+            self.inputs[program].set_output(0, chunk.len() - 1);
+            self.replay.replay(program, &self.inputs[program], self.nothing_skipped.as_mask());
+            self.committed += chunk.len();
+            rest = later;
+            if rest.is_empty() {
+                return Ok(self.replay.logits(program, 0));
+            }
+        }
+    }
+
+    /// Like [`prefill`](Self::prefill), but shows the logits after every token: `visit(index, logits)`.
+    ///
+    /// # Errors
+    /// As `prefill`.
+    pub fn score(
+        &mut self,
+        tokens: &[u32],
+        mut visit: impl FnMut(usize, &[f32]),
+    ) -> Result<(), RuntimeError> {
+        self.check(tokens)?;
+        let widest = *self.set.widths().last().expect("width 1 is always planned");
+        for (c, chunk) in tokens.chunks(widest).enumerate() {
+            let width = self.set.width_for(chunk.len()).expect("a chunk is at most the widest");
+            let program = self.set.verify_program(width).expect("a planned width");
+            self.fill_chunk(program, chunk);
+            self.replay.replay(program, &self.inputs[program], self.nothing_skipped.as_mask());
+            self.committed += chunk.len();
+            for i in 0..chunk.len() {
+                visit(c * widest + i, self.replay.logits(program, i));
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, tokens: &[u32]) -> Result<(), RuntimeError> {
+        let vocabulary = self.set.vocabulary();
+        if let Some(found) = tokens.iter().copied().find(|t| *t as usize >= vocabulary) {
+            return Err(RuntimeError::Token { found, vocabulary });
+        }
+        let needed = self.committed + tokens.len();
+        if needed > self.layout.context {
+            let model_context = self.set.model_context();
+            return Err(RuntimeError::ContextFull { needed, context: self.layout.context, model_context });
+        }
+        Ok(())
+    }
+
+    fn fill_chunk(&mut self, program: usize, chunk: &[u32]) {
+        let inputs = &mut self.inputs[program];
+        inputs.clear();
+        for (i, token) in chunk.iter().enumerate() {
+            let position = slot_number(self.committed + i);
+            inputs.push(*token, position, position, position, |tail| {
+                tail[0] = position;
+                1
+            });
+        }
+    }
+
+    /// Starts a forward of `rows` rows behind the committed prefix, at the smallest planned width that holds them.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Width`] when no planned width holds them.
+    pub fn forward(&mut self, rows: usize) -> Result<Forward<'_>, RuntimeError> {
+        let Some(width) = self.set.width_for(rows) else {
+            let largest = *self.set.widths().last().expect("width 1 is always planned");
+            return Err(RuntimeError::Width { rows, largest });
+        };
+        let program = self.set.verify_program(width).expect("a planned width");
+        self.inputs[program].clear();
+        Ok(Forward { session: self, program })
+    }
+
+    /// Commits the scratch rows of `path` (offsets behind the committed prefix, ascending, root first): their keys and
+    /// values become those of the next positions. All other scratch is discarded.
+    pub fn commit(&mut self, path: &[u32]) {
+        let first = slot_number(self.committed);
+        let in_place = path.iter().enumerate().take_while(|(i, offset)| **offset as usize == *i).count();
+        self.moves.clear();
+        self.moves.extend(path[in_place..].iter().map(|offset| first + offset));
+        if !self.moves.is_empty() {
+            self.replay.copy_slots(&self.moves, first + slot_number(in_place));
+        }
+        self.committed += path.len();
+        assert!(self.committed <= self.layout.context, "a path longer than the context was committed");
+    }
+
+    /// Keeps the first `len` committed tokens and forgets the rest.
+    ///
+    /// # Panics
+    /// If fewer are committed.
+    pub fn truncate(&mut self, len: usize) {
+        assert!(len <= self.committed, "only committed tokens can be kept");
+        self.committed = len;
+    }
+
+    /// Pretends that `len` tokens were committed, whatever the cache holds: for measuring latency at a context length.
+    pub fn assume_committed(&mut self, len: usize) {
+        assert!(len <= self.layout.context, "within the context");
+        self.committed = len;
+    }
+
+    /// Overwrites all slots behind the committed prefix with finite noise. Output must not change: a test of the law.
+    pub fn poison_scratch(&mut self, seed: u64) {
+        self.replay.poison_slots(self.scratch(), seed);
+    }
+
+    fn scratch(&self) -> Range<u32> {
+        slot_number(self.committed)..slot_number(self.layout.slots())
+    }
+}
+
+fn slot_number(slot: usize) -> u32 {
+    u32::try_from(slot).expect("contexts are far below 2^32")
+}
+
+/// A forward being filled with rows.
+#[derive(Debug)]
+pub struct Forward<'a> {
+    session: &'a mut Session,
+    program: usize,
+}
+
+impl<'a> Forward<'a> {
+    /// Adds a row: `token` at `depth` behind the committed prefix, written to scratch offset `offset`, attending to the
+    /// whole prefix and to the scratch offsets that `tail` writes (root .. self, self last) and counts.
+    pub fn push(&mut self, token: u32, depth: u32, offset: u32, tail: impl FnOnce(&mut [u32]) -> usize) {
+        let prefix = slot_number(self.session.committed);
+        self.session.inputs[self.program].push(token, prefix + depth, prefix + offset, prefix, |slots| {
+            let len = tail(slots);
+            for slot in &mut slots[..len] {
+                *slot += prefix;
+            }
+            len
+        });
+    }
+
+    /// Runs it, leaving out the groups of `skip`, and shows the logits.
+    pub fn run(self, skip: Option<&SkipSet>) -> Logits<'a> {
+        let Self { session, program } = self;
+        let skip = skip.unwrap_or(&session.nothing_skipped);
+        session.replay.replay(program, &session.inputs[program], skip.as_mask());
+        Logits { session, program }
+    }
+}
+
+/// Logits of the last forward.
+#[derive(Clone, Copy, Debug)]
+pub struct Logits<'a> {
+    session: &'a Session,
+    program: usize,
+}
+
+impl<'a> Logits<'a> {
+    /// Logits `[V]` of the row pushed as number `row`.
+    pub fn row(&self, row: usize) -> &'a [f32] {
+        self.session.replay.logits(self.program, row)
+    }
+}

@@ -1,0 +1,73 @@
+//! Acceptance: walks a verified tree along the verifier's own tokens.
+
+use crate::{
+    runtime::Logits,
+    sample::Sampler,
+    tree::{NodeId, TokenTree},
+};
+
+/// Where a walk must end.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits<'a> {
+    /// Most tokens to emit, at least 1.
+    pub tokens: usize,
+    /// Tokens that end the text.
+    pub ends: &'a [u32],
+}
+
+/// The result of a walk, in buffers reserved once.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    /// Verified nodes whose keys and values belong to the sequence: the root and the accepted nodes before the last
+    /// emitted token.
+    pub path: Vec<NodeId>,
+    /// Tokens emitted: the accepted ones, then the bonus token, cut at the limits.
+    pub emitted: Vec<u32>,
+    /// Nodes accepted.
+    pub accepted: usize,
+}
+
+impl Walk {
+    /// Room for trees of `nodes` nodes.
+    pub fn with_capacity(nodes: usize) -> Self {
+        Self { path: Vec::with_capacity(nodes), emitted: Vec::with_capacity(nodes + 1), accepted: 0 }
+    }
+
+    /// Walks from the root: at each node the verifier's token for the next position is drawn from the node's logits;
+    /// a verified child that carries it is accepted and walked to; otherwise it is the bonus token. Exact for any tree
+    /// (sampler-match): what is emitted does not depend on what was drafted.
+    ///
+    /// `rows[i]` is the node of logits row `i`, ascending; `position` is the place of the first emitted token in the
+    /// sequence.
+    pub fn run(
+        &mut self,
+        tree: &TokenTree,
+        rows: &[NodeId],
+        logits: Logits<'_>,
+        sampler: &mut Sampler,
+        position: usize,
+        limits: Limits<'_>,
+    ) {
+        self.path.clear();
+        self.emitted.clear();
+        self.accepted = 0;
+        let mut node = NodeId::ROOT;
+        let mut row = 0;
+        loop {
+            self.path.push(node);
+            let place = (position + self.emitted.len()) as u64;
+            let token = sampler.draw(logits.row(row), place);
+            self.emitted.push(token);
+            let child = tree.child(node, token).and_then(|c| Some((c, rows.binary_search(&c).ok()?)));
+            self.accepted += usize::from(child.is_some());
+            match child {
+                Some((next, next_row))
+                    if self.emitted.len() < limits.tokens && !limits.ends.contains(&token) =>
+                {
+                    (node, row) = (next, next_row);
+                }
+                Some(_) | None => return,
+            }
+        }
+    }
+}

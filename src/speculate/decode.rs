@@ -1,0 +1,226 @@
+//! The decode loop: one request's sequence, step by step.
+
+use crate::{
+    runtime::Session,
+    sample::{Sampler, Sampling},
+    tree::{NodeId, PruneScratch, TokenTree, select},
+};
+
+use super::{
+    Budget, Drafter, Limits, Observer, SpeculateError, Stage, Stats, Walk, stats::Lap, verifier,
+};
+
+/// Shape of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Growths per step, `Dd`; for lookup the longest continuation.
+    pub depth: usize,
+    /// Nodes per growth, `Wd`; for lookup the number of continuations.
+    pub draft_width: usize,
+    /// Most rows to verify, root included, `Wv`.
+    pub verify_width: usize,
+    /// Candidates kept of every expanded node; 0 where no model drafts.
+    pub top_k: usize,
+    /// Softens or sharpens the drafter's probabilities, `t_d`.
+    pub draft_temperature: f32,
+}
+
+impl Shape {
+    /// Plain decoding: nothing is drafted.
+    pub const PLAIN: Self = Self { depth: 0, draft_width: 1, verify_width: 1, top_k: 0, draft_temperature: 1.0 };
+
+    /// Nodes of a full tree, root included: `Dd * Wd + 1`.
+    pub fn tree_nodes(&self) -> usize {
+        self.depth * self.draft_width + 1
+    }
+}
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepReport {
+    /// Rows of the verify forward that were used.
+    pub rows: usize,
+    /// Drafted nodes accepted.
+    pub accepted: usize,
+}
+
+/// One request at a time over one session. Invariant between steps: all tokens of the history but the last are
+/// committed.
+#[derive(Debug)]
+pub struct Decoder {
+    session: Session,
+    drafter: Option<Box<dyn Drafter>>,
+    shape: Shape,
+    sampler: Sampler,
+    history: Vec<u32>,
+    tree: TokenTree,
+    keep: Vec<NodeId>,
+    prune: PruneScratch,
+    walk: Walk,
+    offsets: Vec<u32>,
+    stats: Stats,
+}
+
+impl Decoder {
+    /// A decoder that steps with `shape`; without a drafter, or with depth 0, it decodes plainly.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if the session has no executable for the verify width.
+    pub fn new(
+        session: Session,
+        drafter: Option<Box<dyn Drafter>>,
+        shape: Shape,
+    ) -> Result<Self, SpeculateError> {
+        if session.set().width_for(shape.verify_width).is_none() || shape.verify_width == 0 {
+            let widths = session.set().widths();
+            let expected = format!("1 to {}", widths[widths.len() - 1]);
+            return Err(SpeculateError::Shape { what: "verify width", expected, found: shape.verify_width });
+        }
+        let sampler = Sampler::new(Sampling::GREEDY, session.set().vocabulary())?;
+        let nodes = shape.tree_nodes();
+        Ok(Self {
+            sampler,
+            history: Vec::with_capacity(session.context() + 1),
+            tree: TokenTree::with_capacity(nodes),
+            keep: Vec::with_capacity(nodes),
+            prune: PruneScratch::with_capacity(nodes),
+            walk: Walk::with_capacity(nodes),
+            offsets: Vec::with_capacity(nodes),
+            stats: Stats::default(),
+            session,
+            drafter,
+            shape,
+        })
+    }
+
+    /// Begins a request: forgets the last one, runs the prompt and returns the first token.
+    ///
+    /// # Errors
+    /// [`SpeculateError`] for an empty or too long prompt, unknown token ids or sampling out of range.
+    pub fn start(&mut self, prompt: &[u32], sampling: Sampling) -> Result<u32, SpeculateError> {
+        if prompt.is_empty() {
+            return Err(SpeculateError::EmptyPrompt);
+        }
+        self.sampler.set_sampling(sampling)?;
+        self.stats = Stats::default();
+        self.history.clear();
+        self.session.truncate(0);
+        let mut lap = Lap::start();
+        let logits = self.session.prefill(prompt)?;
+        let first = self.sampler.draw(logits, prompt.len() as u64);
+        self.stats.prefill = lap.next();
+        self.history.extend_from_slice(prompt);
+        self.history.push(first);
+        Ok(first)
+    }
+
+    /// One draft-verify-commit round. The emitted tokens are the new end of [`history`](Self::history).
+    ///
+    /// # Errors
+    /// [`SpeculateError`] when the session refuses; the sequence is then unchanged.
+    ///
+    /// # Panics
+    /// If nothing was started, or `limits.tokens` is 0 or exceeds what the context still holds.
+    pub fn step(
+        &mut self,
+        limits: Limits<'_>,
+        observer: Option<&mut dyn Observer>,
+    ) -> Result<StepReport, SpeculateError> {
+        assert!(!self.history.is_empty(), "a step continues a started request");
+        let room = self.session.context() + 1 - self.history.len();
+        assert!((1..=room).contains(&limits.tokens), "{} tokens asked for, room for {room}", limits.tokens);
+        let root = self.history[self.history.len() - 1];
+        self.tree.reset(root);
+        let depth = self.shape.depth.min(limits.tokens - 1);
+        if let (Some(drafter), 1..) = (&mut self.drafter, depth) {
+            let observer = observer.map(|o| -> &mut dyn Observer { o });
+            let budget = Budget {
+                session: &mut self.session,
+                history: &self.history,
+                depth,
+                stats: &mut self.stats,
+                observer,
+            };
+            drafter.propose(&mut self.tree, budget)?;
+        }
+        self.verify(limits)
+    }
+
+    fn verify(&mut self, limits: Limits<'_>) -> Result<StepReport, SpeculateError> {
+        let mut lap = Lap::start();
+        select(&self.tree, self.shape.verify_width, &mut self.prune, &mut self.keep);
+        self.stats.add_time(Stage::Prune, lap.next());
+        let mut mask_time = std::time::Duration::ZERO;
+        let logits =
+            verifier::forward(&mut self.session, &self.tree, &self.keep, None, || mask_time = lap.next())?;
+        self.stats.add_time(Stage::Mask, mask_time);
+        self.stats.add_time(Stage::Verify, lap.next());
+        let position = self.history.len();
+        self.walk.run(&self.tree, &self.keep, logits, &mut self.sampler, position, limits);
+        self.stats.add_time(Stage::Accept, lap.next());
+        self.offsets.clear();
+        self.offsets.extend(self.walk.path.iter().map(|node| node.get()));
+        self.session.commit(&self.offsets);
+        self.history.extend_from_slice(&self.walk.emitted);
+        self.stats.add_time(Stage::Commit, lap.next());
+        let deepest = self.keep.iter().map(|n| self.tree.depth(*n) as usize).max().unwrap_or(0);
+        self.stats.steps += 1;
+        self.stats.step_tokens += self.walk.emitted.len() as u64;
+        self.stats.drafted += self.keep.len() as u64 - 1;
+        self.stats.accepted += self.walk.accepted as u64;
+        self.stats.count_depths(deepest, self.walk.accepted);
+        Ok(StepReport { rows: self.keep.len(), accepted: self.walk.accepted })
+    }
+
+    /// Continues from `history` as if all of it but the last token were committed, whatever the cache holds: for
+    /// measuring latency at a context length.
+    ///
+    /// # Panics
+    /// If the history is empty or longer than the context.
+    pub fn assume_history(&mut self, history: &[u32]) {
+        assert!((1..=self.session.context()).contains(&history.len()), "a history within the context");
+        self.history.clear();
+        self.history.extend_from_slice(history);
+        self.session.assume_committed(history.len() - 1);
+    }
+
+    /// Prompt and output so far.
+    pub fn history(&self) -> &[u32] {
+        &self.history
+    }
+
+    /// The tree of the last step.
+    pub fn tree(&self) -> &TokenTree {
+        &self.tree
+    }
+
+    /// Tokens the last step emitted.
+    pub fn emitted(&self) -> &[u32] {
+        &self.walk.emitted
+    }
+
+    /// Counters of the current request.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The shape of its steps.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The session, for measuring.
+    pub fn session_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Gives the session back, to decode with another drafter.
+    pub fn into_session(self) -> Session {
+        self.session
+    }
+}

@@ -1,0 +1,85 @@
+//! Layer skip: the verifier without some of its sub-layers drafts an Equal-Growth Tree over the verifier's own cache.
+//!
+//! Self-speculation as in SWIFT (<https://arxiv.org/abs/2410.06916>), here with a fixed skip set. The drafter reads the
+//! committed keys and values of the layers it keeps and writes its own rows to scratch slots; verification rewrites
+//! them, so there is nothing to clone and nothing to commit.
+
+use crate::{
+    runtime::{SkipSet, Session},
+    sample::{Candidate, draft_candidates},
+    speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
+    tree::{Frontier, NodeId, Source, TokenTree},
+};
+
+use super::{Budget, Drafter};
+
+/// The drafter's mark in [`Source`].
+const SOURCE: u8 = 1;
+
+/// See the file's first lines.
+#[derive(Debug)]
+pub struct LayerSkip {
+    skip: SkipSet,
+    width: usize,
+    top_k: usize,
+    temperature: f32,
+    frontier: Frontier,
+    rows: Vec<NodeId>,
+    grown: Vec<NodeId>,
+    candidates: Vec<Candidate>,
+}
+
+impl LayerSkip {
+    /// A drafter that leaves out `skip` and grows trees of the given shape.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if no executable of the session holds a growth.
+    pub fn new(session: &Session, skip: SkipSet, shape: &Shape) -> Result<Self, SpeculateError> {
+        let Some(_) = session.set().width_for(shape.draft_width) else {
+            let expected = format!("at most {}", session.set().widths().last().expect("width 1 is planned"));
+            return Err(SpeculateError::Shape { what: "draft width", expected, found: shape.draft_width });
+        };
+        let nodes = shape.tree_nodes();
+        let top_k = shape.top_k.max(1);
+        Ok(Self {
+            skip,
+            width: shape.draft_width,
+            top_k,
+            temperature: shape.draft_temperature,
+            frontier: Frontier::with_capacity(nodes, top_k),
+            rows: Vec::with_capacity(shape.draft_width),
+            grown: Vec::with_capacity(shape.draft_width),
+            candidates: Vec::with_capacity(top_k + 1),
+        })
+    }
+}
+
+impl Drafter for LayerSkip {
+    /// `depth` forwards, the root's of one row and then one of `width` rows after each growth but the last (Yggdrasil,
+    /// Equal-Growth Tree): the nodes of the last growth are never forwarded here.
+    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
+        let Budget { session, history: _, depth, stats, mut observer } = budget;
+        self.frontier.clear();
+        self.rows.clear();
+        self.rows.push(NodeId::ROOT);
+        let mut lap = Lap::start();
+        for _ in 0..depth {
+            let logits = verifier::forward(session, tree, &self.rows, Some(&self.skip), || {})?;
+            stats.add_time(Stage::Draft, lap.next());
+            for (row, node) in self.rows.iter().enumerate() {
+                draft_candidates(logits.row(row), self.top_k, self.temperature, &mut self.candidates);
+                if let Some(observer) = observer.as_deref_mut() {
+                    observer.expanded(*node, &self.candidates);
+                }
+                self.frontier.expand(tree, *node, self.candidates.iter().map(|c| (c.token, c.log_prob)));
+            }
+            self.frontier.grow(tree, self.width, Source::new(SOURCE), &mut self.grown);
+            std::mem::swap(&mut self.rows, &mut self.grown);
+            stats.add_time(Stage::Grow, lap.next());
+            if self.rows.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! Prompt lookup: continues the sequence as it went on after earlier occurrences of its last tokens.
+//!
+//! The proposal is a pure function of the committed tokens, so it can be replayed without any model.
+
+use crate::{
+    speculate::{Shape, SpeculateError, Stage, stats::Lap},
+    tree::{Insert, NodeId, Source, TokenTree},
+};
+
+use super::{Budget, Drafter};
+
+/// The drafter's mark in [`Source`].
+const SOURCE: u8 = 0;
+
+/// An earlier occurrence: the continuation starts at `next` and `length` tokens before it match.
+#[derive(Clone, Copy, Debug)]
+struct Match {
+    length: usize,
+    next: usize,
+}
+
+/// See the file's first lines.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    longest: usize,
+    shortest: usize,
+    branches: usize,
+    nodes: usize,
+    matches: Vec<Match>,
+}
+
+impl Lookup {
+    /// Matches of `shortest..=longest` tokens; at most `shape.draft_width` continuations of at most `shape.depth` tokens,
+    /// and no more nodes than `shape.verify_width` rows can verify.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if the match lengths are empty.
+    pub fn new(longest: usize, shortest: usize, shape: &Shape) -> Result<Self, SpeculateError> {
+        if shortest == 0 || longest < shortest {
+            let expected = format!("1 or more and at most {longest}");
+            return Err(SpeculateError::Shape { what: "shortest match", expected, found: shortest });
+        }
+        let branches = shape.draft_width;
+        let matches = Vec::with_capacity(branches + 1);
+        Ok(Self { longest, shortest, branches, nodes: shape.verify_width, matches })
+    }
+
+    /// Adds the proposal for `history` to a tree whose root is the last token of `history`.
+    ///
+    /// Longer matches come first, later ones before earlier ones; continuations share prefixes. The value of a node
+    /// falls with depth, faster for shorter matches: it ranks nodes for pruning and claims no probability.
+    pub fn propose_into(&mut self, history: &[u32], depth: usize, tree: &mut TokenTree) {
+        self.find(history);
+        for Match { length, next } in &self.matches {
+            let keep = 1.0 - 1.0 / (1.0 + *length as f32);
+            let mut node = NodeId::ROOT;
+            let mut value = 1.0;
+            for token in &history[*next..history.len().min(next + depth)] {
+                value *= keep;
+                if tree.len() >= self.nodes && tree.child(node, *token).is_none() {
+                    break;
+                }
+                match tree.insert(node, *token, value, 0, Source::new(SOURCE)) {
+                    Insert::Added(child) | Insert::Merged(child) => node = child,
+                    Insert::Full => return,
+                }
+            }
+        }
+    }
+
+    fn find(&mut self, history: &[u32]) {
+        self.matches.clear();
+        let end = history.len();
+        for next in (1..end).rev() {
+            let longest = self.longest.min(next);
+            let length = (0..longest).take_while(|i| history[next - 1 - i] == history[end - 1 - i]).count();
+            if length < self.shortest {
+                continue;
+            }
+            let place = self.matches.partition_point(|m| m.length >= length);
+            if place < self.branches {
+                self.matches.insert(place, Match { length, next });
+                self.matches.truncate(self.branches);
+            }
+        }
+    }
+}
+
+impl Drafter for Lookup {
+    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
+        let mut lap = Lap::start();
+        self.propose_into(budget.history, budget.depth, tree);
+        budget.stats.add_time(Stage::Draft, lap.next());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
+        Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
+    }
+
+    fn propose(history: &[u32], shape: &Shape) -> TokenTree {
+        let mut tree = TokenTree::with_capacity(shape.tree_nodes());
+        tree.reset(*history.last().unwrap());
+        Lookup::new(3, 1, shape).unwrap().propose_into(history, shape.depth, &mut tree);
+        tree.check().unwrap();
+        tree
+    }
+
+    fn tokens(tree: &TokenTree) -> Vec<u32> {
+        tree.nodes().skip(1).map(|n| tree.token(n)).collect()
+    }
+
+    #[test]
+    fn continues_after_the_longest_and_then_latest_match() {
+        let history = [1, 2, 3, 7, 8, 9, 2, 3, 5, 5, 1, 2, 3];
+        assert_eq!(tokens(&propose(&history, &shape(3, 1, 8))), [7, 8, 9]);
+        let two = propose(&history, &shape(2, 2, 8));
+        assert_eq!(tokens(&two), [7, 8, 5, 5]);
+        assert_eq!(two.parent(NodeId::from_index(3)), Some(NodeId::ROOT));
+    }
+
+    #[test]
+    fn proposes_nothing_without_a_match_and_never_more_than_can_be_verified() {
+        assert_eq!(propose(&[1, 2, 3], &shape(4, 4, 8)).len(), 1);
+        assert_eq!(propose(&[5, 5, 5, 5, 5, 5], &shape(9, 4, 4)).len(), 4);
+        assert_eq!(propose(&[4], &shape(4, 1, 4)).len(), 1);
+    }
+
+    #[test]
+    fn empty_match_lengths_are_refused() {
+        assert!(Lookup::new(2, 3, &shape(1, 1, 1)).is_err());
+        assert!(Lookup::new(2, 0, &shape(1, 1, 1)).is_err());
+    }
+}

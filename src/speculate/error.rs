@@ -1,0 +1,35 @@
+//! What can go wrong while decoding.
+
+use crate::{runtime::RuntimeError, sample::SampleError};
+
+/// Why decoding refuses.
+#[derive(Debug, thiserror::Error)]
+pub enum SpeculateError {
+    /// The session refused.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The sampling parameters are out of range.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// A prompt without tokens.
+    #[error("the prompt is empty: expected at least one token")]
+    EmptyPrompt,
+    /// A shape the executables cannot run.
+    #[error("shape {what}: expected {expected}, found {found}; plan again or fix another shape")]
+    Shape {
+        /// Which number of the shape.
+        what: &'static str,
+        /// What is possible.
+        expected: String,
+        /// What was asked for.
+        found: usize,
+    },
+    /// A sub-layer to skip that the model does not have.
+    #[error("cannot skip sub-layer {found}: the model has {groups}; plan again for this model")]
+    SkipSet {
+        /// The group.
+        found: u32,
+        /// How many there are.
+        groups: u32,
+    },
+}

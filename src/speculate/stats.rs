@@ -1,0 +1,137 @@
+//! What a request's decoding did and how long each stage took.
+
+use std::time::{Duration, Instant};
+
+/// A stage of a step, as the clock sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Drafter forwards, or the search of a drafter without a model.
+    Draft,
+    /// Candidates and growth between drafter forwards.
+    Grow,
+    /// Choosing the nodes to verify.
+    Prune,
+    /// Filling the inputs of the verify forward.
+    Mask,
+    /// The verify forward.
+    Verify,
+    /// Drawing tokens and walking the tree.
+    Accept,
+    /// Moving the accepted rows in the cache.
+    Commit,
+}
+
+impl Stage {
+    /// All stages in the order of a step.
+    pub const ALL: [Self; 7] = [
+        Self::Draft,
+        Self::Grow,
+        Self::Prune,
+        Self::Mask,
+        Self::Verify,
+        Self::Accept,
+        Self::Commit,
+    ];
+
+    /// Name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Draft => "draft",
+            Self::Grow => "grow",
+            Self::Prune => "prune",
+            Self::Mask => "mask",
+            Self::Verify => "verify",
+            Self::Accept => "accept",
+            Self::Commit => "commit",
+        }
+    }
+}
+
+/// Depths counted one by one; deeper acceptance is counted at the last.
+const DEPTHS: usize = 64;
+
+/// Counters of one request.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Draft-verify-commit rounds.
+    pub steps: u64,
+    /// Tokens emitted by steps; the first token of a request comes from the prefill and is not among them.
+    pub step_tokens: u64,
+    /// Drafted nodes that were verified, roots not counted.
+    pub drafted: u64,
+    /// Drafted nodes that were accepted.
+    pub accepted: u64,
+    /// Time of the prefill.
+    pub prefill: Duration,
+    stage_time: [Duration; Stage::ALL.len()],
+    offered_by_depth: [u64; DEPTHS],
+    accepted_by_depth: [u64; DEPTHS],
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            steps: 0,
+            step_tokens: 0,
+            drafted: 0,
+            accepted: 0,
+            prefill: Duration::ZERO,
+            stage_time: [Duration::ZERO; Stage::ALL.len()],
+            offered_by_depth: [0; DEPTHS],
+            accepted_by_depth: [0; DEPTHS],
+        }
+    }
+}
+
+impl Stats {
+    /// Average accepted length: tokens per step, the bonus token included. `None` before the first step.
+    pub fn aal(&self) -> Option<f64> {
+        (self.steps > 0).then(|| self.step_tokens as f64 / self.steps as f64)
+    }
+
+    /// Time spent in a stage over all steps.
+    pub fn stage_time(&self, stage: Stage) -> Duration {
+        self.stage_time[stage as usize]
+    }
+
+    /// Time of all steps.
+    pub fn step_time(&self) -> Duration {
+        self.stage_time.iter().sum()
+    }
+
+    /// For depths 1, 2, ...: among the steps that offered a node of this depth, the share that accepted one.
+    pub fn acceptance_by_depth(&self) -> Vec<f64> {
+        let offered = self.offered_by_depth.iter().take_while(|o| **o > 0);
+        offered.zip(&self.accepted_by_depth).map(|(o, a)| *a as f64 / *o as f64).collect()
+    }
+
+    pub(super) fn add_time(&mut self, stage: Stage, time: Duration) {
+        self.stage_time[stage as usize] += time;
+    }
+
+    pub(super) fn count_depths(&mut self, offered: usize, accepted: usize) {
+        for depth in 0..offered.min(DEPTHS) {
+            self.offered_by_depth[depth] += 1;
+        }
+        for depth in 0..accepted.min(DEPTHS) {
+            self.accepted_by_depth[depth] += 1;
+        }
+    }
+}
+
+/// A stopwatch that hands out the time since it was last asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lap(Instant);
+
+impl Lap {
+    #[allow(clippy::disallowed_methods, reason = "stage times are measured here and decide nothing")]
+    pub(super) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "stage times are measured here and decide nothing")]
+    pub(super) fn next(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.0, now)
+    }
+}
