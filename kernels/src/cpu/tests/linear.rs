@@ -179,6 +179,24 @@ proptest! {
     }
 }
 
+/// Every number of rows in a group meets every number of tiles at once.
+#[test]
+fn every_register_blocking_gives_the_same_bits() {
+    let mut noise = Noise::new(4);
+    for format in WeightFormat::ALL {
+        let bytes = matrix(format, 7 * TILE, 64, &mut noise);
+        let packed = PackedLinear::stack(&[Matrix::new(format, 7 * TILE, 64, &bytes).unwrap()]).unwrap();
+        let x = noise.values(17 * 64);
+        for kernels in tiers() {
+            let alone: Vec<_> = x.chunks(64).flat_map(|row| whole(kernels, &packed, row)).collect();
+            for width in 1..=17 {
+                let found = whole(kernels, &packed, &x[..width * 64]);
+                assert_eq!(bits(&found), bits(&alone[..found.len()]), "{format} at width {width}");
+            }
+        }
+    }
+}
+
 #[test]
 fn only_the_given_tiles_are_written() {
     let mut noise = Noise::new(7);
