@@ -5,7 +5,7 @@ use std::fmt;
 /// Storage format of a weight matrix, as GGUF and safetensors define it.
 ///
 /// A row is a whole number of blocks. Adding a format means a new variant here (the matches are exhaustive), a tile
-/// layout in [`crate::cpu::packing`] and a kernel per tier.
+/// layout in `cpu::packing` and a kernel per tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WeightFormat {
     /// IEEE single.

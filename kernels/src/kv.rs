@@ -50,6 +50,8 @@ unsafe impl Sync for KvLayer<'_> {}
 impl KvLayer<'_> {
     /// A row with this slot is not stored: padding rows keep their keys to themselves.
     pub const NO_SLOT: u32 = u32::MAX;
+    /// Largest head dimension: kernels turn a head in a buffer of this size.
+    pub const MAX_HEAD_DIM: usize = 512;
 
     /// Bytes of the keys, and of the values.
     pub const fn bytes(format: KvFormat, kv_heads: usize, slots: usize, head_dim: usize) -> usize {
@@ -61,6 +63,9 @@ impl KvLayer<'_> {
     /// # Safety
     /// For the view's lifetime `keys` and `values` each point to [`KvLayer::bytes`] initialised bytes, aligned to the
     /// element, and hold finite numbers. While an op appends to a (slot, KV head), nothing else touches it.
+    ///
+    /// # Panics
+    /// If a size is 0, or above [`KvLayer::MAX_HEAD_DIM`] for `head_dim`.
     pub unsafe fn from_raw(
         keys: *mut u8,
         values: *mut u8,
@@ -69,7 +74,11 @@ impl KvLayer<'_> {
         slots: usize,
         head_dim: usize,
     ) -> Self {
-        assert!(kv_heads > 0 && slots > 0 && head_dim > 0 && slots < Self::NO_SLOT as usize);
+        assert!(
+            kv_heads > 0 && slots > 0 && slots < Self::NO_SLOT as usize,
+            "{kv_heads} KV heads, {slots} slots"
+        );
+        assert!(0 < head_dim && head_dim <= Self::MAX_HEAD_DIM, "head dimension {head_dim}");
         debug_assert!(
             keys.addr().is_multiple_of(format.bytes()) && values.addr().is_multiple_of(format.bytes())
         );

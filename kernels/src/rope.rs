@@ -101,22 +101,6 @@ impl Rope<'_> {
             }
         }
     }
-
-    /// Element `i` of `head` turned to `position`: what [`Rope::rotate`] writes there.
-    #[inline(always)]
-    pub(crate) fn element(&self, position: usize, head: &[f32], i: usize) -> f32 {
-        let rotated = self.table.rotated();
-        if i >= rotated {
-            return head[i];
-        }
-        let (pair, first, second) = match self.pairing {
-            RopePairing::Adjacent => (i / 2, i & !1, i | 1),
-            RopePairing::Halves => (i % (rotated / 2), i % (rotated / 2), i % (rotated / 2) + rotated / 2),
-        };
-        let (cos, sin) = self.table.angle(position, pair);
-        let (x, y) = turn(head[first], head[second], cos, sin);
-        if i == first { x } else { y }
-    }
 }
 
 #[inline(always)]

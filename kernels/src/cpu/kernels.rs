@@ -5,6 +5,8 @@ use super::{
     generic,
     packing::{PackedLinear, TILE},
 };
+#[cfg(target_arch = "x86_64")]
+use super::{avx512, isa::Avx512};
 use crate::{AppendKv, Attention, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
 use std::ops::Range;
 
@@ -24,13 +26,18 @@ pub struct Kernels(Isa);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Isa {
     Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
 }
 
-/// Calls `$op` of the tier's module.
+/// Calls `$op` of the tier's module. The AVX-512 arm is the only place that enters code with target features.
 macro_rules! dispatch {
     ($isa:expr, $op:ident ( $($arg:expr),* )) => {
         match $isa {
             Isa::Portable => generic::$op($($arg),*),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the token proves that the processor has every feature the function enables.
+            Isa::Avx512(_) => unsafe { avx512::$op($($arg),*) },
         }
     };
 }
@@ -39,6 +46,12 @@ impl Kernels {
     /// Plain Rust.
     pub const fn portable() -> Self {
         Self(Isa::Portable)
+    }
+
+    /// AVX-512 with BF16.
+    #[cfg(target_arch = "x86_64")]
+    pub const fn avx512(proof: Avx512) -> Self {
+        Self(Isa::Avx512(proof))
     }
 
     /// The fastest tier of this processor.
@@ -51,6 +64,9 @@ impl Kernels {
         match tier {
             Tier::Reference => None,
             Tier::Portable => Some(Self::portable()),
+            #[cfg(target_arch = "x86_64")]
+            Tier::Avx512 => Avx512::detect().map(Self::avx512),
+            #[cfg(not(target_arch = "x86_64"))]
             Tier::Avx512 => None,
         }
     }
@@ -59,6 +75,8 @@ impl Kernels {
     pub const fn tier(self) -> Tier {
         match self.0 {
             Isa::Portable => Tier::Portable,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(_) => Tier::Avx512,
         }
     }
 

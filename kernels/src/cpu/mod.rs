@@ -8,6 +8,8 @@
 //! optionally normalised, then any number of linears of the same weight format read them.
 
 mod activations;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod generic;
 mod isa;
 mod kernels;

@@ -8,7 +8,12 @@ use crate::{
     testing::{Noise, Scratch, bits, matrix},
 };
 use proptest::prelude::*;
-use std::ops::Range;
+use std::{iter, ops::Range};
+
+/// All tiles in one range.
+fn all(weights: &PackedLinear) -> Vec<Range<usize>> {
+    iter::once(0..weights.tiles()).collect()
+}
 
 /// All outputs of a linear, its tiles in the ranges given.
 fn run(
@@ -35,7 +40,7 @@ fn run(
 fn whole(kernels: Kernels, weights: &PackedLinear, x: &[f32]) -> Vec<f32> {
     let x = Rows::new(x, weights.columns());
     let mut out = vec![f32::NAN; x.width() * weights.outputs()];
-    run(kernels, weights, x, None, &[0..weights.tiles()], Epilogue::Store, &mut out);
+    run(kernels, weights, x, None, &all(weights), Epilogue::Store, &mut out);
     out
 }
 
@@ -130,11 +135,10 @@ proptest! {
             kernels.rms_norm(x, norm, 0..width, RowsMut::new(&mut normed, columns));
             let apart = whole(kernels, &packed, &normed);
             let mut fused = vec![f32::NAN; width * rows];
-            let all = packed.tiles();
-            run(kernels, &packed, x, Some(norm), &[0..all], Epilogue::Store, &mut fused);
+            run(kernels, &packed, x, Some(norm), &all(&packed), Epilogue::Store, &mut fused);
             prop_assert_eq!(bits(&apart), bits(&fused));
             let mut added = residual.clone();
-            run(kernels, &packed, x, Some(norm), &[0..all], Epilogue::AddInto, &mut added);
+            run(kernels, &packed, x, Some(norm), &all(&packed), Epilogue::AddInto, &mut added);
             let sums: Vec<_> = residual.iter().zip(&apart).map(|(a, b)| a + b).collect();
             prop_assert_eq!(bits(&added), bits(&sums));
         }
@@ -170,6 +174,24 @@ proptest! {
                     let bound = tolerance * (1.1 * b.row(w)[n].abs() + a.row(w)[n].abs() + tolerance) + 1e-5;
                     prop_assert!((found[n] - expected[n]).abs() <= bound, "{}, not {}", found[n], expected[n]);
                 }
+            }
+        }
+    }
+}
+
+/// Every number of rows in a group meets every number of tiles at once.
+#[test]
+fn every_register_blocking_gives_the_same_bits() {
+    let mut noise = Noise::new(4);
+    for format in WeightFormat::ALL {
+        let bytes = matrix(format, 7 * TILE, 64, &mut noise);
+        let packed = PackedLinear::stack(&[Matrix::new(format, 7 * TILE, 64, &bytes).unwrap()]).unwrap();
+        let x = noise.values(17 * 64);
+        for kernels in tiers() {
+            let alone: Vec<_> = x.chunks(64).flat_map(|row| whole(kernels, &packed, row)).collect();
+            for width in 1..=17 {
+                let found = whole(kernels, &packed, &x[..width * 64]);
+                assert_eq!(bits(&found), bits(&alone[..found.len()]), "{format} at width {width}");
             }
         }
     }

@@ -87,12 +87,6 @@ proptest! {
             for kernels in tiers() {
                 let found = both_ways(3, columns, |rows, out| kernels.rope(x, head_dim, &positions, rope, rows, out));
                 assert_close(&found, &expected, 2.4e-7, 1.5);
-                for (w, row) in found.chunks_exact(columns).enumerate() {
-                    for (i, value) in row.iter().enumerate() {
-                        let head = &x.row(w)[i / head_dim * head_dim..][..head_dim];
-                        prop_assert_eq!(*value, rope.element(positions[w] as usize, head, i % head_dim));
-                    }
-                }
             }
         }
     }

@@ -1,0 +1,24 @@
+//! The AVX-512 tier: F, BW, VL, DQ and BF16.
+//!
+//! Numeric classes of a linear:
+//! * q4_0, q4_1, q8_0 and bf16: activations rounded once to bf16; products of exact codes by `VDPBF16PS`. Quantised
+//!   blocks of 32 are summed in two chains (even and odd column pairs), joined, then scaled and added with fused
+//!   products, block by block; the minimum of q4_1 multiplies the sum of the block's rounded activations. bf16 keeps
+//!   two chains over all columns.
+//! * f16 and f32: f32 activations, fused products, two chains (even and odd columns).
+//!
+//! The operations of one (row, output) are the same in every register blocking. Every function here must run on a
+//! processor that [`super::Avx512`] vouches for; tails use masks, never other formulas.
+
+mod append_kv;
+mod attention;
+mod lanes;
+mod linear;
+mod rms_norm;
+mod swiglu;
+
+pub(super) use append_kv::append_kv;
+pub(super) use attention::attention;
+pub(super) use linear::{linear, linear_gated, prepare};
+pub(super) use rms_norm::rms_norm;
+pub(super) use swiglu::swiglu;
