@@ -3,9 +3,6 @@
 use crate::{KvFormat, WeightFormat};
 use std::{fmt, str::FromStr};
 
-/// Raised whenever a change alters the bits or the cost of any kernel: plans measured before it no longer fit.
-pub const KERNEL_SET_REVISION: u32 = 1;
-
 /// What is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OpKind {

@@ -24,7 +24,9 @@ pub enum BackendError {
         reason: String,
     },
     /// Memory was refused.
-    #[error("{bytes} bytes for {what} were refused by the system; use a smaller --context or a smaller model")]
+    #[error(
+        "{bytes} bytes for {what} were refused by the system; use a smaller --context or a smaller model"
+    )]
     Memory {
         /// What it was for.
         what: &'static str,

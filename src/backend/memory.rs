@@ -157,11 +157,14 @@ impl KvCache {
             for slot in slots.clone() {
                 let row = self.block.at(start + slot as usize * self.row_bytes(), self.row_bytes());
                 for i in 0..self.spec.head_dim {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     let noise = (state >> 40) as f32 / (1 << 20) as f32 - 8.0;
                     match self.format {
                         // SAFETY: element `i` of a row inside the block, which `&mut self` makes ours.
-                        KvFormat::F16 => unsafe { row.cast::<half::f16>().add(i).write(half::f16::from_f32(noise)) },
+                        KvFormat::F16 => unsafe {
+                            row.cast::<half::f16>().add(i).write(half::f16::from_f32(noise))
+                        },
                         // SAFETY: as above.
                         KvFormat::F32 => unsafe { row.cast::<f32>().add(i).write(noise) },
                     }

@@ -52,8 +52,8 @@ pub fn make_drafter(
         }
         DrafterKind::LayerSkip { skipped } => {
             let groups = session.set().groups();
-            let skip = SkipSet::new(groups, skipped)
-                .map_err(|found| SpeculateError::SkipSet { found, groups })?;
+            let skip =
+                SkipSet::new(groups, skipped).map_err(|found| SpeculateError::SkipSet { found, groups })?;
             Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
         }
     }

@@ -147,10 +147,7 @@ pub fn fingerprints(model: &Model, tier: Tier, threads: usize) -> Result<Fingerp
         .map_err(|e| Error::device(e.to_string()))?;
     Ok(Fingerprints {
         machine,
-        model: ModelFingerprint {
-            name: model.config.name.clone(),
-            digest: model.fingerprint().to_string(),
-        },
+        model: ModelFingerprint { name: model.config.name.clone(), digest: model.fingerprint().to_string() },
         build: BuildFingerprint { plan_format: PLAN_FORMAT, kernels: ygg_kernels::KERNEL_SET.to_owned() },
     })
 }
@@ -175,10 +172,9 @@ fn tokenizer(model: &Model) -> Result<(Tokenizer, Option<String>), Error> {
             Ok((Tokenizer::from_vocabulary(vocabulary)?, model.chat_template.clone()))
         }
         VocabularySource::Json { tokenizer, config } => {
-            let config = config.as_ref().map_or_else(
-                || Ok(TokenizerConfig::default()),
-                |bytes| TokenizerConfig::from_json(bytes),
-            )?;
+            let config = config
+                .as_ref()
+                .map_or_else(|| Ok(TokenizerConfig::default()), |bytes| TokenizerConfig::from_json(bytes))?;
             let template = model.chat_template.clone().or_else(|| config.chat_template.clone());
             Ok((Tokenizer::from_json(tokenizer, &config)?, template))
         }

@@ -12,16 +12,16 @@ mod options;
 mod report;
 mod request;
 
-pub use drafting::{make_drafter, shape_of};
-pub use error::{Error, ErrorKind};
-pub use generation::Generation;
-pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints};
-pub use options::{DrafterChoice, Options, PlanSource};
 pub use crate::{
     runtime::Pinning,
     sample::{Sampling, argmax},
     text::{Message, Role},
 };
+pub use drafting::{make_drafter, shape_of};
+pub use error::{Error, ErrorKind};
+pub use generation::Generation;
+pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints};
+pub use options::{DrafterChoice, Options, PlanSource};
 pub use report::{Report, StageReport};
 pub use request::{Answer, Event, FinishReason, Prompt, Request};
 
@@ -52,11 +52,7 @@ impl Engine {
         Self::with_loaded(Loaded::new(model, &load)?, drafting, options)
     }
 
-    fn with_loaded(
-        loaded: Loaded,
-        drafting: drafting::Drafting,
-        options: &Options,
-    ) -> Result<Self, Error> {
+    fn with_loaded(loaded: Loaded, drafting: drafting::Drafting, options: &Options) -> Result<Self, Error> {
         let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
         let session_options = SessionOptions {
             context,

@@ -61,18 +61,16 @@ pub(super) struct Background {
 impl Report {
     pub(super) fn new(tokens: usize, stats: &Stats, background: &Background) -> Self {
         let steps = stats.steps as f64;
-        let tpot_ms = (stats.step_tokens > 0)
-            .then(|| stats.step_time().as_secs_f64() * 1e3 / stats.step_tokens as f64);
-        let predicted = |name: &str| {
-            background.predicted_stages.iter().find(|(n, _)| n == name).map(|(_, ms)| *ms)
-        };
+        let tpot_ms =
+            (stats.step_tokens > 0).then(|| stats.step_time().as_secs_f64() * 1e3 / stats.step_tokens as f64);
+        let predicted =
+            |name: &str| background.predicted_stages.iter().find(|(n, _)| n == name).map(|(_, ms)| *ms);
         let stages = Stage::ALL
             .into_iter()
             .map(|stage| StageReport {
                 name: stage.name().to_owned(),
                 predicted_ms: predicted(stage.name()),
-                measured_ms: (stats.steps > 0)
-                    .then(|| stats.stage_time(stage).as_secs_f64() * 1e3 / steps),
+                measured_ms: (stats.steps > 0).then(|| stats.stage_time(stage).as_secs_f64() * 1e3 / steps),
             })
             .collect();
         Self {

@@ -43,7 +43,10 @@ pub fn calibration_prompts() -> Vec<CalibrationPrompt> {
 /// [`Error`] of kind `Input` naming file and line.
 pub fn read_prompts(path: &Path) -> Result<Vec<CalibrationPrompt>, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| {
-        Error::input(format!("cannot read the prompts `{}`: {e}; expected a UTF-8 JSONL file", path.display()))
+        Error::input(format!(
+            "cannot read the prompts `{}`: {e}; expected a UTF-8 JSONL file",
+            path.display()
+        ))
     })?;
     parse(&text, &path.display().to_string())
 }

@@ -83,7 +83,12 @@ fn drafters(loaded: &Loaded, asked: &[String]) -> Result<Vec<(DrafterName, Draft
         if name != "none" && all.iter().all(|(_, kind)| kind.name() != name) {
             return Err(Error::input(format!(
                 "drafter `{name}` cannot be made for this model: expected one of {}",
-                all.iter().map(|(_, k)| k.name()).collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
+                all.iter()
+                    .map(|(_, k)| k.name())
+                    .collect::<std::collections::BTreeSet<_>>()
+                    .into_iter()
+                    .collect::<Vec<_>>()
+                    .join(", ")
             )));
         }
     }
@@ -142,13 +147,13 @@ pub fn profile(
     let mut contexts: Vec<usize> = options.contexts.iter().map(|c| (*c).clamp(1, most)).collect();
     contexts.dedup();
     let prompts = interleaved(&options.prompts);
-    let first = prompts.first().ok_or_else(|| Error::input("no calibration prompts: expected at least one"))?;
+    let first =
+        prompts.first().ok_or_else(|| Error::input("no calibration prompts: expected at least one"))?;
     let text = prompt_ids(loaded, first)?;
     let longest = contexts.iter().copied().max().expect("at least one context");
     let cells = cells(loaded, &drafters, &contexts);
     let settings = GridSettings { budget: options.budget / 2, ..GridSettings::default() };
-    let mut subject =
-        StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
+    let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     let measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
         progress(Progress { what: "latencies", done, total });
     })

@@ -90,7 +90,8 @@ impl StepSubject {
             nodes: Arc::clone(&planted),
             vocabulary: u32::try_from(vocabulary).expect("token ids are 32 bits"),
         };
-        let shape = Shape { depth: 1, draft_width: widest, verify_width: widest, top_k: 0, draft_temperature: 1.0 };
+        let shape =
+            Shape { depth: 1, draft_width: widest, verify_width: widest, top_k: 0, draft_temperature: 1.0 };
         let decoder = Decoder::new(session, Some(Box::new(drafter)), shape)?;
         let history = text.iter().copied().cycle().take(longest + 1).collect();
         Ok(Self { decoder, planted, drafters, history, top_k, vocabulary })

@@ -88,7 +88,8 @@ pub(super) fn record(
             continue;
         }
         let sampling = Sampling { temperature: options.temperature, seed: i as u64, ..Sampling::GREEDY };
-        let steps = record_prompt(loaded, &mut decoder, ids, sampling, options.tokens.min(context - ids.len()))?;
+        let steps =
+            record_prompt(loaded, &mut decoder, ids, sampling, options.tokens.min(context - ids.len()))?;
         recorded.push(PromptTrace { kind: prompt.kind.clone(), steps });
         token_traces.push(TokenTrace {
             kind: prompt.kind.clone(),

@@ -24,7 +24,9 @@ pub enum RuntimeError {
         model_context: usize,
     },
     /// A context the model or the cache cannot have.
-    #[error("a context of {found} tokens is out of range: expected 2 to {model_context}, the model's longest")]
+    #[error(
+        "a context of {found} tokens is out of range: expected 2 to {model_context}, the model's longest"
+    )]
     ContextRange {
         /// Asked for.
         found: usize,

@@ -8,8 +8,6 @@
 mod error;
 mod executable_set;
 mod session;
-#[cfg(test)]
-mod tests;
 
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};

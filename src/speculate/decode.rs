@@ -6,9 +6,7 @@ use crate::{
     tree::{NodeId, PruneScratch, TokenTree, select},
 };
 
-use super::{
-    Budget, Drafter, Limits, Observer, SpeculateError, Stage, Stats, Walk, stats::Lap, verifier,
-};
+use super::{Budget, Drafter, Limits, Observer, SpeculateError, Stage, Stats, Walk, stats::Lap, verifier};
 
 /// Shape of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +25,8 @@ pub struct Shape {
 
 impl Shape {
     /// Plain decoding: nothing is drafted.
-    pub const PLAIN: Self = Self { depth: 0, draft_width: 1, verify_width: 1, top_k: 0, draft_temperature: 1.0 };
+    pub const PLAIN: Self =
+        Self { depth: 0, draft_width: 1, verify_width: 1, top_k: 0, draft_temperature: 1.0 };
 
     /// Nodes of a full tree, root included: `Dd * Wd + 1`.
     pub fn tree_nodes(&self) -> usize {

@@ -12,12 +12,10 @@ mod drafter;
 mod error;
 mod stats;
 mod verifier;
-#[cfg(test)]
-mod tests;
 
+pub use crate::sample::Candidate;
 pub use accept::{Limits, Walk};
 pub use decode::{Decoder, Shape, StepReport};
 pub use drafter::{Budget, Drafter, LayerSkip, Lookup, Observer};
 pub use error::SpeculateError;
-pub use crate::sample::Candidate;
 pub use stats::{Stage, Stats};

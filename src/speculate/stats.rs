@@ -23,15 +23,8 @@ pub enum Stage {
 
 impl Stage {
     /// All stages in the order of a step.
-    pub const ALL: [Self; 7] = [
-        Self::Draft,
-        Self::Grow,
-        Self::Prune,
-        Self::Mask,
-        Self::Verify,
-        Self::Accept,
-        Self::Commit,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Draft, Self::Grow, Self::Prune, Self::Mask, Self::Verify, Self::Accept, Self::Commit];
 
     /// Name in reports.
     pub const fn name(self) -> &'static str {

@@ -16,7 +16,8 @@ pub(super) fn forward<'s>(
 ) -> Result<Logits<'s>, RuntimeError> {
     let mut forward = session.forward(nodes.len())?;
     for node in nodes {
-        forward.push(tree.token(*node), tree.depth(*node), node.get(), |tail| tail_slots(tree, *node, 0, tail));
+        forward
+            .push(tree.token(*node), tree.depth(*node), node.get(), |tail| tail_slots(tree, *node, 0, tail));
     }
     filled();
     Ok(forward.run(skip))

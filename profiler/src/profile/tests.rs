@@ -66,12 +66,11 @@ fn profile() -> Profile {
 
 #[test]
 fn a_profile_survives_its_file() {
-    let path = std::env::temp_dir().join(format!("ygg-profile-test-{}.json", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
     let profile = profile();
     profile.write(&path).unwrap();
-    let read = Profile::read(&path);
-    fs::remove_file(&path).unwrap();
-    assert_eq!(read.unwrap(), profile);
+    assert_eq!(Profile::read(&path).unwrap(), profile);
 }
 
 #[test]

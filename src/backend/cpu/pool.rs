@@ -148,7 +148,9 @@ impl Pool {
         if threads > 1 {
             shared.finished.0.store(0, Ordering::Relaxed);
             // SAFETY: no worker reads `job` now: all finished the last one before the last `run` returned.
-            unsafe { *shared.job.get() = Some(Job { data: std::ptr::from_ref(job).cast(), call: call::<F> }) };
+            unsafe {
+                *shared.job.get() = Some(Job { data: std::ptr::from_ref(job).cast(), call: call::<F> })
+            };
             shared.epoch.0.fetch_add(1, Ordering::SeqCst);
             for (parked, thread) in shared.parked.iter().zip(&self.threads) {
                 if parked.0.swap(false, Ordering::SeqCst) {

@@ -85,21 +85,14 @@ impl CpuStep {
                 Kind::AddInto { a: operand(1), out: region(&step.result) }
             }
             Op::Add => Kind::Add { a: operand(0), b: operand(1), out: region(&step.result) },
-            Op::Scale { factor } => {
-                Kind::Scale { factor: *factor, x: operand(0), out: region(&step.result) }
-            }
+            Op::Scale { factor } => Kind::Scale { factor: *factor, x: operand(0), out: region(&step.result) },
             Op::SelectRows => Kind::SelectRows { x: operand(0), out: region(&step.result) },
         };
         Self { group: step.group, kind }
     }
 
     /// Scratch that one thread needs for it, attention aside.
-    pub(super) fn scratch_bytes(
-        &self,
-        kernels: Kernels,
-        weights: &PackedWeights,
-        binding: Binding,
-    ) -> usize {
+    pub(super) fn scratch_bytes(&self, kernels: Kernels, weights: &PackedWeights, binding: Binding) -> usize {
         match self.kind {
             Kind::Linear { weight, .. } | Kind::GatedLinear { weight, .. } => {
                 let matrix = weights.matrix(weight);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use ygg_kernels::Tier;
+use ygg_kernels::{KvFormat, Tier};
 
 use super::{example::Shape, interpreter::Forward};
 use crate::{
@@ -12,7 +12,8 @@ use crate::{
 };
 
 fn compiled(shape: &Shape, width: usize, outputs: usize) -> Program {
-    compile(&shape.graph(), Binding { width, outputs }, &DeviceSpec::cpu(Tier::Reference)).unwrap()
+    compile(&shape.graph(), Binding { width, outputs }, &DeviceSpec::cpu(Tier::Reference, KvFormat::F32))
+        .unwrap()
 }
 
 fn whole(program: &Program) -> Vec<bool> {

@@ -1,6 +1,6 @@
 //! Golden dumps of every stage, under `src/compile/snapshots`. Accept changes with `INSTA_UPDATE=always`.
 
-use ygg_kernels::Tier;
+use ygg_kernels::{KvFormat, Tier};
 
 use super::example::Shape;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 const BINDING: Binding = Binding { width: 8, outputs: 3 };
 
 fn device() -> DeviceSpec {
-    DeviceSpec::cpu(Tier::Reference)
+    DeviceSpec::cpu(Tier::Reference, KvFormat::F32)
 }
 
 #[test]

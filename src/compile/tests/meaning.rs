@@ -1,7 +1,7 @@
 //! Passes and layout keep the meaning: the interpreter gives the same before and after, whatever is skipped.
 
 use proptest::prelude::*;
-use ygg_kernels::Tier;
+use ygg_kernels::{KvFormat, Tier};
 
 use super::{example::Shape, interpreter::Forward};
 use crate::{
@@ -35,7 +35,7 @@ proptest! {
                 expected = found;
                 Proceed::On
             }).unwrap();
-            let program = compile(&graph, binding, &DeviceSpec::cpu(Tier::Reference)).unwrap();
+            let program = compile(&graph, binding, &DeviceSpec::cpu(Tier::Reference, KvFormat::F32)).unwrap();
             prop_assert_eq!(check_arena(&program, skipped), Ok(()));
             prop_assert!(forward.run_program(&program, skipped).agrees_with(&expected), "the program differs");
         }

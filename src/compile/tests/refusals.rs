@@ -1,6 +1,6 @@
 //! What cannot be compiled, and what the error says.
 
-use ygg_kernels::Tier;
+use ygg_kernels::{KvFormat, Tier};
 
 use super::example::{Shape, over_stream};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 const ONE: Binding = Binding { width: 1, outputs: 1 };
 
 fn device() -> DeviceSpec {
-    DeviceSpec::cpu(Tier::Reference)
+    DeviceSpec::cpu(Tier::Reference, KvFormat::F32)
 }
 
 fn refusal(graph: &Graph, binding: Binding, device: &DeviceSpec) -> String {

@@ -1,7 +1,7 @@
 //! What each pass takes and what it leaves alone, on graphs made for the case. Every case is also judged by the
 //! interpreter, and compiled to the end.
 
-use ygg_kernels::Tier;
+use ygg_kernels::{KvFormat, Tier};
 
 use super::{
     example::{Factor, Shape, Small, over_stream},
@@ -27,7 +27,7 @@ fn after(pass: &str, graph: &Graph) -> Graph {
     let expected = forward.run_graph(&bound, &whole);
     run_lawfully(name, &|graph| pass(graph), &mut bound).unwrap();
     assert!(forward.run_graph(&bound, &whole).agrees_with(&expected), "{name} changes the meaning");
-    let program = compile(graph, binding, &DeviceSpec::cpu(Tier::Reference)).unwrap();
+    let program = compile(graph, binding, &DeviceSpec::cpu(Tier::Reference, KvFormat::F32)).unwrap();
     assert!(forward.run_program(&program, &whole).agrees_with(&expected), "the program differs");
     bound
 }

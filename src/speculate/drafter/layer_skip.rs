@@ -5,7 +5,7 @@
 //! them, so there is nothing to clone and nothing to commit.
 
 use crate::{
-    runtime::{SkipSet, Session},
+    runtime::{Session, SkipSet},
     sample::{Candidate, draft_candidates},
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
     tree::{Frontier, NodeId, Source, TokenTree},
