@@ -73,6 +73,7 @@ pub(super) unsafe fn quantised<C: Codes, const R: usize, const T: usize>(
     let codes_at = const { if C::HAS_MIN { 4 * TILE } else { 2 * TILE } };
     let Operands { tiles, tile_bytes, blocks, mut x, ahead } = operands;
     let zero = _mm512_setzero_ps();
+    let zero_pairs = pairs(_mm512_setzero_si512());
     let mut sums_of = [[zero; T]; R];
     let table = const { table(C::VALUES) };
     // SAFETY: 64 bytes on the stack.
@@ -102,10 +103,14 @@ pub(super) unsafe fn quantised<C: Codes, const R: usize, const T: usize>(
                 }
             } else {
                 for pair in (0..BLOCK / 2).step_by(2) {
-                    let weights = block.map(|block| signed_bytes(block.add(codes_at + 2 * TILE * pair)));
+                    let mut weights = [zero_pairs; T];
+                    for t in 0..T {
+                        weights[t] = signed_bytes(block[t].add(codes_at + 2 * TILE * pair));
+                    }
                     add_products::<R, T>(&mut even, weights, x.add(4 * pair));
-                    let weights =
-                        block.map(|block| signed_bytes(block.add(codes_at + 2 * TILE * (pair + 1))));
+                    for t in 0..T {
+                        weights[t] = signed_bytes(block[t].add(codes_at + 2 * TILE * (pair + 1)));
+                    }
                     add_products::<R, T>(&mut odd, weights, x.add(4 * (pair + 1)));
                 }
             }
@@ -174,6 +179,7 @@ pub(super) unsafe fn halves(at: *const u8) -> __m512 {
 unsafe fn signed_bytes(at: *const u8) -> __m512bh {
     // SAFETY: promised by the caller.
     let (low, high) = unsafe { (_mm_loadu_si128(at.cast()), _mm_loadu_si128(at.add(16).cast())) };
-    let [low, high] = [low, high].map(|bytes| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
+    let low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(low));
+    let high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(high));
     _mm512_cvtne2ps_pbh(high, low)
 }
