@@ -19,7 +19,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// What a model is, whatever file it came from. [`check`](Self::check) holds for every one inside a `Model`.
+/// What a model is, whatever file it came from; inside a `Model` it has passed every check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     /// Which graph to build.

@@ -56,7 +56,7 @@ impl Identity {
         let mut identity = self.clone();
         for (name, info) in tensors {
             identity.segment(name.as_bytes());
-            identity.segment(format!("{:?} {:?} {}", info.format, info.shape, info.bytes.len()).as_bytes());
+            identity.segment(format!("{} {:?} {}", info.format, info.shape, info.bytes.len()).as_bytes());
             let bytes = lend(info);
             if bytes.len() <= 3 * SAMPLE_BYTES {
                 identity.segment(bytes);

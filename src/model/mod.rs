@@ -18,7 +18,6 @@ pub mod gguf;
 mod open;
 mod rope;
 pub mod safetensors;
-mod sizing;
 pub mod synthetic;
 mod tensor_table;
 mod vocabulary;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use ygg_kernels::WeightFormat;
 
-use super::{ModelError, sizing};
+use super::ModelError;
 
 /// One tensor of a model file. Its bytes have exactly the size its shape and format take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) fn tensor_bytes(name: &str, shape: &[usize], format: WeightFormat) ->
         return Err(ModelError::invalid(what(), "dimensions above 0", format_args!("{shape:?}")));
     }
     let (columns, outer) = shape.split_last().map_or((1, &[][..]), |(c, outer)| (*c, outer));
-    let block = sizing::block_len(format);
+    let block = format.block_len();
     if !columns.is_multiple_of(block) {
         let expected = format!("rows of whole {format:?} blocks of {block}");
         return Err(ModelError::invalid(what(), expected, format_args!("{columns} columns")));
@@ -37,6 +37,6 @@ pub(super) fn tensor_bytes(name: &str, shape: &[usize], format: WeightFormat) ->
     outer
         .iter()
         .try_fold(1usize, |product, n| product.checked_mul(*n))
-        .and_then(|rows| sizing::row_bytes(format, columns)?.checked_mul(rows))
+        .and_then(|rows| format.row_bytes(columns)?.checked_mul(rows))
         .ok_or_else(|| ModelError::invalid(what(), "a size below 2^64 bytes", format_args!("{shape:?}")))
 }

@@ -9,18 +9,9 @@ use ygg_kernels::{RopePairing, WeightFormat};
 
 use super::{
     Container, GgufVocabulary, Model, ModelConfig, ModelError, RopeConfig, RopeScaling, VocabularySource,
-    check_bytes, sizing, synthetic::SyntheticSpec,
+    check_bytes, synthetic::SyntheticSpec,
 };
 use crate::ir::{WeightId, graph_text, verify};
-
-const FORMATS: [WeightFormat; 6] = [
-    WeightFormat::F32,
-    WeightFormat::F16,
-    WeightFormat::BF16,
-    WeightFormat::Q8_0,
-    WeightFormat::Q4_0,
-    WeightFormat::Q4_1,
-];
 
 struct Place(tempfile::TempDir);
 
@@ -67,7 +58,7 @@ fn says(error: &ModelError, parts: &[&str]) {
 
 #[test]
 fn every_format_opens_from_both_containers_with_one_configuration() {
-    for format in FORMATS {
+    for format in WeightFormat::ALL {
         for tied in [true, false] {
             let place = Place::new();
             let spec = SyntheticSpec { format, tied, ..SyntheticSpec::default() };
@@ -83,7 +74,7 @@ fn every_format_opens_from_both_containers_with_one_configuration() {
                 assert!(model.unused_tensors.is_empty());
                 for (i, weight) in model.graph.weights().iter().enumerate() {
                     let bytes = model.weights.bytes(WeightId(u32::try_from(i).unwrap()));
-                    let row = sizing::row_bytes(weight.format, weight.columns).unwrap();
+                    let row = weight.format.row_bytes(weight.columns).unwrap();
                     assert_eq!(bytes.len(), weight.rows * row, "{}", weight.name);
                 }
             }

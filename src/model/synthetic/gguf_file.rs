@@ -10,7 +10,7 @@ use std::{
 use ygg_kernels::WeightFormat;
 
 use super::{
-    NAME, RMS_EPS, SyntheticSpec, quantise,
+    NAME, RMS_EPS, SyntheticSpec,
     tensors::{Tensor, tensors},
     vocabulary::{BOS, CHAT_TEMPLATE, EOS, UNKNOWN, Vocabulary},
 };
@@ -65,7 +65,7 @@ impl SyntheticSpec {
             pad(out, written)?;
         }
         row_bytes.clear();
-        quantise::encode(WeightFormat::F32, &factors, &mut row_bytes);
+        WeightFormat::F32.quantise_row(&factors, &mut row_bytes);
         out.write_all(&row_bytes)?;
         pad(out, row_bytes.len())
     }

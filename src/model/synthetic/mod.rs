@@ -8,13 +8,12 @@
 mod gguf_file;
 mod hf_folder;
 mod numbers;
-mod quantise;
 mod tensors;
 mod vocabulary;
 
 use ygg_kernels::WeightFormat;
 
-use super::{ConfigKeys, Family, ModelConfig, ModelError, RopeConfig, RopeScaling, sizing};
+use super::{ConfigKeys, Family, ModelConfig, ModelError, RopeConfig, RopeScaling};
 
 /// Shape, format and seed of a synthetic Llama model.
 ///
@@ -118,7 +117,7 @@ impl SyntheticSpec {
             let expected = format!("at least {LEAST_VOCABULARY}");
             return Err(ModelError::invalid("key `vocabulary`", expected, self.vocabulary));
         }
-        let block = sizing::block_len(self.format);
+        let block = self.format.block_len();
         let inputs = [
             ("width", self.width),
             ("feed_forward", self.feed_forward),

@@ -2,7 +2,7 @@
 
 use ygg_kernels::WeightFormat;
 
-use super::{SyntheticSpec, numbers::Stream, quantise};
+use super::{SyntheticSpec, numbers::Stream};
 
 /// What is in a tensor.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl Tensor {
             }
             Content::Gain | Content::Matrix { .. } => row,
         };
-        quantise::encode(self.format, &self.values(row), out);
+        self.format.quantise_row(&self.values(row), out);
     }
 
     /// The bytes of the tensor in a folder, quantised formats as the F32 they stand for.
@@ -53,11 +53,12 @@ impl Tensor {
         let mut bytes = Vec::new();
         for row in 0..self.rows() {
             let mut stored = Vec::new();
-            quantise::encode(self.format, &self.values(row), &mut stored);
+            self.format.quantise_row(&self.values(row), &mut stored);
             if self.folder_format() != self.format {
-                let values = quantise::decode(self.format, &stored);
+                let mut values = vec![0.0; self.columns()];
+                self.format.dequantise_row(&stored, &mut values);
                 stored.clear();
-                quantise::encode(self.folder_format(), &values, &mut stored);
+                self.folder_format().quantise_row(&values, &mut stored);
             }
             bytes.append(&mut stored);
         }

@@ -1,10 +1,10 @@
-//! Synthetic models: the same bytes from the same seed, sane numbers, faithful quantisation.
+//! Synthetic models: the same bytes from the same seed, sane numbers, lawful vocabularies.
 
 use std::fs;
 
 use ygg_kernels::WeightFormat;
 
-use super::{SyntheticSpec, numbers::Stream, quantise, tensors::tensors, vocabulary::Vocabulary};
+use super::{SyntheticSpec, numbers::Stream, tensors::tensors, vocabulary::Vocabulary};
 
 /// A change of these bytes changes every test that runs a synthetic model.
 #[test]
@@ -30,41 +30,6 @@ fn numbers_are_normal() {
     let variance = numbers.iter().map(|x| x * x).sum::<f64>() / n as f64;
     assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.02, "{mean} {variance}");
     assert_ne!(stream.bits(0), Stream::new(3, 6).bits(0));
-}
-
-#[test]
-fn quantisation_rounds_to_half_a_step() {
-    let stream = Stream::new(9, 9);
-    let row: Vec<f32> = (0..256).map(|i| stream.normal(i)).chain([0.0; 32]).collect();
-    let span = |block: &[f32]| {
-        let least = block.iter().copied().fold(0.0, f32::min);
-        block.iter().copied().fold(0.0, f32::max) - least
-    };
-    // Half a step of the block's scale, and the rounding of the scale itself to 11 bits.
-    for (format, steps) in [
-        (WeightFormat::F32, f32::INFINITY),
-        (WeightFormat::F16, 2000.0),
-        (WeightFormat::BF16, 250.0),
-        (WeightFormat::Q8_0, 200.0),
-        (WeightFormat::Q4_0, 7.0),
-        (WeightFormat::Q4_1, 28.0),
-    ] {
-        let mut bytes = Vec::new();
-        quantise::encode(format, &row, &mut bytes);
-        assert_eq!(Some(bytes.len()), crate::model::sizing::row_bytes(format, row.len()));
-        let values = quantise::decode(format, &bytes);
-        assert_eq!(values.len(), row.len());
-        for (block, stored) in row.chunks(32).zip(values.chunks(32)) {
-            let bound = span(block) / steps;
-            for (x, y) in block.iter().zip(stored) {
-                assert!((x - y).abs() <= bound, "{format:?}: {x} became {y}, bound {bound}");
-            }
-        }
-        let mut again = Vec::new();
-        quantise::encode(format, &values, &mut again);
-        let twice = quantise::decode(format, &again);
-        assert!(values.iter().zip(&twice).all(|(a, b)| (a - b).abs() <= 2e-3 * a.abs().max(1.0)));
-    }
 }
 
 #[test]
