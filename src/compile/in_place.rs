@@ -65,11 +65,15 @@ pub(super) fn can_stand_in(graph: &Graph, original: ValueId, copy: ValueId) -> b
     let shown =
         |value: ValueId| graph.logits().is_some_and(|logits| viewed(graph, logits) == viewed(graph, value));
     let overwritten = |value: ValueId| replacers(graph, value).next().is_some();
-    let only_copied = byte_readers(graph, original).into_iter().eq([copy]) && !shown(original);
+    if byte_readers(graph, original).into_iter().eq([copy]) && !shown(original) {
+        return true;
+    }
+    if overwritten(copy) || (shown(copy) && overwritten(original)) {
+        return false;
+    }
     let readers = byte_readers(graph, copy);
     let demands: Vec<_> = readers.iter().flat_map(|reader| to_read(graph, *reader, original)).collect();
-    only_copied
-        || (!overwritten(copy) && !(shown(copy) && overwritten(original)) && can_order(graph, &demands))
+    can_order(graph, &demands)
 }
 
 /// What it takes for `sum`, which reads `residual`, to overwrite it: every other reader runs before. `None` if the
