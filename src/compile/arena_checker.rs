@@ -152,7 +152,7 @@ impl Replay {
         for (operand, region) in step.operands.iter().enumerate() {
             let Some(region) = region.region() else { continue };
             let replaced = residual.is_some() && residual_place(&step.op) == Some(operand);
-            if !replaced && words.iter().any(|(word, ..)| covers(&region, *word)) {
+            if !replaced && words.clone().any(|(word, ..)| covers(&region, word)) {
                 return Err(ArenaError::Overlap { step: index, value: result.value, operand });
             }
         }
@@ -166,8 +166,11 @@ impl Replay {
     fn read(&self, step: usize, region: &Region) -> Result<(), ArenaError> {
         let words = self.words_of(step, region)?;
         let value = self.stands_for.get(&region.value).copied().unwrap_or(region.value);
-        let first_column =
-            words.first().and_then(|(word, ..)| self.words[*word]).map_or(0, |first| first.column as usize);
+        let first_column = words
+            .clone()
+            .next()
+            .and_then(|(word, ..)| self.words[word])
+            .map_or(0, |first| first.column as usize);
         for (word, row, column) in words {
             let found = self.words[word];
             if found != Some(element(value, row, first_column + column)) {
@@ -181,7 +184,11 @@ impl Replay {
     }
 
     /// Every word of a region with its row and column.
-    fn words_of(&self, step: usize, region: &Region) -> Result<Vec<(usize, usize, usize)>, ArenaError> {
+    fn words_of(
+        &self,
+        step: usize,
+        region: &Region,
+    ) -> Result<impl Iterator<Item = (usize, usize, usize)> + Clone + use<>, ArenaError> {
         let Region { value, offset_bytes, row_stride, rows, columns } = *region;
         let end = rows
             .checked_sub(1)
@@ -193,8 +200,8 @@ impl Replay {
             return Err(ArenaError::Region { step, value, arena_bytes: self.arena_bytes, found });
         }
         let first = offset_bytes / WORD;
-        let all = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-        Ok(all.map(|(row, column)| (first + row * row_stride + column, row, column)).collect())
+        let all = (0..rows).flat_map(move |row| (0..columns).map(move |column| (row, column)));
+        Ok(all.map(move |(row, column)| (first + row * row_stride + column, row, column)))
     }
 }
 

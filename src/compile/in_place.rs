@@ -44,16 +44,54 @@ pub(super) fn byte_readers(graph: &Graph, value: ValueId) -> BTreeSet<ValueId> {
 }
 
 /// The values that overwrite the bytes `value` shows.
-fn replacers(graph: &Graph, value: ValueId) -> impl Iterator<Item = ValueId> {
+pub(super) fn replacers(graph: &Graph, value: ValueId) -> impl Iterator<Item = ValueId> {
     let bytes = viewed(graph, value);
     byte_readers(graph, value)
         .into_iter()
         .filter(move |sum| replaced(graph, *sum).is_some_and(|r| viewed(graph, r) == bytes))
 }
 
-/// Whether `to` must run after `from`, or is `from`: by what they read, because one overwrites what the other reads, or
-/// because groups run in one piece.
-fn reaches(graph: &Graph, from: ValueId, to: ValueId) -> bool {
+/// A demand on the order of steps: the first value before the second.
+pub(super) type Before = (ValueId, ValueId);
+
+/// What it takes for `reader`, which is no view, to read `value` itself: it runs before the bytes are overwritten.
+pub(super) fn to_read(graph: &Graph, reader: ValueId, value: ValueId) -> Vec<Before> {
+    replacers(graph, value).map(|sum| (reader, sum)).collect()
+}
+
+/// Whether all that read `copy`, which is no view, can read `original` instead: the copy is not there to outlive the
+/// original, nor to be overwritten in its stead.
+pub(super) fn can_stand_in(graph: &Graph, original: ValueId, copy: ValueId) -> bool {
+    let shown =
+        |value: ValueId| graph.logits().is_some_and(|logits| viewed(graph, logits) == viewed(graph, value));
+    let overwritten = |value: ValueId| replacers(graph, value).next().is_some();
+    if byte_readers(graph, original).into_iter().eq([copy]) && !shown(original) {
+        return true;
+    }
+    if overwritten(copy) || (shown(copy) && overwritten(original)) {
+        return false;
+    }
+    let readers = byte_readers(graph, copy);
+    let demands: Vec<_> = readers.iter().flat_map(|reader| to_read(graph, *reader, original)).collect();
+    can_order(graph, &demands)
+}
+
+/// What it takes for `sum`, which reads `residual`, to overwrite it: every other reader runs before. `None` if the
+/// logits are among those bytes.
+pub(super) fn to_replace(graph: &Graph, sum: ValueId, residual: ValueId) -> Option<Vec<Before>> {
+    let kept = graph.logits().is_some_and(|logits| viewed(graph, logits) == viewed(graph, residual));
+    let others = byte_readers(graph, residual).into_iter().filter(|reader| *reader != sum);
+    (!kept).then(|| others.map(|reader| (reader, sum)).collect())
+}
+
+/// Whether there is still an order of steps when all `demands` are added to what the graph demands already.
+pub(super) fn can_order(graph: &Graph, demands: &[Before]) -> bool {
+    demands.iter().all(|(first, second)| !reaches(graph, demands, *second, *first))
+}
+
+/// Whether `to` must run after `from`, or is `from`: by what they read, because one overwrites what the other reads, by
+/// `demands`, or because groups run in one piece.
+fn reaches(graph: &Graph, demands: &[Before], from: ValueId, to: ValueId) -> bool {
     let group = |value: ValueId| graph.node(value).group;
     let within = group(from).filter(|_| group(from) == group(to));
     let mut members: BTreeMap<GroupId, Vec<ValueId>> = BTreeMap::new();
@@ -70,6 +108,7 @@ fn reaches(graph: &Graph, from: ValueId, to: ValueId) -> bool {
         }
         let mut next = graph.readers(value);
         next.extend(graph.operands(value).into_iter().flat_map(|operand| replacers(graph, operand)));
+        next.extend(demands.iter().filter(|(first, _)| *first == value).map(|(_, second)| *second));
         if within.is_some() {
             next.retain(|value| group(*value) == within);
         } else {
@@ -78,17 +117,4 @@ fn reaches(graph: &Graph, from: ValueId, to: ValueId) -> bool {
         waiting.extend(next.into_iter().filter(|next| seen.insert(*next)));
     }
     false
-}
-
-/// Whether `reader` can read `value` itself: nothing that `reader` waits for has overwritten it by then.
-pub(super) fn may_read(graph: &Graph, reader: ValueId, value: ValueId) -> bool {
-    replacers(graph, value).all(|sum| !reaches(graph, sum, reader))
-}
-
-/// Whether `sum`, which reads `residual`, can overwrite it: no other reader of those bytes waits for `sum`, and the
-/// logits are not among them.
-pub(super) fn may_replace(graph: &Graph, sum: ValueId, residual: ValueId) -> bool {
-    let kept = graph.logits().is_some_and(|logits| viewed(graph, logits) == viewed(graph, residual));
-    let mut others = byte_readers(graph, residual).into_iter().filter(|reader| *reader != sum);
-    !kept && others.all(|reader| !reaches(graph, sum, reader))
 }

@@ -5,5 +5,6 @@ mod example;
 mod golden;
 mod interpreter;
 mod meaning;
+mod random_graphs;
 mod refusals;
 mod rewrites;

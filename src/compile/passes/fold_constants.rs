@@ -1,6 +1,6 @@
 //! Folds constant factors.
 
-use crate::compile::in_place::may_read;
+use crate::compile::in_place::{can_order, can_stand_in, to_read};
 use crate::ir::{Graph, GraphError, Op, ValueId};
 
 /// Drops `Scale(1)`, merges `Scale(Scale(x))` of one group, and moves a factor that only the queries of an attention of
@@ -16,7 +16,7 @@ pub(in crate::compile) fn fold_constants(graph: &mut Graph) -> Result<(), GraphE
         merge_with_operand(graph, value)?;
         let Op::Scale { factor } = graph.node(value).op else { continue };
         let x = graph.operands(value)[0];
-        if !graph.readers(value).iter().all(|reader| may_read(graph, *reader, x)) {
+        if !can_stand_in(graph, x, value) {
             continue;
         }
         let attention = into_attention(graph, value, factor);
@@ -59,7 +59,8 @@ fn merge_with_operand(graph: &mut Graph, outer: ValueId) -> Result<(), GraphErro
     let Op::Scale { factor: inner_factor } = graph.node(inner).op else { return Ok(()) };
     let x = graph.operands(inner)[0];
     let Some(factor) = product(factor, inner_factor) else { return Ok(()) };
-    if graph.node(inner).group != graph.node(outer).group || !may_read(graph, outer, x) {
+    let same_group = graph.node(inner).group == graph.node(outer).group;
+    if !same_group || !can_order(graph, &to_read(graph, outer, x)) {
         return Ok(());
     }
     graph.rewrite(outer, Op::Scale { factor }, &[x])?;

@@ -1,6 +1,6 @@
 //! Fuses normalisations into the linear ops behind them.
 
-use crate::compile::in_place::may_read;
+use crate::compile::in_place::{can_order, to_read};
 use crate::ir::{Graph, GraphError, Norm, Op, ValueId};
 
 /// A normalisation that only linear and gated linear ops of its own group read becomes their prologue.
@@ -18,7 +18,8 @@ pub(in crate::compile) fn fuse_norm(graph: &mut Graph) -> Result<(), GraphError>
         let fused: Vec<_> =
             readers.iter().filter_map(|reader| with_prologue(graph, *reader, value, norm)).collect();
         let all = fused.len() == readers.len() && graph.logits() != Some(value);
-        if readers.is_empty() || !all || !readers.iter().all(|reader| may_read(graph, *reader, x)) {
+        let demands: Vec<_> = readers.iter().flat_map(|reader| to_read(graph, *reader, x)).collect();
+        if readers.is_empty() || !all || !can_order(graph, &demands) {
             continue;
         }
         for (reader, op) in readers.into_iter().zip(fused) {

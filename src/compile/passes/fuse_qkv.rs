@@ -3,6 +3,7 @@
 use ygg_kernels::WeightFormat;
 
 use super::{fuse_gate_up::gate_up, fuse_residual::residual_sum};
+use crate::compile::in_place::replacers;
 use crate::ir::{Graph, GraphError, GroupId, Norm, Op, ValueId, WeightId};
 
 /// What linear ops must share to become one.
@@ -19,8 +20,8 @@ type Member = (ValueId, Vec<WeightId>);
 /// Linear ops of one group over one value, one norm and one format become a single linear over all their matrices;
 /// each of them becomes the slice with its columns, in order of creation.
 ///
-/// Leaves alone what later passes take (the two linear ops under a SwiGLU, a linear op under a residual sum) and linear
-/// ops that already add a residual.
+/// Leaves alone what later passes take (the two linear ops under a SwiGLU, a linear op under a residual sum), linear ops
+/// that already add a residual, and those whose bytes a residual sum takes over.
 ///
 /// # Errors
 /// None for a lawful graph.
@@ -50,7 +51,9 @@ fn free_linear(graph: &Graph, linear: ValueId) -> Option<(Shared, Vec<WeightId>)
         .is_some_and(|reader| gate_up(graph, reader).is_some() || residual_sum(graph, reader).is_some());
     let format = graph.weight(weights[0]).format;
     let one_format = weights.iter().all(|w| graph.weight(*w).format == format);
-    (one_format && !taken).then(|| (Shared { group: node.group, format, norm: *norm }, weights.clone()))
+    let overwritten = replacers(graph, linear).next().is_some();
+    (one_format && !taken && !overwritten)
+        .then(|| (Shared { group: node.group, format, norm: *norm }, weights.clone()))
 }
 
 fn merge(graph: &mut Graph, x: ValueId, shared: Shared, members: Vec<Member>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! Fuses residual sums into the linear op that feeds them.
 
-use crate::compile::in_place::{may_read, may_replace, viewed};
+use crate::compile::in_place::{can_order, to_read, to_replace, viewed};
 use crate::ir::{Graph, GraphError, Op, ValueId};
 
 /// A linear op and the sum that takes it over.
@@ -38,6 +38,10 @@ pub(super) fn residual_sum(graph: &Graph, add: ValueId) -> Option<ResidualSum> {
     let x = graph.operands(linear)[0];
     let taken_over = graph.sole_reader(linear) == Some(add) && node.group == graph.node(add).group;
     let apart = viewed(graph, x) != viewed(graph, residual);
-    let fits = taken_over && apart && may_read(graph, add, x) && may_replace(graph, add, residual);
-    fits.then_some(ResidualSum { linear, op, operands: [x, residual] })
+    let demands = [to_replace(graph, add, residual)?, to_read(graph, add, x)].concat();
+    (taken_over && apart && can_order(graph, &demands)).then_some(ResidualSum {
+        linear,
+        op,
+        operands: [x, residual],
+    })
 }

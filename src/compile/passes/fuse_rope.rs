@@ -1,6 +1,6 @@
 //! Fuses rotations into the op that uses the rotated rows.
 
-use crate::compile::in_place::may_read;
+use crate::compile::in_place::{can_order, to_read};
 use crate::ir::{Graph, GraphError, Op, ValueId};
 
 /// A rotation whose only reader is an append, as keys, or an attention, as queries, becomes that op's own.
@@ -36,6 +36,6 @@ fn rotating_reader(graph: &Graph, rotated: ValueId) -> Option<(ValueId, Op)> {
     let same_positions = graph.node(positions).op == graph.node(its_positions).op;
     let same_heads = graph.rope(rope).head_dim == graph.kv().head_dim;
     let same_group = graph.node(reader).group == node.group;
-    let fits = first == rotated && same_positions && same_heads && same_group && may_read(graph, reader, x);
-    fits.then_some((reader, op))
+    let fits = first == rotated && same_positions && same_heads && same_group;
+    (fits && can_order(graph, &to_read(graph, reader, x))).then_some((reader, op))
 }

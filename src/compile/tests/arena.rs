@@ -78,7 +78,7 @@ fn rows_start_on_cache_lines_unless_they_are_views() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn any_mask_of_any_model_is_lawful(
