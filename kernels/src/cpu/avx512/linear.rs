@@ -20,19 +20,19 @@ use crate::{
 };
 use std::{arch::x86_64::*, ops::Range};
 
-/// Stored tiles whose results are finished together; even, so that a gate meets its up.
-const CHUNK: usize = 4;
-
-/// Results of a chunk: `[tile][row][output]`.
+/// Results of one stored tile: `[row][output]`.
+#[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Sums([[[f32; TILE]; GROUP]; CHUNK]);
+struct Sums([[f32; TILE]; GROUP]);
+
+impl Sums {
+    const ZERO: Self = Self([[0.0; TILE]; GROUP]);
+}
 
 /// What a register-blocked kernel reads.
 #[derive(Clone, Copy)]
 struct Operands {
-    /// First of the adjacent tiles.
-    tiles: *const u8,
-    tile_bytes: usize,
+    tile: *const u8,
     blocks: usize,
     /// Prepared group of exactly as many rows as the kernel is made for.
     x: *const u8,
@@ -108,9 +108,11 @@ pub(in crate::cpu) fn linear(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
-    for_each_chunk(weights, x, tiles, |first_row, rows, tiles, sums| {
-        for (sums, tile) in sums.0.iter().zip(tiles) {
-            for (r, sums) in sums[..rows].iter().enumerate() {
+    let mut sums = Sums::ZERO;
+    for tile in tiles {
+        for (first_row, rows, group) in x.groups() {
+            products(weights, tile, rows, group, &mut sums);
+            for (r, sums) in sums.0[..rows].iter().enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 let result = load(sums, 0);
                 match epilogue {
@@ -119,7 +121,7 @@ pub(in crate::cpu) fn linear(
                 }
             }
         }
-    });
+    }
 }
 
 /// Gated products of the given tiles.
@@ -130,107 +132,59 @@ pub(in crate::cpu) fn linear_gated(
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
-    for_each_chunk(weights, x, 2 * tiles.start..2 * tiles.end, |first_row, rows, tiles, sums| {
-        for (pair, stored) in sums.0.chunks_exact(2).zip(tiles.step_by(2)) {
-            for (r, (gate, up)) in pair[0].iter().zip(&pair[1]).take(rows).enumerate() {
-                let out = out.span(first_row + r, outputs(weights, stored / 2));
+    let (mut gate, mut up) = (Sums::ZERO, Sums::ZERO);
+    for tile in tiles {
+        for (first_row, rows, group) in x.groups() {
+            products(weights, 2 * tile, rows, group, &mut gate);
+            products(weights, 2 * tile + 1, rows, group, &mut up);
+            for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(rows).enumerate() {
+                let out = out.span(first_row + r, outputs(weights, tile));
                 store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
             }
         }
-    });
+    }
 }
 
 fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
     tile * TILE..weights.outputs().min((tile + 1) * TILE)
 }
 
-/// Computes stored tiles chunk by chunk, inside a chunk group of rows by group, and hands
-/// `(first row, rows, tiles of the chunk, results)` on.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-fn for_each_chunk(
-    weights: &PackedLinear,
-    x: &Prepared<'_>,
-    stored: Range<usize>,
-    mut finish: impl FnMut(usize, usize, Range<usize>, &Sums),
-) {
-    let tile_bytes = weights.tile_bytes();
-    // Few rows: more tiles at once, for independent chains. Many: fewer, to keep weights near between groups.
-    let chunk = if x.width() <= 2 { CHUNK } else { 2 };
-    let mut sums = Sums([[[0.0; TILE]; GROUP]; CHUNK]);
-    for start in stored.clone().step_by(chunk) {
-        let tiles = start..stored.end.min(start + chunk);
-        for (first_row, rows, group) in x.groups() {
-            let mut done = 0;
-            while done < tiles.len() {
-                let step = blocking(rows, tiles.len() - done);
-                let operands = Operands {
-                    tiles: weights.tile(start + done).as_ptr(),
-                    tile_bytes,
-                    blocks: weights.blocks(),
-                    x: group.as_ptr(),
-                    ahead: chunk * tile_bytes,
-                };
-                // SAFETY: the tiles are adjacent and stored, and the group holds `rows` rows of all blocks.
-                unsafe { products(weights.format(), rows, step, operands, &mut sums.0[done..]) };
-                done += step;
-            }
-            finish(first_row, rows, tiles.clone(), &sums);
-        }
-    }
-}
-
-/// Tiles at once for `rows` rows: as many chains as registers hold, in powers of two.
-const fn blocking(rows: usize, left: usize) -> usize {
-    match (rows, left) {
-        (1 | 2, 4..) => 4,
-        (1..=4, 2..) => 2,
-        _ => 1,
-    }
-}
-
-/// `rows` by `tiles` results of one group, by the kernel made for that shape.
+/// Results of one stored tile for one group of rows, by the kernel made for as many rows.
 ///
-/// # Safety
-/// As for the kernels: `tiles` adjacent tiles, a prepared group of `rows` rows, room in `sums`.
+/// One tile at a time reads the weights as one stream of memory; the processor overlaps the blocks, which are independent.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-unsafe fn products(
-    format: WeightFormat,
-    rows: usize,
-    tiles: usize,
-    operands: Operands,
-    sums: &mut [[[f32; TILE]; GROUP]],
-) {
-    macro_rules! by_shape {
+fn products(weights: &PackedLinear, tile: usize, rows: usize, group: &[u8], sums: &mut Sums) {
+    let operands = Operands {
+        tile: weights.tile(tile).as_ptr(),
+        blocks: weights.blocks(),
+        x: group.as_ptr(),
+        ahead: weights.tile_bytes(),
+    };
+    let sums = &mut sums.0;
+    macro_rules! by_rows {
         ($kernel:ident, $format:ty) => {
-            match (rows, tiles) {
-                (1, 1) => $kernel::<$format, 1, 1>(operands, sums),
-                (1, 2) => $kernel::<$format, 1, 2>(operands, sums),
-                (1, 4) => $kernel::<$format, 1, 4>(operands, sums),
-                (2, 1) => $kernel::<$format, 2, 1>(operands, sums),
-                (2, 2) => $kernel::<$format, 2, 2>(operands, sums),
-                (2, 4) => $kernel::<$format, 2, 4>(operands, sums),
-                (3, 1) => $kernel::<$format, 3, 1>(operands, sums),
-                (3, 2) => $kernel::<$format, 3, 2>(operands, sums),
-                (4, 1) => $kernel::<$format, 4, 1>(operands, sums),
-                (4, 2) => $kernel::<$format, 4, 2>(operands, sums),
-                (5, 1) => $kernel::<$format, 5, 1>(operands, sums),
-                (6, 1) => $kernel::<$format, 6, 1>(operands, sums),
-                (7, 1) => $kernel::<$format, 7, 1>(operands, sums),
-                (8, 1) => $kernel::<$format, 8, 1>(operands, sums),
-                _ => unreachable!("no kernel for {rows} rows by {tiles} tiles"),
+            match rows {
+                1 => $kernel::<$format, 1>(operands, sums),
+                2 => $kernel::<$format, 2>(operands, sums),
+                3 => $kernel::<$format, 3>(operands, sums),
+                4 => $kernel::<$format, 4>(operands, sums),
+                5 => $kernel::<$format, 5>(operands, sums),
+                6 => $kernel::<$format, 6>(operands, sums),
+                7 => $kernel::<$format, 7>(operands, sums),
+                8 => $kernel::<$format, 8>(operands, sums),
+                _ => unreachable!("no kernel for a group of {rows} rows"),
             }
         };
     }
-    // SAFETY: the caller's promise is the kernels'.
+    // SAFETY: the tile is stored, and the group holds `rows` rows of all blocks in the format's layout.
     unsafe {
-        match format {
-            WeightFormat::Q4_0 => by_shape!(quantised, Q4_0),
-            WeightFormat::Q4_1 => by_shape!(quantised, Q4_1),
-            WeightFormat::Q8_0 => by_shape!(quantised, Q8_0),
-            WeightFormat::BF16 => by_shape!(dense, BF16),
-            WeightFormat::F16 => by_shape!(dense, F16),
-            WeightFormat::F32 => by_shape!(dense, F32),
+        match weights.format() {
+            WeightFormat::Q4_0 => by_rows!(quantised, Q4_0),
+            WeightFormat::Q4_1 => by_rows!(quantised, Q4_1),
+            WeightFormat::Q8_0 => by_rows!(quantised, Q8_0),
+            WeightFormat::BF16 => by_rows!(dense, BF16),
+            WeightFormat::F16 => by_rows!(dense, F16),
+            WeightFormat::F32 => by_rows!(dense, F32),
         }
     }
 }

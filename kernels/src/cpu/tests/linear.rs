@@ -179,7 +179,7 @@ proptest! {
     }
 }
 
-/// Every number of rows in a group meets every number of tiles at once.
+/// Every number of rows in a group, one group or several.
 #[test]
 fn every_register_blocking_gives_the_same_bits() {
     let mut noise = Noise::new(4);

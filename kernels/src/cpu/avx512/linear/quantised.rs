@@ -8,7 +8,7 @@ use crate::{
         packing::{BLOCK, TILE, block_bytes},
     },
 };
-use std::{arch::x86_64::*, array};
+use std::arch::x86_64::*;
 
 /// Bytes from a row to the next in a block of a prepared group.
 const X_ROW: usize = Layout::Bf16.block_bytes();
@@ -59,103 +59,95 @@ const fn table(values: Option<[f32; 16]>) -> [u16; 32] {
     table
 }
 
-/// Writes `sums[t][r][n]` for `R` rows by `T` tiles.
+/// Writes `sums[r][n]` for `R` rows.
+///
+/// A block has two chains, of its even and of its odd column pairs; their sum, scaled, is added to the row's total, block
+/// after block.
 ///
 /// # Safety
-/// `operands` names `T` adjacent tiles of `C::FORMAT` and a prepared bf16 group of `R` rows.
+/// `operands` names a tile of `C::FORMAT` and a prepared bf16 group of `R` rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-#[expect(clippy::needless_range_loop, reason = "`r` and `t` name registers of several arrays")]
-pub(super) unsafe fn quantised<C: Codes, const R: usize, const T: usize>(
+pub(super) unsafe fn quantised<C: Codes, const R: usize>(
     operands: Operands,
-    sums: &mut [[[f32; TILE]; GROUP]],
+    sums: &mut [[f32; TILE]; GROUP],
 ) {
     let block_bytes = const { block_bytes(C::FORMAT) };
     let codes_at = const { if C::HAS_MIN { 4 * TILE } else { 2 * TILE } };
-    let Operands { tiles, tile_bytes, blocks, mut x, ahead } = operands;
+    let Operands { mut tile, blocks, mut x, ahead } = operands;
     let zero = _mm512_setzero_ps();
-    let zero_pairs = pairs(_mm512_setzero_si512());
-    let mut sums_of = [[zero; T]; R];
+    let mut totals = [zero; R];
     let table = const { table(C::VALUES) };
     // SAFETY: 64 bytes on the stack.
     let table = unsafe { _mm512_loadu_si512(table.as_ptr().cast()) };
-    for b in 0..blocks {
-        let block: [*const u8; T] = array::from_fn(|t| tiles.wrapping_add(t * tile_bytes + b * block_bytes));
-        // SAFETY: block `b` of each tile and of the group is inside what the caller named; prefetching touches nothing.
+    for _ in 0..blocks {
+        // SAFETY: the block of the tile and of the group is inside what the caller named; prefetching touches nothing.
         unsafe {
-            for block in block {
-                for line in 0..block_bytes.div_ceil(64) {
-                    _mm_prefetch::<_MM_HINT_T1>(block.wrapping_add(ahead + 64 * line).cast());
+            for line in 0..block_bytes.div_ceil(64) {
+                _mm_prefetch::<_MM_HINT_T0>(tile.wrapping_add(ahead + 64 * line).cast());
+            }
+            let (mut even, mut odd) = ([zero; R], [zero; R]);
+            let at = tile.add(codes_at);
+            for four in 0..4 {
+                let mut codes = if C::VALUES.is_some() {
+                    _mm512_loadu_si512(at.add(64 * four).cast())
+                } else {
+                    _mm512_setzero_si512()
+                };
+                for pair in [4 * four, 4 * four + 2] {
+                    let weights = next_pair::<C>(&mut codes, at, pair, table);
+                    add_products::<R>(&mut even, weights, x.add(4 * pair));
+                    let weights = next_pair::<C>(&mut codes, at, pair + 1, table);
+                    add_products::<R>(&mut odd, weights, x.add(4 * (pair + 1)));
                 }
             }
-            let (mut even, mut odd) = ([[zero; T]; R], [[zero; T]; R]);
-            if C::VALUES.is_some() {
-                for j in 0..4 {
-                    let mut codes: [__m512i; T] =
-                        array::from_fn(|t| _mm512_loadu_si512(block[t].add(codes_at + 64 * j).cast()));
-                    for s in [0, 2] {
-                        let weights = codes.map(|codes| pairs(_mm512_permutexvar_epi16(codes, table)));
-                        add_products::<R, T>(&mut even, weights, x.add(4 * (4 * j + s)));
-                        codes = codes.map(|codes| _mm512_srli_epi16::<4>(codes));
-                        let weights = codes.map(|codes| pairs(_mm512_permutexvar_epi16(codes, table)));
-                        add_products::<R, T>(&mut odd, weights, x.add(4 * (4 * j + s + 1)));
-                        codes = codes.map(|codes| _mm512_srli_epi16::<4>(codes));
-                    }
-                }
-            } else {
-                for pair in (0..BLOCK / 2).step_by(2) {
-                    let mut weights = [zero_pairs; T];
-                    for t in 0..T {
-                        weights[t] = signed_bytes(block[t].add(codes_at + 2 * TILE * pair));
-                    }
-                    add_products::<R, T>(&mut even, weights, x.add(4 * pair));
-                    for t in 0..T {
-                        weights[t] = signed_bytes(block[t].add(codes_at + 2 * TILE * (pair + 1)));
-                    }
-                    add_products::<R, T>(&mut odd, weights, x.add(4 * (pair + 1)));
+            let d = halves(tile);
+            for (r, total) in totals.iter_mut().enumerate() {
+                *total = _mm512_fmadd_ps(d, _mm512_add_ps(even[r], odd[r]), *total);
+            }
+            if C::HAS_MIN {
+                let m = halves(tile.add(2 * TILE));
+                for (r, total) in totals.iter_mut().enumerate() {
+                    let sum = _mm512_set1_ps(x.add(r * X_ROW + 2 * BLOCK).cast::<f32>().read_unaligned());
+                    *total = _mm512_fmadd_ps(m, sum, *total);
                 }
             }
-            for t in 0..T {
-                let d = halves(block[t]);
-                for r in 0..R {
-                    let sum = _mm512_add_ps(even[r][t], odd[r][t]);
-                    sums_of[r][t] = _mm512_fmadd_ps(d, sum, sums_of[r][t]);
-                }
-                if C::HAS_MIN {
-                    let m = halves(block[t].add(2 * TILE));
-                    for r in 0..R {
-                        let total =
-                            _mm512_set1_ps(x.add(r * X_ROW + 2 * BLOCK).cast::<f32>().read_unaligned());
-                        sums_of[r][t] = _mm512_fmadd_ps(m, total, sums_of[r][t]);
-                    }
-                }
-            }
-            x = x.add(R * X_ROW);
         }
+        tile = tile.wrapping_add(block_bytes);
+        x = x.wrapping_add(R * X_ROW);
     }
-    for t in 0..T {
-        for r in 0..R {
-            super::store(&mut sums[t][r], 0, sums_of[r][t]);
-        }
+    for (sums, total) in sums.iter_mut().zip(totals) {
+        super::store(sums, 0, total);
     }
 }
 
-/// Adds the products of one column pair to `chains[r][t]`.
+/// The weights of a column pair: the lowest nibbles of `codes`, which moves on to the next, or bytes at `at`.
+///
+/// # Safety
+/// `at` points to the codes of a block.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+unsafe fn next_pair<C: Codes>(codes: &mut __m512i, at: *const u8, pair: usize, table: __m512i) -> __m512bh {
+    if C::VALUES.is_some() {
+        let weights = pairs(_mm512_permutexvar_epi16(*codes, table));
+        *codes = _mm512_srli_epi16::<4>(*codes);
+        weights
+    } else {
+        // SAFETY: pair by pair, the codes of a block.
+        unsafe { signed_bytes(at.add(2 * TILE * pair)) }
+    }
+}
+
+/// Adds the products of one column pair to `chains[r]`.
 ///
 /// # Safety
 /// `x` is the pair of row 0 in a block of a prepared bf16 group of `R` rows.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) unsafe fn add_products<const R: usize, const T: usize>(
-    chains: &mut [[__m512; T]; R],
-    weights: [__m512bh; T],
-    x: *const u8,
-) {
-    for (r, chains) in chains.iter_mut().enumerate() {
+pub(super) unsafe fn add_products<const R: usize>(chains: &mut [__m512; R], weights: __m512bh, x: *const u8) {
+    for (r, chain) in chains.iter_mut().enumerate() {
         // SAFETY: promised by the caller.
         let x = pairs(_mm512_set1_epi32(unsafe { x.add(r * X_ROW).cast::<i32>().read_unaligned() }));
-        for (chain, weights) in chains.iter_mut().zip(weights) {
-            *chain = _mm512_dpbf16_ps(*chain, weights, x);
-        }
+        *chain = _mm512_dpbf16_ps(*chain, weights, x);
     }
 }
 
