@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use ygg_kernels::{KvFormat, Tier};
+use ygg_kernels::KvFormat;
 use ygg_profiler::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     text::{ChatTemplate, TokenKind, Tokenizer, TokenizerConfig, Vocabulary},
 };
 
-use super::Error;
+use super::{Error, Tier};
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
