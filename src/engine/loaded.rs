@@ -14,6 +14,9 @@ use crate::{
 
 use super::{Error, Tier};
 
+/// Element type of every session's key/value cache: one, because it is part of the numeric class.
+pub const KV_FORMAT: KvFormat = KvFormat::F16;
+
 /// How a model is loaded.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
@@ -69,7 +72,7 @@ impl Loaded {
         };
         let set_options = SetOptions {
             tier,
-            kv_format: KvFormat::F16,
+            kv_format: KV_FORMAT,
             widths: options.widths.clone(),
             model_context: model.config.context,
             threads,

@@ -22,7 +22,7 @@ pub use crate::{
 pub use drafting::{make_drafter, shape_of};
 pub use error::{Error, ErrorKind};
 pub use generation::Generation;
-pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints};
+pub use loaded::{KV_FORMAT, LoadOptions, Loaded, default_threads, fingerprints};
 pub use options::{DrafterChoice, Options, PlanSource};
 pub use report::{Report, StageReport};
 pub use request::{Answer, Event, FinishReason, Prompt, Request};
@@ -122,17 +122,27 @@ impl Engine {
         if max_tokens == 0 {
             return Err(Error::input("0 tokens asked for: expected at least 1"));
         }
-        let context = self.decoder.session_mut().context();
-        if prompt.len() >= context {
-            return Err(Error::input(format!(
-                "the prompt has {} tokens but the context holds {context} and at least one must be left for the answer: shorten the prompt or ask for a longer --context (the model allows {})",
-                prompt.len(),
-                self.loaded.set().model_context()
-            )));
-        }
+        self.check_prompt(prompt)?;
+        let context = self.decoder.session().context();
         self.decoder.start(prompt, sampling)?;
         let max_tokens = max_tokens.min(context - prompt.len());
         Ok(Generation::new(self, prompt.len(), max_tokens))
+    }
+
+    /// Checks that a prompt leaves room for an answer, as [`generate`](Self::generate) does.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` with the lengths.
+    pub fn check_prompt(&self, prompt: &[u32]) -> Result<(), Error> {
+        let context = self.decoder.session().context();
+        if prompt.len() < context {
+            return Ok(());
+        }
+        Err(Error::input(format!(
+            "the prompt has {} tokens but the context holds {context} and at least one must be left for the answer: shorten the prompt or ask for a longer --context (the model allows {})",
+            prompt.len(),
+            self.loaded.set().model_context()
+        )))
     }
 
     /// The model with its tokenizer and executables.
@@ -158,8 +168,8 @@ impl Engine {
     }
 }
 
-/// Context where the caller does not say, unless the model's is shorter.
-const DEFAULT_CONTEXT: usize = 4096;
+/// Context in tokens where the caller does not say, unless the model's is shorter.
+pub const DEFAULT_CONTEXT: usize = 4096;
 
 /// Whether a session of these options fits into `limit` bytes together with the weights, said before it is opened.
 fn within_memory(loaded: &Loaded, options: &SessionOptions, limit: usize) -> Result<(), Error> {
