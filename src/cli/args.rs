@@ -6,6 +6,7 @@
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use yggc::{compile::stage_names, plan::Fix};
 
 #[cfg(test)]
 mod tests;
@@ -55,12 +56,9 @@ pub(crate) struct ModelArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeviceArgs {
-    /// Worker threads [default: one per physical core]
-    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
+    /// Worker threads [default: one per processor that this process may use]
+    #[arg(long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub(crate) threads: Option<usize>,
-    /// Tokens of prompt and answer together [default: 4096, or the model's limit if that is lower]
-    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
-    pub(crate) context: Option<usize>,
     /// Where to run
     #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
     pub(crate) device: DeviceName,
@@ -70,15 +68,26 @@ pub(crate) struct DeviceArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ContextArgs {
+    /// Tokens of prompt and answer together [default: 4096, or the model's limit if that is lower]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
+    pub(crate) context: Option<usize>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// Only this stage of the walk [default: a summary of all]
-    #[arg(long, value_enum)]
+    /// Only this stage of the walk, whole: config, tensors, graph, passes, program, memory, or the name of a pass
+    /// [default: a summary of all]
+    #[arg(long, value_name = "STAGE")]
     pub(crate) stage: Option<StageName>,
-    /// Write the graph in Graphviz DOT
+    /// Write the graph (or program, or what a pass leaves) in Graphviz DOT
     #[arg(long)]
     pub(crate) dot: bool,
+    /// Token rows that passes and program are for
+    #[arg(long, value_name = "ROWS", value_parser = width, allow_negative_numbers = true, default_value_t = 4)]
+    pub(crate) width: usize,
 }
 
 #[derive(Debug, Args)]
@@ -105,15 +114,15 @@ pub(crate) struct ProfileArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
-    /// Drafter model
-    #[arg(long, value_name = "PATH")]
-    pub(crate) draft_model: Option<PathBuf>,
     /// A drafter to measure; may be repeated [default: all that this model allows]
     #[arg(long = "drafter", value_name = "D", value_enum)]
     pub(crate) drafters: Vec<DrafterName>,
     /// Calibration prompts [default: the set shipped with yggc]
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) prompts: Option<PathBuf>,
+    /// Seconds that measuring may take; half of them at most for latencies
+    #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 240)]
+    pub(crate) budget: usize,
     /// Where to write the profile
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: PathBuf,
@@ -146,7 +155,7 @@ pub(crate) struct PlanShowArgs {
 /// The search form of `plan`. It flattens nothing: of an optional group that does, `clap` forgets the arguments.
 #[derive(Debug, Args)]
 pub(crate) struct PlanSearchArgs {
-    /// The model of the profile, if it is not where the profile says: a path or a known name
+    /// Refuse a profile that is not of this model: a path or a known name [default: any model's]
     #[arg(short = 'm', long, value_name = "MODEL")]
     pub(crate) model: Option<PathBuf>,
     /// What `yggc profile` wrote
@@ -156,7 +165,7 @@ pub(crate) struct PlanSearchArgs {
     #[arg(short = 'o', long, value_name = "FILE.plan")]
     pub(crate) output: PathBuf,
     /// Parts of the plan to fix instead of searching, as drafter=D,Dd=4,Wd=4,Wv=16
-    #[arg(long, value_name = "PARTS")]
+    #[arg(long, value_name = "PARTS", value_parser = Fix::parse)]
     pub(crate) fix: Option<Fix>,
 }
 
@@ -167,6 +176,8 @@ pub(crate) struct RunArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    #[command(flatten)]
+    pub(crate) context: ContextArgs,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
     /// Plan to use [default: the cached plan of this machine and model, made on first use]
@@ -194,9 +205,6 @@ pub(crate) struct RunArgs {
     /// Plain decoding
     #[arg(long, conflicts_with_all = ["drafter", "plan"])]
     pub(crate) no_spec: bool,
-    /// Drafter model, if it is not where the plan says
-    #[arg(long, value_name = "PATH")]
-    pub(crate) draft_model: Option<PathBuf>,
     /// End with what was measured: tokens/s, accepted length, time per token
     #[arg(long)]
     pub(crate) stats: bool,
@@ -230,7 +238,9 @@ pub(crate) struct BenchArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
-    /// A plan to compare; may be repeated [default: the cached plan]
+    #[command(flatten)]
+    pub(crate) context: ContextArgs,
+    /// A plan to compare; may be repeated; drafters take their shapes from the first [default: the cached plan]
     #[arg(long = "plan", value_name = "FILE.plan")]
     pub(crate) plans: Vec<PathBuf>,
     /// Use the plans even if they were made for another machine, model or build
@@ -239,22 +249,19 @@ pub(crate) struct BenchArgs {
     /// Prompts, one JSON object a line with a "text" or "turns"
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) prompts: PathBuf,
-    /// What to compare: ar, plan, or a drafter's name
+    /// What to compare: ar, plan, or a drafter's name; ar is always among them
     #[arg(long, value_name = "ARM,...", value_delimiter = ',', default_values_t = [Arm::Ar, Arm::Plan])]
     pub(crate) arms: Vec<Arm>,
-    /// Tokens to generate per prompt
+    /// Tokens to generate per prompt at most
     #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true,
           default_value_t = 128)]
     pub(crate) max_tokens: usize,
-    /// Print one JSON object
+    /// How often every arm answers every prompt
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 5)]
+    pub(crate) repetitions: usize,
+    /// Print one JSON object, with every run
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write tables and plots into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) report: Option<PathBuf>,
-    /// Measure each kernel by itself as well
-    #[arg(long)]
-    pub(crate) kernels: bool,
 }
 
 /// The drafters that exist in this release, by their names in the contract.
@@ -267,6 +274,17 @@ pub(crate) enum DrafterName {
     Lookup,
     /// The model itself with some of its layers left out
     LayerSkip,
+}
+
+impl DrafterName {
+    /// The name that plans know it by.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lookup => "lookup",
+            Self::LayerSkip => "layer_skip",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -283,14 +301,39 @@ pub(crate) enum IsaName {
     Amx,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// A stage of the walk from file to program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StageName {
     Config,
     Tensors,
     Graph,
     Passes,
+    /// What one pass leaves, by the pass's name.
+    Pass(&'static str),
     Program,
     Memory,
+}
+
+impl FromStr for StageName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "config" => Self::Config,
+            "tensors" => Self::Tensors,
+            "graph" => Self::Graph,
+            "passes" => Self::Passes,
+            "program" => Self::Program,
+            "memory" => Self::Memory,
+            _ => Self::Pass(stage_names().find(|name| *name == text).ok_or_else(|| {
+                let passes: Vec<&str> = stage_names().collect();
+                format!(
+                    "expected config, tensors, graph, passes, program, memory or one of {}",
+                    passes.join(", ")
+                )
+            })?),
+        })
+    }
 }
 
 /// One thing that `bench` compares.
@@ -325,59 +368,8 @@ impl std::fmt::Display for Arm {
         f.write_str(match self {
             Self::Ar => "ar",
             Self::Plan => "plan",
-            Self::Drafter(DrafterName::None) => "none",
-            Self::Drafter(DrafterName::Lookup) => "lookup",
-            Self::Drafter(DrafterName::LayerSkip) => "layer_skip",
+            Self::Drafter(drafter) => drafter.name(),
         })
-    }
-}
-
-/// Parts of a plan that are given instead of searched; `None` is searched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Fix {
-    pub(crate) drafter: Option<DrafterName>,
-    /// Dd: drafter forwards per step.
-    pub(crate) draft_depth: Option<usize>,
-    /// Wd: nodes per growth.
-    pub(crate) draft_width: Option<usize>,
-    /// Wv: rows of the verification.
-    pub(crate) verify_width: Option<usize>,
-}
-
-impl FromStr for Fix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        fn set<T>(place: &mut Option<T>, key: &str, value: T) -> Result<(), String> {
-            match place.replace(value) {
-                None => Ok(()),
-                Some(_) => Err(format!("{key} is given twice")),
-            }
-        }
-        let mut fix = Self::default();
-        for part in text.split(',') {
-            let (key, value) = part
-                .split_once('=')
-                .ok_or_else(|| format!("`{part}` is not KEY=VALUE, as in drafter=lookup,Dd=4,Wd=4,Wv=16"))?;
-            let number = || at_least_one(value).map_err(|why| format!("{key}={value}: {why}"));
-            match key {
-                "drafter" => {
-                    let drafter = DrafterName::from_str(value, false)
-                        .map_err(|_| format!("drafter={value}: expected none, lookup or layer_skip"))?;
-                    set(&mut fix.drafter, key, drafter)?;
-                }
-                "Dd" => set(&mut fix.draft_depth, key, number()?)?,
-                "Wd" => set(&mut fix.draft_width, key, number()?)?,
-                "Wv" => set(&mut fix.verify_width, key, number()?)?,
-                _ => return Err(format!("unknown key `{key}`: expected drafter, Dd, Wd or Wv")),
-            }
-        }
-        if fix.drafter == Some(DrafterName::None)
-            && (fix.draft_depth.or(fix.draft_width).or(fix.verify_width)).is_some()
-        {
-            return Err("drafter=none drafts nothing, so Dd, Wd and Wv have no meaning".to_owned());
-        }
-        Ok(fix)
     }
 }
 
@@ -401,6 +393,22 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(number) if number >= 1 => Ok(number),
         _ => Err("expected a whole number, at least 1".to_owned()),
     }
+}
+
+/// More threads or rows than any machine of today has use for are a typing error.
+fn up_to(most: usize) -> impl Fn(&str) -> Result<usize, String> {
+    move |text| match text.parse() {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(format!("expected a whole number from 1 to {most}")),
+    }
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    up_to(1024)(text)
+}
+
+fn width(text: &str) -> Result<usize, String> {
+    up_to(4096)(text)
 }
 
 fn number(text: &str, inside: impl FnOnce(f32) -> bool, expected: &str) -> Result<f32, String> {

@@ -1,10 +1,11 @@
-//! The cache folder: where fetched models live, and how a file gets there whole or not at all.
+//! The cache folder: where fetched models and plans live, and how a model gets there whole or not at all.
 //!
 //! ```text
 //! <cache>/models/NAME.gguf          complete and verified, put there by one rename
 //! <cache>/models/NAME.gguf.sha256   proof that it was verified, as `sha256sum -c` reads it
 //! <cache>/partial/                  work in progress of the process that holds the lock
 //! <cache>/lock
+//! <cache>/plans/                    see plan_cache.rs
 //! ```
 //!
 //! Invariants: a model is never written in place, only renamed to; its proof is written after it and compared whole, so
@@ -74,6 +75,23 @@ impl FileIdentity {
     }
 }
 
+/// Where the cache would be, asked only by commands that need one.
+#[derive(Debug, Clone)]
+pub(crate) struct CachePlace {
+    pub(crate) flag: Option<PathBuf>,
+    pub(crate) environment: Environment,
+}
+
+impl CachePlace {
+    /// The cache folder.
+    ///
+    /// # Errors
+    /// [`CacheError::NoFolder`] if nothing names one.
+    pub(crate) fn dir(&self) -> Result<CacheDir, CacheError> {
+        CacheDir::resolve(self.flag.clone(), &self.environment)
+    }
+}
+
 /// A cache folder, which need not exist yet.
 #[derive(Debug, Clone)]
 pub(crate) struct CacheDir {
@@ -99,6 +117,11 @@ impl CacheDir {
 
     fn models(&self) -> PathBuf {
         self.root.join("models")
+    }
+
+    /// The folder of plans, with a lock of its own (see `plan_cache.rs`).
+    pub(crate) fn plans(&self) -> PathBuf {
+        self.root.join("plans")
     }
 
     /// The cached file, if it is there with its size and was once verified; a file without a proof is hashed now.
@@ -127,17 +150,7 @@ impl CacheDir {
     pub(crate) fn lock(&self, on_wait: impl FnOnce()) -> Result<LockedCache<'_>, CacheError> {
         let models = self.models();
         fs::create_dir_all(&models).map_err(CacheError::at("create", &models))?;
-        let path = self.root.join("lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let lock = lock.map_err(CacheError::at("open", &path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                on_wait();
-                lock.lock().map_err(CacheError::at("lock", &path))?;
-            }
-            Err(TryLockError::Error(error)) => return Err(CacheError::at("lock", &path)(error)),
-        }
+        let lock = take_lock(&self.root.join("lock"), on_wait)?;
         let partial = self.root.join("partial");
         remove_folder(&partial)?;
         // A fresh name each time: a download client that outlived its killed parent must not write into ours.
@@ -180,6 +193,22 @@ impl Drop for LockedCache<'_> {
         // What cannot be removed now is removed by the next holder of the lock.
         let _ = fs::remove_dir_all(&self.work);
     }
+}
+
+/// Takes the lock of a file, which the system gives back when the process ends, however it ends. `on_wait` is called
+/// before waiting for another process.
+pub(crate) fn take_lock(path: &Path, on_wait: impl FnOnce()) -> Result<File, CacheError> {
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    let lock = lock.map_err(CacheError::at("open", path))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            on_wait();
+            lock.lock().map_err(CacheError::at("lock", path))?;
+        }
+        Err(TryLockError::Error(error)) => return Err(CacheError::at("lock", path)(error)),
+    }
+    Ok(lock)
 }
 
 fn proof_path(path: &Path) -> PathBuf {

@@ -4,8 +4,7 @@
 //! model is one entry of [`KNOWN_MODELS`].
 
 use std::{
-    fs, io,
-    io::Write,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +12,7 @@ use self::pip::Pip;
 use crate::cli::{
     cache::{CacheDir, CacheError, FileIdentity},
     error::Failure,
+    output,
     progress::Progress,
 };
 
@@ -118,20 +118,21 @@ fn known_names() -> String {
 pub(crate) fn command(name: &str, cache: &CacheDir, progress: Progress) -> Result<(), Failure> {
     let model = known(name).ok_or_else(|| FetchError::UnknownName { name: name.to_owned() })?;
     let path = fetch(model, cache, progress)?;
-    writeln!(io::stdout(), "{}", path.display()).map_err(Failure::Output)
+    output::text(format_args!("{}\n", path.display()))
 }
 
 /// The path that `-m` means: the default model without it, a known model by its name (fetched on first use), else the
-/// path itself. A folder that happens to be called like a known model is reached as `./NAME`.
+/// path itself. A folder that happens to be called like a known model is reached as `./NAME`. Where the cache is, is asked
+/// only for a known model.
 pub(crate) fn resolve(
     model: Option<&Path>,
-    cache: &CacheDir,
+    cache: impl FnOnce() -> Result<CacheDir, CacheError>,
     progress: Progress,
 ) -> Result<PathBuf, FetchError> {
-    let Some(typed) = model else { return fetch(&DEFAULT_MODEL, cache, progress) };
+    let Some(typed) = model else { return fetch(&DEFAULT_MODEL, &cache()?, progress) };
     let name = typed.to_str().unwrap_or_default();
     match known(name) {
-        Some(model) => fetch(model, cache, progress),
+        Some(model) => fetch(model, &cache()?, progress),
         None if is_name(name) && !typed.exists() => Err(FetchError::UnknownName { name: name.to_owned() }),
         None => Ok(typed.to_owned()),
     }

@@ -5,12 +5,22 @@
 //! program, not to the library, and uses only the library's public API.
 
 mod args;
+mod bench;
 mod cache;
+mod chat;
 mod error;
-#[cfg_attr(not(test), expect(dead_code, reason = "the commands that take -m are not wired yet"))]
 mod fetch;
-#[cfg_attr(not(test), expect(dead_code, reason = "the commands that hide progress are not wired yet"))]
+mod inspect;
+mod output;
+mod plan;
+mod plan_cache;
+mod planning;
+mod profile;
 mod progress;
+mod run;
+mod score;
+mod settings;
+mod stats;
 
 use std::process::ExitCode;
 
@@ -18,7 +28,7 @@ use clap::Parser;
 
 use self::{
     args::{Cli, Command, Environment},
-    cache::CacheDir,
+    cache::CachePlace,
     error::Failure,
     progress::Progress,
 };
@@ -40,14 +50,14 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    let cache = CacheDir::resolve(cli.cache_dir, &Environment::read())?;
+    let cache = CachePlace { flag: cli.cache_dir, environment: Environment::read() };
     match cli.command {
-        Command::Fetch(args) => fetch::command(&args.name, &cache, Progress::OnStderr),
-        Command::Inspect(_) => Err(Failure::NotWired("inspect")),
-        Command::Score(_) => Err(Failure::NotWired("score")),
-        Command::Profile(_) => Err(Failure::NotWired("profile")),
-        Command::Plan(_) => Err(Failure::NotWired("plan")),
-        Command::Run(_) => Err(Failure::NotWired("run")),
-        Command::Bench(_) => Err(Failure::NotWired("bench")),
+        Command::Fetch(args) => fetch::command(&args.name, &cache.dir()?, Progress::OnStderr),
+        Command::Inspect(args) => inspect::command(&args, &cache),
+        Command::Score(args) => score::command(&args, &cache),
+        Command::Profile(args) => profile::command(&args, &cache),
+        Command::Plan(args) => plan::command(&args, &cache),
+        Command::Run(args) => run::command(&args, &cache),
+        Command::Bench(args) => bench::command(&args, &cache),
     }
 }

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     OnStderr,
+    #[cfg(test)]
     Hidden,
 }
 
@@ -24,9 +25,15 @@ impl Progress {
         spinner
     }
 
+    /// A bar over parts of equal worth; what is being done, and in how many parts, is said as it goes.
+    pub(crate) fn parts(self) -> ProgressBar {
+        self.bar(Some(1), "", "{msg} {wide_bar} {pos}/{len} {elapsed}")
+    }
+
     fn bar(self, length: Option<u64>, what: &str, template: &str) -> ProgressBar {
         let target = match self {
             Self::OnStderr => ProgressDrawTarget::stderr(),
+            #[cfg(test)]
             Self::Hidden => ProgressDrawTarget::hidden(),
         };
         let style =

@@ -1,6 +1,5 @@
 //! From a plan and the caller's wish to a drafter and a shape.
 
-use ygg_kernels::Tier;
 use ygg_profiler::Stage as PlanStage;
 
 use crate::{
@@ -10,7 +9,7 @@ use crate::{
     speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
 };
 
-use super::{DrafterChoice, Error, Options, default_threads, fingerprints, report::Background};
+use super::{DrafterChoice, Error, Options, Tier, fingerprints, report::Background};
 
 /// What was decided before the model is loaded.
 #[derive(Clone, Debug)]
@@ -60,7 +59,12 @@ pub fn make_drafter(
 }
 
 /// Checks the plan against what is here and picks the sub-plan.
-pub(super) fn decide(model: &Model, options: &Options) -> Result<Drafting, Error> {
+pub(super) fn decide(
+    model: &Model,
+    tier: Tier,
+    threads: usize,
+    options: &Options,
+) -> Result<Drafting, Error> {
     let plain = |reason: &str| Drafting {
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
@@ -72,17 +76,17 @@ pub(super) fn decide(model: &Model, options: &Options) -> Result<Drafting, Error
         },
     };
     let Some(source) = &options.plan else {
+        let absent = options.plan_absent_reason.as_deref().unwrap_or("no plan");
         return match &options.drafter {
-            DrafterChoice::Planned => Ok(plain("no plan")),
+            DrafterChoice::Planned => Ok(plain(absent)),
             DrafterChoice::Plain => Ok(plain("switched off by the request")),
             DrafterChoice::Forced(name) if name == "none" => Ok(plain("switched off by the request")),
             DrafterChoice::Forced(name) => Err(Error::input(format!(
-                "drafter `{name}` cannot be forced without a plan: expected a plan that measured it, found none; make one with `yggc profile --drafter {name}` and `yggc plan`"
+                "drafter `{name}` cannot be forced without a plan: expected a plan that measured it, found none ({absent}); make one with `yggc profile --drafter {name}` and `yggc plan`"
             ))),
         };
     };
-    let tier = options.tier.unwrap_or_else(Tier::detect_best);
-    let here = fingerprints(model, tier, options.threads.unwrap_or_else(default_threads))?;
+    let here = fingerprints(model, tier, threads)?;
     let plan = if source.force {
         FittedPlan::forced(source.plan.clone(), &here)
     } else {

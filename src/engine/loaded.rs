@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use ygg_kernels::{KvFormat, Tier};
+use ygg_kernels::KvFormat;
 use ygg_profiler::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint};
 
 use crate::{
@@ -12,7 +12,10 @@ use crate::{
     text::{ChatTemplate, TokenKind, Tokenizer, TokenizerConfig, Vocabulary},
 };
 
-use super::Error;
+use super::{Error, Tier};
+
+/// Element type of every session's key/value cache: one, because it is part of the numeric class.
+pub const KV_FORMAT: KvFormat = KvFormat::F16;
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -69,7 +72,7 @@ impl Loaded {
         };
         let set_options = SetOptions {
             tier,
-            kv_format: KvFormat::F16,
+            kv_format: KV_FORMAT,
             widths: options.widths.clone(),
             model_context: model.config.context,
             threads,

@@ -12,6 +12,8 @@ mod options;
 mod report;
 mod request;
 
+use std::sync::Arc;
+
 pub use crate::{
     runtime::Pinning,
     sample::{Sampling, argmax},
@@ -20,21 +22,24 @@ pub use crate::{
 pub use drafting::{make_drafter, shape_of};
 pub use error::{Error, ErrorKind};
 pub use generation::Generation;
-pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints};
+pub use loaded::{KV_FORMAT, LoadOptions, Loaded, default_threads, fingerprints};
 pub use options::{DrafterChoice, Options, PlanSource};
 pub use report::{Report, StageReport};
 pub use request::{Answer, Event, FinishReason, Prompt, Request};
+pub use ygg_kernels::Tier;
 
 use crate::{
+    model::Model,
     runtime::{Memory, Session, SessionOptions},
     speculate::Decoder,
 };
+use drafting::Drafting;
 use report::Background;
 
 /// A model with its plan, ready for one request at a time.
 #[derive(Debug)]
 pub struct Engine {
-    loaded: Loaded,
+    loaded: Arc<Loaded>,
     decoder: Decoder,
     session_options: SessionOptions,
     background: Background,
@@ -46,13 +51,38 @@ impl Engine {
     /// # Errors
     /// [`Error`] of kind `Input` for the model or the plan, `Device` for the machine.
     pub fn open(options: &Options) -> Result<Self, Error> {
-        let model = crate::model::Model::open(&options.model)?;
-        let drafting = drafting::decide(&model, options)?;
-        let load = LoadOptions { tier: options.tier, threads: options.threads, widths: drafting.widths() };
-        Self::with_loaded(Loaded::new(model, &load)?, drafting, options)
+        Self::with_model(Model::open(&options.model)?, options)
     }
 
-    fn with_loaded(loaded: Loaded, drafting: drafting::Drafting, options: &Options) -> Result<Self, Error> {
+    /// Like [`open`](Self::open), for a model that is open already; the path of the options is not read.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn with_model(model: Model, options: &Options) -> Result<Self, Error> {
+        let tier = options.tier.unwrap_or_else(Tier::detect_best);
+        let threads = options.threads.unwrap_or_else(default_threads);
+        let drafting = drafting::decide(&model, tier, threads, options)?;
+        let load = LoadOptions { tier: Some(tier), threads: Some(threads), widths: drafting.widths() };
+        Self::assemble(Arc::new(Loaded::new(model, &load)?), drafting, options)
+    }
+
+    /// Like [`open`](Self::open), over a model that other engines share. It must have been loaded with the widths that
+    /// the plan names; path, tier and threads of the options are not read.
+    ///
+    /// # Errors
+    /// As `open`, and of kind `Input` if a planned width was not loaded.
+    pub fn with_loaded(loaded: Arc<Loaded>, options: &Options) -> Result<Self, Error> {
+        let drafting = drafting::decide(loaded.model(), loaded.tier(), loaded.threads(), options)?;
+        let widths = loaded.set().widths();
+        if let Some(missing) = drafting.widths().into_iter().find(|w| !widths.contains(w)) {
+            return Err(Error::input(format!(
+                "the plan needs width {missing}: expected a model loaded with it, found one with {widths:?}; load it with the plan's widths"
+            )));
+        }
+        Self::assemble(loaded, drafting, options)
+    }
+
+    fn assemble(loaded: Arc<Loaded>, drafting: Drafting, options: &Options) -> Result<Self, Error> {
         let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
         let session_options = SessionOptions {
             context,
@@ -60,6 +90,9 @@ impl Engine {
             threads: loaded.threads(),
             pinning: options.pinning,
         };
+        if let Some(limit) = options.memory_limit {
+            within_memory(&loaded, &session_options, limit)?;
+        }
         let session = Session::open(loaded.set().clone(), &session_options)?;
         let (shape, background) = (drafting.shape, drafting.background.clone());
         let drafter = drafting.drafter(&session)?;
@@ -89,17 +122,27 @@ impl Engine {
         if max_tokens == 0 {
             return Err(Error::input("0 tokens asked for: expected at least 1"));
         }
-        let context = self.decoder.session_mut().context();
-        if prompt.len() >= context {
-            return Err(Error::input(format!(
-                "the prompt has {} tokens but the context holds {context} and at least one must be left for the answer: shorten the prompt or ask for a longer --context (the model allows {})",
-                prompt.len(),
-                self.loaded.set().model_context()
-            )));
-        }
+        self.check_prompt(prompt)?;
+        let context = self.decoder.session().context();
         self.decoder.start(prompt, sampling)?;
         let max_tokens = max_tokens.min(context - prompt.len());
         Ok(Generation::new(self, prompt.len(), max_tokens))
+    }
+
+    /// Checks that a prompt leaves room for an answer, as [`generate`](Self::generate) does.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` with the lengths.
+    pub fn check_prompt(&self, prompt: &[u32]) -> Result<(), Error> {
+        let context = self.decoder.session().context();
+        if prompt.len() < context {
+            return Ok(());
+        }
+        Err(Error::input(format!(
+            "the prompt has {} tokens but the context holds {context} and at least one must be left for the answer: shorten the prompt or ask for a longer --context (the model allows {})",
+            prompt.len(),
+            self.loaded.set().model_context()
+        )))
     }
 
     /// The model with its tokenizer and executables.
@@ -125,5 +168,26 @@ impl Engine {
     }
 }
 
-/// Context where the caller does not say, unless the model's is shorter.
-const DEFAULT_CONTEXT: usize = 4096;
+/// Context in tokens where the caller does not say, unless the model's is shorter.
+pub const DEFAULT_CONTEXT: usize = 4096;
+
+/// Whether a session of these options fits into `limit` bytes together with the weights, said before it is opened.
+fn within_memory(loaded: &Loaded, options: &SessionOptions, limit: usize) -> Result<(), Error> {
+    let model_context = loaded.set().model_context();
+    if !(2..=model_context).contains(&options.context) {
+        // The session says what is wrong with it.
+        return Ok(());
+    }
+    let Memory { weight_bytes, session_bytes } = loaded.set().memory(options);
+    if weight_bytes.saturating_add(session_bytes) <= limit {
+        return Ok(());
+    }
+    let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+    Err(Error::input(format!(
+        "a context of {} tokens needs {} MiB beside {} MiB of weights: expected at most {} MiB together, which this machine has free; ask for a shorter --context",
+        options.context,
+        mib(session_bytes),
+        mib(weight_bytes),
+        mib(limit)
+    )))
+}

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use ygg_kernels::Tier;
-
 use crate::{plan::Plan, runtime::Pinning};
+
+use super::Tier;
 
 /// What drafts.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -36,6 +36,8 @@ pub struct Options {
     pub model: PathBuf,
     /// The plan; without one the engine decodes plainly.
     pub plan: Option<PlanSource>,
+    /// Why there is no plan, for reports; `None` says only that there is none.
+    pub plan_absent_reason: Option<String>,
     /// What drafts.
     pub drafter: DrafterChoice,
     /// Instruction-set tier; `None` takes the best this machine has.
@@ -44,6 +46,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Longest sequence in tokens; `None` takes 4,096 or the model's if that is shorter.
     pub context: Option<usize>,
+    /// Most bytes of weights and session together; `None` leaves the refusal to the system.
+    pub memory_limit: Option<usize>,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
 }
@@ -54,10 +58,12 @@ impl Options {
         Self {
             model: model.into(),
             plan: None,
+            plan_absent_reason: None,
             drafter: DrafterChoice::Planned,
             tier: None,
             threads: None,
             context: None,
+            memory_limit: None,
             pinning: Pinning::default(),
         }
     }

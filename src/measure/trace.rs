@@ -23,7 +23,7 @@ pub(super) struct TraceOptions<'a> {
     pub(super) tokens: usize,
     /// Temperature of the requests.
     pub(super) temperature: f32,
-    /// No prompt is begun after this time.
+    /// No prompt but the first is begun after this time, and no step but the first of a prompt.
     pub(super) budget: Duration,
     pub(super) prompts: &'a [&'a CalibrationPrompt],
     pub(super) pinning: Pinning,
@@ -88,8 +88,9 @@ pub(super) fn record(
             continue;
         }
         let sampling = Sampling { temperature: options.temperature, seed: i as u64, ..Sampling::GREEDY };
-        let steps =
-            record_prompt(loaded, &mut decoder, ids, sampling, options.tokens.min(context - ids.len()))?;
+        let tokens = options.tokens.min(context - ids.len());
+        let is_over = || start.elapsed() > options.budget;
+        let steps = record_prompt(loaded, &mut decoder, ids, sampling, tokens, is_over)?;
         recorded.push(PromptTrace { kind: prompt.kind.clone(), steps });
         token_traces.push(TokenTrace {
             kind: prompt.kind.clone(),
@@ -122,6 +123,7 @@ fn record_prompt(
     prompt: &[u32],
     sampling: Sampling,
     tokens: usize,
+    is_over: impl Fn() -> bool,
 ) -> Result<Vec<StepTrace>, Error> {
     let mut steps = Vec::new();
     let mut last = decoder.start(prompt, sampling)?;
@@ -129,7 +131,7 @@ fn record_prompt(
     let whole = decoder.shape().depth + 1;
     while !loaded.end_ids().contains(&last) {
         let left = tokens + prompt.len() - decoder.history().len();
-        if left < whole {
+        if left < whole || (is_over() && !steps.is_empty()) {
             break;
         }
         let context = u32::try_from(decoder.history().len() - 1).expect("contexts are below 2^32");

@@ -23,14 +23,14 @@ fn the_definition_is_consistent() {
 #[test]
 fn run_has_the_flags_of_the_contract() {
     let line = "run -m model.gguf --plan a.plan --force -p hello -n 7 --raw --temperature 0.8 --top-k 40 --top-p 0.9 \
-                --min-p 0.05 --seed 7 --drafter layer_skip --draft-model small.gguf --threads 2 --context 512 \
+                --min-p 0.05 --seed 7 --drafter layer_skip --threads 2 --context 512 \
                 --device cpu --isa amx --stats --json --cache-dir c";
     let Command::Run(run) = parse(line).unwrap() else { panic!("not `run`") };
     assert_eq!(run.max_tokens, 7);
     assert_eq!(run.drafter, Some(DrafterName::LayerSkip));
     assert_eq!(run.sampling.temperature, 0.8);
     assert_eq!(run.sampling.seed, 7);
-    assert_eq!((run.device.threads, run.device.context), (Some(2), Some(512)));
+    assert_eq!((run.device.threads, run.context.context), (Some(2), Some(512)));
     assert_eq!(run.device.isa, Some(IsaName::Amx));
     assert!(run.raw && run.stats && run.json && run.force && !run.no_spec);
 }
@@ -58,19 +58,21 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("run -p x --top-p 1.1", "above 0 and at most 1"),
         ("run -p x --min-p -0.1", "from 0 to 1"),
         ("run -p x --min-p 2", "from 0 to 1"),
-        ("run -p x --threads 0", "at least 1"),
+        ("run -p x --threads 0", "from 1 to 1024"),
+        ("run -p x --threads 100000", "from 1 to 1024"),
         ("run -p x --context 0", "at least 1"),
         ("run -p x --drafter retrieval", "layer_skip"),
         ("run -p x --drafter layer-skip", "layer_skip"),
         ("run -p x --isa sse2", "portable"),
         ("bench --prompts f --arms ar,model", "expected ar, plan, lookup or layer_skip"),
         ("bench --prompts f --arms none", "the arm `ar`"),
-        ("plan --profile f -o g --fix Dd=0", "at least 1"),
+        ("bench --prompts f --repetitions 0", "at least 1"),
+        ("inspect --stage fuse", "fuse_qkv"),
+        ("inspect --width 0", "from 1 to 4096"),
+        ("plan --profile f -o g --fix Dd=0", "a number from 1 on"),
         ("plan --profile f -o g --fix Dd=4,Dd=5", "twice"),
-        ("plan --profile f -o g --fix depth=4", "expected drafter, Dd, Wd or Wv"),
-        ("plan --profile f -o g --fix drafter", "KEY=VALUE"),
-        ("plan --profile f -o g --fix drafter=ngram", "expected none, lookup or layer_skip"),
-        ("plan --profile f -o g --fix drafter=none,Wv=4", "no meaning"),
+        ("plan --profile f -o g --fix depth=4", "drafter=D,Dd=4,Wd=4,Wv=16"),
+        ("plan --profile f -o g --fix drafter=none,Wv=4", "drafts nothing"),
     ] {
         let error = refusal(line);
         assert_eq!(error.exit_code(), 2, "{line}");
@@ -115,8 +117,8 @@ fn plan_is_a_search_or_a_show() {
     assert_eq!(
         search.fix,
         Some(Fix {
-            drafter: Some(DrafterName::Lookup),
-            draft_depth: Some(4),
+            drafter: Some("lookup".to_owned()),
+            depth: Some(4),
             draft_width: None,
             verify_width: Some(16)
         })
@@ -158,4 +160,23 @@ fn every_arm_is_read_back_from_its_name() {
 fn help_and_version_are_no_errors() {
     assert_eq!(refusal("--version").kind(), ErrorKind::DisplayVersion);
     assert_eq!(refusal("run --help").exit_code(), 0);
+}
+
+#[test]
+fn drafters_have_the_names_that_plans_know() {
+    let names = DrafterName::value_variants().iter().map(|drafter| drafter.name());
+    assert!(names.eq(yggc::plan::DrafterKind::NAMES));
+    for drafter in DrafterName::value_variants() {
+        assert_eq!(DrafterName::from_str(drafter.name(), false).as_ref(), Ok(drafter));
+    }
+}
+
+#[test]
+fn every_stage_of_compiling_can_be_inspected() {
+    for name in stage_names() {
+        let stage: StageName = name.parse().unwrap();
+        assert_ne!(stage, StageName::Config, "{name}");
+    }
+    assert_eq!("graph".parse(), Ok(StageName::Graph));
+    assert_eq!("program".parse(), Ok(StageName::Program));
 }

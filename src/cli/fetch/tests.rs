@@ -195,7 +195,7 @@ fn pip_is_asked_for_one_wheel_and_never_for_input() {
 #[test]
 fn a_model_is_a_known_name_or_a_path() {
     let scene = Scene::new();
-    let resolve = |text: &str| resolve(Some(Path::new(text)), &scene.cache, Progress::Hidden);
+    let resolve = |text: &str| resolve(Some(Path::new(text)), || Ok(scene.cache.clone()), Progress::Hidden);
     let here = scene.folder.path().to_str().unwrap();
     for path in ["missing.gguf", "./smollm2-135m-instruct", "models/missing", here] {
         assert_eq!(resolve(path).unwrap(), Path::new(path));

@@ -1,0 +1,185 @@
+//! `yggc bench`: arms (plain decoding, plans, drafters) answer the same prompts in turn; every answer is compared.
+//!
+//! The model is loaded once and shared by the arms' engines, each with a session of its own. Runs are interleaved: in each
+//! repetition every prompt is answered by every arm, in an order that rotates, so that a slow drift of the machine meets
+//! all arms alike. An arm whose token ids are not those of plain decoding is an error of this program.
+
+mod report;
+
+use std::{sync::Arc, time::Instant};
+
+use yggc::{
+    engine::{
+        Answer, DrafterChoice, Engine, Loaded, Message, Options, PlanSource, Prompt, Role, Sampling, shape_of,
+    },
+    measure::{self, CalibrationPrompt},
+    model::Model,
+    plan,
+};
+
+use crate::cli::{
+    args::{Arm as ArmName, BenchArgs},
+    cache::CachePlace,
+    error::Failure,
+    fetch, output,
+    planning::{self, Prepared},
+    progress::Progress,
+    settings::Machine,
+};
+use report::{Bench, Entrant, Run, Turn};
+
+/// Tokens of the run that warms an arm up.
+const WARM_UP_TOKENS: usize = 8;
+
+/// One thing that is compared.
+#[derive(Debug)]
+struct Arm {
+    name: String,
+    engine: Engine,
+}
+
+/// One prompt as token ids.
+#[derive(Debug)]
+struct Question {
+    category: String,
+    ids: Vec<u32>,
+}
+
+/// See the file's first line.
+pub(crate) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failure> {
+    let machine = Machine::new(&args.device)?;
+    let prompts = measure::read_prompts(&args.prompts)?;
+    let given = args.plans.iter().map(|file| given_plan(file, args.force)).collect::<Result<Vec<_>, _>>()?;
+    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let model = Model::open(&path)?;
+    let needs_plan = args.arms.iter().any(|arm| *arm != ArmName::Ar);
+    let (prepared, plans, absent) = match given {
+        given if !given.is_empty() || !needs_plan => (Prepared::Open(Box::new(model)), given, None),
+        _ => match planning::first_use(model, machine, cache, Progress::OnStderr)? {
+            (prepared, Ok(plan)) => (prepared, vec![plan], None),
+            (prepared, Err(reason)) => (prepared, Vec::new(), Some(reason)),
+        },
+    };
+    let loaded = prepared.loaded(machine, plans.iter().flat_map(widths).collect())?;
+    let options = Options { plan_absent_reason: absent, ..machine.options(&path, args.context.context) };
+    let mut arms = arms(&args.arms, &plans, &loaded, &options)?;
+    let questions = prompts.iter().map(|prompt| question(&loaded, prompt)).collect::<Result<Vec<_>, _>>()?;
+    let (entrants, runs) = compare(&mut arms, &questions, args)?;
+    let bench = Bench::new(&loaded, args, entrants, &questions, runs)?;
+    if args.json { output::json(&bench) } else { output::text(bench.text()) }
+}
+
+fn given_plan(file: &std::path::Path, force: bool) -> Result<PlanSource, Failure> {
+    Ok(PlanSource { plan: plan::read(file)?, name: file.display().to_string(), force })
+}
+
+/// Every width that an engine of this plan may ask for, whichever drafter it is given.
+fn widths(source: &PlanSource) -> Vec<usize> {
+    let planned = &source.plan.planned;
+    let shapes = source.plan.by_drafter.iter().map(shape_of);
+    let planned = planned.verify.iter().chain(&planned.draft).map(|width| *width as usize);
+    planned.chain(shapes.flat_map(|shape| [shape.verify_width, shape.draft_width.max(1)])).collect()
+}
+
+/// The arms with their engines, plain decoding first.
+fn arms(
+    names: &[ArmName],
+    plans: &[PlanSource],
+    loaded: &Arc<Loaded>,
+    options: &Options,
+) -> Result<Vec<Arm>, Failure> {
+    let mut arms: Vec<Arm> = Vec::new();
+    let mut add = |name: String, drafter: DrafterChoice, plan: Option<&PlanSource>| {
+        if arms.iter().all(|arm| arm.name != name) {
+            let options = Options { drafter, plan: plan.cloned(), ..options.clone() };
+            arms.push(Arm { name, engine: Engine::with_loaded(Arc::clone(loaded), &options)? });
+        }
+        Ok::<(), Failure>(())
+    };
+    let first = plans.first();
+    add(ArmName::Ar.to_string(), DrafterChoice::Plain, first)?;
+    for name in names {
+        match name {
+            ArmName::Ar => {}
+            ArmName::Plan if plans.len() <= 1 => add(name.to_string(), DrafterChoice::Planned, first)?,
+            ArmName::Plan => {
+                for plan in plans {
+                    add(format!("plan:{}", plan.name), DrafterChoice::Planned, Some(plan))?;
+                }
+            }
+            ArmName::Drafter(drafter) => {
+                add(name.to_string(), DrafterChoice::Forced(drafter.name().to_owned()), first)?;
+            }
+        }
+    }
+    Ok(arms)
+}
+
+fn question(loaded: &Loaded, prompt: &CalibrationPrompt) -> Result<Question, Failure> {
+    let asked = match loaded.chat_template()? {
+        Some(_) => Prompt::Chat(vec![Message::new(Role::User, prompt.text.as_str())]),
+        None => Prompt::Raw(prompt.text.clone()),
+    };
+    Ok(Question { category: prompt.kind.clone(), ids: asked.token_ids(loaded)? })
+}
+
+/// Runs everything.
+fn compare(
+    arms: &mut [Arm],
+    questions: &[Question],
+    args: &BenchArgs,
+) -> Result<(Vec<Entrant>, Vec<Run>), Failure> {
+    // A prompt that does not fit is found before hours of runs, not after.
+    for question in questions {
+        arms[0].engine.check_prompt(&question.ids)?;
+    }
+    let mut entrants = Vec::new();
+    for arm in &mut *arms {
+        let answer = answer(arm, &questions[0], args.max_tokens.min(WARM_UP_TOKENS))?;
+        entrants.push(Entrant { name: arm.name.clone(), report: answer.report });
+    }
+    let bar = Progress::OnStderr.parts();
+    bar.set_length((args.repetitions * questions.len() * arms.len()) as u64);
+    bar.set_message("answering");
+    let mut runs = Vec::new();
+    let mut expected: Vec<Option<Vec<u32>>> = vec![None; questions.len()];
+    for repetition in 0..args.repetitions {
+        for (prompt, question) in questions.iter().enumerate() {
+            for place in 0..arms.len() {
+                let arm = (place + repetition + prompt) % arms.len();
+                let start = now();
+                let answer = answer(&mut arms[arm], question, args.max_tokens)?;
+                let total_ms = start.elapsed().as_secs_f64() * 1e3;
+                let turn = Turn { arm, repetition, prompt, place };
+                runs.push(Run::new(turn, &answer.report, total_ms));
+                let ids = answer.token_ids;
+                let expected = expected[prompt].get_or_insert_with(|| ids.clone());
+                if *expected != ids {
+                    return Err(mismatch(&arms[arm].name, prompt, expected, &ids));
+                }
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    Ok((entrants, runs))
+}
+
+#[expect(clippy::disallowed_methods, reason = "an end-to-end time is what is measured")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn answer(arm: &mut Arm, question: &Question, max_tokens: usize) -> Result<Answer, Failure> {
+    Ok(arm.engine.generate_tokens(&question.ids, max_tokens, Sampling::GREEDY)?.collect_answer()?)
+}
+
+fn mismatch(arm: &str, prompt: usize, expected: &[u32], found: &[u32]) -> Failure {
+    let place = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
+    Failure::Internal(format!(
+        "arm {arm} answered prompt {prompt} otherwise than the first arm that did: expected token {:?} at place {place}, \
+         found {:?}",
+        expected.get(place),
+        found.get(place)
+    ))
+}

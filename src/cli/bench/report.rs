@@ -1,0 +1,378 @@
+//! What a bench says: every run, and what follows from them, kept apart.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde::Serialize;
+use ygg_profiler::{Fingerprints, MachineFingerprint, ModelFingerprint, statistics};
+use yggc::engine::{Loaded, Report};
+
+use crate::cli::{args::BenchArgs, error::Failure, output};
+
+use super::Question;
+
+/// Which answer of which arm.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Turn {
+    /// Place in [`Bench::arms`].
+    pub(super) arm: usize,
+    pub(super) repetition: usize,
+    #[serde(skip)]
+    pub(super) prompt: usize,
+    /// How many arms answered this prompt before, in this repetition.
+    pub(super) place: usize,
+}
+
+/// One answer of one arm: measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Run {
+    #[serde(flatten)]
+    turn: Turn,
+    tokens: usize,
+    steps: u64,
+    drafted: u64,
+    aal: Option<f64>,
+    tpot_ms: Option<f64>,
+    ttft_ms: f64,
+    /// From the prompt's ids to the whole text, by the wall clock.
+    total_ms: f64,
+}
+
+impl Run {
+    pub(super) fn new(turn: Turn, report: &Report, total_ms: f64) -> Self {
+        let Report { tokens, steps, drafted, aal, tpot_ms, ttft_ms, .. } = *report;
+        Self { turn, tokens, steps, drafted, aal, tpot_ms, ttft_ms, total_ms }
+    }
+
+    /// Tokens that steps emitted: all but the first of an answer.
+    fn step_tokens(&self) -> f64 {
+        self.aal.unwrap_or(0.0) * self.steps as f64
+    }
+
+    fn step_ms(&self) -> Option<f64> {
+        Some(self.tpot_ms? * self.aal?)
+    }
+}
+
+/// Middle and ends of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Spread {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Spread {
+    fn of(samples: &[f64]) -> Option<Self> {
+        let sorted = statistics::sorted(samples);
+        Some(Self { median: statistics::median(samples)?, min: *sorted.first()?, max: *sorted.last()? })
+    }
+}
+
+/// Derived from the runs of one arm, or of one arm and category. Absent numbers had no step to be measured in.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Summary {
+    runs: usize,
+    /// Median of the runs' time per output token.
+    tpot_ms: Option<f64>,
+    tpot_ms_min: Option<f64>,
+    tpot_ms_max: Option<f64>,
+    /// All tokens of all steps by their time.
+    tokens_per_s: Option<f64>,
+    /// All tokens of all steps by their number.
+    aal: Option<f64>,
+    step_ms: Option<Spread>,
+    ttft_ms: Option<Spread>,
+    /// Plain decoding's whole time by this arm's, pair by pair: same prompt, same repetition.
+    speedup: Option<Spread>,
+    /// The same for the time per output token.
+    tpot_speedup: Option<Spread>,
+}
+
+#[derive(Debug, Serialize)]
+struct ArmJson {
+    name: String,
+    drafter: String,
+    plan: Option<String>,
+    spec_off_reason: Option<String>,
+    predicted_tpot_ms: Option<f64>,
+    predicted_speedup: Option<f64>,
+    #[serde(flatten)]
+    summary: Summary,
+    categories: BTreeMap<String, Summary>,
+}
+
+#[derive(Debug, Serialize)]
+struct PromptJson {
+    category: String,
+    prompt_tokens: usize,
+    runs: Vec<Run>,
+}
+
+#[derive(Debug, Serialize)]
+struct MachineJson {
+    #[serde(flatten)]
+    facts: MachineFingerprint,
+    digest: String,
+}
+
+/// The object that `bench --json` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct Bench {
+    version: &'static str,
+    /// By the system's clock, in UTC.
+    date: String,
+    machine: MachineJson,
+    model: ModelFingerprint,
+    kernels: String,
+    threads: usize,
+    repetitions: usize,
+    max_tokens: usize,
+    arms: Vec<ArmJson>,
+    prompts: Vec<PromptJson>,
+}
+
+/// What an arm is, beside its runs.
+#[derive(Debug)]
+pub(super) struct Entrant {
+    pub(super) name: String,
+    pub(super) report: Report,
+}
+
+impl Bench {
+    pub(super) fn new(
+        loaded: &Loaded,
+        args: &BenchArgs,
+        entrants: Vec<Entrant>,
+        questions: &[Question],
+        runs: Vec<Run>,
+    ) -> Result<Self, Failure> {
+        let Fingerprints { machine, model, build } = loaded.fingerprints()?;
+        let arms = entrants
+            .into_iter()
+            .enumerate()
+            .map(|(arm, Entrant { name, report })| ArmJson {
+                name,
+                drafter: report.drafter,
+                plan: report.plan,
+                spec_off_reason: report.spec_off_reason,
+                predicted_tpot_ms: report.predicted_tpot_ms,
+                predicted_speedup: report.predicted_speedup,
+                summary: summary(&runs, arm, |_| true),
+                categories: categories(&runs, arm, questions),
+            })
+            .collect();
+        let prompts = questions
+            .iter()
+            .enumerate()
+            .map(|(prompt, question)| PromptJson {
+                category: question.category.clone(),
+                prompt_tokens: question.ids.len(),
+                runs: runs.iter().filter(|run| run.turn.prompt == prompt).cloned().collect(),
+            })
+            .collect();
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION"),
+            date: utc(now_s()),
+            machine: MachineJson { digest: machine.digest(), facts: machine },
+            model,
+            kernels: build.kernels,
+            threads: loaded.threads(),
+            repetitions: args.repetitions,
+            max_tokens: args.max_tokens,
+            arms,
+            prompts,
+        })
+    }
+
+    /// The arms as tables.
+    pub(super) fn text(&self) -> String {
+        let head = ["arm", "tokens/s", "ms/token", "min", "max", "AAL", "step ms", "speed-up", "predicted"];
+        let mut rows = vec![head.map(str::to_owned)];
+        for arm in &self.arms {
+            let Summary { tpot_ms, tpot_ms_min, tpot_ms_max, tokens_per_s, aal, step_ms, speedup, .. } =
+                &arm.summary;
+            rows.push([
+                arm.name.clone(),
+                number(*tokens_per_s, 1),
+                number(*tpot_ms, 2),
+                number(*tpot_ms_min, 2),
+                number(*tpot_ms_max, 2),
+                number(*aal, 2),
+                number(step_ms.map(|spread| spread.median), 2),
+                number(speedup.map(|spread| spread.median), 3),
+                number(arm.predicted_speedup, 3),
+            ]);
+        }
+        let mut out = output::table(&rows);
+        let mut rows = vec![["category", "arm", "ms/token", "AAL", "speed-up"].map(str::to_owned)];
+        for arm in self.arms.iter().skip(1) {
+            for (category, Summary { tpot_ms, aal, speedup, .. }) in &arm.categories {
+                rows.push([
+                    category.clone(),
+                    arm.name.clone(),
+                    number(*tpot_ms, 2),
+                    number(*aal, 2),
+                    number(speedup.map(|spread| spread.median), 3),
+                ]);
+            }
+        }
+        if rows.len() > 1 {
+            out.push('\n');
+            out.push_str(&output::table(&rows));
+        }
+        writeln!(
+            out,
+            "\n{} prompts, {} repetitions, at most {} tokens; {}; all arms gave the same tokens",
+            self.prompts.len(),
+            self.repetitions,
+            self.max_tokens,
+            self.machine.facts
+        )
+        .expect("a string accepts every write");
+        for arm in &self.arms {
+            if let (Some(reason), true) = (&arm.spec_off_reason, arm.name != "ar") {
+                writeln!(out, "{} decoded plainly: {reason}", arm.name)
+                    .expect("a string accepts every write");
+            }
+        }
+        out
+    }
+}
+
+fn number(number: Option<f64>, digits: usize) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| format!("{number:.digits$}"))
+}
+
+fn categories(runs: &[Run], arm: usize, questions: &[Question]) -> BTreeMap<String, Summary> {
+    let names: std::collections::BTreeSet<&str> = questions.iter().map(|q| q.category.as_str()).collect();
+    names
+        .into_iter()
+        .map(|name| (name.to_owned(), summary(runs, arm, |prompt| questions[prompt].category == name)))
+        .collect()
+}
+
+/// The numbers of one arm over the prompts that are wanted. Arm 0 is plain decoding.
+fn summary(runs: &[Run], arm: usize, wanted: impl Fn(usize) -> bool) -> Summary {
+    let mine: Vec<&Run> = runs.iter().filter(|run| run.turn.arm == arm && wanted(run.turn.prompt)).collect();
+    let samples =
+        |of: &dyn Fn(&Run) -> Option<f64>| -> Vec<f64> { mine.iter().filter_map(|run| of(run)).collect() };
+    let against_plain = |of: &dyn Fn(&Run) -> Option<f64>| {
+        let ratios: Vec<f64> = mine
+            .iter()
+            .filter_map(|run| {
+                let Turn { prompt, repetition, .. } = run.turn;
+                let pair = |other: &&Run| {
+                    let turn = other.turn;
+                    (turn.arm, turn.prompt, turn.repetition) == (0, prompt, repetition)
+                };
+                Some(of(runs.iter().find(pair)?)? / of(run)?)
+            })
+            .collect();
+        Spread::of(&ratios)
+    };
+    let tpot = Spread::of(&samples(&|run| run.tpot_ms));
+    let step_tokens: f64 = mine.iter().map(|run| run.step_tokens()).sum();
+    let steps: u64 = mine.iter().map(|run| run.steps).sum();
+    let step_s: f64 = mine.iter().filter_map(|run| Some(run.tpot_ms? * run.step_tokens() / 1e3)).sum();
+    Summary {
+        runs: mine.len(),
+        tpot_ms: tpot.map(|spread| spread.median),
+        tpot_ms_min: tpot.map(|spread| spread.min),
+        tpot_ms_max: tpot.map(|spread| spread.max),
+        tokens_per_s: (step_s > 0.0).then(|| step_tokens / step_s),
+        aal: (steps > 0).then(|| step_tokens / steps as f64),
+        step_ms: Spread::of(&samples(&Run::step_ms)),
+        ttft_ms: Spread::of(&samples(&|run| Some(run.ttft_ms))),
+        speedup: against_plain(&|run| Some(run.total_ms)),
+        tpot_speedup: against_plain(&|run| run.tpot_ms),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench says when it was run; nothing follows from it")]
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Seconds since 1970 as an RFC 3339 time, by the calendar's 400-year cycle
+/// (<https://howardhinnant.github.io/date_algorithms.html#civil_from_days>).
+fn utc(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // Years begin in March here, so that the leap day is the last.
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(arm: usize, repetition: usize, prompt: usize, steps: u64, tpot_ms: f64, total_ms: f64) -> Run {
+        let aal = Some(10.0 / steps as f64);
+        Run {
+            turn: Turn { arm, repetition, prompt, place: 0 },
+            tokens: 11,
+            steps,
+            drafted: 0,
+            aal,
+            tpot_ms: Some(tpot_ms),
+            ttft_ms: 5.0,
+            total_ms,
+        }
+    }
+
+    #[test]
+    fn arms_are_compared_with_plain_decoding_pair_by_pair() {
+        let runs = [
+            run(0, 0, 0, 10, 4.0, 40.0),
+            run(1, 0, 0, 5, 2.0, 20.0),
+            run(0, 1, 0, 10, 6.0, 60.0),
+            run(1, 1, 0, 5, 2.0, 20.0),
+            run(0, 0, 1, 10, 4.0, 40.0),
+            run(1, 0, 1, 5, 8.0, 80.0),
+        ];
+        let all = summary(&runs, 1, |_| true);
+        assert_eq!(all.speedup, Some(Spread { median: 2.0, min: 0.5, max: 3.0 }));
+        assert_eq!((all.runs, all.tpot_ms, all.tpot_ms_max), (3, Some(2.0), Some(8.0)));
+        assert_eq!(all.aal, Some(2.0));
+        assert_eq!(all.tokens_per_s, Some(30.0 / 0.12));
+        assert_eq!(all.step_ms.unwrap().median, 4.0);
+        let second = summary(&runs, 1, |prompt| prompt == 1);
+        assert_eq!(second.speedup, Some(Spread { median: 0.5, min: 0.5, max: 0.5 }));
+        let plain = summary(&runs, 0, |_| true);
+        assert_eq!(plain.speedup, Some(Spread { median: 1.0, min: 1.0, max: 1.0 }));
+    }
+
+    #[test]
+    fn answers_of_one_token_have_no_time_per_token() {
+        let lone = Run { steps: 0, aal: None, tpot_ms: None, ..run(0, 0, 0, 1, 1.0, 5.0) };
+        let summary = summary(&[lone], 0, |_| true);
+        assert_eq!((summary.tpot_ms, summary.aal, summary.tokens_per_s), (None, None, None));
+        assert_eq!(summary.ttft_ms.map(|spread| spread.median), Some(5.0));
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, date) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_799, "2000-02-29T23:59:59Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(seconds), date);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `yggc inspect`: what a model file holds and what becomes of it, stage by stage.
+
+use std::collections::BTreeMap;
+
+use yggc::{
+    compile::{Stage, compile_stages, compile_until},
+    engine::{DEFAULT_CONTEXT, KV_FORMAT, Loaded, Pinning},
+    ir::{Binding, DeviceSpec},
+    model::{Model, TensorInfo, VocabularySource},
+    runtime::{Memory, SessionOptions},
+};
+
+use crate::cli::{
+    args::{InspectArgs, StageName},
+    cache::CachePlace,
+    error::Failure,
+    fetch, output,
+    planning::load_options,
+    progress::Progress,
+    settings::Machine,
+};
+
+/// The first and the last stage of compiling.
+const GRAPH: &str = "source";
+const PROGRAM: &str = "program";
+
+/// See the file's first line.
+pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Failure> {
+    let dumped = match args.stage {
+        Some(StageName::Graph) => Some(GRAPH),
+        Some(StageName::Program) => Some(PROGRAM),
+        Some(StageName::Pass(name)) => Some(name),
+        None if args.dot => Some(GRAPH),
+        None | Some(StageName::Config | StageName::Tensors | StageName::Passes | StageName::Memory) => None,
+    };
+    if args.dot && dumped.is_none() {
+        return Err(Failure::Usage(
+            "--dot draws a graph: expected --stage graph, program or the name of a pass, found another stage"
+                .to_owned(),
+        ));
+    }
+    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let model = Model::open(&path)?;
+    let machine = Machine::whole();
+    let device = DeviceSpec::cpu(machine.tier, KV_FORMAT);
+    let binding = Binding { width: args.width, outputs: args.width };
+    if let Some(name) = dumped {
+        let stage = compile_until(&model.graph, binding, &device, name)?;
+        return output::text(if args.dot { stage.dot } else { stage.text });
+    }
+    let mut out = String::new();
+    match args.stage {
+        Some(StageName::Config) => out = config(&model),
+        Some(StageName::Tensors) => out = tensors(&model),
+        Some(StageName::Passes) => {
+            for Stage { name, text, dot: _ } in compile_stages(&model.graph, binding, &device)? {
+                out.push_str(&format!("== {name}\n{text}\n"));
+            }
+        }
+        Some(StageName::Memory) => out = memory(model, machine)?,
+        None => {
+            out.push_str(&config(&model));
+            out.push_str(&tensor_summary(&model));
+            out.push_str(&compile_summary(&compile_stages(&model.graph, binding, &device)?));
+            out.push_str(&memory(model, machine)?);
+        }
+        Some(StageName::Graph | StageName::Program | StageName::Pass(_)) => {
+            unreachable!("these were written above")
+        }
+    }
+    output::text(out)
+}
+
+fn lines(rows: &[(&str, String)]) -> String {
+    rows.iter().map(|(name, value)| format!("{name:<14} {value}\n")).collect()
+}
+
+fn config(model: &Model) -> String {
+    let c = &model.config;
+    let vocabulary = match &model.vocabulary {
+        VocabularySource::Gguf(gguf) => {
+            format!("{} tokens, {} of rule `{}`", gguf.tokens.len(), gguf.model, gguf.pre)
+        }
+        VocabularySource::Json { .. } => "tokenizer.json".to_owned(),
+    };
+    let template = match &model.chat_template {
+        Some(text) => format!("{} characters of Jinja", text.chars().count()),
+        None => "none".to_owned(),
+    };
+    lines(&[
+        ("model", format!("{} ({})", c.name, model.path.display())),
+        ("fingerprint", model.fingerprint().to_string()),
+        ("container", format!("{:?}", model.container).to_lowercase()),
+        ("family", c.family.to_string()),
+        ("layers", c.layers.to_string()),
+        ("width", c.width.to_string()),
+        ("feed-forward", c.feed_forward.to_string()),
+        ("heads", format!("{} of {}, {} for keys and values", c.heads, c.head_dim, c.kv_heads)),
+        ("vocabulary", c.vocabulary.to_string()),
+        ("context", c.context.to_string()),
+        ("rms epsilon", format!("{:e}", c.rms_eps)),
+        ("rope", format!("base {}, scaling {:?}", c.rope.base, c.rope.scaling)),
+        ("head", if c.tied_head { "tied to the embedding" } else { "its own" }.to_owned()),
+        ("tokenizer", vocabulary),
+        ("chat template", template),
+        ("stop tokens", format!("{:?}", model.stop_tokens)),
+    ])
+}
+
+fn bytes_of(info: &TensorInfo) -> usize {
+    info.bytes.len()
+}
+
+fn tensor_summary(model: &Model) -> String {
+    let mut by_format: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for info in model.tensors.values() {
+        let (count, bytes) = by_format.entry(info.format.name()).or_default();
+        *count += 1;
+        *bytes += bytes_of(info);
+    }
+    let formats: Vec<String> = by_format
+        .iter()
+        .map(|(format, (count, bytes))| format!("{count} {format} ({})", output::bytes(*bytes)))
+        .collect();
+    let unused = match model.unused_tensors.as_slice() {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    };
+    lines(&[("tensors", format!("{}: {}", model.tensors.len(), formats.join(", "))), ("unused", unused)])
+}
+
+fn tensors(model: &Model) -> String {
+    let mut rows = vec![["tensor", "shape", "format", "bytes", "file", ""].map(str::to_owned)];
+    for (name, info) in &model.tensors {
+        let unused = if model.unused_tensors.contains(name) { "unused" } else { "" };
+        rows.push([
+            name.clone(),
+            format!("{:?}", info.shape),
+            info.format.to_string(),
+            bytes_of(info).to_string(),
+            info.file.to_string(),
+            unused.to_owned(),
+        ]);
+    }
+    output::table(&rows) + &tensor_summary(model)
+}
+
+fn compile_summary(stages: &[Stage]) -> String {
+    let row = |Stage { name, text, dot: _ }: &Stage| {
+        let values = text.lines().filter(|line| line.starts_with('%')).count();
+        match *name {
+            GRAPH => ("graph", format!("{values} values; whole with --stage graph")),
+            PROGRAM => ("", text.lines().next().unwrap_or_default().to_owned()),
+            pass => ("", format!("{values} values after {pass}")),
+        }
+    };
+    lines(&stages.iter().map(row).collect::<Vec<_>>())
+}
+
+/// What an engine would hold at the default context; no session is opened.
+fn memory(model: Model, machine: Machine) -> Result<String, Failure> {
+    let loaded = Loaded::new(model, &load_options(machine, Vec::new()))?;
+    let context = loaded.set().model_context().min(DEFAULT_CONTEXT);
+    let options =
+        SessionOptions { context, tree_nodes: 1, threads: machine.threads, pinning: Pinning::default() };
+    let Memory { weight_bytes, session_bytes } = loaded.set().memory(&options);
+    Ok(lines(&[(
+        "memory",
+        format!(
+            "{} of packed weights ({}), {} of session at a context of {context} tokens",
+            output::bytes(weight_bytes),
+            machine.tier,
+            output::bytes(session_bytes)
+        ),
+    )]))
+}

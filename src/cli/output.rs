@@ -1,0 +1,60 @@
+//! Where output goes: results to stdout, remarks to stderr.
+
+use std::{
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+};
+
+use serde::Serialize;
+
+use crate::cli::error::Failure;
+
+/// Writes a result as it is.
+pub(crate) fn text(text: impl Display) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    write!(out, "{text}").and_then(|()| out.flush()).map_err(Failure::Output)
+}
+
+/// Writes a result as one line of JSON.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value).map_err(|error| Failure::Internal(error.to_string()))?;
+    text(format_args!("{line}\n"))
+}
+
+/// Says something beside the result. Nobody may be listening.
+pub(crate) fn remark(line: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Asks for a line of the chat, if a person types it.
+pub(crate) fn prompt_mark() {
+    if io::stdin().is_terminal() {
+        let _ = write!(io::stderr().lock(), "> ").and_then(|()| io::stderr().flush());
+    }
+}
+
+/// A table with right-aligned columns but the first.
+pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let widths: [usize; N] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let mut out = String::new();
+    for row in rows {
+        let mut line = format!("{:<width$}", row[0], width = widths[0]);
+        for (cell, width) in row.iter().zip(widths).skip(1) {
+            line.push_str(&format!("  {cell:>width$}"));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// A number of bytes in a unit for people.
+pub(crate) fn bytes(count: usize) -> String {
+    let count = count as f64;
+    if count < 1024.0 * 1024.0 {
+        format!("{:.1} KiB", count / 1024.0)
+    } else {
+        format!("{:.1} MiB", count / (1024.0 * 1024.0))
+    }
+}

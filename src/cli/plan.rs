@@ -1,0 +1,67 @@
+//! `yggc plan`: from a profile to a plan, and a plan for people and programs.
+
+use ygg_profiler::Profile;
+use yggc::{
+    measure::plan_from_profile,
+    model::Model,
+    plan::{self, Fix, PLAN_FORMAT},
+};
+
+use crate::cli::{
+    args::{PlanArgs, PlanCommand, PlanSearchArgs, PlanShowArgs},
+    cache::CachePlace,
+    error::Failure,
+    fetch, output,
+    progress::Progress,
+    settings,
+};
+
+/// See the file's first line.
+pub(crate) fn command(args: &PlanArgs, cache: &CachePlace) -> Result<(), Failure> {
+    match (&args.command, &args.search) {
+        (Some(PlanCommand::Show(show)), _) => show_plan(show),
+        (None, Some(search)) => search_plan(search, cache),
+        (None, None) => unreachable!("the command line needs one of them"),
+    }
+}
+
+fn show_plan(args: &PlanShowArgs) -> Result<(), Failure> {
+    let plan = plan::read(&args.file)?;
+    if args.json { output::json(&plan::json(&plan)) } else { output::text(plan::text(&plan)) }
+}
+
+fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure> {
+    settings::output_file(&args.output)?;
+    let profile = Profile::read(&args.profile)?;
+    let name = args.profile.display();
+    let format = profile.fingerprints.build.plan_format;
+    if format != PLAN_FORMAT {
+        return Err(Failure::Input(format!(
+            "the profile `{name}` is for plans of format {format}, expected {PLAN_FORMAT}; measure again with `yggc profile`"
+        )));
+    }
+    if args.model.is_some() {
+        let path = fetch::resolve(args.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+        let model = Model::open(&path)?;
+        let (expected, found) = (model.fingerprint().to_string(), &profile.fingerprints.model);
+        if expected != found.digest {
+            return Err(Failure::Input(format!(
+                "the profile `{name}` is of another model: expected {} ({expected}), found {} ({}); measure this model \
+                 with `yggc profile -m {}`",
+                model.config.name,
+                found.name,
+                found.digest,
+                path.display()
+            )));
+        }
+    }
+    let spinner = Progress::OnStderr.spinner("searching");
+    let made = plan_from_profile(&profile, args.fix.as_ref().unwrap_or(&Fix::default()));
+    spinner.finish_and_clear();
+    let plan = made?;
+    plan::write(&plan, &args.output)?;
+    // The plan itself and the best shape of every drafter; `plan show` has the rest.
+    let text = plan::text(&plan);
+    let essentials: Vec<&str> = text.split("\n\n").take(2).collect();
+    output::text(format_args!("{}\n", essentials.join("\n\n").trim_end()))
+}

@@ -1,0 +1,169 @@
+//! The plans that were made on first use, one per machine, model, threads, instruction set and build.
+//!
+//! ```text
+//! <cache>/plans/KEY.profile   what was measured, as `yggc profile` writes it
+//! <cache>/plans/KEY.plan      the plan made from it, put there after it
+//! <cache>/plans/lock
+//! ```
+//!
+//! Invariants: both files appear by a rename of a whole file, the plan last, so a plan that is there is complete; the key
+//! is a digest of the fingerprints, and the plan's own fingerprints are compared all the same; only the holder of the
+//! lock writes, so what it finds half written was left by a dead process, and is removed.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+use ygg_profiler::{Fingerprints, Profile};
+use yggc::plan::{self, FittedPlan, Plan, PlanError};
+
+use crate::cli::{
+    cache::{CacheDir, CacheError, hex, take_lock},
+    error::Failure,
+};
+
+/// The cached plan of one set of fingerprints, which need not be there.
+#[derive(Debug)]
+pub(crate) struct CachedPlan {
+    folder: PathBuf,
+    key: String,
+    here: Fingerprints,
+}
+
+/// What is in the cache.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Plan(Box<Plan>),
+    Nothing,
+    /// A file that cannot be used, and why.
+    Unusable(PlanError),
+}
+
+impl CachedPlan {
+    pub(crate) fn new(cache: &CacheDir, here: Fingerprints) -> Self {
+        Self { folder: cache.plans(), key: key(&here), here }
+    }
+
+    /// Where the plan is or would be.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.join(format!("{}.plan", self.key))
+    }
+
+    /// Where the profile is or would be.
+    pub(crate) fn profile_path(&self) -> PathBuf {
+        self.folder.join(format!("{}.profile", self.key))
+    }
+
+    pub(crate) fn find(&self) -> Found {
+        let path = self.path();
+        if !path.exists() {
+            return Found::Nothing;
+        }
+        match plan::read(&path).and_then(|plan| FittedPlan::new(plan, &self.here)) {
+            Ok(fitted) => Found::Plan(Box::new((*fitted).clone())),
+            Err(why) => Found::Unusable(why),
+        }
+    }
+
+    /// Takes the lock of all plans: measurements of two processes would disturb each other. `on_wait` is called before
+    /// waiting for another process.
+    pub(crate) fn lock(&self, on_wait: impl FnOnce()) -> Result<LockedPlan<'_>, CacheError> {
+        fs::create_dir_all(&self.folder).map_err(CacheError::at("create", &self.folder))?;
+        let lock = take_lock(&self.folder.join("lock"), on_wait)?;
+        let entries = fs::read_dir(&self.folder).map_err(CacheError::at("list", &self.folder))?;
+        for entry in entries.flatten() {
+            if is_half_written(&entry.path()) {
+                // What cannot be removed does no harm.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(LockedPlan { place: self, _lock: lock })
+    }
+}
+
+/// The place of a plan while this process alone may write there.
+#[derive(Debug)]
+pub(crate) struct LockedPlan<'a> {
+    place: &'a CachedPlan,
+    _lock: File,
+}
+
+impl LockedPlan<'_> {
+    /// Stores a plan with the profile it was made from.
+    pub(crate) fn store(&self, profile: &Profile, plan: &Plan) -> Result<(), Failure> {
+        profile.write(&self.place.profile_path())?;
+        Ok(plan::write(plan, &self.place.path())?)
+    }
+}
+
+/// Whether this is what a writer killed in the middle leaves (see [`ygg_profiler::replace_file`]).
+fn is_half_written(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with('.') && name.ends_with(".partial")
+}
+
+/// A digest of everything that decides whether a plan fits; the model's name does not.
+fn key(here: &Fingerprints) -> String {
+    let Fingerprints { machine, model, build } = here;
+    let mut hasher = Sha256::new();
+    for fact in [&machine.digest(), &model.digest, &build.plan_format.to_string(), &build.kernels] {
+        hasher.update((fact.len() as u64).to_le_bytes());
+        hasher.update(fact);
+    }
+    hex(&hasher.finalize()[..16])
+}
+
+#[cfg(test)]
+mod tests {
+    use ygg_profiler::{BuildFingerprint, MachineFingerprint, ModelFingerprint};
+
+    use super::*;
+    use crate::cli::args::Environment;
+
+    fn here() -> Fingerprints {
+        Fingerprints {
+            machine: MachineFingerprint::from_cpuinfo("vendor_id : X\n", 2, "portable").unwrap(),
+            model: ModelFingerprint { name: "tiny".to_owned(), digest: "d".to_owned() },
+            build: BuildFingerprint { plan_format: 1, kernels: "k".to_owned() },
+        }
+    }
+
+    #[test]
+    fn the_key_follows_from_every_fact_but_the_name() {
+        let changes: [fn(&mut Fingerprints); 4] = [
+            |f| f.machine.threads = 3,
+            |f| f.model.digest = "e".to_owned(),
+            |f| f.build.plan_format = 2,
+            |f| f.build.kernels = "l".to_owned(),
+        ];
+        for change in changes {
+            let mut other = here();
+            change(&mut other);
+            assert_ne!(key(&other), key(&here()));
+        }
+        let mut renamed = here();
+        renamed.model.name = "other".to_owned();
+        assert_eq!(key(&renamed), key(&here()));
+    }
+
+    #[test]
+    fn what_a_dead_writer_left_is_removed_and_no_plan() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheDir::resolve(Some(folder.path().to_owned()), &Environment::default()).unwrap();
+        let place = CachedPlan::new(&cache, here());
+        assert!(matches!(place.find(), Found::Nothing));
+        fs::create_dir_all(cache.plans()).unwrap();
+        let half = cache.plans().join(format!(".{}.plan.123.partial", place.key));
+        fs::write(&half, "YGGPLAN").unwrap();
+        let kept = cache.plans().join("other.plan");
+        fs::write(&kept, "").unwrap();
+        assert!(matches!(place.find(), Found::Nothing));
+        place.lock(|| panic!("nobody holds the lock")).unwrap();
+        assert!(!half.exists() && kept.exists());
+
+        fs::write(place.path(), "YGGPLAN\0 cut").unwrap();
+        assert!(matches!(place.find(), Found::Unusable(_)));
+    }
+}

@@ -1,0 +1,148 @@
+//! The plan of a command that was given none: the cached one, made on first use.
+
+use std::{path::Path, sync::Arc};
+
+use indicatif::ProgressBar;
+use yggc::{
+    engine::{Engine, Error, LoadOptions, Loaded, Options, PlanSource, fingerprints},
+    measure::{self, AutoplanOptions, ProfileOptions},
+    model::Model,
+    plan::Plan,
+};
+
+use crate::cli::{
+    cache::CachePlace,
+    error::Failure,
+    output::remark,
+    plan_cache::{CachedPlan, Found, LockedPlan},
+    progress::Progress,
+    settings::Machine,
+};
+
+/// A model on its way to an engine: only open, or loaded already because a plan was made with it.
+#[derive(Debug)]
+pub(crate) enum Prepared {
+    Open(Box<Model>),
+    Loaded(Arc<Loaded>),
+}
+
+impl Prepared {
+    /// The engine of these options.
+    pub(crate) fn engine(self, options: &Options) -> Result<Engine, Error> {
+        match self {
+            Self::Open(model) => Engine::with_model(*model, options),
+            Self::Loaded(loaded) => Engine::with_loaded(loaded, options),
+        }
+    }
+
+    /// The model loaded with at least the `widths`.
+    pub(crate) fn loaded(self, machine: Machine, mut widths: Vec<usize>) -> Result<Arc<Loaded>, Error> {
+        let model = match self {
+            Self::Open(model) => *model,
+            Self::Loaded(loaded) if widths.iter().all(|w| loaded.set().widths().contains(w)) => {
+                return Ok(loaded);
+            }
+            Self::Loaded(loaded) => {
+                widths.extend(loaded.set().widths());
+                Model::open(&loaded.model().path)?
+            }
+        };
+        Ok(Arc::new(Loaded::new(model, &load_options(machine, widths))?))
+    }
+}
+
+/// How a model is loaded on `machine`.
+pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions {
+    LoadOptions { tier: Some(machine.tier), threads: Some(machine.threads), widths }
+}
+
+/// A plan, or why there is none.
+pub(crate) type PlanOrReason = Result<PlanSource, String>;
+
+/// The plan that fits this machine and model: from the cache, else made now and kept there. Without a plan the reason is
+/// said on stderr.
+///
+/// # Errors
+/// If the model cannot be loaded at all.
+pub(crate) fn first_use(
+    model: Model,
+    machine: Machine,
+    cache: &CachePlace,
+    progress: Progress,
+) -> Result<(Prepared, PlanOrReason), Failure> {
+    let here = fingerprints(&model, machine.tier, machine.threads)?;
+    let place = match cache.dir() {
+        Ok(cache) => CachedPlan::new(&cache, here),
+        Err(error) => {
+            return Ok(without(Prepared::Open(Box::new(model)), format!("a plan has no place: {error}")));
+        }
+    };
+    match place.find() {
+        Found::Plan(plan) => return Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
+        Found::Nothing => {}
+        Found::Unusable(why) => {
+            remark(format_args!("the cached plan cannot be used, making it again: {why}"))
+        }
+    }
+    let mut waiting = None;
+    let locked =
+        place.lock(|| waiting = Some(progress.spinner("waiting for another yggc that is making a plan")));
+    drop(waiting);
+    let locked = match locked {
+        Ok(locked) => locked,
+        Err(error) => {
+            return Ok(without(Prepared::Open(Box::new(model)), format!("a plan has no place: {error}")));
+        }
+    };
+    // The process waited for has usually made the same.
+    if let Found::Plan(plan) = place.find() {
+        return Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path()))));
+    }
+    make(model, machine, &place, &locked, progress)
+}
+
+fn make(
+    model: Model,
+    machine: Machine,
+    place: &CachedPlan,
+    locked: &LockedPlan<'_>,
+    progress: Progress,
+) -> Result<(Prepared, PlanOrReason), Failure> {
+    let options = AutoplanOptions::default();
+    remark(format_args!(
+        "first use of this model on this machine: measuring for about {} s, once; --no-spec does without",
+        options.budget.as_secs()
+    ));
+    let loaded = Arc::new(Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()))?);
+    let bar = progress.parts();
+    let made = measure::autoplan(&loaded, &options, &mut |step| advance(&bar, step));
+    bar.finish_and_clear();
+    let (profile, plan) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            return Ok(without(Prepared::Loaded(loaded), format!("no plan could be made: {error}")));
+        }
+    };
+    let path = place.path();
+    match locked.store(&profile, &plan) {
+        Ok(()) => remark(format_args!("the plan is {}; look at it with `yggc plan show`", path.display())),
+        Err(error) => remark(format_args!("the plan is used but could not be kept: {error}")),
+    }
+    Ok((Prepared::Loaded(loaded), Ok(source(plan, &path))))
+}
+
+/// Shows how far a measurement is.
+pub(crate) fn advance(bar: &ProgressBar, step: measure::Progress) {
+    bar.set_length(step.total as u64);
+    bar.set_position(step.done as u64);
+    bar.set_message(format!("measuring {}", step.what));
+}
+
+fn without(prepared: Prepared, reason: String) -> (Prepared, PlanOrReason) {
+    remark(format_args!("decoding plainly: {reason}"));
+    (prepared, Err(reason))
+}
+
+fn source(plan: Plan, path: &Path) -> PlanSource {
+    PlanSource { plan, name: path.display().to_string(), force: false }
+}

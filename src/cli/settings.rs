@@ -1,0 +1,214 @@
+//! What was typed becomes what it means: values of the library, or a refusal with its exit code.
+
+use std::{fs, path::Path};
+
+use yggc::{
+    backend::available_tiers,
+    engine::{DrafterChoice, Options, Sampling, Tier, default_threads},
+};
+
+use crate::cli::{
+    args::{DeviceArgs, DeviceName, DrafterName, IsaName, RunArgs, SamplingArgs},
+    error::Failure,
+};
+
+/// The part of the machine that is used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Machine {
+    pub(crate) tier: Tier,
+    pub(crate) threads: usize,
+}
+
+impl Machine {
+    /// What a command without flags about the machine uses.
+    pub(crate) fn whole() -> Self {
+        Self { tier: Tier::detect_best(), threads: default_threads() }
+    }
+
+    /// # Errors
+    /// [`Failure::Device`] if the device or instruction set is not built in or not here.
+    pub(crate) fn new(args: &DeviceArgs) -> Result<Self, Failure> {
+        match args.device {
+            DeviceName::Cpu => {}
+            DeviceName::Cuda => {
+                return Err(Failure::Device(
+                    "the device `cuda` is not built into this version of yggc; available: cpu".to_owned(),
+                ));
+            }
+        }
+        let tier = args.isa.map_or(Ok(Tier::detect_best()), tier)?;
+        Ok(Self { tier, threads: args.threads.unwrap_or_else(default_threads) })
+    }
+
+    /// Options of an engine on this machine, with nothing said about plan and drafter.
+    pub(crate) fn options(&self, model: &Path, context: Option<usize>) -> Options {
+        Options {
+            tier: Some(self.tier),
+            threads: Some(self.threads),
+            context,
+            memory_limit: memory_available(),
+            ..Options::new(model)
+        }
+    }
+}
+
+fn tier(name: IsaName) -> Result<Tier, Failure> {
+    let here = || {
+        let offered = available_tiers().into_iter().filter(|tier| *tier != Tier::Reference);
+        offered.map(Tier::name).collect::<Vec<_>>().join(", ")
+    };
+    let not_built = |name: &str| {
+        Failure::Device(format!(
+            "the instruction set `{name}` is not built into this version of yggc; available: {}; choose one with --isa or \
+             leave it out",
+            here()
+        ))
+    };
+    let tier = match name {
+        IsaName::Portable => Tier::Portable,
+        IsaName::Avx512 => Tier::Avx512,
+        IsaName::Avx2 => return Err(not_built("avx2")),
+        IsaName::Amx => return Err(not_built("amx")),
+    };
+    if tier.is_available() {
+        return Ok(tier);
+    }
+    Err(Failure::Device(format!(
+        "this processor cannot run the instruction set `{tier}`; available: {}; choose one with --isa or leave it out",
+        here()
+    )))
+}
+
+/// What drafts, by the flags.
+pub(crate) fn drafter(args: &RunArgs) -> DrafterChoice {
+    match args.drafter {
+        _ if args.no_spec => DrafterChoice::Plain,
+        None => DrafterChoice::Planned,
+        Some(DrafterName::None) => DrafterChoice::Plain,
+        Some(drafter) => DrafterChoice::Forced(drafter.name().to_owned()),
+    }
+}
+
+/// How tokens are drawn.
+pub(crate) fn sampling(args: &SamplingArgs) -> Sampling {
+    Sampling {
+        temperature: args.temperature,
+        // A model has fewer tokens than fit 32 bits, so more keeps all.
+        top_k: args.top_k.map_or(0, |k| u32::try_from(k).unwrap_or(u32::MAX)),
+        top_p: args.top_p.unwrap_or(1.0),
+        min_p: args.min_p.unwrap_or(0.0),
+        seed: args.seed,
+    }
+}
+
+/// The prompt, or `None` for a chat.
+///
+/// # Errors
+/// [`Failure::Input`] if it is empty or its file is no text.
+pub(crate) fn prompt(args: &RunArgs) -> Result<Option<String>, Failure> {
+    let prompt = match (&args.prompt, &args.prompt_file) {
+        (None, None) => return Ok(None),
+        (Some(prompt), _) => prompt.clone(),
+        (None, Some(file)) => read_text(file, "prompt")?,
+    };
+    if prompt.is_empty() {
+        return Err(Failure::Input(
+            "the prompt is empty: expected some text; leave -p and --prompt-file out for a chat".to_owned(),
+        ));
+    }
+    Ok(Some(prompt))
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// [`Failure::Input`] if it cannot be read or is not UTF-8.
+pub(crate) fn read_text(file: &Path, what: &str) -> Result<String, Failure> {
+    let bytes = fs::read(file).map_err(|error| {
+        Failure::Input(format!("cannot read the {what} `{}`: {error}; check the path", file.display()))
+    })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::Input(format!(
+            "the {what} `{}` is not text: expected UTF-8, found byte 0x{:02x} at offset {at}; convert it, for instance \
+             with iconv",
+            file.display(),
+            error.as_bytes()[at]
+        ))
+    })
+}
+
+/// Checks before a long job that its result can be written.
+///
+/// # Errors
+/// [`Failure::Input`] if `file` cannot be created or is a folder.
+pub(crate) fn output_file(file: &Path) -> Result<(), Failure> {
+    let folder = match file.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        Some(_) | None => Path::new("."),
+    };
+    let refused = |why: &str| {
+        Err(Failure::Input(format!(
+            "cannot write `{}`: {why}; choose another place with -o FILE",
+            file.display()
+        )))
+    };
+    if file.is_dir() || file.file_name().is_none() {
+        return refused("it is a folder");
+    }
+    match fs::metadata(folder) {
+        Err(error) => refused(&format!("its folder: {error}")),
+        Ok(found) if !found.is_dir() => refused("its folder is a file"),
+        Ok(found) if found.permissions().readonly() => refused("its folder is read-only"),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Memory that the system can give without swapping, in bytes; `None` where it does not say.
+fn memory_available() -> Option<usize> {
+    parse_memory_available(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn parse_memory_available(meminfo: &str) -> Option<usize> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_memory_is_read_or_unknown() {
+        let meminfo = "MemTotal:       24736824 kB\nMemFree:  1 kB\nMemAvailable:   22021396 kB\n";
+        assert_eq!(parse_memory_available(meminfo), Some(22_021_396 * 1024));
+        for text in ["", "MemAvailable: many kB", "MemAvailable: 5 MB", "MemFree: 1 kB"] {
+            assert_eq!(parse_memory_available(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn instruction_sets_that_are_not_built_in_are_refused_with_those_that_are() {
+        for (name, typed) in [(IsaName::Avx2, "avx2"), (IsaName::Amx, "amx")] {
+            let error = tier(name).unwrap_err();
+            assert!(matches!(error, Failure::Device(_)));
+            let said = error.to_string();
+            assert!(
+                said.contains(typed) && said.contains("portable") && !said.contains("reference"),
+                "{said}"
+            );
+        }
+        assert_eq!(tier(IsaName::Portable).unwrap(), Tier::Portable);
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_written_is_refused_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(output_file(&folder.path().join("new")).is_ok());
+        assert!(output_file(Path::new("new")).is_ok());
+        for bad in [folder.path(), &folder.path().join("missing/new"), Path::new("/"), Path::new("")] {
+            assert!(matches!(output_file(bad), Err(Failure::Input(_))), "{}", bad.display());
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What `run` says about itself: the table of `--stats` and the object of `--json`.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use yggc::{
+    engine::{Answer, Report, StageReport},
+    runtime::Memory,
+};
+
+use crate::cli::output;
+
+/// The object that `run --json` prints; its fields are a contract.
+#[derive(Debug, Serialize)]
+pub(crate) struct AnswerJson<'a> {
+    prompt_token_ids: &'a [u32],
+    token_ids: &'a [u32],
+    text: &'a str,
+    finish_reason: &'static str,
+    stats: StatsJson<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct StatsJson<'a> {
+    tokens: usize,
+    steps: u64,
+    drafted: u64,
+    aal: Option<f64>,
+    tpot_ms: Option<f64>,
+    ttft_ms: f64,
+    tokens_per_s: Option<f64>,
+    drafter: &'a str,
+    plan: Option<&'a str>,
+    spec_off_reason: Option<&'a str>,
+    acceptance_by_depth: &'a [f64],
+    predicted_tpot_ms: Option<f64>,
+    stages: Vec<StageJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct StageJson<'a> {
+    name: &'a str,
+    predicted_ms: Option<f64>,
+    measured_ms: Option<f64>,
+}
+
+impl<'a> AnswerJson<'a> {
+    pub(crate) fn new(answer: &'a Answer) -> Self {
+        let Answer { prompt_token_ids, token_ids, text, finish_reason, report } = answer;
+        Self {
+            prompt_token_ids,
+            token_ids,
+            text,
+            finish_reason: finish_reason.name(),
+            stats: StatsJson::new(report),
+        }
+    }
+}
+
+impl<'a> StatsJson<'a> {
+    fn new(report: &'a Report) -> Self {
+        let Report {
+            tokens,
+            steps,
+            drafted,
+            aal,
+            tpot_ms,
+            ttft_ms,
+            tokens_per_s,
+            drafter,
+            plan,
+            spec_off_reason,
+            acceptance_by_depth,
+            predicted_tpot_ms,
+            predicted_speedup: _,
+            stages,
+        } = report;
+        let stage = |StageReport { name, predicted_ms, measured_ms }: &'a StageReport| StageJson {
+            name,
+            predicted_ms: *predicted_ms,
+            measured_ms: *measured_ms,
+        };
+        Self {
+            tokens: *tokens,
+            steps: *steps,
+            drafted: *drafted,
+            aal: *aal,
+            tpot_ms: *tpot_ms,
+            ttft_ms: *ttft_ms,
+            tokens_per_s: *tokens_per_s,
+            drafter,
+            plan: plan.as_deref(),
+            spec_off_reason: spec_off_reason.as_deref(),
+            acceptance_by_depth,
+            predicted_tpot_ms: *predicted_tpot_ms,
+            stages: stages.iter().map(stage).collect(),
+        }
+    }
+}
+
+/// Memory in one line.
+pub(crate) fn memory(memory: Memory) -> String {
+    let Memory { weight_bytes, session_bytes } = memory;
+    format!(
+        "memory     {} of weights, {} of session",
+        output::bytes(weight_bytes),
+        output::bytes(session_bytes)
+    )
+}
+
+/// The table of `--stats`.
+pub(crate) fn table(report: &Report) -> String {
+    let mut out = String::new();
+    write_table(report, &mut out).expect("a string accepts every write");
+    out
+}
+
+fn write_table(report: &Report, out: &mut String) -> std::fmt::Result {
+    let or_none = |number: Option<f64>, digits: usize| {
+        number.map_or_else(|| "-".to_owned(), |number| format!("{number:.digits$}"))
+    };
+    let Report { tokens, steps, drafted, drafter, ttft_ms, .. } = report;
+    writeln!(
+        out,
+        "speed      {} tokens/s, {} ms/token (TPOT), first token after {ttft_ms:.1} ms (TTFT)",
+        or_none(report.tokens_per_s, 1),
+        or_none(report.tpot_ms, 2)
+    )?;
+    writeln!(out, "tokens     {tokens} in {steps} steps, {} a step (AAL)", or_none(report.aal, 2))?;
+    match &report.spec_off_reason {
+        Some(reason) => writeln!(out, "drafter    {drafter}: {reason}")?,
+        None => writeln!(out, "drafter    {drafter}, {drafted} nodes verified")?,
+    }
+    if !report.acceptance_by_depth.is_empty() {
+        let shares: Vec<String> =
+            report.acceptance_by_depth.iter().map(|share| format!("{share:.2}")).collect();
+        writeln!(out, "accepted   {} (share of steps that went so deep)", shares.join(" "))?;
+    }
+    if let Some(plan) = &report.plan {
+        writeln!(out, "plan       {plan}")?;
+        writeln!(
+            out,
+            "predicted  {} ms/token, {}x plain decoding",
+            or_none(report.predicted_tpot_ms, 2),
+            or_none(report.predicted_speedup, 2)
+        )?;
+    }
+    let mut rows = vec![["stage", "predicted ms", "measured ms"].map(str::to_owned)];
+    for StageReport { name, predicted_ms, measured_ms } in &report.stages {
+        rows.push([name.clone(), or_none(*predicted_ms, 3), or_none(*measured_ms, 3)]);
+    }
+    out.push_str(&output::table(&rows));
+    Ok(())
+}
