@@ -7,5 +7,8 @@ mod calibration;
 mod command_line;
 #[cfg(feature = "cli")]
 mod fetch;
+mod lossless;
 #[cfg(feature = "cli")]
 mod program;
+mod row_invariance;
+mod tiny_model;
