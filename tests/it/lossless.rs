@@ -120,7 +120,8 @@ fn any_shape(dice: &mut Dice) -> Shape {
 impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
         let len = dice.within(1, 40);
-        let tokens = dice.within(1, 24);
+        // Random models repeat themselves late.
+        let tokens = dice.within(1, if kind == Kind::Lookup { 70 } else { 24 });
         // A tight context ends the text before the wish does.
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
         Self {
@@ -215,7 +216,7 @@ fn run(kind: Kind, cases: u64) -> (u64, u64) {
         let truth = case.plainly(set, &case.prompt);
         let mut decoder = case.decoder(set, &truth, &mut dice);
         decode(&mut decoder, &case.prompt, case.sampling, case.tokens, &[], Some(dice.bits() >> 1));
-        assert_eq!(decoder.history(), truth, "{case:?}");
+        assert_eq!(decoder.history(), truth, "{}: {case:?}", case.what);
         decoder.tree().check().expect("a lawful tree");
         drafted += decoder.stats().drafted;
         accepted += decoder.stats().accepted;
@@ -225,13 +226,23 @@ fn run(kind: Kind, cases: u64) -> (u64, u64) {
         let ends = [*dice.pick(output)];
         let tokens = dice.within(1, case.tokens);
         decode(&mut decoder, &case.prompt, case.sampling, tokens, &ends, Some(dice.bits() >> 1));
-        assert_eq!(decoder.history(), cut(&truth, case.prompt.len(), tokens, &ends), "cut: {case:?}");
+        assert_eq!(
+            decoder.history(),
+            cut(&truth, case.prompt.len(), tokens, &ends),
+            "{}, cut: {case:?}",
+            case.what
+        );
 
         // A cut leaves the cache fit for another request.
         if kind != Kind::Adversary {
             let prompt = dice.tokens(case.prompt.len(), set.vocabulary());
             decode(&mut decoder, &prompt, case.sampling, case.tokens, &[], Some(dice.bits() >> 1));
-            assert_eq!(decoder.history(), case.plainly(set, &prompt), "another request: {case:?}");
+            assert_eq!(
+                decoder.history(),
+                case.plainly(set, &prompt),
+                "{}, another request: {case:?}",
+                case.what
+            );
         }
     }
     (drafted, accepted)
@@ -240,19 +251,19 @@ fn run(kind: Kind, cases: u64) -> (u64, u64) {
 #[test]
 fn layer_skip_changes_no_token() {
     let (drafted, accepted) = run(Kind::LayerSkip, 120);
-    assert!(drafted > 5_000 && accepted > 300, "{accepted} of {drafted} accepted: too few to show anything");
+    assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]
 fn lookup_changes_no_token() {
     let (drafted, accepted) = run(Kind::Lookup, 120);
-    assert!(drafted > 500 && accepted > 50, "{accepted} of {drafted} accepted: too few to show anything");
+    assert!(drafted > 300 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]
 fn an_adversary_changes_no_token() {
     let (drafted, accepted) = run(Kind::Adversary, 160);
-    assert!(drafted > 5_000 && accepted > 500, "{accepted} of {drafted} accepted: too few to show anything");
+    assert!(drafted > 1_500 && accepted > 400, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 /// Proposes the true continuation as one chain.

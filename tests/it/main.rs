@@ -7,6 +7,7 @@ mod calibration;
 mod command_line;
 #[cfg(feature = "cli")]
 mod fetch;
+mod kv_cache;
 mod lossless;
 #[cfg(feature = "cli")]
 mod program;
