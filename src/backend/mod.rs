@@ -119,6 +119,11 @@ fn rope_tables(program: &Program, context: usize) -> Vec<RopeTable> {
     program.ropes.iter().map(|r| RopeTable::new(&r.inv_freq, context)).collect()
 }
 
+/// Bytes of [`rope_tables`]: a cosine and a sine per position and pair.
+fn rope_bytes(program: &Program, context: usize) -> usize {
+    program.ropes.iter().map(|r| 2 * context * r.inv_freq.len() * size_of::<f32>()).sum()
+}
+
 /// What the rows of a forward see, as kernels read it.
 fn tails(inputs: &RowInputs) -> Tails<'_> {
     Tails {

@@ -71,7 +71,7 @@ impl SkipSet {
 pub struct Memory {
     /// Packed weights, shared by all sessions of the set.
     pub weight_bytes: usize,
-    /// Arena, cache and scratch of one session.
+    /// Arena, cache, rotary tables and scratch of one session. Input rows (some kilobytes) are not counted.
     pub session_bytes: usize,
 }
 

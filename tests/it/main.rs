@@ -7,5 +7,9 @@ mod calibration;
 mod command_line;
 #[cfg(feature = "cli")]
 mod fetch;
+mod kv_cache;
+mod lossless;
 #[cfg(feature = "cli")]
 mod program;
+mod row_invariance;
+mod tiny_model;

@@ -83,7 +83,8 @@ impl Executables for CpuExecutables {
 
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
         let cache = KvCache::bytes(self.programs[0].kv, self.kv_format, options.layout.slots());
-        self.arena_bytes() + cache + options.threads * self.scratch_bytes(options)
+        let ropes = super::rope_bytes(&self.programs[0], options.layout.context);
+        self.arena_bytes() + cache + ropes + options.threads * self.scratch_bytes(options)
     }
 
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {

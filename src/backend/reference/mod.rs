@@ -52,7 +52,8 @@ impl Executables for ReferenceExecutables {
     }
 
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
-        self.arena_bytes() + KvCache::bytes(self.programs[0].kv, self.kv_format, options.layout.slots())
+        let cache = KvCache::bytes(self.programs[0].kv, self.kv_format, options.layout.slots());
+        self.arena_bytes() + cache + super::rope_bytes(&self.programs[0], options.layout.context)
     }
 
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {

@@ -1,0 +1,312 @@
+//! Losslessness: whatever drafts, in whatever shape, the tokens are those of plain decoding, greedy or sampled.
+//!
+//! The judge is a decoder without drafter on one thread. Scratch is poisoned before every step and by the adversary
+//! after its proposal.
+
+use std::sync::Arc;
+
+use yggc::{
+    backend::available_tiers,
+    runtime::{ExecutableSet, SkipSet},
+    sample::Sampling,
+    speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Shape, SpeculateError},
+    tree::{NodeId, Source, TokenTree},
+};
+
+use crate::tiny_model::{Dice, WIDTHS, models, session};
+
+/// A drafter that knows how plain decoding goes on and proposes anything but what is usual.
+#[derive(Debug)]
+struct Adversary {
+    /// Prompt and plain output.
+    truth: Vec<u32>,
+    vocabulary: usize,
+    dice: Dice,
+}
+
+impl Adversary {
+    /// The token that truly follows a node, if the node is on the true path.
+    fn next(&self, tree: &TokenTree, node: NodeId, history: usize) -> Option<u32> {
+        let mut path = Vec::new();
+        tree.path(node, &mut path);
+        let on_truth =
+            path.iter().enumerate().all(|(i, n)| self.truth.get(history - 1 + i) == Some(&tree.token(*n)));
+        self.truth.get(history + path.len() - 1).copied().filter(|_| on_truth)
+    }
+
+    /// A node to grow from, and the chance of a hundred that its child is the true one.
+    fn place(&mut self, style: usize, tree: &TokenTree) -> (NodeId, usize) {
+        let newest = NodeId::from_index(tree.len() - 1);
+        match style {
+            // One deep chain, true for a while.
+            0 => (newest, 90),
+            // A star.
+            1 => (NodeId::ROOT, 20),
+            // A brush: chains that start anywhere.
+            2 if self.dice.chance(70) => (newest, 60),
+            _ => (NodeId::from_index(self.dice.below(tree.len())), 50),
+        }
+    }
+}
+
+impl Drafter for Adversary {
+    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
+        let history = budget.history.len();
+        assert_eq!(budget.history, &self.truth[..history], "the history is no longer plain decoding's");
+        let style = self.dice.below(5);
+        let attempts = if style == 4 { 0 } else { self.dice.within(1, 2 * tree.capacity()) };
+        for attempt in 0..attempts {
+            let (parent, percent) = self.place(style, tree);
+            if tree.depth(parent) as usize == budget.depth {
+                continue;
+            }
+            let token = match self.next(tree, parent, history) {
+                Some(token) if self.dice.chance(percent) => token,
+                _ => self.dice.below(self.vocabulary) as u32,
+            };
+            let value = self.dice.below(1000) as f32 / 1000.0;
+            let first = tree.insert(parent, token, value, attempt as u16, Source::new(3)).node();
+            let again = tree.insert(parent, token, value / 2.0, 0, Source::new(4)).node();
+            assert_eq!(first, again, "a duplicate is merged");
+        }
+        budget.session.poison_scratch(self.dice.bits());
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    LayerSkip,
+    Lookup,
+    Adversary,
+}
+
+/// One decoding problem.
+#[derive(Debug)]
+struct Case {
+    what: String,
+    kind: Kind,
+    shape: Shape,
+    threads: usize,
+    context: usize,
+    prompt: Vec<u32>,
+    sampling: Sampling,
+    tokens: usize,
+}
+
+fn any_sampling(dice: &mut Dice) -> Sampling {
+    if dice.chance(50) {
+        return Sampling::GREEDY;
+    }
+    Sampling {
+        temperature: 0.8,
+        top_k: *dice.pick(&[0, 1, 5, 40]),
+        top_p: *dice.pick(&[1.0, 0.95, 0.5]),
+        min_p: *dice.pick(&[0.0, 0.05, 0.3]),
+        seed: dice.bits() % 5,
+    }
+}
+
+fn any_shape(dice: &mut Dice) -> Shape {
+    Shape {
+        depth: dice.within(1, 6),
+        draft_width: dice.within(1, 8),
+        verify_width: if dice.chance(70) { *dice.pick(&WIDTHS) } else { dice.within(1, 64) },
+        top_k: dice.within(1, 9),
+        draft_temperature: *dice.pick(&[0.2, 1.0, 2.0]),
+    }
+}
+
+impl Case {
+    fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
+        let len = dice.within(1, 40);
+        // Random models repeat themselves late.
+        let tokens = dice.within(1, if kind == Kind::Lookup { 70 } else { 24 });
+        // A tight context ends the text before the wish does.
+        let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
+        Self {
+            what,
+            kind,
+            shape: any_shape(dice),
+            threads: if dice.chance(25) { 2 } else { 1 },
+            context,
+            prompt: dice.tokens(len, vocabulary),
+            sampling: any_sampling(dice),
+            tokens,
+        }
+    }
+
+    fn plainly(&self, set: &Arc<ExecutableSet>, prompt: &[u32]) -> Vec<u32> {
+        let mut plain =
+            Decoder::new(session(set, self.context, 1, 1), None, Shape::PLAIN).expect("plain decoding");
+        decode(&mut plain, prompt, self.sampling, self.tokens, &[], None);
+        plain.history().to_vec()
+    }
+
+    fn decoder(&self, set: &Arc<ExecutableSet>, truth: &[u32], dice: &mut Dice) -> Decoder {
+        let session = session(set, self.context, self.shape.tree_nodes(), self.threads);
+        let drafter: Box<dyn Drafter> = match self.kind {
+            Kind::LayerSkip => {
+                let percent = *dice.pick(&[10, 30, 60, 100]);
+                let skipped: Vec<u32> = (0..set.groups()).filter(|_| dice.chance(percent)).collect();
+                let skip = SkipSet::new(set.groups(), &skipped).expect("groups of the model");
+                Box::new(LayerSkip::new(&session, skip, &self.shape).expect("a planned width"))
+            }
+            Kind::Lookup => {
+                let shortest = dice.within(1, 3);
+                let longest = dice.within(shortest, 6);
+                Box::new(Lookup::new(longest, shortest, &self.shape).expect("lengths in order"))
+            }
+            Kind::Adversary => Box::new(Adversary {
+                truth: truth.to_vec(),
+                vocabulary: set.vocabulary(),
+                dice: Dice::new(dice.bits()),
+            }),
+        };
+        Decoder::new(session, Some(drafter), self.shape).expect("a planned width")
+    }
+}
+
+/// Decodes until `tokens` are emitted, one of `ends` is, or the context is full; poisons scratch before every step.
+fn decode(
+    decoder: &mut Decoder,
+    prompt: &[u32],
+    sampling: Sampling,
+    tokens: usize,
+    ends: &[u32],
+    poison: Option<u64>,
+) {
+    let first = decoder.start(prompt, sampling).expect("the prompt fits");
+    let mut last = first;
+    while !ends.contains(&last) {
+        let emitted = decoder.history().len() - prompt.len();
+        let room = decoder.session().context() + 1 - decoder.history().len();
+        let wanted = (tokens - emitted).min(room);
+        if wanted == 0 {
+            return;
+        }
+        if let Some(seed) = poison {
+            decoder.session_mut().poison_scratch(seed + emitted as u64);
+        }
+        decoder.step(Limits { tokens: wanted, ends }, None).expect("the step runs");
+        assert!((1..=wanted).contains(&decoder.emitted().len()), "a step emits something, within its limits");
+        last = *decoder.emitted().last().expect("not empty");
+    }
+}
+
+/// Plain output cut where the limits cut it.
+fn cut<'a>(truth: &'a [u32], prompt: usize, tokens: usize, ends: &[u32]) -> &'a [u32] {
+    let output = &truth[prompt..];
+    let end = output.iter().position(|t| ends.contains(t)).map_or(output.len(), |i| i + 1);
+    &truth[..prompt + end.min(tokens).min(output.len())]
+}
+
+/// Runs `cases` of a kind over all models and tiers; gives drafted and accepted nodes in all.
+fn run(kind: Kind, cases: u64) -> (u64, u64) {
+    let (mut drafted, mut accepted) = (0, 0);
+    let tiers = available_tiers();
+    for case in 0..cases {
+        let mut dice = Dice::new(case);
+        let model = dice.pick(models());
+        // The scalar tier is slow and has nothing of its own to get wrong here.
+        let tier = if dice.chance(4) { tiers[0] } else { *dice.pick(&tiers[1..]) };
+        let set = model.set(tier);
+        let what = format!("{kind:?} case {case}, {} on {tier}", model.name);
+        let case = Case::any(kind, what, set.vocabulary(), &mut dice);
+        let truth = case.plainly(set, &case.prompt);
+        let mut decoder = case.decoder(set, &truth, &mut dice);
+        decode(&mut decoder, &case.prompt, case.sampling, case.tokens, &[], Some(dice.bits() >> 1));
+        assert_eq!(decoder.history(), truth, "{}: {case:?}", case.what);
+        decoder.tree().check().expect("a lawful tree");
+        drafted += decoder.stats().drafted;
+        accepted += decoder.stats().accepted;
+
+        // Again on the same decoder, cut at a token that plain decoding emits.
+        let output = &truth[case.prompt.len()..];
+        let ends = [*dice.pick(output)];
+        let tokens = dice.within(1, case.tokens);
+        decode(&mut decoder, &case.prompt, case.sampling, tokens, &ends, Some(dice.bits() >> 1));
+        assert_eq!(
+            decoder.history(),
+            cut(&truth, case.prompt.len(), tokens, &ends),
+            "{}, cut: {case:?}",
+            case.what
+        );
+
+        // A cut leaves the cache fit for another request.
+        if kind != Kind::Adversary {
+            let prompt = dice.tokens(case.prompt.len(), set.vocabulary());
+            decode(&mut decoder, &prompt, case.sampling, case.tokens, &[], Some(dice.bits() >> 1));
+            assert_eq!(
+                decoder.history(),
+                case.plainly(set, &prompt),
+                "{}, another request: {case:?}",
+                case.what
+            );
+        }
+    }
+    (drafted, accepted)
+}
+
+#[test]
+fn layer_skip_changes_no_token() {
+    let (drafted, accepted) = run(Kind::LayerSkip, 120);
+    assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn lookup_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Lookup, 120);
+    assert!(drafted > 300 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn an_adversary_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Adversary, 160);
+    assert!(drafted > 1_500 && accepted > 400, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+/// Proposes the true continuation as one chain.
+#[derive(Debug)]
+struct Oracle(Vec<u32>);
+
+impl Drafter for Oracle {
+    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
+        let mut node = NodeId::ROOT;
+        for token in self.0[budget.history.len()..].iter().take(budget.depth) {
+            node = tree.insert(node, *token, 1.0, 0, Source::new(2)).node().expect("room for a chain");
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn an_accepted_path_is_cut_anywhere_and_decoding_goes_on_from_there() {
+    let set = models()[5].set(*available_tiers().last().expect("portable at least"));
+    let shape = Shape { depth: 7, draft_width: 1, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
+    let prompt = Dice::new(3).tokens(20, set.vocabulary());
+    let mut plain = Decoder::new(session(set, 64, 1, 1), None, Shape::PLAIN).expect("plain decoding");
+    decode(&mut plain, &prompt, Sampling::GREEDY, 40, &[], None);
+    let truth = plain.history();
+    let oracle = || Some(Box::new(Oracle(truth.to_vec())) as Box<dyn Drafter>);
+    for first in 1..=8 {
+        for by_end in [false, true] {
+            let mut decoder = Decoder::new(session(set, 64, 8, 1), oracle(), shape).expect("a planned width");
+            decoder.start(&prompt, Sampling::GREEDY).expect("the prompt fits");
+            let start = prompt.len() + 1;
+            let ends = [truth[start + first - 1]];
+            let limits =
+                if by_end { Limits { tokens: 30, ends: &ends } } else { Limits { tokens: first, ends: &[] } };
+            let report = decoder.step(limits, None).expect("the step runs");
+            let expected = if by_end { cut(truth, start, 8, &ends) } else { &truth[..start + first] };
+            assert_eq!(decoder.history(), expected);
+            assert!(report.accepted >= decoder.emitted().len() - 1, "{report:?}");
+            assert_eq!(decoder.session().committed(), decoder.history().len() - 1);
+            while decoder.history().len() < truth.len() {
+                let tokens = truth.len() - decoder.history().len();
+                decoder.step(Limits { tokens, ends: &[] }, None).expect("the step runs");
+            }
+            assert_eq!(decoder.history(), truth, "cut after {first}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Row invariance of whole forwards: the bits of a row's logits depend on its logical sequence and nothing else.
+//!
+//! The judge decodes every sequence one token at a time on one thread. Equality is of bits; there is no tolerance.
+
+use std::sync::Arc;
+
+use ygg_kernels::{KvFormat, Tier};
+use yggc::{
+    backend::available_tiers,
+    runtime::{ExecutableSet, Session},
+};
+
+use crate::tiny_model::{Dice, MODEL_CONTEXT, TinyModel, bits, models, session};
+
+/// Most rows of a forward.
+const MOST_ROWS: usize = 64;
+/// Scratch slots that rows are spread over.
+const SCRATCH: usize = 80;
+
+/// One forward of one row, committed; gives the bits of its logits.
+fn step(session: &mut Session, token: u32) -> Vec<u32> {
+    let mut forward = session.forward(1).expect("one row is always planned");
+    forward.push(token, 0, 0, |tail| {
+        tail[0] = 0;
+        1
+    });
+    let logits = bits(forward.run(None).row(0));
+    session.commit(&[0]);
+    logits
+}
+
+/// Decodes plainly: one row per forward, one thread.
+struct Judge {
+    session: Session,
+    tokens: Vec<u32>,
+}
+
+impl Judge {
+    fn new(set: &Arc<ExecutableSet>) -> Self {
+        Self { session: session(set, MODEL_CONTEXT, 1, 1), tokens: Vec::new() }
+    }
+
+    /// Bits of the logits behind `sequence`.
+    fn logits(&mut self, sequence: &[u32]) -> Vec<u32> {
+        let common = self.tokens.iter().zip(sequence).take_while(|(a, b)| a == b).count();
+        let kept = common.min(sequence.len() - 1);
+        self.session.truncate(kept);
+        self.tokens.truncate(kept);
+        let mut last = Vec::new();
+        for token in &sequence[kept..] {
+            last = step(&mut self.session, *token);
+            self.tokens.push(*token);
+        }
+        last
+    }
+}
+
+/// Rows to forward together: trees with any number of roots, each row in a slot of its own.
+#[derive(Debug)]
+struct Rows {
+    tokens: Vec<u32>,
+    parents: Vec<Option<usize>>,
+    /// Scratch offset of each row.
+    offsets: Vec<u32>,
+    /// Row numbers in the order in which they are pushed.
+    order: Vec<usize>,
+}
+
+impl Rows {
+    /// `count` rows that form no path longer than `deepest`.
+    fn random(count: usize, deepest: usize, vocabulary: usize, dice: &mut Dice) -> Self {
+        let mut parents: Vec<Option<usize>> = vec![None];
+        let mut depths = vec![1];
+        let chains = dice.chance(25);
+        for row in 1..count {
+            let parent = if chains { row - 1 } else { dice.below(row) };
+            let is_root = dice.chance(5) || depths[parent] == deepest;
+            parents.push((!is_root).then_some(parent));
+            depths.push(if is_root { 1 } else { depths[parent] + 1 });
+        }
+        let mut offsets: Vec<u32> = (0..SCRATCH as u32).collect();
+        let mut order: Vec<usize> = (0..count).collect();
+        if dice.chance(75) {
+            dice.shuffle(&mut offsets);
+            dice.shuffle(&mut order);
+        }
+        offsets.truncate(count);
+        Self { tokens: dice.tokens(count, vocabulary), parents, offsets, order }
+    }
+
+    fn path(&self, row: usize) -> Vec<usize> {
+        let mut path: Vec<usize> = std::iter::successors(Some(row), |row| self.parents[*row]).collect();
+        path.reverse();
+        path
+    }
+
+    /// Forwards them at the width that is planned for `width` rows and gives the bits of each one's logits.
+    fn run(&self, session: &mut Session, width: usize) -> Vec<Vec<u32>> {
+        let mut forward = session.forward(width).expect("the width is planned");
+        for row in &self.order {
+            let path = self.path(*row);
+            let depth = path.len() as u32 - 1;
+            forward.push(self.tokens[*row], depth, self.offsets[*row], |tail| {
+                for (slot, ancestor) in tail.iter_mut().zip(&path) {
+                    *slot = self.offsets[*ancestor];
+                }
+                path.len()
+            });
+        }
+        let logits = forward.run(None);
+        let mut by_row = vec![Vec::new(); self.order.len()];
+        for (pushed, row) in self.order.iter().enumerate() {
+            by_row[*row] = bits(logits.row(pushed));
+        }
+        by_row
+    }
+
+    fn check(&self, prefix: &[u32], found: &[Vec<u32>], judge: &mut Judge, what: &str) {
+        for (row, found) in found.iter().enumerate() {
+            let path = self.path(row);
+            let sequence: Vec<u32> =
+                prefix.iter().copied().chain(path.iter().map(|row| self.tokens[*row])).collect();
+            assert!(*found == judge.logits(&sequence), "{what}: row {row} of {self:?} differs");
+        }
+    }
+}
+
+/// Commits `prefix` in pieces of any size by any means, comparing whatever logits that shows.
+fn load(session: &mut Session, prefix: &[u32], judge: &mut Judge, dice: &mut Dice, what: &str) {
+    session.truncate(0);
+    let mut done = 0;
+    while done < prefix.len() {
+        session.poison_scratch(dice.bits());
+        let len = dice.within(1, 70.min(prefix.len() - done));
+        let piece = &prefix[done..done + len];
+        match dice.below(3) {
+            0 => {
+                let found = bits(session.prefill(piece).expect("it fits"));
+                assert!(found == judge.logits(&prefix[..done + len]), "{what}: prefill {done}+{len}");
+                done += len;
+            }
+            1 => {
+                let visit = |i: usize, logits: &[f32]| {
+                    let expected = judge.logits(&prefix[..done + i + 1]);
+                    assert!(bits(logits) == expected, "{what}: score {done}+{len} at {i}");
+                };
+                session.score(piece, visit).expect("it fits");
+                done += len;
+            }
+            _ => {
+                let found = step(session, piece[0]);
+                done += 1;
+                assert!(found == judge.logits(&prefix[..done]), "{what}: step at {done}");
+            }
+        }
+    }
+    assert_eq!(session.committed(), prefix.len());
+}
+
+/// Prefixes around the blocks that attention and prefill work in, and up to the end of the context.
+fn prefix_len(rows: usize, dice: &mut Dice) -> usize {
+    let most = MODEL_CONTEXT - rows.min(40);
+    let near = |edge: usize, dice: &mut Dice| (edge + dice.below(3)).saturating_sub(1).min(most);
+    match dice.below(4) {
+        0 => near(*dice.pick(&[1, 16, 32, 64, 128]), dice),
+        1 => most,
+        _ => dice.below(100),
+    }
+}
+
+fn any_rows(model: &TinyModel, tier: Tier, cases: u64) {
+    let set = model.set(tier);
+    let vocabulary = set.vocabulary();
+    let mut judge = Judge::new(set);
+    let mut sessions: Vec<Session> =
+        (1..=3).map(|threads| session(set, MODEL_CONTEXT, SCRATCH, threads)).collect();
+    for case in 0..cases {
+        let what = format!("{} on {tier}, case {case}", model.name);
+        let mut dice = Dice::new(case);
+        let count = if dice.chance(30) { dice.within(1, MOST_ROWS) } else { dice.within(1, 12) };
+        let len = prefix_len(count, &mut dice);
+        let prefix = dice.tokens(len, vocabulary);
+        let rows = Rows::random(count, MODEL_CONTEXT - len, vocabulary, &mut dice);
+        let session = dice.below(sessions.len());
+        let session = &mut sessions[session];
+        load(session, &prefix, &mut judge, &mut dice, &what);
+        session.poison_scratch(dice.bits());
+        let width = dice.within(count, MOST_ROWS);
+        let found = rows.run(session, width);
+        rows.check(&prefix, &found, &mut judge, &what);
+        session.poison_scratch(dice.bits());
+        assert!(rows.run(session, count) == found, "{what}: once more at another width");
+    }
+}
+
+#[test]
+fn rows_do_not_depend_on_company_width_slots_scratch_or_threads() {
+    for model in models() {
+        for tier in available_tiers() {
+            any_rows(model, tier, if tier == Tier::Reference { 2 } else { 10 });
+        }
+    }
+}
+
+#[test]
+fn every_width_and_every_number_of_used_rows_gives_the_same_bits() {
+    for (model, kv_format) in [(&models()[0], KvFormat::F32), (&models()[5], KvFormat::F16)] {
+        let tier = Tier::detect_best();
+        let set = model.build(tier, kv_format, (1..=MOST_ROWS).collect());
+        assert_eq!(set.widths().len(), MOST_ROWS);
+        let mut judge = Judge::new(&set);
+        let mut sessions: Vec<Session> =
+            (1..=2).map(|threads| session(&set, MODEL_CONTEXT, SCRATCH, threads)).collect();
+        let prefix = Dice::new(0).tokens(21, set.vocabulary());
+        for session in &mut sessions {
+            session.prefill(&prefix).expect("it fits");
+        }
+        for width in 1..=MOST_ROWS {
+            let mut dice = Dice::new(width as u64);
+            for used in [width, dice.within(1, width)] {
+                let what = format!("{} on {tier}, {used} of {width} rows", model.name);
+                let rows = Rows::random(used, 30, set.vocabulary(), &mut dice);
+                let session = &mut sessions[width % 2];
+                session.poison_scratch(dice.bits());
+                let found = rows.run(session, width);
+                rows.check(&prefix, &found, &mut judge, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits() {
+    for model in models() {
+        for tier in available_tiers() {
+            let set = model.set(tier);
+            let mut judge = Judge::new(set);
+            let mut session = session(set, MODEL_CONTEXT, 1, 2);
+            let text = Dice::new(5).tokens(MODEL_CONTEXT, set.vocabulary());
+            // The scalar judge has no blocks; it only shows that chunks are cut right.
+            let lens: &[usize] = if tier == Tier::Reference {
+                &[1, 17, 65]
+            } else {
+                &[1, 2, 15, 16, 17, 63, 64, 65, 129, 256]
+            };
+            for &len in lens {
+                let what = format!("{} on {tier}, {len} tokens", model.name);
+                session.truncate(0);
+                session.poison_scratch(len as u64);
+                let expected = judge.logits(&text[..len]);
+                assert!(bits(session.prefill(&text[..len]).expect("it fits")) == expected, "{what}: prefill");
+                session.truncate(0);
+                session.poison_scratch(len as u64);
+                let mut last = Vec::new();
+                session.score(&text[..len], |_, logits| last = bits(logits)).expect("it fits");
+                assert!(last == expected, "{what}: score");
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Tiny generated models that the tests run: every format, both containers, several shapes; each opened once.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+
+use ygg_kernels::{KvFormat, Tier, WeightFormat};
+use yggc::{
+    model::{Model, synthetic::SyntheticSpec},
+    runtime::{ExecutableSet, Pinning, Session, SessionOptions, SetOptions},
+};
+
+/// Widths that every cached set plans, besides those of prefill.
+pub(crate) const WIDTHS: [usize; 9] = [1, 2, 3, 4, 6, 8, 16, 32, 64];
+
+/// Longest context of every tiny model.
+pub(crate) const MODEL_CONTEXT: usize = 256;
+
+/// A model in memory; its files are gone once it is open.
+pub(crate) struct TinyModel {
+    pub(crate) name: String,
+    pub(crate) model: Model,
+    sets: [OnceLock<Arc<ExecutableSet>>; Tier::ALL.len()],
+}
+
+impl TinyModel {
+    fn open(container: &str, spec: &SyntheticSpec) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path: PathBuf = folder.path().join(container);
+        match container {
+            "gguf" => spec.write_gguf(&path).expect("the model is written"),
+            "folder" => spec.write_folder(&path).expect("the model is written"),
+            other => unreachable!("a container {other}"),
+        }
+        let model = Model::open(&path).expect("a generated model opens");
+        fs::remove_dir_all(folder.path()).expect("mapped files can be unlinked");
+        let SyntheticSpec { layers, heads, kv_heads, head_dim, format, tied, .. } = spec;
+        let head = if *tied { "tied" } else { "untied" };
+        let name = format!("{container}.{format}.{layers}x{heads}/{kv_heads}x{head_dim}.{head}");
+        Self { name, model, sets: Default::default() }
+    }
+
+    /// Executables of [`WIDTHS`] over an f16 cache, built once.
+    pub(crate) fn set(&self, tier: Tier) -> &Arc<ExecutableSet> {
+        let place = Tier::ALL.iter().position(|t| *t == tier).expect("every tier is listed");
+        self.sets[place].get_or_init(|| self.build(tier, KvFormat::F16, WIDTHS.to_vec()))
+    }
+
+    /// Executables of any widths over any cache.
+    pub(crate) fn build(&self, tier: Tier, kv_format: KvFormat, widths: Vec<usize>) -> Arc<ExecutableSet> {
+        let model_context = self.model.config.context;
+        let options = SetOptions { tier, kv_format, widths, model_context, threads: 1 };
+        let set = ExecutableSet::build(&self.model.graph, self.model.weights.as_ref(), &options);
+        Arc::new(set.expect("a generated model compiles and loads"))
+    }
+}
+
+/// Models of every weight format.
+pub(crate) fn models() -> &'static [TinyModel] {
+    static MODELS: OnceLock<Vec<TinyModel>> = OnceLock::new();
+    MODELS.get_or_init(|| {
+        let spec = |layers, width, (heads, kv_heads, head_dim), feed_forward, vocabulary, format, tied| {
+            let [context, seed] = [MODEL_CONTEXT, 11 + layers];
+            SyntheticSpec {
+                layers,
+                width,
+                heads,
+                kv_heads,
+                head_dim,
+                feed_forward,
+                vocabulary,
+                context,
+                format,
+                tied,
+                seed: seed as u64,
+                ..SyntheticSpec::default()
+            }
+        };
+        [
+            ("gguf", spec(2, 64, (4, 2, 16), 96, 300, WeightFormat::F32, true)),
+            ("folder", spec(3, 48, (2, 2, 64), 80, 301, WeightFormat::F16, true)),
+            ("folder", spec(5, 40, (9, 3, 8), 72, 290, WeightFormat::BF16, false)),
+            ("gguf", spec(4, 32, (4, 4, 8), 64, 320, WeightFormat::Q8_0, true)),
+            ("gguf", spec(3, 96, (3, 1, 64), 160, 307, WeightFormat::Q4_0, false)),
+            ("gguf", spec(4, 64, (6, 2, 16), 96, 300, WeightFormat::Q4_1, true)),
+        ]
+        .iter()
+        .map(|(container, spec)| TinyModel::open(container, spec))
+        .collect()
+    })
+}
+
+/// A session for trees of at most `tree_nodes` nodes.
+pub(crate) fn session(
+    set: &Arc<ExecutableSet>,
+    context: usize,
+    tree_nodes: usize,
+    threads: usize,
+) -> Session {
+    let options = SessionOptions { context, tree_nodes, threads, pinning: Pinning::Floating };
+    Session::open(Arc::clone(set), &options).expect("a small session opens")
+}
+
+/// Logits to the last bit: equality tells -0 from 0 and knows NaN.
+pub(crate) fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Reproducible choices (SplitMix64): a failing case is named by its seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    /// Below `limit`.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.bits() % limit as u64) as usize
+    }
+
+    /// `low..=high`.
+    pub(crate) fn within(&mut self, low: usize, high: usize) -> usize {
+        low + self.below(high - low + 1)
+    }
+
+    /// True `percent` times of a hundred.
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len())]
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
+
+    /// Token ids below `vocabulary`, at times from a small alphabet so that they repeat.
+    pub(crate) fn tokens(&mut self, len: usize, vocabulary: usize) -> Vec<u32> {
+        let alphabet = if self.chance(50) { vocabulary } else { self.within(2, 8) };
+        (0..len).map(|_| self.below(alphabet) as u32).collect()
+    }
+}

@@ -1,0 +1,175 @@
+//! Counts every allocation of the process: a decode step makes none, and a session takes the memory it announced.
+//!
+//! A program of its own because an allocator belongs to a whole program; one test because all threads are counted.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::{
+        Arc,
+        atomic::{AtomicIsize, AtomicUsize, Ordering},
+    },
+};
+
+use ygg_kernels::{KvFormat, Tier, WeightFormat};
+use yggc::{
+    model::{Model, synthetic::SyntheticSpec},
+    runtime::{ExecutableSet, Pinning, Session, SessionOptions, SetOptions, SkipSet},
+    sample::Sampling,
+    speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Shape},
+};
+
+/// The system's allocator, counted.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static LIVE_BYTES: AtomicIsize = AtomicIsize::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count(layout: Layout) {
+    ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    LIVE_BYTES.fetch_add(layout.size().cast_signed(), Ordering::Relaxed);
+}
+
+// SAFETY: every call is handed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size().cast_signed(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+/// What `work` leaves allocated, and what it gives.
+fn bytes_kept<T>(work: impl FnOnce() -> T) -> (usize, T) {
+    let before = LIVE_BYTES.load(Ordering::SeqCst);
+    let result = work();
+    let kept = LIVE_BYTES.load(Ordering::SeqCst) - before;
+    (usize::try_from(kept).expect("what is kept is not negative"), result)
+}
+
+const CONTEXT: usize = 2_048;
+const SHAPE: Shape = Shape { depth: 4, draft_width: 4, verify_width: 8, top_k: 8, draft_temperature: 1.0 };
+
+fn model() -> Model {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("tiny.gguf");
+    let spec = SyntheticSpec {
+        layers: 4,
+        context: CONTEXT,
+        vocabulary: 4_096,
+        format: WeightFormat::Q4_1,
+        ..SyntheticSpec::default()
+    };
+    spec.write_gguf(&path).expect("the model is written");
+    Model::open(&path).expect("a generated model opens")
+}
+
+fn set(model: &Model, tier: Tier) -> Arc<ExecutableSet> {
+    let widths = vec![4, 8];
+    let options = SetOptions { tier, kv_format: KvFormat::F16, widths, model_context: CONTEXT, threads: 1 };
+    let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options);
+    Arc::new(set.expect("a generated model compiles and loads"))
+}
+
+fn session_options(threads: usize) -> SessionOptions {
+    let tree_nodes = SHAPE.tree_nodes();
+    SessionOptions { context: CONTEXT, tree_nodes, threads, pinning: Pinning::Floating }
+}
+
+fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
+    let groups = session.set().groups();
+    match name {
+        "none" => None,
+        "lookup" => Some(Box::new(Lookup::new(3, 1, &SHAPE).expect("lengths in order"))),
+        "layer_skip" => {
+            let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
+            Some(Box::new(LayerSkip::new(session, skip, &SHAPE).expect("a planned width")))
+        }
+        other => unreachable!("drafter {other}"),
+    }
+}
+
+/// A prompt that repeats itself, so that lookup proposes.
+fn prompt() -> Vec<u32> {
+    (0..60).map(|i| i % 7).collect()
+}
+
+fn decode(decoder: &mut Decoder, steps: usize) {
+    for _ in 0..steps {
+        decoder.step(Limits { tokens: 100, ends: &[] }, None).expect("the step runs");
+    }
+}
+
+fn check_steps(set: &Arc<ExecutableSet>, name: &str, threads: usize, sampling: Sampling) {
+    let session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
+    let drafter = drafter(name, &session);
+    let shape = if drafter.is_some() { SHAPE } else { Shape::PLAIN };
+    let mut decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+    decoder.start(&prompt(), sampling).expect("the prompt fits");
+    decode(&mut decoder, 3);
+
+    decoder.start(&prompt(), sampling).expect("the prompt fits");
+    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    decode(&mut decoder, 40);
+    let allocations = ALLOCATIONS.load(Ordering::SeqCst) - before;
+    assert_eq!(allocations, 0, "{name} on {threads} threads, {sampling:?}: allocations in 40 steps");
+    assert_eq!(decoder.stats().drafted > 0, name != "none", "{name} drafted {}", decoder.stats().drafted);
+}
+
+fn check_memory(set: &Arc<ExecutableSet>, threads: usize) {
+    let options = session_options(threads);
+    let announced = set.memory(&options).session_bytes;
+    let open = || Session::open(Arc::clone(set), &options).expect("a session opens");
+    let (taken, session) = bytes_kept(open);
+    // Input rows and thread handles are small and not announced.
+    let small = 64 << 10;
+    assert!(
+        taken >= announced && taken <= announced + small,
+        "a session on {threads} threads took {taken} bytes, {announced} were announced"
+    );
+    drop(session);
+}
+
+#[test]
+fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
+    let model = model();
+    let sampled = Sampling { temperature: 0.8, top_k: 0, top_p: 0.95, min_p: 0.02, seed: 3 };
+    let cut = Sampling { top_k: 40, ..sampled };
+    for tier in yggc::backend::available_tiers() {
+        let (taken, set) = bytes_kept(|| set(&model, tier));
+        let announced = set.memory(&session_options(1)).weight_bytes;
+        // Programs of three widths are kept beside the weights.
+        assert!(
+            taken >= announced && taken <= announced + (1 << 20),
+            "executables on {tier} took {taken} bytes, {announced} of weights were announced"
+        );
+        for threads in [1, 2] {
+            check_memory(&set, threads);
+        }
+        if tier == Tier::Reference {
+            // The scalar judge makes copies; only the backends that serve promise to allocate nothing.
+            continue;
+        }
+        for name in ["none", "lookup", "layer_skip"] {
+            for threads in [1, 2] {
+                for sampling in [Sampling::GREEDY, sampled, cut] {
+                    check_steps(&set, name, threads, sampling);
+                }
+            }
+        }
+    }
+}
