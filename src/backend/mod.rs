@@ -14,7 +14,8 @@ use std::{fmt::Debug, ops::Range, sync::Arc};
 
 pub use cpu::{Pinning, available_tiers};
 pub use error::BackendError;
-use ygg_kernels::{Matrix, RopeTable, Tails, Tier};
+pub use ygg_kernels::{KERNEL_SET, KvFormat, Tier};
+use ygg_kernels::{Matrix, RopeTable, Tails};
 
 use crate::ir::{DeviceSpec, Program, RowInputs, WeightSource, WeightSpec};
 

@@ -1,10 +1,8 @@
 //! From a plan and the caller's wish to a drafter and a shape.
 
-use ygg_profiler::Stage as PlanStage;
-
 use crate::{
     model::Model,
-    plan::{DrafterKind, FittedPlan, SubPlan},
+    plan::{DrafterKind, FittedPlan, Stage as PlanStage, SubPlan},
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
 };

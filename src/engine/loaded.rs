@@ -2,12 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use ygg_kernels::KvFormat;
-use ygg_profiler::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint};
-
 use crate::{
+    backend::{KERNEL_SET, KvFormat},
     model::{Model, VocabularySource},
-    plan::PLAN_FORMAT,
+    plan::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, PLAN_FORMAT},
     runtime::{ExecutableSet, SetOptions},
     text::{ChatTemplate, TokenKind, Tokenizer, TokenizerConfig, Vocabulary},
 };
@@ -151,7 +149,7 @@ pub fn fingerprints(model: &Model, tier: Tier, threads: usize) -> Result<Fingerp
     Ok(Fingerprints {
         machine,
         model: ModelFingerprint { name: model.config.name.clone(), digest: model.fingerprint().to_string() },
-        build: BuildFingerprint { plan_format: PLAN_FORMAT, kernels: ygg_kernels::KERNEL_SET.to_owned() },
+        build: BuildFingerprint { plan_format: PLAN_FORMAT, kernels: KERNEL_SET.to_owned() },
     })
 }
 

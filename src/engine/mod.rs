@@ -14,6 +14,7 @@ mod request;
 
 use std::sync::Arc;
 
+pub use crate::backend::Tier;
 pub use crate::{
     runtime::Pinning,
     sample::{Sampling, argmax},
@@ -26,7 +27,6 @@ pub use loaded::{KV_FORMAT, LoadOptions, Loaded, default_threads, fingerprints};
 pub use options::{DrafterChoice, Options, PlanSource};
 pub use report::{Report, StageReport};
 pub use request::{Answer, Event, FinishReason, Prompt, Request};
-pub use ygg_kernels::Tier;
 
 use crate::{
     model::Model,

@@ -35,6 +35,7 @@ pub use objective::{Shape, StageTime};
 pub use search::{FreeDrafter, NOISE_MARGIN, make_plan};
 pub use show::{json, text};
 pub use tree_replay::{MOST_MISSING, TreeReplay};
+pub use ygg_profiler::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, Stage};
 
 #[cfg(test)]
 mod tests;

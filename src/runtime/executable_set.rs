@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use ygg_kernels::{KvFormat, Tier};
-
 use crate::{
-    backend::{self, Executables, ReplayOptions, SlotLayout},
+    backend::{self, Executables, KvFormat, ReplayOptions, SlotLayout, Tier},
     compile,
     ir::{Binding, DeviceSpec, Graph, WeightSource},
 };
