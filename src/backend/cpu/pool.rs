@@ -13,7 +13,7 @@ use std::{
     thread::{self, JoinHandle, Thread},
 };
 
-use super::barrier::Barrier;
+use super::{affinity::Places, barrier::Barrier};
 
 /// Turns of the spin loop before an idle worker parks: some hundred microseconds, longer than the host's part of a step.
 const SPINS_BEFORE_PARK: u32 = 20_000;
@@ -21,7 +21,7 @@ const SPINS_BEFORE_PARK: u32 = 20_000;
 /// Whether workers are bound to processors of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pinning {
-    /// Each worker but the caller's gets a processor that the caller is not on: for an engine that owns the machine.
+    /// Each worker gets a processor of its own and the calling thread keeps off those: for an engine that owns the machine.
     #[default]
     Pinned,
     /// The system places them: for several engines on one machine.
@@ -85,6 +85,7 @@ pub(crate) struct Pool {
     shared: Arc<Shared>,
     handles: Vec<JoinHandle<()>>,
     threads: Vec<Thread>,
+    places: Option<Places>,
 }
 
 impl std::fmt::Debug for Pool {
@@ -109,16 +110,16 @@ impl Pool {
             barrier: Barrier::new(),
         });
         let places = match pinning {
-            Pinning::Pinned => super::affinity::places_beside_caller(threads - 1),
+            Pinning::Pinned => Places::beside_caller(threads - 1),
             Pinning::Floating => None,
         };
-        let mut pool = Self { shared, handles: Vec::new(), threads: Vec::new() };
+        let mut pool = Self { shared, handles: Vec::new(), threads: Vec::new(), places };
         for index in 1..threads {
             let shared = Arc::clone(&pool.shared);
-            let place = places.as_ref().map(|p| p[index - 1]);
+            let place = pool.places.as_ref().map(|p| p.cpus()[index - 1]);
             let handle = thread::Builder::new().name(format!("yggc-{index}")).spawn(move || {
                 if let Some(cpu) = place {
-                    super::affinity::pin_to(cpu);
+                    Places::take(cpu);
                 }
                 work(&shared, index, threads);
             })?;
