@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     program::{success, yggc},
-    tiny::{json, keys, model, on_tiny, plan},
+    tiny_commands::{json, keys, model, on_tiny, plan},
 };
 
 /// A run of a prompt with the plan.

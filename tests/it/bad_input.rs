@@ -10,7 +10,7 @@ use yggc::model::synthetic::SyntheticSpec;
 
 use crate::{
     program::{failure, yggc},
-    tiny::{self, model, on_tiny, plan},
+    tiny_commands::{self as tiny, model, on_tiny, plan},
 };
 
 fn run(model: &Path) -> Output {

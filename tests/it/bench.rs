@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     program::success,
-    tiny::{json, keys, on_tiny, plan, prompts},
+    tiny_commands::{json, keys, on_tiny, plan, prompts},
 };
 
 fn bench(arguments: &[&str]) -> std::process::Command {

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::{
     program::{default_model, yggc},
-    tiny::{json, keys},
+    tiny_commands::{json, keys},
 };
 
 #[test]

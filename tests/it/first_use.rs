@@ -13,7 +13,7 @@ use yggc::model::synthetic::SyntheticSpec;
 
 use crate::{
     program::success,
-    tiny::{self, json},
+    tiny_commands::{self as tiny, json},
 };
 
 /// A model whose context holds few of the calibration prompts, so that measuring is quick.

@@ -6,7 +6,7 @@ use yggc::compile::stage_names;
 
 use crate::{
     program::success,
-    tiny::{model, on_tiny},
+    tiny_commands::{model, on_tiny},
 };
 
 fn inspect(arguments: &[&str]) -> String {

@@ -27,5 +27,5 @@ mod plan_files;
 mod program;
 mod row_invariance;
 #[cfg(feature = "cli")]
-mod tiny;
+mod tiny_commands;
 mod tiny_model;

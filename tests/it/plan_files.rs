@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use crate::{
     program::{failure, success, yggc},
-    tiny::{json, keys, model, on_tiny, other_model, plan, profile, prompts},
+    tiny_commands::{json, keys, model, on_tiny, other_model, plan, profile, prompts},
 };
 
 fn search(arguments: &[&str], output: &Path) -> std::process::Output {

@@ -1,4 +1,4 @@
-//! A synthetic model small enough for whole commands, with a plan made from a profile of it.
+//! The program over a synthetic model small enough for whole commands, with a plan made from a profile of it.
 
 use std::{
     path::{Path, PathBuf},
