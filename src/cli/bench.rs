@@ -52,6 +52,8 @@ pub(crate) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failur
     let given = args.plans.iter().map(|file| given_plan(file, args.force)).collect::<Result<Vec<_>, _>>()?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
     let model = Model::open(&path)?;
+    // Made before the weights are: they count against the memory that is free now.
+    let mut options = machine.options(&path, args.context.context);
     let needs_plan = args.arms.iter().any(|arm| *arm != ArmName::Ar);
     let (prepared, plans, absent) = match given {
         given if !given.is_empty() || !needs_plan => (Prepared::Open(Box::new(model)), given, None),
@@ -60,9 +62,9 @@ pub(crate) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failur
             (prepared, Err(reason)) => (prepared, Vec::new(), Some(reason)),
         },
     };
+    options.plan_absent_reason = absent;
     let loaded = prepared.loaded(machine, plans.iter().flat_map(widths).collect())?;
-    let options = Options { plan_absent_reason: absent, ..machine.options(&path, args.context.context) };
-    let mut arms = arms(&args.arms, &plans, &loaded, &options)?;
+    let mut arms = arms(&args.arms, &plans, &loaded, options)?;
     let questions = prompts.iter().map(|prompt| question(&loaded, prompt)).collect::<Result<Vec<_>, _>>()?;
     let (entrants, runs) = compare(&mut arms, &questions, args)?;
     let bench = Bench::new(&loaded, args, entrants, &questions, runs)?;
@@ -86,14 +88,18 @@ fn arms(
     names: &[ArmName],
     plans: &[PlanSource],
     loaded: &Arc<Loaded>,
-    options: &Options,
+    mut options: Options,
 ) -> Result<Vec<Arm>, Failure> {
     let mut arms: Vec<Arm> = Vec::new();
     let mut add = |name: String, drafter: DrafterChoice, plan: Option<&PlanSource>| {
-        if arms.iter().all(|arm| arm.name != name) {
-            let options = Options { drafter, plan: plan.cloned(), ..options.clone() };
-            arms.push(Arm { name, engine: Engine::with_loaded(Arc::clone(loaded), &options)? });
+        if arms.iter().any(|arm| arm.name == name) {
+            return Ok(());
         }
+        (options.drafter, options.plan) = (drafter, plan.cloned());
+        let engine = Engine::with_loaded(Arc::clone(loaded), &options)?;
+        options.memory_limit =
+            options.memory_limit.map(|limit| limit.saturating_sub(engine.memory().session_bytes));
+        arms.push(Arm { name, engine });
         Ok::<(), Failure>(())
     };
     let first = plans.first();

@@ -150,7 +150,12 @@ fn compile_summary(stages: &[Stage]) -> String {
         let values = text.lines().filter(|line| line.starts_with('%')).count();
         match *name {
             GRAPH => ("graph", format!("{values} values; whole with --stage graph")),
-            PROGRAM => ("", text.lines().next().unwrap_or_default().to_owned()),
+            PROGRAM => {
+                let steps = text.lines().filter(|line| line.contains(" = ")).count();
+                let head = text.lines().next().unwrap_or_default();
+                let head = head.split_once(" width ").map_or(head, |(_, rest)| rest);
+                ("program", format!("{steps} steps, width {head}; whole with --stage program"))
+            }
             pass => ("", format!("{values} values after {pass}")),
         }
     };

@@ -110,7 +110,7 @@ fn make(
 ) -> Result<(Prepared, PlanOrReason), Failure> {
     let options = AutoplanOptions::default();
     remark(format_args!(
-        "first use of this model on this machine: measuring for about {} s, once; --no-spec does without",
+        "first use of this model on this machine: measuring for {} s at most, once; --no-spec does without",
         options.budget.as_secs()
     ));
     let loaded = Arc::new(Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()))?);

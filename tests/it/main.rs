@@ -1,15 +1,31 @@
 //! The integration tests: one program, one module per intent.
 
+#[cfg(feature = "cli")]
+mod answers;
 #[path = "../architecture.rs"]
 mod architecture;
+#[cfg(feature = "cli")]
+mod bad_input;
+#[cfg(feature = "cli")]
+mod bench;
 mod calibration;
 #[cfg(feature = "cli")]
 mod command_line;
 #[cfg(feature = "cli")]
+mod default_model;
+#[cfg(feature = "cli")]
 mod fetch;
+#[cfg(feature = "cli")]
+mod first_use;
+#[cfg(feature = "cli")]
+mod inspect;
 mod kv_cache;
 mod lossless;
 #[cfg(feature = "cli")]
+mod plan_files;
+#[cfg(feature = "cli")]
 mod program;
 mod row_invariance;
+#[cfg(feature = "cli")]
+mod tiny_commands;
 mod tiny_model;

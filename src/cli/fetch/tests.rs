@@ -1,6 +1,6 @@
 //! Tests of fetching from made-up wheels through a made-up pip.
 
-use std::fs::File;
+use std::{fs::File, io::Write};
 
 use zip::{ZipWriter, write::SimpleFileOptions};
 

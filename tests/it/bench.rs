@@ -1,0 +1,104 @@
+//! `bench` as a whole program over a tiny model: every arm, the raw numbers, and what follows from them.
+
+use serde_json::Value;
+
+use crate::{
+    program::success,
+    tiny_commands::{json, keys, on_tiny, plan, prompts},
+};
+
+fn bench(arguments: &[&str]) -> std::process::Command {
+    let mut command = on_tiny("bench");
+    command.args(["-n", "12", "--repetitions", "3", "--prompts"]).arg(prompts());
+    command.arg("--plan").arg(plan()).args(arguments);
+    command
+}
+
+fn list(value: &Value) -> &Vec<Value> {
+    value.as_array().expect("a list")
+}
+
+#[test]
+fn every_arm_answers_every_prompt_in_rotating_order() {
+    let bench = json(&mut bench(&["--arms", "plan,lookup,layer_skip", "--json"]));
+    assert_eq!(
+        keys(&bench),
+        [
+            "arms",
+            "date",
+            "kernels",
+            "machine",
+            "max_tokens",
+            "model",
+            "prompts",
+            "repetitions",
+            "threads",
+            "version"
+        ]
+    );
+    assert_eq!(bench["machine"]["isa"], "portable");
+    let arms = list(&bench["arms"]);
+    let names: Vec<&str> = arms.iter().map(|arm| arm["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["ar", "plan", "lookup", "layer_skip"], "plain decoding is always an arm");
+    for arm in arms {
+        assert!(arm["tpot_ms"].as_f64().expect("measured") > 0.0);
+        assert!(arm["tokens_per_s"].as_f64().expect("measured") > 0.0);
+        assert_eq!(arm["runs"], 6);
+        assert_eq!(keys(&arm["categories"]), ["sums", "words"]);
+        assert!(arm["speedup"]["median"].as_f64().expect("measured") > 0.0);
+    }
+    assert_eq!(arms[0]["aal"], 1.0);
+    assert_eq!(arms[0]["speedup"]["max"], 1.0);
+    assert_eq!(arms[3]["drafter"], "layer_skip");
+    assert!(arms[3]["aal"].as_f64().expect("measured") > 1.0, "nothing was ever accepted");
+
+    let questions = list(&bench["prompts"]);
+    assert_eq!(questions.len(), 2);
+    for question in questions {
+        let runs = list(&question["runs"]);
+        assert_eq!(runs.len(), 3 * 4);
+        for repetition in 0..3u64 {
+            let mut order: Vec<u64> = runs
+                .iter()
+                .filter(|run| run["repetition"] == repetition)
+                .map(|run| run["arm"].as_u64().expect("a number"))
+                .collect();
+            let begins = order[0];
+            let plain = order.iter().position(|arm| *arm == 0).expect("plain decoding ran");
+            order.rotate_left(plain);
+            assert_eq!(order, [0, 1, 2, 3]);
+            let next = runs.iter().find(|run| run["repetition"] == repetition + 1);
+            if let Some(next) = next {
+                assert_ne!(next["arm"], begins, "the order did not rotate");
+            }
+        }
+        for run in runs {
+            assert_eq!(run["tokens"], runs[0]["tokens"]);
+            assert!(
+                run["total_ms"].as_f64().expect("measured") >= run["ttft_ms"].as_f64().expect("measured")
+            );
+        }
+    }
+}
+
+#[test]
+fn the_tables_are_for_people() {
+    let said = success(&bench(&[]).output().expect("yggc starts"));
+    for part in ["arm", "ar ", "plan", "speed-up", "category", "sums", "all arms gave the same tokens"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let alone = success(&bench(&["--arms", "ar"]).output().expect("yggc starts"));
+    assert!(!alone.contains("category"), "{alone}");
+}
+
+#[test]
+fn several_plans_are_several_arms() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let copy = folder.path().join("copy.plan");
+    std::fs::copy(plan(), &copy).expect("writable");
+    let bench = json(bench(&["--json", "--plan"]).arg(&copy));
+    let names: Vec<&str> =
+        list(&bench["arms"]).iter().map(|arm| arm["name"].as_str().expect("a name")).collect();
+    let (first, second) = (format!("plan:{}", plan().display()), format!("plan:{}", copy.display()));
+    assert_eq!(names, ["ar", first.as_str(), second.as_str()]);
+}

@@ -1,0 +1,129 @@
+//! The plan that `run` makes on first use: made once, found again, remade when it is unusable, and safe from a kill.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::OnceLock,
+    thread,
+    time::Duration,
+};
+
+use yggc::model::synthetic::SyntheticSpec;
+
+use crate::{
+    program::success,
+    tiny_commands::{self as tiny, json},
+};
+
+/// A model whose context holds few of the calibration prompts, so that measuring is quick.
+fn quick_model() -> &'static Path {
+    static MODEL: OnceLock<PathBuf> = OnceLock::new();
+    MODEL.get_or_init(|| tiny::write("quick.gguf", &SyntheticSpec { context: 128, ..tiny::spec() }))
+}
+
+fn run(cache: &Path) -> Command {
+    let mut command = tiny::on_machine("run", quick_model());
+    command.args(["-p", "hello", "-n", "8", "--json", "--cache-dir"]).arg(cache);
+    command
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .expect("the folder exists")
+        .map(|entry| entry.expect("listed").file_name().into_string().expect("UTF-8"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The only plan in the cache.
+fn plan_in(cache: &Path) -> PathBuf {
+    let names = names_in(&cache.join("plans"));
+    let [plan, profile, lock] = &names[..] else { panic!("{names:?}") };
+    assert!(lock == "lock" && plan.ends_with(".plan") && profile.ends_with(".profile"), "{names:?}");
+    assert_eq!(plan.strip_suffix(".plan"), profile.strip_suffix(".profile"));
+    cache.join("plans").join(plan)
+}
+
+#[test]
+fn a_plan_is_made_once_survives_a_kill_and_is_remade_when_it_is_damaged() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cache = folder.path();
+
+    // Killed while it measures.
+    let mut killed = run(cache).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("yggc starts");
+    let lock = cache.join("plans/lock");
+    for _ in 0..600 {
+        if lock.exists() {
+            break;
+        }
+        assert!(killed.try_wait().expect("waitable").is_none(), "it ended before it took the lock");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(killed.try_wait().expect("waitable").is_none(), "it was done already");
+    killed.kill().expect("SIGKILL is sent");
+    killed.wait().expect("it ends");
+    assert_eq!(names_in(&cache.join("plans")), ["lock"]);
+    // What a kill inside a write would have left.
+    fs::write(cache.join("plans/.0123.plan.77.partial"), "YGGPLAN").expect("writable");
+
+    let output = run(cache).output().expect("yggc starts");
+    let first: serde_json::Value = serde_json::from_str(&success(&output)).expect("one JSON value");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("first use") && said.contains("yggc plan show"), "{said}");
+    let plan = plan_in(cache);
+    assert_eq!(first["stats"]["plan"], plan.to_str().expect("UTF-8"));
+    let made = fs::read(&plan).expect("the plan is there");
+
+    let output = run(cache).output().expect("yggc starts");
+    let second: serde_json::Value = serde_json::from_str(&success(&output)).expect("one JSON value");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "the second run has nothing to say");
+    assert_eq!(second["token_ids"], first["token_ids"]);
+    assert_eq!(second["stats"]["plan"], first["stats"]["plan"]);
+    assert_eq!(fs::read(&plan).expect("the plan is there"), made, "the plan was made again");
+    let forced = json(run(cache).args(["--drafter", "layer_skip"]));
+    assert_eq!(forced["stats"]["drafter"], "layer_skip");
+    assert_eq!(forced["token_ids"], first["token_ids"]);
+
+    let mut damaged = made.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(&plan, &damaged).expect("writable");
+    let output = run(cache).output().expect("yggc starts");
+    let third: serde_json::Value = serde_json::from_str(&success(&output)).expect("one JSON value");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("damaged") && said.contains("making it again"), "{said}");
+    assert_eq!(third["token_ids"], first["token_ids"]);
+    assert_ne!(fs::read(plan_in(cache)).expect("the plan is there"), damaged);
+}
+
+#[test]
+fn plain_decoding_asks_for_no_plan() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for plain in [&["--no-spec"][..], &["--drafter", "none"]] {
+        let answer = json(run(folder.path()).args(plain));
+        assert_eq!(answer["stats"]["drafter"], "none");
+        assert_eq!(answer["stats"]["spec_off_reason"], "switched off by the request");
+    }
+    assert_eq!(names_in(folder.path()), [""; 0]);
+}
+
+#[test]
+fn where_no_plan_can_be_made_the_answer_comes_plainly_with_the_reason() {
+    // No calibration prompt fits so short a context.
+    let model = tiny::write("short.gguf", &SyntheticSpec { context: 24, ..tiny::spec() });
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |arguments: &[&str]| {
+        let mut command = tiny::on_machine("run", &model);
+        command.args(["-p", "a", "-n", "4", "--json", "--cache-dir"]).arg(folder.path()).args(arguments);
+        command.output().expect("yggc starts")
+    };
+    let output = run(&[]);
+    let answer: serde_json::Value = serde_json::from_str(&success(&output)).expect("one JSON value");
+    let reason = answer["stats"]["spec_off_reason"].as_str().expect("a reason");
+    assert!(reason.contains("no plan could be made") && reason.contains("24 tokens"), "{reason}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains(reason));
+    let said = crate::program::failure(&run(&["--drafter", "lookup"]), 3);
+    assert!(said.contains("no plan could be made"), "{said}");
+}

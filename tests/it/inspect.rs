@@ -1,0 +1,67 @@
+//! `inspect` as a whole program over a tiny model: every stage, and the drawings.
+
+use std::process::Command;
+
+use yggc::compile::stage_names;
+
+use crate::{
+    program::success,
+    tiny_commands::{model, on_tiny},
+};
+
+fn inspect(arguments: &[&str]) -> String {
+    success(&on_tiny("inspect").args(arguments).output().expect("yggc starts"))
+}
+
+#[test]
+fn the_summary_walks_from_the_file_to_the_memory() {
+    let said = inspect(&[]);
+    let places: Vec<usize> = [
+        model().to_str().expect("UTF-8"),
+        "family         llama",
+        "layers         4",
+        "context        256",
+        "chat template",
+        "tensors",
+        "unused         none",
+        "graph",
+        "fuse_qkv",
+        "program",
+        "memory",
+    ]
+    .iter()
+    .map(|part| said.find(part).unwrap_or_else(|| panic!("`{part}` is not in: {said}")))
+    .collect();
+    assert!(places.is_sorted(), "{said}");
+}
+
+#[test]
+fn every_stage_can_be_seen_alone() {
+    assert!(inspect(&["--stage", "config"]).contains("vocabulary     384"));
+    let tensors = inspect(&["--stage", "tensors"]);
+    assert!(tensors.contains("blk.3.ffn_down.weight") && tensors.contains("[64, 128]"), "{tensors}");
+    assert!(inspect(&["--stage", "graph"]).contains("u32[W]"));
+    let passes = inspect(&["--stage", "passes", "--width", "3"]);
+    for name in stage_names() {
+        assert!(passes.contains(&format!("== {name}\n")), "{name} is not in: {passes}");
+        assert!(passes.contains(&inspect(&["--stage", name, "--width", "3"])), "{name} differs alone");
+    }
+    assert!(inspect(&["--stage", "program", "--width", "7"]).contains("width 7 outputs 7"));
+    assert!(inspect(&["--stage", "memory"]).contains("at a context of 256 tokens"));
+}
+
+#[test]
+fn graphs_are_drawn_on_demand() {
+    let drawn = inspect(&["--dot"]);
+    assert!(drawn.starts_with("digraph model {") && drawn.trim_end().ends_with('}'), "{drawn}");
+    assert_eq!(inspect(&["--stage", "graph", "--dot"]), drawn);
+    assert!(inspect(&["--stage", "program", "--dot"]).starts_with("digraph program {"));
+    assert_ne!(inspect(&["--stage", "fuse_qkv", "--dot"]), drawn);
+}
+
+#[test]
+fn inspecting_needs_no_cache() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_yggc"));
+    command.env_clear().arg("inspect").arg("-m").arg(model());
+    success(&command.output().expect("yggc starts"));
+}

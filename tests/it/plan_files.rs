@@ -1,0 +1,142 @@
+//! `profile`, `plan` and `plan show` as whole programs over a tiny model.
+
+use std::{fs, path::Path};
+
+use crate::{
+    program::{failure, success, yggc},
+    tiny_commands::{json, keys, model, on_tiny, other_model, plan, profile, prompts},
+};
+
+fn search(arguments: &[&str], output: &Path) -> std::process::Output {
+    let mut command = yggc();
+    command.args(["plan", "--profile"]).arg(profile()).args(arguments).arg("-o").arg(output);
+    command.output().expect("yggc starts")
+}
+
+#[test]
+fn a_profile_becomes_a_plan_that_can_be_shown() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("new.plan");
+    let said = success(&search(&["-m", model().to_str().expect("UTF-8")], &file));
+    for part in ["plan ", "machine", "best shape of every drafter", "none", "lookup", "layer_skip"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(fs::read(&file).expect("written"), fs::read(plan()).expect("written"), "not deterministic");
+    let shown = success(&yggc().args(["plan", "show"]).arg(&file).output().expect("yggc starts"));
+    assert!(shown.starts_with(said.trim_end()), "{shown}");
+    assert!(shown.contains("stages of the chosen step"), "{shown}");
+    let shown = json(yggc().args(["plan", "show"]).arg(&file).arg("--json"));
+    assert_eq!(keys(&shown), ["chosen", "findings", "plan"]);
+    let names: Vec<&str> = shown["plan"]["by_drafter"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|sub_plan| sub_plan["name"].as_str().expect("a name"))
+        .collect();
+    assert_eq!(names, ["none", "lookup", "lookup_short", "layer_skip"]);
+}
+
+#[test]
+fn parts_of_a_plan_can_be_fixed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("fixed.plan");
+    success(&search(&["--fix", "drafter=layer_skip,Dd=2,Wd=4,Wv=8"], &file));
+    let shown = json(yggc().args(["plan", "show"]).arg(&file).arg("--json"));
+    let shape = &shown["chosen"]["shape"];
+    assert_eq!(
+        [&shape["depth"], &shape["draft_width"], &shape["verify_width"]].map(serde_json::Value::as_u64),
+        [Some(2), Some(4), Some(8)]
+    );
+    let answer = json(on_tiny("run").args(["-p", "hello", "-n", "8", "--json", "--plan"]).arg(&file));
+    assert_eq!(answer["stats"]["drafter"], "layer_skip");
+    let said = failure(&search(&["--fix", "drafter=layer_skip,Wd=5"], &folder.path().join("not.plan")), 3);
+    assert!(said.contains("drafter=layer_skip,Wd=5") && said.contains("measured"), "{said}");
+    assert!(!folder.path().join("not.plan").exists());
+}
+
+#[test]
+fn a_profile_of_chosen_drafters_leaves_the_others_out() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (profile, plan) = (folder.path().join("lookup.profile"), folder.path().join("lookup.plan"));
+    let mut command = on_tiny("profile");
+    command.args(["--drafter", "lookup", "--budget", "20", "--prompts"]).arg(prompts());
+    let said = success(&command.arg("-o").arg(&profile).output().expect("yggc starts"));
+    assert!(said.contains("2 requests recorded"), "{said}");
+    let mut command = yggc();
+    command.args(["plan", "--profile"]).arg(&profile).arg("-o").arg(&plan);
+    success(&command.output().expect("yggc starts"));
+
+    let mut command = on_tiny("run");
+    command.args(["-p", "hello", "--drafter", "layer_skip", "--plan"]).arg(&plan);
+    let said = failure(&command.output().expect("yggc starts"), 3);
+    assert!(said.contains("layer_skip") && said.contains("yggc profile --drafter layer_skip"), "{said}");
+}
+
+#[test]
+fn profiles_that_do_not_fit_are_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = folder.path().join("x.plan");
+    let said = failure(&search(&["-m", other_model().to_str().expect("UTF-8")], &output), 3);
+    assert!(said.contains("another model") && said.contains("yggc profile"), "{said}");
+    let bad = folder.path().join("bad.profile");
+    for (content, expected) in
+        [("", "not a profile"), ("{}", "not a profile"), ("\u{0}\u{1}", "not a profile")]
+    {
+        fs::write(&bad, content).expect("writable");
+        let mut command = yggc();
+        command.args(["plan", "--profile"]).arg(&bad).arg("-o").arg(&output);
+        let said = failure(&command.output().expect("yggc starts"), 3);
+        assert!(said.contains(expected), "{said}");
+    }
+    let mut command = yggc();
+    command.args(["plan", "--profile"]).arg(folder.path().join("none")).arg("-o").arg(&output);
+    let said = failure(&command.output().expect("yggc starts"), 3);
+    assert!(said.contains("No such file"), "{said}");
+    let nowhere = folder.path().join("missing/x.plan");
+    let said = failure(&search(&[], &nowhere), 3);
+    assert!(said.contains("-o FILE"), "{said}");
+    assert!(!output.exists());
+}
+
+#[test]
+fn a_plan_for_something_else_is_refused_unless_forced() {
+    let run = |arguments: &[&str]| {
+        let mut command = yggc();
+        command.arg("run").arg("-m").arg(other_model()).args(["-p", "hello", "-n", "16", "--json"]);
+        command.args(["--isa", "portable", "--plan"]).arg(plan()).args(arguments);
+        command
+    };
+    let said = failure(&run(&["--threads", "1"]).output().expect("yggc starts"), 3);
+    assert!(said.contains("the plan does not fit: model:") && said.contains("--force"), "{said}");
+    let said = failure(&run(&["--threads", "2"]).output().expect("yggc starts"), 3);
+    assert!(said.contains("threads: expected `1`, found `2`"), "{said}");
+    let forced = json(&mut run(&["--threads", "2", "--force", "--drafter", "layer_skip"]));
+    let mut plain = yggc();
+    plain.arg("run").arg("-m").arg(other_model()).args(["-p", "hello", "-n", "16", "--json", "--no-spec"]);
+    assert_eq!(forced["token_ids"], json(plain.args(["--isa", "portable"]))["token_ids"]);
+}
+
+#[test]
+fn damaged_plans_are_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("damaged.plan");
+    let whole = fs::read(plan()).expect("the plan is there");
+    let damaged = |bytes: &[u8]| {
+        fs::write(&file, bytes).expect("writable");
+        let mut command = on_tiny("run");
+        let said = failure(&command.args(["-p", "x", "--plan"]).arg(&file).output().expect("yggc starts"), 3);
+        assert!(said.contains(file.to_str().expect("UTF-8")), "{said}");
+        said
+    };
+    for place in [0, 9, 15, 30, 60, whole.len() / 2, whole.len() - 1] {
+        let mut flipped = whole.clone();
+        flipped[place] ^= 0x10;
+        let said = damaged(&flipped);
+        assert!(said.contains("expected"), "byte {place}: {said}");
+    }
+    assert!(damaged(&[]).contains("an empty file"));
+    assert!(damaged(&whole[..whole.len() - 1]).contains("truncated"));
+    assert!(damaged(b"a text").contains("not a plan"));
+    let said = failure(&yggc().args(["plan", "show"]).arg(&file).output().expect("yggc starts"), 3);
+    assert!(said.contains("not a plan"), "{said}");
+}
