@@ -2,6 +2,7 @@
 
 #[path = "../architecture.rs"]
 mod architecture;
+mod backends;
 mod calibration;
 #[cfg(feature = "cli")]
 mod command_line;
@@ -11,5 +12,6 @@ mod kv_cache;
 mod lossless;
 #[cfg(feature = "cli")]
 mod program;
+mod refusals;
 mod row_invariance;
 mod tiny_model;
