@@ -27,3 +27,4 @@ pub use op::{GraphError, Input, Norm, Op};
 pub use program::{Operand, Program, Region, Step};
 pub use row_inputs::RowInputs;
 pub use value_type::{Dtype, Rows, ValueType};
+pub use ygg_kernels::WeightFormat;

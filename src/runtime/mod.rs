@@ -5,9 +5,13 @@
 //! Verification rewrites every layer of every row it reads, so drafters that share the cache may write scratch freely.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+pub(crate) mod counting;
 mod error;
 mod executable_set;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};

@@ -30,6 +30,7 @@ pub struct Session {
     inputs: Vec<RowInputs>,
     moves: Vec<u32>,
     layout: SlotLayout,
+    tree_nodes: usize,
     committed: usize,
     nothing_skipped: SkipSet,
 }
@@ -47,16 +48,16 @@ impl Session {
         let replay_options = set.replay_options(options);
         let layout = replay_options.layout;
         let replay = Arc::clone(set.executables()).open(&replay_options)?;
-        let tails = options.tree_nodes.max(1);
+        let tree_nodes = options.tree_nodes.max(1);
         let inputs = set
             .executables()
             .programs()
             .iter()
-            .map(|p| RowInputs::new(p.binding.width, p.binding.outputs, tails))
+            .map(|p| RowInputs::new(p.binding.width, p.binding.outputs, tree_nodes))
             .collect();
         let nothing_skipped = SkipSet::none(set.groups());
-        let moves = Vec::with_capacity(tails);
-        Ok(Self { set, replay, inputs, moves, layout, committed: 0, nothing_skipped })
+        let moves = Vec::with_capacity(tree_nodes);
+        Ok(Self { set, replay, inputs, moves, layout, tree_nodes, committed: 0, nothing_skipped })
     }
 
     /// The executables.
@@ -74,6 +75,24 @@ impl Session {
         self.layout.context
     }
 
+    /// Nodes of the largest token tree it has room for, root included.
+    pub fn tree_nodes(&self) -> usize {
+        self.tree_nodes
+    }
+
+    /// Forgets the sequence and begins another with `tokens`; returns the logits `[V]` after the last.
+    ///
+    /// # Errors
+    /// As [`prefill`](Self::prefill); the old sequence is then kept.
+    ///
+    /// # Panics
+    /// If `tokens` is empty.
+    pub fn restart(&mut self, tokens: &[u32]) -> Result<&[f32], RuntimeError> {
+        self.check(0, tokens)?;
+        self.committed = 0;
+        self.prefill(tokens)
+    }
+
     /// Runs `tokens` behind the committed ones and commits them; returns the logits `[V]` after the last.
     ///
     /// # Errors
@@ -83,7 +102,7 @@ impl Session {
     /// If `tokens` is empty.
     pub fn prefill(&mut self, tokens: &[u32]) -> Result<&[f32], RuntimeError> {
         assert!(!tokens.is_empty(), "a prefill has at least one token");
-        self.check(tokens)?;
+        self.check(self.committed, tokens)?;
         let mut rest = tokens;
         loop {
             let (width, program) = self.set.prefill_program(rest.len());
@@ -108,7 +127,7 @@ impl Session {
         tokens: &[u32],
         mut visit: impl FnMut(usize, &[f32]),
     ) -> Result<(), RuntimeError> {
-        self.check(tokens)?;
+        self.check(self.committed, tokens)?;
         let widest = *self.set.widths().last().expect("width 1 is always planned");
         for (c, chunk) in tokens.chunks(widest).enumerate() {
             let width = self.set.width_for(chunk.len()).expect("a chunk is at most the widest");
@@ -123,12 +142,13 @@ impl Session {
         Ok(())
     }
 
-    fn check(&self, tokens: &[u32]) -> Result<(), RuntimeError> {
+    /// Whether `tokens` can follow `committed` others.
+    fn check(&self, committed: usize, tokens: &[u32]) -> Result<(), RuntimeError> {
         let vocabulary = self.set.vocabulary();
         if let Some(found) = tokens.iter().copied().find(|t| *t as usize >= vocabulary) {
             return Err(RuntimeError::Token { found, vocabulary });
         }
-        let needed = self.committed + tokens.len();
+        let needed = committed + tokens.len();
         if needed > self.layout.context {
             let model_context = self.set.model_context();
             return Err(RuntimeError::ContextFull { needed, context: self.layout.context, model_context });

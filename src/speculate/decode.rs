@@ -64,7 +64,7 @@ impl Decoder {
     /// A decoder that steps with `shape`; without a drafter, or with depth 0, it decodes plainly.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] if the session has no executable for the verify width.
+    /// [`SpeculateError::Shape`] if the session has no executable for the verify width or no room for the tree.
     pub fn new(
         session: Session,
         drafter: Option<Box<dyn Drafter>>,
@@ -74,6 +74,12 @@ impl Decoder {
             let widths = session.set().widths();
             let expected = format!("1 to {}", widths[widths.len() - 1]);
             return Err(SpeculateError::Shape { what: "verify width", expected, found: shape.verify_width });
+        }
+        if shape.tree_nodes() > session.tree_nodes() {
+            let expected =
+                format!("trees of at most {} nodes, for which the session was opened", session.tree_nodes());
+            let found = shape.tree_nodes();
+            return Err(SpeculateError::Shape { what: "depth x draft width + 1", expected, found });
         }
         let sampler = Sampler::new(Sampling::GREEDY, session.set().vocabulary())?;
         let nodes = shape.tree_nodes();
@@ -95,17 +101,18 @@ impl Decoder {
     /// Begins a request: forgets the last one, runs the prompt and returns the first token.
     ///
     /// # Errors
-    /// [`SpeculateError`] for an empty or too long prompt, unknown token ids or sampling out of range.
+    /// [`SpeculateError`] for an empty or too long prompt, unknown token ids or sampling out of range; the last request
+    /// is then as it was.
     pub fn start(&mut self, prompt: &[u32], sampling: Sampling) -> Result<u32, SpeculateError> {
         if prompt.is_empty() {
             return Err(SpeculateError::EmptyPrompt);
         }
+        sampling.validate()?;
+        let mut lap = Lap::start();
+        let logits = self.session.restart(prompt)?;
         self.sampler.set_sampling(sampling)?;
         self.stats = Stats::default();
         self.history.clear();
-        self.session.truncate(0);
-        let mut lap = Lap::start();
-        let logits = self.session.prefill(prompt)?;
         let first = self.sampler.draw(logits, prompt.len() as u64);
         self.stats.prefill = lap.next();
         self.history.extend_from_slice(prompt);

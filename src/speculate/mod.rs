@@ -11,6 +11,8 @@ mod decode;
 mod drafter;
 mod error;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod verifier;
 
 pub use crate::sample::Candidate;

@@ -1,1 +1,201 @@
-//! Tests of what needs no model.
+//! Tests over the counting model, whose answers are known without decoding: walks, limits, counters.
+
+use std::sync::Arc;
+
+use super::{Budget, Decoder, Drafter, Limits, Observer, Shape, SpeculateError, Stats, Walk, verifier};
+use crate::{
+    runtime::{
+        Session,
+        counting::{VOCABULARY, session, set},
+    },
+    sample::{Sampler, Sampling},
+    tree::{NodeId, Source, TokenTree},
+};
+
+const SHAPE: Shape = Shape { depth: 5, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
+
+/// A tree under `root` of `(parent, token)` in order of ids.
+fn tree(root: u32, nodes: &[(usize, u32)]) -> TokenTree {
+    let mut tree = TokenTree::with_capacity(nodes.len() + 1);
+    tree.reset(root);
+    for (parent, token) in nodes {
+        let inserted = tree.insert(NodeId::from_index(*parent), *token, 0.5, 0, Source::new(0));
+        assert!(inserted.node().is_some());
+    }
+    tree
+}
+
+/// Verifies the nodes `rows` of a tree behind no prefix and walks it.
+fn walk(tree: &TokenTree, rows: &[usize], limits: Limits<'_>) -> Walk {
+    let mut session = session(&set(&[8]), 50, 12);
+    let mut sampler = Sampler::new(Sampling::GREEDY, VOCABULARY).unwrap();
+    let rows: Vec<NodeId> = rows.iter().copied().map(NodeId::from_index).collect();
+    let logits = verifier::forward(&mut session, tree, &rows, None, || ()).unwrap();
+    let mut walk = Walk::with_capacity(tree.len());
+    walk.run(tree, &rows, logits, &mut sampler, 1, limits);
+    walk
+}
+
+fn path(walk: &Walk) -> Vec<usize> {
+    walk.path.iter().map(|node| node.index()).collect()
+}
+
+const FREE: Limits<'_> = Limits { tokens: 20, ends: &[] };
+
+#[test]
+fn a_walk_follows_the_verifier_and_ends_with_its_own_token() {
+    let branches = tree(10, &[(0, 7), (0, 11), (2, 12), (2, 5), (3, 14), (1, 8)]);
+    let walk = walk(&branches, &[0, 1, 2, 3, 4, 5, 6], FREE);
+    assert_eq!(
+        (walk.emitted.as_slice(), path(&walk), walk.accepted),
+        ([11, 12, 13].as_slice(), vec![0, 2, 3], 2)
+    );
+}
+
+#[test]
+fn a_node_that_was_pruned_is_not_accepted() {
+    let chain = tree(10, &[(0, 11), (1, 12), (2, 13)]);
+    let walk = walk(&chain, &[0, 1], FREE);
+    assert_eq!((walk.emitted.as_slice(), path(&walk), walk.accepted), ([11, 12].as_slice(), vec![0, 1], 1));
+}
+
+#[test]
+fn a_walk_ends_at_its_limits_and_what_it_emits_last_is_not_committed() {
+    let chain = tree(10, &[(0, 11), (1, 12), (2, 13), (3, 14)]);
+    let rows = [0, 1, 2, 3, 4];
+    let one = walk(&chain, &rows, Limits { tokens: 1, ends: &[] });
+    assert_eq!((one.emitted.as_slice(), path(&one)), ([11].as_slice(), vec![0]));
+    let three = walk(&chain, &rows, Limits { tokens: 3, ends: &[] });
+    assert_eq!((three.emitted.as_slice(), path(&three)), ([11, 12, 13].as_slice(), vec![0, 1, 2]));
+    let ended = walk(&chain, &rows, Limits { tokens: 20, ends: &[3, 12] });
+    assert_eq!((ended.emitted.as_slice(), path(&ended)), ([11, 12].as_slice(), vec![0, 1]));
+    let whole = walk(&chain, &rows, FREE);
+    assert_eq!((whole.emitted.as_slice(), whole.accepted), ([11, 12, 13, 14, 15].as_slice(), 4));
+}
+
+/// Counts on for `right` tokens, then goes wrong.
+#[derive(Debug)]
+struct Counter {
+    right: usize,
+}
+
+impl Drafter for Counter {
+    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
+        let mut node = NodeId::ROOT;
+        for i in 0..budget.depth {
+            let next = (tree.token(node) + if i < self.right { 1 } else { 2 }) % VOCABULARY as u32;
+            node = tree.insert(node, next, 1.0, 0, Source::new(0)).node().expect("room for a chain");
+        }
+        Ok(())
+    }
+}
+
+fn counting(context: usize) -> Session {
+    session(&set(&[4, 8]), context, SHAPE.tree_nodes())
+}
+
+fn upwards(from: u32, len: usize) -> Vec<u32> {
+    (0..len as u32).map(|i| (from + i) % VOCABULARY as u32).collect()
+}
+
+#[test]
+fn a_decoder_counts_whatever_is_drafted_and_counts_what_it_did() {
+    for right in 0..=5 {
+        let mut decoder = Decoder::new(counting(100), Some(Box::new(Counter { right })), SHAPE).unwrap();
+        assert_eq!(decoder.start(&[3], Sampling::GREEDY).unwrap(), 4);
+        for _ in 0..6 {
+            let report = decoder.step(FREE, None).unwrap();
+            assert_eq!((report.rows, report.accepted), (6, right));
+            assert_eq!(decoder.emitted().len(), right + 1);
+            assert_eq!(decoder.session().committed() + 1, decoder.history().len());
+        }
+        assert_eq!(decoder.history(), upwards(3, 2 + 6 * (right + 1)));
+        let stats = decoder.stats();
+        assert_eq!((stats.steps, stats.drafted, stats.accepted), (6, 30, 6 * right as u64));
+        assert_eq!(stats.aal(), Some(right as f64 + 1.0));
+        let by_depth: Vec<f64> = (0..5).map(|depth| if depth < right { 1.0 } else { 0.0 }).collect();
+        assert_eq!(stats.acceptance_by_depth(), by_depth);
+        decoder.start(&[9], Sampling::GREEDY).unwrap();
+        assert_eq!((decoder.stats().steps, decoder.history()), (0, [9, 10].as_slice()));
+    }
+}
+
+#[test]
+fn a_decoder_fills_the_context_to_its_end() {
+    for context in 2..20 {
+        let mut decoder =
+            Decoder::new(counting(context), Some(Box::new(Counter { right: 9 })), SHAPE).unwrap();
+        decoder.start(&[0], Sampling::GREEDY).unwrap();
+        while decoder.history().len() <= context {
+            let tokens = context + 1 - decoder.history().len();
+            decoder.step(Limits { tokens, ends: &[] }, None).unwrap();
+        }
+        assert_eq!(decoder.history(), upwards(0, context + 1));
+        assert_eq!(decoder.session().committed(), context);
+    }
+}
+
+/// A drafter that shows the observer everything it does.
+#[derive(Debug)]
+struct Shown;
+
+impl Drafter for Shown {
+    fn propose(&mut self, _tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
+        budget.observer.expect("the step was given one").expanded(NodeId::ROOT, &[]);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Seen(usize);
+
+impl Observer for Seen {
+    fn expanded(&mut self, _node: NodeId, _candidates: &[crate::sample::Candidate]) {
+        self.0 += 1;
+    }
+}
+
+#[test]
+fn an_observer_reaches_the_drafter_and_an_empty_proposal_is_plain_decoding() {
+    let mut decoder = Decoder::new(counting(50), Some(Box::new(Shown)), SHAPE).unwrap();
+    decoder.start(&[1], Sampling::GREEDY).unwrap();
+    let mut seen = Seen::default();
+    for _ in 0..3 {
+        let report = decoder.step(FREE, Some(&mut seen)).unwrap();
+        assert_eq!((report.rows, report.accepted), (1, 0));
+    }
+    // Nothing is drafted for the last token.
+    decoder.step(Limits { tokens: 1, ends: &[] }, None).unwrap();
+    assert_eq!((seen.0, decoder.history()), (3, upwards(1, 6).as_slice()));
+}
+
+#[test]
+#[should_panic(expected = "2 tokens asked for, room for 1")]
+fn a_step_beyond_the_context_is_a_fault_of_the_caller() {
+    let mut decoder = Decoder::new(counting(2), None, Shape::PLAIN).unwrap();
+    decoder.start(&[1], Sampling::GREEDY).unwrap();
+    let _ = decoder.step(Limits { tokens: 2, ends: &[] }, None);
+}
+
+#[test]
+fn counters_by_depth_end_where_nothing_was_offered() {
+    let mut stats = Stats::default();
+    assert_eq!((stats.aal(), stats.acceptance_by_depth()), (None, vec![]));
+    stats.count_depths(3, 2);
+    stats.count_depths(1, 0);
+    stats.count_depths(0, 0);
+    stats.count_depths(1_000, 999);
+    let shares = stats.acceptance_by_depth();
+    assert_eq!(shares[..4], [2.0 / 3.0, 1.0, 0.5, 1.0]);
+    assert_eq!(shares.len(), 64);
+}
+
+#[test]
+fn one_set_serves_many_sessions() {
+    let set = set(&[]);
+    let mut sessions = [session(&set, 20, 1), session(&set, 20, 1)];
+    sessions[0].prefill(&[1, 2]).unwrap();
+    sessions[1].prefill(&[3]).unwrap();
+    assert_eq!(sessions.each_ref().map(Session::committed), [2, 1]);
+    assert_eq!(Arc::strong_count(&set), 3);
+}

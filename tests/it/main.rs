@@ -8,6 +8,7 @@ mod architecture;
 mod bad_input;
 #[cfg(feature = "cli")]
 mod bench;
+mod backends;
 mod calibration;
 #[cfg(feature = "cli")]
 mod command_line;
@@ -25,6 +26,7 @@ mod lossless;
 mod plan_files;
 #[cfg(feature = "cli")]
 mod program;
+mod refusals;
 mod row_invariance;
 #[cfg(feature = "cli")]
 mod tiny_commands;

@@ -96,8 +96,9 @@ impl<'a> Forward<'a> {
         self.program.ropes[id.0 as usize].head_dim
     }
 
-    pub(super) fn all_rows(&self) -> &'a [u32] {
-        &self.all_rows[..self.program.binding.width]
+    /// The first `rows` rows, in order.
+    pub(super) fn first_rows(&self, rows: usize) -> &'a [u32] {
+        &self.all_rows[..rows]
     }
 }
 

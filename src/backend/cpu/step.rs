@@ -183,7 +183,8 @@ impl CpuStep {
             }
             Kind::Scale { factor, x, out } => {
                 let rows = worker.share(out.rows);
-                kernels.select_rows(forward.read(x), forward.all_rows(), rows.clone(), forward.write(out));
+                let same = forward.first_rows(out.rows);
+                kernels.select_rows(forward.read(x), same, rows.clone(), forward.write(out));
                 kernels.scale(*factor, rows, forward.write(out));
             }
             Kind::SelectRows { x, out } => {

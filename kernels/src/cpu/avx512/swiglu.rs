@@ -1,4 +1,4 @@
-//! SwiGLU.
+//! The gated activation: `silu(gate) * up`.
 
 use super::lanes::{load, silu, store};
 use std::arch::x86_64::*;

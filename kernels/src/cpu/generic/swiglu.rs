@@ -1,4 +1,4 @@
-//! SwiGLU.
+//! The gated activation: `silu(gate) * up`.
 
 use super::exp::silu;
 

@@ -1,0 +1,85 @@
+//! Tests of sets and sessions over the counting model; what depends on a cache is tested with whole models.
+
+use super::{
+    SessionOptions, SkipSet,
+    counting::{CONTEXT, VOCABULARY, session, set},
+};
+use crate::backend::Pinning;
+
+fn best(logits: &[f32]) -> usize {
+    assert_eq!(logits.len(), VOCABULARY);
+    logits.iter().position(|x| *x == 1.0).expect("one token is certain")
+}
+
+#[test]
+fn widths_are_ascending_unique_and_start_with_one() {
+    let set = set(&[8, 3, 8]);
+    assert_eq!(set.widths(), [1, 3, 8]);
+    let widths: Vec<_> = (0..=9).map(|rows| set.width_for(rows)).collect();
+    let [one, three, eight] = [Some(1), Some(3), Some(8)];
+    assert_eq!(widths, [one, one, three, three, eight, eight, eight, eight, eight, None]);
+}
+
+#[test]
+fn a_prefill_takes_the_smallest_chunk_that_holds_the_rest() {
+    let set = set(&[]);
+    let width_of = |remaining| set.prefill_program(remaining).0;
+    assert_eq!([1, 16, 17, 64, 65, 1000].map(width_of), [16, 16, 64, 64, 64, 64]);
+    let (_, program) = set.prefill_program(20);
+    assert_eq!(set.executables().programs()[program].binding.outputs, 1);
+}
+
+#[test]
+fn a_session_counts_however_it_is_fed() {
+    let mut session = session(&set(&[4]), CONTEXT, 4);
+    let text: Vec<u32> = (0..90).map(|i| i * 7 % VOCABULARY as u32).collect();
+    let next = |token: u32| (token as usize + 1) % VOCABULARY;
+    assert_eq!(best(session.prefill(&text[..70]).unwrap()), next(text[69]));
+    let mut scored = Vec::new();
+    session.score(&text[70..], |i, logits| scored.push((i, best(logits)))).unwrap();
+    let expected: Vec<_> = text[70..].iter().map(|t| next(*t)).enumerate().collect();
+    assert_eq!((scored, session.committed()), (expected, 90));
+    assert_eq!(best(session.restart(&[5, 9]).unwrap()), 10);
+    assert_eq!(session.committed(), 2);
+
+    let mut forward = session.forward(3).unwrap();
+    for (offset, token) in [11, 3].into_iter().enumerate() {
+        let offset = offset as u32;
+        forward.push(token, 0, offset, |tail| {
+            tail[0] = offset;
+            1
+        });
+    }
+    let logits = forward.run(None);
+    assert_eq!([best(logits.row(0)), best(logits.row(1))], [12, 4]);
+    session.commit(&[1]);
+    assert_eq!(session.committed(), 3);
+}
+
+#[test]
+fn memory_grows_with_what_is_asked_for() {
+    let set = set(&[4]);
+    let memory = |context, tree_nodes, threads| {
+        set.memory(&SessionOptions { context, tree_nodes, threads, pinning: Pinning::Floating })
+    };
+    let small = memory(10, 4, 1);
+    assert_eq!(small.weight_bytes, 2 * VOCABULARY * VOCABULARY * size_of::<f32>());
+    assert!(memory(10, 4, 2).session_bytes > small.session_bytes);
+    assert!(memory(5000, 4, 1).session_bytes > small.session_bytes);
+}
+
+#[test]
+fn a_skip_set_has_only_groups_of_the_model() {
+    let set = SkipSet::new(4, &[3, 1, 3]).unwrap();
+    assert_eq!(set.as_mask(), [false, true, false, true]);
+    assert_eq!(set.ratio(), 0.5);
+    assert_eq!(SkipSet::new(4, &[0, 4, 9]), Err(4));
+    assert_eq!(SkipSet::none(2), SkipSet::new(2, &[]).unwrap());
+    assert_eq!(SkipSet::none(0).ratio(), 0.0);
+}
+
+#[test]
+#[should_panic(expected = "only committed tokens can be kept")]
+fn more_than_is_committed_cannot_be_kept() {
+    session(&set(&[]), CONTEXT, 1).truncate(1);
+}

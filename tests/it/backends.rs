@@ -1,0 +1,226 @@
+//! Backends agree: logits of every tier against the reference backend, for models of every format and for a graph of
+//! ops that no pass can fuse.
+
+use std::sync::Arc;
+
+use ygg_kernels::{KvFormat, RopePairing, Tier, WeightFormat};
+use yggc::{
+    backend::available_tiers,
+    ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec},
+    runtime::{ExecutableSet, SetOptions},
+    sample::argmax,
+};
+
+use crate::tiny_model::{Dice, bits, models, session};
+
+/// Largest difference of a logit from the reference, in units of the root of the mean square of all logits.
+///
+/// Tiers add in another order than the scalar f64 judge: some 300 roundings of 2^-24 per sum, in a dozen sums one
+/// behind the other. Where the numeric class rounds activations to bf16 (AVX-512 over bf16 and quantised weights),
+/// every one of those linears is off by some 2^-9 of its result, and the largest of ten thousand errors is four times
+/// the usual one. Where the cache is f16, a difference before the rounding may become one of 2^-11 after it.
+fn tolerance(tier: Tier, format: WeightFormat, kv_format: KvFormat) -> f32 {
+    let rounds_activations = tier == Tier::Avx512 && !matches!(format, WeightFormat::F32 | WeightFormat::F16);
+    match (rounds_activations, kv_format) {
+        (true, _) => 0.08,
+        (false, KvFormat::F16) => 5e-3,
+        (false, KvFormat::F32) => 5e-5,
+    }
+}
+
+/// Logits behind every token of a text.
+fn logits(set: &Arc<ExecutableSet>, text: &[u32], threads: usize) -> Vec<Vec<f32>> {
+    let mut rows = Vec::new();
+    let mut session = session(set, text.len().max(2), 1, threads);
+    session.score(text, |_, logits| rows.push(logits.to_vec())).expect("it fits");
+    rows
+}
+
+/// Compares with the reference: values everywhere, argmax wherever no tolerated difference could change it.
+fn compare(expected: &[Vec<f32>], found: &[Vec<f32>], tolerance: f32, what: &str) {
+    let count = expected.iter().map(Vec::len).sum::<usize>() as f32;
+    let spread = (expected.iter().flatten().map(|x| x * x).sum::<f32>() / count).sqrt();
+    assert!(spread > 1.5, "{what}: logits that hardly differ show nothing");
+    let tolerance = tolerance * spread;
+    let mut clear = 0;
+    for (row, (expected, found)) in expected.iter().zip(found).enumerate() {
+        let worst = expected.iter().zip(found).map(|(e, f)| (e - f).abs()).fold(0.0, f32::max);
+        assert!(
+            worst <= tolerance && found.iter().all(|x| x.is_finite()),
+            "{what}: row {row} is off by {worst}"
+        );
+        let best = argmax(expected);
+        let top = expected[best as usize];
+        let others = expected.iter().enumerate().filter(|(id, _)| *id != best as usize);
+        if others.map(|(_, x)| top - x).fold(f32::INFINITY, f32::min) > 2.0 * tolerance {
+            assert_eq!(argmax(found), best, "{what}: argmax of row {row}");
+            clear += 1;
+        }
+    }
+    assert!(
+        4 * clear >= expected.len(),
+        "{what}: only {clear} rows of {} have a clear argmax",
+        expected.len()
+    );
+}
+
+fn fast_tiers() -> impl Iterator<Item = Tier> {
+    available_tiers().into_iter().filter(|tier| *tier != Tier::Reference)
+}
+
+#[test]
+fn every_tier_follows_the_reference_on_every_format() {
+    for model in models() {
+        let format = model.model.graph.weights().iter().map(|w| w.format).max().expect("it has weights");
+        let text = Dice::new(8).tokens(45, model.model.config.vocabulary);
+        for kv_format in [KvFormat::F16, KvFormat::F32] {
+            let build = |tier| model.build(tier, kv_format, vec![1, 8, 32]);
+            let expected = logits(&build(Tier::Reference), &text, 1);
+            for tier in fast_tiers() {
+                let what = format!("{} on {tier}, {} cache", model.name, kv_format.name());
+                let found = logits(&build(tier), &text, 2);
+                compare(&expected, &found, tolerance(tier, format, kv_format), &what);
+            }
+        }
+    }
+}
+
+/// Weights made up in memory.
+struct Weights {
+    specs: Vec<WeightSpec>,
+    bytes: Vec<Vec<u8>>,
+}
+
+impl WeightSource for Weights {
+    fn bytes(&self, weight: WeightId) -> &[u8] {
+        &self.bytes[weight.0 as usize]
+    }
+}
+
+impl Weights {
+    fn add(
+        &mut self,
+        name: &str,
+        rows: usize,
+        columns: usize,
+        format: WeightFormat,
+        dice: &mut Dice,
+    ) -> WeightId {
+        let mut bytes = Vec::new();
+        for _ in 0..rows {
+            let uniform = |dice: &mut Dice| dice.below(2001) as f32 / 1000.0 - 1.0;
+            let row: Vec<f32> = match rows {
+                1 => (0..columns).map(|_| 1.0 + uniform(dice) / 4.0).collect(),
+                _ => (0..columns).map(|_| 2.0 * uniform(dice) / (columns as f32).sqrt()).collect(),
+            };
+            format.quantise_row(&row, &mut bytes);
+        }
+        self.specs.push(WeightSpec { name: name.to_owned(), rows, columns, format });
+        self.bytes.push(bytes);
+        WeightId(self.specs.len() as u32 - 1)
+    }
+}
+
+const D: usize = 64;
+const F: usize = 96;
+const HEADS: usize = 4;
+const KV: KvSpec = KvSpec { layers: 1, kv_heads: 2, head_dim: 16 };
+const VOCABULARY: usize = 130;
+
+/// One layer in which every op stands alone: whatever a pass would fuse has a second reader. Gives its logits times
+/// 3, so that a scale runs on output rows too.
+fn unfusable(format: WeightFormat) -> (Graph, Weights) {
+    let mut dice = Dice::new(1);
+    let mut weights = Weights { specs: Vec::new(), bytes: Vec::new() };
+    let mut matrix = |name, rows, columns| weights.add(name, rows, columns, format, &mut dice);
+    let keys = KV.kv_heads * KV.head_dim;
+    let embedding = matrix("embedding", VOCABULARY, D);
+    let [q, k, v] = [matrix("q", HEADS * KV.head_dim, D), matrix("k", keys, D), matrix("v", keys, D)];
+    let attention_output = matrix("attention_output", D, HEADS * KV.head_dim);
+    let [gate, up, down] = [matrix("gate", F, D), matrix("up", F, D), matrix("down", D, F)];
+    let mut gain = |name| weights.add(name, 1, D, WeightFormat::F32, &mut dice);
+    let [attention_norm, mlp_norm, final_norm] =
+        [gain("attention_norm"), gain("mlp_norm"), gain("final_norm")];
+
+    let mut graph = Graph::new("unfusable", weights.specs.clone(), KV);
+    let inv_freq = (0..KV.head_dim / 2).map(|i| 0.5f32.powi(i as i32)).collect();
+    let rope = graph.add_rope(RopeSpec { head_dim: KV.head_dim, pairing: RopePairing::Halves, inv_freq });
+    let mut add = |op: Op, operands: &[ValueId], group: Option<u32>| {
+        graph.add(op, operands, group.map(GroupId)).expect("a lawful op")
+    };
+    let norm = |weight| Op::RmsNorm(Norm { weight, eps: 1e-5 });
+    let linear = |weight| Op::Linear { weights: vec![weight], norm: None, residual: false };
+    let [tokens, positions, slots, tails, output_rows] =
+        [Input::Tokens, Input::Positions, Input::Slots, Input::Tails, Input::OutputRows]
+            .map(|input| add(Op::Input(input), &[], None));
+
+    let x = add(Op::Embed { weight: embedding }, &[tokens], None);
+    let x = add(Op::Scale { factor: 1.5 }, &[x], None);
+    let n = add(norm(attention_norm), &[x], Some(0));
+    let [q, k, v] = [q, k, v].map(|w| add(linear(w), &[n], Some(0)));
+    let [q, k] = [q, k].map(|value| add(Op::Rope(rope), &[value, positions], Some(0)));
+    let k = add(Op::Add, &[k, k], Some(0));
+    let append = add(Op::AppendKv { layer: 0, rope: None }, &[k, v, slots, positions], Some(0));
+    let half = add(Op::Scale { factor: 0.5 }, &[q], Some(0));
+    let q = add(Op::Add, &[q, half], Some(0));
+    let attend = Op::Attention { layer: 0, heads: HEADS, scale: 0.25, rope: None };
+    let heads = add(attend, &[q, append, tails, positions], Some(0));
+    let out = add(linear(attention_output), &[heads], Some(0));
+    let out = add(Op::Add, &[out, n], Some(0));
+    let x = add(Op::Add, &[x, out], Some(0));
+
+    let n = add(norm(mlp_norm), &[x], Some(1));
+    let [gate, up] = [gate, up].map(|w| add(linear(w), &[n], Some(1)));
+    let gated = add(Op::Swiglu, &[gate, up], Some(1));
+    let gated = add(Op::Add, &[gated, up], Some(1));
+    let out = add(linear(down), &[gated], Some(1));
+    let out = add(Op::Add, &[out, n], Some(1));
+    let x = add(Op::Add, &[x, out], Some(1));
+
+    let rows = add(Op::SelectRows, &[x, output_rows], None);
+    let n = add(norm(final_norm), &[rows], None);
+    let sum = add(Op::Add, &[n, rows], None);
+    let logits = add(linear(embedding), &[sum], None);
+    let logits = add(Op::Scale { factor: 3.0 }, &[logits], None);
+    graph.set_logits(logits);
+    (graph, weights)
+}
+
+#[test]
+fn ops_that_no_pass_fuses_follow_the_reference_too() {
+    for format in WeightFormat::ALL {
+        let (graph, weights) = unfusable(format);
+        let build = |tier, kv_format| {
+            let widths = vec![1, 5, 8];
+            let options = SetOptions { tier, kv_format, widths, model_context: 64, threads: 1 };
+            Arc::new(ExecutableSet::build(&graph, &weights, &options).expect("it compiles and loads"))
+        };
+        let text = Dice::new(2).tokens(40, VOCABULARY);
+        for kv_format in [KvFormat::F16, KvFormat::F32] {
+            let expected = logits(&build(Tier::Reference, kv_format), &text, 1);
+            for tier in fast_tiers() {
+                let what = format!("{format} on {tier}, {} cache", kv_format.name());
+                let set = build(tier, kv_format);
+                let found = logits(&set, &text, 3);
+                compare(&expected, &found, tolerance(tier, format, kv_format), &what);
+
+                let mut session = session(&set, 64, 1, 2);
+                for (i, token) in text.iter().enumerate() {
+                    let one = bits(session.prefill(&[*token]).expect("it fits"));
+                    assert!(one == bits(&found[i]), "{what}: one row at a time, row {i}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_unfusable_graph_stays_unfused() {
+    let (graph, _) = unfusable(WeightFormat::F32);
+    let device = yggc::ir::DeviceSpec::cpu(Tier::Portable, KvFormat::F16);
+    let binding = yggc::ir::Binding { width: 4, outputs: 2 };
+    let program = yggc::compile::compile(&graph, binding, &device).expect("it compiles");
+    let count = |name| program.steps.iter().filter(|step| step.op.name() == name).count();
+    let ops = ["rms_norm", "rope", "swiglu", "add", "scale", "gated_linear"];
+    assert_eq!(ops.map(count), [3, 2, 1, 8, 3, 0]);
+}
