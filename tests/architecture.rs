@@ -41,7 +41,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("ygg_kernels", &["ir", "model", "compile", "backend"]),
     ("ygg_profiler", &["plan", "measure", "cli"]),
     ("bincode", &["plan"]),
-    ("blake3", &["model", "plan", "profiler"]),
+    ("blake3", &["model", "plan", "profiler", "kernels"]),
     ("bytemuck", &["storage", "model", "backend"]),
     ("clap", &["cli"]),
     ("half", &["kernels", "model", "backend"]),
