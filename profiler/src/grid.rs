@@ -7,7 +7,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    statistics::relative_spread,
+    statistics::is_noisy,
     subject::{Cell, Subject},
 };
 
@@ -20,7 +20,7 @@ pub struct GridSettings {
     pub fewest: usize,
     /// Samples at which a noisy cell is left as it is.
     pub most: usize,
-    /// Relative spread above which a cell is noisy: (p75 - p25) / median.
+    /// Relative spread above which a cell is noisy, unless it spreads over [`QUIET_US`](crate::statistics::QUIET_US) at most.
     pub noise_threshold: f64,
     /// Time for the whole grid, warm-up included.
     pub budget: Duration,
@@ -169,7 +169,7 @@ pub fn measure_grid_with_clock<S: Subject>(
         }
     }
 
-    let is_noisy = |samples: &[f64]| relative_spread(samples).is_none_or(|s| s > settings.noise_threshold);
+    let is_noisy = |samples: &[f64]| is_noisy(samples, settings.noise_threshold);
     'noisy: while !budget_spent {
         let again: Vec<usize> = (0..cells.len())
             .filter(|i| samples[*i].len() < settings.most && is_noisy(&samples[*i]))

@@ -44,6 +44,17 @@ pub fn relative_spread(samples: &[f64]) -> Option<f64> {
     (middle > 0.0).then(|| range / middle)
 }
 
+/// Spread, in microseconds, below which no cell is noisy: clocks and caches move short stages by as much, and no plan
+/// depends on it.
+pub const QUIET_US: f64 = 5.0;
+
+/// Whether the middle half of samples in microseconds spreads over more than `threshold` of the median, and more than
+/// [`QUIET_US`]. Samples without a spread are noisy.
+pub fn is_noisy(samples_us: &[f64], threshold: f64) -> bool {
+    let spread = relative_spread(samples_us).zip(median(samples_us));
+    spread.is_none_or(|(spread, median)| spread > threshold && spread * median > QUIET_US)
+}
+
 /// `numerators[i] / denominators[i]` for samples taken in the same rounds, which cancels drift between rounds.
 ///
 /// # Panics
@@ -100,6 +111,8 @@ mod tests {
         assert_eq!(quantile(&[1.0, 2.0], 0.75), Some(1.75));
         assert_eq!(relative_spread(&[1.0, 2.0, 3.0, 4.0, 5.0]), Some(2.0 / 3.0));
         assert_eq!(relative_spread(&[0.0, 0.0]), None);
+        assert!(is_noisy(&[], 0.1) && is_noisy(&[100.0, 200.0, 300.0], 0.1));
+        assert!(!is_noisy(&[100.0, 200.0, 300.0], 1.5) && !is_noisy(&[1.0, 2.0, 3.0], 0.1));
         assert_eq!(paired_ratios(&[2.0, 9.0], &[1.0, 3.0]), vec![2.0, 3.0]);
     }
 }

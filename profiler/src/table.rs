@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     grid::CellSamples,
-    statistics::{quantile_of_sorted, relative_spread, sorted},
+    statistics::{is_noisy, quantile_of_sorted, relative_spread, sorted},
     subject::{Cell, Stage},
 };
 
@@ -41,7 +41,7 @@ pub struct LatencyTable {
 }
 
 impl LatencyTable {
-    /// Derives a table from raw samples; a cell is noisy when its relative spread exceeds `noise_threshold`.
+    /// Derives a table from raw samples; a cell is noisy by the rule of [`is_noisy`].
     ///
     /// # Errors
     /// [`TableError`] if there are no cells, a cell has no samples or comes twice, or a sample is not a positive time.
@@ -61,7 +61,7 @@ impl LatencyTable {
                 high_us: at(0.75)?,
                 spread,
                 samples: u32::try_from(samples_us.len()).unwrap_or(u32::MAX),
-                noisy: spread > noise_threshold,
+                noisy: is_noisy(samples_us, noise_threshold),
             };
             insert(&mut table, cell.clone(), summary)?;
         }
@@ -297,9 +297,9 @@ mod tests {
 
     #[test]
     fn summaries_are_medians_and_quartiles() {
-        let table = table(&[(1, 0, &[5.0, 1.0, 3.0, 2.0, 4.0])]).unwrap();
+        let table = table(&[(1, 0, &[50.0, 10.0, 30.0, 20.0, 40.0])]).unwrap();
         let got = table.get(&cell(1, 0)).unwrap();
-        assert_eq!((got.low_us, got.median_us, got.high_us, got.samples), (2.0, 3.0, 4.0, 5));
+        assert_eq!((got.low_us, got.median_us, got.high_us, got.samples), (20.0, 30.0, 40.0, 5));
         assert!(got.noisy);
     }
 
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn findings_name_noise_flat_and_falling_curves() {
-        let odd = table(&[(1, 0, &[10.0]), (2, 0, &[9.0]), (4, 0, &[12.0, 20.0])]).unwrap();
+        let odd = table(&[(1, 0, &[10.0]), (2, 0, &[9.0]), (4, 0, &[12.0, 30.0])]).unwrap();
         let found = odd.findings();
         assert!(matches!(found[0], Finding::Noisy { .. }), "{found:?}");
         assert!(matches!(found[1], Finding::WiderIsFaster { narrow: 1, wide: 2, .. }), "{found:?}");

@@ -4,11 +4,11 @@
 mod answers;
 #[path = "../architecture.rs"]
 mod architecture;
+mod backends;
 #[cfg(feature = "cli")]
 mod bad_input;
 #[cfg(feature = "cli")]
 mod bench;
-mod backends;
 mod calibration;
 #[cfg(feature = "cli")]
 mod command_line;

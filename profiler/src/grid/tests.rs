@@ -6,7 +6,7 @@ use crate::subject::Stage;
 #[error("width {0} is broken")]
 struct Broken(u32);
 
-/// Takes `width` microseconds a run; the width `noisy` takes one more microsecond times its run number.
+/// Takes `width` microseconds a run; the width `noisy` takes ten more times its run number.
 #[derive(Default)]
 struct Scripted {
     noisy: Option<u32>,
@@ -31,7 +31,7 @@ impl Subject for Scripted {
         }
         let runs = self.order.iter().filter(|w| **w == cell.width).count() as u64;
         self.order.push(cell.width);
-        let extra = if self.noisy == Some(cell.width) { runs } else { 0 };
+        let extra = if self.noisy == Some(cell.width) { 10 * runs } else { 0 };
         let time = Duration::from_micros(u64::from(cell.width) + extra);
         self.elapsed += time;
         Ok(time)
