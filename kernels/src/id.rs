@@ -59,13 +59,15 @@ pub enum Tier {
     Reference,
     /// Plain Rust on any processor.
     Portable,
+    /// AVX2 with FMA and F16C.
+    Avx2,
     /// AVX-512 with BF16.
     Avx512,
 }
 
 impl Tier {
     /// Every tier, slowest first.
-    pub const ALL: [Self; 3] = [Self::Reference, Self::Portable, Self::Avx512];
+    pub const ALL: [Self; 4] = [Self::Reference, Self::Portable, Self::Avx2, Self::Avx512];
 
     /// The fastest tier of this processor.
     pub fn detect_best() -> Self {
@@ -76,7 +78,7 @@ impl Tier {
     pub fn is_available(self) -> bool {
         match self {
             Self::Reference | Self::Portable => true,
-            Self::Avx512 => crate::cpu::Kernels::for_tier(self).is_some(),
+            Self::Avx2 | Self::Avx512 => crate::cpu::Kernels::for_tier(self).is_some(),
         }
     }
 
@@ -85,6 +87,7 @@ impl Tier {
         match self {
             Self::Reference => "reference",
             Self::Portable => "portable",
+            Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
         }
     }
@@ -98,7 +101,7 @@ impl fmt::Display for Tier {
 
 /// The name of a tier was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown tier `{found}`; expected reference, portable or avx512")]
+#[error("unknown tier `{found}`; expected reference, portable, avx2 or avx512")]
 pub struct UnknownTier {
     /// What was given.
     pub found: String,

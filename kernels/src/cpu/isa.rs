@@ -1,5 +1,21 @@
 //! Proof tokens: a value of one proves that the running processor has the instructions.
 
+/// Proof of AVX2, FMA and F16C, with the operating system saving their registers.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx2(());
+
+#[cfg(target_arch = "x86_64")]
+impl Avx2 {
+    /// The proof, if this processor has them all.
+    pub fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
+        has.then_some(Self(()))
+    }
+}
+
 /// Proof of AVX-512 F, BW, VL, DQ and BF16, with the operating system saving their registers.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

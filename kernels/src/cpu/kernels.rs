@@ -6,7 +6,10 @@ use super::{
     packing::{PackedLinear, TILE},
 };
 #[cfg(target_arch = "x86_64")]
-use super::{avx512, isa::Avx512};
+use super::{
+    avx2, avx512,
+    isa::{Avx2, Avx512},
+};
 use crate::{AppendKv, Attention, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
 use std::ops::Range;
 
@@ -27,16 +30,22 @@ pub struct Kernels(Isa);
 enum Isa {
     Portable,
     #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
 }
 
-/// Calls `$op` of the tier's module. The AVX-512 arm is the only place that enters code with target features.
+/// Calls `$op` of the tier's module. The arms of instruction sets are the only place that enters code with
+/// target features.
 macro_rules! dispatch {
     ($isa:expr, $op:ident ( $($arg:expr),* )) => {
         match $isa {
             Isa::Portable => generic::$op($($arg),*),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves that the processor has every feature the function enables.
+            Isa::Avx2(_) => unsafe { avx2::$op($($arg),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
             Isa::Avx512(_) => unsafe { avx512::$op($($arg),*) },
         }
     };
@@ -48,6 +57,12 @@ impl Kernels {
         Self(Isa::Portable)
     }
 
+    /// AVX2 with FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    pub const fn avx2(proof: Avx2) -> Self {
+        Self(Isa::Avx2(proof))
+    }
+
     /// AVX-512 with BF16.
     #[cfg(target_arch = "x86_64")]
     pub const fn avx512(proof: Avx512) -> Self {
@@ -56,7 +71,8 @@ impl Kernels {
 
     /// The fastest tier of this processor.
     pub fn best() -> Self {
-        Self::for_tier(Tier::Avx512).unwrap_or(Self::portable())
+        let fast = [Tier::Avx512, Tier::Avx2].into_iter().find_map(Self::for_tier);
+        fast.unwrap_or(Self::portable())
     }
 
     /// A tier by name; `None` if this processor has not got it, or it is the reference, which reads other weights.
@@ -65,9 +81,11 @@ impl Kernels {
             Tier::Reference => None,
             Tier::Portable => Some(Self::portable()),
             #[cfg(target_arch = "x86_64")]
+            Tier::Avx2 => Avx2::detect().map(Self::avx2),
+            #[cfg(target_arch = "x86_64")]
             Tier::Avx512 => Avx512::detect().map(Self::avx512),
             #[cfg(not(target_arch = "x86_64"))]
-            Tier::Avx512 => None,
+            Tier::Avx2 | Tier::Avx512 => None,
         }
     }
 
@@ -75,6 +93,8 @@ impl Kernels {
     pub const fn tier(self) -> Tier {
         match self.0 {
             Isa::Portable => Tier::Portable,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(_) => Tier::Avx2,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(_) => Tier::Avx512,
         }

@@ -63,6 +63,7 @@ pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>
                         _mm512_storeu_ps(to, low);
                         _mm512_storeu_ps(to.add(16), high);
                     }
+                    Layout::F32Unplaced => unreachable!("a layout of another tier"),
                     Layout::Bf16 => {
                         let pairs = bits(_mm512_cvtne2ps_pbh(high, low));
                         _mm512_storeu_si512(to.cast(), pairs);

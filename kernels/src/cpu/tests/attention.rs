@@ -2,7 +2,7 @@
 
 use super::tiers;
 use crate::{
-    AppendKv, Attention, KvFormat, KvLayer, Rope, RopePairing, RopeTable, Rows, RowsMut, Tails,
+    AppendKv, Attention, KvFormat, KvLayer, Rope, RopePairing, RopeTable, Rows, RowsMut, Tails, Tier,
     cpu::{Kernels, attention_scratch_bytes},
     reference,
     testing::{Noise, Scratch, bits},
@@ -237,7 +237,7 @@ proptest! {
         let rope = turned.then_some(Rope { table: &case.table, pairing: case.pairing });
         let noise_seed = noise.bits();
         let mut caches: Vec<_> =
-            (0..3).map(|_| Cache::new(format, shape.0, shape.1, shape.2, &mut Noise::new(noise_seed))).collect();
+            (0..Tier::ALL.len()).map(|_| Cache::new(format, shape.0, shape.1, shape.2, &mut Noise::new(noise_seed))).collect();
         fn args<'a>(
             cache: &'a mut Cache, keys: &'a [f32], values: &'a [f32], columns: usize,
             positions: &'a [u32], slots: &'a [u32], rope: Option<Rope<'a>>,

@@ -69,7 +69,7 @@ fn tolerance(tier: Tier, format: WeightFormat, columns: usize) -> f32 {
     let rounded = !matches!(format, WeightFormat::F32 | WeightFormat::F16);
     match tier {
         Tier::Avx512 if rounded => 3.0 * 2f32.powi(-9) + sums,
-        Tier::Avx512 | Tier::Portable | Tier::Reference => sums,
+        Tier::Avx512 | Tier::Avx2 | Tier::Portable | Tier::Reference => sums,
     }
 }
 
@@ -228,7 +228,7 @@ fn only_the_given_tiles_are_written() {
     }
 }
 
-/// With one class only, as without AVX-512, there is nothing to mistake.
+/// With one layout only, as in the portable tier, there is nothing to mistake.
 #[test]
 fn activations_of_another_class_are_refused() {
     let bytes = matrix(WeightFormat::F32, 4, 32, &mut Noise::new(3));
@@ -240,6 +240,6 @@ fn activations_of_another_class_are_refused() {
             let prepared = kernels.prepare(WeightFormat::Q4_1, Rows::new(&x, 32), None, scratch.bytes());
             kernels.linear(&packed, &prepared, 0..1, Epilogue::Store, RowsMut::new(&mut [0.0; 4], 4));
         });
-        assert_eq!(result.is_err(), kernels.tier() == Tier::Avx512);
+        assert_eq!(result.is_err(), kernels.tier() != Tier::Portable);
     }
 }

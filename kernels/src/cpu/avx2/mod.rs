@@ -1,0 +1,25 @@
+//! The AVX2 tier: AVX2, FMA and F16C, eight lanes of f32.
+//!
+//! Numeric class of a linear: f32 activations by the f32 values of codes or weights, which are exact, all products
+//! fused. Every format sums a block of 32 columns in two chains, of the even and of the odd columns, and joins them. To
+//! the total of a (row, output), block after block,
+//! * bf16, f16 and f32 add the block's sum;
+//! * q8_0 adds it times the scale, one fused product;
+//! * q4_0 subtracts 8 times the sum of the block's activations first, as codes are unsigned here;
+//! * q4_1 adds, after it, the minimum times that sum.
+//!
+//! The operations of one (row, output) are the same in every register blocking. Every function here must run on a
+//! processor that [`super::Avx2`] vouches for; tails use masks or zeros, never other formulas.
+
+mod append_kv;
+mod attention;
+mod lanes;
+mod linear;
+mod rms_norm;
+mod swiglu;
+
+pub(super) use append_kv::append_kv;
+pub(super) use attention::attention;
+pub(super) use linear::{linear, linear_gated, prepare};
+pub(super) use rms_norm::rms_norm;
+pub(super) use swiglu::swiglu;
