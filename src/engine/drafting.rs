@@ -98,8 +98,10 @@ pub(super) fn decide(
         DrafterChoice::Forced(name) => {
             let sub_plan = plan.for_drafter(name).ok_or_else(|| {
                 let measured: Vec<_> = plan.by_drafter.iter().map(|p| p.name.as_str()).collect();
+                let left_out = plan.left_out.iter().find(|l| l.name.as_str() == name);
+                let why = left_out.map_or("it never measured it".to_owned(), |l| format!("no {}", l.lacks));
                 Error::input(format!(
-                    "the plan {} never measured drafter `{name}`: expected one of {}; measure it with `yggc profile --drafter {name} -o FILE` and plan again with `yggc plan --profile FILE`",
+                    "the plan {} has no shape for drafter `{name}` ({why}): expected one of {}; measure it with `yggc profile --drafter {name} -o FILE` and plan again with `yggc plan --profile FILE`",
                     source.name,
                     measured.join(", ")
                 ))

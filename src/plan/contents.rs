@@ -32,6 +32,8 @@ pub struct Plan {
     pub considered: u32,
     /// Tree shapes that the traces could not answer for.
     pub refused: Vec<Refusal>,
+    /// Drafters of the profile that were no candidates.
+    pub left_out: Vec<LeftOut>,
     /// What was measured.
     pub table: LatencyTable,
 }
@@ -116,6 +118,15 @@ pub struct Refusal {
     pub draft_width: u32,
     /// Share of forwarded nodes without recorded candidates.
     pub missing: f64,
+}
+
+/// A drafter that was profiled but that nothing recorded speaks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The drafter.
+    pub name: DrafterName,
+    /// What the profile would have to hold.
+    pub lacks: String,
 }
 
 impl SubPlan {
@@ -224,6 +235,7 @@ impl Plan {
             alternatives,
             considered: _,
             refused,
+            left_out,
             table,
         } = self;
         planned.validate()?;
@@ -252,6 +264,10 @@ impl Plan {
         }
         for Refusal { name: _, depth: _, draft_width: _, missing } in refused {
             ensure((0.0..=1.0).contains(missing), "refusal", "a share of 0 to 1", || missing.to_string())?;
+        }
+        for LeftOut { name, lacks: _ } in left_out {
+            let absent = by_drafter.iter().all(|sub_plan| sub_plan.name != *name);
+            ensure(absent, "drafter left out", "one without a sub-plan", || name.to_string())?;
         }
         Ok(())
     }
