@@ -265,7 +265,7 @@ impl Search<'_> {
                     let replay =
                         FreeReplay::new(&self.profile.token_traces, *drafter, &shape, &verify_widths);
                     let stages = replay.mean_step(self.table, name, self.context)?;
-                    let predicted = Prediction::new(replay.aal(), stages, self.ar_tpot_us);
+                    let predicted = Prediction::new(replay.accepted().aal(), stages, self.ar_tpot_us);
                     let evidence = Evidence {
                         top_k: 0,
                         draft_temperature: 1.0,
