@@ -7,7 +7,7 @@ use yggc::{
     engine::{Engine, Error, LoadOptions, Loaded, Options, PlanSource, fingerprints},
     measure::{self, AutoplanOptions, ProfileOptions},
     model::Model,
-    plan::Plan,
+    plan::{self, Plan},
 };
 
 use crate::cli::{
@@ -54,6 +54,14 @@ impl Prepared {
 /// How a model is loaded on `machine`.
 pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions {
     LoadOptions { tier: Some(machine.tier), threads: Some(machine.threads), widths }
+}
+
+/// The plan of a file that the user named.
+///
+/// # Errors
+/// [`Failure::Engine`] of kind `Input` if the file is no plan.
+pub(crate) fn given(file: &Path, force: bool) -> Result<PlanSource, Failure> {
+    Ok(PlanSource { plan: plan::read(file)?, name: file.display().to_string(), force })
 }
 
 /// A plan, or why there is none.

@@ -15,7 +15,7 @@ use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
     subject::StepSubject,
-    trace::{TraceOptions, prompt_ids, record},
+    trace::{TraceOptions, record},
 };
 
 /// Growths of the recorded trees.
@@ -149,7 +149,7 @@ pub fn profile(
     let prompts = interleaved(&options.prompts);
     let first =
         prompts.first().ok_or_else(|| Error::input("no calibration prompts: expected at least one"))?;
-    let text = prompt_ids(loaded, first)?;
+    let text = first.token_ids(loaded)?;
     let longest = contexts.iter().copied().max().expect("at least one context");
     let cells = cells(loaded, &drafters, &contexts);
     let settings = GridSettings { budget: options.budget / 2, ..GridSettings::default() };

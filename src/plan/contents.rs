@@ -1,4 +1,6 @@
 //! What a plan holds, and the rules it obeys.
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, Fingerprints, LatencyTable, Stage};
 
@@ -186,6 +188,13 @@ impl Prediction {
 }
 
 impl PlannedWidths {
+    /// The widths of both roles, ascending: an executable of each serves whichever sub-plan is chosen.
+    pub fn widths(&self) -> Vec<usize> {
+        let PlannedWidths { verify, draft } = self;
+        let widths: BTreeSet<usize> = verify.iter().chain(draft).map(|width| *width as usize).collect();
+        widths.into_iter().collect()
+    }
+
     fn validate(&self) -> Result<(), PlanError> {
         let PlannedWidths { verify, draft } = self;
         for widths in [verify, draft] {
