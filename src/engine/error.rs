@@ -39,6 +39,11 @@ impl Error {
         Self { kind: ErrorKind::Internal, message: message.into() }
     }
 
+    /// The same error, with what could not be done in front.
+    pub fn while_doing(self, what: &str) -> Self {
+        Self { kind: self.kind, message: format!("{what}: {}", self.message) }
+    }
+
     /// Whose fault it is.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -69,8 +69,8 @@ impl StepSubject {
     ) -> Result<Self, Error> {
         let widest = *loaded.set().widths().last().expect("width 1 is always planned");
         let context = (longest + widest + 2).min(loaded.set().model_context());
-        let nodes = widest.max(GROWTHS * widest + 1);
-        let options = SessionOptions { context, tree_nodes: nodes, threads: loaded.threads(), pinning };
+        let options =
+            SessionOptions { context, tree_nodes: GROWTHS * widest + 1, threads: loaded.threads(), pinning };
         let session = Session::open(loaded.set().clone(), &options)?;
         let groups = loaded.set().groups();
         let drafters = drafters
