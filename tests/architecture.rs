@@ -42,7 +42,6 @@ const CRATES: &[(&str, &[&str])] = &[
     ("ygg_profiler", &["plan", "measure", "cli"]),
     ("bincode", &["plan"]),
     ("blake3", &["model", "plan", "profiler", "kernels"]),
-    ("bytemuck", &["storage", "model", "backend"]),
     ("clap", &["cli"]),
     ("half", &["kernels", "model", "backend"]),
     ("indicatif", &["cli"]),

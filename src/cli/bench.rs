@@ -9,12 +9,9 @@ mod report;
 use std::{sync::Arc, time::Instant};
 
 use yggc::{
-    engine::{
-        Answer, DrafterChoice, Engine, Loaded, Message, Options, PlanSource, Prompt, Role, Sampling, shape_of,
-    },
+    engine::{Answer, DrafterChoice, Engine, Loaded, Options, PlanSource, Sampling},
     measure::{self, CalibrationPrompt},
     model::Model,
-    plan,
 };
 
 use crate::cli::{
@@ -49,7 +46,8 @@ struct Question {
 pub(crate) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let prompts = measure::read_prompts(&args.prompts)?;
-    let given = args.plans.iter().map(|file| given_plan(file, args.force)).collect::<Result<Vec<_>, _>>()?;
+    let given =
+        args.plans.iter().map(|file| planning::given(file, args.force)).collect::<Result<Vec<_>, _>>()?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
     let model = Model::open(&path)?;
     // Made before the weights are: they count against the memory that is free now.
@@ -63,24 +61,15 @@ pub(crate) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failur
         },
     };
     options.plan_absent_reason = absent;
-    let loaded = prepared.loaded(machine, plans.iter().flat_map(widths).collect())?;
+    let loaded = prepared.loaded(machine, plans.iter().flat_map(|p| p.plan.planned.widths()).collect())?;
     let mut arms = arms(&args.arms, &plans, &loaded, options)?;
-    let questions = prompts.iter().map(|prompt| question(&loaded, prompt)).collect::<Result<Vec<_>, _>>()?;
+    let question = |prompt: &CalibrationPrompt| {
+        Ok(Question { category: prompt.kind.clone(), ids: prompt.token_ids(&loaded)? })
+    };
+    let questions = prompts.iter().map(question).collect::<Result<Vec<_>, Failure>>()?;
     let (entrants, runs) = compare(&mut arms, &questions, args)?;
     let bench = Bench::new(&loaded, args, entrants, &questions, runs)?;
     if args.json { output::json(&bench) } else { output::text(bench.text()) }
-}
-
-fn given_plan(file: &std::path::Path, force: bool) -> Result<PlanSource, Failure> {
-    Ok(PlanSource { plan: plan::read(file)?, name: file.display().to_string(), force })
-}
-
-/// Every width that an engine of this plan may ask for, whichever drafter it is given.
-fn widths(source: &PlanSource) -> Vec<usize> {
-    let planned = &source.plan.planned;
-    let shapes = source.plan.by_drafter.iter().map(shape_of);
-    let planned = planned.verify.iter().chain(&planned.draft).map(|width| *width as usize);
-    planned.chain(shapes.flat_map(|shape| [shape.verify_width, shape.draft_width.max(1)])).collect()
 }
 
 /// The arms with their engines, plain decoding first.
@@ -119,14 +108,6 @@ fn arms(
         }
     }
     Ok(arms)
-}
-
-fn question(loaded: &Loaded, prompt: &CalibrationPrompt) -> Result<Question, Failure> {
-    let asked = match loaded.chat_template()? {
-        Some(_) => Prompt::Chat(vec![Message::new(Role::User, prompt.text.as_str())]),
-        None => Prompt::Raw(prompt.text.clone()),
-    };
-    Ok(Question { category: prompt.kind.clone(), ids: asked.token_ids(loaded)? })
 }
 
 /// Runs everything.

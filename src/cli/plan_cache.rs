@@ -3,20 +3,22 @@
 //! ```text
 //! <cache>/plans/KEY.profile   what was measured, as `yggc profile` writes it
 //! <cache>/plans/KEY.plan      the plan made from it, put there after it
+//! <cache>/plans/KEY.failure   why no plan could be made, so that it is not tried again on every run
 //! <cache>/plans/lock
 //! ```
 //!
-//! Invariants: both files appear by a rename of a whole file, the plan last, so a plan that is there is complete; the key
+//! Invariants: files appear by a rename of a whole file, the plan last, so a plan that is there is complete; the key
 //! is a digest of the fingerprints, and the plan's own fingerprints are compared all the same; only the holder of the
 //! lock writes, so what it finds half written was left by a dead process, and is removed.
 
 use std::{
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest, Sha256};
-use ygg_profiler::{Fingerprints, Profile};
+use ygg_profiler::{Fingerprints, Profile, replace_file};
 use yggc::plan::{self, FittedPlan, Plan, PlanError};
 
 use crate::cli::{
@@ -37,6 +39,8 @@ pub(crate) struct CachedPlan {
 pub(crate) enum Found {
     Plan(Box<Plan>),
     Nothing,
+    /// No plan could be made, and why.
+    Failure(String),
     /// A file that cannot be used, and why.
     Unusable(PlanError),
 }
@@ -56,10 +60,16 @@ impl CachedPlan {
         self.folder.join(format!("{}.profile", self.key))
     }
 
+    /// Where the reason is or would be why no plan could be made.
+    pub(crate) fn failure_path(&self) -> PathBuf {
+        self.folder.join(format!("{}.failure", self.key))
+    }
+
     pub(crate) fn find(&self) -> Found {
         let path = self.path();
         if !path.exists() {
-            return Found::Nothing;
+            // A reason that cannot be read is none: the plan is then tried again.
+            return fs::read_to_string(self.failure_path()).map_or(Found::Nothing, Found::Failure);
         }
         match plan::read(&path).and_then(|plan| FittedPlan::new(plan, &self.here)) {
             Ok(fitted) => Found::Plan(Box::new((*fitted).clone())),
@@ -95,6 +105,18 @@ impl LockedPlan<'_> {
     pub(crate) fn store(&self, profile: &Profile, plan: &Plan) -> Result<(), Failure> {
         profile.write(&self.place.profile_path())?;
         Ok(plan::write(plan, &self.place.path())?)
+    }
+
+    /// Stores why no plan could be made; a plan that could not be used is removed, since it would hide the reason.
+    pub(crate) fn store_failure(&self, reason: &str) -> Result<(), CacheError> {
+        let path = self.place.failure_path();
+        replace_file(&path, reason.as_bytes()).map_err(CacheError::at("write", &path))?;
+        match fs::remove_file(self.place.path()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CacheError::at("remove", &self.place.path())(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 }
 

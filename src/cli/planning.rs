@@ -7,7 +7,7 @@ use yggc::{
     engine::{Engine, Error, LoadOptions, Loaded, Options, PlanSource, fingerprints},
     measure::{self, AutoplanOptions, ProfileOptions},
     model::Model,
-    plan::Plan,
+    plan::{self, Plan},
 };
 
 use crate::cli::{
@@ -56,6 +56,14 @@ pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions 
     LoadOptions { tier: Some(machine.tier), threads: Some(machine.threads), widths }
 }
 
+/// The plan of a file that the user named.
+///
+/// # Errors
+/// [`Failure::Engine`] of kind `Input` if the file is no plan.
+pub(crate) fn given(file: &Path, force: bool) -> Result<PlanSource, Failure> {
+    Ok(PlanSource { plan: plan::read(file)?, name: file.display().to_string(), force })
+}
+
 /// A plan, or why there is none.
 pub(crate) type PlanOrReason = Result<PlanSource, String>;
 
@@ -79,6 +87,7 @@ pub(crate) fn first_use(
     };
     match place.find() {
         Found::Plan(plan) => return Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
+        Found::Failure(reason) => return Ok(failed_before(model, &place, &reason)),
         Found::Nothing => {}
         Found::Unusable(why) => {
             remark(format_args!("the cached plan cannot be used, making it again: {why}"))
@@ -95,10 +104,21 @@ pub(crate) fn first_use(
         }
     };
     // The process waited for has usually made the same.
-    if let Found::Plan(plan) = place.find() {
-        return Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path()))));
+    match place.find() {
+        Found::Plan(plan) => Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
+        Found::Failure(reason) => Ok(failed_before(model, &place, &reason)),
+        Found::Nothing | Found::Unusable(_) => make(model, machine, &place, &locked, progress),
     }
-    make(model, machine, &place, &locked, progress)
+}
+
+fn failed_before(model: Model, place: &CachedPlan, reason: &str) -> (Prepared, PlanOrReason) {
+    without(
+        Prepared::Open(Box::new(model)),
+        format!(
+            "no plan could be made on first use: {reason}; remove `{}` to try again, or give a plan with --plan",
+            place.failure_path().display()
+        ),
+    )
 }
 
 fn make(
@@ -120,7 +140,11 @@ fn make(
     let (profile, plan) = match made {
         Ok(made) => made,
         Err(error) => {
-            return Ok(without(Prepared::Loaded(loaded), format!("no plan could be made: {error}")));
+            let reason = error.to_string();
+            if let Err(error) = locked.store_failure(&reason) {
+                remark(format_args!("the reason could not be kept, so the next run tries again: {error}"));
+            }
+            return Ok(without(Prepared::Loaded(loaded), format!("no plan could be made: {reason}")));
         }
     };
     let path = place.path();

@@ -3,7 +3,6 @@
 use yggc::{
     engine::{DrafterChoice, Engine, Event, Message, Options, PlanSource, Prompt, Report, Request, Role},
     model::Model,
-    plan,
 };
 
 use crate::cli::{
@@ -22,7 +21,7 @@ use crate::cli::{
 pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure> {
     let prompt = settings::prompt(args)?;
     let machine = Machine::new(&args.device)?;
-    let given = given_plan(args)?;
+    let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
     let model = Model::open(&path)?;
     let options =
@@ -52,12 +51,6 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
         output::remark(stats::table(&report).trim_end());
     }
     Ok(())
-}
-
-fn given_plan(args: &RunArgs) -> Result<Option<PlanSource>, Failure> {
-    let Some(file) = &args.plan else { return Ok(None) };
-    let plan = plan::read(file)?;
-    Ok(Some(PlanSource { plan, name: file.display().to_string(), force: args.force }))
 }
 
 /// The options with the plan that was given, or with the cached one unless nothing is to be drafted.

@@ -14,12 +14,13 @@ use super::{DrafterChoice, Error, Options, Tier, fingerprints, report::Backgroun
 pub(super) struct Drafting {
     kind: DrafterKind,
     pub(super) shape: Shape,
-    planned_widths: Vec<usize>,
+    /// Widths to make executables for.
+    pub(super) widths: Vec<usize>,
     pub(super) background: Background,
 }
 
 /// The shape of a sub-plan's steps.
-pub fn shape_of(sub_plan: &SubPlan) -> Shape {
+fn shape_of(sub_plan: &SubPlan) -> Shape {
     if sub_plan.is_plain() {
         return Shape::PLAIN;
     }
@@ -48,9 +49,7 @@ pub fn make_drafter(
             Ok(Some(Box::new(Lookup::new(*longest_match as usize, *shortest_match as usize, shape)?)))
         }
         DrafterKind::LayerSkip { skipped } => {
-            let groups = session.set().groups();
-            let skip =
-                SkipSet::new(groups, skipped).map_err(|found| SpeculateError::SkipSet { found, groups })?;
+            let skip = SkipSet::new(session.set().groups(), skipped)?;
             Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
         }
     }
@@ -66,7 +65,7 @@ pub(super) fn decide(
     let plain = |reason: &str| Drafting {
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
-        planned_widths: Vec::new(),
+        widths: Vec::new(),
         background: Background {
             drafter: "none".to_owned(),
             spec_off_reason: Some(reason.to_owned()),
@@ -98,8 +97,10 @@ pub(super) fn decide(
         DrafterChoice::Forced(name) => {
             let sub_plan = plan.for_drafter(name).ok_or_else(|| {
                 let measured: Vec<_> = plan.by_drafter.iter().map(|p| p.name.as_str()).collect();
+                let left_out = plan.left_out.iter().find(|l| l.name.as_str() == name);
+                let why = left_out.map_or("it never measured it".to_owned(), |l| format!("no {}", l.lacks));
                 Error::input(format!(
-                    "the plan {} never measured drafter `{name}`: expected one of {}; measure it with `yggc profile --drafter {name} -o FILE` and plan again with `yggc plan --profile FILE`",
+                    "the plan {} has no shape for drafter `{name}` ({why}): expected one of {}; measure it with `yggc profile --drafter {name} -o FILE` and plan again with `yggc plan --profile FILE`",
                     source.name,
                     measured.join(", ")
                 ))
@@ -109,11 +110,10 @@ pub(super) fn decide(
     };
     let stages = sub_plan.predicted.stages.iter();
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
-    let wide = plan.planned.verify.iter().chain(&plan.planned.draft);
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
-        planned_widths: wide.map(|w| *w as usize).collect(),
+        widths: plan.planned.widths(),
         background: Background {
             drafter: sub_plan.drafter.name().to_owned(),
             plan: Some(source.name.clone()),
@@ -135,14 +135,6 @@ fn stage_name(stage: &PlanStage) -> &'static str {
 }
 
 impl Drafting {
-    /// Widths to make executables for.
-    pub(super) fn widths(&self) -> Vec<usize> {
-        let mut widths = self.planned_widths.clone();
-        widths.push(self.shape.verify_width);
-        widths.push(self.shape.draft_width.max(1));
-        widths
-    }
-
     pub(super) fn drafter(&self, session: &Session) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
         make_drafter(&self.kind, &self.shape, session)
     }

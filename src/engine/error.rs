@@ -1,7 +1,8 @@
 //! The one error of the public API: what happened, and whose fault it is.
 
 use crate::{
-    model::ModelError, plan::PlanError, runtime::RuntimeError, speculate::SpeculateError, text::TextError,
+    backend::BackendError, model::ModelError, plan::PlanError, runtime::RuntimeError,
+    speculate::SpeculateError, text::TextError,
 };
 
 /// Whose fault an [`Error`] is; decides the exit code of the program.
@@ -36,6 +37,11 @@ impl Error {
     /// An error that should not have happened.
     pub fn internal(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Internal, message: message.into() }
+    }
+
+    /// The same error, with what could not be done in front.
+    pub fn while_doing(self, what: &str) -> Self {
+        Self { kind: self.kind, message: format!("{what}: {}", self.message) }
     }
 
     /// Whose fault it is.
@@ -74,12 +80,15 @@ impl From<RuntimeError> for Error {
     fn from(error: RuntimeError) -> Self {
         let message = error.to_string();
         match error {
-            RuntimeError::Backend(_) => Self::device(message),
-            RuntimeError::ContextFull { .. }
+            RuntimeError::Backend(
+                BackendError::MissingTier { .. } | BackendError::Memory { .. } | BackendError::Threads { .. },
+            ) => Self::device(message),
+            RuntimeError::Backend(BackendError::Weight { .. })
+            | RuntimeError::ContextFull { .. }
             | RuntimeError::ContextRange { .. }
-            | RuntimeError::Width { .. }
+            | RuntimeError::SkipSet { .. }
             | RuntimeError::Token { .. } => Self::input(message),
-            RuntimeError::Compile(_) => Self::internal(message),
+            RuntimeError::Compile(_) | RuntimeError::Width { .. } => Self::internal(message),
         }
     }
 }
@@ -88,10 +97,9 @@ impl From<SpeculateError> for Error {
     fn from(error: SpeculateError) -> Self {
         match error {
             SpeculateError::Runtime(error) => error.into(),
-            SpeculateError::Sample(_)
-            | SpeculateError::EmptyPrompt
-            | SpeculateError::Shape { .. }
-            | SpeculateError::SkipSet { .. } => Self::input(error.to_string()),
+            SpeculateError::Sample(_) | SpeculateError::EmptyPrompt | SpeculateError::Shape { .. } => {
+                Self::input(error.to_string())
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ pub use crate::{
     sample::{Sampling, argmax},
     text::{Message, Role},
 };
-pub use drafting::{make_drafter, shape_of};
+pub use drafting::make_drafter;
 pub use error::{Error, ErrorKind};
 pub use generation::Generation;
 pub use loaded::{KV_FORMAT, LoadOptions, Loaded, default_threads, fingerprints};
@@ -62,7 +62,7 @@ impl Engine {
         let tier = options.tier.unwrap_or_else(Tier::detect_best);
         let threads = options.threads.unwrap_or_else(default_threads);
         let drafting = drafting::decide(&model, tier, threads, options)?;
-        let load = LoadOptions { tier: Some(tier), threads: Some(threads), widths: drafting.widths() };
+        let load = LoadOptions { tier: Some(tier), threads: Some(threads), widths: drafting.widths.clone() };
         Self::assemble(Arc::new(Loaded::new(model, &load)?), drafting, options)
     }
 
@@ -74,7 +74,7 @@ impl Engine {
     pub fn with_loaded(loaded: Arc<Loaded>, options: &Options) -> Result<Self, Error> {
         let drafting = drafting::decide(loaded.model(), loaded.tier(), loaded.threads(), options)?;
         let widths = loaded.set().widths();
-        if let Some(missing) = drafting.widths().into_iter().find(|w| !widths.contains(w)) {
+        if let Some(missing) = drafting.widths.iter().find(|w| !widths.contains(w)) {
             return Err(Error::input(format!(
                 "the plan needs width {missing}: expected a model loaded with it, found one with {widths:?}; load it with the plan's widths"
             )));

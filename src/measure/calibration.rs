@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::engine::Error;
+use crate::engine::{Error, Loaded, Message, Prompt, Role};
 
 /// The shipped set.
 const SHIPPED: &str = include_str!("../../plans/calibration/prompts.jsonl");
@@ -16,6 +16,20 @@ pub struct CalibrationPrompt {
     pub kind: String,
     /// The message.
     pub text: String,
+}
+
+impl CalibrationPrompt {
+    /// Its token ids: asked as a user, or raw where the model has no chat template.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` when the model's chat template is broken or refuses.
+    pub fn token_ids(&self, loaded: &Loaded) -> Result<Vec<u32>, Error> {
+        let asked = match loaded.chat_template()? {
+            Some(_) => Prompt::Chat(vec![Message::new(Role::User, self.text.as_str())]),
+            None => Prompt::Raw(self.text.clone()),
+        };
+        asked.token_ids(loaded)
+    }
 }
 
 /// One line of a prompt file: our own form, or Spec-Bench's.

@@ -18,12 +18,3 @@ pub use calibration::{CalibrationPrompt, calibration_prompts, read_prompts};
 pub use record::{ProfileOptions, profile};
 pub use replay::plan_from_profile;
 pub use score::{Score, ScoredToken, score};
-
-use crate::{engine::Error, runtime::SkipSet};
-
-/// A skip set from group numbers.
-fn skip_set(groups: u32, skipped: &[u32]) -> Result<SkipSet, Error> {
-    SkipSet::new(groups, skipped).map_err(|found| {
-        Error::input(format!("cannot skip sub-layer {found}: the model has {groups}; profile again"))
-    })
-}

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ygg_profiler::{Cell, DrafterName, GridSettings, HostStage, Profile, Stage, measure_grid};
+use ygg_profiler::{
+    Cell, DrafterName, GridError, GridSettings, HostStage, Profile, Stage, TokenTrace, Trace, measure_grid,
+};
 
 use crate::{
     engine::{Error, Loaded},
@@ -15,14 +17,14 @@ use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
     subject::StepSubject,
-    trace::{TraceOptions, prompt_ids, record},
+    trace::{TraceOptions, record},
 };
 
 /// Growths of the recorded trees.
 const TRACE_DEPTH: usize = 6;
 /// Nodes per growth of the recorded trees, and the widest draft width that is measured.
 const TRACE_WIDTH: usize = 8;
-/// Rows at which host work beside forwards is measured grow with the table; these suffice for its staircase.
+/// Host stages around the verify forward, measured at every width.
 const AROUND_VERIFY: [HostStage; 4] =
     [HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
 
@@ -130,6 +132,16 @@ fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[u
     cells
 }
 
+/// Whose fault it is that latencies could not be measured.
+fn grid_error(error: GridError<Error>) -> Error {
+    let said = error.to_string();
+    match error {
+        GridError::Subject { source, .. } => source.while_doing(&said),
+        GridError::Budget { .. } => Error::input(said),
+        GridError::Empty | GridError::Duplicate { .. } | GridError::Settings { .. } => Error::internal(said),
+    }
+}
+
 /// Measures latencies and records traces. `loaded` must have been opened with [`ProfileOptions::WIDTHS`]; the widths it
 /// has are those that are measured.
 ///
@@ -145,19 +157,23 @@ pub fn profile(
     let widest = *loaded.set().widths().last().expect("width 1 is always planned");
     let most = model_context.saturating_sub(widest + 3).max(1);
     let mut contexts: Vec<usize> = options.contexts.iter().map(|c| (*c).clamp(1, most)).collect();
+    contexts.sort_unstable();
     contexts.dedup();
+    let longest = *contexts.last().ok_or_else(|| {
+        Error::input("no context lengths to measure latencies at: expected at least one, found none")
+    })?;
     let prompts = interleaved(&options.prompts);
-    let first =
-        prompts.first().ok_or_else(|| Error::input("no calibration prompts: expected at least one"))?;
-    let text = prompt_ids(loaded, first)?;
-    let longest = contexts.iter().copied().max().expect("at least one context");
+    let first = prompts
+        .first()
+        .ok_or_else(|| Error::input("no calibration prompts: expected one or more, found none"))?;
+    let text = first.token_ids(loaded)?;
     let cells = cells(loaded, &drafters, &contexts);
     let settings = GridSettings { budget: options.budget / 2, ..GridSettings::default() };
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     let measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
         progress(Progress { what: "latencies", done, total });
     })
-    .map_err(|e| Error::internal(e.to_string()))?;
+    .map_err(grid_error)?;
     drop(subject);
     let shape = Shape {
         depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
@@ -166,29 +182,15 @@ pub fn profile(
         top_k: TRACE_WIDTH,
         draft_temperature: 1.0,
     };
-    let traced: Vec<_> = drafters.iter().filter(|(_, kind)| kind.runs_a_model()).collect();
-    let share = options.budget / 2 / u32::try_from(traced.len().max(1)).expect("few drafters");
     let trace_options = TraceOptions {
         shape,
         tokens: options.tokens,
         temperature: 0.0,
-        budget: share,
+        budget: options.budget / 2,
         prompts: &prompts,
         pinning: options.pinning,
     };
-    let (mut traces, mut token_traces) = (Vec::new(), Vec::new());
-    for (name, kind) in &traced {
-        let (trace, tokens) = record(loaded, Some((name, kind)), &trace_options, |done, total| {
-            progress(Progress { what: "acceptance", done, total });
-        })?;
-        traces.extend(trace);
-        token_traces = tokens;
-    }
-    if traced.is_empty() {
-        (_, token_traces) = record(loaded, None, &trace_options, |done, total| {
-            progress(Progress { what: "acceptance", done, total });
-        })?;
-    }
+    let (traces, token_traces) = acceptance(loaded, &drafters, &trace_options, progress)?;
     let profile = Profile {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
         fingerprints: loaded.fingerprints()?,
@@ -201,4 +203,29 @@ pub fn profile(
     };
     profile.validate().map_err(|e| Error::internal(e.to_string()))?;
     Ok(profile)
+}
+
+/// Records every drafter that runs a model, and the requests; the budget is shared evenly.
+fn acceptance(
+    loaded: &Loaded,
+    drafters: &[(DrafterName, DrafterKind)],
+    options: &TraceOptions<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Vec<Trace>, Vec<TokenTrace>), Error> {
+    let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
+    let recorded: Vec<_> = drafters.iter().filter(|(_, kind)| kind.runs_a_model()).collect();
+    if recorded.is_empty() {
+        let (_, requests) = record(loaded, None, options, &mut advance)?;
+        return Ok((Vec::new(), requests));
+    }
+    let budget = options.budget / u32::try_from(recorded.len()).expect("few drafters");
+    let options = TraceOptions { budget, ..*options };
+    let (mut traces, mut requests) = (Vec::new(), Vec::new());
+    for (name, kind) in recorded {
+        let (trace, tokens) = record(loaded, Some((name, kind)), &options, &mut advance)?;
+        traces.extend(trace);
+        // The same with every drafter, but for where the budget ended it.
+        requests = tokens;
+    }
+    Ok((traces, requests))
 }

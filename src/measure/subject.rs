@@ -31,9 +31,8 @@ struct Planted {
 impl Drafter for Planted {
     fn propose(&mut self, tree: &mut TokenTree, _budget: Budget<'_>) -> Result<(), SpeculateError> {
         let nodes = u32::try_from(self.nodes.load(Ordering::Relaxed)).expect("widths are small");
-        for i in 0..nodes {
-            let token = (i * 37 + 11) % self.vocabulary;
-            let _merged = tree.insert(NodeId::ROOT, token, 0.5, 0, Source::NONE);
+        for token in 0..nodes.min(self.vocabulary) {
+            let _added = tree.insert(NodeId::ROOT, token, 0.5, 0, Source::NONE);
         }
         Ok(())
     }
@@ -70,15 +69,15 @@ impl StepSubject {
     ) -> Result<Self, Error> {
         let widest = *loaded.set().widths().last().expect("width 1 is always planned");
         let context = (longest + widest + 2).min(loaded.set().model_context());
-        let nodes = widest.max(GROWTHS * widest + 1);
-        let options = SessionOptions { context, tree_nodes: nodes, threads: loaded.threads(), pinning };
+        let options =
+            SessionOptions { context, tree_nodes: GROWTHS * widest + 1, threads: loaded.threads(), pinning };
         let session = Session::open(loaded.set().clone(), &options)?;
         let groups = loaded.set().groups();
         let drafters = drafters
             .iter()
             .map(|(name, kind)| {
                 let skip = match kind {
-                    DrafterKind::LayerSkip { skipped } => Some(super::skip_set(groups, skipped)?),
+                    DrafterKind::LayerSkip { skipped } => Some(SkipSet::new(groups, skipped)?),
                     DrafterKind::None | DrafterKind::Lookup { .. } => None,
                 };
                 Ok(Measured { name: name.clone(), kind: kind.clone(), skip })

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, TokenTrace, Trace};
 
 use crate::{
-    engine::{Error, Loaded, Message, Prompt, Role, Sampling, make_drafter},
+    engine::{Error, Loaded, Sampling, make_drafter},
     plan::DrafterKind,
     runtime::{Pinning, Session, SessionOptions},
     speculate::{self, Decoder, Limits, Observer, Shape},
@@ -43,15 +43,6 @@ impl Observer for Recorder {
     }
 }
 
-/// Token ids of a calibration prompt: asked as a user, or raw where the model has no chat template.
-pub(super) fn prompt_ids(loaded: &Loaded, prompt: &CalibrationPrompt) -> Result<Vec<u32>, Error> {
-    let asked = match loaded.chat_template()? {
-        Some(_) => Prompt::Chat(vec![Message::new(Role::User, prompt.text.as_str())]),
-        None => Prompt::Raw(prompt.text.clone()),
-    };
-    asked.token_ids(loaded)
-}
-
 /// Runs the prompts with the widest tree of a model drafter, or plainly without one, and records every step. The
 /// recorded output is plain decoding's either way.
 #[allow(clippy::disallowed_methods, reason = "the caller's time budget ends the recording")]
@@ -62,7 +53,7 @@ pub(super) fn record(
     mut progress: impl FnMut(usize, usize),
 ) -> Result<(Option<Trace>, Vec<TokenTrace>), Error> {
     let prompts = options.prompts;
-    let ids = prompts.iter().map(|p| prompt_ids(loaded, p)).collect::<Result<Vec<_>, _>>()?;
+    let ids = prompts.iter().map(|p| p.token_ids(loaded)).collect::<Result<Vec<_>, _>>()?;
     let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
     let shape = if drafter.is_some() { options.shape } else { Shape::PLAIN };
     let context = (longest + options.tokens + 1).clamp(2, loaded.set().model_context());

@@ -2,20 +2,23 @@
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{Expansion, Trace};
 
-/// How often each number of drafted tokens was accepted.
+/// How often each number of drafted tokens was accepted, and how many tokens the steps emitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AcceptedLengths {
     /// Steps by accepted length.
     steps_by_length: Vec<u64>,
+    emitted: u64,
 }
 
 impl AcceptedLengths {
-    /// Counts one step that accepted `length` drafted tokens.
-    pub fn record(&mut self, length: usize) {
+    /// Counts one step that accepted `length` drafted tokens and emitted them and a bonus token, but `most` at most: the
+    /// last step of a request is cut behind an end token or at a limit.
+    pub fn record(&mut self, length: usize, most: usize) {
         if self.steps_by_length.len() <= length {
             self.steps_by_length.resize(length + 1, 0);
         }
         self.steps_by_length[length] += 1;
+        self.emitted += (length + 1).min(most) as u64;
     }
 
     /// Steps counted.
@@ -25,9 +28,7 @@ impl AcceptedLengths {
 
     /// Average accepted length: tokens per step, bonus token included. NaN before the first step.
     pub fn aal(&self) -> f64 {
-        let accepted: u64 =
-            self.steps_by_length.iter().zip(0u64..).map(|(steps, length)| steps * length).sum();
-        1.0 + accepted as f64 / self.steps() as f64
+        self.emitted as f64 / self.steps() as f64
     }
 
     /// Share of steps that accepted at least d drafted tokens, for d = 1 up to the longest seen.
@@ -100,10 +101,13 @@ mod tests {
     fn lengths_give_their_mean_and_tail() {
         let mut lengths = AcceptedLengths::default();
         for length in [0, 3, 1, 0] {
-            lengths.record(length);
+            lengths.record(length, usize::MAX);
         }
         assert_eq!((lengths.steps(), lengths.aal()), (4, 2.0));
         assert_eq!(lengths.by_depth(), [0.5, 0.25, 0.25]);
+        lengths.record(3, 2);
+        assert_eq!((lengths.steps(), lengths.aal()), (5, 2.0));
+        assert_eq!(lengths.by_depth(), [0.6, 0.4, 0.4]);
         assert!(AcceptedLengths::default().aal().is_nan());
         assert!(AcceptedLengths::default().by_depth().is_empty());
     }

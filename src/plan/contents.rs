@@ -1,4 +1,6 @@
 //! What a plan holds, and the rules it obeys.
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, Fingerprints, LatencyTable, Stage};
 
@@ -32,6 +34,8 @@ pub struct Plan {
     pub considered: u32,
     /// Tree shapes that the traces could not answer for.
     pub refused: Vec<Refusal>,
+    /// Drafters of the profile that were no candidates.
+    pub left_out: Vec<LeftOut>,
     /// What was measured.
     pub table: LatencyTable,
 }
@@ -118,6 +122,15 @@ pub struct Refusal {
     pub missing: f64,
 }
 
+/// A drafter that was profiled but that nothing recorded speaks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The drafter.
+    pub name: DrafterName,
+    /// What the profile would have to hold.
+    pub lacks: String,
+}
+
 impl SubPlan {
     /// Whether this is plain decoding.
     pub fn is_plain(&self) -> bool {
@@ -175,6 +188,13 @@ impl Prediction {
 }
 
 impl PlannedWidths {
+    /// The widths of both roles, ascending: an executable of each serves whichever sub-plan is chosen.
+    pub fn widths(&self) -> Vec<usize> {
+        let PlannedWidths { verify, draft } = self;
+        let widths: BTreeSet<usize> = verify.iter().chain(draft).map(|width| *width as usize).collect();
+        widths.into_iter().collect()
+    }
+
     fn validate(&self) -> Result<(), PlanError> {
         let PlannedWidths { verify, draft } = self;
         for widths in [verify, draft] {
@@ -224,6 +244,7 @@ impl Plan {
             alternatives,
             considered: _,
             refused,
+            left_out,
             table,
         } = self;
         planned.validate()?;
@@ -252,6 +273,10 @@ impl Plan {
         }
         for Refusal { name: _, depth: _, draft_width: _, missing } in refused {
             ensure((0.0..=1.0).contains(missing), "refusal", "a share of 0 to 1", || missing.to_string())?;
+        }
+        for LeftOut { name, lacks: _ } in left_out {
+            let absent = by_drafter.iter().all(|sub_plan| sub_plan.name != *name);
+            ensure(absent, "drafter left out", "one without a sub-plan", || name.to_string())?;
         }
         Ok(())
     }

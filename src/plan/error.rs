@@ -29,7 +29,9 @@ pub enum PlanError {
         found: String,
     },
     /// Nothing says how often the drafter's tokens are accepted.
-    #[error("drafter {drafter}: expected {expected}, found none; run `yggc profile --drafter {drafter}`")]
+    #[error(
+        "drafter {drafter}: expected {expected}, found none; run `yggc profile` with more time (--budget) or other prompts (--prompts)"
+    )]
     NoEvidence {
         /// The drafter.
         drafter: DrafterName,

@@ -30,7 +30,6 @@ pub struct ProposalLimits {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FreeReplay {
     accepted: AcceptedLengths,
-    tokens: u64,
     /// Steps by the width they ran at.
     steps_by_width: BTreeMap<u32, u64>,
 }
@@ -39,7 +38,8 @@ impl FreeReplay {
     /// Replays `traces` step by step: propose, accept the longest path the recorded output follows, emit one more token.
     ///
     /// The first output token comes from prefill and is the first root. A step runs at the smallest of `verify_widths`
-    /// that holds its proposal; no proposal runs at width 1.
+    /// that holds its proposal; no proposal runs at width 1. The end of a recorded output shortens no proposal: most
+    /// outputs end where the recording was stopped.
     ///
     /// # Panics
     /// If `verify_widths` (ascending) lacks 1 or the shape's verify width, or the drafter exceeds the limits.
@@ -72,8 +72,7 @@ impl FreeReplay {
                     .iter()
                     .find(|w| **w as usize >= tree.len())
                     .expect("the planned widths hold every proposal");
-                replay.accepted.record(accepted);
-                replay.tokens += tokens as u64;
+                replay.accepted.record(accepted, rest.len());
                 *replay.steps_by_width.entry(*width).or_default() += 1;
                 history.extend_from_slice(&rest[..tokens]);
                 emitted += tokens;
@@ -87,12 +86,7 @@ impl FreeReplay {
         self.accepted.steps()
     }
 
-    /// Tokens per step. NaN before the first step.
-    pub fn aal(&self) -> f64 {
-        self.tokens as f64 / self.steps() as f64
-    }
-
-    /// How many drafted tokens the steps accepted.
+    /// What the steps accepted and emitted.
     pub fn accepted(&self) -> &AcceptedLengths {
         &self.accepted
     }

@@ -24,7 +24,7 @@ mod show;
 mod tree_replay;
 
 pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
-pub use contents::{Alternative, Plan, PlannedWidths, Prediction, Refusal, SubPlan};
+pub use contents::{Alternative, LeftOut, Plan, PlannedWidths, Prediction, Refusal, SubPlan};
 pub use drafter::DrafterKind;
 pub use error::PlanError;
 pub use file::{PLAN_FORMAT, decode, encode, read, write};

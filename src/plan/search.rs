@@ -4,8 +4,8 @@ use std::{cmp::Ordering, collections::BTreeSet};
 use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
 use super::{
-    Acceptance, AcceptedLengths, Alternative, DrafterKind, Fix, FreeReplay, Plan, PlanError, PlannedWidths,
-    Prediction, Refusal, ReplayDrafter, Shape, SubPlan, TreeReplay, acceptance_by_rank,
+    Acceptance, AcceptedLengths, Alternative, DrafterKind, Fix, FreeReplay, LeftOut, Plan, PlanError,
+    PlannedWidths, Prediction, Refusal, ReplayDrafter, Shape, SubPlan, TreeReplay, acceptance_by_rank,
     objective::{plain_step, tree_step},
 };
 
@@ -44,10 +44,15 @@ impl std::fmt::Debug for FreeDrafter<'_> {
 /// Makes the plan that `profile` speaks for, within what `fix` leaves open.
 ///
 /// `free_drafters` holds every drafter of the profile that runs no model. Traces of one drafter at several temperatures
-/// are pooled. A fixed depth or draft width of a free drafter need not be among those it would try.
+/// are pooled. A fixed depth or draft width of a free drafter need not be among those it would try. A drafter without
+/// evidence is no candidate: the plan says so in [`Plan::left_out`].
 ///
 /// # Errors
-/// [`PlanError`]: an unusable profile, a drafter without evidence, an unmeasured width or a fix that nothing satisfies.
+/// [`PlanError`]: an unusable profile, no evidence for the drafter that `fix` names, an unmeasured width or a fix that
+/// nothing satisfies.
+///
+/// # Panics
+/// If `free_drafters` lacks a drafter of the profile that runs no model.
 pub fn make_plan(
     profile: &Profile,
     free_drafters: &mut [FreeDrafter<'_>],
@@ -60,6 +65,7 @@ pub fn make_plan(
     let search = Search { profile, table: &table, context, ar_tpot_us: plain.predicted.tpot_us };
 
     let mut found = Found { points: Vec::new(), refused: Vec::new() };
+    let mut left_out = Vec::new();
     let mut names = Vec::new();
     let open = Fix::default();
     for description in &profile.drafters {
@@ -68,12 +74,19 @@ pub fn make_plan(
         let asked_for = fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name());
         let limits = if asked_for { fix } else { &open };
         let origin = Origin { name, kind: &kind, limits, place: names.len(), asked_for };
-        match &kind {
+        let searched = match &kind {
             DrafterKind::None => continue,
-            DrafterKind::LayerSkip { .. } => search.tree_drafter(&origin, &mut found)?,
-            DrafterKind::Lookup { .. } => search.free_drafter(&origin, free_drafters, &mut found)?,
+            DrafterKind::LayerSkip { .. } => search.tree_drafter(&origin, &mut found),
+            DrafterKind::Lookup { .. } => search.free_drafter(&origin, free_drafters, &mut found),
+        };
+        let is_named = asked_for && fix.drafter.is_some();
+        match searched {
+            Ok(()) => names.push(name.clone()),
+            Err(PlanError::NoEvidence { drafter: name, expected }) if !is_named => {
+                left_out.push(LeftOut { name, lacks: expected.to_owned() });
+            }
+            Err(other) => return Err(other),
         }
-        names.push(name.clone());
     }
 
     let Found { mut points, refused } = found;
@@ -105,6 +118,7 @@ pub fn make_plan(
         chosen_index,
         considered,
         refused,
+        left_out,
         table,
     };
     plan.validate()?;
@@ -231,10 +245,14 @@ impl Search<'_> {
         found: &mut Found,
     ) -> Result<(), PlanError> {
         let drafter = free_drafters.iter_mut().find(|d| d.name == *origin.name);
-        let FreeDrafter { name, drafter, depths, widths } = drafter.ok_or_else(|| PlanError::NoEvidence {
-            drafter: origin.name.clone(),
-            expected: "an implementation to replay",
-        })?;
+        let FreeDrafter { name, drafter, depths, widths } =
+            drafter.unwrap_or_else(|| panic!("drafter {} has no implementation to replay", origin.name));
+        if self.profile.token_traces.iter().all(|request| request.output.len() < 2) {
+            return Err(PlanError::NoEvidence {
+                drafter: name.clone(),
+                expected: "recorded requests of two output tokens or more",
+            });
+        }
         let fixed_or = |fixed: Option<u32>, open: &[u32]| fixed.map_or(open.to_vec(), |value| vec![value]);
         let verify_widths = self.table.widths(&Stage::Verify);
         for depth in fixed_or(origin.limits.depth, depths) {
@@ -246,14 +264,8 @@ impl Search<'_> {
                     }
                     let replay =
                         FreeReplay::new(&self.profile.token_traces, *drafter, &shape, &verify_widths);
-                    if replay.steps() == 0 {
-                        return Err(PlanError::NoEvidence {
-                            drafter: name.clone(),
-                            expected: "recorded requests of two output tokens or more",
-                        });
-                    }
                     let stages = replay.mean_step(self.table, name, self.context)?;
-                    let predicted = Prediction::new(replay.aal(), stages, self.ar_tpot_us);
+                    let predicted = Prediction::new(replay.accepted().aal(), stages, self.ar_tpot_us);
                     let evidence = Evidence {
                         top_k: 0,
                         draft_temperature: 1.0,

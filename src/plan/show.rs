@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write};
 use serde_json::{Value, json as value};
 use ygg_profiler::Fingerprints;
 
-use super::{Alternative, Plan, Refusal, Shape, SubPlan};
+use super::{Alternative, LeftOut, Plan, Refusal, Shape, SubPlan};
 
 /// The plan as text of several lines.
 pub fn text(plan: &Plan) -> String {
@@ -92,6 +92,8 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     }
     write_table(out, &rows)?;
     write_list(out, "refused: the traces do not reach", plan.refused.iter().map(describe_refusal))?;
+    let left_out = plan.left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
+    write_list(out, "drafters left out", left_out)?;
     write_list(out, "findings in the latency table", plan.table.findings())
 }
 

@@ -97,9 +97,10 @@ impl TreeReplay {
             let forwarded = &growth.known[..growth.sizes[depth - 1]];
             counts.forwarded += forwarded.len() as u64;
             counts.missing += forwarded.iter().filter(|known| !**known).count() as u64;
+            let most = if growth.is_cut { step.verified.len() } else { usize::MAX };
             let places = growth.places_on_path(depth);
             for (width, accepted) in self.verify_widths.iter().zip(&mut counts.accepted) {
-                accepted.record(places.iter().take_while(|place| **place < *width as usize).count());
+                accepted.record(places.iter().take_while(|place| **place < *width as usize).count(), most);
             }
         }
     }
@@ -121,6 +122,8 @@ struct Growth {
     known: Vec<bool>,
     /// A node's value, not above its ancestors'.
     values: Vec<f32>,
+    /// Whether the recorded step ended the request inside its tree, so that no bonus token follows.
+    is_cut: bool,
     /// Drafted nodes along the verifier's tokens, and how many nodes of the current prefix are worth more than each.
     path: Vec<NodeId>,
     places: Vec<usize>,
@@ -140,6 +143,7 @@ impl Growth {
             recorded: Vec::with_capacity(nodes),
             known: Vec::with_capacity(nodes),
             values: Vec::with_capacity(nodes),
+            is_cut: false,
             path: Vec::with_capacity(depth),
             places: Vec::with_capacity(depth),
         }
@@ -152,6 +156,8 @@ impl Growth {
         }
         let edges = step.parents.iter().zip(&step.tokens).map(|(parent, token)| (*parent, *token));
         let children: BTreeMap<(u32, u32), u32> = edges.zip(0u32..).skip(1).collect();
+        let end = step.verified.iter().try_fold(0, |node, token| children.get(&(node, *token)).copied());
+        self.is_cut = end.is_some();
 
         self.tree.reset(step.tokens[0]);
         self.frontier.clear();

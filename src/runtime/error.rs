@@ -41,8 +41,20 @@ pub enum RuntimeError {
         /// Widest executable.
         largest: usize,
     },
+    /// A sub-layer to skip that the model does not have.
+    #[error(
+        "cannot skip sub-layer {found}: expected one below {groups}, the model's; profile and plan again for this model"
+    )]
+    SkipSet {
+        /// The group.
+        found: u32,
+        /// How many there are.
+        groups: u32,
+    },
     /// A token id the model does not have.
-    #[error("token id {found} is out of range: the vocabulary has {vocabulary} tokens")]
+    #[error(
+        "token id {found} is out of range: expected one below {vocabulary}, the vocabulary's size; encode the text with this model's tokenizer"
+    )]
     Token {
         /// The id.
         found: u32,

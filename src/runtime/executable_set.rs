@@ -38,11 +38,12 @@ impl SkipSet {
     /// Skips the given groups: `2 * layer` is a layer's attention, `2 * layer + 1` its MLP.
     ///
     /// # Errors
-    /// The first group the model does not have.
-    pub fn new(groups: u32, skipped: &[u32]) -> Result<Self, u32> {
-        let mut set = Self { skipped: vec![false; groups as usize] };
+    /// [`RuntimeError::SkipSet`] names the first group the model does not have.
+    pub fn new(groups: u32, skipped: &[u32]) -> Result<Self, RuntimeError> {
+        let mut set = Self::none(groups);
         for group in skipped {
-            *set.skipped.get_mut(*group as usize).ok_or(*group)? = true;
+            let flag = set.skipped.get_mut(*group as usize);
+            *flag.ok_or(RuntimeError::SkipSet { found: *group, groups })? = true;
         }
         Ok(set)
     }

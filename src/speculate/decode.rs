@@ -1,6 +1,7 @@
 //! The decode loop: one request's sequence, step by step.
 
 use crate::{
+    plan::ProposalLimits,
     runtime::Session,
     sample::{Sampler, Sampling},
     tree::{NodeId, PruneScratch, TokenTree, select},
@@ -31,6 +32,17 @@ impl Shape {
     /// Nodes of a full tree, root included: `Dd * Wd + 1`.
     pub fn tree_nodes(&self) -> usize {
         self.depth * self.draft_width + 1
+    }
+
+    /// What the shape allows a drafter that runs no model: `Wd` continuations of `Dd` tokens, and no more nodes than `Wv`
+    /// rows verify.
+    ///
+    /// # Panics
+    /// If a number of it exceeds 32 bits.
+    pub fn limits(&self) -> ProposalLimits {
+        let number = |n: usize| u32::try_from(n).expect("shapes are small");
+        let nodes = number(self.verify_width.min(self.tree_nodes()));
+        ProposalLimits { depth: number(self.depth), width: number(self.draft_width), nodes }
     }
 }
 

@@ -24,12 +24,4 @@ pub enum SpeculateError {
         /// What was asked for.
         found: usize,
     },
-    /// A sub-layer to skip that the model does not have.
-    #[error("cannot skip sub-layer {found}: the model has {groups}; plan again for this model")]
-    SkipSet {
-        /// The group.
-        found: u32,
-        /// How many there are.
-        groups: u32,
-    },
 }

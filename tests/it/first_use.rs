@@ -123,7 +123,21 @@ fn where_no_plan_can_be_made_the_answer_comes_plainly_with_the_reason() {
     let answer: serde_json::Value = serde_json::from_str(&success(&output)).expect("one JSON value");
     let reason = answer["stats"]["spec_off_reason"].as_str().expect("a reason");
     assert!(reason.contains("no plan could be made") && reason.contains("24 tokens"), "{reason}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains(reason));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("first use") && said.contains(reason), "{said}");
     let said = crate::program::failure(&run(&["--drafter", "lookup"]), 3);
     assert!(said.contains("no plan could be made"), "{said}");
+
+    // Only the first run pays; the others say why and how to try again.
+    let again = run(&[]);
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    let names = names_in(&folder.path().join("plans"));
+    let failure = names.iter().find(|name| name.ends_with(".failure")).expect("the reason was kept");
+    assert!(!said.contains("first use of") && said.contains("24 tokens"), "{said}");
+    assert!(said.contains(failure) && said.contains("to try again"), "{said}");
+    let second: serde_json::Value = serde_json::from_str(&success(&again)).expect("one JSON value");
+    assert_eq!(second["token_ids"], answer["token_ids"]);
+    fs::remove_file(folder.path().join("plans").join(failure)).expect("it can be removed");
+    let said = String::from_utf8_lossy(&run(&[]).stderr).into_owned();
+    assert!(said.contains("first use of"), "{said}");
 }

@@ -27,6 +27,7 @@ mod plan_files;
 #[cfg(feature = "cli")]
 mod program;
 mod refusals;
+mod replays;
 mod row_invariance;
 #[cfg(feature = "cli")]
 mod tiny_commands;

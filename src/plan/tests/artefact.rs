@@ -3,7 +3,8 @@ use std::fs;
 
 use super::synthetic::{Echo, Oracle, fingerprints, name, profile, record, samples};
 use crate::plan::{
-    FittedPlan, Fix, FreeDrafter, PLAN_FORMAT, Plan, PlanError, decode, encode, make_plan, read, write,
+    FittedPlan, Fix, FreeDrafter, LeftOut, PLAN_FORMAT, Plan, PlanError, decode, encode, make_plan, read,
+    write,
 };
 
 fn small_plan() -> Plan {
@@ -102,7 +103,7 @@ fn plans_of_another_format_name_both_versions() {
     let mut bytes = encode(&small_plan()).unwrap();
     bytes[8..12].copy_from_slice(&7u32.to_le_bytes());
     let error = decode(&bytes).unwrap_err().to_string();
-    assert!(error.contains("format 7, expected 1"), "{error}");
+    assert!(error.contains(&format!("format 7, expected {PLAN_FORMAT}")), "{error}");
 }
 
 #[test]
@@ -124,7 +125,7 @@ type Break = (&'static str, fn(&mut Plan));
 
 #[test]
 fn contradictory_contents_are_refused() {
-    let breaks: [Break; 16] = [
+    let breaks: [Break; 17] = [
         ("planned widths", |p| p.planned.verify.insert(0, 2)),
         ("planned widths", |p| p.planned.draft.clear()),
         ("planned verify width", |p| p.planned.verify.push(64)),
@@ -141,6 +142,7 @@ fn contradictory_contents_are_refused() {
         ("prediction", |p| p.by_drafter[1].predicted.speedup *= 1.5),
         ("acceptance", |p| p.by_drafter[1].acceptance.by_depth[0] = 1.5),
         ("alternative", |p| p.alternatives[0].aal = f64::NAN),
+        ("drafter left out", |p| p.left_out.push(LeftOut { name: name("layer_skip"), lacks: String::new() })),
     ];
     for (what, change) in breaks {
         let mut plan = small_plan();

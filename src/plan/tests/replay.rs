@@ -1,6 +1,6 @@
 //! Replay against trees grown afresh, and the laws that accepted lengths obey.
 use proptest::prelude::*;
-use ygg_profiler::{LatencyTable, TokenTrace};
+use ygg_profiler::{Candidate, Expansion, LatencyTable, StepTrace, TokenTrace};
 
 use super::synthetic::{Echo, Oracle, naive_tree, name, record, recorded_candidates, samples};
 use crate::plan::{FreeReplay, PlanError, Shape, TreeReplay, acceptance_by_rank};
@@ -87,7 +87,7 @@ proptest! {
         }
         prop_assert_eq!(replay.steps(), steps);
         if steps > 0 {
-            prop_assert_eq!(replay.aal(), (trace.output.len() - 1) as f64 / steps as f64);
+            prop_assert_eq!(replay.accepted().aal(), (trace.output.len() - 1) as f64 / steps as f64);
             let cells: Vec<_> = verify_widths
                 .iter()
                 .map(|w| samples("verify", *w, f64::from(*w)))
@@ -98,6 +98,32 @@ proptest! {
             prop_assert!((step[0].us - 0.5).abs() < 1e-9);
             prop_assert!((step[1].us - f64::from(rows) / steps as f64).abs() < 1e-9);
         }
+    }
+}
+
+#[test]
+fn a_step_that_ended_its_request_gives_no_bonus_token() {
+    let chain = |verified: &[u32]| {
+        let candidates = |token| vec![Candidate { token, log_prob: 0.0 }];
+        let expanded = (0..3).map(|node| Expansion { node, candidates: candidates(node + 11) }).collect();
+        let verified = verified.to_vec();
+        StepTrace { context: 5, parents: vec![0, 0, 1, 2], tokens: vec![10, 11, 12, 13], expanded, verified }
+    };
+    for (verified, tokens) in [
+        // The bonus token follows, here or in a deeper tree.
+        (&[11, 12, 13, 7][..], [2.0, 3.0, 4.0]),
+        (&[11, 12, 7], [2.0, 3.0, 3.0]),
+        // The last token is a node and yet nothing follows: it ended the text.
+        (&[11, 12, 13], [2.0, 3.0, 3.0]),
+        (&[11, 12], [2.0, 2.0, 2.0]),
+        (&[11], [1.0, 1.0, 1.0]),
+    ] {
+        let mut trace = record(&Oracle { seed: 1, skill: 1 }, 0, 1, 3, 1);
+        trace.prompts[0].steps.push(chain(verified));
+        trace.validate().unwrap();
+        let replay = TreeReplay::new(&[&trace], 1, &[4]);
+        let aal = [1, 2, 3].map(|depth| replay.accepted(depth, 4).unwrap().aal());
+        assert_eq!(aal, tokens, "{verified:?}");
     }
 }
 

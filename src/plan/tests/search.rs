@@ -6,7 +6,7 @@ use super::synthetic::{
     Echo, Oracle, fingerprints, naive_tree, name, profile, record, recorded_candidates, samples,
 };
 use crate::plan::{
-    DrafterKind, Fix, FreeDrafter, NOISE_MARGIN, Plan, PlanError, Shape, leviathan, make_plan, show,
+    DrafterKind, Fix, FreeDrafter, LeftOut, NOISE_MARGIN, Plan, PlanError, Shape, leviathan, make_plan, show,
 };
 
 const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
@@ -206,15 +206,43 @@ fn fixes_narrow_the_search() {
 }
 
 #[test]
-fn missing_evidence_is_an_error() {
-    let mut no_steps = good_profile();
-    no_steps.traces.clear();
-    assert!(matches!(plan(&no_steps, ""), Err(PlanError::NoEvidence { .. })));
-    let mut no_requests = good_profile();
-    no_requests.token_traces.clear();
-    assert!(matches!(plan(&no_requests, ""), Err(PlanError::NoEvidence { .. })));
-    let no_drafter = make_plan(&good_profile(), &mut [], &Fix::default());
-    assert!(matches!(no_drafter, Err(PlanError::NoEvidence { .. })));
+fn a_drafter_without_evidence_is_left_out_unless_it_is_asked_for() {
+    let mut without_traces = good_profile();
+    without_traces.traces.clear();
+    let mut without_steps = good_profile();
+    without_steps.traces[0].prompts[0].steps.clear();
+    let mut without_requests = good_profile();
+    without_requests.token_traces[0].output.truncate(1);
+    for (profile, lacking, other, lacks) in [
+        (without_traces, "layer_skip", "lookup", "recorded steps"),
+        (without_steps, "layer_skip", "lookup", "recorded steps"),
+        (without_requests, "lookup", "layer_skip", "recorded requests of two output tokens or more"),
+    ] {
+        for fix in ["", &format!("drafter={other}"), "Wv=2"] {
+            let plan = plan(&profile, fix).unwrap();
+            assert_eq!(plan.left_out, [LeftOut { name: name(lacking), lacks: lacks.to_owned() }], "{fix}");
+            assert!(plan.for_drafter(lacking).is_none() && plan.for_drafter(other).is_some());
+            assert!(show::text(&plan).contains(&format!("{lacking}: no {lacks}")));
+        }
+        let error = plan(&profile, &format!("drafter={lacking}")).unwrap_err();
+        assert!(matches!(error, PlanError::NoEvidence { .. }), "{error}");
+    }
+    let mut nothing = good_profile();
+    nothing.traces.clear();
+    nothing.token_traces.clear();
+    let plain = plan(&nothing, "").unwrap();
+    assert!(plain.chosen().is_plain());
+    assert_eq!(plain.left_out.len(), 2);
+}
+
+#[test]
+#[should_panic(expected = "drafter lookup has no implementation to replay")]
+fn every_free_drafter_of_the_profile_must_be_given() {
+    let _ = make_plan(&good_profile(), &mut [], &Fix::default());
+}
+
+#[test]
+fn unusable_profiles_are_errors() {
     let mut no_plain = good_profile();
     no_plain.measurements.retain(|m| m.cell.width != 1);
     assert!(matches!(plan(&no_plain, ""), Err(PlanError::Table(_))));

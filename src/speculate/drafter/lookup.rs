@@ -1,8 +1,9 @@
 //! Prompt lookup: continues the sequence as it went on after earlier occurrences of its last tokens.
 //!
-//! The proposal is a pure function of the committed tokens, so it can be replayed without any model.
+//! The proposal is a pure function of the committed tokens, so the planner replays this very drafter without any model.
 
 use crate::{
+    plan::{ProposalLimits, ReplayDrafter},
     speculate::{Shape, SpeculateError, Stage, stats::Lap},
     tree::{Insert, NodeId, Source, TokenTree},
 };
@@ -24,14 +25,12 @@ struct Match {
 pub struct Lookup {
     longest: usize,
     shortest: usize,
-    branches: usize,
-    nodes: usize,
+    limits: ProposalLimits,
     matches: Vec<Match>,
 }
 
 impl Lookup {
-    /// Matches of `shortest..=longest` tokens; at most `shape.draft_width` continuations of at most `shape.depth` tokens,
-    /// and no more nodes than `shape.verify_width` rows can verify.
+    /// Matches of `shortest..=longest` tokens, and proposals within [`Shape::limits`].
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the match lengths are empty.
@@ -40,35 +39,14 @@ impl Lookup {
             let expected = format!("1 or more and at most {longest}");
             return Err(SpeculateError::Shape { what: "shortest match", expected, found: shortest });
         }
-        let branches = shape.draft_width;
-        let matches = Vec::with_capacity(branches + 1);
-        Ok(Self { longest, shortest, branches, nodes: shape.verify_width, matches })
+        let matches = Vec::with_capacity(shape.draft_width + 1);
+        Ok(Self { longest, shortest, limits: shape.limits(), matches })
     }
 
-    /// Adds the proposal for `history` to a tree whose root is the last token of `history`.
+    /// Finds the best `most` matches: longer ones first, later ones before earlier ones.
     ///
-    /// Longer matches come first, later ones before earlier ones; continuations share prefixes. The value of a node
-    /// falls with depth, faster for shorter matches: it ranks nodes for pruning and claims no probability.
-    pub fn propose_into(&mut self, history: &[u32], depth: usize, tree: &mut TokenTree) {
-        self.find(history);
-        for Match { length, next } in &self.matches {
-            let keep = 1.0 - 1.0 / (1.0 + *length as f32);
-            let mut node = NodeId::ROOT;
-            let mut value = 1.0;
-            for token in &history[*next..history.len().min(next + depth)] {
-                value *= keep;
-                if tree.len() >= self.nodes && tree.child(node, *token).is_none() {
-                    break;
-                }
-                match tree.insert(node, *token, value, 0, Source::new(SOURCE)) {
-                    Insert::Added(child) | Insert::Merged(child) => node = child,
-                    Insert::Full => return,
-                }
-            }
-        }
-    }
-
-    fn find(&mut self, history: &[u32]) {
+    /// Looks at every place of the history: `history.len() * longest` comparisons at most, no index and no allocation.
+    fn find(&mut self, history: &[u32], most: usize) {
         self.matches.clear();
         let end = history.len();
         for next in (1..end).rev() {
@@ -78,9 +56,35 @@ impl Lookup {
                 continue;
             }
             let place = self.matches.partition_point(|m| m.length >= length);
-            if place < self.branches {
+            if place < most {
                 self.matches.insert(place, Match { length, next });
-                self.matches.truncate(self.branches);
+                self.matches.truncate(most);
+            }
+        }
+    }
+}
+
+impl ReplayDrafter for Lookup {
+    /// At most `limits.width` continuations of at most `limits.depth` tokens, the best match first, cut where the tree has
+    /// `limits.nodes` nodes; continuations share prefixes. The value of a node falls with depth, faster for shorter
+    /// matches: it ranks nodes for pruning and claims no probability.
+    fn propose(&mut self, history: &[u32], limits: &ProposalLimits, tree: &mut TokenTree) {
+        let ProposalLimits { depth, width, nodes } = *limits;
+        let (depth, nodes) = (depth as usize, nodes as usize);
+        self.find(history, width as usize);
+        for Match { length, next } in &self.matches {
+            let keep = 1.0 - 1.0 / (1.0 + *length as f32);
+            let mut node = NodeId::ROOT;
+            let mut value = 1.0;
+            for token in &history[*next..history.len().min(next + depth)] {
+                value *= keep;
+                if tree.len() >= nodes && tree.child(node, *token).is_none() {
+                    break;
+                }
+                match tree.insert(node, *token, value, 0, Source::new(SOURCE)) {
+                    Insert::Added(child) | Insert::Merged(child) => node = child,
+                    Insert::Full => return,
+                }
             }
         }
     }
@@ -89,7 +93,9 @@ impl Lookup {
 impl Drafter for Lookup {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let mut lap = Lap::start();
-        self.propose_into(budget.history, budget.depth, tree);
+        let depth = self.limits.depth.min(u32::try_from(budget.depth).unwrap_or(u32::MAX));
+        let limits = ProposalLimits { depth, ..self.limits };
+        ReplayDrafter::propose(self, budget.history, &limits, tree);
         budget.stats.add_time(Stage::Draft, lap.next());
         Ok(())
     }
@@ -106,7 +112,7 @@ mod tests {
     fn propose(history: &[u32], shape: &Shape) -> TokenTree {
         let mut tree = TokenTree::with_capacity(shape.tree_nodes());
         tree.reset(*history.last().unwrap());
-        Lookup::new(3, 1, shape).unwrap().propose_into(history, shape.depth, &mut tree);
+        ReplayDrafter::propose(&mut Lookup::new(3, 1, shape).unwrap(), history, &shape.limits(), &mut tree);
         tree.check().unwrap();
         tree
     }

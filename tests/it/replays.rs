@@ -1,0 +1,163 @@
+//! The planner's replays against the real thing: what a shape means to the search is what it means to a decoder.
+//!
+//! A tiny model is profiled as `yggc profile` does it. Then the recorded requests are decoded again, at shapes that were
+//! never run, and compared step by step with what the replays say of these shapes.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use ygg_kernels::Tier;
+use ygg_profiler::{DrafterDescription, Profile, PromptTrace, Trace};
+use yggc::{
+    engine::{LoadOptions, Loaded, make_drafter},
+    measure::{CalibrationPrompt, ProfileOptions, profile},
+    model::synthetic::SyntheticSpec,
+    plan::{self, AcceptedLengths, DrafterKind, FreeReplay, PlanError, TreeReplay},
+    runtime::{Pinning, Session, SessionOptions},
+    sample::Sampling,
+    speculate::{Decoder, Limits, Lookup, Shape},
+};
+
+const WIDTHS: [usize; 8] = [1, 2, 3, 4, 6, 8, 16, 64];
+
+/// A loaded model and its profile, made once.
+fn profiled() -> &'static (Loaded, Profile) {
+    static PROFILED: OnceLock<(Loaded, Profile)> = OnceLock::new();
+    PROFILED.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("tiny.gguf");
+        let spec = SyntheticSpec { layers: 6, ..SyntheticSpec::default() };
+        spec.write_gguf(&path).expect("the model is written");
+        let options = LoadOptions { tier: Some(Tier::Portable), threads: Some(1), widths: WIDTHS.to_vec() };
+        let loaded = Loaded::open(&path, &options).expect("a generated model loads");
+        let texts = ["abc abc abc", "one two three one two", "zzzzzzzz", "to be or not to be"];
+        let options = ProfileOptions {
+            prompts: texts
+                .map(|text| CalibrationPrompt { kind: "test".to_owned(), text: text.to_owned() })
+                .to_vec(),
+            contexts: vec![16],
+            pinning: Pinning::Floating,
+            ..ProfileOptions::new(Duration::from_secs(60))
+        };
+        let profile = profile(&loaded, &options, &mut |_| {}).expect("the model can be profiled");
+        (loaded, profile)
+    })
+}
+
+fn description(kind: &str) -> &'static DrafterDescription {
+    let (_, profile) = profiled();
+    profile.drafters.iter().find(|d| d.kind == kind).expect("the profile describes it")
+}
+
+/// A decoder of the profiled model that drafts as described, in this shape.
+fn decoder(drafter: &DrafterDescription, shape: Shape) -> Decoder {
+    let (loaded, _) = profiled();
+    let options = SessionOptions {
+        context: loaded.set().model_context(),
+        tree_nodes: shape.tree_nodes(),
+        threads: 1,
+        pinning: Pinning::Floating,
+    };
+    let session = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
+    let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
+    let drafter = make_drafter(&kind, &shape, &session).expect("a planned width");
+    Decoder::new(session, drafter, shape).expect("a planned width")
+}
+
+/// A step that may emit whatever its tree allows.
+fn step(decoder: &mut Decoder) -> (usize, usize) {
+    let room = decoder.session().context() + 1 - decoder.history().len();
+    let report = decoder.step(Limits { tokens: room, ends: &[] }, None).expect("the step runs");
+    (report.rows, report.accepted)
+}
+
+fn numbers(widths: &[usize]) -> Vec<u32> {
+    widths.iter().map(|w| *w as u32).collect()
+}
+
+fn planned(shape: Shape) -> plan::Shape {
+    let Shape { depth, draft_width, verify_width, .. } = shape;
+    plan::Shape { depth: depth as u32, draft_width: draft_width as u32, verify_width: verify_width as u32 }
+}
+
+#[test]
+fn a_replayed_lookup_is_the_decoders_step_by_step() {
+    let (loaded, profile) = profiled();
+    let mut drafted = 0;
+    for drafter in profile.drafters.iter().filter(|d| d.kind == "lookup") {
+        let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
+        let DrafterKind::Lookup { longest_match, shortest_match } = kind else { unreachable!("a lookup") };
+        for (depth, draft_width, verify_width) in
+            [(1, 1, 2), (3, 1, 4), (7, 1, 8), (7, 1, 4), (3, 3, 8), (5, 3, 6), (5, 2, 3), (15, 3, 16)]
+        {
+            let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+            let mut decoder = decoder(drafter, shape);
+            for request in &profile.token_traces {
+                let mut expected = AcceptedLengths::default();
+                let mut by_width: BTreeMap<u32, u64> = BTreeMap::new();
+                let end = request.prompt.len() + request.output.len();
+                decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
+                while decoder.history().len() < end {
+                    let left = end - decoder.history().len();
+                    let (rows, accepted) = step(&mut decoder);
+                    drafted += rows - 1;
+                    expected.record(accepted.min(left), left);
+                    let width = loaded.set().width_for(rows).expect("the step ran");
+                    *by_width.entry(width as u32).or_default() += 1;
+                }
+                // A replay gives its own limits with every proposal.
+                let mut lookup = Lookup::new(longest_match as usize, shortest_match as usize, &Shape::PLAIN)
+                    .expect("lengths in order");
+                let requests = std::slice::from_ref(request);
+                let replay =
+                    FreeReplay::new(requests, &mut lookup, &planned(shape), &numbers(loaded.set().widths()));
+                assert_eq!(replay.accepted(), &expected, "{drafter:?}, {shape:?}");
+                assert_eq!(replay.steps_by_width(), &by_width, "{drafter:?}, {shape:?}");
+            }
+        }
+    }
+    assert!(drafted > 1_000, "only {drafted} tokens were drafted");
+}
+
+#[test]
+fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
+    let (_, profile) = profiled();
+    let [trace] = &profile.traces[..] else { panic!("one model drafter was recorded") };
+    let (mut compared, mut accepted_sum) = (0, 0);
+    for (depth, draft_width, verify_width) in
+        [(1, 1, 2), (2, 2, 4), (3, 1, 4), (3, 2, 6), (4, 4, 8), (6, 8, 16), (6, 4, 3), (6, 2, 8)]
+    {
+        let (top_k, draft_temperature) = (trace.top_k as usize, trace.draft_temperature);
+        let shape = Shape { depth, draft_width, verify_width, top_k, draft_temperature };
+        let mut decoder = decoder(description("layer_skip"), shape);
+        for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
+            let text = [&request.prompt[..], &request.output].concat();
+            for recorded in &prompt.steps {
+                let steps = vec![recorded.clone()];
+                let alone = Trace { prompts: vec![PromptTrace { steps, ..prompt.clone() }], ..trace.clone() };
+                let replay = TreeReplay::new(&[&alone], draft_width as u32, &[verify_width as u32]);
+                let replayed = match replay.accepted(depth as u32, verify_width as u32) {
+                    Ok(lengths) => lengths.by_depth().len(),
+                    // The smaller tree needs a node that the recorded one never forwarded.
+                    Err(PlanError::IncompleteTrace { .. }) => continue,
+                    Err(other) => panic!("{other}"),
+                };
+                let context = recorded.context as usize;
+                let root = decoder.start(&text[..context], Sampling::GREEDY).expect("the prefix fits");
+                assert_eq!(root, text[context], "the recorded text is plain decoding's");
+                let (_, accepted) = step(&mut decoder);
+                assert_eq!(
+                    replayed,
+                    accepted.min(recorded.verified.len()),
+                    "{shape:?} after {context} tokens"
+                );
+                compared += 1;
+                accepted_sum += accepted;
+            }
+        }
+    }
+    assert!(compared > 100 && accepted_sum > compared / 2, "{compared} steps, {accepted_sum} accepted");
+}
