@@ -42,7 +42,7 @@ struct Question {
     ids: Vec<u32>,
 }
 
-/// See the file's first line.
+/// Runs `yggc bench`.
 pub(crate) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let prompts = measure::read_prompts(&args.prompts)?;

@@ -24,7 +24,7 @@ use crate::cli::{
 const GRAPH: &str = "source";
 const PROGRAM: &str = "program";
 
-/// See the file's first line.
+/// Runs `yggc inspect`.
 pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Failure> {
     let dumped = match args.stage {
         Some(StageName::Graph) => Some(GRAPH),

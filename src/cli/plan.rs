@@ -16,7 +16,7 @@ use crate::cli::{
     settings,
 };
 
-/// See the file's first line.
+/// Runs `yggc plan`.
 pub(crate) fn command(args: &PlanArgs, cache: &CachePlace) -> Result<(), Failure> {
     match (&args.command, &args.search) {
         (Some(PlanCommand::Show(show)), _) => show_plan(show),

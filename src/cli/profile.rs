@@ -18,7 +18,7 @@ use crate::cli::{
     settings::{self, Machine},
 };
 
-/// See the file's first line.
+/// Runs `yggc profile`.
 pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Failure> {
     settings::output_file(&args.output)?;
     let machine = Machine::new(&args.device)?;

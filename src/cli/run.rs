@@ -17,7 +17,7 @@ use crate::cli::{
     stats,
 };
 
-/// See the file's first line.
+/// Runs `yggc run`.
 pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure> {
     let prompt = settings::prompt(args)?;
     let machine = Machine::new(&args.device)?;

@@ -42,7 +42,7 @@ enum Source {
     Ids(Vec<u32>),
 }
 
-/// See the file's first line.
+/// Runs `yggc score`.
 pub(crate) fn command(args: &ScoreArgs, cache: &CachePlace) -> Result<(), Failure> {
     let source = source(args)?;
     let machine = Machine::new(&args.device)?;

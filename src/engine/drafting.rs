@@ -12,7 +12,7 @@ use super::{DrafterChoice, Error, Options, Tier, fingerprints, report::Backgroun
 /// What was decided before the model is loaded.
 #[derive(Clone, Debug)]
 pub(super) struct Drafting {
-    kind: DrafterKind,
+    pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
     /// Widths to make executables for.
     pub(super) widths: Vec<usize>,
@@ -131,11 +131,5 @@ fn stage_name(stage: &PlanStage) -> &'static str {
         PlanStage::Verify => "verify",
         PlanStage::Draft(_) => "draft",
         PlanStage::Host(host) => host.name(),
-    }
-}
-
-impl Drafting {
-    pub(super) fn drafter(&self, session: &Session) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
-        make_drafter(&self.kind, &self.shape, session)
     }
 }

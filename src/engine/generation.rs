@@ -4,7 +4,29 @@ use crate::{speculate::Limits, text::Detokenizer};
 
 use super::{Answer, Engine, Error, Event, FinishReason, Report};
 
-/// One request in progress; borrows the engine, so there is one at a time. Dropping it ends the request.
+/// One request in progress: an iterator of events. It borrows the engine, so there is one at a time; dropping it ends the
+/// request.
+///
+/// ```
+/// use yggc::engine::{Engine, Event, Options, Prompt, Request, Sampling};
+/// # let folder = tempfile::tempdir()?;
+/// # let model = folder.path().join("tiny.gguf");
+/// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
+/// # let mut engine = Engine::open(&Options::new(&model))?;
+/// let prompt = Prompt::Raw("ab".to_owned());
+/// let request = Request { prompt, max_tokens: 5, sampling: Sampling::GREEDY };
+/// let (mut tokens, mut text) = (0, String::new());
+/// for event in engine.generate(&request)? {
+///     match event? {
+///         Event::Token { text: piece, .. } => (tokens, text) = (tokens + 1, text + &piece),
+///         Event::Finished { report, text: rest, .. } => {
+///             text.push_str(&rest);
+///             assert_eq!(report.tokens, tokens);
+///         }
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Generation<'e> {
     engine: &'e mut Engine,
@@ -24,12 +46,12 @@ impl<'e> Generation<'e> {
 
     /// Token ids of the prompt.
     pub fn prompt_token_ids(&self) -> &[u32] {
-        &self.engine.decoder().history()[..self.prompt_len]
+        &self.engine.decoder.history()[..self.prompt_len]
     }
 
     /// The numbers so far.
     pub fn report(&self) -> Report {
-        Report::new(self.yielded, self.engine.decoder().stats(), self.engine.background())
+        Report::new(self.yielded, self.engine.decoder.stats(), &self.engine.background)
     }
 
     /// Runs to the end and gives the whole answer.
@@ -49,7 +71,7 @@ impl<'e> Generation<'e> {
             }
         }
         let (finish_reason, report) = end.expect("every generation finishes");
-        let (prompt, output) = self.engine.decoder().history().split_at(self.prompt_len);
+        let (prompt, output) = self.engine.decoder.history().split_at(self.prompt_len);
         Ok(Answer {
             prompt_token_ids: prompt.to_vec(),
             token_ids: output[..self.yielded].to_vec(),
@@ -61,7 +83,7 @@ impl<'e> Generation<'e> {
 
     fn last_yielded(&self) -> Option<u32> {
         let emitted = self.prompt_len + self.yielded;
-        (self.yielded > 0).then(|| self.engine.decoder().history()[emitted - 1])
+        (self.yielded > 0).then(|| self.engine.decoder.history()[emitted - 1])
     }
 
     fn finish_reason(&self) -> Option<FinishReason> {
@@ -84,10 +106,12 @@ impl<'e> Generation<'e> {
             let text = self.detokenizer.finish().to_owned();
             return Ok(Some(Event::Finished { reason, text, report: Box::new(self.report()) }));
         }
-        if self.engine.decoder().history().len() == self.prompt_len + self.yielded {
-            self.engine.step(self.max_tokens - self.yielded)?;
+        if self.engine.decoder.history().len() == self.prompt_len + self.yielded {
+            let Engine { loaded, decoder, .. } = &mut *self.engine;
+            let limits = Limits { tokens: self.max_tokens - self.yielded, ends: loaded.end_ids() };
+            decoder.step(limits, None)?;
         }
-        let id = self.engine.decoder().history()[self.prompt_len + self.yielded];
+        let id = self.engine.decoder.history()[self.prompt_len + self.yielded];
         self.yielded += 1;
         Ok(Some(Event::Token { id, text: self.detokenizer.push(id).to_owned() }))
     }
@@ -102,14 +126,5 @@ impl Iterator for Generation<'_> {
             self.finished = true;
         }
         event.transpose()
-    }
-}
-
-impl Engine {
-    fn step(&mut self, tokens: usize) -> Result<(), Error> {
-        let (loaded, decoder) = self.parts();
-        let limits = Limits { tokens, ends: loaded.end_ids() };
-        decoder.step(limits, None)?;
-        Ok(())
     }
 }

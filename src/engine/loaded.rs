@@ -26,13 +26,31 @@ pub struct LoadOptions {
     pub widths: Vec<usize>,
 }
 
-/// A model with everything that is shared by its requests.
+/// A model with everything that is shared by its requests: several engines may use one.
+///
+/// ```
+/// use std::sync::Arc;
+/// use yggc::engine::{Engine, LoadOptions, Loaded, Options};
+/// # let folder = tempfile::tempdir()?;
+/// # let model = folder.path().join("tiny.gguf");
+/// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
+///
+/// let loaded =
+///     Arc::new(Loaded::open(&model, &LoadOptions { tier: None, threads: Some(1), widths: vec![4] })?);
+/// let engines = [128, 256].map(|context| {
+///     Engine::with_loaded(Arc::clone(&loaded), &Options { context: Some(context), ..Options::new(&model) })
+/// });
+/// for engine in engines {
+///     assert_eq!(engine?.loaded().set().widths(), [1, 4]);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Loaded {
     model: Model,
     tokenizer: Tokenizer,
-    chat_template: Option<ChatTemplate>,
-    template_fault: Option<String>,
+    /// What a broken template says is told when a chat is asked for: everything else works without one.
+    chat_template: Result<Option<ChatTemplate>, String>,
     set: Arc<ExecutableSet>,
     tier: Tier,
     threads: usize,
@@ -63,11 +81,8 @@ impl Loaded {
                 tokenizer.vocab_len()
             )));
         }
-        let (chat_template, template_fault) = match template.as_deref().map(ChatTemplate::compile) {
-            None => (None, None),
-            Some(Ok(template)) => (Some(template), None),
-            Some(Err(fault)) => (None, Some(fault.to_string())),
-        };
+        let chat_template =
+            template.as_deref().map(ChatTemplate::compile).transpose().map_err(|fault| fault.to_string());
         let set_options = SetOptions {
             tier,
             kv_format: KV_FORMAT,
@@ -80,7 +95,7 @@ impl Loaded {
         end_ids.sort_unstable();
         end_ids.dedup();
         let set = Arc::new(set);
-        Ok(Self { model, tokenizer, chat_template, template_fault, set, tier, threads, end_ids })
+        Ok(Self { model, tokenizer, chat_template, set, tier, threads, end_ids })
     }
 
     /// The model: configuration, graph, weights.
@@ -103,9 +118,9 @@ impl Loaded {
     /// # Errors
     /// [`Error`] of kind `Input` if it has one that cannot be compiled.
     pub fn chat_template(&self) -> Result<Option<&ChatTemplate>, Error> {
-        match &self.template_fault {
-            Some(fault) => Err(Error::input(fault.clone())),
-            None => Ok(self.chat_template.as_ref()),
+        match &self.chat_template {
+            Ok(template) => Ok(template.as_ref()),
+            Err(fault) => Err(Error::input(fault.clone())),
         }
     }
 
@@ -133,7 +148,7 @@ impl Loaded {
     }
 }
 
-/// Processors this process may use.
+/// Processors this process may use; 1 where the system does not say.
 pub fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

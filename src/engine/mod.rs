@@ -36,7 +36,24 @@ use crate::{
 use drafting::Drafting;
 use report::Background;
 
-/// A model with its plan, ready for one request at a time.
+/// A model with its plan, ready for one request at a time. Everything a request needs is allocated when it opens.
+///
+/// ```
+/// use yggc::engine::{Engine, ErrorKind, Options, Sampling};
+/// # let folder = tempfile::tempdir()?;
+/// # let model = folder.path().join("tiny.gguf");
+/// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
+///
+/// let mut engine = Engine::open(&Options { context: Some(64), ..Options::new(&model) })?;
+/// let prompt = engine.loaded().tokenizer().encode_prompt("ab");
+/// let first = engine.generate_tokens(&prompt, 4, Sampling::GREEDY)?.collect_answer()?;
+/// let again = engine.generate_tokens(&prompt, 4, Sampling::GREEDY)?.collect_answer()?;
+/// assert_eq!(first.token_ids, again.token_ids);
+///
+/// let refused = engine.generate_tokens(&[7; 64], 4, Sampling::GREEDY).unwrap_err();
+/// assert_eq!(refused.kind(), ErrorKind::Input);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Engine {
     loaded: Arc<Loaded>,
@@ -94,8 +111,8 @@ impl Engine {
             within_memory(&loaded, &session_options, limit)?;
         }
         let session = Session::open(loaded.set().clone(), &session_options)?;
-        let (shape, background) = (drafting.shape, drafting.background.clone());
-        let drafter = drafting.drafter(&session)?;
+        let Drafting { kind, shape, widths: _, background } = drafting;
+        let drafter = make_drafter(&kind, &shape, &session)?;
         let decoder = Decoder::new(session, drafter, shape)?;
         Ok(Self { loaded, decoder, session_options, background })
     }
@@ -153,18 +170,6 @@ impl Engine {
     /// Bytes this engine holds.
     pub fn memory(&self) -> Memory {
         self.loaded.set().memory(&self.session_options)
-    }
-
-    fn decoder(&self) -> &Decoder {
-        &self.decoder
-    }
-
-    fn background(&self) -> &Background {
-        &self.background
-    }
-
-    fn parts(&mut self) -> (&Loaded, &mut Decoder) {
-        (&self.loaded, &mut self.decoder)
     }
 }
 

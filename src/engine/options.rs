@@ -30,6 +30,25 @@ pub struct PlanSource {
 }
 
 /// How an engine is opened. Start from [`Options::new`] and change fields.
+///
+/// ```
+/// use yggc::engine::{DrafterChoice, Options};
+///
+/// let options = Options { threads: Some(2), context: Some(1024), ..Options::new("model.gguf") };
+/// assert_eq!(options.drafter, DrafterChoice::Planned);
+/// ```
+///
+/// With a plan, which is refused where it was not made unless `force` says otherwise:
+///
+/// ```no_run
+/// use yggc::{engine::{Options, PlanSource}, plan};
+///
+/// let name = "here.plan".to_owned();
+/// let plan = plan::read(name.as_ref())?;
+/// let options =
+///     Options { plan: Some(PlanSource { plan, name, force: false }), ..Options::new("model.gguf") };
+/// # Ok::<(), plan::PlanError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Model file or folder.
@@ -44,7 +63,8 @@ pub struct Options {
     pub tier: Option<Tier>,
     /// Worker threads; `None` takes one per processor the process may use.
     pub threads: Option<usize>,
-    /// Longest sequence in tokens; `None` takes 4,096 or the model's if that is shorter.
+    /// Longest sequence in tokens; `None` takes [`DEFAULT_CONTEXT`](super::DEFAULT_CONTEXT), or the model's if that is
+    /// shorter.
     pub context: Option<usize>,
     /// Most bytes of weights and session together; `None` leaves the refusal to the system.
     pub memory_limit: Option<usize>,

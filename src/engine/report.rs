@@ -36,7 +36,7 @@ pub struct Report {
     pub plan: Option<String>,
     /// Why nothing was drafted, if so.
     pub spec_off_reason: Option<String>,
-    /// Share of the steps that accepted a node of depth 1, 2, ...
+    /// For depths 1, 2, ...: of the steps that verified a node so deep, the share that accepted one.
     pub acceptance_by_depth: Vec<f64>,
     /// TPOT that the plan predicts.
     pub predicted_tpot_ms: Option<f64>,

@@ -40,6 +40,18 @@ impl Prompt {
 }
 
 /// One request.
+///
+/// ```
+/// use yggc::engine::{Message, Prompt, Request, Role, Sampling};
+///
+/// let question = Message::new(Role::User, "Name five rivers.");
+/// let request = Request {
+///     prompt: Prompt::Chat(vec![question]),
+///     max_tokens: 64,
+///     sampling: Sampling { temperature: 0.7, seed: 3, ..Sampling::GREEDY },
+/// };
+/// assert!(request.sampling.validate().is_ok());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// What is continued.

@@ -46,7 +46,7 @@ struct Measured {
     skip: Option<SkipSet>,
 }
 
-/// See the file's first line.
+/// A decoder and the drafters that are measured over it.
 #[derive(Debug)]
 pub(super) struct StepSubject {
     decoder: Decoder,

@@ -33,7 +33,7 @@ pub(super) struct MatrixId(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GainId(usize);
 
-/// See the file's first line.
+/// Packed matrices and gains, found by what is packed together.
 #[derive(Debug)]
 pub(super) struct PackedWeights {
     places: BTreeMap<Key, usize>,

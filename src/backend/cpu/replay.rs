@@ -16,7 +16,7 @@ use super::{
     pool::{Pool, Worker},
 };
 
-/// See the file's first line.
+/// Arena, cache, scratch and threads of one request.
 #[derive(Debug)]
 pub(super) struct CpuReplay {
     executables: Arc<CpuExecutables>,

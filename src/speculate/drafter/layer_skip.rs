@@ -16,7 +16,7 @@ use super::{Budget, Drafter};
 /// The drafter's mark in [`Source`].
 const SOURCE: u8 = 1;
 
-/// See the file's first lines.
+/// The layer-skip drafter.
 #[derive(Debug)]
 pub struct LayerSkip {
     skip: SkipSet,

@@ -20,7 +20,7 @@ struct Match {
     next: usize,
 }
 
-/// See the file's first lines.
+/// The lookup drafter: pure, without a model.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     longest: usize,
