@@ -140,12 +140,12 @@ impl KvCache {
         let row = self.row_bytes();
         for start in self.runs() {
             for (i, source) in from.iter().enumerate() {
-                let (source, target) = (*source as usize, first as usize + i);
-                assert!(source < self.slots && target < self.slots, "a slot outside the cache");
+                let (source, destination) = (*source as usize, first as usize + i);
+                assert!(source < self.slots && destination < self.slots, "a slot outside the cache");
                 let source = self.block.at(start + source * row, row);
-                let target = self.block.at(start + target * row, row);
+                let destination = self.block.at(start + destination * row, row);
                 // SAFETY: both rows are inside the block, which `&mut self` makes ours.
-                unsafe { std::ptr::copy(source, target, row) };
+                unsafe { std::ptr::copy(source, destination, row) };
             }
         }
     }

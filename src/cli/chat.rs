@@ -2,21 +2,17 @@
 
 use std::io::{self, BufRead};
 
-use yggc::engine::{Engine, ErrorKind, Message, Prompt, Request, Role, Sampling};
+use yggc::engine::{Engine, ErrorKind, Message, Prompt, Request, Role};
 
-use crate::cli::{error::Failure, output, run, stats};
+use crate::cli::{args::RunArgs, error::Failure, output, settings, stats, stream::stream};
 
 /// Forgets the conversation.
 const RESET: &str = "/reset";
 
 /// Answers line by line until the input ends. A message that does not fit the context is refused and forgotten; the
 /// conversation before it stays.
-pub(crate) fn command(
-    engine: &mut Engine,
-    max_tokens: usize,
-    sampling: Sampling,
-    with_stats: bool,
-) -> Result<(), Failure> {
+pub(crate) fn command(engine: &mut Engine, args: &RunArgs) -> Result<(), Failure> {
+    let (max_tokens, sampling) = (args.max_tokens, settings::sampling(&args.sampling));
     if engine.loaded().chat_template()?.is_none() {
         return Err(Failure::Input(
             "the model has no chat template, so there can be no chat: expected one in its files, found none; give the \
@@ -43,10 +39,10 @@ pub(crate) fn command(
         }
         let request = Request { prompt: Prompt::Chat(messages.clone()), max_tokens, sampling };
         let mut answer = String::new();
-        match run::stream(engine, &request, |text| answer.push_str(text)) {
+        match stream(engine, &request, |text| answer.push_str(text)) {
             Ok(report) => {
                 output::text("\n")?;
-                if with_stats {
+                if args.stats {
                     output::remark(stats::table(&report).trim_end());
                 }
                 messages.push(Message::new(Role::Assistant, answer));

@@ -21,6 +21,7 @@ mod run;
 mod score;
 mod settings;
 mod stats;
+mod stream;
 
 use std::process::ExitCode;
 

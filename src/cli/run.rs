@@ -1,7 +1,7 @@
 //! `yggc run`: answers a prompt, as text that streams or as one JSON object; without a prompt, a chat.
 
 use yggc::{
-    engine::{DrafterChoice, Engine, Event, Message, Options, PlanSource, Prompt, Report, Request, Role},
+    engine::{DrafterChoice, Message, Options, PlanSource, Prompt, Request, Role},
     model::Model,
 };
 
@@ -15,6 +15,7 @@ use crate::cli::{
     progress::Progress,
     settings::{self, Machine},
     stats,
+    stream::stream,
 };
 
 /// Runs `yggc run`.
@@ -31,12 +32,10 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     if args.stats {
         output::remark(stats::memory(engine.memory()));
     }
-    let sampling = settings::sampling(&args.sampling);
-    let Some(text) = prompt else {
-        return chat::command(&mut engine, args.max_tokens, sampling, args.stats);
-    };
+    let Some(text) = prompt else { return chat::command(&mut engine, args) };
     let prompt =
         if args.raw { Prompt::Raw(text) } else { Prompt::Chat(vec![Message::new(Role::User, text)]) };
+    let sampling = settings::sampling(&args.sampling);
     let request = Request { prompt, max_tokens: args.max_tokens, sampling };
     let report = if args.json {
         let answer = engine.generate(&request)?.collect_answer()?;
@@ -71,27 +70,4 @@ fn with_plan(
         Err(reason) => options.plan_absent_reason = Some(reason),
     }
     Ok((prepared, options))
-}
-
-/// Answers a request, writing text as it comes; `heard` gets every piece as well.
-pub(crate) fn stream(
-    engine: &mut Engine,
-    request: &Request,
-    mut heard: impl FnMut(&str),
-) -> Result<Report, Failure> {
-    let mut end = None;
-    for event in engine.generate(request)? {
-        let text = match event? {
-            Event::Token { text, .. } => text,
-            Event::Finished { text, report, .. } => {
-                end = Some(*report);
-                text
-            }
-        };
-        if !text.is_empty() {
-            output::text(&text)?;
-            heard(&text);
-        }
-    }
-    end.ok_or_else(|| Failure::Internal("a generation ended without saying so".to_owned()))
 }

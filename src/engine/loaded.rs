@@ -158,7 +158,9 @@ pub fn default_threads() -> usize {
 /// # Errors
 /// [`Error`] of kind `Device` if the machine cannot be read.
 pub fn fingerprints(model: &Model, tier: Tier, threads: usize) -> Result<Fingerprints, Error> {
-    let threads = u32::try_from(threads).map_err(|_| Error::input("more than 2^32 threads"))?;
+    let threads = u32::try_from(threads).map_err(|_| {
+        Error::input(format!("{threads} worker threads: expected fewer than 2^32; ask for fewer"))
+    })?;
     let machine = MachineFingerprint::of_this_machine(threads, tier.name())
         .map_err(|e| Error::device(e.to_string()))?;
     Ok(Fingerprints {

@@ -5,8 +5,7 @@
 //! with byte offsets. [`verify`] is the law of graphs; the arena's law is judged in `compile`.
 //! This room imports no other room and holds no weight bytes: a [`WeightSource`] lends them.
 //!
-//! Letters in shapes: `W` token rows of a forward, `R` rows that get logits, `D` model width, `F` feed-forward
-//! width, `H` query heads, `G` key/value heads, `E` head width, `V` vocabulary.
+//! Letters in shapes are those of the [crate](crate#letters).
 #![forbid(unsafe_code)]
 
 mod device_spec;

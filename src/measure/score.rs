@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{Error, Loaded, argmax},
-    runtime::{Pinning, Session, SessionOptions},
+    runtime::{Pinning, RuntimeError, Session, SessionOptions},
 };
 
 /// One predicted token.
@@ -39,16 +39,15 @@ pub fn score(loaded: &Loaded, ids: &[u32], pinning: Pinning) -> Result<Score, Er
             ids.len()
         )));
     }
+    // The last id is only looked up, so no forward would refuse it.
+    let vocabulary = loaded.set().vocabulary();
+    if let Some(found) = ids.iter().copied().find(|id| *id as usize >= vocabulary) {
+        return Err(RuntimeError::Token { found, vocabulary }.into());
+    }
     let context = ids.len().clamp(2, loaded.set().model_context());
     let options = SessionOptions { context, tree_nodes: 1, threads: loaded.threads(), pinning };
     let mut session = Session::open(loaded.set().clone(), &options)?;
     let mut tokens = Vec::with_capacity(ids.len() - 1);
-    if let Some(unknown) = ids.iter().find(|id| **id as usize >= loaded.set().vocabulary()) {
-        return Err(Error::input(format!(
-            "token id {unknown} is out of range: the vocabulary has {} tokens",
-            loaded.set().vocabulary()
-        )));
-    }
     session.score(&ids[..ids.len() - 1], |i, logits| {
         let id = ids[i + 1];
         tokens.push(ScoredToken { id, nll: nll(logits, id), argmax: argmax(logits) });

@@ -236,9 +236,4 @@ impl Decoder {
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
-
-    /// Gives the session back, to decode with another drafter.
-    pub fn into_session(self) -> Session {
-        self.session
-    }
 }

@@ -1,0 +1,28 @@
+//! An answer as text that is written while it comes.
+
+use yggc::engine::{Engine, Event, Report, Request};
+
+use crate::cli::{error::Failure, output};
+
+/// Answers a request, writing text as it comes; `heard` gets every piece as well.
+pub(crate) fn stream(
+    engine: &mut Engine,
+    request: &Request,
+    mut heard: impl FnMut(&str),
+) -> Result<Report, Failure> {
+    let mut end = None;
+    for event in engine.generate(request)? {
+        let text = match event? {
+            Event::Token { text, .. } => text,
+            Event::Finished { text, report, .. } => {
+                end = Some(*report);
+                text
+            }
+        };
+        if !text.is_empty() {
+            output::text(&text)?;
+            heard(&text);
+        }
+    }
+    end.ok_or_else(|| Failure::Internal("a generation ended without saying so".to_owned()))
+}
