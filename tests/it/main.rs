@@ -15,6 +15,8 @@ mod command_line;
 #[cfg(feature = "cli")]
 mod default_model;
 #[cfg(feature = "cli")]
+mod default_model_lossless;
+#[cfg(feature = "cli")]
 mod fetch;
 #[cfg(feature = "cli")]
 mod first_use;
@@ -26,6 +28,8 @@ mod lossless;
 mod plan_files;
 #[cfg(feature = "cli")]
 mod program;
+#[cfg(feature = "cli")]
+mod reference;
 mod refusals;
 mod replays;
 mod row_invariance;

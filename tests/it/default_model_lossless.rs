@@ -1,0 +1,164 @@
+//! Losslessness on the default model: real prompts, forced drafters of several shapes, greedy and sampled, on one
+//! thread and on two; the tokens are plain decoding's.
+
+use std::sync::{Arc, OnceLock};
+
+use yggc::{
+    engine::{LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier, make_drafter},
+    measure::calibration_prompts,
+    plan::DrafterKind,
+    runtime::{Session, SessionOptions},
+    speculate::{Decoder, Limits, Shape},
+};
+
+use crate::program::default_model;
+
+/// Every so many of the calibration prompts is asked: 20, of every kind.
+const EVERY: usize = 3;
+/// So many of them, the shortest, are asked where there is only the portable tier: all would take it half an hour.
+const PORTABLE_PROMPTS: usize = 4;
+/// Tokens of an answer, unless it ends earlier.
+const TOKENS: usize = 16;
+/// Of temperature and seed of the sampled answers.
+const SAMPLED: Sampling = Sampling { temperature: 0.8, seed: 7, ..Sampling::GREEDY };
+/// The prompts take turns at these: sampling and threads of a session.
+const SETTINGS: [(Sampling, usize); 4] =
+    [(Sampling::GREEDY, 1), (Sampling::GREEDY, 2), (SAMPLED, 1), (SAMPLED, 2)];
+/// All that the shapes below draft and verify with.
+const WIDTHS: [usize; 4] = [4, 8, 16, 48];
+
+fn layer_skip(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
+    Shape { depth, draft_width, verify_width, top_k: 8, draft_temperature: 1.0 }
+}
+
+/// Attention and MLP of every odd layer but the last.
+fn every_odd_layer(groups: u32) -> DrafterKind {
+    let layers = groups / 2;
+    DrafterKind::LayerSkip {
+        skipped: (1..layers - 1).step_by(2).flat_map(|layer| [2 * layer, 2 * layer + 1]).collect(),
+    }
+}
+
+/// A prompt with plain decoding's answer.
+#[derive(Debug)]
+struct Question {
+    kind: String,
+    sampling: Sampling,
+    threads: usize,
+    prompt: Vec<u32>,
+    /// Prompt and answer, by plain decoding on one thread.
+    truth: Vec<u32>,
+}
+
+/// The model and the questions, shared by all tests here.
+#[derive(Debug)]
+struct Exam {
+    loaded: Loaded,
+    context: usize,
+    questions: Vec<Question>,
+}
+
+fn exam() -> &'static Exam {
+    static EXAM: OnceLock<Exam> = OnceLock::new();
+    EXAM.get_or_init(|| {
+        let options = LoadOptions { tier: None, threads: Some(2), widths: WIDTHS.to_vec() };
+        let loaded = Loaded::open(default_model(), &options).expect("the default model");
+        let mut prompts: Vec<_> = calibration_prompts().into_iter().step_by(EVERY).collect();
+        assert!(prompts.len() >= 20, "{} prompts", prompts.len());
+        if loaded.tier() == Tier::Portable {
+            prompts.sort_by_key(|prompt| prompt.text.len());
+            prompts.truncate(PORTABLE_PROMPTS);
+        }
+        let mut questions: Vec<Question> = prompts
+            .into_iter()
+            .zip(SETTINGS.iter().cycle())
+            .map(|(prompt, &(sampling, threads))| {
+                let asked = Prompt::Chat(vec![Message::new(Role::User, prompt.text)]);
+                let ids = asked.token_ids(&loaded).expect("a chat prompt");
+                Question { kind: prompt.kind, sampling, threads, prompt: ids, truth: Vec::new() }
+            })
+            .collect();
+        let longest = questions.iter().map(|q| q.prompt.len()).max().expect("some prompts");
+        let mut exam = Exam { loaded, context: longest + TOKENS, questions: Vec::new() };
+        let mut plain = Decoder::new(exam.session(1, 1), None, Shape::PLAIN).expect("plain decoding");
+        for question in &mut questions {
+            exam.answer(&mut plain, question);
+            question.truth = plain.history().to_vec();
+        }
+        exam.questions = questions;
+        exam
+    })
+}
+
+impl Exam {
+    fn session(&self, tree_nodes: usize, threads: usize) -> Session {
+        let options =
+            SessionOptions { context: self.context, tree_nodes, threads, pinning: Pinning::Floating };
+        Session::open(Arc::clone(self.loaded.set()), &options).expect("a short session")
+    }
+
+    fn decoder(&self, kind: &DrafterKind, shape: Shape, threads: usize) -> Decoder {
+        let session = self.session(shape.tree_nodes(), threads);
+        let drafter = make_drafter(kind, &shape, &session).expect("planned widths");
+        Decoder::new(session, drafter, shape).expect("a planned width")
+    }
+
+    /// Decodes until the answer ends, or has [`TOKENS`] tokens.
+    fn answer(&self, decoder: &mut Decoder, question: &Question) {
+        let ends = self.loaded.end_ids();
+        let mut last = decoder.start(&question.prompt, question.sampling).expect("the prompt fits");
+        loop {
+            let wanted = TOKENS - (decoder.history().len() - question.prompt.len());
+            if wanted == 0 || ends.contains(&last) {
+                return;
+            }
+            decoder.step(Limits { tokens: wanted, ends }, None).expect("the step runs");
+            last = *decoder.emitted().last().expect("a step emits something");
+        }
+    }
+
+    /// Answers every question with a forced drafter.
+    fn sit(&self, kind: &DrafterKind, shape: Shape) {
+        let mut by_threads = [1, 2].map(|threads| self.decoder(kind, shape, threads));
+        let (mut drafted, mut accepted) = (0, 0);
+        for (i, question) in self.questions.iter().enumerate() {
+            let decoder = &mut by_threads[question.threads - 1];
+            self.answer(decoder, question);
+            let Question { kind: what, sampling, threads, prompt, truth } = question;
+            assert_eq!(
+                decoder.history()[prompt.len()..],
+                truth[prompt.len()..],
+                "prompt {i} ({what}) on {threads} threads, {sampling:?}, {kind:?}, {shape:?}"
+            );
+            drafted += decoder.stats().drafted;
+            accepted += decoder.stats().accepted;
+        }
+        assert!(drafted > 0 && accepted > 0, "{accepted} of {drafted} accepted: this shows nothing");
+    }
+
+    fn layer_skip(&self, shape: Shape) {
+        self.sit(&every_odd_layer(self.loaded.set().groups()), shape);
+    }
+}
+
+#[test]
+fn a_chain_of_layer_skip_changes_no_token() {
+    exam().layer_skip(layer_skip(4, 1, 4));
+}
+
+#[test]
+fn a_tree_of_layer_skip_changes_no_token() {
+    exam().layer_skip(layer_skip(4, 4, 16));
+}
+
+#[test]
+fn a_large_tree_of_layer_skip_changes_no_token() {
+    exam().layer_skip(layer_skip(6, 8, 48));
+}
+
+#[test]
+fn lookup_changes_no_token() {
+    let kind = DrafterKind::Lookup { longest_match: 4, shortest_match: 1 };
+    let shape = Shape { depth: 7, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
+    exam().sit(&kind, shape);
+}
