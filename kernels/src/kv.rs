@@ -105,6 +105,7 @@ impl KvLayer<'_> {
         self.head_dim
     }
 
+    #[inline]
     fn offset(&self, head: usize, slot: usize) -> usize {
         assert!(head < self.kv_heads && slot < self.slots, "head {head}, slot {slot} of {self:?}");
         (head * self.slots + slot) * self.head_dim * self.format.bytes()

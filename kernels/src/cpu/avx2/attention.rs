@@ -246,15 +246,26 @@ unsafe fn elements<const HALF: bool>(head: *const u8, at: usize, len: usize) -> 
     unsafe {
         if HALF {
             let head = head.cast::<u16>().wrapping_add(at);
-            if count >= LANES {
-                return halves(head.cast());
-            }
-            let mut padded = [0u16; LANES];
-            padded.as_mut_ptr().copy_from_nonoverlapping(head, count);
-            halves(padded.as_ptr().cast())
+            if count >= LANES { halves(head.cast()) } else { first_halves(head, count) }
         } else {
             let head = head.cast::<f32>().wrapping_add(at);
             if count >= LANES { _mm256_loadu_ps(head) } else { _mm256_maskload_ps(head, first(count)) }
         }
     }
+}
+
+/// Less than eight f16 numbers, then zeros. Joined in numbers, as a copy would be a call, around which the loops over
+/// positions would save all their registers.
+///
+/// # Safety
+/// `count` elements are readable at `head`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn first_halves(head: *const u16, count: usize) -> __m256 {
+    let mut words = [0u64; 2];
+    for i in 0..count.min(LANES) {
+        // SAFETY: promised by the caller.
+        words[i / 4] |= u64::from(unsafe { *head.wrapping_add(i) }) << (16 * (i % 4));
+    }
+    _mm256_cvtph_ps(_mm_set_epi64x(words[1].cast_signed(), words[0].cast_signed()))
 }

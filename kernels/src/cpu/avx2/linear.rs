@@ -172,10 +172,10 @@ fn products(weights: &PackedLinear, tile: usize, rows: usize, group: &[u8], sums
         macro_rules! by_rows {
             ($format:ty) => {
                 match sums.len() {
-                    1 => product::<$format, 1>(operands, sums),
-                    2 => product::<$format, 2>(operands, sums),
-                    3 => product::<$format, 3>(operands, sums),
-                    _ => product::<$format, ROWS>(operands, sums),
+                    1 => product::<$format, 1, 2>(operands, sums),
+                    2 => product::<$format, 2, 2>(operands, sums),
+                    3 => product::<$format, 3, 1>(operands, sums),
+                    _ => product::<$format, ROWS, 1>(operands, sums),
                 }
             };
         }

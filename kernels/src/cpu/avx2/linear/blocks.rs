@@ -1,4 +1,4 @@
-//! Products of rows with one packed tile, block by block, eight outputs at a time.
+//! Products of rows with one packed tile, block by block, `V` vectors of eight outputs at a time.
 
 use super::{Operands, SIGN_PLACE, formats::Format, place_of_nibble};
 use crate::{
@@ -11,101 +11,123 @@ use crate::{
 use std::arch::x86_64::*;
 
 /// Vectors of outputs in a tile.
-const HALVES: usize = TILE / LANES;
+const VECTORS: usize = TILE / LANES;
 
-/// Chains of a block for `R` rows: of its even and of its odd columns, or, for bytes, of both in turn for the first and
-/// the last four outputs.
-type Chains<const R: usize> = [[__m256; 2]; R];
+/// Chains of a block for `R` rows and `V` vectors of outputs: of its even and of its odd columns, or, for bytes, of both
+/// in turn for the first and the last four outputs.
+type Chains<const R: usize, const V: usize> = [[[__m256; 2]; V]; R];
 
-/// Writes `sums[r][n]` for `R` rows.
+/// Writes `sums[r][n]` for `R` rows. `V` is what registers hold beside as many rows.
 ///
 /// # Safety
 /// `operands` names a tile of `F::FORMAT` and `R` rows of a group prepared in its layout.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn product<F: Format, const R: usize>(operands: Operands, sums: &mut [[f32; TILE]]) {
+pub(super) unsafe fn product<F: Format, const R: usize, const V: usize>(
+    operands: Operands,
+    sums: &mut [[f32; TILE]],
+) {
     let block_bytes = const { block_bytes(F::FORMAT) };
     let Operands { mut tile, blocks, mut x, x_step, ahead } = operands;
-    let mut totals = [[_mm256_setzero_ps(); R]; HALVES];
+    let mut totals = [[_mm256_setzero_ps(); R]; VECTORS];
     for _ in 0..blocks {
         for line in 0..block_bytes / 64 {
             _mm_prefetch::<_MM_HINT_T0>(tile.wrapping_add(ahead + 64 * line).cast());
         }
-        for (half, totals) in totals.iter_mut().enumerate() {
+        for (i, totals) in totals.chunks_exact_mut(V).enumerate() {
             // SAFETY: the block of the tile and of the group is inside what the caller named.
-            unsafe { add_block::<F, R>(totals, tile, half, x) };
+            unsafe { add_block::<F, R, V>(totals, tile, i * V, x) };
         }
         tile = tile.wrapping_add(block_bytes);
         x = x.wrapping_add(x_step);
     }
     for (r, sums) in sums[..R].iter_mut().enumerate() {
-        for (half, totals) in totals.iter().enumerate() {
-            store(sums, half * LANES, totals[r]);
+        for (v, totals) in totals.iter().enumerate() {
+            store(sums, v * LANES, totals[r]);
         }
     }
 }
 
-/// Adds the products of `R` rows with half `half` of the outputs of a block to `totals[r]`.
+/// Adds the products of `R` rows with outputs `8 first .. 8 (first + V)` of a block to `totals[v][r]`.
 ///
 /// # Safety
 /// `block` is a block of a tile of `F::FORMAT`, `x` the first of `R` rows in the same block of a prepared group.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_block<F: Format, const R: usize>(
-    totals: &mut [__m256; R],
+unsafe fn add_block<F: Format, const R: usize, const V: usize>(
+    totals: &mut [[__m256; R]],
     block: *const u8,
-    half: usize,
+    first: usize,
     x: *const u8,
 ) {
-    let zero = _mm256_setzero_ps();
-    let mut chains: Chains<R> = [[zero; 2]; R];
+    let mut chains: Chains<R, V> = [[[_mm256_setzero_ps(); 2]; V]; R];
     // SAFETY: promised by the caller: 16 outputs by 32 inputs behind the header, then 32 values of each row, and, in
     // the layout of 4-bit codes, their sum.
     unsafe {
         let codes = block.add(F::HEADER);
         match F::FORMAT {
-            WeightFormat::Q4_0 | WeightFormat::Q4_1 => add_nibbles::<F, R>(&mut chains, codes, half, x),
-            WeightFormat::Q8_0 => add_bytes::<F, R>(&mut chains, codes, half, x),
+            WeightFormat::Q4_0 | WeightFormat::Q4_1 => add_nibbles::<F, R, V>(&mut chains, codes, first, x),
+            WeightFormat::Q8_0 => add_bytes::<F, R, V>(&mut chains, codes, first, x),
             WeightFormat::BF16 | WeightFormat::F16 | WeightFormat::F32 => {
-                add_dense::<F, R>(&mut chains, codes, half, x);
+                add_dense::<F, R, V>(&mut chains, codes, first, x);
             }
         }
-        for (r, total) in totals.iter_mut().enumerate() {
-            let [even, odd] = chains[r];
-            let row = x.add(r * F::X_ROW).cast::<f32>();
-            *total = match F::FORMAT {
-                WeightFormat::BF16 | WeightFormat::F16 | WeightFormat::F32 => {
-                    _mm256_add_ps(*total, _mm256_add_ps(even, odd))
-                }
-                WeightFormat::Q8_0 => {
-                    // Pairs of outputs 01 45 23 67, then in order.
-                    let pairs = _mm256_castps_pd(_mm256_hadd_ps(even, odd));
-                    let block_sum = _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(pairs));
-                    _mm256_fmadd_ps(scales(block, half), block_sum, *total)
-                }
-                WeightFormat::Q4_0 => {
-                    let sum = _mm256_set1_ps(*row.add(BLOCK));
-                    let block_sum = _mm256_fnmadd_ps(_mm256_set1_ps(8.0), sum, _mm256_add_ps(even, odd));
-                    _mm256_fmadd_ps(scales(block, half), block_sum, *total)
-                }
-                WeightFormat::Q4_1 => {
-                    let sum = _mm256_set1_ps(*row.add(BLOCK));
-                    let scaled = _mm256_fmadd_ps(scales(block, half), _mm256_add_ps(even, odd), *total);
-                    _mm256_fmadd_ps(scales(block.add(2 * TILE), half), sum, scaled)
-                }
-            };
+        for (v, totals) in totals.iter_mut().enumerate() {
+            for (r, total) in totals.iter_mut().enumerate() {
+                let row = x.add(r * F::X_ROW).cast::<f32>();
+                *total = joined::<F>(*total, chains[r][v], block, first + v, row);
+            }
         }
     }
 }
 
-/// Eight of the 16 f16 numbers at `at`.
+/// `total` with the two chains of a block, scaled.
 ///
 /// # Safety
-/// 32 bytes are readable at `at`, and `half` is 0 or 1.
+/// `block` is a block of a tile of `F::FORMAT`, `row` the same block of a prepared row.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn scales(at: *const u8, half: usize) -> __m256 {
+unsafe fn joined<F: Format>(
+    total: __m256,
+    [even, odd]: [__m256; 2],
+    block: *const u8,
+    vector: usize,
+    row: *const f32,
+) -> __m256 {
+    // SAFETY: promised by the caller; the layout of 4-bit codes has a sum behind the values.
+    unsafe {
+        match F::FORMAT {
+            WeightFormat::BF16 | WeightFormat::F16 | WeightFormat::F32 => {
+                _mm256_add_ps(total, _mm256_add_ps(even, odd))
+            }
+            WeightFormat::Q8_0 => {
+                // Pairs of outputs 01 45 23 67, then in order.
+                let pairs = _mm256_castps_pd(_mm256_hadd_ps(even, odd));
+                let block_sum = _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(pairs));
+                _mm256_fmadd_ps(scales(block, vector), block_sum, total)
+            }
+            WeightFormat::Q4_0 => {
+                let sum = _mm256_set1_ps(*row.add(BLOCK));
+                let block_sum = _mm256_fnmadd_ps(_mm256_set1_ps(8.0), sum, _mm256_add_ps(even, odd));
+                _mm256_fmadd_ps(scales(block, vector), block_sum, total)
+            }
+            WeightFormat::Q4_1 => {
+                let sum = _mm256_set1_ps(*row.add(BLOCK));
+                let total = _mm256_fmadd_ps(scales(block, vector), _mm256_add_ps(even, odd), total);
+                _mm256_fmadd_ps(scales(block.add(2 * TILE), vector), sum, total)
+            }
+        }
+    }
+}
+
+/// Vector `vector` of the 16 f16 numbers at `at`.
+///
+/// # Safety
+/// 32 bytes are readable at `at`, and `vector` is 0 or 1.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn scales(at: *const u8, vector: usize) -> __m256 {
     // SAFETY: promised by the caller.
-    unsafe { halves(at.add(2 * LANES * half)) }
+    unsafe { halves(at.add(2 * LANES * vector)) }
 }
 
 /// 4-bit codes: eight columns of an output in one word.
@@ -114,25 +136,28 @@ unsafe fn scales(at: *const u8, half: usize) -> __m256 {
 /// As for [`add_block`], `codes` behind the header.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_nibbles<F: Format, const R: usize>(
-    chains: &mut Chains<R>,
+unsafe fn add_nibbles<F: Format, const R: usize, const V: usize>(
+    chains: &mut Chains<R, V>,
     codes: *const u8,
-    half: usize,
+    first: usize,
     x: *const u8,
 ) {
     for eight in 0..BLOCK / 8 {
         // SAFETY: promised by the caller.
         unsafe {
-            let words = _mm256_loadu_si256(codes.add(4 * (TILE * eight + LANES * half)).cast());
+            let mut words = [_mm256_setzero_si256(); V];
+            for (v, words) in words.iter_mut().enumerate() {
+                *words = _mm256_loadu_si256(codes.add(4 * (TILE * eight + LANES * (first + v))).cast());
+            }
             let x = x.cast::<f32>().add(8 * eight);
-            add_nibble::<F, R, 0>(chains, words, x);
-            add_nibble::<F, R, 1>(chains, words, x);
-            add_nibble::<F, R, 2>(chains, words, x);
-            add_nibble::<F, R, 3>(chains, words, x);
-            add_nibble::<F, R, 4>(chains, words, x);
-            add_nibble::<F, R, 5>(chains, words, x);
-            add_nibble::<F, R, 6>(chains, words, x);
-            add_nibble::<F, R, 7>(chains, words, x);
+            add_nibble::<F, R, V, 0>(chains, &words, x);
+            add_nibble::<F, R, V, 1>(chains, &words, x);
+            add_nibble::<F, R, V, 2>(chains, &words, x);
+            add_nibble::<F, R, V, 3>(chains, &words, x);
+            add_nibble::<F, R, V, 4>(chains, &words, x);
+            add_nibble::<F, R, V, 5>(chains, &words, x);
+            add_nibble::<F, R, V, 6>(chains, &words, x);
+            add_nibble::<F, R, V, 7>(chains, &words, x);
         }
     }
 }
@@ -144,19 +169,22 @@ unsafe fn add_nibbles<F: Format, const R: usize>(
 /// Behind `x` are eight values of each of `R` rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_nibble<F: Format, const R: usize, const K: usize>(
-    chains: &mut Chains<R>,
-    words: __m256i,
+unsafe fn add_nibble<F: Format, const R: usize, const V: usize, const K: usize>(
+    chains: &mut Chains<R, V>,
+    words: &[__m256i; V],
     x: *const f32,
 ) {
     let place = const { place_of_nibble(K) };
-    let code = if place == SIGN_PLACE {
-        _mm256_srli_epi32::<SIGN_PLACE>(words)
-    } else {
-        _mm256_and_si256(words, _mm256_set1_epi32(15 << place))
-    };
+    let mut weights = [_mm256_setzero_ps(); V];
+    for (weights, words) in weights.iter_mut().zip(words) {
+        *weights = _mm256_cvtepi32_ps(if place == SIGN_PLACE {
+            _mm256_srli_epi32::<SIGN_PLACE>(*words)
+        } else {
+            _mm256_and_si256(*words, _mm256_set1_epi32(15 << place))
+        });
+    }
     // SAFETY: promised by the caller.
-    unsafe { add_column::<F, R>(chains, K, _mm256_cvtepi32_ps(code), x.add(K)) };
+    unsafe { add_column::<F, R, V>(chains, K, weights, x.add(K)) };
 }
 
 /// Signed bytes: a vector holds the two columns of a pair for four outputs.
@@ -165,23 +193,29 @@ unsafe fn add_nibble<F: Format, const R: usize, const K: usize>(
 /// As for [`add_block`], `codes` behind the header.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_bytes<F: Format, const R: usize>(
-    chains: &mut Chains<R>,
+unsafe fn add_bytes<F: Format, const R: usize, const V: usize>(
+    chains: &mut Chains<R, V>,
     codes: *const u8,
-    half: usize,
+    first: usize,
     x: *const u8,
 ) {
     for pair in 0..BLOCK / 2 {
         // SAFETY: promised by the caller.
         unsafe {
-            let bytes = codes.add(2 * (TILE * pair + LANES * half));
-            let low = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes.cast())));
-            let high = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes.add(8).cast())));
+            let mut weights = [[_mm256_setzero_ps(); 2]; V];
+            for (v, weights) in weights.iter_mut().enumerate() {
+                for (four, weights) in weights.iter_mut().enumerate() {
+                    let at = codes.add(2 * (TILE * pair + LANES * (first + v) + 4 * four));
+                    *weights = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast())));
+                }
+            }
             for (r, chains) in chains.iter_mut().enumerate() {
                 let both = x.add(r * F::X_ROW + 8 * pair).cast::<f64>().read_unaligned();
                 let x = _mm256_castpd_ps(_mm256_set1_pd(both));
-                chains[0] = _mm256_fmadd_ps(low, x, chains[0]);
-                chains[1] = _mm256_fmadd_ps(high, x, chains[1]);
+                for (chains, weights) in chains.iter_mut().zip(&weights) {
+                    chains[0] = _mm256_fmadd_ps(weights[0], x, chains[0]);
+                    chains[1] = _mm256_fmadd_ps(weights[1], x, chains[1]);
+                }
             }
         }
     }
@@ -193,52 +227,71 @@ unsafe fn add_bytes<F: Format, const R: usize>(
 /// As for [`add_block`], `weights` being the block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_dense<F: Format, const R: usize>(
-    chains: &mut Chains<R>,
+unsafe fn add_dense<F: Format, const R: usize, const V: usize>(
+    chains: &mut Chains<R, V>,
     weights: *const u8,
-    half: usize,
+    first: usize,
     x: *const u8,
 ) {
     for k in (0..BLOCK).step_by(2) {
+        let mut pair = [[_mm256_setzero_ps(); V]; 2];
         // SAFETY: promised by the caller.
         unsafe {
-            let (even, odd) = match F::FORMAT {
-                WeightFormat::F32 => {
-                    let at = weights.cast::<f32>().add(TILE * k + LANES * half);
-                    (_mm256_loadu_ps(at), _mm256_loadu_ps(at.add(TILE)))
-                }
-                WeightFormat::F16 => {
-                    let at = weights.add(2 * (TILE * k + LANES * half));
-                    (halves(at), halves(at.add(2 * TILE)))
-                }
-                _ => {
-                    let pairs = _mm256_loadu_si256(weights.add(2 * TILE * k + 4 * LANES * half).cast());
-                    let odd = _mm256_and_si256(pairs, _mm256_set1_epi32(0xffff_0000_u32.cast_signed()));
-                    (_mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs)), _mm256_castsi256_ps(odd))
-                }
-            };
+            for v in 0..V {
+                [pair[0][v], pair[1][v]] = dense_pair::<F>(weights, k, first + v);
+            }
             let x = x.cast::<f32>().add(k);
-            add_column::<F, R>(chains, 0, even, x);
-            add_column::<F, R>(chains, 1, odd, x.add(1));
+            add_column::<F, R, V>(chains, 0, pair[0], x);
+            add_column::<F, R, V>(chains, 1, pair[1], x.add(1));
         }
     }
 }
 
-/// Adds the products of a column's weights to the chain of its parity.
+/// Weights of columns `k`, which is even, and `k + 1`.
+///
+/// # Safety
+/// `weights` is a block of a tile of `F::FORMAT`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn dense_pair<F: Format>(weights: *const u8, k: usize, vector: usize) -> [__m256; 2] {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match F::FORMAT {
+            WeightFormat::F32 => {
+                let at = weights.cast::<f32>().add(TILE * k + LANES * vector);
+                [_mm256_loadu_ps(at), _mm256_loadu_ps(at.add(TILE))]
+            }
+            WeightFormat::F16 => {
+                let at = weights.add(2 * (TILE * k + LANES * vector));
+                [halves(at), halves(at.add(2 * TILE))]
+            }
+            WeightFormat::BF16 => {
+                let pairs = _mm256_loadu_si256(weights.add(2 * TILE * k + 4 * LANES * vector).cast());
+                let odd = _mm256_and_si256(pairs, _mm256_set1_epi32(0xffff_0000_u32.cast_signed()));
+                [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs)), _mm256_castsi256_ps(odd)]
+            }
+            WeightFormat::Q4_0 | WeightFormat::Q4_1 | WeightFormat::Q8_0 => unreachable!("quantised"),
+        }
+    }
+}
+
+/// Adds the products of a column's weights to the chains of its parity.
 ///
 /// # Safety
 /// `x` is the column's value of the first of `R` rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_column<F: Format, const R: usize>(
-    chains: &mut Chains<R>,
+unsafe fn add_column<F: Format, const R: usize, const V: usize>(
+    chains: &mut Chains<R, V>,
     column: usize,
-    weights: __m256,
+    weights: [__m256; V],
     x: *const f32,
 ) {
     for (r, chains) in chains.iter_mut().enumerate() {
         // SAFETY: promised by the caller.
         let x = _mm256_set1_ps(unsafe { *x.add(r * F::X_ROW / 4) });
-        chains[column % 2] = _mm256_fmadd_ps(weights, x, chains[column % 2]);
+        for (chains, weights) in chains.iter_mut().zip(weights) {
+            chains[column % 2] = _mm256_fmadd_ps(weights, x, chains[column % 2]);
+        }
     }
 }
