@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Asks the default model the same prompts plainly and with forced drafters, and compares token ids: they must be equal.
+
+usage: benches/lossless.py OUT.jsonl [--prompts 20] [--tokens 128] [--yggc target/release/yggc]
+
+Arms: lookup and three layer-skip shapes, forced by `yggc plan --fix`; greedy and sampled; one thread and two. A line of
+OUT is one answer. Exit status 1 if any answer differs from plain decoding's, or an arm never drafted.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SHAPES = {
+    "chain": "drafter=layer_skip,Dd=4,Wd=1,Wv=4",
+    "tree_4x4": "drafter=layer_skip,Dd=4,Wd=4,Wv=16",
+    "tree_6x8": "drafter=layer_skip,Dd=6,Wd=8,Wv=48",
+    "lookup": "drafter=lookup",
+}
+SAMPLING = {"greedy": [], "sampled": ["--temperature", "0.8", "--seed", "7"]}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out")
+    parser.add_argument("--prompts", type=int, default=20)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--yggc", default="target/release/yggc")
+    options = parser.parse_args()
+    calibration = pathlib.Path(__file__).resolve().parent.parent / "plans/calibration/prompts.jsonl"
+    prompts = [json.loads(line) for line in calibration.read_text().splitlines()]
+    prompts = prompts[:: max(1, len(prompts) // options.prompts)][: options.prompts]
+
+    def yggc(*arguments):
+        return subprocess.run([options.yggc, *arguments], check=True, capture_output=True, text=True).stdout
+
+    failed = False
+    with tempfile.TemporaryDirectory() as folder, open(options.out, "w") as out:
+        for threads in ["1", "2"]:
+            profile = f"{folder}/{threads}.profile"
+            yggc("profile", "--threads", threads, "--budget", "30", "-o", profile)
+            for arm, fix in SHAPES.items():
+                yggc("plan", "--profile", profile, "-o", f"{folder}/{arm}.plan", "--fix", fix)
+            for setting, flags in SAMPLING.items():
+                count = {arm: [0, 0, 0] for arm in SHAPES}
+                for prompt in prompts:
+                    common = ["run", "-p", prompt["text"], "-n", str(options.tokens), "--threads", threads, "--json"]
+                    plain = json.loads(yggc(*common, *flags, "--no-spec"))
+                    for arm in SHAPES:
+                        forced = json.loads(yggc(*common, *flags, "--plan", f"{folder}/{arm}.plan"))
+                        equal = forced["token_ids"] == plain["token_ids"]
+                        stats = forced["stats"]
+                        count[arm][0] += equal
+                        count[arm][1] += stats["drafted"]
+                        count[arm][2] += stats["tokens"] - 1 - stats["steps"]
+                        row = {"threads": threads, "setting": setting, "arm": arm, "prompt": prompt["id"], "equal": equal}
+                        row |= {key: stats[key] for key in ["tokens", "steps", "drafted", "aal"]}
+                        print(json.dumps(row), file=out)
+                for arm, (equal, drafted, accepted) in count.items():
+                    failed |= equal < len(prompts) or drafted == 0
+                    print(f"{threads} threads {setting:8} {arm:9} {equal}/{len(prompts)} equal, {drafted} drafted, {accepted} accepted")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
