@@ -34,13 +34,16 @@ def main():
     prompts = prompts[:: max(1, len(prompts) // options.prompts)][: options.prompts]
 
     def yggc(*arguments):
-        return subprocess.run([options.yggc, *arguments], check=True, capture_output=True, text=True).stdout
+        done = subprocess.run([options.yggc, *arguments], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"yggc {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
+        return done.stdout
 
     failed = False
     with tempfile.TemporaryDirectory() as folder, open(options.out, "w") as out:
         for threads in ["1", "2"]:
             profile = f"{folder}/{threads}.profile"
-            yggc("profile", "--threads", threads, "--budget", "30", "-o", profile)
+            yggc("profile", "--threads", threads, "--budget", "90", "-o", profile)
             for arm, fix in SHAPES.items():
                 yggc("plan", "--profile", profile, "-o", f"{folder}/{arm}.plan", "--fix", fix)
             for setting, flags in SAMPLING.items():
