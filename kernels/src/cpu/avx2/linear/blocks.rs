@@ -234,15 +234,15 @@ unsafe fn add_dense<F: Format, const R: usize, const V: usize>(
     x: *const u8,
 ) {
     for k in (0..BLOCK).step_by(2) {
-        let mut pair = [[_mm256_setzero_ps(); V]; 2];
+        let (mut even, mut odd) = ([_mm256_setzero_ps(); V], [_mm256_setzero_ps(); V]);
         // SAFETY: promised by the caller.
         unsafe {
-            for v in 0..V {
-                [pair[0][v], pair[1][v]] = dense_pair::<F>(weights, k, first + v);
+            for (v, (even, odd)) in even.iter_mut().zip(&mut odd).enumerate() {
+                [*even, *odd] = dense_pair::<F>(weights, k, first + v);
             }
             let x = x.cast::<f32>().add(k);
-            add_column::<F, R, V>(chains, 0, pair[0], x);
-            add_column::<F, R, V>(chains, 1, pair[1], x.add(1));
+            add_column::<F, R, V>(chains, 0, even, x);
+            add_column::<F, R, V>(chains, 1, odd, x.add(1));
         }
     }
 }
