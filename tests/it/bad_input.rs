@@ -163,7 +163,7 @@ fn texts_and_ids_that_cannot_be_scored_end_with_3() {
         ("[4294967296]", "JSON array of whole numbers"),
         ("[1]", "at least 2"),
         ("[]", "at least 2"),
-        ("[1, 384]", "the vocabulary has 384"),
+        ("[1, 384]", "expected one below 384"),
         (&serde_json::to_string(&long).expect("numbers"), "256"),
     ] {
         fs::write(&file, content).expect("writable");
