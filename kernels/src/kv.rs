@@ -30,7 +30,11 @@ impl KvFormat {
     }
 }
 
-/// Keys and values of one layer, each `[G, S, D]`: KV head, slot, element.
+/// Keys and values of one layer.
+///
+/// Values are `[G, S, D]`: KV head, slot, element. Keys are `[G, S / 16, D, 16]`: the keys of 16 slots lie element by
+/// element, so that one vector holds an element of all of them and scores need no sums over lanes. Memory is reserved
+/// for whole blocks of slots.
 #[derive(Clone, Copy, Debug)]
 pub struct KvLayer<'a> {
     keys: *mut u8,
@@ -52,10 +56,12 @@ impl KvLayer<'_> {
     pub const NO_SLOT: u32 = u32::MAX;
     /// Largest head dimension: kernels turn a head in a buffer of this size.
     pub const MAX_HEAD_DIM: usize = 512;
+    /// Slots whose keys lie together; elements from one element of a key to the next.
+    pub const KEY_BLOCK: usize = 16;
 
     /// Bytes of the keys, and of the values.
     pub const fn bytes(format: KvFormat, kv_heads: usize, slots: usize, head_dim: usize) -> usize {
-        kv_heads * slots * head_dim * format.bytes()
+        kv_heads * slots.next_multiple_of(Self::KEY_BLOCK) * head_dim * format.bytes()
     }
 
     /// A view of memory that a cache owns.
@@ -105,24 +111,111 @@ impl KvLayer<'_> {
         self.head_dim
     }
 
-    #[inline]
-    fn offset(&self, head: usize, slot: usize) -> usize {
-        assert!(head < self.kv_heads && slot < self.slots, "head {head}, slot {slot} of {self:?}");
-        (head * self.slots + slot) * self.head_dim * self.format.bytes()
+    /// Blocks of slots that memory is reserved for.
+    pub(crate) fn blocks(&self) -> usize {
+        self.slots.div_ceil(Self::KEY_BLOCK)
     }
 
-    /// First byte of the key of `(head, slot)`.
+    /// Bytes of a block of keys.
+    #[inline]
+    pub(crate) fn block_bytes(&self) -> usize {
+        Self::KEY_BLOCK * self.head_dim * self.format.bytes()
+    }
+
+    /// First byte of the keys of a KV head in slots `16 block .. 16 block + 16`.
+    #[inline]
+    pub(crate) fn key_block(&self, head: usize, block: usize) -> *mut u8 {
+        assert!(head < self.kv_heads && block < self.blocks(), "head {head}, block {block} of {self:?}");
+        // SAFETY: inside the memory that `from_raw` was promised.
+        unsafe { self.keys.add((head * self.blocks() + block) * self.block_bytes()) }
+    }
+
+    /// First element of the key of `(head, slot)`; each other is [`KvLayer::KEY_BLOCK`] elements behind the one before.
     #[inline]
     pub(crate) fn key(&self, head: usize, slot: usize) -> *mut u8 {
-        // SAFETY: `offset` is inside the memory that `from_raw` was promised.
-        unsafe { self.keys.add(self.offset(head, slot)) }
+        assert!(slot < self.slots, "slot {slot} of {self:?}");
+        let block = self.key_block(head, slot / Self::KEY_BLOCK);
+        // SAFETY: inside the block's first line.
+        unsafe { block.add(slot % Self::KEY_BLOCK * self.format.bytes()) }
     }
 
-    /// First byte of the value of `(head, slot)`.
+    /// First byte of the value of `(head, slot)`; its elements follow each other.
     #[inline]
     pub(crate) fn value(&self, head: usize, slot: usize) -> *mut u8 {
-        // SAFETY: as in `key`.
-        unsafe { self.values.add(self.offset(head, slot)) }
+        assert!(head < self.kv_heads && slot < self.slots, "head {head}, slot {slot} of {self:?}");
+        let row = head * self.blocks() * Self::KEY_BLOCK + slot;
+        // SAFETY: inside the memory that `from_raw` was promised.
+        unsafe { self.values.add(row * self.head_dim * self.format.bytes()) }
+    }
+
+    /// Copies keys and values of all heads from one slot to another.
+    ///
+    /// # Safety
+    /// Nothing else touches the two slots meanwhile.
+    ///
+    /// # Panics
+    /// If a slot is outside the cache.
+    pub unsafe fn copy_slot(&self, from: usize, to: usize) {
+        let row = self.head_dim * self.format.bytes();
+        for head in 0..self.kv_heads {
+            // SAFETY: both values are inside the cache, and ours by the caller's promise.
+            unsafe { std::ptr::copy(self.value(head, from), self.value(head, to), row) };
+            let (source, destination) = (self.key(head, from), self.key(head, to));
+            for i in 0..self.head_dim {
+                let at = i * Self::KEY_BLOCK * self.format.bytes();
+                // SAFETY: element `i` of both keys, as above.
+                unsafe { std::ptr::copy(source.add(at), destination.add(at), self.format.bytes()) };
+            }
+        }
+    }
+
+    /// Overwrites keys and values of all heads of a slot, element by element.
+    ///
+    /// # Safety
+    /// Nothing else touches the slot meanwhile.
+    ///
+    /// # Panics
+    /// If the slot is outside the cache.
+    pub unsafe fn fill_slot(&self, slot: usize, mut next: impl FnMut() -> f32) {
+        for head in 0..self.kv_heads {
+            for i in 0..self.head_dim {
+                // SAFETY: element `i` of the key and of the value, ours by the caller's promise.
+                unsafe {
+                    self.write(self.key(head, slot), i * Self::KEY_BLOCK, next());
+                    self.write(self.value(head, slot), i, next());
+                }
+            }
+        }
+    }
+
+    /// Writes an element, rounded to the format.
+    ///
+    /// # Safety
+    /// Element `i` after `first` is the caller's to write.
+    pub(crate) unsafe fn write(&self, first: *mut u8, i: usize, value: f32) {
+        match self.format {
+            KvFormat::F16 => {
+                let limit = half::f16::MAX.to_f32();
+                let value = half::f16::from_f32(value.clamp(-limit, limit));
+                // SAFETY: promised by the caller.
+                unsafe { first.cast::<half::f16>().add(i).write(value) }
+            }
+            // SAFETY: promised by the caller.
+            KvFormat::F32 => unsafe { first.cast::<f32>().add(i).write(value) },
+        }
+    }
+
+    /// Reads an element.
+    ///
+    /// # Safety
+    /// Element `i` after `first` is in the cache, and nobody writes it meanwhile.
+    pub(crate) unsafe fn read(&self, first: *const u8, i: usize) -> f32 {
+        match self.format {
+            // SAFETY: promised by the caller.
+            KvFormat::F16 => unsafe { first.cast::<half::f16>().add(i).read() }.to_f32(),
+            // SAFETY: promised by the caller.
+            KvFormat::F32 => unsafe { first.cast::<f32>().add(i).read() },
+        }
     }
 }
 
@@ -212,9 +305,9 @@ pub struct AppendKv<'a> {
 }
 
 impl AppendKv<'_> {
-    /// Independent pieces of work: unit `w * G + g` stores KV head `g` of row `w`.
+    /// Independent pieces of work: unit `g` stores KV head `g` of every row, as rows share the memory of a key block.
     pub fn units(&self) -> usize {
-        self.keys.width() * self.kv.kv_heads
+        self.kv.kv_heads
     }
 
     /// # Panics
@@ -228,10 +321,27 @@ impl AppendKv<'_> {
         );
     }
 
-    /// Row, KV head and slot of a unit; `None` if it is not stored.
-    pub(crate) fn place(&self, unit: usize) -> Option<(usize, usize, usize)> {
-        let (w, head) = (unit / self.kv.kv_heads, unit % self.kv.kv_heads);
-        (self.slots[w] != KvLayer::NO_SLOT).then_some((w, head, self.slots[w] as usize))
+    /// Value of KV head `head` of row `w` (`[D]`).
+    #[inline(always)]
+    pub(crate) fn value(&self, w: usize, head: usize) -> &[f32] {
+        let head_dim = self.kv.head_dim;
+        &self.values.row(w)[head * head_dim..(head + 1) * head_dim]
+    }
+
+    /// Key of KV head `head` of row `w` (`[D]`), turned in `buffer` if the keys turn.
+    #[inline(always)]
+    pub(crate) fn turned_key<'k>(&'k self, w: usize, head: usize, buffer: &'k mut [f32]) -> &'k [f32] {
+        let head_dim = self.kv.head_dim;
+        let key = &self.keys.row(w)[head * head_dim..(head + 1) * head_dim];
+        let Some(rope) = self.rope else { return key };
+        rope.rotate(self.positions[w] as usize, key, buffer);
+        buffer
+    }
+
+    /// Rows that are stored, with their slots.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = (usize, usize)> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter(|(_, slot)| **slot != KvLayer::NO_SLOT).map(|(w, slot)| (w, *slot as usize))
     }
 }
 

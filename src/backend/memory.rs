@@ -90,8 +90,8 @@ impl Arena {
     }
 }
 
-/// Keys and values of all layers: `[layer][keys, values][kv head][slot][element]`, zeroed at first so that whatever is
-/// read is finite.
+/// Keys and values of all layers: `[layer][keys, values]`, each as [`KvLayer`] says, zeroed at first so that whatever
+/// is read is finite.
 #[derive(Debug)]
 pub(super) struct KvCache {
     block: Block,
@@ -125,27 +125,19 @@ impl KvCache {
         unsafe { KvLayer::from_raw(keys, values, self.format, kv_heads, self.slots, head_dim) }
     }
 
-    fn row_bytes(&self) -> usize {
-        self.spec.head_dim * self.format.bytes()
-    }
-
-    /// Starts of every (layer, keys or values, head): each a run of `slots` rows.
-    fn runs(&self) -> impl Iterator<Item = usize> + use<> {
-        let run = self.slots * self.row_bytes();
-        (0..2 * self.spec.layers * self.spec.kv_heads).map(move |i| i * run)
+    /// Every layer, to change its slots.
+    fn layers(&mut self) -> impl Iterator<Item = KvLayer<'_>> {
+        let cache = &*self;
+        // SAFETY: `&mut self` is borrowed as long as the views live, so nothing else touches the cache.
+        (0..cache.spec.layers).map(move |layer| unsafe { cache.layer(layer) })
     }
 
     /// Copies slots `from[i]` to `first + i`, in order.
     pub(super) fn copy_slots(&mut self, from: &[u32], first: u32) {
-        let row = self.row_bytes();
-        for start in self.runs() {
-            for (i, source) in from.iter().enumerate() {
-                let (source, destination) = (*source as usize, first as usize + i);
-                assert!(source < self.slots && destination < self.slots, "a slot outside the cache");
-                let source = self.block.at(start + source * row, row);
-                let destination = self.block.at(start + destination * row, row);
-                // SAFETY: both rows are inside the block, which `&mut self` makes ours.
-                unsafe { std::ptr::copy(source, destination, row) };
+        for layer in self.layers() {
+            for (source, destination) in from.iter().zip(first..) {
+                // SAFETY: the cache is ours alone.
+                unsafe { layer.copy_slot(*source as usize, destination as usize) };
             }
         }
     }
@@ -153,22 +145,15 @@ impl KvCache {
     /// Fills slots with finite noise from a linear congruential sequence.
     pub(super) fn poison(&mut self, slots: Range<u32>, seed: u64) {
         let mut state = seed | 1;
-        for start in self.runs() {
+        for layer in self.layers() {
             for slot in slots.clone() {
-                let row = self.block.at(start + slot as usize * self.row_bytes(), self.row_bytes());
-                for i in 0..self.spec.head_dim {
+                let noise = || {
                     state =
                         state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    let noise = (state >> 40) as f32 / (1 << 20) as f32 - 8.0;
-                    match self.format {
-                        // SAFETY: element `i` of a row inside the block, which `&mut self` makes ours.
-                        KvFormat::F16 => unsafe {
-                            row.cast::<half::f16>().add(i).write(half::f16::from_f32(noise))
-                        },
-                        // SAFETY: as above.
-                        KvFormat::F32 => unsafe { row.cast::<f32>().add(i).write(noise) },
-                    }
-                }
+                    (state >> 40) as f32 / (1 << 20) as f32 - 8.0
+                };
+                // SAFETY: the cache is ours alone.
+                unsafe { layer.fill_slot(slot as usize, noise) };
             }
         }
     }

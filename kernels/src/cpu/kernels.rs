@@ -2,6 +2,7 @@
 
 use super::{
     activations::{self, Layout, Prepared},
+    batch::UNITS,
     generic,
     packing::{PackedLinear, TILE},
 };
@@ -245,7 +246,7 @@ impl Kernels {
     ///
     /// # Panics
     /// If shapes disagree, a slot is outside the cache, or `scratch` is smaller than [`attention_scratch_bytes`] of
-    /// the longest logical sequence, or not aligned to 64.
+    /// the cache's slots (or of the longest logical sequence, if that is longer), or not aligned to 64.
     pub fn attention(
         self,
         args: &Attention<'_>,
@@ -255,7 +256,7 @@ impl Kernels {
     ) {
         args.check(&out);
         assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
-        let bytes = attention_scratch_bytes(args.kv.head_dim(), args.longest());
+        let bytes = attention_scratch_bytes(args.kv.head_dim(), args.longest().max(args.kv.slots()));
         assert!(scratch.len() >= bytes, "scratch of {} bytes, {bytes} needed", scratch.len());
         assert!(scratch.as_ptr().addr().is_multiple_of(64), "scratch must be aligned to 64");
         let scratch = activations::floats_mut(&mut scratch[..bytes]);
@@ -330,9 +331,9 @@ impl Kernels {
     }
 }
 
-/// Scratch for [`Kernels::attention`] over logical sequences up to `longest`, bytes, whatever the tier.
-pub const fn attention_scratch_bytes(head_dim: usize, longest: usize) -> usize {
-    4 * generic::ATTENTION_UNITS * (2 * head_dim.next_multiple_of(16) + longest.next_multiple_of(16))
+/// Scratch for [`Kernels::attention`] over a cache of `slots` slots, bytes, whatever the tier.
+pub const fn attention_scratch_bytes(head_dim: usize, slots: usize) -> usize {
+    4 * UNITS * (2 * head_dim.next_multiple_of(16) + slots.next_multiple_of(16))
 }
 
 fn check_same(x: Rows<'_>, out: &RowsMut<'_>) {

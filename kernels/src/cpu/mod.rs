@@ -12,6 +12,7 @@ mod activations;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod batch;
 mod generic;
 mod isa;
 mod kernels;

@@ -1,7 +1,7 @@
 //! Attention of each row over its logical sequence (arXiv 1706.03762, section 3.2, with grouped heads).
 
 use super::rope::turn_head;
-use crate::{Attention, KvFormat, RowsMut};
+use crate::{Attention, KvLayer, RowsMut};
 
 /// `out` (`[W, H * D]`): softmax of the scaled scores times the values; zeros for a row that sees nothing.
 pub fn attention(args: &Attention<'_>, mut out: RowsMut<'_>) {
@@ -16,19 +16,14 @@ pub fn attention(args: &Attention<'_>, mut out: RowsMut<'_>) {
         if let Some(rope) = args.rope {
             turn_head(&args.queries.row(w)[span.clone()], args.tails.positions[w] as usize, rope, &mut query);
         }
-        let element = |head: *const u8, i: usize| -> f64 {
-            match kv.format() {
-                // SAFETY: `i < head_dim` and `head` is a key or value in the memory promised to `KvLayer::from_raw`.
-                KvFormat::F16 => unsafe { (*head.cast::<half::f16>().add(i)).to_f64() },
-                // SAFETY: as above.
-                KvFormat::F32 => unsafe { f64::from(*head.cast::<f32>().add(i)) },
-            }
-        };
+        // SAFETY: callers name an element of a key or value in the memory promised to `KvLayer::from_raw`.
+        let element = |first: *const u8, i: usize| f64::from(unsafe { kv.read(first, i) });
         let slots = || (0..args.tails.len(w)).map(|position| args.tails.slot(w, position));
         scores.clear();
         scores.extend(slots().map(|slot| {
             let key = kv.key(kv_head, slot);
-            let dot: f64 = (0..head_dim).map(|i| f64::from(query[i]) * element(key, i)).sum();
+            let dot: f64 =
+                (0..head_dim).map(|i| f64::from(query[i]) * element(key, i * KvLayer::KEY_BLOCK)).sum();
             dot * f64::from(args.scale)
         }));
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -13,47 +13,54 @@ pub(in crate::cpu) fn append_kv(args: &AppendKv<'_>, units: Range<usize>) {
     let (kv, head_dim) = (args.kv, args.kv.head_dim());
     let mut turned = [0.0; KvLayer::MAX_HEAD_DIM];
     let turned = &mut turned[..head_dim];
-    for unit in units {
-        let Some((w, head, slot)) = args.place(unit) else { continue };
-        let span = head * head_dim..(head + 1) * head_dim;
-        let mut key = &args.keys.row(w)[span.clone()];
-        if let Some(rope) = args.rope {
-            rope.rotate(args.positions[w] as usize, key, turned);
-            key = turned;
-        }
-        // SAFETY: both point to the `head_dim` elements of (head, slot), which `KvLayer::from_raw` reserved to us.
-        unsafe {
-            store(key, kv.format(), kv.key(head, slot));
-            store(&args.values.row(w)[span], kv.format(), kv.value(head, slot));
+    let mut halves = [0u16; KvLayer::MAX_HEAD_DIM + LANES - 1];
+    for head in units {
+        for (w, slot) in args.stored() {
+            let key = args.turned_key(w, head, turned);
+            let value = args.value(w, head);
+            // SAFETY: elements of (head, slot), which `KvLayer::from_raw` reserved to us.
+            unsafe {
+                match kv.format() {
+                    KvFormat::F16 => {
+                        round(key, &mut halves);
+                        scatter(&halves[..head_dim], kv.key(head, slot).cast());
+                        round(value, &mut halves);
+                        kv.value(head, slot)
+                            .cast::<u16>()
+                            .copy_from_nonoverlapping(halves.as_ptr(), head_dim);
+                    }
+                    KvFormat::F32 => {
+                        scatter(key, kv.key(head, slot).cast());
+                        kv.value(head, slot).cast::<f32>().copy_from_nonoverlapping(value.as_ptr(), head_dim);
+                    }
+                }
+            }
         }
     }
 }
 
-/// # Safety
-/// As many elements as `head` has are writable at `to`.
+/// Rounds to halves, and what is beyond them to the largest.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn store(head: &[f32], format: KvFormat, to: *mut u8) {
-    match format {
-        KvFormat::F32 => {
-            // SAFETY: promised by the caller; the cache is none of the rows.
-            unsafe { to.cast::<f32>().copy_from_nonoverlapping(head.as_ptr(), head.len()) }
-        }
-        KvFormat::F16 => {
-            for at in (0..head.len()).step_by(LANES) {
-                // The second operand is kept if it is NaN.
-                let lanes = _mm256_min_ps(_mm256_set1_ps(F16_LIMIT), load(head, at));
-                let lanes = _mm256_max_ps(_mm256_set1_ps(-F16_LIMIT), lanes);
-                let mut halves = [0u16; LANES];
-                let count = LANES.min(head.len() - at);
-                // SAFETY: `halves` has 16 bytes, and the caller promised the elements up to `at + count`.
-                unsafe {
-                    _mm_storeu_si128(
-                        halves.as_mut_ptr().cast(),
-                        _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(lanes),
-                    );
-                    to.cast::<u16>().add(at).copy_from_nonoverlapping(halves.as_ptr(), count);
-                }
-            }
-        }
+fn round(head: &[f32], halves: &mut [u16; KvLayer::MAX_HEAD_DIM + LANES - 1]) {
+    for at in (0..head.len()).step_by(LANES) {
+        // The second operand is kept if it is NaN.
+        let lanes = _mm256_min_ps(_mm256_set1_ps(F16_LIMIT), load(head, at));
+        let lanes = _mm256_max_ps(_mm256_set1_ps(-F16_LIMIT), lanes);
+        let lanes = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(lanes);
+        let to = &mut halves[at..at + LANES];
+        // SAFETY: `to` has 8 elements.
+        unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), lanes) };
+    }
+}
+
+/// Writes the elements of a key, as far apart as a block of keys has them.
+///
+/// # Safety
+/// The elements are writable.
+#[inline]
+unsafe fn scatter<T: Copy>(key: &[T], to: *mut T) {
+    for (i, element) in key.iter().enumerate() {
+        // SAFETY: promised by the caller.
+        unsafe { to.add(i * KvLayer::KEY_BLOCK).write(*element) };
     }
 }

@@ -1,11 +1,14 @@
-//! Attention of up to four units at once, which share the keys and values that they all see.
+//! Attention of up to four units at once, which share the keys and values of a KV head.
 
-use super::lanes::{LANES, exp, first, halves, largest, load, store, sum, sum_rows};
-use crate::{Attention, KvFormat, RowsMut, cpu::generic::ATTENTION_UNITS};
+use super::lanes::{LANES, exp, first, halves, largest, load, store, sum};
+use crate::{
+    Attention, KvFormat, KvLayer, RowsMut,
+    cpu::batch::{Batch, UNITS, batch_len},
+};
 use std::{arch::x86_64::*, ops::Range};
 
-/// Logical positions scored together; a block starts at a multiple of it.
-const BLOCK: usize = LANES;
+/// Slots scored together.
+const BLOCK: usize = KvLayer::KEY_BLOCK;
 
 /// Computes the given units.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -30,17 +33,13 @@ fn each_batch<const HALF: bool>(
 ) {
     let mut unit = units.start;
     while unit < units.end {
-        let kv_head = args.place(unit).2;
-        let most = ATTENTION_UNITS.min(units.end - unit);
-        let mut count = 1;
-        while count < most && args.place(unit + count).2 == kv_head {
-            count += 1;
-        }
+        let count = batch_len(args, unit, units.end);
         match count {
-            1 => batch::<HALF, 1>(args, unit, scratch, out),
-            2 => batch::<HALF, 2>(args, unit, scratch, out),
-            3 => batch::<HALF, 3>(args, unit, scratch, out),
-            _ => batch::<HALF, ATTENTION_UNITS>(args, unit, scratch, out),
+            1 => attend::<HALF, 1>(args, unit, scratch, out),
+            2 => attend::<HALF, 2>(args, unit, scratch, out),
+            3 => attend::<HALF, 3>(args, unit, scratch, out),
+            UNITS => attend::<HALF, UNITS>(args, unit, scratch, out),
+            _ => unreachable!("a batch of {count} units"),
         }
         unit += count;
     }
@@ -48,64 +47,68 @@ fn each_batch<const HALF: bool>(
 
 /// Units `unit..unit + U`, all of one KV head.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn batch<const HALF: bool, const U: usize>(
+fn attend<const HALF: bool, const U: usize>(
     args: &Attention<'_>,
     unit: usize,
     scratch: &mut [f32],
     out: &mut RowsMut<'_>,
 ) {
-    let (kv, head_dim, tails, scale) = (args.kv, args.kv.head_dim(), args.tails, args.scale);
+    let (kv, head_dim) = (args.kv, args.kv.head_dim());
+    let batch = Batch::<U>::new(args, unit);
     let padded_dim = head_dim.next_multiple_of(LANES);
     let (queries, scratch) = scratch.split_at_mut(U * padded_dim);
     let (totals, scores) = scratch.split_at_mut(U * padded_dim);
     let stride = scores.len() / U / BLOCK * BLOCK;
-
-    queries.fill(0.0);
+    assert!(stride >= batch.blocks * BLOCK && batch.blocks <= kv.blocks(), "room for scores");
     totals.fill(0.0);
-    let (mut rows, mut lens) = ([0; U], [0; U]);
     for (u, query) in queries.chunks_exact_mut(padded_dim).enumerate() {
-        let (w, head, _) = args.place(unit + u);
-        (rows[u], lens[u]) = (w, tails.len(w));
-        let raw = &args.queries.row(w)[head * head_dim..(head + 1) * head_dim];
-        match args.rope {
-            Some(rope) => rope.rotate(tails.positions[w] as usize, raw, &mut query[..head_dim]),
-            None => query[..head_dim].copy_from_slice(raw),
-        }
+        batch.turn_query(u, &mut query[..head_dim]);
     }
 
-    // Heads of one row share all it sees; rows share whole blocks of the prefix.
-    let shared = if rows.iter().all(|&w| w == rows[0]) {
-        lens[0]
-    } else {
-        rows.iter().map(|&w| tails.prefix[w] as usize).min().unwrap_or(0) / BLOCK * BLOCK
-    };
-    let kv_head = args.place(unit).2;
-    let key = |w: usize, position| kv.key(kv_head, tails.slot(w, position)).cast_const();
-    let value = |w: usize, position| kv.value(kv_head, tails.slot(w, position)).cast_const();
-    // SAFETY: every key and value is followed by `head_dim` elements of the cache, in the format that `HALF` tells.
+    let keys = Keys { head_dim, scale: args.scale };
+    for block in 0..batch.blocks {
+        let at = kv.key_block(batch.kv_head, block).cast_const();
+        let scores = scores[block * BLOCK..].as_mut_ptr();
+        // SAFETY: blocks of the cache in the format that `HALF` tells; queries and scores have room for `U` units.
+        unsafe { keys.score::<HALF, U>(at, queries.as_ptr(), padded_dim, scores, stride) };
+    }
+
+    let mut factors = [0.0; U];
+    for (u, factor) in factors.iter_mut().enumerate() {
+        let scores = &mut scores[u * stride..][..stride];
+        let query = &queries[u * padded_dim..][..padded_dim];
+        batch.order(u, scores, |slot| {
+            let mut lanes = [0.0; BLOCK];
+            let at = kv.key_block(batch.kv_head, slot / BLOCK).cast_const();
+            // SAFETY: as above, for one unit and one block.
+            unsafe { keys.score::<HALF, 1>(at, query.as_ptr(), padded_dim, lanes.as_mut_ptr(), BLOCK) };
+            lanes[slot % BLOCK]
+        });
+        *factor = soften(scores, batch.len(u));
+    }
+
+    let row_bytes = head_dim * kv.format().bytes();
+    // SAFETY: every value is followed by `head_dim` elements of the cache.
     unsafe {
-        score::<HALF, U>(0..shared, |i| key(rows[0], i), queries, head_dim, scale, scores, stride);
-        for u in 0..U {
-            let (query, scores) =
-                (&queries[u * padded_dim..][..padded_dim], &mut scores[u * stride..][..stride]);
-            score::<HALF, 1>(shared..lens[u], |i| key(rows[u], i), query, head_dim, scale, scores, stride);
-        }
-        let mut factors = [0.0; U];
-        for (u, factor) in factors.iter_mut().enumerate() {
-            *factor = soften(&mut scores[u * stride..][..stride], lens[u]);
-        }
-        // More columns would not fit the registers of three or four units.
-        if U > 2 {
-            weigh::<HALF, U, 2>(0..shared, |i| value(rows[0], i), scores, stride, head_dim, totals);
-        } else {
-            weigh::<HALF, U, 4>(0..shared, |i| value(rows[0], i), scores, stride, head_dim, totals);
+        if batch.shared > 0 {
+            let values = kv.value(batch.kv_head, 0).cast_const();
+            let last = kv.value(batch.kv_head, batch.shared - 1).cast_const();
+            debug_assert_eq!(last.addr() - values.addr(), (batch.shared - 1) * row_bytes);
+            let value = |position: usize| values.wrapping_add(position * row_bytes);
+            // More columns would not fit the registers of three or four units.
+            if U > 2 {
+                weigh::<HALF, U, 2>(0..batch.shared, value, scores, stride, head_dim, totals);
+            } else {
+                weigh::<HALF, U, 4>(0..batch.shared, value, scores, stride, head_dim, totals);
+            }
         }
         for (u, factor) in factors.into_iter().enumerate() {
             let (scores, total) =
                 (&scores[u * stride..][..stride], &mut totals[u * padded_dim..][..padded_dim]);
-            weigh::<HALF, 1, 4>(shared..lens[u], |i| value(rows[u], i), scores, stride, head_dim, total);
-            let (w, head, _) = args.place(unit + u);
-            let out = out.span(w, head * head_dim..(head + 1) * head_dim);
+            let value = |position| kv.value(batch.kv_head, batch.slot(u, position)).cast_const();
+            weigh::<HALF, 1, 4>(batch.shared..batch.len(u), value, scores, stride, head_dim, total);
+            let (w, columns) = batch.place(u);
+            let out = out.span(w, columns);
             for at in (0..head_dim).step_by(LANES) {
                 store(out, at, _mm256_mul_ps(load(total, at), _mm256_set1_ps(factor)));
             }
@@ -113,52 +116,53 @@ fn batch<const HALF: bool, const U: usize>(
     }
 }
 
-/// Scaled products of `U` queries with the keys of `positions`, block by block; the last block is filled up with
-/// minus infinity. A product has one chain per lane, then the tree of `sum_rows`.
-///
-/// # Safety
-/// `key` gives pointers to `head_dim` readable elements.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn score<const HALF: bool, const U: usize>(
-    positions: Range<usize>,
-    key: impl Fn(usize) -> *const u8,
-    queries: &[f32],
+/// Elements of a key, and what its products are multiplied with.
+#[derive(Clone, Copy)]
+struct Keys {
     head_dim: usize,
     scale: f32,
-    scores: &mut [f32],
-    stride: usize,
-) {
-    let padded_dim = head_dim.next_multiple_of(LANES);
-    assert!(
-        queries.len() >= U * padded_dim
-            && scores.len() >= (U - 1) * stride + positions.end.next_multiple_of(BLOCK)
-    );
-    for start in positions.clone().step_by(BLOCK) {
-        let count = BLOCK.min(positions.end - start);
-        let mut products = [[_mm256_setzero_ps(); BLOCK]; U];
-        for i in 0..count {
-            let key = key(start + i);
-            let mut sums = [_mm256_setzero_ps(); U];
-            for at in (0..head_dim).step_by(LANES) {
-                // SAFETY: `head_dim` elements were promised; queries are padded.
-                unsafe {
-                    let key = elements::<HALF>(key, at, head_dim);
-                    for (u, sum) in sums.iter_mut().enumerate() {
-                        let query = _mm256_loadu_ps(queries.as_ptr().add(u * padded_dim + at));
-                        *sum = _mm256_fmadd_ps(key, query, *sum);
-                    }
+}
+
+impl Keys {
+    /// Scaled products of `U` queries with a block of keys, `[U, stride]`: a product has one chain over the elements.
+    ///
+    /// # Safety
+    /// A block is readable at `keys`, `head_dim` elements every `padded_dim` at `queries`, and 16 scores are writable
+    /// every `stride` at `scores`.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn score<const HALF: bool, const U: usize>(
+        self,
+        keys: *const u8,
+        queries: *const f32,
+        padded_dim: usize,
+        scores: *mut f32,
+        stride: usize,
+    ) {
+        const VECTORS: usize = BLOCK / LANES;
+        let vector = const { LANES * if HALF { 2 } else { 4 } };
+        let mut sums = [[_mm256_setzero_ps(); VECTORS]; U];
+        for i in 0..self.head_dim {
+            let mut lanes = [_mm256_setzero_ps(); VECTORS];
+            for (v, lanes) in lanes.iter_mut().enumerate() {
+                let at = keys.wrapping_add((VECTORS * i + v) * vector);
+                // SAFETY: promised by the caller.
+                *lanes = unsafe { if HALF { halves(at) } else { _mm256_loadu_ps(at.cast()) } };
+            }
+            for (u, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: promised by the caller.
+                let query = _mm256_set1_ps(unsafe { *queries.add(u * padded_dim + i) });
+                for (sum, lanes) in sums.iter_mut().zip(lanes) {
+                    *sum = _mm256_fmadd_ps(query, lanes, *sum);
                 }
             }
-            for (products, sum) in products.iter_mut().zip(sums) {
-                products[i] = sum;
-            }
         }
-        for (u, products) in products.iter().enumerate() {
-            let block = _mm256_mul_ps(sum_rows(products), _mm256_set1_ps(scale));
-            let seen = _mm256_castsi256_ps(first(count));
-            let block = _mm256_blendv_ps(_mm256_set1_ps(f32::NEG_INFINITY), block, seen);
-            store(&mut scores[u * stride + start..][..BLOCK], 0, block);
+        let scale = _mm256_set1_ps(self.scale);
+        for (u, sums) in sums.into_iter().enumerate() {
+            for (v, sum) in sums.into_iter().enumerate() {
+                // SAFETY: promised by the caller.
+                unsafe { _mm256_storeu_ps(scores.add(u * stride + v * LANES), _mm256_mul_ps(sum, scale)) };
+            }
         }
     }
 }
@@ -169,15 +173,15 @@ fn soften(scores: &mut [f32], len: usize) -> f32 {
     if len == 0 {
         return 0.0;
     }
-    let scores = &mut scores[..len.next_multiple_of(BLOCK)];
+    let scores = &mut scores[..len.next_multiple_of(LANES)];
     let mut max = _mm256_set1_ps(f32::NEG_INFINITY);
-    for block in scores.chunks_exact(BLOCK) {
+    for block in scores.chunks_exact(LANES) {
         max = _mm256_max_ps(max, load(block, 0));
     }
     let max = _mm256_set1_ps(largest(max));
     let mut sums = _mm256_setzero_ps();
-    for block in scores.chunks_exact_mut(BLOCK) {
-        // The filling of the last block, minus infinity, becomes 0.
+    for block in scores.chunks_exact_mut(LANES) {
+        // The filling of the last vector, minus infinity, becomes 0.
         let weights = exp(_mm256_sub_ps(load(block, 0), max));
         sums = _mm256_add_ps(sums, weights);
         store(block, 0, weights);

@@ -1,11 +1,14 @@
-//! Attention of up to four units at once, which share the keys and values that they all see.
+//! Attention of up to four units at once, which share the keys and values of a KV head.
 
-use super::lanes::{exp, first, load, store, sum, sum_rows};
-use crate::{Attention, KvFormat, RowsMut, cpu::generic::ATTENTION_UNITS};
-use std::{arch::x86_64::*, array, ops::Range};
+use super::lanes::{exp, first, load, store, sum};
+use crate::{
+    Attention, KvFormat, KvLayer, RowsMut,
+    cpu::batch::{Batch, UNITS, batch_len},
+};
+use std::{arch::x86_64::*, ops::Range};
 
-/// Logical positions scored together; a block starts at a multiple of it.
-const BLOCK: usize = 16;
+/// Slots scored together.
+const BLOCK: usize = KvLayer::KEY_BLOCK;
 
 /// Computes the given units.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
@@ -30,14 +33,13 @@ fn each_batch<const HALF: bool>(
 ) {
     let mut unit = units.start;
     while unit < units.end {
-        let kv_head = args.place(unit).2;
-        let most = ATTENTION_UNITS.min(units.end - unit);
-        let count = (1..most).find(|&i| args.place(unit + i).2 != kv_head).unwrap_or(most);
+        let count = batch_len(args, unit, units.end);
         match count {
-            1 => batch::<HALF, 1>(args, unit, scratch, out),
-            2 => batch::<HALF, 2>(args, unit, scratch, out),
-            3 => batch::<HALF, 3>(args, unit, scratch, out),
-            _ => batch::<HALF, ATTENTION_UNITS>(args, unit, scratch, out),
+            1 => attend::<HALF, 1>(args, unit, scratch, out),
+            2 => attend::<HALF, 2>(args, unit, scratch, out),
+            3 => attend::<HALF, 3>(args, unit, scratch, out),
+            UNITS => attend::<HALF, UNITS>(args, unit, scratch, out),
+            _ => unreachable!("a batch of {count} units"),
         }
         unit += count;
     }
@@ -45,63 +47,72 @@ fn each_batch<const HALF: bool>(
 
 /// Units `unit..unit + U`, all of one KV head.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-fn batch<const HALF: bool, const U: usize>(
+fn attend<const HALF: bool, const U: usize>(
     args: &Attention<'_>,
     unit: usize,
     scratch: &mut [f32],
     out: &mut RowsMut<'_>,
 ) {
-    let (kv, head_dim, tails) = (args.kv, args.kv.head_dim(), args.tails);
+    let (kv, head_dim) = (args.kv, args.kv.head_dim());
+    let batch = Batch::<U>::new(args, unit);
     let padded_dim = head_dim.next_multiple_of(16);
-    let places: [_; U] = array::from_fn(|u| args.place(unit + u));
-    let (rows, kv_head) = (places.map(|(w, ..)| w), places[0].2);
     let (queries, scratch) = scratch.split_at_mut(U * padded_dim);
     let (totals, scores) = scratch.split_at_mut(U * padded_dim);
-    let stride = scores.len() / U / 16 * 16;
-
-    queries.fill(0.0);
+    let stride = scores.len() / U / BLOCK * BLOCK;
+    assert!(stride >= batch.blocks * BLOCK && batch.blocks <= kv.blocks(), "room for scores");
     totals.fill(0.0);
-    for (&(w, head, _), query) in places.iter().zip(queries.chunks_exact_mut(padded_dim)) {
-        let raw = &args.queries.row(w)[head * head_dim..(head + 1) * head_dim];
-        match args.rope {
-            Some(rope) => rope.rotate(tails.positions[w] as usize, raw, &mut query[..head_dim]),
-            None => query[..head_dim].copy_from_slice(raw),
+    for (u, query) in queries.chunks_exact_mut(padded_dim).enumerate() {
+        batch.turn_query(u, &mut query[..head_dim]);
+    }
+
+    let keys = Keys { head_dim, scale: args.scale, block_bytes: kv.block_bytes() };
+    let mut block = 0;
+    // SAFETY: blocks of the cache in the format that `HALF` tells; queries and scores have room for `U` units.
+    unsafe {
+        let (query, scores) = (queries.as_ptr(), scores.as_mut_ptr());
+        while block + 4 <= batch.blocks {
+            let at = kv.key_block(batch.kv_head, block).cast_const();
+            keys.score::<HALF, U, 4>(at, query, padded_dim, scores.add(block * BLOCK), stride);
+            block += 4;
+        }
+        while block < batch.blocks {
+            let at = kv.key_block(batch.kv_head, block).cast_const();
+            keys.score::<HALF, U, 1>(at, query, padded_dim, scores.add(block * BLOCK), stride);
+            block += 1;
         }
     }
 
-    // Heads of one row share all it sees; rows share whole blocks of the prefix.
-    let lens = rows.map(|w| tails.len(w));
-    let shared = if rows.iter().all(|&w| w == rows[0]) {
-        lens[0]
-    } else {
-        rows.iter().map(|&w| tails.prefix[w] as usize).min().unwrap_or(0) / BLOCK * BLOCK
-    };
-    let key = |w: usize, position| kv.key(kv_head, tails.slot(w, position)).cast_const();
-    let value = |w: usize, position| kv.value(kv_head, tails.slot(w, position)).cast_const();
-    // SAFETY: every key and value is followed by `head_dim` elements of the cache, in the format that `HALF` tells.
+    let mut factors = [0.0; U];
+    for (u, factor) in factors.iter_mut().enumerate() {
+        let scores = &mut scores[u * stride..][..stride];
+        let query = &queries[u * padded_dim..][..padded_dim];
+        batch.order(u, scores, |slot| {
+            let mut lanes = [0.0; BLOCK];
+            let at = kv.key_block(batch.kv_head, slot / BLOCK).cast_const();
+            // SAFETY: as above, for one unit and one block.
+            unsafe { keys.score::<HALF, 1, 1>(at, query.as_ptr(), padded_dim, lanes.as_mut_ptr(), BLOCK) };
+            lanes[slot % BLOCK]
+        });
+        *factor = soften(scores, batch.len(u));
+    }
+
+    let row_bytes = head_dim * kv.format().bytes();
+    // SAFETY: every value is followed by `head_dim` elements of the cache.
     unsafe {
-        score::<HALF, U>(0..shared, |i| key(rows[0], i), queries, head_dim, args.scale, scores, stride);
-        for u in 0..U {
-            let (query, scores) =
-                (&queries[u * padded_dim..][..padded_dim], &mut scores[u * stride..][..stride]);
-            score::<HALF, 1>(
-                shared..lens[u],
-                |i| key(rows[u], i),
-                query,
-                head_dim,
-                args.scale,
-                scores,
-                stride,
-            );
+        if batch.shared > 0 {
+            let values = kv.value(batch.kv_head, 0).cast_const();
+            let last = kv.value(batch.kv_head, batch.shared - 1).cast_const();
+            debug_assert_eq!(last.addr() - values.addr(), (batch.shared - 1) * row_bytes);
+            let value = |position: usize| values.wrapping_add(position * row_bytes);
+            weigh::<HALF, U>(0..batch.shared, value, scores, stride, head_dim, totals);
         }
-        let factors: [f32; U] = array::from_fn(|u| soften(&mut scores[u * stride..][..stride], lens[u]));
-        weigh::<HALF, U>(0..shared, |i| value(rows[0], i), scores, stride, head_dim, totals);
         for (u, factor) in factors.into_iter().enumerate() {
             let (scores, total) =
                 (&scores[u * stride..][..stride], &mut totals[u * padded_dim..][..padded_dim]);
-            weigh::<HALF, 1>(shared..lens[u], |i| value(rows[u], i), scores, stride, head_dim, total);
-            let (w, head, _) = places[u];
-            let out = out.span(w, head * head_dim..(head + 1) * head_dim);
+            let value = |position| kv.value(batch.kv_head, batch.slot(u, position)).cast_const();
+            weigh::<HALF, 1>(batch.shared..batch.len(u), value, scores, stride, head_dim, total);
+            let (w, columns) = batch.place(u);
+            let out = out.span(w, columns);
             for at in (0..head_dim).step_by(16) {
                 store(out, at, _mm512_mul_ps(load(total, at), _mm512_set1_ps(factor)));
             }
@@ -109,51 +120,59 @@ fn batch<const HALF: bool, const U: usize>(
     }
 }
 
-/// Scaled products of `U` queries with the keys of `positions`, block by block; the last block is filled up with
-/// minus infinity. A product has one chain per lane, then the tree of `sum_rows`.
-///
-/// # Safety
-/// `key` gives pointers to `head_dim` readable elements.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-unsafe fn score<const HALF: bool, const U: usize>(
-    positions: Range<usize>,
-    key: impl Fn(usize) -> *const u8,
-    queries: &[f32],
+/// How keys lie, and what their products are multiplied with.
+#[derive(Clone, Copy)]
+struct Keys {
     head_dim: usize,
     scale: f32,
-    scores: &mut [f32],
-    stride: usize,
-) {
-    let padded_dim = head_dim.next_multiple_of(16);
-    assert!(
-        queries.len() >= U * padded_dim
-            && scores.len() >= (U - 1) * stride + positions.end.next_multiple_of(BLOCK)
-    );
-    for start in positions.clone().step_by(BLOCK) {
-        let count = BLOCK.min(positions.end - start);
-        let mut products = [[_mm512_setzero_ps(); BLOCK]; U];
-        for i in 0..count {
-            let key = key(start + i);
-            let mut sums = [_mm512_setzero_ps(); U];
-            for at in (0..head_dim).step_by(16) {
-                // SAFETY: the mask keeps to the `head_dim` elements promised; queries are padded.
+    block_bytes: usize,
+}
+
+impl Keys {
+    /// Scaled products of `U` queries with `B` blocks of keys, `[U, stride]`: a product has one chain over the elements.
+    ///
+    /// # Safety
+    /// `B` blocks are readable at `keys`, `head_dim` elements every `padded_dim` at `queries`, and `16 B` scores are
+    /// writable every `stride` at `scores`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+    unsafe fn score<const HALF: bool, const U: usize, const B: usize>(
+        self,
+        keys: *const u8,
+        queries: *const f32,
+        padded_dim: usize,
+        scores: *mut f32,
+        stride: usize,
+    ) {
+        let line = const { BLOCK * if HALF { 2 } else { 4 } };
+        let mut sums = [[_mm512_setzero_ps(); B]; U];
+        for i in 0..self.head_dim {
+            let mut lanes = [_mm512_setzero_ps(); B];
+            for (b, lanes) in lanes.iter_mut().enumerate() {
+                let at = keys.wrapping_add(b * self.block_bytes + i * line);
+                // SAFETY: promised by the caller.
                 unsafe {
-                    let key = elements::<HALF>(key, at, first(head_dim - at));
-                    for (u, sum) in sums.iter_mut().enumerate() {
-                        let query = _mm512_loadu_ps(queries.as_ptr().add(u * padded_dim + at));
-                        *sum = _mm512_fmadd_ps(key, query, *sum);
-                    }
+                    *lanes = if HALF {
+                        _mm512_cvtph_ps(_mm256_loadu_si256(at.cast()))
+                    } else {
+                        _mm512_loadu_ps(at.cast())
+                    };
                 }
             }
-            for (products, sum) in products.iter_mut().zip(sums) {
-                products[i] = sum;
+            for (u, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: promised by the caller.
+                let query = _mm512_set1_ps(unsafe { *queries.add(u * padded_dim + i) });
+                for (sum, lanes) in sums.iter_mut().zip(lanes) {
+                    *sum = _mm512_fmadd_ps(query, lanes, *sum);
+                }
             }
         }
-        for (u, products) in products.iter().enumerate() {
-            let block = _mm512_mul_ps(sum_rows(products), _mm512_set1_ps(scale));
-            let block = _mm512_mask_mov_ps(_mm512_set1_ps(f32::NEG_INFINITY), first(count), block);
-            store(&mut scores[u * stride + start..][..BLOCK], 0, block);
+        let scale = _mm512_set1_ps(self.scale);
+        for (u, sums) in sums.into_iter().enumerate() {
+            for (b, sum) in sums.into_iter().enumerate() {
+                // SAFETY: promised by the caller.
+                unsafe { _mm512_storeu_ps(scores.add(u * stride + b * BLOCK), _mm512_mul_ps(sum, scale)) };
+            }
         }
     }
 }
@@ -198,29 +217,38 @@ unsafe fn weigh<const HALF: bool, const U: usize>(
     let padded_dim = head_dim.next_multiple_of(16);
     assert!(totals.len() >= U * padded_dim && weights.len() >= (U - 1) * stride + positions.end);
     for start in (0..head_dim).step_by(16 * COLUMNS) {
-        let masks: [__mmask16; COLUMNS] = array::from_fn(|c| first(head_dim.saturating_sub(start + 16 * c)));
-        // SAFETY: masks keep to `head_dim` elements; the assertion covers totals and weights.
-        unsafe {
-            let place =
-                |totals: *mut f32, u: usize, c: usize| totals.wrapping_add(u * padded_dim + start + 16 * c);
-            let totals = totals.as_mut_ptr();
-            let mut sums: [[__m512; COLUMNS]; U] =
-                array::from_fn(|u| array::from_fn(|c| _mm512_maskz_loadu_ps(masks[c], place(totals, u, c))));
-            for position in positions.clone() {
-                let value = value(position);
-                let values: [__m512; COLUMNS] =
-                    array::from_fn(|c| elements::<HALF>(value, start + 16 * c, masks[c]));
-                for (u, sums) in sums.iter_mut().enumerate() {
-                    let weight = _mm512_set1_ps(*weights.as_ptr().add(u * stride + position));
-                    for (sum, value) in sums.iter_mut().zip(values) {
-                        *sum = _mm512_fmadd_ps(weight, value, *sum);
-                    }
+        let mut masks = [0; COLUMNS];
+        for (c, mask) in masks.iter_mut().enumerate() {
+            *mask = first(head_dim.saturating_sub(start + 16 * c));
+        }
+        let place = |u: usize, c: usize| u * padded_dim + start + 16 * c;
+        let to = totals.as_mut_ptr();
+        let mut sums = [[_mm512_setzero_ps(); COLUMNS]; U];
+        for (u, sums) in sums.iter_mut().enumerate() {
+            for (c, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: masks keep to `head_dim` elements, which the assertion covers.
+                *sum = unsafe { _mm512_maskz_loadu_ps(masks[c], to.wrapping_add(place(u, c))) };
+            }
+        }
+        for position in positions.clone() {
+            let value = value(position);
+            let mut values = [_mm512_setzero_ps(); COLUMNS];
+            for (c, lanes) in values.iter_mut().enumerate() {
+                // SAFETY: masks keep to the elements that the caller promised.
+                *lanes = unsafe { elements::<HALF>(value, start + 16 * c, masks[c]) };
+            }
+            for (u, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: inside `weights` by the assertion.
+                let weight = _mm512_set1_ps(unsafe { *weights.as_ptr().add(u * stride + position) });
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum = _mm512_fmadd_ps(weight, value, *sum);
                 }
             }
-            for (u, sums) in sums.into_iter().enumerate() {
-                for (c, sum) in sums.into_iter().enumerate() {
-                    _mm512_mask_storeu_ps(place(totals, u, c), masks[c], sum);
-                }
+        }
+        for (u, sums) in sums.into_iter().enumerate() {
+            for (c, sum) in sums.into_iter().enumerate() {
+                // SAFETY: as for the loads.
+                unsafe { _mm512_mask_storeu_ps(to.wrapping_add(place(u, c)), masks[c], sum) };
             }
         }
     }

@@ -1,12 +1,11 @@
 //! Attention of each unit over its logical sequence.
 
 use super::{exp::exp, sum_lanes};
-use crate::{Attention, KvFormat, RowsMut, format::f16_to_f32};
+use crate::{Attention, KvFormat, KvLayer, RowsMut, cpu::batch::Batch, format::f16_to_f32};
 use std::ops::Range;
 
-/// Units that a tier may work on at once: what scratch is reserved for.
-pub(in crate::cpu) const UNITS: usize = 4;
-const LANES: usize = 16;
+/// Slots scored together.
+const BLOCK: usize = KvLayer::KEY_BLOCK;
 
 /// Computes the given units. `scratch` holds a query and the scores.
 pub(in crate::cpu) fn attention(
@@ -18,35 +17,31 @@ pub(in crate::cpu) fn attention(
     let (kv, head_dim) = (args.kv, args.kv.head_dim());
     let (query, scores) = scratch.split_at_mut(head_dim);
     for unit in units {
-        let (w, head, kv_head) = args.place(unit);
-        let span = head * head_dim..(head + 1) * head_dim;
-        let raw = &args.queries.row(w)[span.clone()];
-        match args.rope {
-            Some(rope) => rope.rotate(args.tails.positions[w] as usize, raw, query),
-            None => query.copy_from_slice(raw),
+        let batch = Batch::<1>::new(args, unit);
+        batch.turn_query(0, query);
+        for (block, scores) in scores.chunks_exact_mut(BLOCK).take(batch.blocks).enumerate() {
+            scores.copy_from_slice(&score(args, batch.kv_head, block, query));
         }
-        let out = out.span(w, span);
+        batch.order(0, scores, |slot| score(args, batch.kv_head, slot / BLOCK, query)[slot % BLOCK]);
+
+        let (w, columns) = batch.place(0);
+        let out = out.span(w, columns);
         out.fill(0.0);
-        let scores = &mut scores[..args.tails.len(w)];
-        for (position, score) in scores.iter_mut().enumerate() {
-            let key = kv.key(kv_head, args.tails.slot(w, position));
-            let mut lanes = [0.0; LANES];
-            // SAFETY: `key` is followed by the `head_dim` elements of a slot of the cache.
-            unsafe { visit(key, kv.format(), head_dim, |i, k| lanes[i % LANES] += query[i] * k) };
-            *score = sum_lanes(lanes) * args.scale;
-        }
+        let scores = &mut scores[..batch.len(0)];
         let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let mut lanes = [0.0; LANES];
-        for chunk in scores.chunks_mut(LANES) {
+        let mut lanes = [0.0; BLOCK];
+        for chunk in scores.chunks_mut(BLOCK) {
             for (lane, score) in lanes.iter_mut().zip(chunk) {
                 *score = exp(*score - max);
                 *lane += *score;
             }
         }
         for (position, &weight) in scores.iter().enumerate() {
-            let value = kv.value(kv_head, args.tails.slot(w, position));
-            // SAFETY: as for the key.
-            unsafe { visit(value, kv.format(), head_dim, |i, v| out[i] += weight * v) };
+            let value = kv.value(batch.kv_head, batch.slot(0, position));
+            for (i, out) in out.iter_mut().enumerate() {
+                // SAFETY: `value` is followed by the `head_dim` elements of a slot of the cache.
+                *out += weight * unsafe { element(value, kv.format(), i) };
+            }
         }
         if !scores.is_empty() {
             let inverse = 1.0 / sum_lanes(lanes);
@@ -55,22 +50,29 @@ pub(in crate::cpu) fn attention(
     }
 }
 
-/// Calls `see` with every element of a head, in order.
+/// Scaled products of a query with the keys of a block; each has one chain over the elements.
+fn score(args: &Attention<'_>, kv_head: usize, block: usize, query: &[f32]) -> [f32; BLOCK] {
+    let keys = args.kv.key_block(kv_head, block);
+    let mut sums = [0.0; BLOCK];
+    for (i, query) in query.iter().enumerate() {
+        for (slot, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: `keys` is followed by `head_dim` elements of the block's slots.
+            *sum += query * unsafe { element(keys, args.kv.format(), i * BLOCK + slot) };
+        }
+    }
+    sums.map(|sum| sum * args.scale)
+}
+
+/// Element `i` after `first`.
 ///
 /// # Safety
-/// `head` is followed by `len` readable elements.
+/// It is in the cache.
 #[inline(always)]
-unsafe fn visit(head: *const u8, format: KvFormat, len: usize, mut see: impl FnMut(usize, f32)) {
+unsafe fn element(first: *const u8, format: KvFormat, i: usize) -> f32 {
     match format {
-        KvFormat::F16 => {
-            // SAFETY: promised by the caller; `KvLayer` is aligned to its element.
-            let bits = unsafe { std::slice::from_raw_parts(head.cast::<u16>(), len) };
-            bits.iter().enumerate().for_each(|(i, &bits)| see(i, f16_to_f32(bits)));
-        }
-        KvFormat::F32 => {
-            // SAFETY: as above.
-            let values = unsafe { std::slice::from_raw_parts(head.cast::<f32>(), len) };
-            values.iter().enumerate().for_each(|(i, &value)| see(i, value));
-        }
+        // SAFETY: promised by the caller.
+        KvFormat::F16 => f16_to_f32(unsafe { first.cast::<u16>().add(i).read() }),
+        // SAFETY: as above.
+        KvFormat::F32 => unsafe { first.cast::<f32>().add(i).read() },
     }
 }

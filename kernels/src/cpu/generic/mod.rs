@@ -13,7 +13,7 @@ mod swiglu;
 mod top_k;
 
 pub(super) use append_kv::append_kv;
-pub(super) use attention::{UNITS as ATTENTION_UNITS, attention};
+pub(super) use attention::attention;
 pub(super) use linear::{linear, linear_gated, prepare};
 pub(super) use pointwise::{add, add_into, scale};
 pub(super) use rms_norm::rms_norm;
