@@ -1,54 +1,100 @@
-//! Zeroed memory on a vector boundary, in huge pages where the system grants them.
+//! Memory of packed weights, on vector boundaries, in huge pages where the system grants them.
 
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
     ptr::NonNull,
     slice,
+    sync::Arc,
 };
 
 const HUGE_PAGE: usize = 2 << 20;
+const ALIGNMENT: usize = 64;
 
-/// An owned, zero-initialised byte buffer aligned to 64.
-pub(super) struct AlignedBytes {
+/// One allocation.
+struct Region {
     start: NonNull<u8>,
-    len: usize,
     layout: Layout,
 }
 
+// SAFETY: it only owns the memory; whoever reads or writes it holds a `Reserved` or an `AlignedBytes`.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `Reserved::together` with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// Memory for one packed matrix, not yet written.
+pub struct Reserved {
+    start: NonNull<u8>,
+    len: usize,
+    region: Arc<Region>,
+}
+
 // SAFETY: plain bytes with one owner.
-unsafe impl Send for AlignedBytes {}
+unsafe impl Send for Reserved {}
+
+impl Reserved {
+    /// Places of the given lengths in bytes, one behind the other in a single allocation: matrices smaller than a huge page
+    /// share one. The allocation lives as long as any of them.
+    pub fn together(lens: &[usize]) -> Vec<Self> {
+        let places = lens.iter().map(|len| len.next_multiple_of(ALIGNMENT));
+        let total = places.clone().sum::<usize>().max(1);
+        let align = if total >= HUGE_PAGE { HUGE_PAGE } else { ALIGNMENT };
+        let layout = Layout::from_size_align(total, align).expect("weights fit the address space");
+        // SAFETY: the layout has a positive size.
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        ask_for_huge_pages(start, total);
+        let region = Arc::new(Region { start, layout });
+        let mut at = 0;
+        let place = |(&len, place): (&usize, usize)| {
+            // SAFETY: inside the allocation, as places add up to `total`.
+            let start = unsafe { start.add(at) };
+            at += place;
+            Self { start, len, region: Arc::clone(&region) }
+        };
+        lens.iter().zip(places).map(place).collect()
+    }
+
+    /// Bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Zeroes it.
+    pub(super) fn zeroed(self) -> AlignedBytes {
+        // SAFETY: `len` bytes of the region, which no other place overlaps.
+        unsafe { self.start.write_bytes(0, self.len) };
+        AlignedBytes(self)
+    }
+}
+
+impl std::fmt::Debug for Reserved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reserved({} of {} bytes)", self.len, self.region.layout.size())
+    }
+}
+
+/// An owned, initialised byte buffer aligned to 64.
+pub(super) struct AlignedBytes(Reserved);
+
 // SAFETY: shared access only reads.
 unsafe impl Sync for AlignedBytes {}
 
 impl AlignedBytes {
-    /// `len` zero bytes.
-    pub(super) fn zeroed(len: usize) -> Self {
-        let align = if len >= HUGE_PAGE { HUGE_PAGE } else { 64 };
-        let layout = Layout::from_size_align(len.max(1), align).expect("a weight fits the address space");
-        // SAFETY: the layout has a positive size.
-        let start = unsafe { alloc(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        ask_for_huge_pages(start, len);
-        // SAFETY: `start` is valid for `len` bytes, just allocated.
-        unsafe { start.write_bytes(0, len) };
-        Self { start, len, layout }
-    }
-
     pub(super) fn as_slice(&self) -> &[u8] {
-        // SAFETY: `len` bytes, initialised at construction.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        // SAFETY: `len` bytes, initialised by `Reserved::zeroed`.
+        unsafe { slice::from_raw_parts(self.0.start.as_ptr(), self.0.len) }
     }
 
     pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: `len` bytes, initialised at construction, borrowed mutably.
-        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for AlignedBytes {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        // SAFETY: `len` bytes, initialised by `Reserved::zeroed`, borrowed mutably.
+        unsafe { slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.len) }
     }
 }
 

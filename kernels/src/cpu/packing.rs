@@ -14,7 +14,7 @@
 //! one table look-up give the 16 x 2 operand of a BF16 product. The last tile and the last block are padded with
 //! zeros, which add nothing.
 
-use super::memory::AlignedBytes;
+use super::memory::{AlignedBytes, Reserved};
 use crate::{Matrix, WeightFormat, format};
 use std::{fmt, mem};
 
@@ -38,10 +38,18 @@ impl PackedLinear {
     /// # Errors
     /// If there is no part, or the parts differ in format or columns.
     pub fn stack(parts: &[Matrix<'_>]) -> Result<Self, PackError> {
-        let first = parts.first().ok_or(PackError::NoParts)?;
-        parts.iter().try_for_each(|part| same_input(first, part))?;
+        let bytes = Self::stack_bytes(parts)?;
+        Self::stack_in(parts, one_place(bytes))
+    }
+
+    /// As [`PackedLinear::stack`], in memory of [`PackedLinear::stack_bytes`].
+    ///
+    /// # Errors
+    /// As `stack`, and if the memory has another size.
+    pub fn stack_in(parts: &[Matrix<'_>], memory: Reserved) -> Result<Self, PackError> {
+        let bytes = Self::stack_bytes(parts)?;
         let rows = parts.iter().map(Matrix::rows).sum();
-        let mut packed = Self::zeroed(first, rows, false);
+        let mut packed = Self::zeroed(&parts[0], rows, false, bytes, memory)?;
         let sources = parts.iter().flat_map(|part| (0..part.rows()).map(|n| part.row(n)));
         for (n, source) in sources.enumerate() {
             packed.write_row(n, source);
@@ -49,16 +57,32 @@ impl PackedLinear {
         Ok(packed)
     }
 
+    /// Bytes of the stacked matrices.
+    ///
+    /// # Errors
+    /// As [`PackedLinear::stack`].
+    pub fn stack_bytes(parts: &[Matrix<'_>]) -> Result<usize, PackError> {
+        let first = parts.first().ok_or(PackError::NoParts)?;
+        parts.iter().try_for_each(|part| same_input(first, part))?;
+        Ok(stored_bytes(first, parts.iter().map(Matrix::rows).sum()))
+    }
+
     /// Gate and up projections, their tiles in turn, for `linear_gated`.
     ///
     /// # Errors
     /// If the two differ in format or shape.
     pub fn gated(gate: &Matrix<'_>, up: &Matrix<'_>) -> Result<Self, PackError> {
-        same_input(gate, up)?;
-        if gate.rows() != up.rows() {
-            return Err(PackError::GatedRows { gate: gate.rows(), up: up.rows() });
-        }
-        let mut packed = Self::zeroed(gate, gate.rows(), true);
+        let bytes = Self::gated_bytes(gate, up)?;
+        Self::gated_in(gate, up, one_place(bytes))
+    }
+
+    /// As [`PackedLinear::gated`], in memory of [`PackedLinear::gated_bytes`].
+    ///
+    /// # Errors
+    /// As `gated`, and if the memory has another size.
+    pub fn gated_in(gate: &Matrix<'_>, up: &Matrix<'_>, memory: Reserved) -> Result<Self, PackError> {
+        let bytes = Self::gated_bytes(gate, up)?;
+        let mut packed = Self::zeroed(gate, gate.rows(), true, bytes, memory)?;
         for n in 0..gate.rows() {
             let (tile, lane) = (n / TILE, n % TILE);
             packed.write_row(2 * tile * TILE + lane, gate.row(n));
@@ -67,11 +91,30 @@ impl PackedLinear {
         Ok(packed)
     }
 
-    fn zeroed(first: &Matrix<'_>, rows: usize, gated: bool) -> Self {
+    /// Bytes of the pair.
+    ///
+    /// # Errors
+    /// As [`PackedLinear::gated`].
+    pub fn gated_bytes(gate: &Matrix<'_>, up: &Matrix<'_>) -> Result<usize, PackError> {
+        same_input(gate, up)?;
+        if gate.rows() != up.rows() {
+            return Err(PackError::GatedRows { gate: gate.rows(), up: up.rows() });
+        }
+        Ok(2 * stored_bytes(gate, gate.rows()))
+    }
+
+    fn zeroed(
+        first: &Matrix<'_>,
+        rows: usize,
+        gated: bool,
+        bytes: usize,
+        memory: Reserved,
+    ) -> Result<Self, PackError> {
+        if memory.len() != bytes {
+            return Err(PackError::Memory { found: memory.len(), expected: bytes });
+        }
         let (format, columns) = (first.format(), first.columns());
-        let stored = rows.div_ceil(TILE) * if gated { 2 } else { 1 };
-        let bytes = stored * columns.div_ceil(BLOCK) * block_bytes(format);
-        Self { format, gated, rows, columns, storage: AlignedBytes::zeroed(bytes) }
+        Ok(Self { format, gated, rows, columns, storage: memory.zeroed() })
     }
 
     /// Format of the codes.
@@ -251,6 +294,15 @@ fn write_nibbles(codes: &mut [u8], n: usize, source: &[u8]) {
     }
 }
 
+/// Bytes of the tiles of `rows` outputs.
+fn stored_bytes(first: &Matrix<'_>, rows: usize) -> usize {
+    rows.div_ceil(TILE) * first.columns().div_ceil(BLOCK) * block_bytes(first.format())
+}
+
+fn one_place(bytes: usize) -> Reserved {
+    Reserved::together(&[bytes]).pop().expect("a place per length")
+}
+
 fn same_input(first: &Matrix<'_>, other: &Matrix<'_>) -> Result<(), PackError> {
     if first.format() != other.format() {
         return Err(PackError::MixedFormats { first: first.format(), other: other.format() });
@@ -282,6 +334,16 @@ pub enum PackError {
         first: usize,
         /// Other columns found.
         other: usize,
+    },
+    /// The memory given is not that of the matrices.
+    #[error(
+        "memory of {found} bytes for a packed matrix of {expected}; reserve what `stack_bytes` or `gated_bytes` says"
+    )]
+    Memory {
+        /// Bytes given.
+        found: usize,
+        /// Bytes needed.
+        expected: usize,
     },
     /// Gate and up differ in outputs.
     #[error("a gate of {gate} outputs cannot be paired with {up} up outputs; expected equal numbers")]

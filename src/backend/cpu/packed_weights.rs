@@ -1,14 +1,14 @@
 //! All weights of a model in the layouts that the kernels read, each packed once for all programs.
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    collections::{BTreeMap, BTreeSet},
+    sync::Mutex,
 };
 
-use ygg_kernels::{Matrix, cpu::PackedLinear};
+use ygg_kernels::{
+    Matrix,
+    cpu::{PackError, PackedLinear, Reserved},
+};
 
 use crate::ir::{Op, Program, WeightId, WeightSource, WeightSpec};
 
@@ -49,16 +49,23 @@ impl PackedWeights {
         threads: usize,
     ) -> Result<Self, BackendError> {
         let specs = &programs[0].weights;
-        let mut keys: Vec<Key> =
-            programs.iter().flat_map(|p| &p.steps).flat_map(|step| keys_of(&step.op)).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let next = AtomicUsize::new(0);
-        let packed = Mutex::new(Vec::with_capacity(keys.len()));
+        let mut seen = BTreeSet::new();
+        let keys: Vec<Key> = programs
+            .iter()
+            .flat_map(|p| &p.steps)
+            .flat_map(|step| keys_of(&step.op))
+            .filter(|key| seen.insert(key.clone()))
+            .collect();
+        // In the order of use, one behind the other.
+        let sizes = keys.iter().map(|key| bytes_of(key, specs, source)).collect::<Result<Vec<_>, _>>()?;
+        let places = Reserved::together(&sizes);
+        let jobs = Mutex::new(keys.into_iter().zip(places));
+        let packed = Mutex::new(Vec::with_capacity(sizes.len()));
+        let next = || jobs.lock().expect("no packing thread panics").next();
         let work = || {
-            while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let result = pack_one(key, specs, source);
-                packed.lock().expect("no packing thread panics").push((key.clone(), result));
+            while let Some((key, memory)) = next() {
+                let result = pack_one(&key, specs, source, memory);
+                packed.lock().expect("no packing thread panics").push((key, result));
             }
         };
         std::thread::scope(|scope| {
@@ -144,24 +151,55 @@ enum Packed {
     Gain(Vec<f32>),
 }
 
-fn pack_one(key: &Key, specs: &[WeightSpec], source: &dyn WeightSource) -> Result<Packed, BackendError> {
-    let spec = |id: &WeightId| &specs[id.0 as usize];
-    let matrix = |id: &WeightId| -> Result<Matrix<'_>, BackendError> {
-        crate::backend::matrix(spec(id), source.bytes(*id))
-    };
+/// The matrices of a key.
+enum Parts<'a> {
+    Stack(Vec<Matrix<'a>>),
+    Gated(Matrix<'a>, Matrix<'a>),
+    Gain(Matrix<'a>),
+}
+
+fn parts_of<'a>(
+    key: &Key,
+    specs: &[WeightSpec],
+    source: &'a dyn WeightSource,
+) -> Result<Parts<'a>, BackendError> {
+    let matrix = |id: &WeightId| crate::backend::matrix(&specs[id.0 as usize], source.bytes(*id));
+    Ok(match key {
+        Key::Stack(ids) => Parts::Stack(ids.iter().map(matrix).collect::<Result<_, _>>()?),
+        Key::Gated(gate, up) => Parts::Gated(matrix(gate)?, matrix(up)?),
+        Key::Gain(id) => Parts::Gain(matrix(id)?),
+    })
+}
+
+/// The weights of a key cannot be packed.
+fn refused(key: &Key, specs: &[WeightSpec], reason: PackError) -> BackendError {
     let first = match key {
-        Key::Stack(ids) => spec(&ids[0]),
-        Key::Gated(id, _) | Key::Gain(id) => spec(id),
+        Key::Stack(ids) => ids[0],
+        Key::Gated(id, _) | Key::Gain(id) => *id,
     };
-    let refused = |reason: String| BackendError::Weight { name: first.name.clone(), reason };
-    match key {
-        Key::Stack(ids) => {
-            let parts = ids.iter().map(matrix).collect::<Result<Vec<_>, _>>()?;
-            PackedLinear::stack(&parts).map(Packed::Matrix).map_err(|e| refused(e.to_string()))
-        }
-        Key::Gated(gate, up) => PackedLinear::gated(&matrix(gate)?, &matrix(up)?)
-            .map(Packed::Matrix)
-            .map_err(|e| refused(e.to_string())),
-        Key::Gain(id) => Ok(Packed::Gain(crate::backend::gain(&matrix(id)?))),
-    }
+    BackendError::Weight { name: specs[first.0 as usize].name.clone(), reason: reason.to_string() }
+}
+
+/// Memory that a key's packed matrix takes; a gain has its own.
+fn bytes_of(key: &Key, specs: &[WeightSpec], source: &dyn WeightSource) -> Result<usize, BackendError> {
+    let bytes = match parts_of(key, specs, source)? {
+        Parts::Stack(parts) => PackedLinear::stack_bytes(&parts),
+        Parts::Gated(gate, up) => PackedLinear::gated_bytes(&gate, &up),
+        Parts::Gain(_) => Ok(0),
+    };
+    bytes.map_err(|reason| refused(key, specs, reason))
+}
+
+fn pack_one(
+    key: &Key,
+    specs: &[WeightSpec],
+    source: &dyn WeightSource,
+    memory: Reserved,
+) -> Result<Packed, BackendError> {
+    let packed = match parts_of(key, specs, source)? {
+        Parts::Stack(parts) => PackedLinear::stack_in(&parts, memory),
+        Parts::Gated(gate, up) => PackedLinear::gated_in(&gate, &up, memory),
+        Parts::Gain(gain) => return Ok(Packed::Gain(crate::backend::gain(&gain))),
+    };
+    packed.map(Packed::Matrix).map_err(|reason| refused(key, specs, reason))
 }

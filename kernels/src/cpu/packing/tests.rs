@@ -44,6 +44,38 @@ fn quantised_weights_take_no_more_than_the_file() {
 }
 
 #[test]
+fn matrices_share_an_allocation_without_touching_each_other() {
+    let mut noise = Noise::new(4);
+    let sources: Vec<_> = [(33, 64), (1, 32), (500, 96)]
+        .into_iter()
+        .map(|(rows, columns)| (rows, columns, matrix(WeightFormat::Q4_1, rows, columns, &mut noise)))
+        .collect();
+    let matrices: Vec<_> = sources
+        .iter()
+        .map(|(rows, columns, bytes)| Matrix::new(WeightFormat::Q4_1, *rows, *columns, bytes).unwrap())
+        .collect();
+    let sizes: Vec<_> = matrices.iter().map(|m| PackedLinear::stack_bytes(&[*m]).unwrap()).collect();
+    let places = Reserved::together(&sizes);
+    let mut together: Vec<_> = matrices
+        .iter()
+        .zip(places)
+        .rev()
+        .map(|(m, place)| PackedLinear::stack_in(&[*m], place).unwrap())
+        .collect();
+    together.reverse();
+    for (matrix, packed) in matrices.iter().zip(&together) {
+        let alone = PackedLinear::stack(&[*matrix]).unwrap();
+        for t in 0..alone.tiles() {
+            assert_eq!(packed.tile(t), alone.tile(t));
+            assert!(packed.tile(t).as_ptr().addr().is_multiple_of(64));
+        }
+    }
+    let wrong = Reserved::together(&[sizes[0] - 1]).pop().unwrap();
+    let error = PackedLinear::stack_in(&[matrices[0]], wrong).unwrap_err();
+    assert_eq!(error, PackError::Memory { found: sizes[0] - 1, expected: sizes[0] });
+}
+
+#[test]
 fn refusals_name_both_sides() {
     let mut noise = Noise::new(2);
     let (a, b) =
