@@ -2,20 +2,18 @@
 
 use std::{alloc::Layout, ops::Range, ptr::NonNull};
 
-use ygg_kernels::{KvFormat, KvLayer, Rows, RowsMut};
+use ygg_kernels::{KvFormat, KvLayer, Rows, RowsMut, cpu::allocate};
 
 use crate::ir::{KvSpec, Region};
 
 use super::BackendError;
 
-/// Alignment of every block: a cache line, and the widest vector.
-const ALIGNMENT: usize = 64;
-
-/// Zeroed bytes, aligned for vectors, shared between threads by the rules of whoever hands out views.
+/// Zeroed bytes, aligned for vectors, shared between threads by the rules of whoever hands out views. They are touched when
+/// allocated, so that no forward waits for the system to find a page.
 #[derive(Debug)]
 pub(super) struct Block {
     start: NonNull<u8>,
-    bytes: usize,
+    layout: Layout,
 }
 
 // SAFETY: a block is plain memory; views of it are made by unsafe functions that state their rules.
@@ -27,16 +25,18 @@ impl Block {
     /// # Errors
     /// [`BackendError::Memory`] if the system refuses.
     pub(super) fn zeroed(bytes: usize, what: &'static str) -> Result<Self, BackendError> {
-        let refused = || BackendError::Memory { what, bytes };
-        let layout = Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).map_err(|_| refused())?;
-        // SAFETY: the size is not zero.
-        let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        Ok(Self { start: NonNull::new(start).ok_or_else(refused)?, bytes: layout.size() })
+        let (start, layout) = allocate(bytes).ok_or(BackendError::Memory { what, bytes })?;
+        // SAFETY: just allocated, with as many bytes.
+        unsafe { start.write_bytes(0, layout.size()) };
+        Ok(Self { start, layout })
     }
 
     /// First byte of a part.
     fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
-        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "part outside the block");
+        assert!(
+            offset <= self.layout.size() && bytes <= self.layout.size() - offset,
+            "part outside the block"
+        );
         // SAFETY: inside the block by the assertion.
         unsafe { self.start.as_ptr().add(offset) }
     }
@@ -55,9 +55,8 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let layout = Layout::from_size_align(self.bytes, ALIGNMENT).expect("it was allocated with it");
         // SAFETY: allocated in `zeroed` with this layout.
-        unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) }
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Memory of packed weights, on vector boundaries, in huge pages where the system grants them.
+//! Memory on vector boundaries, in huge pages where the system grants them; and that of packed weights.
 
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
@@ -9,6 +9,17 @@ use std::{
 
 const HUGE_PAGE: usize = 2 << 20;
 const ALIGNMENT: usize = 64;
+
+/// Memory of at least `bytes` bytes, not initialised, aligned to 64, in huge pages where the system grants them; `None` if
+/// it refuses. To be freed with the layout returned.
+pub fn allocate(bytes: usize) -> Option<(NonNull<u8>, Layout)> {
+    let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { ALIGNMENT };
+    let layout = Layout::from_size_align(bytes.max(ALIGNMENT), align).ok()?;
+    // SAFETY: the layout has a positive size.
+    let start = NonNull::new(unsafe { alloc(layout) })?;
+    ask_for_huge_pages(start, layout.size());
+    Some((start, layout))
+}
 
 /// One allocation.
 struct Region {
@@ -43,13 +54,10 @@ impl Reserved {
     /// share one. The allocation lives as long as any of them.
     pub fn together(lens: &[usize]) -> Vec<Self> {
         let places = lens.iter().map(|len| len.next_multiple_of(ALIGNMENT));
-        let total = places.clone().sum::<usize>().max(1);
-        let align = if total >= HUGE_PAGE { HUGE_PAGE } else { ALIGNMENT };
-        let layout = Layout::from_size_align(total, align).expect("weights fit the address space");
-        // SAFETY: the layout has a positive size.
-        let start = unsafe { alloc(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        ask_for_huge_pages(start, total);
+        let total = places.clone().sum();
+        let Some((start, layout)) = allocate(total) else {
+            handle_alloc_error(Layout::from_size_align(total, ALIGNMENT).unwrap_or(Layout::new::<u8>()))
+        };
         let region = Arc::new(Region { start, layout });
         let mut at = 0;
         let place = |(&len, place): (&usize, usize)| {

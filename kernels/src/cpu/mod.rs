@@ -26,5 +26,5 @@ pub use activations::{Prepared, scratch_bytes};
 #[cfg(target_arch = "x86_64")]
 pub use isa::{Avx2, Avx512};
 pub use kernels::{Epilogue, Kernels, attention_scratch_bytes};
-pub use memory::Reserved;
+pub use memory::{Reserved, allocate};
 pub use packing::{PackError, PackedLinear, TILE};
