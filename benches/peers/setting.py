@@ -1,0 +1,51 @@
+"""What a comparison is about: prompts, machine, files, commit."""
+
+import hashlib
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+
+
+def read_prompts(path):
+    """`{id, category, text}` of every line; of Spec-Bench's lines the first turn, as `yggc bench` asks it."""
+    prompts = []
+    for number, line in enumerate(pathlib.Path(path).read_text().splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            text = row.get("text") or row.get("prompt") or row.get("question") or row["turns"][0]
+        except (ValueError, KeyError, IndexError, AttributeError, TypeError):
+            sys.exit(f"{path}, line {number}: expected a JSON object with `text` (or `prompt`, `question`, `turns`)")
+        category = row.get("kind") or row.get("category") or "prompt"
+        prompts.append({"id": str(row.get("id", row.get("question_id", number))), "category": category, "text": text})
+    if not prompts:
+        sys.exit(f"{path}: expected at least one prompt, found none")
+    return prompts
+
+
+def sha256(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def machine():
+    names = {"model name": "cpu", "cpu family": "family", "model": "model", "flags": "flags"}
+    facts = {"processors": len(os.sched_getaffinity(0)), "kernel": platform.release(), "load_1min": os.getloadavg()[0]}
+    for line in open("/proc/cpuinfo"):
+        key, _, value = line.partition(":")
+        if key.strip() in names:
+            facts.setdefault(names[key.strip()], value.strip())
+    return facts
+
+
+def git(*arguments):
+    here = pathlib.Path(__file__).resolve().parent
+    done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else None
