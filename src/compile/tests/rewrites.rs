@@ -1,7 +1,7 @@
 //! What each pass takes and what it leaves alone, on graphs made for the case. Every case is also judged by the
 //! interpreter, and compiled to the end.
 
-use ygg_kernels::{KvFormat, Tier, WeightFormat};
+use ygg_kernels::{KvFormat, Tier};
 
 use super::{
     example::{Factor, Shape, Small, over_stream},
@@ -16,7 +16,7 @@ const A: Option<GroupId> = Some(GroupId(0));
 const B: Option<GroupId> = Some(GroupId(1));
 
 /// The graph after one pass, judged.
-fn after(pass: &str, graph: &Graph) -> Graph {
+pub(super) fn after(pass: &str, graph: &Graph) -> Graph {
     let (name, pass) = PASSES.iter().find(|(name, _)| *name == pass).expect("a pass of that name");
     let binding = Binding { width: 3, outputs: 2 };
     let whole = vec![false; graph.groups() as usize];
@@ -33,7 +33,7 @@ fn after(pass: &str, graph: &Graph) -> Graph {
 }
 
 /// How many ops of a name a graph has.
-fn count(graph: &Graph, name: &str) -> usize {
+pub(super) fn count(graph: &Graph, name: &str) -> usize {
     graph.topological().into_iter().filter(|v| graph.node(*v).op.name() == name).count()
 }
 
@@ -154,49 +154,6 @@ fn fuse_qkv_leaves_gate_and_up_to_their_pass() {
     let graph = after("fuse_qkv", &Shape::plain().graph());
     // q, k, v merged: o, gate, up, down beside them in each of two layers, and the head.
     assert_eq!((count(&graph, "linear"), count(&graph, "slice")), (11, 6));
-}
-
-/// The first of two layers as a file of mixed formats has it: values and down projection in Q6_K, the rest in Q4_K.
-fn mixed(gate: WeightFormat) -> Graph {
-    let (four, six) = (WeightFormat::Q4_K, WeightFormat::Q6_K);
-    let mut formats = vec![six, four, four, six, four, gate, four, six];
-    formats.extend([four; 7]);
-    Shape {
-        model: 256,
-        head_dim: 64,
-        kv_heads: 1,
-        heads_per_kv: 4,
-        feed_forward: 256,
-        formats,
-        ..Shape::plain()
-    }
-    .graph()
-}
-
-#[test]
-fn fuse_qkv_keeps_the_k_formats_apart() {
-    let graph = after("fuse_qkv", &mixed(WeightFormat::Q4_K));
-    let mut merged: Vec<Vec<_>> = Vec::new();
-    for value in graph.topological() {
-        let Op::Linear { weights, .. } = &graph.node(value).op else { continue };
-        let parts = weights.iter().map(|w| graph.weight(*w));
-        let parts: Vec<_> = parts.map(|w| (w.name.as_str(), w.format)).collect();
-        if parts.len() > 1 {
-            merged.push(parts);
-        }
-    }
-    let four = |name| (name, WeightFormat::Q4_K);
-    assert_eq!(
-        merged,
-        [[four("0.q"), four("0.k")].to_vec(), [four("1.q"), four("1.k"), four("1.v")].to_vec()]
-    );
-    assert_eq!(count(&graph, "slice"), 5);
-}
-
-#[test]
-fn fuse_gate_up_keeps_the_k_formats_apart() {
-    assert_eq!(count(&after("fuse_gate_up", &mixed(WeightFormat::Q4_K)), "gated_linear"), 2);
-    assert_eq!(count(&after("fuse_gate_up", &mixed(WeightFormat::Q6_K)), "gated_linear"), 1);
 }
 
 fn gated(formats: [u32; 2], second_reader: bool) -> impl FnOnce(&mut Small) -> ValueId {

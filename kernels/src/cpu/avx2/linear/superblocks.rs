@@ -17,6 +17,9 @@ use crate::{
 };
 use std::arch::x86_64::*;
 
+/// Blocks of activations that a packed block meets.
+const PARTS: usize = K_BLOCK / BLOCK;
+
 /// A K format: how a block of 32 activations meets its sub-blocks.
 pub(super) trait SubBlocks: Format {
     /// Adds the products of `R` rows with outputs `8 first .. 8 (first + V)` and block `b` of the eight of a packed block
@@ -46,10 +49,10 @@ pub(super) unsafe fn superblock_product<F: SubBlocks, const R: usize, const V: u
     let Operands { mut tile, blocks, mut x, x_step, ahead } = operands;
     let mut totals = [[_mm256_setzero_ps(); R]; VECTORS];
     for _ in 0..blocks {
-        for line in 0..block_bytes / 64 {
-            _mm_prefetch::<_MM_HINT_T0>(tile.wrapping_add(ahead + 64 * line).cast());
-        }
-        for b in 0..K_BLOCK / BLOCK {
+        for b in 0..PARTS {
+            for line in (b..block_bytes / 64).step_by(PARTS) {
+                _mm_prefetch::<_MM_HINT_T0>(tile.wrapping_add(ahead + 64 * line).cast());
+            }
             for (i, totals) in totals.chunks_exact_mut(V).enumerate() {
                 // SAFETY: the block of the tile and of the group is inside what the caller named.
                 unsafe { F::add_block::<R, V>(totals, tile, b, i * V, x) };
