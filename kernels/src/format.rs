@@ -1,5 +1,11 @@
 //! Weight formats: how a matrix lies in a model file, and the f32 value of every element.
 
+mod k_quants;
+
+pub(crate) use k_quants::{
+    K_BLOCK, Q4_K_SUB, Q6_K_BIAS, Q6_K_D, Q6_K_SUB, q4_k_code, q4_k_scale_min, q6_k_code, q6_k_scale,
+};
+
 use std::fmt;
 
 /// Storage format of a weight matrix, as GGUF and safetensors define it.
@@ -7,6 +13,7 @@ use std::fmt;
 /// A row is a whole number of blocks. Adding a format means a new variant here (the matches are exhaustive), a tile
 /// layout in `cpu::packing` and a kernel per tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(non_camel_case_types, reason = "formats are spelled as ggml spells them")]
 pub enum WeightFormat {
     /// IEEE single.
     F32,
@@ -20,17 +27,23 @@ pub enum WeightFormat {
     Q4_0,
     /// Blocks of 32: f16 scale `d`, f16 minimum `m`, 32 nibbles `q`; value `q * d + m`.
     Q4_1,
+    /// Blocks of 256: f16 units `d` and `dmin`; each 32 nibbles `q` have 6-bit `s` and `m`; value `q * s * d - m * dmin`.
+    Q4_K,
+    /// Blocks of 256: f16 unit `d`; each 16 codes `q` of 6 bits have a signed byte `s`; value `(q - 32) * s * d`.
+    Q6_K,
 }
 
 impl WeightFormat {
     /// Every format, in declaration order.
-    pub const ALL: [Self; 6] = [Self::F32, Self::F16, Self::BF16, Self::Q8_0, Self::Q4_0, Self::Q4_1];
+    pub const ALL: [Self; 8] =
+        [Self::F32, Self::F16, Self::BF16, Self::Q8_0, Self::Q4_0, Self::Q4_1, Self::Q4_K, Self::Q6_K];
 
     /// Elements in one block.
     pub const fn block_len(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => 1,
             Self::Q8_0 | Self::Q4_0 | Self::Q4_1 => 32,
+            Self::Q4_K | Self::Q6_K => K_BLOCK,
         }
     }
 
@@ -42,6 +55,8 @@ impl WeightFormat {
             Self::Q8_0 => 34,
             Self::Q4_0 => 18,
             Self::Q4_1 => 20,
+            Self::Q4_K => k_quants::Q4_K_BYTES,
+            Self::Q6_K => k_quants::Q6_K_BYTES,
         }
     }
 
@@ -63,6 +78,8 @@ impl WeightFormat {
             Self::Q8_0 => "q8_0",
             Self::Q4_0 => "q4_0",
             Self::Q4_1 => "q4_1",
+            Self::Q4_K => "q4_k",
+            Self::Q6_K => "q6_k",
         }
     }
 
@@ -102,12 +119,14 @@ impl WeightFormat {
                         *value = f32::from(nibble(&block[4..], i)) * d + m;
                     }
                 }
+                Self::Q4_K => k_quants::dequantise_q4_k(block, out),
+                Self::Q6_K => k_quants::dequantise_q6_k(block, out),
             }
         }
     }
 
     /// Appends one row in this format: the encoder of the substitute drafter and of the tests. Each block is rounded
-    /// to nearest as ggml's reference encoder does.
+    /// to nearest as ggml's reference encoder does; the K formats without its search for better scales.
     ///
     /// # Panics
     /// If `values` is not a whole number of blocks.
@@ -140,6 +159,8 @@ impl WeightFormat {
                     let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
                     push_nibbles(block, out, |x| ((x - min) * inverse + 0.5) as u8);
                 }
+                Self::Q4_K => k_quants::quantise_q4_k(block, out),
+                Self::Q6_K => k_quants::quantise_q6_k(block, out),
             }
         }
     }

@@ -1,6 +1,9 @@
 //! Inputs for tests: reproducible numbers and matrices.
 
-use crate::WeightFormat;
+use crate::{
+    WeightFormat,
+    format::{K_BLOCK, Q6_K_SUB},
+};
 
 /// A small generator of reproducible numbers (SplitMix64).
 #[derive(Debug)]
@@ -40,11 +43,18 @@ impl Noise {
     }
 }
 
-/// Bytes of a matrix of values between -1 and 1.
+/// Bytes of a matrix of values between -1 and 1. Sub-blocks of the K formats differ in size, so that their scales do.
 pub(crate) fn matrix(format: WeightFormat, rows: usize, columns: usize, noise: &mut Noise) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..rows {
-        format.quantise_row(&noise.values(columns), &mut bytes);
+        let mut values = noise.values(columns);
+        if format.block_len() == K_BLOCK {
+            for part in values.chunks_mut(Q6_K_SUB) {
+                let size = noise.value();
+                part.iter_mut().for_each(|value| *value *= size);
+            }
+        }
+        format.quantise_row(&values, &mut bytes);
     }
     bytes
 }

@@ -5,6 +5,7 @@ mod example;
 mod golden;
 mod interpreter;
 mod meaning;
+mod mixed_formats;
 mod random_graphs;
 mod refusals;
 mod rewrites;

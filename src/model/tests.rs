@@ -56,12 +56,40 @@ fn says(error: &ModelError, parts: &[&str]) {
     }
 }
 
+/// A model whose rows are whole blocks of `format`.
+fn of_format(format: WeightFormat) -> SyntheticSpec {
+    let least = format.block_len().max(64);
+    SyntheticSpec {
+        format,
+        width: least,
+        head_dim: least / 4,
+        feed_forward: 2 * least,
+        ..SyntheticSpec::default()
+    }
+}
+
+#[test]
+fn a_q4_k_file_is_mixed_as_the_files_of_that_name_are() {
+    let place = Place::new();
+    let model = Model::open(&place.gguf(&of_format(WeightFormat::Q4_K))).unwrap();
+    let formats_of = |part: &str| -> Vec<WeightFormat> {
+        let weights = model.graph.weights().iter().filter(|weight| weight.name.contains(part));
+        weights.map(|weight| weight.format).collect()
+    };
+    let (four, six) = (WeightFormat::Q4_K, WeightFormat::Q6_K);
+    assert_eq!(formats_of("attn_v"), [six, four]);
+    assert_eq!(formats_of("ffn_down"), [six, four]);
+    assert_eq!(formats_of("attn_q"), [four, four]);
+    assert_eq!(formats_of("token_embd"), [six]);
+    assert_eq!(formats_of("attn_norm"), [WeightFormat::F32; 2]);
+}
+
 #[test]
 fn every_format_opens_from_both_containers_with_one_configuration() {
     for format in WeightFormat::ALL {
         for tied in [true, false] {
             let place = Place::new();
-            let spec = SyntheticSpec { format, tied, ..SyntheticSpec::default() };
+            let spec = SyntheticSpec { tied, ..of_format(format) };
             let gguf = Model::open(&place.gguf(&spec)).unwrap();
             let folder = Model::open(&place.folder(&spec)).unwrap();
             assert_eq!(gguf.config, spec.config().unwrap());

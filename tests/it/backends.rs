@@ -121,10 +121,7 @@ impl Weights {
     }
 }
 
-const D: usize = 64;
-const F: usize = 96;
 const HEADS: usize = 4;
-const KV: KvSpec = KvSpec { layers: 1, kv_heads: 2, head_dim: 16 };
 const VOCABULARY: usize = 130;
 
 /// One layer in which every op stands alone: whatever a pass would fuse has a second reader. Gives its logits times
@@ -133,18 +130,20 @@ fn unfusable(format: WeightFormat) -> (Graph, Weights) {
     let mut dice = Dice::new(1);
     let mut weights = Weights { specs: Vec::new(), bytes: Vec::new() };
     let mut matrix = |name, rows, columns| weights.add(name, rows, columns, format, &mut dice);
-    let keys = KV.kv_heads * KV.head_dim;
-    let embedding = matrix("embedding", VOCABULARY, D);
-    let [q, k, v] = [matrix("q", HEADS * KV.head_dim, D), matrix("k", keys, D), matrix("v", keys, D)];
-    let attention_output = matrix("attention_output", D, HEADS * KV.head_dim);
-    let [gate, up, down] = [matrix("gate", F, D), matrix("up", F, D), matrix("down", D, F)];
-    let mut gain = |name| weights.add(name, 1, D, WeightFormat::F32, &mut dice);
+    let [d, f] = [64, 96].map(|columns: usize| columns.next_multiple_of(format.block_len()));
+    let kv = KvSpec { layers: 1, kv_heads: 2, head_dim: d / HEADS };
+    let keys = kv.kv_heads * kv.head_dim;
+    let embedding = matrix("embedding", VOCABULARY, d);
+    let [q, k, v] = [matrix("q", d, d), matrix("k", keys, d), matrix("v", keys, d)];
+    let attention_output = matrix("attention_output", d, d);
+    let [gate, up, down] = [matrix("gate", f, d), matrix("up", f, d), matrix("down", d, f)];
+    let mut gain = |name| weights.add(name, 1, d, WeightFormat::F32, &mut dice);
     let [attention_norm, mlp_norm, final_norm] =
         [gain("attention_norm"), gain("mlp_norm"), gain("final_norm")];
 
-    let mut graph = Graph::new("unfusable", weights.specs.clone(), KV);
-    let inv_freq = (0..KV.head_dim / 2).map(|i| 0.5f32.powi(i as i32)).collect();
-    let rope = graph.add_rope(RopeSpec { head_dim: KV.head_dim, pairing: RopePairing::Halves, inv_freq });
+    let mut graph = Graph::new("unfusable", weights.specs.clone(), kv);
+    let inv_freq = (0..kv.head_dim / 2).map(|i| 0.5f32.powi(i as i32)).collect();
+    let rope = graph.add_rope(RopeSpec { head_dim: kv.head_dim, pairing: RopePairing::Halves, inv_freq });
     let mut add = |op: Op, operands: &[ValueId], group: Option<u32>| {
         graph.add(op, operands, group.map(GroupId)).expect("a lawful op")
     };

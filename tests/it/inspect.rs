@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use yggc::compile::stage_names;
+use ygg_kernels::WeightFormat;
+use yggc::{compile::stage_names, model::synthetic::SyntheticSpec};
 
 use crate::{
     program::success,
@@ -48,6 +49,29 @@ fn every_stage_can_be_seen_alone() {
     }
     assert!(inspect(&["--stage", "program", "--width", "7"]).contains("width 7 outputs 7"));
     assert!(inspect(&["--stage", "memory"]).contains("at a context of 256 tokens"));
+}
+
+#[test]
+fn a_mixed_file_is_shown_tensor_by_tensor() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("mixed.gguf");
+    let spec = SyntheticSpec {
+        width: 256,
+        head_dim: 64,
+        feed_forward: 256,
+        format: WeightFormat::Q4_K,
+        ..SyntheticSpec::default()
+    };
+    spec.write_gguf(&path).expect("the model is written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_yggc"));
+    command.env_clear().arg("inspect").arg("-m").arg(&path).args(["--stage", "tensors"]);
+    let said = success(&command.output().expect("yggc starts"));
+    for (tensor, format) in
+        [("blk.0.attn_v", "q6_k"), ("blk.1.attn_v", "q4_k"), ("blk.0.attn_q", "q4_k"), ("token_embd", "q6_k")]
+    {
+        let line = said.lines().find(|line| line.contains(tensor));
+        assert!(line.is_some_and(|line| line.contains(format)), "{tensor} is not {format} in: {said}");
+    }
 }
 
 #[test]

@@ -85,6 +85,8 @@ pub(crate) fn models() -> &'static [TinyModel] {
             ("gguf", spec(4, 32, (4, 4, 8), 64, 320, WeightFormat::Q8_0, true)),
             ("gguf", spec(3, 96, (3, 1, 64), 160, 307, WeightFormat::Q4_0, false)),
             ("gguf", spec(4, 64, (6, 2, 16), 96, 300, WeightFormat::Q4_1, true)),
+            ("gguf", spec(2, 256, (4, 1, 64), 256, 300, WeightFormat::Q4_K, true)),
+            ("gguf", spec(1, 256, (8, 2, 32), 512, 290, WeightFormat::Q6_K, false)),
         ]
         .iter()
         .map(|(container, spec)| TinyModel::open(container, spec))

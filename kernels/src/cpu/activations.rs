@@ -29,12 +29,24 @@ impl Layout {
     pub(super) const fn of(format: WeightFormat, tier: Tier) -> Self {
         match (tier, format) {
             (Tier::Reference | Tier::Portable, _)
-            | (Tier::Avx2, WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 | WeightFormat::Q8_0)
+            | (
+                Tier::Avx2,
+                WeightFormat::F32
+                | WeightFormat::F16
+                | WeightFormat::BF16
+                | WeightFormat::Q8_0
+                | WeightFormat::Q6_K,
+            )
             | (Tier::Avx512, WeightFormat::F32 | WeightFormat::F16) => Self::F32,
-            (Tier::Avx2, WeightFormat::Q4_0 | WeightFormat::Q4_1) => Self::F32Unplaced,
+            (Tier::Avx2, WeightFormat::Q4_0 | WeightFormat::Q4_1 | WeightFormat::Q4_K) => Self::F32Unplaced,
             (
                 Tier::Avx512,
-                WeightFormat::BF16 | WeightFormat::Q8_0 | WeightFormat::Q4_0 | WeightFormat::Q4_1,
+                WeightFormat::BF16
+                | WeightFormat::Q8_0
+                | WeightFormat::Q4_0
+                | WeightFormat::Q4_1
+                | WeightFormat::Q4_K
+                | WeightFormat::Q6_K,
             ) => Self::Bf16,
         }
     }

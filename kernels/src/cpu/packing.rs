@@ -12,11 +12,14 @@
 //!
 //! Codes of 4 bits are 16-bit words `[k/8][n][k%2]`, each with the four nibbles `k%8/2`, lowest first: one shift and
 //! one table look-up give the 16 x 2 operand of a BF16 product. The last tile and the last block are padded with
-//! zeros, which add nothing.
+//! zeros, which add nothing. The blocks of the K formats are as wide as the file's: see [`superblocks`].
+
+pub(super) mod superblocks;
 
 use super::memory::{AlignedBytes, Reserved};
 use crate::{Matrix, WeightFormat, format};
 use std::{fmt, mem};
+use superblocks::{Q4_K_SUBS, Q6_K_SUBS, q4_k_values, q6_k_values};
 
 /// Outputs in a tile.
 pub const TILE: usize = 16;
@@ -147,9 +150,9 @@ impl PackedLinear {
         self.storage.as_slice().len()
     }
 
-    /// Blocks of a tile.
+    /// Packed blocks of a tile.
     pub(super) fn blocks(&self) -> usize {
-        self.columns.div_ceil(BLOCK)
+        self.columns.div_ceil(block_columns(self.format))
     }
 
     /// Bytes of a stored tile.
@@ -171,7 +174,8 @@ impl PackedLinear {
         assert!(!self.gated, "a gated pair has no single rows");
         assert!(n < self.rows && out.len() == self.columns, "row {n} of [{}, {}]", self.rows, self.columns);
         let (tile, lane) = (self.tile(n / TILE), n % TILE);
-        for (block, out) in tile.chunks_exact(block_bytes(self.format)).zip(out.chunks_mut(BLOCK)) {
+        let blocks = tile.chunks_exact(block_bytes(self.format));
+        for (block, out) in blocks.zip(out.chunks_mut(block_columns(self.format))) {
             let word = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
             let d = || format::f16_to_f32(word(2 * lane));
             match self.format {
@@ -209,6 +213,14 @@ impl PackedLinear {
                         *out = f32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
                     }
                 }
+                WeightFormat::Q4_K => {
+                    let values = (0..Q4_K_SUBS).flat_map(|s| q4_k_values(block, s, lane));
+                    out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
+                }
+                WeightFormat::Q6_K => {
+                    let values = (0..Q6_K_SUBS).flat_map(|s| q6_k_values(block, s, lane));
+                    out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
+                }
             }
         }
     }
@@ -217,7 +229,7 @@ impl PackedLinear {
     fn write_row(&mut self, n: usize, source: &[u8]) {
         let (format, lane, tile_bytes) = (self.format, n % TILE, self.tile_bytes());
         let tile = &mut self.storage.as_mut_slice()[n / TILE * tile_bytes..][..tile_bytes];
-        let file_bytes = format.block_bytes() * (BLOCK / format.block_len());
+        let file_bytes = format.block_bytes() * (block_columns(format) / format.block_len());
         for (source, block) in source.chunks(file_bytes).zip(tile.chunks_exact_mut(block_bytes(format))) {
             match format {
                 WeightFormat::Q4_1 => {
@@ -250,6 +262,8 @@ impl PackedLinear {
                         block[4 * (k * TILE + lane)..][..4].copy_from_slice(value);
                     }
                 }
+                WeightFormat::Q4_K => superblocks::write_q4_k(block, lane, source),
+                WeightFormat::Q6_K => superblocks::write_q6_k(block, lane, source),
             }
         }
     }
@@ -262,12 +276,19 @@ impl fmt::Debug for PackedLinear {
     }
 }
 
-/// Bytes of a packed block: 16 outputs by 32 inputs.
+/// Inputs of a packed block: those of the file's where it is longer than 32.
+pub(super) const fn block_columns(format: WeightFormat) -> usize {
+    if format.block_len() > BLOCK { format.block_len() } else { BLOCK }
+}
+
+/// Bytes of a packed block: 16 outputs by [`block_columns`] inputs.
 pub(super) const fn block_bytes(format: WeightFormat) -> usize {
     match format {
         WeightFormat::F32 => BLOCK * TILE * mem::size_of::<f32>(),
         WeightFormat::F16 | WeightFormat::BF16 => BLOCK * TILE * 2,
         WeightFormat::Q8_0 | WeightFormat::Q4_0 | WeightFormat::Q4_1 => TILE * format.block_bytes(),
+        WeightFormat::Q4_K => superblocks::Q4_K_BYTES,
+        WeightFormat::Q6_K => superblocks::Q6_K_BYTES,
     }
 }
 
@@ -296,7 +317,9 @@ fn write_nibbles(codes: &mut [u8], n: usize, source: &[u8]) {
 
 /// Bytes of the tiles of `rows` outputs.
 fn stored_bytes(first: &Matrix<'_>, rows: usize) -> usize {
-    rows.div_ceil(TILE) * first.columns().div_ceil(BLOCK) * block_bytes(first.format())
+    rows.div_ceil(TILE)
+        * first.columns().div_ceil(block_columns(first.format()))
+        * block_bytes(first.format())
 }
 
 fn one_place(bytes: usize) -> Reserved {

@@ -66,14 +66,27 @@ fn sizes_and_refusals() {
         Matrix::new(WeightFormat::F32, usize::MAX, 8, &bytes),
         Err(MatrixError::TooLarge { .. })
     ));
+    assert_eq!(WeightFormat::Q4_K.row_bytes(512), Some(288));
+    assert_eq!(WeightFormat::Q6_K.row_bytes(512), Some(420));
+    let huge = Matrix::new(WeightFormat::Q6_K, usize::MAX, 256, &bytes);
+    assert!(matches!(huge, Err(MatrixError::TooLarge { .. })));
+    for format in [WeightFormat::Q4_K, WeightFormat::Q6_K] {
+        for columns in [1, 32, 255, 257, 576] {
+            assert_eq!(format.row_bytes(columns), None);
+            assert_eq!(
+                Matrix::new(format, 1, columns, &[0; 40]).unwrap_err(),
+                MatrixError::PartialBlock { format, columns }
+            );
+        }
+    }
 }
 
 proptest! {
     /// Half a step of the block's grid, plus the rounding of the f16 scale (2^-11 of the largest code's value).
     #[test]
-    fn encoding_loses_half_a_step(values in prop::collection::vec(-4.0f32..4.0, 64), f in 0usize..6) {
+    fn encoding_loses_half_a_step(values in prop::collection::vec(-4.0f32..4.0, 256), f in 0..WeightFormat::ALL.len()) {
         let format = WeightFormat::ALL[f];
-        let (mut bytes, mut back) = (Vec::new(), vec![0.0; 64]);
+        let (mut bytes, mut back) = (Vec::new(), vec![0.0; 256]);
         format.quantise_row(&values, &mut bytes);
         format.dequantise_row(&bytes, &mut back);
         let step = match format {
@@ -84,6 +97,10 @@ proptest! {
             // The code range reaches only 7 steps on the side opposite to the extreme.
             WeightFormat::Q4_0 => 2.0 * 4.0 / 8.0,
             WeightFormat::Q4_1 => 8.0 / 15.0,
+            // The range may miss half a unit of the scale at 15 steps, and half a unit of the minimum.
+            WeightFormat::Q4_K => (1.0 + 15.0 / 63.0) * 8.0 / 15.0 + 4.0 / 63.0,
+            // As Q4_0, with 31 steps, and half a unit of the scale at 32 steps.
+            WeightFormat::Q6_K => (2.0 + 0.25) * 4.0 / 32.0,
         };
         for (a, b) in values.iter().zip(&back) {
             prop_assert!((a - b).abs() <= step / 2.0 + 8.0 / 1024.0, "{format}: {a} became {b}");

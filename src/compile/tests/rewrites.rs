@@ -16,7 +16,7 @@ const A: Option<GroupId> = Some(GroupId(0));
 const B: Option<GroupId> = Some(GroupId(1));
 
 /// The graph after one pass, judged.
-fn after(pass: &str, graph: &Graph) -> Graph {
+pub(super) fn after(pass: &str, graph: &Graph) -> Graph {
     let (name, pass) = PASSES.iter().find(|(name, _)| *name == pass).expect("a pass of that name");
     let binding = Binding { width: 3, outputs: 2 };
     let whole = vec![false; graph.groups() as usize];
@@ -33,7 +33,7 @@ fn after(pass: &str, graph: &Graph) -> Graph {
 }
 
 /// How many ops of a name a graph has.
-fn count(graph: &Graph, name: &str) -> usize {
+pub(super) fn count(graph: &Graph, name: &str) -> usize {
     graph.topological().into_iter().filter(|v| graph.node(*v).op.name() == name).count()
 }
 

@@ -101,7 +101,11 @@ impl WeightList<'_> {
         let spec = &self.specs[id.0 as usize];
         match spec.format {
             WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => Ok(id),
-            WeightFormat::Q8_0 | WeightFormat::Q4_0 | WeightFormat::Q4_1 => Err(ModelError::unsupported(
+            WeightFormat::Q8_0
+            | WeightFormat::Q4_0
+            | WeightFormat::Q4_1
+            | WeightFormat::Q4_K
+            | WeightFormat::Q6_K => Err(ModelError::unsupported(
                 format_args!("tensor `{}`", spec.name),
                 format_args!("a norm gain in {:?}", spec.format),
                 "F32, F16, BF16",

@@ -5,7 +5,7 @@ use ygg_kernels::WeightFormat;
 use crate::model::ModelError;
 
 /// Formats that can be run, as errors list them.
-const SUPPORTED: &str = "F32 (0), F16 (1), Q4_0 (2), Q4_1 (3), Q8_0 (8), BF16 (30)";
+const SUPPORTED: &str = "F32 (0), F16 (1), Q4_0 (2), Q4_1 (3), Q8_0 (8), Q4_K (12), Q6_K (14), BF16 (30)";
 
 /// The format of ggml type `number`; `tensor` is named in the error.
 pub(super) fn format_of(tensor: &str, number: u32) -> Result<WeightFormat, ModelError> {
@@ -15,15 +15,15 @@ pub(super) fn format_of(tensor: &str, number: u32) -> Result<WeightFormat, Model
         2 => return Ok(WeightFormat::Q4_0),
         3 => return Ok(WeightFormat::Q4_1),
         8 => return Ok(WeightFormat::Q8_0),
+        12 => return Ok(WeightFormat::Q4_K),
+        14 => return Ok(WeightFormat::Q6_K),
         30 => return Ok(WeightFormat::BF16),
         6 => "Q5_0",
         7 => "Q5_1",
         9 => "Q8_1",
         10 => "Q2_K",
         11 => "Q3_K",
-        12 => "Q4_K",
         13 => "Q5_K",
-        14 => "Q6_K",
         15 => "Q8_K",
         16 => "IQ2_XXS",
         17 => "IQ2_XS",
@@ -59,6 +59,8 @@ pub(super) fn number_of(format: WeightFormat) -> u32 {
         WeightFormat::Q4_0 => 2,
         WeightFormat::Q4_1 => 3,
         WeightFormat::Q8_0 => 8,
+        WeightFormat::Q4_K => 12,
+        WeightFormat::Q6_K => 14,
         WeightFormat::BF16 => 30,
     }
 }

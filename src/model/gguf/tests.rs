@@ -116,19 +116,22 @@ fn tensors_of_every_format_lie_where_the_table_says() {
         (WeightFormat::Q8_0, 68),
         (WeightFormat::Q4_0, 36),
         (WeightFormat::Q4_1, 40),
+        (WeightFormat::Q4_K, 288),
+        (WeightFormat::Q6_K, 420),
     ];
+    assert_eq!(formats.map(|(format, _)| format), WeightFormat::ALL);
     let mut tensors = Vec::new();
     for (i, (format, _)) in formats.into_iter().enumerate() {
-        let shape = vec![2, 32];
-        tensors.push(TensorRecord { name: format!("t{i}"), shape, format, offset: 256 * i as u64 });
+        let shape = vec![2, format.block_len().max(32)];
+        tensors.push(TensorRecord { name: format!("t{i}"), shape, format, offset: 512 * i as u64 });
     }
-    let bytes = file(&[], &tensors, 256 * formats.len());
+    let bytes = file(&[], &tensors, 512 * formats.len());
     let found = parse(&bytes).unwrap();
     let start = found.header_bytes.next_multiple_of(32);
     for (i, (format, len)) in formats.into_iter().enumerate() {
         let info = &found.tensors[&format!("t{i}")];
-        assert_eq!((info.format, &info.shape[..]), (format, &[2, 32][..]));
-        assert_eq!(info.bytes, start + 256 * i..start + 256 * i + len);
+        assert_eq!((info.format, &info.shape), (format, &tensors[i].shape));
+        assert_eq!(info.bytes, start + 512 * i..start + 512 * i + len);
     }
 }
 
@@ -218,6 +221,10 @@ fn bad_tensor_entries_are_named() {
     refused(&raw_tensor(b"t", &[4, 0], 0, 0), &["tensor `t`", "above 0", "[0, 4]"]);
     refused(&raw_tensor(b"t", &[1 << 40, 1 << 40], 0, 0), &["tensor `t`", "2^64"]);
     refused(&raw_tensor(b"t", &[33], 8, 0), &["tensor `t`", "blocks of 32", "33 columns"]);
+    refused(&raw_tensor(b"t", &[288], 12, 0), &["tensor `t`", "Q4_K blocks of 256", "288 columns"]);
+    refused(&raw_tensor(b"t", &[32, 8], 14, 0), &["tensor `t`", "Q6_K blocks of 256", "32 columns"]);
+    refused(&raw_tensor(b"t", &[256, 1 << 60], 14, 0), &["tensor `t`", "2^64"]);
+    refused(&raw_tensor(b"t", &[256], 14, 0), &["tensor `t`", "end within"]);
     refused(&raw_tensor(b"t", &[4], 0, 8), &["tensor `t`", "multiples of 32", "8"]);
     refused(&raw_tensor(b"t", &[4], 0, 1 << 60), &["tensor `t`", "end within", "1152921504606846976"]);
     refused(&raw_tensor(b"t", &[4], 0, u64::MAX - 31), &["tensor `t`", "end within"]);
@@ -229,11 +236,15 @@ fn bad_tensor_entries_are_named() {
 #[test]
 fn types_we_cannot_run_are_named_with_those_we_can() {
     for (number, name) in
-        [(6, "Q5_0"), (12, "Q4_K"), (14, "Q6_K"), (26, "I32"), (39, "MXFP4"), (999, "unknown")]
+        [(6, "Q5_0"), (11, "Q3_K"), (13, "Q5_K"), (26, "I32"), (39, "MXFP4"), (999, "unknown")]
     {
         let error = refused(
             &raw_tensor(b"blk.0.attn_q.weight", &[32], number, 0),
-            &["tensor `blk.0.attn_q.weight`", &format!("type {number} ({name})"), "Q8_0 (8)"],
+            &[
+                "tensor `blk.0.attn_q.weight`",
+                &format!("type {number} ({name})"),
+                "Q8_0 (8), Q4_K (12), Q6_K (14)",
+            ],
         );
         assert!(matches!(error, ModelError::Unsupported { .. }));
     }

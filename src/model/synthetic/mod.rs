@@ -43,7 +43,9 @@ pub struct SyntheticSpec {
     pub vocabulary: usize,
     /// Longest context in tokens.
     pub context: usize,
-    /// Format of the matrices. Norm gains are F32; embedding and head are Q8_0 where this is a 4-bit format.
+    /// Format of the matrices. Norm gains are F32; embedding and head are Q8_0 where this is a 4-bit format, but Q6_K
+    /// where it is Q4_K. Then, as in the files called Q4_K_M, so are the value and down projections of some layers: the
+    /// even ones.
     pub format: WeightFormat,
     /// Whether the embedding matrix is also the head.
     pub tied: bool,

@@ -68,7 +68,11 @@ impl Tensor {
     pub(super) fn folder_format(&self) -> WeightFormat {
         match self.format {
             WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => self.format,
-            WeightFormat::Q8_0 | WeightFormat::Q4_0 | WeightFormat::Q4_1 => WeightFormat::F32,
+            WeightFormat::Q8_0
+            | WeightFormat::Q4_0
+            | WeightFormat::Q4_1
+            | WeightFormat::Q4_K
+            | WeightFormat::Q6_K => WeightFormat::F32,
         }
     }
 
@@ -97,14 +101,25 @@ pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
     let per_row = |gain: f32, columns: usize| gain / (columns as f32).sqrt();
     let table_format = match spec.format {
         WeightFormat::Q4_0 | WeightFormat::Q4_1 => WeightFormat::Q8_0,
-        other @ (WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 | WeightFormat::Q8_0) => other,
+        WeightFormat::Q4_K => WeightFormat::Q6_K,
+        other @ (WeightFormat::F32
+        | WeightFormat::F16
+        | WeightFormat::BF16
+        | WeightFormat::Q8_0
+        | WeightFormat::Q6_K) => other,
     };
     let head = Content::Matrix { deviation: per_row(LOGIT_DEVIATION, d) };
     let embedding = if spec.tied { head } else { Content::Matrix { deviation: 1.0 } };
     list.add("token_embd", "model.embed_tokens", &[v, d], table_format, embedding);
     for layer in 0..spec.layers {
         let mut add = |gguf: &str, folder: &str, shape: &[usize], content| {
-            let format = if shape.len() == 1 { WeightFormat::F32 } else { spec.format };
+            let format = match (shape.len(), spec.format) {
+                (1, _) => WeightFormat::F32,
+                (_, WeightFormat::Q4_K) if layer % 2 == 0 && ["attn_v", "ffn_down"].contains(&gguf) => {
+                    WeightFormat::Q6_K
+                }
+                (_, format) => format,
+            };
             let names = (format!("blk.{layer}.{gguf}"), format!("model.layers.{layer}.{folder}"));
             list.add(&names.0, &names.1, shape, format, content);
         };

@@ -76,6 +76,7 @@ fn impossible_models_are_named() {
         (SyntheticSpec { vocabulary: 100, ..default() }, "`vocabulary`"),
         (SyntheticSpec { format: WeightFormat::Q4_1, feed_forward: 100, ..default() }, "`feed_forward`"),
         (SyntheticSpec { format: WeightFormat::Q8_0, head_dim: 6, ..default() }, "`heads * head_dim`"),
+        (SyntheticSpec { format: WeightFormat::Q6_K, ..default() }, "`width`"),
     ] {
         let error = spec.write_gguf("unwritten.gguf".as_ref()).unwrap_err().to_string();
         assert!(error.contains(field), "{error}");

@@ -2,9 +2,11 @@
 
 mod blocks;
 mod formats;
+mod superblocks;
 
 use blocks::product;
-use formats::{BF16, F16, F32, Q4_0, Q4_1, Q8_0};
+use formats::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
+use superblocks::superblock_product;
 
 use super::{
     lanes::{LANES, load, silu, store, sum},
@@ -170,24 +172,26 @@ fn products(weights: &PackedLinear, tile: usize, rows: usize, group: &[u8], sums
             ahead: weights.tile_bytes(),
         };
         macro_rules! by_rows {
-            ($format:ty) => {
+            ($product:ident, $format:ty) => {
                 match sums.len() {
-                    1 => product::<$format, 1, 2>(operands, sums),
-                    2 => product::<$format, 2, 2>(operands, sums),
-                    3 => product::<$format, 3, 1>(operands, sums),
-                    _ => product::<$format, ROWS, 1>(operands, sums),
+                    1 => $product::<$format, 1, 2>(operands, sums),
+                    2 => $product::<$format, 2, 2>(operands, sums),
+                    3 => $product::<$format, 3, 1>(operands, sums),
+                    _ => $product::<$format, ROWS, 1>(operands, sums),
                 }
             };
         }
         // SAFETY: the tile is stored, and every block of the group holds these rows in the format's layout.
         unsafe {
             match weights.format() {
-                WeightFormat::Q4_0 => by_rows!(Q4_0),
-                WeightFormat::Q4_1 => by_rows!(Q4_1),
-                WeightFormat::Q8_0 => by_rows!(Q8_0),
-                WeightFormat::BF16 => by_rows!(BF16),
-                WeightFormat::F16 => by_rows!(F16),
-                WeightFormat::F32 => by_rows!(F32),
+                WeightFormat::Q4_0 => by_rows!(product, Q4_0),
+                WeightFormat::Q4_1 => by_rows!(product, Q4_1),
+                WeightFormat::Q8_0 => by_rows!(product, Q8_0),
+                WeightFormat::Q4_K => by_rows!(superblock_product, Q4_K),
+                WeightFormat::Q6_K => by_rows!(superblock_product, Q6_K),
+                WeightFormat::BF16 => by_rows!(product, BF16),
+                WeightFormat::F16 => by_rows!(product, F16),
+                WeightFormat::F32 => by_rows!(product, F32),
             }
         }
     }

@@ -2,9 +2,11 @@
 
 mod dense;
 mod quantised;
+mod superblocks;
 
 use dense::{BF16, F16, F32, dense};
 use quantised::{Q4_0, Q4_1, Q8_0, quantised};
+use superblocks::{q4_k, q6_k};
 
 use super::{
     lanes::{load, silu, store},
@@ -163,16 +165,16 @@ fn products(weights: &PackedLinear, tile: usize, rows: usize, group: &[u8], sums
     };
     let sums = &mut sums.0;
     macro_rules! by_rows {
-        ($kernel:ident, $format:ty) => {
+        ($kernel:ident $(, $format:ty)?) => {
             match rows {
-                1 => $kernel::<$format, 1>(operands, sums),
-                2 => $kernel::<$format, 2>(operands, sums),
-                3 => $kernel::<$format, 3>(operands, sums),
-                4 => $kernel::<$format, 4>(operands, sums),
-                5 => $kernel::<$format, 5>(operands, sums),
-                6 => $kernel::<$format, 6>(operands, sums),
-                7 => $kernel::<$format, 7>(operands, sums),
-                8 => $kernel::<$format, 8>(operands, sums),
+                1 => $kernel::<$($format,)? 1>(operands, sums),
+                2 => $kernel::<$($format,)? 2>(operands, sums),
+                3 => $kernel::<$($format,)? 3>(operands, sums),
+                4 => $kernel::<$($format,)? 4>(operands, sums),
+                5 => $kernel::<$($format,)? 5>(operands, sums),
+                6 => $kernel::<$($format,)? 6>(operands, sums),
+                7 => $kernel::<$($format,)? 7>(operands, sums),
+                8 => $kernel::<$($format,)? 8>(operands, sums),
                 _ => unreachable!("no kernel for a group of {rows} rows"),
             }
         };
@@ -183,6 +185,8 @@ fn products(weights: &PackedLinear, tile: usize, rows: usize, group: &[u8], sums
             WeightFormat::Q4_0 => by_rows!(quantised, Q4_0),
             WeightFormat::Q4_1 => by_rows!(quantised, Q4_1),
             WeightFormat::Q8_0 => by_rows!(quantised, Q8_0),
+            WeightFormat::Q4_K => by_rows!(q4_k),
+            WeightFormat::Q6_K => by_rows!(q6_k),
             WeightFormat::BF16 => by_rows!(dense, BF16),
             WeightFormat::F16 => by_rows!(dense, F16),
             WeightFormat::F32 => by_rows!(dense, F32),

@@ -5,6 +5,8 @@
 //!   blocks of 32 are summed in two chains (even and odd column pairs), joined, then scaled and added with fused
 //!   products, block by block; the minimum of q4_1 multiplies the sum of the block's rounded activations. bf16 keeps
 //!   two chains over all columns.
+//! * q4_k and q6_k: the same, by sub-blocks with their exact scales: of 32 columns as q4_1, its minimum subtracted, and of
+//!   16 columns in one chain.
 //! * f16 and f32: f32 activations, fused products, two chains (even and odd columns).
 //!
 //! The operations of one (row, output) are the same in every register blocking. Every function here must run on a

@@ -6,7 +6,10 @@ use crate::{
     cpu::{
         Epilogue, PackedLinear, Prepared,
         activations::{GROUP, Layout, floats, floats_mut, row_place},
-        packing::{BLOCK, TILE, block_bytes, nibble_at, pair_at},
+        packing::{
+            BLOCK, TILE, block_bytes, block_columns, nibble_at, pair_at,
+            superblocks::{q4_k_values, q6_k_values},
+        },
     },
     format::{bf16_to_f32, f16_to_f32},
 };
@@ -87,8 +90,22 @@ fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
 fn accumulate(format: WeightFormat, tile: &[u8], x: &[f32], rows: usize) -> Sums {
     let mut sums = [[0.0; TILE]; GROUP];
     let mut values = [[0.0; TILE]; BLOCK];
-    for (block, x) in tile.chunks_exact(block_bytes(format)).zip(x.chunks_exact(rows * BLOCK)) {
-        unpack(format, block, &mut values);
+    let per_block = block_columns(format) / BLOCK;
+    for (b, x) in x.chunks_exact(rows * BLOCK).enumerate() {
+        let block = &tile[b / per_block * block_bytes(format)..][..block_bytes(format)];
+        match format {
+            WeightFormat::Q4_K => unpack_outputs(&mut values, |n| q4_k_values(block, b % per_block, n)),
+            WeightFormat::Q6_K => unpack_outputs(&mut values, |n| {
+                let [first, second] = [0, 1].map(|i| q6_k_values(block, 2 * (b % per_block) + i, n));
+                first.chain(second)
+            }),
+            WeightFormat::F32
+            | WeightFormat::F16
+            | WeightFormat::BF16
+            | WeightFormat::Q8_0
+            | WeightFormat::Q4_0
+            | WeightFormat::Q4_1 => unpack(format, block, &mut values),
+        }
         for (sums, x) in sums.iter_mut().zip(x.chunks_exact(BLOCK)) {
             for (values, x) in values.iter().zip(x) {
                 for (sum, value) in sums.iter_mut().zip(values) {
@@ -100,7 +117,14 @@ fn accumulate(format: WeightFormat, tile: &[u8], x: &[f32], rows: usize) -> Sums
     sums
 }
 
-/// The f32 values of a packed block, `[k][n]`.
+/// The f32 values of 32 columns, `[k][n]`, output by output.
+fn unpack_outputs<I: Iterator<Item = f32>>(values: &mut [[f32; TILE]; BLOCK], output: impl Fn(usize) -> I) {
+    for n in 0..TILE {
+        values.iter_mut().zip(output(n)).for_each(|(values, value)| values[n] = value);
+    }
+}
+
+/// The f32 values of a packed block of 32 columns, `[k][n]`.
 fn unpack(format: WeightFormat, block: &[u8], values: &mut [[f32; TILE]; BLOCK]) {
     let half = |at: usize| f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]));
     let halves = |at: usize| -> [f32; TILE] { array::from_fn(|n| half(at + 2 * n)) };
@@ -133,6 +157,7 @@ fn unpack(format: WeightFormat, block: &[u8], values: &mut [[f32; TILE]; BLOCK])
                     f32::from(block[4 * TILE + at] >> shift & 15) * d[n] + m[n]
                 })
             }
+            WeightFormat::Q4_K | WeightFormat::Q6_K => unreachable!("a format of longer blocks"),
         };
     }
 }

@@ -58,7 +58,7 @@ fn cut(tiles: usize, noise: &mut Noise) -> Vec<Range<usize>> {
 
 /// Columns that a format can have: dense rows may end inside a block.
 fn columns_of(format: WeightFormat, blocks: usize) -> usize {
-    if format.block_len() == 1 { blocks * 32 - 9 } else { blocks * 32 }
+    if format.block_len() == 1 { blocks * 32 - 9 } else { blocks * format.block_len() }
 }
 
 /// Largest error per unit of `sum |x|` for weights between -1 and 1 (codes and minimum apart: below 3).
@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn follows_the_reference(f in 0usize..6, rows in 1usize..70, blocks in 1usize..6, width in 1usize..12, seed: u64) {
+    fn follows_the_reference(f in 0..WeightFormat::ALL.len(), rows in 1usize..70, blocks in 1usize..6, width in 1usize..12, seed: u64) {
         let format = WeightFormat::ALL[f];
         let columns = columns_of(format, blocks);
         let mut noise = Noise::new(seed);
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn rows_are_invariant(f in 0usize..6, rows in 1usize..150, blocks in 1usize..5, width in 1usize..65, seed: u64) {
+    fn rows_are_invariant(f in 0..WeightFormat::ALL.len(), rows in 1usize..150, blocks in 1usize..5, width in 1usize..65, seed: u64) {
         let format = WeightFormat::ALL[f];
         let columns = columns_of(format, blocks);
         let mut noise = Noise::new(seed);
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn prologue_and_epilogue_change_no_bits(f in 0usize..6, rows in 1usize..40, blocks in 1usize..5, width in 1usize..20, seed: u64) {
+    fn prologue_and_epilogue_change_no_bits(f in 0..WeightFormat::ALL.len(), rows in 1usize..40, blocks in 1usize..5, width in 1usize..20, seed: u64) {
         let format = WeightFormat::ALL[f];
         let columns = columns_of(format, blocks);
         let mut noise = Noise::new(seed);
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn gated_is_two_linears_and_swiglu(f in 0usize..6, rows in 1usize..90, blocks in 1usize..4, width in 1usize..20, seed: u64) {
+    fn gated_is_two_linears_and_swiglu(f in 0..WeightFormat::ALL.len(), rows in 1usize..90, blocks in 1usize..4, width in 1usize..20, seed: u64) {
         let format = WeightFormat::ALL[f];
         let columns = columns_of(format, blocks);
         let mut noise = Noise::new(seed);
@@ -184,13 +184,14 @@ proptest! {
 fn every_register_blocking_gives_the_same_bits() {
     let mut noise = Noise::new(4);
     for format in WeightFormat::ALL {
-        let bytes = matrix(format, 7 * TILE, 64, &mut noise);
-        let packed = PackedLinear::stack(&[Matrix::new(format, 7 * TILE, 64, &bytes).unwrap()]).unwrap();
-        let x = noise.values(17 * 64);
+        let columns = format.block_len().max(64);
+        let bytes = matrix(format, 7 * TILE, columns, &mut noise);
+        let packed = PackedLinear::stack(&[Matrix::new(format, 7 * TILE, columns, &bytes).unwrap()]).unwrap();
+        let x = noise.values(17 * columns);
         for kernels in tiers() {
-            let alone: Vec<_> = x.chunks(64).flat_map(|row| whole(kernels, &packed, row)).collect();
+            let alone: Vec<_> = x.chunks(columns).flat_map(|row| whole(kernels, &packed, row)).collect();
             for width in 1..=17 {
-                let found = whole(kernels, &packed, &x[..width * 64]);
+                let found = whole(kernels, &packed, &x[..width * columns]);
                 assert_eq!(bits(&found), bits(&alone[..found.len()]), "{format} at width {width}");
             }
         }
@@ -201,16 +202,17 @@ fn every_register_blocking_gives_the_same_bits() {
 fn only_the_given_tiles_are_written() {
     let mut noise = Noise::new(7);
     for format in WeightFormat::ALL {
-        let bytes = matrix(format, 70, 32, &mut noise);
-        let packed = PackedLinear::stack(&[Matrix::new(format, 70, 32, &bytes).unwrap()]).unwrap();
+        let columns = format.block_len().max(32);
+        let bytes = matrix(format, 70, columns, &mut noise);
+        let packed = PackedLinear::stack(&[Matrix::new(format, 70, columns, &bytes).unwrap()]).unwrap();
         for kernels in tiers() {
             for (width, tiles) in [(1, 1..3), (3, 4..5), (9, 0..1), (2, 2..2)] {
-                let x = noise.values(width * 32);
+                let x = noise.values(width * columns);
                 let all = whole(kernels, &packed, &x);
                 // Rows farther apart than their columns: what lies between stays as it was.
                 let mut out = vec![7.0; width * 100];
-                let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, width, 32));
-                let prepared = kernels.prepare(format, Rows::new(&x, 32), None, scratch.bytes());
+                let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, width, columns));
+                let prepared = kernels.prepare(format, Rows::new(&x, columns), None, scratch.bytes());
                 let view = RowsMut::new(&mut out, 100).slice_columns(20..90);
                 kernels.linear(&packed, &prepared, tiles.clone(), Epilogue::Store, view);
                 for (w, row) in out.chunks(100).enumerate() {

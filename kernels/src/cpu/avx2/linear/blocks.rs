@@ -11,11 +11,11 @@ use crate::{
 use std::arch::x86_64::*;
 
 /// Vectors of outputs in a tile.
-const VECTORS: usize = TILE / LANES;
+pub(super) const VECTORS: usize = TILE / LANES;
 
 /// Chains of a block for `R` rows and `V` vectors of outputs: of its even and of its odd columns, or, for bytes, of both
 /// in turn for the first and the last four outputs.
-type Chains<const R: usize, const V: usize> = [[[__m256; 2]; V]; R];
+pub(super) type Chains<const R: usize, const V: usize> = [[[__m256; 2]; V]; R];
 
 /// Writes `sums[r][n]` for `R` rows. `V` is what registers hold beside as many rows.
 ///
@@ -70,6 +70,7 @@ unsafe fn add_block<F: Format, const R: usize, const V: usize>(
             WeightFormat::BF16 | WeightFormat::F16 | WeightFormat::F32 => {
                 add_dense::<F, R, V>(&mut chains, codes, first, x);
             }
+            WeightFormat::Q4_K | WeightFormat::Q6_K => unreachable!("a format of longer blocks"),
         }
         for (v, totals) in totals.iter_mut().enumerate() {
             for (r, total) in totals.iter_mut().enumerate() {
@@ -115,6 +116,7 @@ unsafe fn joined<F: Format>(
                 let total = _mm256_fmadd_ps(scales(block, vector), _mm256_add_ps(even, odd), total);
                 _mm256_fmadd_ps(scales(block.add(2 * TILE), vector), sum, total)
             }
+            WeightFormat::Q4_K | WeightFormat::Q6_K => unreachable!("a format of longer blocks"),
         }
     }
 }
@@ -125,7 +127,7 @@ unsafe fn joined<F: Format>(
 /// 32 bytes are readable at `at`, and `vector` is 0 or 1.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn scales(at: *const u8, vector: usize) -> __m256 {
+pub(super) unsafe fn scales(at: *const u8, vector: usize) -> __m256 {
     // SAFETY: promised by the caller.
     unsafe { halves(at.add(2 * LANES * vector)) }
 }
@@ -136,7 +138,7 @@ unsafe fn scales(at: *const u8, vector: usize) -> __m256 {
 /// As for [`add_block`], `codes` behind the header.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_nibbles<F: Format, const R: usize, const V: usize>(
+pub(super) unsafe fn add_nibbles<F: Format, const R: usize, const V: usize>(
     chains: &mut Chains<R, V>,
     codes: *const u8,
     first: usize,
@@ -270,7 +272,11 @@ unsafe fn dense_pair<F: Format>(weights: *const u8, k: usize, vector: usize) -> 
                 let odd = _mm256_and_si256(pairs, _mm256_set1_epi32(0xffff_0000_u32.cast_signed()));
                 [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs)), _mm256_castsi256_ps(odd)]
             }
-            WeightFormat::Q4_0 | WeightFormat::Q4_1 | WeightFormat::Q8_0 => unreachable!("quantised"),
+            WeightFormat::Q4_0
+            | WeightFormat::Q4_1
+            | WeightFormat::Q8_0
+            | WeightFormat::Q4_K
+            | WeightFormat::Q6_K => unreachable!("quantised"),
         }
     }
 }
@@ -281,7 +287,7 @@ unsafe fn dense_pair<F: Format>(weights: *const u8, k: usize, vector: usize) -> 
 /// `x` is the column's value of the first of `R` rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_column<F: Format, const R: usize, const V: usize>(
+pub(super) unsafe fn add_column<F: Format, const R: usize, const V: usize>(
     chains: &mut Chains<R, V>,
     column: usize,
     weights: [__m256; V],

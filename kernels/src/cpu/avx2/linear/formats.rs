@@ -2,7 +2,10 @@
 
 use crate::{
     Tier, WeightFormat,
-    cpu::{activations::Layout, packing::TILE},
+    cpu::{
+        activations::Layout,
+        packing::{TILE, superblocks::CODES},
+    },
 };
 
 /// A format as the kernels see it.
@@ -17,6 +20,7 @@ pub(super) trait Format {
 macro_rules! formats {
     ($($name:ident: $header:expr,)*) => {
         $(
+            #[allow(non_camel_case_types, reason = "spelled as the formats")]
             pub(super) struct $name;
 
             impl Format for $name {
@@ -31,6 +35,8 @@ formats! {
     Q4_0: 2 * TILE,
     Q4_1: 4 * TILE,
     Q8_0: 2 * TILE,
+    Q4_K: CODES,
+    Q6_K: CODES,
     BF16: 0,
     F16: 0,
     F32: 0,

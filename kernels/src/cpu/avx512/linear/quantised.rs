@@ -11,7 +11,7 @@ use crate::{
 use std::arch::x86_64::*;
 
 /// Bytes from a row to the next in a block of a prepared group.
-const X_ROW: usize = Layout::Bf16.block_bytes();
+pub(super) const X_ROW: usize = Layout::Bf16.block_bytes();
 
 /// Where things lie in a packed block, and what codes mean.
 pub(super) trait Codes {
@@ -47,7 +47,7 @@ impl Codes for Q8_0 {
 }
 
 /// The values of 4-bit codes as bf16, twice: bit 4 of an index belongs to the next code and must not matter.
-const fn table(values: Option<[f32; 16]>) -> [u16; 32] {
+pub(super) const fn table(values: Option<[f32; 16]>) -> [u16; 32] {
     let mut table = [0; 32];
     if let Some(values) = values {
         let mut i = 0;
@@ -126,7 +126,12 @@ pub(super) unsafe fn quantised<C: Codes, const R: usize>(
 /// `at` points to the codes of a block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-unsafe fn next_pair<C: Codes>(codes: &mut __m512i, at: *const u8, pair: usize, table: __m512i) -> __m512bh {
+pub(super) unsafe fn next_pair<C: Codes>(
+    codes: &mut __m512i,
+    at: *const u8,
+    pair: usize,
+    table: __m512i,
+) -> __m512bh {
     if C::VALUES.is_some() {
         let weights = pairs(_mm512_permutexvar_epi16(*codes, table));
         *codes = _mm512_srli_epi16::<4>(*codes);
