@@ -1,4 +1,4 @@
-//! The judges of this room: golden dumps, a scalar interpreter of graphs and of programs, and mutated arenas.
+//! The judges of this room: golden dumps, a scalar interpreter of graphs and of programs, mutated arenas, and work by hand.
 
 mod arena;
 mod example;
@@ -8,3 +8,4 @@ mod meaning;
 mod random_graphs;
 mod refusals;
 mod rewrites;
+mod work;

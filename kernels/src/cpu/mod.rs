@@ -17,6 +17,7 @@ mod isa;
 mod kernels;
 mod memory;
 mod packing;
+mod roofline;
 
 #[cfg(test)]
 mod tests;
@@ -26,3 +27,4 @@ pub use activations::{Prepared, scratch_bytes};
 pub use isa::{Avx2, Avx512};
 pub use kernels::{Epilogue, Kernels, attention_scratch_bytes};
 pub use packing::{PackError, PackedLinear, TILE};
+pub use roofline::Arithmetic;
