@@ -1,7 +1,7 @@
 //! Kernels alone, on one thread, by criterion: linears of every format, attention, top-k, norms, in every tier here.
 //!
 //! Weights of one linear stay in a cache from call to call, so these figures are of arithmetic; what memory allows is
-//! shown by `yggc bench --kernels`.
+//! shown by `yggc bench --kernels`. The elements of a linear and of attention are multiplications and additions.
 
 use std::hint::black_box;
 

@@ -285,6 +285,7 @@ fn decode_tables(report: &KernelReport) -> String {
         line("barriers in them", String::new(), forward.barriers_us(&report.roofline));
         line("the rest", String::new(), forward.remainder_us());
         line("T(1)", String::new(), forward.forward.median_us);
+        line("T(1) observed", String::new(), forward.observed.median_us);
         writeln!(out, "\n{}", output::table(&rows).trim_end()).expect("a string accepts every write");
     }
     out
