@@ -133,6 +133,7 @@ fn check_steps(set: &Arc<ExecutableSet>, name: &str, threads: usize, sampling: S
 /// Watching a forward changes nothing about it, and neither do exercises.
 fn check_observed(set: &Arc<ExecutableSet>, threads: usize) {
     let mut session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
+    session.restart(&prompt()).expect("the prompt fits");
     let before = ALLOCATIONS.load(Ordering::SeqCst);
     let mut forward = session.forward(1).expect("a planned width");
     forward.push(1, 0, 0, |tail| {
