@@ -38,11 +38,12 @@ const OUTSIDE: &[&str] = &["serve", "cli"];
 
 /// `(crate, places that may name it)`: rooms, or the member crates `kernels` and `profiler`. `*` is any place.
 const CRATES: &[(&str, &[&str])] = &[
-    ("ygg_kernels", &["ir", "model", "compile", "backend"]),
+    ("ygg_kernels", &["ir", "model", "compile", "backend", "kernels"]),
     ("ygg_profiler", &["plan", "measure", "cli"]),
     ("bincode", &["plan"]),
     ("blake3", &["model", "plan", "profiler", "kernels"]),
     ("clap", &["cli"]),
+    ("criterion", &["kernels"]),
     ("half", &["kernels", "model", "backend"]),
     ("indicatif", &["cli"]),
     ("libc", &["kernels", "backend", "storage"]),

@@ -13,7 +13,7 @@ use std::{
 use ygg_kernels::{KvFormat, Tier, WeightFormat};
 use yggc::{
     model::{Model, synthetic::SyntheticSpec},
-    runtime::{ExecutableSet, Pinning, Session, SessionOptions, SetOptions, SkipSet},
+    runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
     speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Shape},
 };
@@ -130,6 +130,25 @@ fn check_steps(set: &Arc<ExecutableSet>, name: &str, threads: usize, sampling: S
     assert_eq!(decoder.stats().drafted > 0, name != "none", "{name} drafted {}", decoder.stats().drafted);
 }
 
+/// Watching a forward changes nothing about it, and neither do exercises.
+fn check_observed(set: &Arc<ExecutableSet>, threads: usize) {
+    let mut session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
+    session.restart(&prompt()).expect("the prompt fits");
+    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    let mut forward = session.forward(1).expect("a planned width");
+    forward.push(1, 0, 0, |tail| {
+        tail[0] = 0;
+        1
+    });
+    let mut moments = 0;
+    forward.run_observed(&mut |_| moments += 1);
+    session.exercise(Exercise::ReadWeights { passes: 1 });
+    session.exercise(Exercise::EmptySteps { steps: 3 });
+    let allocations = ALLOCATIONS.load(Ordering::SeqCst) - before;
+    assert_eq!(allocations, 0, "an observed forward on {threads} threads of {moments} moments");
+    assert!(moments > 20);
+}
+
 fn check_memory(set: &Arc<ExecutableSet>, threads: usize) {
     let options = session_options(threads);
     let announced = set.memory(&options).session_bytes;
@@ -163,6 +182,9 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
         if tier == Tier::Reference {
             // The scalar judge makes copies; only the backends that serve promise to allocate nothing.
             continue;
+        }
+        for threads in [1, 2] {
+            check_observed(&set, threads);
         }
         for name in ["none", "lookup", "layer_skip"] {
             for threads in [1, 2] {

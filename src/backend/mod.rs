@@ -8,13 +8,15 @@
 mod cpu;
 mod error;
 mod memory;
+mod observation;
 mod reference;
 
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
 pub use cpu::{Pinning, available_tiers};
 pub use error::BackendError;
-pub use ygg_kernels::{KERNEL_SET, KvFormat, Tier};
+pub use observation::{Exercise, Moment, Observer};
+pub use ygg_kernels::{KERNEL_SET, KvFormat, Tier, cpu::Arithmetic};
 use ygg_kernels::{Matrix, RopeTable, Tails};
 
 use crate::ir::{DeviceSpec, Program, RowInputs, WeightSource, WeightSpec};
@@ -68,6 +70,18 @@ pub trait Executables: Send + Sync + Debug {
 pub trait Replay: Send + Debug {
     /// Runs program number `program` on the given rows, leaving out the groups with `skipped[group]`.
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]);
+
+    /// Like [`replay`](Self::replay), and calls the observer at every [`Moment`]. Results are the same bits.
+    fn replay_observed(
+        &mut self,
+        program: usize,
+        inputs: &RowInputs,
+        skipped: &[bool],
+        observer: Observer<'_>,
+    );
+
+    /// Does something that bounds every replay, with the same threads and memory; returns how much of it.
+    fn exercise(&mut self, exercise: Exercise) -> u64;
 
     /// Logits `[V]` of output `output` of the last replay, which must have been of `program`.
     fn logits(&self, program: usize, output: usize) -> &[f32];

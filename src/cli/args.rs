@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Answer a prompt, or chat when no prompt is given
     Run(Box<RunArgs>),
-    /// Compare plain decoding, plans and drafters on a set of prompts
+    /// Compare plain decoding, plans and drafters on a set of prompts, or measure kernels
     Bench(BenchArgs),
 }
 
@@ -247,8 +247,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, requires = "plans")]
     pub(crate) force: bool,
     /// Prompts, one JSON object a line with a "text" or "turns"
-    #[arg(long, value_name = "FILE.jsonl")]
-    pub(crate) prompts: PathBuf,
+    #[arg(long, value_name = "FILE.jsonl", required_unless_present = "kernels")]
+    pub(crate) prompts: Option<PathBuf>,
     /// What to compare: ar, plan, or a drafter's name; ar is always among them
     #[arg(long, value_name = "ARM,...", value_delimiter = ',', default_values_t = [Arm::Ar, Arm::Plan])]
     pub(crate) arms: Vec<Arm>,
@@ -256,9 +256,12 @@ pub(crate) struct BenchArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true,
           default_value_t = 128)]
     pub(crate) max_tokens: usize,
-    /// How often every arm answers every prompt
-    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 5)]
-    pub(crate) repetitions: usize,
+    /// How often every arm answers every prompt [default: 5], or with --kernels every forward is measured [default: 30]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
+    pub(crate) repetitions: Option<usize>,
+    /// Measure no answers but kernels: every op of a forward at every width, beside what bounds it on this machine
+    #[arg(long, conflicts_with_all = ["prompts", "plans", "force", "arms", "max_tokens", "context"])]
+    pub(crate) kernels: bool,
     /// Print one JSON object, with every run
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,10 +3,14 @@
 //! The model is loaded once and shared by the arms' engines, each with a session of its own. Runs are interleaved: in each
 //! repetition every prompt is answered by every arm, in an order that rotates, so that a slow drift of the machine meets
 //! all arms alike. An arm whose token ids are not those of plain decoding is an error of this program.
+//!
+//! With `--kernels` it measures kernels instead of answers.
 
+mod kernels;
+mod provenance;
 mod report;
 
-use std::{sync::Arc, time::Instant};
+use std::{path::Path, sync::Arc, time::Instant};
 
 use yggc::{
     engine::{Answer, DrafterChoice, Engine, Loaded, Options, PlanSource, Sampling},
@@ -25,6 +29,8 @@ use crate::cli::{
 };
 use report::{Bench, Entrant, Run, Turn};
 
+/// How often every arm answers every prompt, where nothing is said.
+const REPETITIONS: usize = 5;
 /// Tokens of the run that warms an arm up.
 const WARM_UP_TOKENS: usize = 8;
 
@@ -44,8 +50,16 @@ struct Question {
 
 /// Runs `yggc bench`.
 pub(crate) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failure> {
+    match &args.prompts {
+        Some(prompts) => answers(args, prompts, cache),
+        None => kernels::command(args, cache),
+    }
+}
+
+/// Compares answers to the prompts of a file.
+fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
-    let prompts = measure::read_prompts(&args.prompts)?;
+    let prompts = measure::read_prompts(prompts)?;
     let given =
         args.plans.iter().map(|file| planning::given(file, args.force)).collect::<Result<Vec<_>, _>>()?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
@@ -125,12 +139,13 @@ fn compare(
         let answer = answer(arm, &questions[0], args.max_tokens.min(WARM_UP_TOKENS))?;
         entrants.push(Entrant { name: arm.name.clone(), report: answer.report });
     }
+    let repetitions = args.repetitions.unwrap_or(REPETITIONS);
     let bar = Progress::OnStderr.parts();
-    bar.set_length((args.repetitions * questions.len() * arms.len()) as u64);
+    bar.set_length((repetitions * questions.len() * arms.len()) as u64);
     bar.set_message("answering");
     let mut runs = Vec::new();
     let mut expected: Vec<Option<Vec<u32>>> = vec![None; questions.len()];
-    for repetition in 0..args.repetitions {
+    for repetition in 0..repetitions {
         for (prompt, question) in questions.iter().enumerate() {
             for place in 0..arms.len() {
                 let arm = (place + repetition + prompt) % arms.len();

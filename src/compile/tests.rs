@@ -1,4 +1,4 @@
-//! The judges of this room: golden dumps, a scalar interpreter of graphs and of programs, and mutated arenas.
+//! The judges of this room: golden dumps, a scalar interpreter of graphs and of programs, mutated arenas, and work by hand.
 
 mod arena;
 mod example;
@@ -9,3 +9,4 @@ mod mixed_formats;
 mod random_graphs;
 mod refusals;
 mod rewrites;
+mod work;

@@ -89,6 +89,32 @@ fn step_text(program: &Program, step: &Step) -> String {
     format!("{} = {}({}){attributes}", operand_text(&step.result), step.kernel, operands.join(", "))
 }
 
+/// One name for the steps of all layers that do the same: the op and the weights it reads, without their layer.
+pub fn step_name(program: &Program, step: &Step) -> String {
+    let name = |id: &WeightId| {
+        let name = program.weights[id.0 as usize].name.as_str();
+        let name = name.strip_suffix(".weight").unwrap_or(name);
+        name.rsplit('.').next().unwrap_or(name)
+    };
+    let names = |ids: &[WeightId]| ids.iter().map(name).collect::<Vec<_>>().join("|");
+    match &step.op {
+        Op::Linear { .. } if step.result.region() == Some(program.logits) => "logits".to_owned(),
+        Op::Linear { weights, .. } => format!("linear {}", names(weights)),
+        Op::GatedLinear { gate, up, .. } => format!("gated_linear {}", names(&[*gate, *up])),
+        Op::RmsNorm(norm) => format!("rms_norm {}", name(&norm.weight)),
+        Op::Input(_)
+        | Op::Embed { .. }
+        | Op::Swiglu
+        | Op::Rope(_)
+        | Op::AppendKv { .. }
+        | Op::Attention { .. }
+        | Op::Add
+        | Op::Scale { .. }
+        | Op::Slice { .. }
+        | Op::SelectRows => step.op.name().to_owned(),
+    }
+}
+
 /// One line per step: `result@offset[rows, columns] = kernel(operands) attributes  ; group`.
 pub fn program_text(program: &Program) -> String {
     let mut out = format!(

@@ -16,9 +16,10 @@ mod program;
 mod row_inputs;
 mod value_type;
 pub mod verify;
+mod work;
 
 pub use device_spec::{DeviceSpec, KernelChoice};
-pub use dump::{graph_dot, graph_text, program_dot, program_text};
+pub use dump::{graph_dot, graph_text, program_dot, program_text, step_name};
 pub use graph::{
     Binding, Graph, GroupId, KvSpec, Node, RopeId, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec,
 };
@@ -26,4 +27,5 @@ pub use op::{GraphError, Input, Norm, Op};
 pub use program::{Operand, Program, Region, Step};
 pub use row_inputs::RowInputs;
 pub use value_type::{Dtype, Rows, ValueType};
+pub use work::Work;
 pub use ygg_kernels::WeightFormat;

@@ -1,12 +1,15 @@
 //! Measuring and recording with the real thing: what the profiler asks for, over sessions and decoders.
 //!
 //! [`profile`] measures latencies of every planned width and records acceptance on the calibration prompts;
-//! [`autoplan`] goes on to the plan, within a time budget. [`score`] is teacher-forced scoring. Nothing here
-//! decides: planning is `plan`'s, and the profile keeps raw numbers.
+//! [`autoplan`] goes on to the plan, within a time budget. [`score`] is teacher-forced scoring.
+//! [`kernel_report`] takes forwards apart, op by op, beside what bounds them on this machine. Nothing here decides:
+//! planning is `plan`'s, and the profile keeps raw numbers.
 #![forbid(unsafe_code)]
 
 mod autoplan;
 mod calibration;
+mod kernel_report;
+mod kernels;
 mod record;
 mod replay;
 mod score;
@@ -15,6 +18,8 @@ mod trace;
 
 pub use autoplan::{AutoplanOptions, Progress, autoplan};
 pub use calibration::{CalibrationPrompt, calibration_prompts, read_prompts};
+pub use kernel_report::{ForwardReport, KernelReport, OpReport, Roofline, Timing};
+pub use kernels::{KernelOptions, kernel_report};
 pub use record::{ProfileOptions, profile};
 pub use replay::plan_from_profile;
 pub use score::{Score, ScoredToken, score};

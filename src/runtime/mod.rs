@@ -9,12 +9,17 @@
 pub(crate) mod counting;
 mod error;
 mod executable_set;
+mod observation;
 mod session;
 #[cfg(test)]
 mod tests;
 
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
+pub use observation::StepFacts;
 pub use session::{Forward, Logits, Session, SessionOptions};
 
-pub use crate::backend::Pinning;
+pub use crate::{
+    backend::{Arithmetic, Exercise, Moment, Pinning},
+    ir::Work,
+};

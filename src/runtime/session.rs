@@ -26,13 +26,13 @@ pub struct SessionOptions {
 #[derive(Debug)]
 pub struct Session {
     set: Arc<ExecutableSet>,
-    replay: Box<dyn Replay>,
-    inputs: Vec<RowInputs>,
+    pub(super) replay: Box<dyn Replay>,
+    pub(super) inputs: Vec<RowInputs>,
     moves: Vec<u32>,
     layout: SlotLayout,
     tree_nodes: usize,
     committed: usize,
-    nothing_skipped: SkipSet,
+    pub(super) nothing_skipped: SkipSet,
 }
 
 impl Session {
@@ -228,8 +228,8 @@ fn slot_number(slot: usize) -> u32 {
 /// A forward being filled with rows.
 #[derive(Debug)]
 pub struct Forward<'a> {
-    session: &'a mut Session,
-    program: usize,
+    pub(super) session: &'a mut Session,
+    pub(super) program: usize,
 }
 
 impl<'a> Forward<'a> {
@@ -258,8 +258,8 @@ impl<'a> Forward<'a> {
 /// Logits of the last forward.
 #[derive(Clone, Copy, Debug)]
 pub struct Logits<'a> {
-    session: &'a Session,
-    program: usize,
+    pub(super) session: &'a Session,
+    pub(super) program: usize,
 }
 
 impl<'a> Logits<'a> {

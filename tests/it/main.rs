@@ -22,6 +22,7 @@ mod fetch;
 mod first_use;
 #[cfg(feature = "cli")]
 mod inspect;
+mod kernel_bench;
 mod kv_cache;
 mod lossless;
 #[cfg(feature = "cli")]

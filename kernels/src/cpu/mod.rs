@@ -18,6 +18,7 @@ mod isa;
 mod kernels;
 mod memory;
 mod packing;
+mod roofline;
 
 #[cfg(test)]
 mod tests;
@@ -28,3 +29,4 @@ pub use isa::{Avx2, Avx512};
 pub use kernels::{Epilogue, Kernels, attention_scratch_bytes};
 pub use memory::{Reserved, allocate};
 pub use packing::{PackError, PackedLinear, TILE};
+pub use roofline::Arithmetic;

@@ -150,6 +150,11 @@ impl PackedLinear {
         self.storage.as_slice().len()
     }
 
+    /// All of it, as it lies in memory.
+    pub fn bytes(&self) -> &[u8] {
+        self.storage.as_slice()
+    }
+
     /// Packed blocks of a tile.
     pub(super) fn blocks(&self) -> usize {
         self.columns.div_ceil(block_columns(self.format))

@@ -113,6 +113,11 @@ impl PackedWeights {
         &self.matrices[id.0]
     }
 
+    /// All matrices, each once.
+    pub(super) fn matrices(&self) -> &[PackedLinear] {
+        &self.matrices
+    }
+
     pub(super) fn gain(&self, id: GainId) -> &[f32] {
         &self.gains[id.0]
     }

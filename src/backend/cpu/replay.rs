@@ -1,6 +1,12 @@
 //! One request's state on the CPU, and the walk over a program's steps.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use ygg_kernels::{KvLayer, Rope, RopeTable, Rows, RowsMut, cpu::Kernels};
 
@@ -8,12 +14,13 @@ use crate::ir::{Program, Region, RopeId, RowInputs};
 
 use super::{
     super::{
-        BackendError, Replay, ReplayOptions,
+        BackendError, Exercise, Moment, Observer, Replay, ReplayOptions,
         memory::{Arena, Block, KvCache},
     },
     CpuExecutables,
     packed_weights::PackedWeights,
     pool::{Pool, Worker},
+    step::CpuStep,
 };
 
 /// Arena, cache, scratch and threads of one request.
@@ -46,6 +53,25 @@ impl CpuReplay {
             .map_err(|source| BackendError::Threads { threads: options.threads, source })?;
         Ok(Self { executables, arena, cache, scratch, scratch_bytes, ropes, all_rows, pool })
     }
+
+    /// What the workers share, and the workers.
+    fn forward<'a>(&'a mut self, program: usize, inputs: &'a RowInputs) -> (Forward<'a>, &'a mut Pool) {
+        let executables = &*self.executables;
+        let forward = Forward {
+            kernels: executables.kernels,
+            weights: &executables.weights,
+            inputs,
+            program: &executables.programs[program],
+            steps: &executables.steps[program],
+            arena: &self.arena,
+            cache: &self.cache,
+            scratch: &self.scratch,
+            scratch_bytes: self.scratch_bytes,
+            ropes: &self.ropes,
+            all_rows: &self.all_rows,
+        };
+        (forward, &mut self.pool)
+    }
 }
 
 /// What the workers of one replay share. Its views are safe to make here because of three promises: the arena's law
@@ -57,6 +83,7 @@ pub(super) struct Forward<'a> {
     pub(super) weights: &'a PackedWeights,
     pub(super) inputs: &'a RowInputs,
     program: &'a Program,
+    steps: &'a [CpuStep],
     arena: &'a Arena,
     cache: &'a KvCache,
     scratch: &'a Block,
@@ -104,28 +131,73 @@ impl<'a> Forward<'a> {
 
 impl Replay for CpuReplay {
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
-        let executables = &*self.executables;
-        let forward = Forward {
-            kernels: executables.kernels,
-            weights: &executables.weights,
-            inputs,
-            program: &executables.programs[program],
-            arena: &self.arena,
-            cache: &self.cache,
-            scratch: &self.scratch,
-            scratch_bytes: self.scratch_bytes,
-            ropes: &self.ropes,
-            all_rows: &self.all_rows,
-        };
-        let steps = &executables.steps[program];
-        self.pool.run(&|worker: Worker<'_>| {
-            for step in steps {
-                if step.group.is_none_or(|g| !skipped[g.0 as usize]) {
+        let (forward, pool) = self.forward(program, inputs);
+        pool.run(&|worker: Worker<'_>| {
+            for step in forward.steps {
+                if step.runs(skipped) {
                     step.run(&forward, worker);
                     worker.wait();
                 }
             }
         });
+    }
+
+    fn replay_observed(
+        &mut self,
+        program: usize,
+        inputs: &RowInputs,
+        skipped: &[bool],
+        observer: Observer<'_>,
+    ) {
+        let (forward, pool) = self.forward(program, inputs);
+        let observer = Mutex::new(observer);
+        pool.run(&|worker: Worker<'_>| {
+            let mut observer =
+                (worker.index == 0).then(|| observer.lock().expect("only the first worker observes"));
+            let mut see = |moment| {
+                if let Some(observer) = &mut observer {
+                    observer(moment);
+                }
+            };
+            worker.wait();
+            see(Moment::Begun);
+            for (number, step) in forward.steps.iter().enumerate() {
+                if step.runs(skipped) {
+                    step.run(&forward, worker);
+                    see(Moment::ShareDone(number));
+                    worker.wait();
+                    see(Moment::StepDone(number));
+                }
+            }
+        });
+    }
+
+    fn exercise(&mut self, exercise: Exercise) -> u64 {
+        let (kernels, weights) = (self.executables.kernels, &self.executables.weights);
+        let done = AtomicU64::new(0);
+        self.pool.run(&|worker: Worker<'_>| {
+            let amount = match exercise {
+                Exercise::ReadWeights { passes } => {
+                    let mut bytes = 0;
+                    for matrix in (0..passes).flat_map(|_| weights.matrices()) {
+                        // Whole tiles, as a linear shares them.
+                        let tile = matrix.bytes().len() / matrix.tiles();
+                        let share = worker.share(matrix.tiles());
+                        let share = &matrix.bytes()[share.start * tile..share.end * tile];
+                        std::hint::black_box(kernels.read(share));
+                        bytes += share.len() as u64;
+                    }
+                    bytes
+                }
+                Exercise::MultiplyAdds { arithmetic, rounds } => kernels.multiply_adds(arithmetic, rounds),
+                Exercise::EmptySteps { steps } => {
+                    (0..steps).for_each(|_| worker.wait());
+                    if worker.index == 0 { steps } else { 0 }
+                }
+            };
+            done.fetch_add(amount, Ordering::Relaxed);
+        });
+        done.into_inner()
     }
 
     fn logits(&self, program: usize, output: usize) -> &[f32] {

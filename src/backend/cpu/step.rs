@@ -22,7 +22,7 @@ struct FusedNorm {
 /// One kernel call by all threads.
 #[derive(Clone, Debug)]
 pub(super) struct CpuStep {
-    pub(super) group: Option<GroupId>,
+    group: Option<GroupId>,
     kind: Kind,
 }
 
@@ -89,6 +89,11 @@ impl CpuStep {
             Op::SelectRows => Kind::SelectRows { x: operand(0), out: region(&step.result) },
         };
         Self { group: step.group, kind }
+    }
+
+    /// Whether a forward that leaves out the groups with `skipped[group]` has it.
+    pub(super) fn runs(&self, skipped: &[bool]) -> bool {
+        self.group.is_none_or(|group| !skipped[group.0 as usize])
     }
 
     /// Scratch that one thread needs for it, attention aside.

@@ -3,13 +3,14 @@
 use std::{ops::Range, sync::Arc};
 
 use ygg_kernels::{
-    AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Rows, RowsMut, reference as kernels,
+    AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Rows, RowsMut, cpu::Kernels,
+    reference as kernels,
 };
 
 use crate::ir::{self, Op, Operand, Program, Region, RopeId, RowInputs, Step, WeightId, WeightSource};
 
 use super::{
-    BackendError, Executables, Replay, ReplayOptions,
+    BackendError, Executables, Exercise, Moment, Observer, Replay, ReplayOptions,
     memory::{Arena, KvCache},
 };
 
@@ -177,12 +178,39 @@ impl ReferenceReplay {
 
 impl Replay for ReferenceReplay {
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+        self.replay_observed(program, inputs, skipped, &mut |_| {});
+    }
+
+    fn replay_observed(
+        &mut self,
+        program: usize,
+        inputs: &RowInputs,
+        skipped: &[bool],
+        observer: Observer<'_>,
+    ) {
         let executables = Arc::clone(&self.executables);
         let program = &executables.programs[program];
-        for step in &program.steps {
+        observer(Moment::Begun);
+        for (number, step) in program.steps.iter().enumerate() {
             if step.group.is_none_or(|g| !skipped[g.0 as usize]) {
                 self.step(program, step, inputs);
+                observer(Moment::ShareDone(number));
+                observer(Moment::StepDone(number));
             }
+        }
+    }
+
+    fn exercise(&mut self, exercise: Exercise) -> u64 {
+        let kernels = Kernels::portable();
+        match exercise {
+            Exercise::ReadWeights { passes } => {
+                for weight in (0..passes).flat_map(|_| &self.executables.weights) {
+                    std::hint::black_box(kernels.read(weight));
+                }
+                passes * self.executables.weight_bytes() as u64
+            }
+            Exercise::MultiplyAdds { arithmetic, rounds } => kernels.multiply_adds(arithmetic, rounds),
+            Exercise::EmptySteps { steps } => steps,
         }
     }
 

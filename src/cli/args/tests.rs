@@ -97,6 +97,11 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "plan show",
         "plan --profile f -o g show h",
         "bench",
+        "bench --kernels --prompts f",
+        "bench --kernels --plan f",
+        "bench --kernels --arms ar",
+        "bench --kernels -n 8",
+        "bench --kernels --context 64",
         "fetch",
         "serve",
         "",
@@ -142,6 +147,12 @@ fn repeated_and_listed_values() {
     assert_eq!(bench.arms, [Arm::Ar, Arm::Drafter(DrafterName::LayerSkip), Arm::Plan]);
     let Command::Bench(bench) = parse("bench --prompts f").unwrap() else { panic!("not `bench`") };
     assert_eq!(bench.arms, [Arm::Ar, Arm::Plan]);
+    assert!(!bench.kernels);
+    let Command::Bench(bench) = parse("bench --kernels --repetitions 3 --threads 2 --isa portable").unwrap()
+    else {
+        panic!("not `bench`")
+    };
+    assert!(bench.kernels && bench.prompts.is_none() && bench.repetitions == Some(3));
 
     let Command::Profile(profile) = parse("profile --drafter none --drafter lookup -o p").unwrap() else {
         panic!("not `profile`")

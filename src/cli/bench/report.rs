@@ -1,18 +1,14 @@
 //! What a bench says: every run, and what follows from them, kept apart.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
-use ygg_profiler::{Fingerprints, MachineFingerprint, ModelFingerprint, statistics};
+use ygg_profiler::statistics;
 use yggc::engine::{Loaded, Report};
 
 use crate::cli::{args::BenchArgs, error::Failure, output};
 
-use super::Question;
+use super::{Question, REPETITIONS, provenance::Provenance};
 
 /// Which answer of which arm.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -112,23 +108,11 @@ struct PromptJson {
     runs: Vec<Run>,
 }
 
-#[derive(Debug, Serialize)]
-struct MachineJson {
-    #[serde(flatten)]
-    facts: MachineFingerprint,
-    digest: String,
-}
-
 /// The object that `bench --json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct Bench {
-    version: &'static str,
-    /// By the system's clock, in UTC.
-    date: String,
-    machine: MachineJson,
-    model: ModelFingerprint,
-    kernels: String,
-    threads: usize,
+    #[serde(flatten)]
+    provenance: Provenance,
     repetitions: usize,
     max_tokens: usize,
     arms: Vec<ArmJson>,
@@ -150,7 +134,6 @@ impl Bench {
         questions: &[Question],
         runs: Vec<Run>,
     ) -> Result<Self, Failure> {
-        let Fingerprints { machine, model, build } = loaded.fingerprints()?;
         let arms = entrants
             .into_iter()
             .enumerate()
@@ -175,13 +158,8 @@ impl Bench {
             })
             .collect();
         Ok(Self {
-            version: env!("CARGO_PKG_VERSION"),
-            date: utc(now_s()),
-            machine: MachineJson { digest: machine.digest(), facts: machine },
-            model,
-            kernels: build.kernels,
-            threads: loaded.threads(),
-            repetitions: args.repetitions,
+            provenance: Provenance::new(loaded)?,
+            repetitions: args.repetitions.unwrap_or(REPETITIONS),
             max_tokens: args.max_tokens,
             arms,
             prompts,
@@ -230,7 +208,7 @@ impl Bench {
             self.prompts.len(),
             self.repetitions,
             self.max_tokens,
-            self.machine.facts
+            self.provenance.machine.facts
         )
         .expect("a string accepts every write");
         for arm in &self.arms {
@@ -292,28 +270,6 @@ fn summary(runs: &[Run], arm: usize, wanted: impl Fn(usize) -> bool) -> Summary 
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bench says when it was run; nothing follows from it")]
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Seconds since 1970 as an RFC 3339 time, by the calendar's 400-year cycle
-/// (<https://howardhinnant.github.io/date_algorithms.html#civil_from_days>).
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // Years begin in March here, so that the leap day is the last.
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,19 +316,5 @@ mod tests {
         let summary = summary(&[lone], 0, |_| true);
         assert_eq!((summary.tpot_ms, summary.aal, summary.tokens_per_s), (None, None, None));
         assert_eq!(summary.ttft_ms.map(|spread| spread.median), Some(5.0));
-    }
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        for (seconds, date) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (951_868_799, "2000-02-29T23:59:59Z"),
-            (1_709_251_200, "2024-03-01T00:00:00Z"),
-            (1_767_225_599, "2025-12-31T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(utc(seconds), date);
-        }
     }
 }

@@ -1,0 +1,166 @@
+//! Kernels alone, on one thread, by criterion: linears of every format, attention, top-k, norms, in every tier here.
+//!
+//! Weights of one linear stay in a cache from call to call, so these figures are of arithmetic; what memory allows is
+//! shown by `yggc bench --kernels`. The elements of a linear and of attention are multiplications and additions.
+
+use std::hint::black_box;
+
+use criterion::{
+    BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main,
+    measurement::WallTime,
+};
+use ygg_kernels::{
+    Attention, KvFormat, KvLayer, Matrix, Norm, Rope, RopePairing, RopeTable, Rows, RowsMut, Tails, Tier,
+    WeightFormat,
+    cpu::{Epilogue, Kernels, PackedLinear, attention_scratch_bytes},
+};
+
+/// A small MLP, which has few enough bytes to stay in a cache: `D`, whole blocks of every format, and `F`.
+const COLUMNS: usize = 768;
+const OUTPUTS: usize = 1536;
+/// Its attention.
+const HEADS: usize = 9;
+const KV_HEADS: usize = 3;
+const HEAD_DIM: usize = 64;
+const VOCABULARY: usize = 49_152;
+
+fn tiers() -> impl Iterator<Item = Kernels> {
+    Tier::ALL.into_iter().filter_map(Kernels::for_tier)
+}
+
+/// Reproducible values between -1 and 1.
+fn values(count: usize) -> Vec<f32> {
+    (0..count).map(|i| (i.wrapping_mul(2_654_435_761) >> 7 & 0xffff) as f32 / 32_768.0 - 1.0).collect()
+}
+
+/// Bytes on a vector boundary.
+struct Scratch(Vec<u8>);
+
+impl Scratch {
+    fn new(bytes: usize) -> Self {
+        Self(vec![0; bytes + 64])
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        let skip = self.0.as_ptr().align_offset(64);
+        &mut self.0[skip..]
+    }
+}
+
+fn id(kernels: Kernels, width: usize) -> BenchmarkId {
+    BenchmarkId::new(kernels.tier().name(), width)
+}
+
+fn linear_of(group: &mut BenchmarkGroup<'_, WallTime>, format: WeightFormat, weights: &PackedLinear) {
+    for kernels in tiers() {
+        for width in [1, 4, 16, 64] {
+            let x = values(width * COLUMNS);
+            let mut out = vec![0.0; width * OUTPUTS];
+            let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, width, COLUMNS));
+            group.throughput(Throughput::Elements((2 * width * COLUMNS * OUTPUTS) as u64));
+            group.bench_function(id(kernels, width), |bencher| {
+                bencher.iter(|| {
+                    let x = kernels.prepare(format, Rows::new(&x, COLUMNS), None, scratch.bytes());
+                    let out = RowsMut::new(&mut out, OUTPUTS);
+                    kernels.linear(weights, &x, 0..weights.tiles(), Epilogue::Store, out);
+                });
+                black_box(&out);
+            });
+        }
+    }
+}
+
+fn linear(criterion: &mut Criterion) {
+    for format in WeightFormat::ALL {
+        let mut bytes = Vec::new();
+        for row in values(OUTPUTS * COLUMNS).chunks(COLUMNS) {
+            format.quantise_row(row, &mut bytes);
+        }
+        let matrix = Matrix::new(format, OUTPUTS, COLUMNS, &bytes).expect("whole blocks");
+        let weights = PackedLinear::stack(&[matrix]).expect("one matrix");
+        linear_of(&mut criterion.benchmark_group(format!("linear.{format}")), format, &weights);
+    }
+}
+
+fn attention(criterion: &mut Criterion) {
+    for context in [200, 1000] {
+        let mut group = criterion.benchmark_group(format!("attention.f16/context {context}"));
+        for kernels in tiers() {
+            for width in [1, 16] {
+                attention_of(&mut group, kernels, context, width);
+            }
+        }
+    }
+}
+
+/// Rows that all see the prefix and themselves.
+fn attention_of(group: &mut BenchmarkGroup<'_, WallTime>, kernels: Kernels, context: usize, width: usize) {
+    let slots = context + width;
+    let bytes = KvLayer::bytes(KvFormat::F16, KV_HEADS, slots, HEAD_DIM);
+    // 0x3800 is a half.
+    let (mut keys, mut stored) = (vec![0x3800_u16; bytes / 2], vec![0x3800_u16; bytes / 2]);
+    let (keys, stored) = (keys.as_mut_ptr().cast(), stored.as_mut_ptr().cast());
+    // SAFETY: both hold as many bytes as asked for, finite numbers, and outlive the view; nothing else touches them.
+    let kv = unsafe { KvLayer::from_raw(keys, stored, KvFormat::F16, KV_HEADS, slots, HEAD_DIM) };
+    let queries = values(width * HEADS * HEAD_DIM);
+    let table = RopeTable::new(&[0.5; HEAD_DIM / 2], slots);
+    let positions: Vec<u32> = (context..slots).map(|slot| slot as u32).collect();
+    let tails = Tails {
+        positions: &positions,
+        prefix: &vec![context as u32; width],
+        tail_len: &vec![1; width],
+        tails: &positions,
+        tail_capacity: 1,
+    };
+    let args = Attention {
+        queries: Rows::new(&queries, HEADS * HEAD_DIM),
+        rope: Some(Rope { table: &table, pairing: RopePairing::Halves }),
+        kv,
+        tails,
+        heads: HEADS,
+        scale: 0.125,
+    };
+    let mut scratch = Scratch::new(attention_scratch_bytes(HEAD_DIM, args.longest()));
+    let mut out = vec![0.0; queries.len()];
+    group.throughput(Throughput::Elements((4 * width * (context + 1) * HEADS * HEAD_DIM) as u64));
+    group.bench_function(id(kernels, width), |bencher| {
+        bencher.iter(|| {
+            let out = RowsMut::new(&mut out, HEADS * HEAD_DIM);
+            kernels.attention(&args, 0..args.units(), scratch.bytes(), out);
+        });
+        black_box(&out);
+    });
+}
+
+fn top_k(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("top_k");
+    let row = values(VOCABULARY);
+    group.throughput(Throughput::Elements(VOCABULARY as u64));
+    for k in [1, 8, 64] {
+        let (mut ids, mut found) = (vec![0; k], vec![0.0; k]);
+        group.bench_function(BenchmarkId::from_parameter(k), |bencher| {
+            bencher.iter(|| Kernels::best().top_k(black_box(&row), &mut ids, &mut found));
+        });
+    }
+}
+
+fn rms_norm(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("rms_norm");
+    let gain = values(COLUMNS);
+    group.throughput(Throughput::Elements(COLUMNS as u64));
+    for kernels in tiers() {
+        let x = values(COLUMNS);
+        let mut out = vec![0.0; COLUMNS];
+        group.bench_function(id(kernels, 1), |bencher| {
+            bencher.iter(|| {
+                let norm = Norm { weight: &gain, eps: 1e-5 };
+                let out = RowsMut::new(&mut out, COLUMNS);
+                kernels.rms_norm(Rows::new(black_box(&x), COLUMNS), norm, 0..1, out);
+            });
+            black_box(&out);
+        });
+    }
+}
+
+criterion_group!(benches, linear, attention, top_k, rms_norm);
+criterion_main!(benches);

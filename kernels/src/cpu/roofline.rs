@@ -1,0 +1,287 @@
+//! What bounds every kernel of a tier: reading memory, and the multiply-adds its products are made of.
+//!
+//! Both are run by whoever holds a clock. They compute nothing of use, but the compiler cannot know.
+
+use super::{Kernels, activations::Layout};
+use crate::{NumericClass, Operand, Tier};
+use std::hint::black_box;
+
+/// How the products of a kernel are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Arithmetic {
+    /// Multiply-adds of f32 in the tier's vectors.
+    F32,
+    /// Sums of two products of bf16 pairs, added to f32 (VDPBF16PS).
+    Bf16,
+}
+
+impl Arithmetic {
+    /// How kernels of a class multiply.
+    pub const fn of(class: NumericClass) -> Self {
+        match class.operand {
+            Operand::Weight(format) => match Layout::of(format, class.tier) {
+                Layout::F32 | Layout::F32Unplaced => Self::F32,
+                Layout::Bf16 => Self::Bf16,
+            },
+            Operand::Rows | Operand::Kv(_) => Self::F32,
+        }
+    }
+
+    /// Lower-case name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
+impl Kernels {
+    /// Multiplies and adds in registers alone, in more independent sums than the processor has under way, `rounds`
+    /// times. Returns how many multiplications and additions that were.
+    ///
+    /// # Panics
+    /// If no kernel of this tier multiplies so.
+    pub fn multiply_adds(self, arithmetic: Arithmetic, rounds: u64) -> u64 {
+        let (round, sum) = match (self.tier(), arithmetic) {
+            (Tier::Reference | Tier::Portable, Arithmetic::F32) => portable::products(rounds),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a value of `Kernels` proves that the processor has its tier's features.
+            (Tier::Avx2, Arithmetic::F32) => unsafe { avx2::products(rounds) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            (Tier::Avx512, Arithmetic::F32) => unsafe { avx512::products_f32(rounds) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            (Tier::Avx512, Arithmetic::Bf16) => unsafe { avx512::products_bf16(rounds) },
+            (Tier::Reference | Tier::Portable | Tier::Avx2, Arithmetic::Bf16) => {
+                panic!("{} kernels do not multiply {}", self.tier(), arithmetic.name())
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            (Tier::Avx2 | Tier::Avx512, _) => unreachable!("no such processor"),
+        };
+        black_box(sum);
+        rounds * round
+    }
+
+    /// Reads every whole 64 bytes of `bytes` once, with the tier's widest loads: the wrapping sum of their words.
+    pub fn read(self, bytes: &[u8]) -> u64 {
+        match self.tier() {
+            Tier::Reference | Tier::Portable => portable::read(bytes),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a value of `Kernels` proves that the processor has its tier's features.
+            Tier::Avx2 => unsafe { avx2::read(bytes) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Tier::Avx512 => unsafe { avx512::read(bytes) },
+            #[cfg(not(target_arch = "x86_64"))]
+            Tier::Avx2 | Tier::Avx512 => unreachable!("no such processor"),
+        }
+    }
+}
+
+/// A factor that the compiler does not know.
+fn factor() -> f32 {
+    black_box(0.5)
+}
+
+mod portable {
+    use super::{black_box, factor};
+
+    /// Values in flight: twelve vectors of four.
+    const SUMS: usize = 48;
+
+    /// Multiplications and additions of a round, and a sum.
+    pub(super) fn products(rounds: u64) -> (u64, f32) {
+        let mut sums = black_box([0.5_f32; SUMS]);
+        let (a, b) = (factor(), factor());
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = *sum * a + b;
+            }
+        }
+        (2 * SUMS as u64, sums.iter().sum())
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> u64 {
+        let mut sums = [0_u64; 8];
+        for line in bytes.as_chunks::<64>().0 {
+            for (sum, word) in sums.iter_mut().zip(line.as_chunks::<8>().0) {
+                *sum = sum.wrapping_add(u64::from_ne_bytes(*word));
+            }
+        }
+        sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{black_box, factor};
+    use std::arch::x86_64::*;
+
+    /// Vectors of eight in flight: all registers but the factors.
+    const SUMS: usize = 12;
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn products(rounds: u64) -> (u64, f32) {
+        let mut sums = [_mm256_setzero_ps(); SUMS];
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = _mm256_set1_ps(black_box(i as f32));
+        }
+        let (a, b) = (_mm256_set1_ps(factor()), _mm256_set1_ps(factor()));
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = _mm256_fmadd_ps(a, b, *sum);
+            }
+        }
+        let mut all = _mm256_setzero_ps();
+        for sum in sums {
+            all = _mm256_add_ps(all, sum);
+        }
+        (2 * 8 * SUMS as u64, _mm256_cvtss_f32(all))
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn read(bytes: &[u8]) -> u64 {
+        let mut sums = [_mm256_setzero_si256(); 8];
+        let (whole, rest) = bytes.as_chunks::<256>();
+        for lines in whole {
+            for (i, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: 32 bytes at offset 32 i of 256.
+                *sum =
+                    _mm256_add_epi64(*sum, unsafe { _mm256_loadu_si256(lines.as_ptr().add(32 * i).cast()) });
+            }
+        }
+        let mut all = _mm256_setzero_si256();
+        for sum in sums {
+            all = _mm256_add_epi64(all, sum);
+        }
+        let mut lanes = [0_u64; 4];
+        // SAFETY: 32 bytes on the stack.
+        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), all) };
+        lanes.iter().fold(super::portable::read(rest), |sum, lane| sum.wrapping_add(*lane))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use super::{black_box, factor};
+    use std::arch::x86_64::*;
+
+    /// Vectors of sixteen in flight.
+    const SUMS: usize = 24;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+    pub(super) fn products_f32(rounds: u64) -> (u64, f32) {
+        let mut sums = start();
+        let (a, b) = (_mm512_set1_ps(factor()), _mm512_set1_ps(factor()));
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = _mm512_fmadd_ps(a, b, *sum);
+            }
+        }
+        (2 * 16 * SUMS as u64, total(sums))
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+    pub(super) fn products_bf16(rounds: u64) -> (u64, f32) {
+        let mut sums = start();
+        let factor = _mm512_set1_ps(factor());
+        let pairs = _mm512_cvtne2ps_pbh(factor, factor);
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = _mm512_dpbf16_ps(*sum, pairs, pairs);
+            }
+        }
+        (2 * 32 * SUMS as u64, total(sums))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+    fn start() -> [__m512; SUMS] {
+        let mut sums = [_mm512_setzero_ps(); SUMS];
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = _mm512_set1_ps(black_box(i as f32));
+        }
+        sums
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+    fn total(sums: [__m512; SUMS]) -> f32 {
+        let mut all = _mm512_setzero_ps();
+        for sum in sums {
+            all = _mm512_add_ps(all, sum);
+        }
+        _mm512_cvtss_f32(all)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+    pub(super) fn read(bytes: &[u8]) -> u64 {
+        let mut sums = [_mm512_setzero_si512(); 8];
+        let (whole, rest) = bytes.as_chunks::<512>();
+        for lines in whole {
+            for (i, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: 64 bytes at offset 64 i of 512.
+                *sum =
+                    _mm512_add_epi64(*sum, unsafe { _mm512_loadu_si512(lines.as_ptr().add(64 * i).cast()) });
+            }
+        }
+        let mut all = _mm512_setzero_si512();
+        for sum in sums {
+            all = _mm512_add_epi64(all, sum);
+        }
+        super::portable::read(rest).wrapping_add(_mm512_reduce_add_epi64(all).cast_unsigned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KernelId, KvFormat, OpKind, WeightFormat, testing::Noise};
+
+    #[test]
+    fn every_kernel_multiplies_in_a_way_that_its_tier_can_run() {
+        for kernels in Tier::ALL.into_iter().filter_map(Kernels::for_tier) {
+            let tier = kernels.tier();
+            let attention = KernelId::kv(OpKind::Attention, KvFormat::F16, tier);
+            let linears = WeightFormat::ALL.map(|format| KernelId::weight(OpKind::Linear, format, tier));
+            for kernel in linears.into_iter().chain([attention]) {
+                let flops = kernels.multiply_adds(Arithmetic::of(kernel.class), 3);
+                assert!(flops > 0 && flops.is_multiple_of(3 * 2), "{kernel}: {flops}");
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_round_is_as_many_products_as_were_added() {
+        // Each sum starts at its number and gains 0.5 * 0.5 a product of each lane.
+        let expected = |sums: f32, per_lane: f32| sums * (sums - 1.0) / 2.0 + sums * 10.0 * per_lane / 4.0;
+        if Kernels::for_tier(Tier::Avx2).is_some() {
+            // SAFETY: the tier is available.
+            let (flops, sum) = unsafe { avx2::products(10) };
+            assert_eq!((flops, sum), (192, expected(12.0, 1.0)));
+        }
+        if Kernels::for_tier(Tier::Avx512).is_some() {
+            // SAFETY: the tier is available.
+            let (f32s, bf16s) = unsafe { (avx512::products_f32(10), avx512::products_bf16(10)) };
+            assert_eq!(f32s, (768, expected(24.0, 1.0)));
+            assert_eq!(bf16s, (1536, expected(24.0, 2.0)));
+        }
+    }
+
+    #[test]
+    fn reading_adds_every_word_of_whole_lines_once() {
+        let mut noise = Noise::new(3);
+        let words: Vec<u64> = (0..139).map(|_| noise.bits()).collect();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        for words in [&words[..0], &words[..7], &words[..8], &words[..32], &words[..71], &words] {
+            let whole = words.len() / 8 * 8;
+            let expected = words[..whole].iter().fold(0_u64, |sum, word| sum.wrapping_add(*word));
+            for kernels in Tier::ALL.into_iter().filter_map(Kernels::for_tier) {
+                assert_eq!(kernels.read(&bytes[..8 * words.len()]), expected, "{}", kernels.tier());
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a step must move and compute at least: its shapes and weights as bytes and floating-point operations.
+
+use std::collections::BTreeSet;
+
+use ygg_kernels::{KvLayer, Operand as Reads};
+
+use super::{Op, Program, RowInputs, Step, WeightId};
+
+/// The least that a step moves and computes, whatever its kernel.
+///
+/// Bytes are those of weights as the file stores them, of cache rows and of activations: each read once, each result
+/// written once. Row inputs, rotary tables and the gains of norms are small and left out. Operations are the
+/// multiplications and additions of matrix products and attention; what is done to single elements counts as movement
+/// only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Work {
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Multiplications and additions.
+    pub flops: u64,
+}
+
+impl Work {
+    /// The work of one step of `program` on the given rows.
+    pub fn of(program: &Program, step: &Step, inputs: &RowInputs) -> Self {
+        let weight_bytes = |weights: &[WeightId], rows: Option<usize>| -> usize {
+            let specs = weights.iter().map(|id| &program.weights[id.0 as usize]);
+            specs
+                .map(|w| {
+                    let row = w.format.row_bytes(w.columns).expect("the model's loader has checked sizes");
+                    rows.unwrap_or(w.rows) * row
+                })
+                .sum()
+        };
+        let read: usize =
+            step.operands.iter().filter_map(|o| o.region()).map(|r| r.rows * r.columns * 4).sum();
+        let result = step.result.region();
+        let written = result.map_or(0, |r| r.rows * r.columns * 4);
+        let product = |columns: usize| {
+            let x = step.operands[0].region().expect("a product has a left side");
+            2 * x.rows * x.columns * columns
+        };
+        let columns = result.map_or(0, |r| r.columns);
+        let kv_row_bytes = match step.kernel.class.operand {
+            Reads::Kv(format) => 2 * program.kv.kv_heads * program.kv.head_dim * format.bytes(),
+            Reads::Rows | Reads::Weight(_) => 0,
+        };
+        let (bytes, flops) = match &step.op {
+            Op::Input(_) | Op::Slice { .. } => unreachable!("inputs and views are no steps"),
+            Op::Embed { weight } => (weight_bytes(&[*weight], Some(inputs.width())) + written, 0),
+            Op::Linear { weights, .. } => (weight_bytes(weights, None) + read + written, product(columns)),
+            Op::GatedLinear { gate, up, .. } => {
+                (weight_bytes(&[*gate, *up], None) + read + written, product(2 * columns))
+            }
+            Op::RmsNorm(_) | Op::Swiglu | Op::Rope(_) | Op::Add | Op::Scale { .. } => (read + written, 0),
+            Op::SelectRows => (2 * written, 0),
+            Op::AppendKv { .. } => {
+                let stored = inputs.slots().iter().filter(|slot| **slot != KvLayer::NO_SLOT).count();
+                (read + stored * kv_row_bytes, 0)
+            }
+            Op::Attention { heads, .. } => {
+                let seen: usize = lengths(inputs).sum();
+                let bytes = read + written + slots_seen(inputs) * kv_row_bytes;
+                (bytes, 4 * seen * heads * program.kv.head_dim)
+            }
+        };
+        Self { bytes: bytes as u64, flops: flops as u64 }
+    }
+}
+
+/// Length of what each row attends to.
+fn lengths(inputs: &RowInputs) -> impl Iterator<Item = usize> {
+    inputs.prefix().iter().zip(inputs.tail_len()).map(|(prefix, tail)| (prefix + tail) as usize)
+}
+
+/// Slots that any row attends to.
+fn slots_seen(inputs: &RowInputs) -> usize {
+    let prefix = inputs.prefix().iter().copied().max().unwrap_or(0);
+    let tails = inputs.tails().chunks(inputs.tail_capacity()).zip(inputs.tail_len());
+    let behind: BTreeSet<u32> = tails
+        .flat_map(|(tail, len)| &tail[..*len as usize])
+        .copied()
+        .filter(|slot| *slot >= prefix)
+        .collect();
+    prefix as usize + behind.len()
+}

@@ -1,0 +1,52 @@
+//! What a forward's steps are and when they end, for whoever measures them.
+
+use crate::{
+    backend::{Arithmetic, Exercise, Observer},
+    ir::{Work, step_name},
+};
+
+use super::{Forward, Logits, Session};
+
+/// One step of an executable, as far as its speed can be judged.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StepFacts {
+    /// What it does, the same for all layers: the op and the weights it reads.
+    pub name: String,
+    /// The kernel: op, format and tier.
+    pub kernel: String,
+    /// How its products are made.
+    pub arithmetic: Arithmetic,
+    /// The least it moves and computes on the rows of this forward.
+    pub work: Work,
+}
+
+impl<'a> Forward<'a> {
+    /// The steps it will run, by number, with the rows pushed so far.
+    pub fn steps(&self) -> Vec<StepFacts> {
+        let Self { session, program } = self;
+        let inputs = &session.inputs[*program];
+        let program = &session.set().executables().programs()[*program];
+        let facts = |step| StepFacts {
+            name: step_name(program, step),
+            kernel: step.kernel.to_string(),
+            arithmetic: Arithmetic::of(step.kernel.class),
+            work: Work::of(program, step, inputs),
+        };
+        program.steps.iter().map(facts).collect()
+    }
+
+    /// Runs it whole, tells the observer of every step, and shows the logits.
+    pub fn run_observed(self, observer: Observer<'_>) -> Logits<'a> {
+        let Self { session, program } = self;
+        let skipped = session.nothing_skipped.as_mask();
+        session.replay.replay_observed(program, &session.inputs[program], skipped, observer);
+        Logits { session, program }
+    }
+}
+
+impl Session {
+    /// Does something that bounds every forward, with the session's threads; returns how much of it.
+    pub fn exercise(&mut self, exercise: Exercise) -> u64 {
+        self.replay.exercise(exercise)
+    }
+}
