@@ -134,7 +134,7 @@ mod tests {
     }
 
     /// By Intel's manual, volume 2: a VEX prefix of three bytes with map 0F38 and W 0, opcode, ModRM, and SIB for rows
-    /// at `rdi` with the stride in `rsi`. The third operand of a product is inverted in the prefix.
+    /// at `rdi` with the stride in `rsi`. The third operand of a product is the inverted `vvvv` of the prefix.
     #[test]
     fn instructions_are_encoded_as_the_manual_says() {
         #[rustfmt::skip]
@@ -142,7 +142,7 @@ mod tests {
             0xc4, 0xe2, 0x78, 0x49, 0x07,             // no prefix 49 !(11):000:bbb
             0xc4, 0xe2, 0x7b, 0x49, 0b11_011_000,     // F2 49 11:rrr:000
             0xc4, 0xe2, 0x7b, 0x4b, 0b00_011_100, 0b00_110_111, // F2 4B !(11):rrr:100
-            0xc4, 0xe2, 0b0_1001_0_10, 0x5c, 0b11_000_100, // F3 5C 11:rrr:bbb
+            0xc4, 0xe2, 0x4a, 0x5c, 0b11_000_100, // F3 5C 11:rrr:bbb
             0xc4, 0xe2, 0x7a, 0x4b, 0b00_011_100, 0b00_110_111, // F3 4B !(11):rrr:100
             0xc4, 0xe2, 0x78, 0x49, 0xc0,             // no prefix 49 11:000:000
         ];
