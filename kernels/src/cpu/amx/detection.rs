@@ -20,7 +20,7 @@ pub(in crate::cpu) fn usable() -> bool {
 }
 
 /// AMX-TILE and AMX-BF16, with tiles of the shape that the kernels are written for.
-fn has_instructions() -> bool {
+pub(super) fn has_instructions() -> bool {
     const TILE: u32 = 1 << 24;
     const BF16: u32 = 1 << 22;
     let highest = __cpuid_count(0, 0).eax;
@@ -61,7 +61,7 @@ fn permitted() -> bool {
 
 /// # Safety
 /// Tiles may be used.
-unsafe fn computes_right() -> bool {
+pub(super) unsafe fn computes_right() -> bool {
     [ROWS as u8, 5].into_iter().all(|rows| {
         let inputs = Inputs::new();
         // SAFETY: promised by the caller; emulated tiles need nothing.

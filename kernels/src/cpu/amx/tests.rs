@@ -1,5 +1,8 @@
 //! Emulated tiles against what the manual says, the processor's against them, and linears against their class.
 
+#[cfg(target_os = "linux")]
+mod trapped;
+
 use super::{
     emulated::Emulated,
     hardware::Hardware,
