@@ -63,11 +63,13 @@ pub enum Tier {
     Avx2,
     /// AVX-512 with BF16.
     Avx512,
+    /// AMX tiles with BF16, beside AVX-512.
+    Amx,
 }
 
 impl Tier {
     /// Every tier, slowest first.
-    pub const ALL: [Self; 4] = [Self::Reference, Self::Portable, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 5] = [Self::Reference, Self::Portable, Self::Avx2, Self::Avx512, Self::Amx];
 
     /// The fastest tier of this processor.
     pub fn detect_best() -> Self {
@@ -78,7 +80,7 @@ impl Tier {
     pub fn is_available(self) -> bool {
         match self {
             Self::Reference | Self::Portable => true,
-            Self::Avx2 | Self::Avx512 => crate::cpu::Kernels::for_tier(self).is_some(),
+            Self::Avx2 | Self::Avx512 | Self::Amx => crate::cpu::Kernels::for_tier(self).is_some(),
         }
     }
 
@@ -89,6 +91,7 @@ impl Tier {
             Self::Portable => "portable",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Amx => "amx",
         }
     }
 }
@@ -101,7 +104,7 @@ impl fmt::Display for Tier {
 
 /// The name of a tier was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown tier `{found}`; expected reference, portable, avx2 or avx512")]
+#[error("unknown tier `{found}`; expected reference, portable, avx2, avx512 or amx")]
 pub struct UnknownTier {
     /// What was given.
     pub found: String,

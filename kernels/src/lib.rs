@@ -8,7 +8,7 @@
 //! | [`rope`] | rotary tables, shared by every implementation |
 //! | [`id`] | names of kernels and their numeric classes |
 //! | [`mod@reference`] | scalar meaning of every op: the judge of the fast ones |
-//! | [`cpu`] | packed weights and the portable, AVX2 and AVX-512 implementations |
+//! | [`cpu`] | packed weights and the portable, AVX2, AVX-512 and AMX implementations |
 //!
 //! **Row invariance.** The bits of a row of any op depend on that row's inputs and on the numeric class alone: never
 //! on the number of rows, the row's place, how work was split between threads, or the KV slots its ancestors use.

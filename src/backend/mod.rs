@@ -109,7 +109,7 @@ pub fn load(
         Tier::Reference => {
             Ok(Arc::new(reference::ReferenceExecutables::load(programs, device.kv_format, weights)))
         }
-        Tier::Portable | Tier::Avx2 | Tier::Avx512 => {
+        Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Amx => {
             let (tier, kv_format) = (device.tier, device.kv_format);
             Ok(Arc::new(cpu::CpuExecutables::load(programs, tier, kv_format, weights, threads)?))
         }

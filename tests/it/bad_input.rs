@@ -141,7 +141,6 @@ fn on_run_without_machine() -> Command {
 
 #[test]
 fn devices_that_are_not_there_end_with_4() {
-    refused(on_run_without_machine().args(["--isa", "amx"]), 4, &["amx", "not built into", "portable"]);
     refused(on_run_without_machine().args(["--device", "cuda"]), 4, &["cuda", "not built into", "cpu"]);
     for tier in yggc::engine::Tier::ALL {
         if !tier.is_available() {

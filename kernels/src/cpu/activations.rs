@@ -1,12 +1,14 @@
 //! Prepared activations: rows laid out for the linear kernels in a thread's scratch.
 //!
 //! Rows come in groups of up to 8. Inside a group, blocks of 32 inputs follow each other, and inside a block the rows
-//! of the group: a kernel walks one pointer, whatever the width. Three layouts, by numeric class:
+//! of the group: a kernel walks one pointer, whatever the width. Four layouts, by numeric class:
 //!
 //! * `F32`: the values, `[group][block][row][32]`.
 //! * `F32Unplaced`: the values, each divided by the place value of its column's 4-bit code in the 32-bit word of an
 //!   output, a power of two (exact for all but numbers below 2^-98); then the f32 sum of the undivided values, 132 bytes in all.
 //! * `Bf16`: the values rounded to nearest even in bf16, then the f32 sum of the rounded values, 68 bytes in all.
+//! * `Bf16Tiles`: the values rounded as in `Bf16`, in groups of up to 16 rows: `[group][block][row][32]`. After all of
+//!   them the f32 sums of the rounded values, `[group][block][row]`; 68 bytes in all.
 //!
 //! Inputs past `K` in the last block are zeros.
 
@@ -22,32 +24,20 @@ pub(super) enum Layout {
     F32,
     F32Unplaced,
     Bf16,
+    Bf16Tiles,
 }
 
 impl Layout {
     /// The layout of a numeric class.
     pub(super) const fn of(format: WeightFormat, tier: Tier) -> Self {
+        use WeightFormat::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
         match (tier, format) {
             (Tier::Reference | Tier::Portable, _)
-            | (
-                Tier::Avx2,
-                WeightFormat::F32
-                | WeightFormat::F16
-                | WeightFormat::BF16
-                | WeightFormat::Q8_0
-                | WeightFormat::Q6_K,
-            )
-            | (Tier::Avx512, WeightFormat::F32 | WeightFormat::F16) => Self::F32,
-            (Tier::Avx2, WeightFormat::Q4_0 | WeightFormat::Q4_1 | WeightFormat::Q4_K) => Self::F32Unplaced,
-            (
-                Tier::Avx512,
-                WeightFormat::BF16
-                | WeightFormat::Q8_0
-                | WeightFormat::Q4_0
-                | WeightFormat::Q4_1
-                | WeightFormat::Q4_K
-                | WeightFormat::Q6_K,
-            ) => Self::Bf16,
+            | (Tier::Avx2, F32 | F16 | BF16 | Q8_0 | Q6_K)
+            | (Tier::Avx512 | Tier::Amx, F32 | F16) => Self::F32,
+            (Tier::Avx2, Q4_0 | Q4_1 | Q4_K) => Self::F32Unplaced,
+            (Tier::Avx512, BF16 | Q8_0 | Q4_0 | Q4_1) | (Tier::Avx512 | Tier::Amx, Q4_K | Q6_K) => Self::Bf16,
+            (Tier::Amx, BF16 | Q8_0 | Q4_0 | Q4_1) => Self::Bf16Tiles,
         }
     }
 
@@ -56,7 +46,7 @@ impl Layout {
         match self {
             Self::F32 => 4 * BLOCK,
             Self::F32Unplaced => 4 * BLOCK + 4,
-            Self::Bf16 => 2 * BLOCK + 4,
+            Self::Bf16 | Self::Bf16Tiles => 2 * BLOCK + 4,
         }
     }
 }

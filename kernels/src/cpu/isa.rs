@@ -1,5 +1,10 @@
 //! Proof tokens: a value of one proves that the running processor has the instructions.
 
+#[cfg(target_arch = "x86_64")]
+use super::amx;
+#[cfg(target_arch = "x86_64")]
+use std::sync::OnceLock;
+
 /// Proof of AVX2, FMA and F16C, with the operating system saving their registers.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,5 +36,21 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512bf16");
         has.then_some(Self(()))
+    }
+}
+
+/// Proof of all of [`Avx512`] and of AMX tiles with BF16 products, which the operating system lets this process use and
+/// which were seen to compute what they should.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amx(());
+
+#[cfg(target_arch = "x86_64")]
+impl Amx {
+    /// The proof, if this processor has them all. The first call asks the system for the whole process.
+    pub fn detect() -> Option<Self> {
+        static USABLE: OnceLock<bool> = OnceLock::new();
+        let usable = *USABLE.get_or_init(|| Avx512::detect().is_some() && amx::usable());
+        usable.then_some(Self(()))
     }
 }

@@ -8,8 +8,8 @@ use super::{
 };
 #[cfg(target_arch = "x86_64")]
 use super::{
-    avx2, avx512,
-    isa::{Avx2, Avx512},
+    amx, avx2, avx512,
+    isa::{Amx, Avx2, Avx512},
 };
 use crate::{AppendKv, Attention, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
 use std::ops::Range;
@@ -34,6 +34,10 @@ enum Isa {
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
+    #[cfg(target_arch = "x86_64")]
+    Amx(Amx),
+    #[cfg(all(test, target_arch = "x86_64"))]
+    EmulatedAmx(Avx512),
 }
 
 /// Calls `$op` of the tier's module. The arms of instruction sets are the only place that enters code with
@@ -48,6 +52,12 @@ macro_rules! dispatch {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             Isa::Avx512(_) => unsafe { avx512::$op($($arg),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Amx(_) => unsafe { amx::on_hardware::$op($($arg),*) },
+            #[cfg(all(test, target_arch = "x86_64"))]
+            // SAFETY: as above; emulated tiles need no instructions of their own.
+            Isa::EmulatedAmx(_) => unsafe { amx::on_emulated::$op($($arg),*) },
         }
     };
 }
@@ -70,9 +80,21 @@ impl Kernels {
         Self(Isa::Avx512(proof))
     }
 
+    /// AMX tiles beside AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    pub const fn amx(proof: Amx) -> Self {
+        Self(Isa::Amx(proof))
+    }
+
+    /// The AMX tier with tiles in memory: its bits on processors without it.
+    #[cfg(all(test, target_arch = "x86_64"))]
+    pub(crate) const fn emulated_amx(proof: Avx512) -> Self {
+        Self(Isa::EmulatedAmx(proof))
+    }
+
     /// The fastest tier of this processor.
     pub fn best() -> Self {
-        let fast = [Tier::Avx512, Tier::Avx2].into_iter().find_map(Self::for_tier);
+        let fast = [Tier::Amx, Tier::Avx512, Tier::Avx2].into_iter().find_map(Self::for_tier);
         fast.unwrap_or(Self::portable())
     }
 
@@ -85,8 +107,10 @@ impl Kernels {
             Tier::Avx2 => Avx2::detect().map(Self::avx2),
             #[cfg(target_arch = "x86_64")]
             Tier::Avx512 => Avx512::detect().map(Self::avx512),
+            #[cfg(target_arch = "x86_64")]
+            Tier::Amx => Amx::detect().map(Self::amx),
             #[cfg(not(target_arch = "x86_64"))]
-            Tier::Avx2 | Tier::Avx512 => None,
+            Tier::Avx2 | Tier::Avx512 | Tier::Amx => None,
         }
     }
 
@@ -98,6 +122,10 @@ impl Kernels {
             Isa::Avx2(_) => Tier::Avx2,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(_) => Tier::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Amx(_) => Tier::Amx,
+            #[cfg(all(test, target_arch = "x86_64"))]
+            Isa::EmulatedAmx(_) => Tier::Amx,
         }
     }
 

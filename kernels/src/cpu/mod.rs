@@ -9,6 +9,8 @@
 
 mod activations;
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -25,7 +27,7 @@ mod tests;
 
 pub use activations::{Prepared, scratch_bytes};
 #[cfg(target_arch = "x86_64")]
-pub use isa::{Avx2, Avx512};
+pub use isa::{Amx, Avx2, Avx512};
 pub use kernels::{Epilogue, Kernels, attention_scratch_bytes};
 pub use memory::{Reserved, allocate};
 pub use packing::{PackError, PackedLinear, TILE};

@@ -2,6 +2,8 @@
 //!
 //! Both are run by whoever holds a clock. They compute nothing of use, but the compiler cannot know.
 
+#[cfg(target_arch = "x86_64")]
+use super::amx;
 use super::{Kernels, activations::Layout};
 use crate::{NumericClass, Operand, Tier};
 use std::hint::black_box;
@@ -13,6 +15,8 @@ pub enum Arithmetic {
     F32,
     /// Sums of two products of bf16 pairs, added to f32 (VDPBF16PS).
     Bf16,
+    /// The same sums, of tiles of bf16 pairs (TDPBF16PS).
+    Tiles,
 }
 
 impl Arithmetic {
@@ -22,6 +26,7 @@ impl Arithmetic {
             Operand::Weight(format) => match Layout::of(format, class.tier) {
                 Layout::F32 | Layout::F32Unplaced => Self::F32,
                 Layout::Bf16 => Self::Bf16,
+                Layout::Bf16Tiles => Self::Tiles,
             },
             Operand::Rows | Operand::Kv(_) => Self::F32,
         }
@@ -32,6 +37,7 @@ impl Arithmetic {
         match self {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
+            Self::Tiles => "bf16 tiles",
         }
     }
 }
@@ -50,15 +56,19 @@ impl Kernels {
             (Tier::Avx2, Arithmetic::F32) => unsafe { avx2::products(rounds) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            (Tier::Avx512, Arithmetic::F32) => unsafe { avx512::products_f32(rounds) },
+            (Tier::Avx512 | Tier::Amx, Arithmetic::F32) => unsafe { avx512::products_f32(rounds) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            (Tier::Avx512, Arithmetic::Bf16) => unsafe { avx512::products_bf16(rounds) },
-            (Tier::Reference | Tier::Portable | Tier::Avx2, Arithmetic::Bf16) => {
+            (Tier::Avx512 | Tier::Amx, Arithmetic::Bf16) => unsafe { avx512::products_bf16(rounds) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            (Tier::Amx, Arithmetic::Tiles) => unsafe { amx::products(rounds) },
+            (Tier::Reference | Tier::Portable | Tier::Avx2, Arithmetic::Bf16)
+            | (Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512, Arithmetic::Tiles) => {
                 panic!("{} kernels do not multiply {}", self.tier(), arithmetic.name())
             }
             #[cfg(not(target_arch = "x86_64"))]
-            (Tier::Avx2 | Tier::Avx512, _) => unreachable!("no such processor"),
+            (Tier::Avx2 | Tier::Avx512 | Tier::Amx, _) => unreachable!("no such processor"),
         };
         black_box(sum);
         rounds * round
@@ -73,9 +83,9 @@ impl Kernels {
             Tier::Avx2 => unsafe { avx2::read(bytes) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Tier::Avx512 => unsafe { avx512::read(bytes) },
+            Tier::Avx512 | Tier::Amx => unsafe { avx512::read(bytes) },
             #[cfg(not(target_arch = "x86_64"))]
-            Tier::Avx2 | Tier::Avx512 => unreachable!("no such processor"),
+            Tier::Avx2 | Tier::Avx512 | Tier::Amx => unreachable!("no such processor"),
         }
     }
 }

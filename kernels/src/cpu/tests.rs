@@ -4,19 +4,32 @@ mod attention;
 mod linear;
 mod pointwise;
 
+#[cfg(target_arch = "x86_64")]
+use super::Avx512;
 use super::Kernels;
 use crate::Tier;
 
-/// The tiers that this processor can run.
+/// The tiers that this processor can run, and AMX with emulated tiles beside AVX-512.
 fn tiers() -> impl Iterator<Item = Kernels> {
-    Tier::ALL.into_iter().filter_map(Kernels::for_tier)
+    Tier::ALL.into_iter().filter_map(Kernels::for_tier).chain(emulated_amx())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn emulated_amx() -> Option<Kernels> {
+    Avx512::detect().map(Kernels::emulated_amx)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn emulated_amx() -> Option<Kernels> {
+    None
 }
 
 #[test]
 fn the_best_tier_is_available() {
     assert!(Tier::detect_best().is_available());
-    assert_eq!(tiers().last(), Some(Kernels::best()));
-    for kernels in tiers() {
+    let here: Vec<_> = Tier::ALL.into_iter().filter_map(Kernels::for_tier).collect();
+    assert_eq!(here.last(), Some(&Kernels::best()));
+    for kernels in here {
         assert_eq!(Kernels::for_tier(kernels.tier()), Some(kernels));
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn first(n: usize) -> __mmask16 {
 /// Elements `at..at + 16`, zeros past the end.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) fn load(x: &[f32], at: usize) -> __m512 {
+pub(in crate::cpu) fn load(x: &[f32], at: usize) -> __m512 {
     let mask = first(x.len().saturating_sub(at));
     // SAFETY: the mask leaves out what is past the slice, and masked lanes are not accessed.
     unsafe { _mm512_maskz_loadu_ps(mask, x.as_ptr().wrapping_add(at)) }
@@ -20,7 +20,7 @@ pub(super) fn load(x: &[f32], at: usize) -> __m512 {
 /// Writes lanes to elements `at..at + 16` as far as they exist.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) fn store(x: &mut [f32], at: usize, lanes: __m512) {
+pub(in crate::cpu) fn store(x: &mut [f32], at: usize, lanes: __m512) {
     let mask = first(x.len().saturating_sub(at));
     // SAFETY: as in `load`.
     unsafe { _mm512_mask_storeu_ps(x.as_mut_ptr().wrapping_add(at), mask, lanes) }
@@ -58,7 +58,7 @@ pub(super) fn exp(x: __m512) -> __m512 {
 /// `x * sigmoid(x)`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) fn silu(x: __m512) -> __m512 {
+pub(in crate::cpu) fn silu(x: __m512) -> __m512 {
     let one = _mm512_set1_ps(1.0);
     _mm512_div_ps(x, _mm512_add_ps(one, exp(_mm512_sub_ps(_mm512_setzero_ps(), x))))
 }

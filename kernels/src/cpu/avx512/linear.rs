@@ -65,7 +65,7 @@ pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>
                         _mm512_storeu_ps(to, low);
                         _mm512_storeu_ps(to.add(16), high);
                     }
-                    Layout::F32Unplaced => unreachable!("a layout of another tier"),
+                    Layout::F32Unplaced | Layout::Bf16Tiles => unreachable!("a layout of another tier"),
                     Layout::Bf16 => {
                         let pairs = bits(_mm512_cvtne2ps_pbh(high, low));
                         _mm512_storeu_si512(to.cast(), pairs);
@@ -96,7 +96,7 @@ fn pairs(bits: __m512i) -> __m512bh {
 /// Sum of 32 bf16 values.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-fn sum_pairs(pairs: __m512i) -> f32 {
+pub(in crate::cpu) fn sum_pairs(pairs: __m512i) -> f32 {
     let even = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs));
     let odd = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32.cast_signed())));
     super::lanes::sum(_mm512_add_ps(even, odd))

@@ -14,13 +14,13 @@
 
 mod append_kv;
 mod attention;
-mod lanes;
+pub(super) mod lanes;
 mod linear;
-mod rms_norm;
+pub(super) mod rms_norm;
 mod swiglu;
 
 pub(super) use append_kv::append_kv;
 pub(super) use attention::attention;
-pub(super) use linear::{linear, linear_gated, prepare};
+pub(super) use linear::{linear, linear_gated, prepare, sum_pairs};
 pub(super) use rms_norm::rms_norm;
 pub(super) use swiglu::swiglu;

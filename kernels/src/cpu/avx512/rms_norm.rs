@@ -15,7 +15,7 @@ pub(in crate::cpu) fn rms_norm(x: &[f32], norm: Norm<'_>, out: &mut [f32]) {
 
 /// `1 / sqrt(mean(x^2) + eps)`: four chains of fused squares over chunks of 64.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) fn scale(x: &[f32], eps: f32) -> f32 {
+pub(in crate::cpu) fn scale(x: &[f32], eps: f32) -> f32 {
     let mut chains = [_mm512_setzero_ps(); 4];
     for at in (0..x.len()).step_by(64) {
         for (i, chain) in chains.iter_mut().enumerate() {
@@ -31,6 +31,6 @@ pub(super) fn scale(x: &[f32], eps: f32) -> f32 {
 /// `x * scale * weight`, in this order.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) fn normed(x: __m512, scale: f32, weight: __m512) -> __m512 {
+pub(in crate::cpu) fn normed(x: __m512, scale: f32, weight: __m512) -> __m512 {
     _mm512_mul_ps(_mm512_mul_ps(x, _mm512_set1_ps(scale)), weight)
 }

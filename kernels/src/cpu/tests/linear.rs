@@ -68,8 +68,8 @@ fn tolerance(tier: Tier, format: WeightFormat, columns: usize) -> f32 {
     let sums = 3.0 * (columns + 8) as f32 * 2f32.powi(-23);
     let rounded = !matches!(format, WeightFormat::F32 | WeightFormat::F16);
     match tier {
-        Tier::Avx512 if rounded => 3.0 * 2f32.powi(-9) + sums,
-        Tier::Avx512 | Tier::Avx2 | Tier::Portable | Tier::Reference => sums,
+        Tier::Avx512 | Tier::Amx if rounded => 3.0 * 2f32.powi(-9) + sums,
+        Tier::Amx | Tier::Avx512 | Tier::Avx2 | Tier::Portable | Tier::Reference => sums,
     }
 }
 
@@ -191,6 +191,26 @@ fn every_register_blocking_gives_the_same_bits() {
         for kernels in tiers() {
             let alone: Vec<_> = x.chunks(columns).flat_map(|row| whole(kernels, &packed, row)).collect();
             for width in 1..=17 {
+                let found = whole(kernels, &packed, &x[..width * columns]);
+                assert_eq!(bits(&found), bits(&alone[..found.len()]), "{format} at width {width}");
+            }
+        }
+    }
+}
+
+/// Every number of rows that share a walk over the weights, and more.
+#[test]
+fn every_width_gives_the_same_bits() {
+    let mut noise = Noise::new(5);
+    let rows = TILE + 3;
+    for format in WeightFormat::ALL {
+        let columns = 160_usize.next_multiple_of(format.block_len());
+        let bytes = matrix(format, rows, columns, &mut noise);
+        let packed = PackedLinear::stack(&[Matrix::new(format, rows, columns, &bytes).unwrap()]).unwrap();
+        let x = noise.values(129 * columns);
+        for kernels in tiers() {
+            let alone: Vec<_> = x.chunks(columns).flat_map(|row| whole(kernels, &packed, row)).collect();
+            for width in (1..=65).chain([80, 97, 128, 129]) {
                 let found = whole(kernels, &packed, &x[..width * columns]);
                 assert_eq!(bits(&found), bits(&alone[..found.len()]), "{format} at width {width}");
             }

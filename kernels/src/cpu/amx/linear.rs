@@ -1,0 +1,224 @@
+//! Matrix products over packed weights in tiles: preparation, walk over chunks of rows and tiles, epilogues.
+//!
+//! Activations lie as tiles of up to 16 rows. Up to four of them, a chunk, share one walk over the weights.
+
+mod dense;
+mod operands;
+mod quantised;
+
+use dense::dense;
+use operands::{GROUPS, Operands};
+use quantised::{Buffers, Q4_0, Q4_1, Q8_0, quantised};
+
+use super::tiles::{ROW_BYTES, ROWS, Tiles};
+use crate::{
+    Norm, Rows, RowsMut, WeightFormat,
+    cpu::{
+        Epilogue, PackedLinear, Prepared,
+        activations::{Layout, floats, floats_mut},
+        avx512::{
+            self,
+            lanes::{load, silu, store},
+            rms_norm::{normed, scale},
+            sum_pairs,
+        },
+        packing::{BLOCK, TILE},
+    },
+};
+use std::{arch::x86_64::*, ops::Range};
+
+/// Rows that share a walk over the weights, at most.
+const CHUNK: usize = GROUPS * ROWS;
+
+/// Results of one stored tile for a chunk: `[row][output]`.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Totals([[f32; TILE]; CHUNK]);
+
+impl Totals {
+    const ZERO: Self = Self([[0.0; TILE]; CHUNK]);
+}
+
+/// Lays activations out, normalised first if asked: see [`Layout::Bf16Tiles`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
+    match layout {
+        Layout::Bf16Tiles => prepare_tiles(x, norm, scratch),
+        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 => avx512::prepare(layout, x, norm, scratch),
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+fn prepare_tiles(x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
+    let blocks = x.columns().div_ceil(BLOCK);
+    let (tiles, sums) = scratch.split_at_mut(x.width() * blocks * ROW_BYTES);
+    let sums = floats_mut(sums);
+    for w in 0..x.width() {
+        let row = x.row(w);
+        let norm = norm.map(|norm| (scale(row, norm.eps), norm.weight));
+        let first = w / ROWS * ROWS;
+        let rows = ROWS.min(x.width() - first);
+        for b in 0..blocks {
+            let (mut low, mut high) = (load(row, b * BLOCK), load(row, b * BLOCK + 16));
+            if let Some((scale, weight)) = norm {
+                low = normed(low, scale, load(weight, b * BLOCK));
+                high = normed(high, scale, load(weight, b * BLOCK + 16));
+            }
+            // SAFETY: both are 64 bytes of plain data.
+            let pairs = unsafe { std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low)) };
+            let place = first * blocks + b * rows + (w - first);
+            let bytes = &mut tiles[place * ROW_BYTES..][..ROW_BYTES];
+            // SAFETY: 64 bytes.
+            unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), pairs) }
+            sums[place] = sum_pairs(pairs);
+        }
+    }
+}
+
+/// Plain products of the given tiles.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+pub(super) fn linear<T: Tiles>(
+    weights: &PackedLinear,
+    x: &Prepared<'_>,
+    tiles: Range<usize>,
+    epilogue: Epilogue,
+    out: &mut RowsMut<'_>,
+) {
+    match x.layout {
+        Layout::Bf16Tiles => {}
+        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 => {
+            return avx512::linear(weights, x, tiles, epilogue, out);
+        }
+    }
+    let (mut buffers, mut totals) = (Buffers::ZERO, Totals::ZERO);
+    for chunk in chunks(x) {
+        let mut registers = chunk.registers::<T>();
+        for tile in tiles.clone() {
+            products(&mut registers, weights, tile, &chunk, &mut buffers, &mut totals);
+            for (r, totals) in totals.0[..chunk.rows].iter().enumerate() {
+                let out = out.span(chunk.first_row + r, outputs(weights, tile));
+                let result = load(totals, 0);
+                match epilogue {
+                    Epilogue::Store => store(out, 0, result),
+                    Epilogue::AddInto => store(out, 0, _mm512_add_ps(load(out, 0), result)),
+                }
+            }
+        }
+    }
+}
+
+/// Gated products of the given tiles.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+pub(super) fn linear_gated<T: Tiles>(
+    weights: &PackedLinear,
+    x: &Prepared<'_>,
+    tiles: Range<usize>,
+    out: &mut RowsMut<'_>,
+) {
+    match x.layout {
+        Layout::Bf16Tiles => {}
+        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 => {
+            return avx512::linear_gated(weights, x, tiles, out);
+        }
+    }
+    let (mut buffers, mut gate, mut up) = (Buffers::ZERO, Totals::ZERO, Totals::ZERO);
+    for chunk in chunks(x) {
+        let mut registers = chunk.registers::<T>();
+        for tile in tiles.clone() {
+            products(&mut registers, weights, 2 * tile, &chunk, &mut buffers, &mut gate);
+            products(&mut registers, weights, 2 * tile + 1, &chunk, &mut buffers, &mut up);
+            for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(chunk.rows).enumerate() {
+                let out = out.span(chunk.first_row + r, outputs(weights, tile));
+                store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
+            }
+        }
+    }
+}
+
+fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
+    tile * TILE..weights.outputs().min((tile + 1) * TILE)
+}
+
+/// Prepared rows that share a walk over the weights.
+struct Chunk<'x> {
+    first_row: usize,
+    rows: usize,
+    /// Their tiles.
+    x: &'x [u8],
+    /// Sums of the rows of their tiles.
+    sums: &'x [f32],
+}
+
+impl Chunk<'_> {
+    /// Groups of 16 rows, the last perhaps of fewer.
+    fn groups(&self) -> usize {
+        self.rows.div_ceil(ROWS)
+    }
+
+    /// Rows of the last group.
+    fn last(&self) -> usize {
+        self.rows - (self.groups() - 1) * ROWS
+    }
+
+    /// Tiles with the rows that the chunk's products need.
+    #[inline]
+    fn registers<T: Tiles>(&self) -> T {
+        // SAFETY: whoever may call a linear on the processor's tiles holds a proof that they can be used.
+        unsafe { T::configured(operands::tile_rows(self.groups(), self.last() as u8)) }
+    }
+}
+
+fn chunks<'x>(x: &Prepared<'x>) -> impl Iterator<Item = Chunk<'x>> {
+    let (width, blocks) = (x.width, x.columns.div_ceil(BLOCK));
+    let (tiles, sums) = x.bytes.split_at(width * blocks * ROW_BYTES);
+    let sums = floats(sums);
+    (0..width).step_by(CHUNK).map(move |first_row| {
+        let rows = CHUNK.min(width - first_row);
+        let places = first_row * blocks..(first_row + rows) * blocks;
+        let x = &tiles[places.start * ROW_BYTES..places.end * ROW_BYTES];
+        Chunk { first_row, rows, x, sums: &sums[places] }
+    })
+}
+
+/// Results of one stored tile for one chunk, by the kernel made for as many groups.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+fn products<T: Tiles>(
+    registers: &mut T,
+    weights: &PackedLinear,
+    tile: usize,
+    chunk: &Chunk<'_>,
+    buffers: &mut Buffers,
+    totals: &mut Totals,
+) {
+    let operands = Operands {
+        tile: weights.tile(tile).as_ptr(),
+        blocks: weights.blocks(),
+        ahead: weights.tile_bytes(),
+        x: chunk.x.as_ptr(),
+        sums: chunk.sums.as_ptr(),
+        last: chunk.last(),
+    };
+    macro_rules! by_groups {
+        ($kernel:ident [$($type:ty),*] ($($argument:expr),*)) => {
+            match chunk.groups() {
+                1 => $kernel::<$($type,)* 1>($($argument),*),
+                2 => $kernel::<$($type,)* 2>($($argument),*),
+                3 => $kernel::<$($type,)* 3>($($argument),*),
+                4 => $kernel::<$($type,)* 4>($($argument),*),
+                groups => unreachable!("no kernel for {groups} groups of rows"),
+            }
+        };
+    }
+    // SAFETY: the tile is stored, the chunk holds its groups of all blocks, and the registers were configured for it.
+    unsafe {
+        match weights.format() {
+            WeightFormat::Q4_0 => by_groups!(quantised[Q4_0, T](registers, operands, buffers, totals)),
+            WeightFormat::Q4_1 => by_groups!(quantised[Q4_1, T](registers, operands, buffers, totals)),
+            WeightFormat::Q8_0 => by_groups!(quantised[Q8_0, T](registers, operands, buffers, totals)),
+            WeightFormat::BF16 => by_groups!(dense[T](registers, operands, totals)),
+            WeightFormat::F16 | WeightFormat::F32 | WeightFormat::Q4_K | WeightFormat::Q6_K => {
+                unreachable!("a layout of another class")
+            }
+        }
+    }
+}

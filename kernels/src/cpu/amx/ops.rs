@@ -1,0 +1,49 @@
+//! The ops of the tier, on either kind of tiles.
+
+/// Every op that a tier has, linears on tiles of the given type.
+macro_rules! ops {
+    ($tiles:ty) => {
+        use super::super::linear;
+        pub(in crate::cpu) use super::super::linear::prepare;
+        pub(in crate::cpu) use crate::cpu::avx512::{append_kv, attention, rms_norm, swiglu};
+        use crate::{
+            RowsMut,
+            cpu::{Epilogue, PackedLinear, Prepared},
+        };
+        use std::ops::Range;
+
+        /// As [`linear::linear`].
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+        pub(in crate::cpu) fn linear(
+            weights: &PackedLinear,
+            x: &Prepared<'_>,
+            tiles: Range<usize>,
+            epilogue: Epilogue,
+            out: &mut RowsMut<'_>,
+        ) {
+            linear::linear::<$tiles>(weights, x, tiles, epilogue, out);
+        }
+
+        /// As [`linear::linear_gated`].
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+        pub(in crate::cpu) fn linear_gated(
+            weights: &PackedLinear,
+            x: &Prepared<'_>,
+            tiles: Range<usize>,
+            out: &mut RowsMut<'_>,
+        ) {
+            linear::linear_gated::<$tiles>(weights, x, tiles, out);
+        }
+    };
+}
+
+/// On the processor's tiles: whoever calls holds the proof that they can be used.
+pub(in crate::cpu) mod on_hardware {
+    ops!(super::super::hardware::Hardware);
+}
+
+/// On tiles in memory, for tests where the processor has none.
+#[cfg(test)]
+pub(in crate::cpu) mod on_emulated {
+    ops!(super::super::emulated::Emulated);
+}

@@ -1,0 +1,174 @@
+//! The kernels as compiled for the processor's tiles, run where there are none.
+//!
+//! Each tile instruction is then an illegal one; a signal handler decodes it from its bytes, computes it on emulated
+//! tiles, and goes on behind it.
+
+use super::super::{detection, emulated::Emulated, ops::on_hardware};
+use crate::{
+    Matrix, Rows, RowsMut, WeightFormat,
+    cpu::{Amx, Avx512, Epilogue, Kernels, PackedLinear},
+    testing::{Noise, Scratch, bits, matrix},
+};
+use std::{mem, ptr, sync::Mutex};
+
+/// The tiles of the one thread that runs trapped code, while they are configured.
+static TILES: Mutex<Option<Emulated>> = Mutex::new(None);
+
+/// General registers by the number that instructions give them.
+const REGISTERS: [libc::c_int; 16] = [
+    libc::REG_RAX,
+    libc::REG_RCX,
+    libc::REG_RDX,
+    libc::REG_RBX,
+    libc::REG_RSP,
+    libc::REG_RBP,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+];
+
+/// Where an instruction reads or writes.
+struct Place {
+    at: *mut u8,
+    stride: usize,
+    /// Of SIB and displacement.
+    bytes: usize,
+}
+
+/// Decodes SIB and displacement, which follow `code`'s four bytes and its ModRM `modrm`.
+///
+/// # Safety
+/// `code` is an instruction with a memory operand, about to run with these registers.
+unsafe fn place(code: *const u8, modrm: u8, registers: &[libc::greg_t]) -> Place {
+    // SAFETY: `index` is one of the registers, and the bytes are those of the instruction.
+    let (register, byte) =
+        (|index: u8| registers[REGISTERS[usize::from(index)] as usize] as usize, |i| unsafe { *code.add(i) });
+    // In the prefix, the upper bits of index and base are inverted.
+    let (upper_index, upper_base) = (!byte(1) >> 6 & 1, !byte(1) >> 5 & 1);
+    let (mut base, mut stride, mut bytes) = (modrm & 7, 0, 0);
+    assert!(modrm >> 6 != 0 || base != 5, "an address relative to the instruction");
+    if base == 4 {
+        let sib = byte(5);
+        base = sib & 7;
+        assert!(modrm >> 6 != 0 || base != 5, "an address without a base");
+        stride = register(sib >> 3 & 7 | upper_index << 3) << (sib >> 6);
+        bytes = 1;
+    }
+    let displacement = match modrm >> 6 {
+        0 => 0,
+        1 => {
+            bytes += 1;
+            isize::from(byte(4 + bytes).cast_signed())
+        }
+        _ => {
+            bytes += 4;
+            i32::from_le_bytes([1, 2, 3, 4].map(|i| byte(bytes + i))) as isize
+        }
+    };
+    let at = register(base | upper_base << 3).wrapping_add_signed(displacement);
+    Place { at: ptr::with_exposed_provenance_mut(at), stride, bytes }
+}
+
+/// Computes the tile instruction that was trapped; any other ends the process.
+extern "C" fn on_illegal_instruction(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the system passes the state of the thread, at an instruction whose operands are valid.
+    unsafe {
+        let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        let code: *const u8 = ptr::with_exposed_provenance(registers[libc::REG_RIP as usize] as usize);
+        let [escape, map, prefix, opcode, modrm] = code.cast::<[u8; 5]>().read_unaligned();
+        assert!(escape == 0xc4 && map & 0x1f == 2 && prefix & 0x84 == 0, "not a tile instruction");
+        let (reg, rm, third) =
+            (usize::from(modrm >> 3 & 7), usize::from(modrm & 7), usize::from(!prefix >> 3 & 15));
+        let mut current = TILES.lock().unwrap();
+        let mut bytes = 5;
+        match (opcode, prefix & 3, modrm >> 6) {
+            (0x49, 0, 3) if modrm == 0xc0 => *current = None,
+            (0x49, 0, 0..3) if reg == 0 => {
+                let place = place(code, modrm, registers);
+                bytes += place.bytes;
+                let config = place.at.cast::<[u8; 64]>().read_unaligned();
+                let row_bytes = [64, 0].repeat(8);
+                assert!(
+                    config[..16] == [[1, 0].as_slice(), &[0; 14]].concat() && config[16..32] == row_bytes
+                );
+                assert!(config[32..48] == [0; 16] && config[56..] == [0; 8], "reserved bytes: {config:?}");
+                *current = Some(Emulated::new(config[48..56].try_into().unwrap()));
+            }
+            (0x49, 3, 3) => current.as_mut().unwrap().zero(reg),
+            (0x4b, 2 | 3, 0..3) => {
+                let place = place(code, modrm, registers);
+                bytes += place.bytes;
+                assert_eq!(place.stride, 64);
+                let tiles = current.as_mut().unwrap();
+                if prefix & 3 == 3 { tiles.load(reg, place.at) } else { tiles.store(reg, place.at) }
+            }
+            (0x5c, 2, 3) => current.as_mut().unwrap().multiply(reg, rm, third),
+            _ => unreachable!("a tile instruction {opcode:02x} {prefix:02x} {modrm:02x} of no kernel"),
+        }
+        registers[libc::REG_RIP as usize] += bytes as libc::greg_t;
+    }
+}
+
+/// Runs `kernels` with tile instructions trapped.
+fn trapped(kernels: impl FnOnce()) {
+    // SAFETY: the handler is for this signal, and keeps to what may be called in one: it was raised by the instruction
+    // at hand, and the lock is its own.
+    unsafe {
+        let (mut action, mut before) = (mem::zeroed::<libc::sigaction>(), mem::zeroed());
+        action.sa_sigaction = on_illegal_instruction as *const () as libc::sighandler_t;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(libc::SIGILL, &raw const action, &raw mut before), 0);
+        kernels();
+        assert_eq!(libc::sigaction(libc::SIGILL, &raw const before, ptr::null_mut()), 0);
+    }
+    assert!(TILES.lock().unwrap().is_none(), "tiles were not released");
+}
+
+/// Every kernel and shape of a chunk: compiled for the processor's tiles, against emulation.
+fn compare(proof: Avx512) {
+    // SAFETY: tile instructions are there, or trapped.
+    assert!(unsafe { detection::computes_right() });
+    let kernels = Kernels::emulated_amx(proof);
+    let mut noise = Noise::new(31);
+    for format in [WeightFormat::Q4_0, WeightFormat::Q4_1, WeightFormat::Q8_0, WeightFormat::BF16] {
+        for (width, blocks) in [(1, 7), (16, 2), (21, 3), (32, 1), (40, 2), (64, 2), (71, 1)] {
+            let (rows, columns) = (19, 32 * blocks);
+            let bytes = [(); 2].map(|()| matrix(format, rows, columns, &mut noise));
+            let [gate, up] = [0, 1].map(|i| Matrix::new(format, rows, columns, &bytes[i]).unwrap());
+            let (pair, plain) =
+                (PackedLinear::gated(&gate, &up).unwrap(), PackedLinear::stack(&[gate]).unwrap());
+            let x = noise.values(width * columns);
+            let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, width, columns));
+            let x = kernels.prepare(format, Rows::new(&x, columns), None, scratch.bytes());
+            let mut out = [(); 4].map(|()| vec![f32::NAN; width * rows]);
+            let [mut a, mut b, mut c, mut d] = out.each_mut().map(|out| RowsMut::new(out, rows));
+            kernels.linear(&plain, &x, 0..2, Epilogue::Store, a.reborrow());
+            kernels.linear_gated(&pair, &x, 0..2, b.reborrow());
+            // SAFETY: the proof is of AVX-512; tile instructions are there, or trapped.
+            unsafe {
+                on_hardware::linear(&plain, &x, 0..2, Epilogue::Store, &mut c);
+                on_hardware::linear_gated(&pair, &x, 0..2, &mut d);
+            }
+            let [a, b, c, d] = out.map(|out| bits(&out));
+            assert!(a == c && b == d, "{format}, {width} rows, {blocks} blocks");
+        }
+    }
+}
+
+/// Nothing to run without AVX-512, nor where tiles exist but may not be used: some instructions would not trap there.
+#[test]
+fn compiled_kernels_compute_what_emulation_does() {
+    let Some(proof) = Avx512::detect() else { return };
+    if Amx::detect().is_some() {
+        compare(proof);
+    } else if !detection::has_instructions() {
+        trapped(|| compare(proof));
+    }
+}
