@@ -3,8 +3,8 @@
 /// Every op that a tier has, linears on tiles of the given type.
 macro_rules! ops {
     ($tiles:ty) => {
-        use super::super::linear;
-        pub(in crate::cpu) use super::super::linear::prepare;
+        use crate::cpu::amx::linear;
+        pub(in crate::cpu) use crate::cpu::amx::linear::prepare;
         pub(in crate::cpu) use crate::cpu::avx512::{append_kv, attention, rms_norm, swiglu};
         use crate::{
             RowsMut,
@@ -39,11 +39,11 @@ macro_rules! ops {
 
 /// On the processor's tiles: whoever calls holds the proof that they can be used.
 pub(in crate::cpu) mod on_hardware {
-    ops!(super::super::hardware::Hardware);
+    ops!(crate::cpu::amx::hardware::Hardware);
 }
 
 /// On tiles in memory, for tests where the processor has none.
 #[cfg(test)]
 pub(in crate::cpu) mod on_emulated {
-    ops!(super::super::emulated::Emulated);
+    ops!(crate::cpu::amx::emulated::Emulated);
 }

@@ -1,10 +1,7 @@
 //! Products with bf16 tiles: the stored pairs are what a tile register loads.
 
-use super::{
-    super::tiles::{TILE_BYTES, Tiles},
-    Totals,
-    operands::Operands,
-};
+use super::{Totals, operands::Operands};
+use crate::cpu::amx::tiles::{TILE_BYTES, Tiles};
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 /// Writes `totals[row][n]` for the rows of `G` groups: block after block added in the results' registers.

@@ -10,7 +10,7 @@
 //! | 3 | 1 | 4, 5, 6 by group | 7 |
 //! | 4 | 1 | 4, 5, 4, 6 by group | 7 |
 
-use super::super::tiles::{ROW_BYTES, ROWS, TILE_BYTES, Tiles};
+use crate::cpu::amx::tiles::{ROW_BYTES, ROWS, TILE_BYTES, Tiles};
 
 /// Groups of rows in a chunk, at most, and results held at a time.
 pub(super) const GROUPS: usize = 4;

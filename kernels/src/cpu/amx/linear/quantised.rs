@@ -1,13 +1,13 @@
 //! Products with quantised tiles: exact codes expanded to bf16 tiles, scales applied per block.
 
 use super::{
-    super::tiles::{ROWS, TILE_BYTES, Tiles},
     Totals,
     operands::{GROUPS, Operands},
 };
 use crate::{
     WeightFormat,
     cpu::{
+        amx::tiles::{ROWS, TILE_BYTES, Tiles},
         avx512::lanes::{load, store},
         packing::{TILE, block_bytes},
     },

@@ -3,10 +3,12 @@
 //! Each tile instruction is then an illegal one; a signal handler decodes it from its bytes, computes it on emulated
 //! tiles, and goes on behind it.
 
-use super::super::{detection, emulated::Emulated, ops::on_hardware};
 use crate::{
     Matrix, Rows, RowsMut, WeightFormat,
-    cpu::{Amx, Avx512, Epilogue, Kernels, PackedLinear},
+    cpu::{
+        Amx, Avx512, Epilogue, Kernels, PackedLinear,
+        amx::{detection, emulated::Emulated, ops::on_hardware},
+    },
     testing::{Noise, Scratch, bits, matrix},
 };
 use std::{mem, ptr, sync::Mutex};
