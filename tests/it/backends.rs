@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ygg_kernels::{KvFormat, RopePairing, Tier, WeightFormat};
+use ygg_kernels::{Activations, KvFormat, RopePairing, Tier, WeightFormat};
 use yggc::{
     backend::available_tiers,
     ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec},
@@ -11,17 +11,19 @@ use yggc::{
     sample::argmax,
 };
 
-use crate::tiny_model::{Dice, bits, models, session};
+use crate::tiny_model::{Class, Dice, bits, models, session};
 
 /// Largest difference of a logit from the reference, in units of the root of the mean square of all logits.
 ///
 /// Tiers add in another order than the scalar f64 judge: some 300 roundings of 2^-24 per sum, in a dozen sums one
 /// behind the other. Where the numeric class rounds activations to bf16 (AVX-512 and AMX over bf16 and quantised weights),
 /// every one of those linears is off by some 2^-9 of its result, and the largest of ten thousand errors is four times
-/// the usual one. Where the cache is f16, a difference before the rounding may become one of 2^-11 after it.
-fn tolerance(tier: Tier, format: WeightFormat, kv_format: KvFormat) -> f32 {
-    let rounds_activations =
-        matches!(tier, Tier::Avx512 | Tier::Amx) && !matches!(format, WeightFormat::F32 | WeightFormat::F16);
+/// the usual one. Where activations are int8, here as in the reference, a difference before the rounding may become one
+/// of a whole code, but of few. Where the cache is f16, it may become one of 2^-11.
+fn tolerance(class: Class, format: WeightFormat, kv_format: KvFormat) -> f32 {
+    let rounds_to_bf16 = matches!(class.tier, Tier::Avx512 | Tier::Amx)
+        && !matches!(format, WeightFormat::F32 | WeightFormat::F16);
+    let rounds_activations = rounds_to_bf16 || class.activations.over(format) == Activations::Int8;
     match (rounds_activations, kv_format) {
         (true, _) => 0.08,
         (false, KvFormat::F16) => 5e-3,
@@ -65,6 +67,16 @@ fn compare(expected: &[Vec<f32>], found: &[Vec<f32>], tolerance: f32, what: &str
     );
 }
 
+/// The class of the scalar tier for either kind of activations, with the classes it judges.
+fn judges(classes: Vec<Class>) -> impl Iterator<Item = (Class, Vec<Class>)> {
+    let (judges, others): (Vec<_>, Vec<Class>) =
+        classes.into_iter().partition(|class| class.tier == Tier::Reference);
+    judges.into_iter().map(move |judge| {
+        let same = others.iter().filter(|class| class.activations == judge.activations);
+        (judge, same.copied().collect())
+    })
+}
+
 fn fast_tiers() -> impl Iterator<Item = Tier> {
     available_tiers().into_iter().filter(|tier| *tier != Tier::Reference)
 }
@@ -72,15 +84,17 @@ fn fast_tiers() -> impl Iterator<Item = Tier> {
 #[test]
 fn every_tier_follows_the_reference_on_every_format() {
     for model in models() {
-        let format = model.model.graph.weights().iter().map(|w| w.format).max().expect("it has weights");
+        let format = model.format;
         let text = Dice::new(8).tokens(45, model.model.config.vocabulary);
         for kv_format in [KvFormat::F16, KvFormat::F32] {
-            let build = |tier| model.build(tier, kv_format, vec![1, 8, 32]);
-            let expected = logits(&build(Tier::Reference), &text, 1);
-            for tier in fast_tiers() {
-                let what = format!("{} on {tier}, {} cache", model.name, kv_format.name());
-                let found = logits(&build(tier), &text, 2);
-                compare(&expected, &found, tolerance(tier, format, kv_format), &what);
+            let build = |class| model.build(class, kv_format, vec![1, 8, 32]);
+            for (judge, others) in judges(model.classes()) {
+                let expected = logits(&build(judge), &text, 1);
+                for class in others {
+                    let what = format!("{} on {class}, {} cache", model.name, kv_format.name());
+                    let found = logits(&build(class), &text, 2);
+                    compare(&expected, &found, tolerance(class, format, kv_format), &what);
+                }
             }
         }
     }
@@ -192,7 +206,8 @@ fn ops_that_no_pass_fuses_follow_the_reference_too() {
         let (graph, weights) = unfusable(format);
         let build = |tier, kv_format| {
             let widths = vec![1, 5, 8];
-            let options = SetOptions { tier, kv_format, widths, model_context: 64, threads: 1 };
+            let activations = Activations::Native;
+            let options = SetOptions { tier, kv_format, activations, widths, model_context: 64, threads: 1 };
             Arc::new(ExecutableSet::build(&graph, &weights, &options).expect("it compiles and loads"))
         };
         let text = Dice::new(2).tokens(40, VOCABULARY);
@@ -202,7 +217,7 @@ fn ops_that_no_pass_fuses_follow_the_reference_too() {
                 let what = format!("{format} on {tier}, {} cache", kv_format.name());
                 let set = build(tier, kv_format);
                 let found = logits(&set, &text, 3);
-                compare(&expected, &found, tolerance(tier, format, kv_format), &what);
+                compare(&expected, &found, tolerance(Class::native(tier), format, kv_format), &what);
 
                 let mut session = session(&set, 64, 1, 2);
                 for (i, token) in text.iter().enumerate() {
