@@ -128,10 +128,12 @@ mod command {
     //! The command as a whole.
 
     use serde_json::Value;
+    use ygg_kernels::WeightFormat;
+    use yggc::model::synthetic::SyntheticSpec;
 
     use crate::{
         program::{failure, success, yggc},
-        tiny_commands::{json, keys, on_tiny},
+        tiny_commands::{json, keys, on_machine, on_tiny, spec, write},
     };
 
     fn kernels() -> std::process::Command {
@@ -241,6 +243,18 @@ mod command {
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
+    }
+
+    #[test]
+    fn int8_kernels_are_named_and_bounded_as_such() {
+        let spec = SyntheticSpec { format: WeightFormat::Q4_1, ..spec() };
+        let mut command = on_machine("bench", &write("coded.gguf", &spec));
+        command.args(["--kernels", "--repetitions", "2", "--activations", "int8"]);
+        let said = success(&command.output().expect("yggc starts"));
+        for part in ["linear.q4_1.int8.portable", "GFLOP/s in int8", "portable, int8 activations"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("linear.q4_1.portable"), "{said}");
     }
 
     #[test]
