@@ -142,15 +142,8 @@ pub(super) unsafe fn int8<C: Codes, const R: usize>(operands: Operands, sums: &m
                 }
                 for eight in 0..BLOCK / 8 {
                     let (first, second) = eight_columns::<C>(at, eight);
-                    for r in 0..R {
-                        let x = four_codes(x.add(r * CODED + 8 * eight));
-                        products[0][r] = _mm512_dpbusd_epi32(products[0][r], first, x);
-                    }
-                    for r in 0..R {
-                        let x = four_codes(x.add(r * CODED + 8 * eight + 4));
-                        let product = &mut products[chains - 1][r];
-                        *product = _mm512_dpbusd_epi32(*product, second, x);
-                    }
+                    add_products(&mut products[0], first, x.add(8 * eight));
+                    add_products(&mut products[chains - 1], second, x.add(8 * eight + 4));
                 }
                 let (d, min) = scales::<C>(tile, part);
                 for (r, total) in totals.iter_mut().enumerate() {
@@ -203,15 +196,18 @@ unsafe fn start<C: Codes>(row: *const u8) -> __m512i {
     }
 }
 
-/// Four codes of a row, for every output.
+/// Adds the products of four columns to `products[r]`.
 ///
 /// # Safety
-/// Four bytes are readable at `at`.
+/// `x` is the columns' codes of row 0 in a block of a prepared group of `R` rows. The processor has VNNI.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-unsafe fn four_codes(at: *const u8) -> __m512i {
-    // SAFETY: promised by the caller.
-    _mm512_set1_epi32(unsafe { at.cast::<i32>().read_unaligned() })
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vnni")]
+unsafe fn add_products<const R: usize>(products: &mut [__m512i; R], weights: __m512i, x: *const u8) {
+    for (r, product) in products.iter_mut().enumerate() {
+        // SAFETY: promised by the caller.
+        let x = _mm512_set1_epi32(unsafe { x.add(r * CODED).cast::<i32>().read_unaligned() });
+        *product = _mm512_dpbusd_epi32(*product, weights, x);
+    }
 }
 
 /// A number of a row, for every output.
