@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use ygg_kernels::{KvFormat, Tier, WeightFormat};
+use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     model::{Model, synthetic::SyntheticSpec},
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
@@ -78,9 +78,10 @@ fn model() -> Model {
     Model::open(&path).expect("a generated model opens")
 }
 
-fn set(model: &Model, tier: Tier) -> Arc<ExecutableSet> {
+fn set(model: &Model, tier: Tier, activations: Activations) -> Arc<ExecutableSet> {
     let widths = vec![4, 8];
-    let options = SetOptions { tier, kv_format: KvFormat::F16, widths, model_context: CONTEXT, threads: 1 };
+    let kv_format = KvFormat::F16;
+    let options = SetOptions { tier, kv_format, activations, widths, model_context: CONTEXT, threads: 1 };
     let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options);
     Arc::new(set.expect("a generated model compiles and loads"))
 }
@@ -168,8 +169,11 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
     let model = model();
     let sampled = Sampling { temperature: 0.8, top_k: 0, top_p: 0.95, min_p: 0.02, seed: 3 };
     let cut = Sampling { top_k: 40, ..sampled };
-    for tier in yggc::backend::available_tiers() {
-        let (taken, set) = bytes_kept(|| set(&model, tier));
+    let tiers = yggc::backend::available_tiers();
+    for (tier, activations) in
+        tiers.into_iter().flat_map(|tier| Activations::ALL.map(|activations| (tier, activations)))
+    {
+        let (taken, set) = bytes_kept(|| set(&model, tier, activations));
         let announced = set.memory(&session_options(1)).weight_bytes;
         // Programs of three widths are kept beside the weights.
         assert!(

@@ -1,4 +1,5 @@
-//! Kernels alone, on one thread, by criterion: linears of every format, attention, top-k, norms, in every tier here.
+//! Kernels alone, on one thread, by criterion: linears of every format with either kind of activations, attention, top-k,
+//! norms, in every tier here.
 //!
 //! Weights of one linear stay in a cache from call to call, so these figures are of arithmetic; what memory allows is
 //! shown by `yggc bench --kernels`. The elements of a linear and of attention are multiplications and additions.
@@ -10,8 +11,8 @@ use criterion::{
     measurement::WallTime,
 };
 use ygg_kernels::{
-    Attention, KvFormat, KvLayer, Matrix, Norm, Rope, RopePairing, RopeTable, Rows, RowsMut, Tails, Tier,
-    WeightFormat,
+    Activations, Attention, KvFormat, KvLayer, Matrix, Norm, Rope, RopePairing, RopeTable, Rows, RowsMut,
+    Tails, Tier, WeightFormat,
     cpu::{Epilogue, Kernels, PackedLinear, attention_scratch_bytes},
 };
 
@@ -48,11 +49,22 @@ impl Scratch {
 }
 
 fn id(kernels: Kernels, width: usize) -> BenchmarkId {
-    BenchmarkId::new(kernels.tier().name(), width)
+    let tier = kernels.tier().name();
+    match kernels.activations() {
+        Activations::Native => BenchmarkId::new(tier, width),
+        Activations::Int8 => BenchmarkId::new(format!("{tier}, int8"), width),
+    }
+}
+
+/// Every class of linears over weights in `format`.
+fn classes(format: WeightFormat) -> impl Iterator<Item = Kernels> {
+    let known =
+        Activations::ALL.into_iter().filter(move |activations| activations.over(format) == *activations);
+    known.flat_map(|activations| tiers().map(move |kernels| kernels.with_activations(activations)))
 }
 
 fn linear_of(group: &mut BenchmarkGroup<'_, WallTime>, format: WeightFormat, weights: &PackedLinear) {
-    for kernels in tiers() {
+    for kernels in classes(format) {
         for width in [1, 4, 16, 64] {
             let x = values(width * COLUMNS);
             let mut out = vec![0.0; width * OUTPUTS];

@@ -182,7 +182,7 @@ fn push_nibbles(block: &[f32], out: &mut Vec<u8>, encode: impl Fn(f32) -> u8) {
     out.extend((0..16).map(|i| encode(block[i]) | encode(block[i + 16]) << 4));
 }
 
-fn f16_at(block: &[u8], at: usize) -> f32 {
+pub(crate) fn f16_at(block: &[u8], at: usize) -> f32 {
     f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
 }
 

@@ -119,6 +119,49 @@ impl FromStr for Tier {
     }
 }
 
+/// What a linear makes of its activations before it multiplies them by weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Activations {
+    /// What is native to the tier: f32, or rounded to bf16 where its products are of bf16.
+    #[default]
+    Native,
+    /// Bytes with a scale per 32 inputs, over weights of 4 and 8 bits: faster where a forward is wide, less exact, and
+    /// the same bits in every tier. [`reference::linear_int8`](crate::reference::linear_int8) says how.
+    Int8,
+}
+
+impl Activations {
+    /// Both, the default first.
+    pub const ALL: [Self; 2] = [Self::Native, Self::Int8];
+
+    /// What they are over weights in `format`: int8 only where every 32 inputs of the weights have one scale.
+    #[must_use]
+    pub const fn over(self, format: WeightFormat) -> Self {
+        match (self, format) {
+            (
+                Self::Int8,
+                WeightFormat::Q8_0 | WeightFormat::Q4_0 | WeightFormat::Q4_1 | WeightFormat::Q4_K,
+            ) => Self::Int8,
+            (Self::Int8, WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 | WeightFormat::Q6_K)
+            | (Self::Native, _) => Self::Native,
+        }
+    }
+
+    /// Name as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
+impl fmt::Display for Activations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// The format a kernel reads, where it is not f32 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operand {
@@ -135,11 +178,19 @@ pub enum Operand {
 pub struct NumericClass {
     /// Format of what it reads.
     pub operand: Operand,
+    /// What becomes of the activations of a linear; native for every other op.
+    pub activations: Activations,
     /// Arithmetic.
     pub tier: Tier,
 }
 
-/// A kernel: an op in a numeric class. Displays as `linear.q4_1.avx512`.
+impl NumericClass {
+    const fn native(operand: Operand, tier: Tier) -> Self {
+        Self { operand, activations: Activations::Native, tier }
+    }
+}
+
+/// A kernel: an op in a numeric class. Displays as `linear.q4_1.avx512`, or `linear.q4_1.int8.avx512`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KernelId {
     /// What is computed.
@@ -151,17 +202,23 @@ pub struct KernelId {
 impl KernelId {
     /// A kernel over rows only.
     pub const fn rows(op: OpKind, tier: Tier) -> Self {
-        Self { op, class: NumericClass { operand: Operand::Rows, tier } }
+        Self { op, class: NumericClass::native(Operand::Rows, tier) }
     }
 
-    /// A kernel over a weight matrix.
+    /// A kernel over a weight matrix, with native activations.
     pub const fn weight(op: OpKind, format: WeightFormat, tier: Tier) -> Self {
-        Self { op, class: NumericClass { operand: Operand::Weight(format), tier } }
+        Self { op, class: NumericClass::native(Operand::Weight(format), tier) }
+    }
+
+    /// A linear over a weight matrix, with these activations where its format allows them.
+    pub const fn linear(op: OpKind, format: WeightFormat, activations: Activations, tier: Tier) -> Self {
+        let activations = activations.over(format);
+        Self { op, class: NumericClass { operand: Operand::Weight(format), activations, tier } }
     }
 
     /// A kernel over KV memory.
     pub const fn kv(op: OpKind, format: KvFormat, tier: Tier) -> Self {
-        Self { op, class: NumericClass { operand: Operand::Kv(format), tier } }
+        Self { op, class: NumericClass::native(Operand::Kv(format), tier) }
     }
 }
 
@@ -170,7 +227,10 @@ impl fmt::Display for KernelId {
         let (op, tier) = (self.op.name(), self.class.tier);
         match self.class.operand {
             Operand::Rows => write!(f, "{op}.{tier}"),
-            Operand::Weight(format) => write!(f, "{op}.{format}.{tier}"),
+            Operand::Weight(format) => match self.class.activations {
+                Activations::Native => write!(f, "{op}.{format}.{tier}"),
+                Activations::Int8 => write!(f, "{op}.{format}.int8.{tier}"),
+            },
             Operand::Kv(format) => write!(f, "{op}.{}.{tier}", format.name()),
         }
     }
@@ -188,6 +248,9 @@ mod tests {
         assert_eq!("sse".parse::<Tier>(), Err(UnknownTier { found: "sse".into() }));
         let id = KernelId::weight(OpKind::Linear, WeightFormat::Q4_1, Tier::Avx512);
         assert_eq!(id.to_string(), "linear.q4_1.avx512");
+        let int8 = |format| KernelId::linear(OpKind::LinearGated, format, Activations::Int8, Tier::Avx2);
+        assert_eq!(int8(WeightFormat::Q4_K).to_string(), "linear_gated.q4_k.int8.avx2");
+        assert_eq!(int8(WeightFormat::BF16).to_string(), "linear_gated.bf16.avx2");
         assert_eq!(KernelId::rows(OpKind::RmsNorm, Tier::Portable).to_string(), "rms_norm.portable");
         let id = KernelId::kv(OpKind::Attention, KvFormat::F16, Tier::Avx512);
         assert_eq!(id.to_string(), "attention.f16.avx512");

@@ -12,7 +12,7 @@
 //!
 //! **Row invariance.** The bits of a row of any op depend on that row's inputs and on the numeric class alone: never
 //! on the number of rows, the row's place, how work was split between threads, or the KV slots its ancestors use.
-//! There is one numeric class per (op, operand format, tier), by rule ([`id::KernelId`]).
+//! There is one numeric class per (op, operand format, activations, tier), by rule ([`id::KernelId`]).
 //!
 //! Letters in shapes: `W` token rows, `K` input columns, `N` output columns, `H` query heads, `G` KV heads,
 //! `D` head dimension, `S` slots.
@@ -34,7 +34,7 @@ pub const KERNEL_SET: &str = env!("YGG_KERNEL_SET");
 mod testing;
 
 pub use format::{Matrix, WeightFormat};
-pub use id::{KernelId, NumericClass, OpKind, Operand, Tier};
+pub use id::{Activations, KernelId, NumericClass, OpKind, Operand, Tier};
 pub use kv::{AppendKv, Attention, KvFormat, KvLayer, Tails};
 pub use rope::{Rope, RopePairing, RopeTable};
 pub use rows::{Norm, Rows, RowsMut};

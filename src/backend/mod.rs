@@ -16,7 +16,7 @@ use std::{fmt::Debug, ops::Range, sync::Arc};
 pub use cpu::{Pinning, available_tiers};
 pub use error::BackendError;
 pub use observation::{Exercise, Moment, Observer};
-pub use ygg_kernels::{KERNEL_SET, KvFormat, Tier, cpu::Arithmetic};
+pub use ygg_kernels::{Activations, KERNEL_SET, KvFormat, Tier, cpu::Arithmetic};
 use ygg_kernels::{Matrix, RopeTable, Tails};
 
 use crate::ir::{DeviceSpec, Program, RowInputs, WeightSource, WeightSpec};
@@ -110,8 +110,7 @@ pub fn load(
             Ok(Arc::new(reference::ReferenceExecutables::load(programs, device.kv_format, weights)))
         }
         Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Amx => {
-            let (tier, kv_format) = (device.tier, device.kv_format);
-            Ok(Arc::new(cpu::CpuExecutables::load(programs, tier, kv_format, weights, threads)?))
+            Ok(Arc::new(cpu::CpuExecutables::load(programs, device, weights, threads)?))
         }
     }
 }

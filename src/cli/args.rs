@@ -65,6 +65,9 @@ pub(crate) struct DeviceArgs {
     /// Instruction set of the CPU kernels [default: the fastest that this CPU has]
     #[arg(long, value_enum)]
     pub(crate) isa: Option<IsaName>,
+    /// What linears make of their inputs over weights of 4 and 8 bits; another choice gives other answers
+    #[arg(long, value_enum, default_value_t = ActivationsName::Native)]
+    pub(crate) activations: ActivationsName,
 }
 
 #[derive(Debug, Args)]
@@ -305,6 +308,15 @@ pub(crate) enum IsaName {
     Avx2,
     Avx512,
     Amx,
+}
+
+/// What linears make of activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ActivationsName {
+    /// What is native to the instruction set
+    Native,
+    /// Bytes with a scale per 32 values: faster for many rows at once, less exact
+    Int8,
 }
 
 /// A stage of the walk from file to program.

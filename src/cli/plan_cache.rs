@@ -1,4 +1,4 @@
-//! The plans that were made on first use, one per machine, model, threads, instruction set and build.
+//! The plans that were made on first use, one per machine, model, threads, instruction set, activations and build.
 //!
 //! ```text
 //! <cache>/plans/KEY.profile   what was measured, as `yggc profile` writes it
@@ -154,8 +154,9 @@ mod tests {
 
     #[test]
     fn the_key_follows_from_every_fact_but_the_name() {
-        let changes: [fn(&mut Fingerprints); 4] = [
+        let changes: [fn(&mut Fingerprints); 5] = [
             |f| f.machine.threads = 3,
+            |f| f.machine.isa.push_str(", int8 activations"),
             |f| f.model.digest = "e".to_owned(),
             |f| f.build.plan_format = 2,
             |f| f.build.kernels = "l".to_owned(),

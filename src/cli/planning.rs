@@ -53,7 +53,8 @@ impl Prepared {
 
 /// How a model is loaded on `machine`.
 pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions {
-    LoadOptions { tier: Some(machine.tier), threads: Some(machine.threads), widths }
+    let Machine { tier, activations, threads } = machine;
+    LoadOptions { tier: Some(tier), activations, threads: Some(threads), widths }
 }
 
 /// The plan of a file that the user named.
@@ -78,7 +79,7 @@ pub(crate) fn first_use(
     cache: &CachePlace,
     progress: Progress,
 ) -> Result<(Prepared, PlanOrReason), Failure> {
-    let here = fingerprints(&model, machine.tier, machine.threads)?;
+    let here = fingerprints(&model, machine.tier, machine.activations, machine.threads)?;
     let place = match cache.dir() {
         Ok(cache) => CachedPlan::new(&cache, here),
         Err(error) => {

@@ -4,11 +4,11 @@ use std::{fs, path::Path};
 
 use yggc::{
     backend::available_tiers,
-    engine::{DrafterChoice, Options, Sampling, Tier, default_threads},
+    engine::{Activations, DrafterChoice, Options, Sampling, Tier, default_threads},
 };
 
 use crate::cli::{
-    args::{DeviceArgs, DeviceName, DrafterName, IsaName, RunArgs, SamplingArgs},
+    args::{ActivationsName, DeviceArgs, DeviceName, DrafterName, IsaName, RunArgs, SamplingArgs},
     error::Failure,
 };
 
@@ -16,13 +16,14 @@ use crate::cli::{
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine {
     pub(crate) tier: Tier,
+    pub(crate) activations: Activations,
     pub(crate) threads: usize,
 }
 
 impl Machine {
     /// What a command without flags about the machine uses.
     pub(crate) fn whole() -> Self {
-        Self { tier: Tier::detect_best(), threads: default_threads() }
+        Self { tier: Tier::detect_best(), activations: Activations::Native, threads: default_threads() }
     }
 
     /// # Errors
@@ -37,13 +38,18 @@ impl Machine {
             }
         }
         let tier = args.isa.map_or(Ok(Tier::detect_best()), tier)?;
-        Ok(Self { tier, threads: args.threads.unwrap_or_else(default_threads) })
+        let activations = match args.activations {
+            ActivationsName::Native => Activations::Native,
+            ActivationsName::Int8 => Activations::Int8,
+        };
+        Ok(Self { tier, activations, threads: args.threads.unwrap_or_else(default_threads) })
     }
 
     /// Options of an engine on this machine, with nothing said about plan and drafter.
     pub(crate) fn options(&self, model: &Path, context: Option<usize>) -> Options {
         Options {
             tier: Some(self.tier),
+            activations: self.activations,
             threads: Some(self.threads),
             context,
             memory_limit: memory_available(),

@@ -1,13 +1,12 @@
 //! From a plan and the caller's wish to a drafter and a shape.
 
 use crate::{
-    model::Model,
-    plan::{DrafterKind, FittedPlan, Stage as PlanStage, SubPlan},
+    plan::{DrafterKind, Fingerprints, FittedPlan, Stage as PlanStage, SubPlan},
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
 };
 
-use super::{DrafterChoice, Error, Options, Tier, fingerprints, report::Background};
+use super::{DrafterChoice, Error, Options, report::Background};
 
 /// What was decided before the model is loaded.
 #[derive(Clone, Debug)]
@@ -55,11 +54,9 @@ pub fn make_drafter(
     }
 }
 
-/// Checks the plan against what is here and picks the sub-plan.
+/// Checks the plan against what is `here`, asked only if there is a plan, and picks the sub-plan.
 pub(super) fn decide(
-    model: &Model,
-    tier: Tier,
-    threads: usize,
+    here: impl FnOnce() -> Result<Fingerprints, Error>,
     options: &Options,
 ) -> Result<Drafting, Error> {
     let plain = |reason: &str| Drafting {
@@ -83,7 +80,7 @@ pub(super) fn decide(
             ))),
         };
     };
-    let here = fingerprints(model, tier, threads)?;
+    let here = here()?;
     let plan = if source.force {
         FittedPlan::forced(source.plan.clone(), &here)
     } else {

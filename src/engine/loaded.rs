@@ -10,7 +10,7 @@ use crate::{
     text::{ChatTemplate, TokenKind, Tokenizer, TokenizerConfig, Vocabulary},
 };
 
-use super::{Error, Tier};
+use super::{Activations, Error, Tier};
 
 /// Element type of every session's key/value cache: one, because it is part of the numeric class.
 pub const KV_FORMAT: KvFormat = KvFormat::F16;
@@ -20,6 +20,8 @@ pub const KV_FORMAT: KvFormat = KvFormat::F16;
 pub struct LoadOptions {
     /// Instruction-set tier; `None` takes the best this machine has.
     pub tier: Option<Tier>,
+    /// What linears make of activations.
+    pub activations: Activations,
     /// Worker threads; `None` takes one per processor the process may use.
     pub threads: Option<usize>,
     /// Widths to make executables for; 1 is always added.
@@ -30,13 +32,14 @@ pub struct LoadOptions {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use yggc::engine::{Engine, LoadOptions, Loaded, Options};
+/// use yggc::engine::{Activations, Engine, LoadOptions, Loaded, Options};
 /// # let folder = tempfile::tempdir()?;
 /// # let model = folder.path().join("tiny.gguf");
 /// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
 ///
-/// let loaded =
-///     Arc::new(Loaded::open(&model, &LoadOptions { tier: None, threads: Some(1), widths: vec![4] })?);
+/// let load =
+///     LoadOptions { tier: None, activations: Activations::Native, threads: Some(1), widths: vec![4] };
+/// let loaded = Arc::new(Loaded::open(&model, &load)?);
 /// let engines = [128, 256].map(|context| {
 ///     Engine::with_loaded(Arc::clone(&loaded), &Options { context: Some(context), ..Options::new(&model) })
 /// });
@@ -53,6 +56,7 @@ pub struct Loaded {
     chat_template: Result<Option<ChatTemplate>, String>,
     set: Arc<ExecutableSet>,
     tier: Tier,
+    activations: Activations,
     threads: usize,
     end_ids: Vec<u32>,
 }
@@ -86,6 +90,7 @@ impl Loaded {
         let set_options = SetOptions {
             tier,
             kv_format: KV_FORMAT,
+            activations: options.activations,
             widths: options.widths.clone(),
             model_context: model.config.context,
             threads,
@@ -95,7 +100,8 @@ impl Loaded {
         end_ids.sort_unstable();
         end_ids.dedup();
         let set = Arc::new(set);
-        Ok(Self { model, tokenizer, chat_template, set, tier, threads, end_ids })
+        let activations = options.activations;
+        Ok(Self { model, tokenizer, chat_template, set, tier, activations, threads, end_ids })
     }
 
     /// The model: configuration, graph, weights.
@@ -134,6 +140,11 @@ impl Loaded {
         self.tier
     }
 
+    /// What their linears make of activations.
+    pub fn activations(&self) -> Activations {
+        self.activations
+    }
+
     /// Worker threads of a session.
     pub fn threads(&self) -> usize {
         self.threads
@@ -144,7 +155,7 @@ impl Loaded {
     /// # Errors
     /// [`Error`] of kind `Device` if the machine cannot be read.
     pub fn fingerprints(&self) -> Result<Fingerprints, Error> {
-        fingerprints(&self.model, self.tier, self.threads)
+        fingerprints(&self.model, self.tier, self.activations, self.threads)
     }
 }
 
@@ -157,12 +168,21 @@ pub fn default_threads() -> usize {
 ///
 /// # Errors
 /// [`Error`] of kind `Device` if the machine cannot be read.
-pub fn fingerprints(model: &Model, tier: Tier, threads: usize) -> Result<Fingerprints, Error> {
+pub fn fingerprints(
+    model: &Model,
+    tier: Tier,
+    activations: Activations,
+    threads: usize,
+) -> Result<Fingerprints, Error> {
     let threads = u32::try_from(threads).map_err(|_| {
         Error::input(format!("{threads} worker threads: expected fewer than 2^32; ask for fewer"))
     })?;
-    let machine = MachineFingerprint::of_this_machine(threads, tier.name())
-        .map_err(|e| Error::device(e.to_string()))?;
+    let kernels = match activations {
+        Activations::Native => tier.to_string(),
+        Activations::Int8 => format!("{tier}, int8 activations"),
+    };
+    let machine =
+        MachineFingerprint::of_this_machine(threads, &kernels).map_err(|e| Error::device(e.to_string()))?;
     Ok(Fingerprints {
         machine,
         model: ModelFingerprint { name: model.config.name.clone(), digest: model.fingerprint().to_string() },

@@ -14,7 +14,7 @@ mod request;
 
 use std::sync::Arc;
 
-pub use crate::backend::Tier;
+pub use crate::backend::{Activations, Tier};
 pub use crate::{
     runtime::Pinning,
     sample::{Candidate, Sampling, argmax, draft_candidates},
@@ -78,18 +78,21 @@ impl Engine {
     pub fn with_model(model: Model, options: &Options) -> Result<Self, Error> {
         let tier = options.tier.unwrap_or_else(Tier::detect_best);
         let threads = options.threads.unwrap_or_else(default_threads);
-        let drafting = drafting::decide(&model, tier, threads, options)?;
-        let load = LoadOptions { tier: Some(tier), threads: Some(threads), widths: drafting.widths.clone() };
+        let activations = options.activations;
+        let here = || fingerprints(&model, tier, activations, threads);
+        let drafting = drafting::decide(here, options)?;
+        let widths = drafting.widths.clone();
+        let load = LoadOptions { tier: Some(tier), activations, threads: Some(threads), widths };
         Self::assemble(Arc::new(Loaded::new(model, &load)?), drafting, options)
     }
 
     /// Like [`open`](Self::open), over a model that other engines share. It must have been loaded with the widths that
-    /// the plan names; path, tier and threads of the options are not read.
+    /// the plan names; path, tier, activations and threads of the options are not read.
     ///
     /// # Errors
     /// As `open`, and of kind `Input` if a planned width was not loaded.
     pub fn with_loaded(loaded: Arc<Loaded>, options: &Options) -> Result<Self, Error> {
-        let drafting = drafting::decide(loaded.model(), loaded.tier(), loaded.threads(), options)?;
+        let drafting = drafting::decide(|| loaded.fingerprints(), options)?;
         let widths = loaded.set().widths();
         if let Some(missing) = drafting.widths.iter().find(|w| !widths.contains(w)) {
             return Err(Error::input(format!(

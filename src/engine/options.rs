@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{plan::Plan, runtime::Pinning};
 
-use super::Tier;
+use super::{Activations, Tier};
 
 /// What drafts.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -61,6 +61,9 @@ pub struct Options {
     pub drafter: DrafterChoice,
     /// Instruction-set tier; `None` takes the best this machine has.
     pub tier: Option<Tier>,
+    /// What linears make of activations: [`Activations::Int8`] is another numeric class, faster where forwards are wide
+    /// and less exact, and answers differ from those of the native one.
+    pub activations: Activations,
     /// Worker threads; `None` takes one per processor the process may use.
     pub threads: Option<usize>,
     /// Longest sequence in tokens; `None` takes [`DEFAULT_CONTEXT`](super::DEFAULT_CONTEXT), or the model's if that is
@@ -81,6 +84,7 @@ impl Options {
             plan_absent_reason: None,
             drafter: DrafterChoice::Planned,
             tier: None,
+            activations: Activations::Native,
             threads: None,
             context: None,
             memory_limit: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    backend::{KvFormat, Pinning, Tier},
+    backend::{Activations, KvFormat, Pinning, Tier},
     ir::{Graph, Input, KvSpec, Op, WeightFormat, WeightId, WeightSource, WeightSpec},
 };
 
@@ -57,6 +57,7 @@ pub(crate) fn set(widths: &[usize]) -> Arc<ExecutableSet> {
     let options = SetOptions {
         tier: Tier::Portable,
         kv_format: KvFormat::F16,
+        activations: Activations::Native,
         widths: widths.to_vec(),
         model_context: CONTEXT,
         threads: 1,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    backend::{self, Executables, KvFormat, ReplayOptions, SlotLayout, Tier},
+    backend::{self, Activations, Executables, KvFormat, ReplayOptions, SlotLayout, Tier},
     compile,
     ir::{Binding, DeviceSpec, Graph, WeightSource},
 };
@@ -20,6 +20,8 @@ pub struct SetOptions {
     pub tier: Tier,
     /// Element type of the key/value cache.
     pub kv_format: KvFormat,
+    /// What linears make of activations.
+    pub activations: Activations,
     /// Planned widths of drafting and verification; 1 is always added.
     pub widths: Vec<usize>,
     /// Longest context of the model in tokens.
@@ -100,7 +102,10 @@ impl ExecutableSet {
         widths.sort_unstable();
         widths.dedup();
         assert!(widths[0] >= 1, "a forward has at least one row");
-        let device = DeviceSpec::cpu(options.tier, options.kv_format);
+        let device = DeviceSpec {
+            activations: options.activations,
+            ..DeviceSpec::cpu(options.tier, options.kv_format)
+        };
         let verify = widths.iter().map(|w| Binding { width: *w, outputs: *w });
         let prefill = PREFILL_WIDTHS.iter().map(|w| Binding { width: *w, outputs: 1 });
         let programs = verify

@@ -4,7 +4,9 @@
 use std::sync::{Arc, OnceLock};
 
 use yggc::{
-    engine::{LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier, make_drafter},
+    engine::{
+        Activations, LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier, make_drafter,
+    },
     measure::calibration_prompts,
     plan::DrafterKind,
     runtime::{Session, SessionOptions},
@@ -61,7 +63,12 @@ struct Exam {
 fn exam() -> &'static Exam {
     static EXAM: OnceLock<Exam> = OnceLock::new();
     EXAM.get_or_init(|| {
-        let options = LoadOptions { tier: None, threads: Some(2), widths: WIDTHS.to_vec() };
+        let options = LoadOptions {
+            tier: None,
+            activations: Activations::Native,
+            threads: Some(2),
+            widths: WIDTHS.to_vec(),
+        };
         let loaded = Loaded::open(default_model(), &options).expect("the default model");
         let mut prompts: Vec<_> = calibration_prompts().into_iter().step_by(EVERY).collect();
         assert!(prompts.len() >= 20, "{} prompts", prompts.len());

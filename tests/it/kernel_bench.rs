@@ -3,7 +3,7 @@
 use ygg_kernels::{KvFormat, WeightFormat};
 use yggc::{
     backend::{Tier, available_tiers},
-    engine::{LoadOptions, Loaded, Pinning},
+    engine::{Activations, LoadOptions, Loaded, Pinning},
     measure::{KernelOptions, kernel_report},
     model::Model,
     runtime::{ExecutableSet, Moment, Session, SetOptions},
@@ -43,8 +43,15 @@ fn two_rows(session: &mut Session, observed: bool) -> (Vec<u32>, Vec<Moment>) {
 fn an_observed_forward_has_the_same_bits_and_every_step_is_seen_to_end() {
     let model = model();
     for tier in available_tiers() {
-        let options =
-            SetOptions { tier, kv_format: KvFormat::F16, widths: vec![2], model_context: 64, threads: 1 };
+        let activations = Activations::Native;
+        let options = SetOptions {
+            tier,
+            kv_format: KvFormat::F16,
+            activations,
+            widths: vec![2],
+            model_context: 64,
+            threads: 1,
+        };
         let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options);
         let set = std::sync::Arc::new(set.expect("a generated model compiles and loads"));
         for threads in [1, 3] {
@@ -62,8 +69,10 @@ fn an_observed_forward_has_the_same_bits_and_every_step_is_seen_to_end() {
 
 #[test]
 fn every_tier_is_measured_in_parts_that_make_up_its_forwards() {
-    for tier in available_tiers() {
-        let load = LoadOptions { tier: Some(tier), threads: Some(2), widths: vec![3] };
+    let tiers = available_tiers().into_iter();
+    for (tier, activations) in tiers.flat_map(|tier| Activations::ALL.map(|activations| (tier, activations)))
+    {
+        let load = LoadOptions { tier: Some(tier), activations, threads: Some(2), widths: vec![3] };
         let loaded = Loaded::new(model(), &load).expect("a generated model loads");
         let options = KernelOptions { contexts: vec![20, 1000], repetitions: 3, pinning: Pinning::Floating };
         let mut said = Vec::new();
@@ -74,7 +83,9 @@ fn every_tier_is_measured_in_parts_that_make_up_its_forwards() {
         let roofline = &report.roofline;
         assert!(roofline.weight_bytes > 10_000 && roofline.bytes_per_s > 1e6, "{tier}: {roofline:?}");
         assert!(roofline.flops_per_s.iter().all(|(_, peak)| *peak > 1e6), "{tier}: {roofline:?}");
-        assert_eq!(roofline.flops_per_s.len(), if tier == Tier::Avx512 { 2 } else { 1 });
+        // That of linears, and of attention where it is another.
+        let one = activations == Activations::Native && tier != Tier::Avx512 && tier != Tier::Amx;
+        assert_eq!(roofline.flops_per_s.len(), if one { 1 } else { 2 });
 
         let cells: Vec<_> = report.forwards.iter().map(|f| (f.context, f.width)).collect();
         // The longer context is cut to what the model allows.
@@ -117,10 +128,12 @@ mod command {
     //! The command as a whole.
 
     use serde_json::Value;
+    use ygg_kernels::WeightFormat;
+    use yggc::model::synthetic::SyntheticSpec;
 
     use crate::{
         program::{failure, success, yggc},
-        tiny_commands::{json, keys, on_tiny},
+        tiny_commands::{json, keys, on_machine, on_tiny, spec, write},
     };
 
     fn kernels() -> std::process::Command {
@@ -230,6 +243,18 @@ mod command {
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
+    }
+
+    #[test]
+    fn int8_kernels_are_named_and_bounded_as_such() {
+        let spec = SyntheticSpec { format: WeightFormat::Q4_1, ..spec() };
+        let mut command = on_machine("bench", &write("coded.gguf", &spec));
+        command.args(["--kernels", "--repetitions", "2", "--activations", "int8"]);
+        let said = success(&command.output().expect("yggc starts"));
+        for part in ["linear.q4_1.int8.portable", "GFLOP/s in int8", "portable, int8 activations"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("linear.q4_1.portable"), "{said}");
     }
 
     #[test]

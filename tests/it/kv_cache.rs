@@ -4,10 +4,7 @@
 use std::sync::Arc;
 
 use ygg_kernels::Tier;
-use yggc::{
-    backend::available_tiers,
-    runtime::{ExecutableSet, Session},
-};
+use yggc::runtime::{ExecutableSet, Session};
 
 use crate::tiny_model::{Dice, bits, models, session};
 
@@ -92,10 +89,10 @@ impl Subject {
 #[test]
 fn any_history_of_a_session_leaves_the_committed_sequence_alone() {
     for model in models() {
-        for tier in available_tiers() {
-            let set = model.set(tier);
-            for case in 0..if tier == Tier::Reference { 1 } else { 12 } {
-                let what = format!("{} on {tier}, case {case}", model.name);
+        for class in model.classes() {
+            let set = model.set(class);
+            for case in 0..if class.tier == Tier::Reference { 1 } else { 12 } {
+                let what = format!("{} on {class}, case {case}", model.name);
                 let mut dice = Dice::new(case);
                 let session = session(set, CONTEXT, TREE_NODES, dice.within(1, 2));
                 let mut subject = Subject { session, tokens: Vec::new(), vocabulary: set.vocabulary() };

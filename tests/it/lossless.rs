@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use yggc::{
-    backend::available_tiers,
+    backend::Tier,
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Shape, SpeculateError},
     tree::{NodeId, Source, TokenTree},
 };
 
-use crate::tiny_model::{Dice, WIDTHS, models, session};
+use crate::tiny_model::{Class, Dice, WIDTHS, models, session};
 
 /// A drafter that knows how plain decoding goes on and proposes anything but what is usual.
 #[derive(Debug)]
@@ -201,17 +201,19 @@ fn cut<'a>(truth: &'a [u32], prompt: usize, tokens: usize, ends: &[u32]) -> &'a 
     &truth[..prompt + end.min(tokens).min(output.len())]
 }
 
-/// Runs `cases` of a kind over all models and tiers; gives drafted and accepted nodes in all.
+/// Runs `cases` of a kind over all models and classes; gives drafted and accepted nodes in all.
 fn run(kind: Kind, cases: u64) -> (u64, u64) {
     let (mut drafted, mut accepted) = (0, 0);
-    let tiers = available_tiers();
     for case in 0..cases {
         let mut dice = Dice::new(case);
         let model = dice.pick(models());
         // The scalar tier is slow and has nothing of its own to get wrong here.
-        let tier = if dice.chance(4) { tiers[0] } else { *dice.pick(&tiers[1..]) };
-        let set = model.set(tier);
-        let what = format!("{kind:?} case {case}, {} on {tier}", model.name);
+        let (scalar, fast): (Vec<Class>, Vec<Class>) =
+            model.classes().into_iter().partition(|class| class.tier == Tier::Reference);
+        let classes = if dice.chance(4) { &scalar } else { &fast };
+        let class = *dice.pick(classes);
+        let set = model.set(class);
+        let what = format!("{kind:?} case {case}, {} on {class}", model.name);
         let case = Case::any(kind, what, set.vocabulary(), &mut dice);
         let truth = case.plainly(set, &case.prompt);
         let mut decoder = case.decoder(set, &truth, &mut dice);
@@ -282,7 +284,7 @@ impl Drafter for Oracle {
 
 #[test]
 fn an_accepted_path_is_cut_anywhere_and_decoding_goes_on_from_there() {
-    let set = models()[5].set(*available_tiers().last().expect("portable at least"));
+    let set = models()[5].set(Class::native(Tier::detect_best()));
     let shape = Shape { depth: 7, draft_width: 1, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
     let prompt = Dice::new(3).tokens(20, set.vocabulary());
     let mut plain = Decoder::new(session(set, 64, 1, 1), None, Shape::PLAIN).expect("plain decoding");

@@ -110,6 +110,11 @@ fn a_plan_for_something_else_is_refused_unless_forced() {
     assert!(said.contains("the plan does not fit: model:") && said.contains("--force"), "{said}");
     let said = failure(&run(&["--threads", "2"]).output().expect("yggc starts"), 3);
     assert!(said.contains("threads: expected `1`, found `2`"), "{said}");
+    let mut int8 = on_tiny("run");
+    int8.args(["-p", "hello", "-n", "8", "--activations", "int8", "--plan"]).arg(plan());
+    let said = failure(&int8.output().expect("yggc starts"), 3);
+    let expected = "kernel tier: expected `portable`, found `portable, int8 activations`";
+    assert!(said.contains(expected), "{said}");
     let forced = json(&mut run(&["--threads", "2", "--force", "--drafter", "layer_skip"]));
     let mut plain = yggc();
     plain.arg("run").arg("-m").arg(other_model()).args(["-p", "hello", "-n", "16", "--json", "--no-spec"]);

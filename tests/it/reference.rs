@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::OnceLock};
 
 use serde::Deserialize;
 use yggc::{
-    engine::{LoadOptions, Loaded, Pinning, Tier},
+    engine::{Activations, LoadOptions, Loaded, Pinning, Tier},
     measure::score,
     text::{Special, Tokenizer},
 };
@@ -16,6 +16,30 @@ const WIDTH: usize = 64;
 
 /// So many of the texts, the shortest, are scored by the portable tier: all of them would take it minutes.
 const PORTABLE_TEXTS: usize = 4;
+
+/// How far a class of kernels may be from the reference.
+#[derive(Clone, Copy, Debug)]
+struct Bar {
+    /// Relative difference of the mean negative log-likelihood.
+    nll: f64,
+    /// Least share of equal most probable tokens.
+    argmax: f64,
+    /// The same where the reference prefers one by more than 0.2.
+    clear: f64,
+}
+
+impl Bar {
+    const NATIVE: Self = Self { nll: 0.01, argmax: 0.98, clear: 0.995 };
+    /// A code of 8 bits is off by up to half of a 127th of the largest of 32 activations, in every linear of 30 layers.
+    const INT8: Self = Self { nll: 0.03, argmax: 0.95, clear: 0.99 };
+
+    fn of(activations: Activations) -> Self {
+        match activations {
+            Activations::Native => Self::NATIVE,
+            Activations::Int8 => Self::INT8,
+        }
+    }
+}
 
 /// One line of `tests/data/reference/reference.jsonl`; its README names the fields.
 #[derive(Debug, Deserialize)]
@@ -43,15 +67,15 @@ fn references() -> &'static [Reference] {
     })
 }
 
-fn load(tier: Tier) -> Loaded {
-    let options = LoadOptions { tier: Some(tier), threads: None, widths: vec![WIDTH] };
+fn load(tier: Tier, activations: Activations) -> Loaded {
+    let options = LoadOptions { tier: Some(tier), activations, threads: None, widths: vec![WIDTH] };
     Loaded::open(default_model(), &options).expect("the default model")
 }
 
 /// The default model on the best tier of this machine, for all tests here.
 fn best() -> &'static Loaded {
     static BEST: OnceLock<Loaded> = OnceLock::new();
-    BEST.get_or_init(|| load(Tier::detect_best()))
+    BEST.get_or_init(|| load(Tier::detect_best(), Activations::Native))
 }
 
 /// How often the most probable token is the reference's.
@@ -75,6 +99,7 @@ impl Agreement {
 /// Scores the texts and compares. How probable a token is may differ by rounding, and so may the most probable token
 /// where the reference itself hardly prefers one: by `margin`, the distance of its two highest logits.
 fn compare(loaded: &Loaded, texts: &[Reference]) {
+    let bar = Bar::of(loaded.activations());
     let (mut found_nll, mut expected_nll, mut tokens) = (0.0, 0.0, 0);
     let (mut all, mut clear) = (Agreement::default(), Agreement::default());
     for text in texts {
@@ -100,16 +125,17 @@ fn compare(loaded: &Loaded, texts: &[Reference]) {
     }
     let (found, expected) = (found_nll / tokens as f64, expected_nll / tokens as f64);
     let what = format!(
-        "{} on {} texts: mean nll {found:.6}, expected {expected:.6}; argmax equal at {} of {}, {} of {} where clear",
+        "{} with {} activations on {} texts: mean nll {found:.6}, expected {expected:.6}; argmax equal at {} of {}, {} of {} where clear",
         loaded.tier(),
+        loaded.activations(),
         texts.len(),
         all.equal,
         all.of,
         clear.equal,
         clear.of
     );
-    assert!((found / expected - 1.0).abs() <= 0.01, "{what}");
-    assert!(all.share() >= 0.98 && clear.share() >= 0.995, "{what}");
+    assert!((found / expected - 1.0).abs() <= bar.nll, "{what}");
+    assert!(all.share() >= bar.argmax && clear.share() >= bar.clear, "{what}");
 }
 
 #[test]
@@ -122,8 +148,16 @@ fn the_default_model_computes_what_the_reference_does() {
 #[test]
 fn so_does_the_portable_tier() {
     if best().tier() != Tier::Portable {
-        compare(&load(Tier::Portable), &references()[..PORTABLE_TEXTS]);
+        compare(&load(Tier::Portable, Activations::Native), &references()[..PORTABLE_TEXTS]);
     }
+}
+
+/// Its integer sums are the same in every tier, so one tier shows it.
+#[test]
+fn int8_activations_keep_to_a_bar_of_their_own() {
+    let tier = Tier::detect_best();
+    let texts = if tier == Tier::Portable { PORTABLE_TEXTS } else { references().len() };
+    compare(&load(tier, Activations::Int8), &references()[..texts]);
 }
 
 /// Our tokens of a prompt, tokenised again in the reference tool's way: white space before a digit in two pieces, all

@@ -11,12 +11,12 @@ use yggc::{
     speculate::{Decoder, LayerSkip, Limits, Lookup, Shape, SpeculateError},
 };
 
-use crate::tiny_model::{MODEL_CONTEXT, bits, models, session};
+use crate::tiny_model::{Class, MODEL_CONTEXT, bits, models, session};
 
 const SHAPE: Shape = Shape { depth: 3, draft_width: 4, verify_width: 8, top_k: 4, draft_temperature: 1.0 };
 
 fn set() -> &'static Arc<ExecutableSet> {
-    models()[0].set(Tier::detect_best())
+    models()[0].set(Class::native(Tier::detect_best()))
 }
 
 #[track_caller]

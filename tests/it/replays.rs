@@ -12,7 +12,7 @@ use std::{
 use ygg_kernels::Tier;
 use ygg_profiler::{DrafterDescription, Profile, PromptTrace, Trace};
 use yggc::{
-    engine::{LoadOptions, Loaded, make_drafter},
+    engine::{Activations, LoadOptions, Loaded, make_drafter},
     measure::{CalibrationPrompt, ProfileOptions, profile},
     model::synthetic::SyntheticSpec,
     plan::{self, AcceptedLengths, DrafterKind, FreeReplay, PlanError, TreeReplay},
@@ -31,7 +31,12 @@ fn profiled() -> &'static (Loaded, Profile) {
         let path = folder.path().join("tiny.gguf");
         let spec = SyntheticSpec { layers: 6, ..SyntheticSpec::default() };
         spec.write_gguf(&path).expect("the model is written");
-        let options = LoadOptions { tier: Some(Tier::Portable), threads: Some(1), widths: WIDTHS.to_vec() };
+        let options = LoadOptions {
+            tier: Some(Tier::Portable),
+            activations: Activations::Native,
+            threads: Some(1),
+            widths: WIDTHS.to_vec(),
+        };
         let loaded = Loaded::open(&path, &options).expect("a generated model loads");
         let texts = ["abc abc abc", "one two three one two", "zzzzzzzz", "to be or not to be"];
         let options = ProfileOptions {

@@ -4,13 +4,10 @@
 
 use std::sync::Arc;
 
-use ygg_kernels::{KvFormat, Tier};
-use yggc::{
-    backend::available_tiers,
-    runtime::{ExecutableSet, Session},
-};
+use ygg_kernels::{Activations, KvFormat, Tier};
+use yggc::runtime::{ExecutableSet, Session};
 
-use crate::tiny_model::{Dice, MODEL_CONTEXT, TinyModel, bits, models, session};
+use crate::tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, bits, models, session};
 
 /// Most rows of a forward.
 const MOST_ROWS: usize = 64;
@@ -168,14 +165,14 @@ fn prefix_len(rows: usize, dice: &mut Dice) -> usize {
     }
 }
 
-fn any_rows(model: &TinyModel, tier: Tier, cases: u64) {
-    let set = model.set(tier);
+fn any_rows(model: &TinyModel, class: Class, cases: u64) {
+    let set = model.set(class);
     let vocabulary = set.vocabulary();
     let mut judge = Judge::new(set);
     let mut sessions: Vec<Session> =
         (1..=3).map(|threads| session(set, MODEL_CONTEXT, SCRATCH, threads)).collect();
     for case in 0..cases {
-        let what = format!("{} on {tier}, case {case}", model.name);
+        let what = format!("{} on {class}, case {case}", model.name);
         let mut dice = Dice::new(case);
         let count = if dice.chance(30) { dice.within(1, MOST_ROWS) } else { dice.within(1, 12) };
         let len = prefix_len(count, &mut dice);
@@ -196,17 +193,21 @@ fn any_rows(model: &TinyModel, tier: Tier, cases: u64) {
 #[test]
 fn rows_do_not_depend_on_company_width_slots_scratch_or_threads() {
     for model in models() {
-        for tier in available_tiers() {
-            any_rows(model, tier, if tier == Tier::Reference { 2 } else { 10 });
+        for class in model.classes() {
+            any_rows(model, class, if class.tier == Tier::Reference { 2 } else { 10 });
         }
     }
 }
 
 #[test]
 fn every_width_and_every_number_of_used_rows_gives_the_same_bits() {
-    for (model, kv_format) in [(&models()[0], KvFormat::F32), (&models()[5], KvFormat::F16)] {
-        let tier = Tier::detect_best();
-        let set = model.build(tier, kv_format, (1..=MOST_ROWS).collect());
+    for (model, kv_format, activations) in [
+        (&models()[0], KvFormat::F32, Activations::Native),
+        (&models()[5], KvFormat::F16, Activations::Native),
+        (&models()[5], KvFormat::F16, Activations::Int8),
+    ] {
+        let class = Class { tier: Tier::detect_best(), activations };
+        let set = model.build(class, kv_format, (1..=MOST_ROWS).collect());
         assert_eq!(set.widths().len(), MOST_ROWS);
         let mut judge = Judge::new(&set);
         let mut sessions: Vec<Session> =
@@ -218,7 +219,7 @@ fn every_width_and_every_number_of_used_rows_gives_the_same_bits() {
         for width in 1..=MOST_ROWS {
             let mut dice = Dice::new(width as u64);
             for used in [width, dice.within(1, width)] {
-                let what = format!("{} on {tier}, {used} of {width} rows", model.name);
+                let what = format!("{} on {class}, {used} of {width} rows", model.name);
                 let rows = Rows::random(used, 30, set.vocabulary(), &mut dice);
                 let session = &mut sessions[width % 2];
                 session.poison_scratch(dice.bits());
@@ -232,19 +233,19 @@ fn every_width_and_every_number_of_used_rows_gives_the_same_bits() {
 #[test]
 fn a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits() {
     for model in models() {
-        for tier in available_tiers() {
-            let set = model.set(tier);
+        for class in model.classes() {
+            let set = model.set(class);
             let mut judge = Judge::new(set);
             let mut session = session(set, MODEL_CONTEXT, 1, 2);
             let text = Dice::new(5).tokens(MODEL_CONTEXT, set.vocabulary());
             // The scalar judge has no blocks; it only shows that chunks are cut right.
-            let lens: &[usize] = if tier == Tier::Reference {
+            let lens: &[usize] = if class.tier == Tier::Reference {
                 &[1, 17, 65]
             } else {
                 &[1, 2, 15, 16, 17, 63, 64, 65, 129, 256]
             };
             for &len in lens {
-                let what = format!("{} on {tier}, {len} tokens", model.name);
+                let what = format!("{} on {class}, {len} tokens", model.name);
                 session.truncate(0);
                 session.poison_scratch(len as u64);
                 let expected = judge.logits(&text[..len]);

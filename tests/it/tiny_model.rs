@@ -6,8 +6,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ygg_kernels::{KvFormat, Tier, WeightFormat};
+use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
+    backend::available_tiers,
     model::{Model, synthetic::SyntheticSpec},
     runtime::{ExecutableSet, Pinning, Session, SessionOptions, SetOptions},
 };
@@ -18,11 +19,33 @@ pub(crate) const WIDTHS: [usize; 9] = [1, 2, 3, 4, 6, 8, 16, 32, 64];
 /// Longest context of every tiny model.
 pub(crate) const MODEL_CONTEXT: usize = 256;
 
+/// What decides the bits of a forward besides model and cache: the tier, and what linears make of activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class {
+    pub(crate) tier: Tier,
+    pub(crate) activations: Activations,
+}
+
+impl Class {
+    /// Native activations.
+    pub(crate) const fn native(tier: Tier) -> Self {
+        Self { tier, activations: Activations::Native }
+    }
+}
+
+impl std::fmt::Display for Class {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} with {} activations", self.tier, self.activations)
+    }
+}
+
 /// A model in memory; its files are gone once it is open.
 pub(crate) struct TinyModel {
     pub(crate) name: String,
     pub(crate) model: Model,
-    sets: [OnceLock<Arc<ExecutableSet>>; Tier::ALL.len()],
+    /// Format of all matrices.
+    pub(crate) format: WeightFormat,
+    sets: [[OnceLock<Arc<ExecutableSet>>; Activations::ALL.len()]; Tier::ALL.len()],
 }
 
 impl TinyModel {
@@ -39,19 +62,29 @@ impl TinyModel {
         let SyntheticSpec { layers, heads, kv_heads, head_dim, format, tied, .. } = spec;
         let head = if *tied { "tied" } else { "untied" };
         let name = format!("{container}.{format}.{layers}x{heads}/{kv_heads}x{head_dim}.{head}");
-        Self { name, model, sets: Default::default() }
+        Self { name, model, format: *format, sets: Default::default() }
+    }
+
+    /// Every class of forwards that this machine can run, slowest tier first; int8 only where it is another one.
+    pub(crate) fn classes(&self) -> Vec<Class> {
+        let all = available_tiers()
+            .into_iter()
+            .flat_map(|tier| Activations::ALL.map(|activations| Class { tier, activations }));
+        all.filter(|class| class.activations.over(self.format) == class.activations).collect()
     }
 
     /// Executables of [`WIDTHS`] over an f16 cache, built once.
-    pub(crate) fn set(&self, tier: Tier) -> &Arc<ExecutableSet> {
-        let place = Tier::ALL.iter().position(|t| *t == tier).expect("every tier is listed");
-        self.sets[place].get_or_init(|| self.build(tier, KvFormat::F16, WIDTHS.to_vec()))
+    pub(crate) fn set(&self, class: Class) -> &Arc<ExecutableSet> {
+        let place = Tier::ALL.iter().position(|tier| *tier == class.tier).expect("every tier is listed");
+        let place = &self.sets[place][usize::from(class.activations == Activations::Int8)];
+        place.get_or_init(|| self.build(class, KvFormat::F16, WIDTHS.to_vec()))
     }
 
     /// Executables of any widths over any cache.
-    pub(crate) fn build(&self, tier: Tier, kv_format: KvFormat, widths: Vec<usize>) -> Arc<ExecutableSet> {
+    pub(crate) fn build(&self, class: Class, kv_format: KvFormat, widths: Vec<usize>) -> Arc<ExecutableSet> {
         let model_context = self.model.config.context;
-        let options = SetOptions { tier, kv_format, widths, model_context, threads: 1 };
+        let Class { tier, activations } = class;
+        let options = SetOptions { tier, kv_format, activations, widths, model_context, threads: 1 };
         let set = ExecutableSet::build(&self.model.graph, self.model.weights.as_ref(), &options);
         Arc::new(set.expect("a generated model compiles and loads"))
     }

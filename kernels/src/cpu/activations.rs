@@ -1,7 +1,7 @@
 //! Prepared activations: rows laid out for the linear kernels in a thread's scratch.
 //!
 //! Rows come in groups of up to 8. Inside a group, blocks of 32 inputs follow each other, and inside a block the rows
-//! of the group: a kernel walks one pointer, whatever the width. Four layouts, by numeric class:
+//! of the group: a kernel walks one pointer, whatever the width. Six layouts, by numeric class:
 //!
 //! * `F32`: the values, `[group][block][row][32]`.
 //! * `F32Unplaced`: the values, each divided by the place value of its column's 4-bit code in the 32-bit word of an
@@ -9,11 +9,15 @@
 //! * `Bf16`: the values rounded to nearest even in bf16, then the f32 sum of the rounded values, 68 bytes in all.
 //! * `Bf16Tiles`: the values rounded as in `Bf16`, in groups of up to 16 rows: `[group][block][row][32]`. After all of
 //!   them the f32 sums of the rounded values, `[group][block][row]`; 68 bytes in all.
+//! * `Int8`: the bytes of [`CodedBlock`](crate::reference::CodedBlock), then its f32 scale, the f32 product of its scale
+//!   and the sum of its codes, and that sum as i32, negated; 44 bytes in all.
+//! * `Int8Nibbles`: the same, every eight codes in the order in which the nibbles of a 32-bit word of packed codes come
+//!   out: first the low nibbles of its bytes, then the high ones ([`NIBBLE_ORDER`]).
 //!
 //! Inputs past `K` in the last block are zeros.
 
-use super::packing::BLOCK;
-use crate::{Tier, WeightFormat};
+use super::packing::{BLOCK, nibble_at};
+use crate::{Activations, Tier, WeightFormat};
 
 /// Rows in a full group.
 pub(super) const GROUP: usize = 8;
@@ -25,11 +29,47 @@ pub(super) enum Layout {
     F32Unplaced,
     Bf16,
     Bf16Tiles,
+    Int8,
+    Int8Nibbles,
 }
+
+/// Bytes of a row of a block in the layouts of codes.
+pub(super) const CODED: usize = BLOCK + 12;
+/// Place of the scale in it.
+pub(super) const SCALE: usize = BLOCK;
+/// Place of the scaled sum of the codes.
+pub(super) const SCALED_SUM: usize = BLOCK + 4;
+/// Place of the negated sum of the codes.
+pub(super) const MINUS_SUM: usize = BLOCK + 8;
+
+/// Which of eight inputs stands at each place.
+pub(super) const NIBBLE_ORDER: [usize; 8] = {
+    let mut order = [0; 8];
+    let mut k = 0;
+    while k < 8 {
+        let (byte, shift) = nibble_at(0, k);
+        order[byte + shift as usize] = k;
+        k += 1;
+    }
+    order
+};
 
 impl Layout {
     /// The layout of a numeric class.
-    pub(super) const fn of(format: WeightFormat, tier: Tier) -> Self {
+    pub(super) const fn of(format: WeightFormat, activations: Activations, tier: Tier) -> Self {
+        use WeightFormat::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
+        match (activations.over(format), tier, format) {
+            (Activations::Native, _, _) => Self::native(format, tier),
+            (Activations::Int8, Tier::Avx2 | Tier::Avx512 | Tier::Amx, Q4_0 | Q4_1 | Q4_K) => {
+                Self::Int8Nibbles
+            }
+            (Activations::Int8, Tier::Reference | Tier::Portable, _)
+            | (Activations::Int8, _, Q8_0 | F32 | F16 | BF16 | Q6_K) => Self::Int8,
+        }
+    }
+
+    /// The layout of the class with native activations.
+    pub(super) const fn native(format: WeightFormat, tier: Tier) -> Self {
         use WeightFormat::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
         match (tier, format) {
             (Tier::Reference | Tier::Portable, _)
@@ -47,16 +87,12 @@ impl Layout {
             Self::F32 => 4 * BLOCK,
             Self::F32Unplaced => 4 * BLOCK + 4,
             Self::Bf16 | Self::Bf16Tiles => 2 * BLOCK + 4,
+            Self::Int8 | Self::Int8Nibbles => CODED,
         }
     }
 }
 
-/// Scratch that `prepare` needs for `[width, columns]` activations of linears in `format`.
-pub const fn scratch_bytes(format: WeightFormat, tier: Tier, width: usize, columns: usize) -> usize {
-    width * columns.div_ceil(BLOCK) * Layout::of(format, tier).block_bytes()
-}
-
-/// Activations ready for linears of one format and tier, borrowed from scratch.
+/// Activations ready for linears of one class, borrowed from scratch.
 #[derive(Clone, Copy, Debug)]
 pub struct Prepared<'s> {
     pub(super) layout: Layout,

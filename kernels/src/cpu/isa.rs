@@ -21,7 +21,9 @@ impl Avx2 {
     }
 }
 
-/// Proof of AVX-512 F, BW, VL, DQ and BF16, with the operating system saving their registers.
+/// Proof of AVX-512 F, BW, VL, DQ, BF16 and VNNI, with the operating system saving their registers.
+///
+/// No processor has BF16 without VNNI: <https://en.wikipedia.org/wiki/AVX-512>.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx512(());
@@ -34,7 +36,8 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512bf16");
+            && is_x86_feature_detected!("avx512bf16")
+            && is_x86_feature_detected!("avx512vnni");
         has.then_some(Self(()))
     }
 }

@@ -4,14 +4,14 @@ use super::{
     activations::{self, Layout, Prepared},
     batch::UNITS,
     generic,
-    packing::{PackedLinear, TILE},
+    packing::{BLOCK, PackedLinear, TILE},
 };
 #[cfg(target_arch = "x86_64")]
 use super::{
     amx, avx2, avx512,
     isa::{Amx, Avx2, Avx512},
 };
-use crate::{AppendKv, Attention, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
+use crate::{Activations, AppendKv, Attention, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
 use std::ops::Range;
 
 /// What a linear does with its results.
@@ -24,8 +24,13 @@ pub enum Epilogue {
 }
 
 /// The ops of one tier. Copying it is free; a value proves that the processor can run it.
+///
+/// Its linears take native [`Activations`] unless told otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kernels(Isa);
+pub struct Kernels {
+    isa: Isa,
+    activations: Activations,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Isa {
@@ -63,33 +68,37 @@ macro_rules! dispatch {
 }
 
 impl Kernels {
+    const fn native(isa: Isa) -> Self {
+        Self { isa, activations: Activations::Native }
+    }
+
     /// Plain Rust.
     pub const fn portable() -> Self {
-        Self(Isa::Portable)
+        Self::native(Isa::Portable)
     }
 
     /// AVX2 with FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     pub const fn avx2(proof: Avx2) -> Self {
-        Self(Isa::Avx2(proof))
+        Self::native(Isa::Avx2(proof))
     }
 
     /// AVX-512 with BF16.
     #[cfg(target_arch = "x86_64")]
     pub const fn avx512(proof: Avx512) -> Self {
-        Self(Isa::Avx512(proof))
+        Self::native(Isa::Avx512(proof))
     }
 
     /// AMX tiles beside AVX-512.
     #[cfg(target_arch = "x86_64")]
     pub const fn amx(proof: Amx) -> Self {
-        Self(Isa::Amx(proof))
+        Self::native(Isa::Amx(proof))
     }
 
     /// The AMX tier with tiles in memory: its bits on processors without it.
     #[cfg(all(test, target_arch = "x86_64"))]
     pub(crate) const fn emulated_amx(proof: Avx512) -> Self {
-        Self(Isa::EmulatedAmx(proof))
+        Self::native(Isa::EmulatedAmx(proof))
     }
 
     /// The fastest tier of this processor.
@@ -114,9 +123,20 @@ impl Kernels {
         }
     }
 
+    /// The same ops, linears with these activations over the formats that allow them.
+    #[must_use]
+    pub const fn with_activations(self, activations: Activations) -> Self {
+        Self { activations, ..self }
+    }
+
+    /// What linears called through this value make of activations, where the format allows it.
+    pub const fn activations(self) -> Activations {
+        self.activations
+    }
+
     /// Tier of every op called through this value.
     pub const fn tier(self) -> Tier {
-        match self.0 {
+        match self.isa {
             Isa::Portable => Tier::Portable,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) => Tier::Avx2,
@@ -152,13 +172,17 @@ impl Kernels {
         check_same(x, &out);
         assert_eq!(norm.weight.len(), x.columns(), "norm weights and columns");
         for w in rows {
-            dispatch!(self.0, rms_norm(x.row(w), norm, out.row(w)));
+            dispatch!(self.isa, rms_norm(x.row(w), norm, out.row(w)));
         }
+    }
+
+    const fn layout(self, format: WeightFormat) -> Layout {
+        Layout::of(format, self.activations, self.tier())
     }
 
     /// Scratch for [`Kernels::prepare`], bytes.
     pub const fn linear_scratch_bytes(self, format: WeightFormat, width: usize, columns: usize) -> usize {
-        activations::scratch_bytes(format, self.tier(), width, columns)
+        width * columns.div_ceil(BLOCK) * self.layout(format).block_bytes()
     }
 
     /// Lays `x` (`[W, K]`) out for linears in `format`, normalised first if asked: then the bits are those of
@@ -178,9 +202,9 @@ impl Kernels {
         assert!(scratch.len() >= bytes, "scratch of {} bytes, {bytes} needed", scratch.len());
         assert!(scratch.as_ptr().addr().is_multiple_of(64), "scratch must be aligned to 64");
         assert!(norm.is_none_or(|norm| norm.weight.len() == columns), "norm weights and columns");
-        let layout = Layout::of(format, self.tier());
+        let layout = self.layout(format);
         let scratch = &mut scratch[..bytes];
-        dispatch!(self.0, prepare(layout, x, norm, scratch));
+        dispatch!(self.isa, prepare(layout, x, norm, scratch));
         Prepared { layout, width, columns, bytes: scratch }
     }
 
@@ -198,7 +222,7 @@ impl Kernels {
     ) {
         assert!(!weights.is_gated(), "{weights:?} is a gated pair");
         self.check_linear(weights, x, &tiles, &out);
-        dispatch!(self.0, linear(weights, x, tiles, epilogue, &mut out));
+        dispatch!(self.isa, linear(weights, x, tiles, epilogue, &mut out));
     }
 
     /// `silu(x gate^T) * (x up^T)` for output columns `16 tiles.start .. 16 tiles.end` of `out` (`[W, N]`): the bits
@@ -215,15 +239,11 @@ impl Kernels {
     ) {
         assert!(weights.is_gated(), "{weights:?} is not a gated pair");
         self.check_linear(weights, x, &tiles, &out);
-        dispatch!(self.0, linear_gated(weights, x, tiles, &mut out));
+        dispatch!(self.isa, linear_gated(weights, x, tiles, &mut out));
     }
 
     fn check_linear(self, weights: &PackedLinear, x: &Prepared<'_>, tiles: &Range<usize>, out: &RowsMut<'_>) {
-        assert_eq!(
-            x.layout,
-            Layout::of(weights.format(), self.tier()),
-            "activations prepared for another class"
-        );
+        assert_eq!(x.layout, self.layout(weights.format()), "activations prepared for another class");
         assert!(
             x.columns == weights.columns() && x.width == out.width() && out.columns() == weights.outputs(),
             "{weights:?} takes [{}, {}] to [{}, {}]",
@@ -266,7 +286,7 @@ impl Kernels {
     pub fn append_kv(self, args: &AppendKv<'_>, units: Range<usize>) {
         args.check();
         assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
-        dispatch!(self.0, append_kv(args, units));
+        dispatch!(self.isa, append_kv(args, units));
     }
 
     /// Attention of the given units ([`Attention::units`]) into their heads of `out` (`[W, H * D]`); zeros for a row
@@ -288,7 +308,7 @@ impl Kernels {
         assert!(scratch.len() >= bytes, "scratch of {} bytes, {bytes} needed", scratch.len());
         assert!(scratch.as_ptr().addr().is_multiple_of(64), "scratch must be aligned to 64");
         let scratch = activations::floats_mut(&mut scratch[..bytes]);
-        dispatch!(self.0, attention(args, units, scratch, &mut out));
+        dispatch!(self.isa, attention(args, units, scratch, &mut out));
     }
 
     /// `out = silu(gate) * up` for the given rows, all `[W, columns]`.
@@ -299,7 +319,7 @@ impl Kernels {
         check_same(gate, &out);
         check_same(up, &out);
         for w in rows {
-            dispatch!(self.0, swiglu(gate.row(w), up.row(w), out.row(w)));
+            dispatch!(self.isa, swiglu(gate.row(w), up.row(w), out.row(w)));
         }
     }
 

@@ -4,7 +4,7 @@
 //! instructions. Work is given as ranges (tiles of a linear, rows, or units of a KV op), so that each thread calls the
 //! same method with its own share; ranges change no bits.
 //!
-//! A linear has two phases: [`Kernels::prepare`] rounds and lays out the activations in a thread's own scratch,
+//! A linear has two phases: [`Kernels::prepare`] rounds or codes and lays out the activations in a thread's own scratch,
 //! optionally normalised, then any number of linears of the same weight format read them.
 
 mod activations;
@@ -25,7 +25,7 @@ mod roofline;
 #[cfg(test)]
 mod tests;
 
-pub use activations::{Prepared, scratch_bytes};
+pub use activations::Prepared;
 #[cfg(target_arch = "x86_64")]
 pub use isa::{Amx, Avx2, Avx512};
 pub use kernels::{Epilogue, Kernels, attention_scratch_bytes};

@@ -17,16 +17,19 @@ pub enum Arithmetic {
     Bf16,
     /// The same sums, of tiles of bf16 pairs (TDPBF16PS).
     Tiles,
+    /// Sums of products of bytes, unsigned by signed, added to i32 (VPDPBUSD, or what a tier has in its place).
+    Int8,
 }
 
 impl Arithmetic {
     /// How kernels of a class multiply.
     pub const fn of(class: NumericClass) -> Self {
         match class.operand {
-            Operand::Weight(format) => match Layout::of(format, class.tier) {
+            Operand::Weight(format) => match Layout::of(format, class.activations, class.tier) {
                 Layout::F32 | Layout::F32Unplaced => Self::F32,
                 Layout::Bf16 => Self::Bf16,
                 Layout::Bf16Tiles => Self::Tiles,
+                Layout::Int8 | Layout::Int8Nibbles => Self::Int8,
             },
             Operand::Rows | Operand::Kv(_) => Self::F32,
         }
@@ -38,6 +41,7 @@ impl Arithmetic {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
             Self::Tiles => "bf16 tiles",
+            Self::Int8 => "int8",
         }
     }
 }
@@ -63,6 +67,13 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             (Tier::Amx, Arithmetic::Tiles) => unsafe { amx::products(rounds) },
+            (Tier::Reference | Tier::Portable, Arithmetic::Int8) => portable::products_int8(rounds),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            (Tier::Avx2, Arithmetic::Int8) => unsafe { avx2::products_int8(rounds) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            (Tier::Avx512 | Tier::Amx, Arithmetic::Int8) => unsafe { avx512::products_int8(rounds) },
             (Tier::Reference | Tier::Portable | Tier::Avx2, Arithmetic::Bf16)
             | (Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512, Arithmetic::Tiles) => {
                 panic!("{} kernels do not multiply {}", self.tier(), arithmetic.name())
@@ -113,6 +124,18 @@ mod portable {
         (2 * SUMS as u64, sums.iter().sum())
     }
 
+    pub(super) fn products_int8(rounds: u64) -> (u64, f32) {
+        let mut sums = black_box([1_i32; SUMS]);
+        let factor = black_box(3_i16);
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                // Products of the sums themselves, which no compiler can know beforehand.
+                *sum = sum.wrapping_add(i32::from((*sum as i16).wrapping_mul(factor)));
+            }
+        }
+        (2 * SUMS as u64, sums.iter().fold(0.0, |all, sum| all + *sum as f32))
+    }
+
     pub(super) fn read(bytes: &[u8]) -> u64 {
         let mut sums = [0_u64; 8];
         for line in bytes.as_chunks::<64>().0 {
@@ -149,6 +172,26 @@ mod avx2 {
             all = _mm256_add_ps(all, sum);
         }
         (2 * 8 * SUMS as u64, _mm256_cvtss_f32(all))
+    }
+
+    /// Sums of 16 bits, which is how a block's products begin; they wrap, and nobody reads them.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn products_int8(rounds: u64) -> (u64, f32) {
+        let mut sums = [_mm256_setzero_si256(); SUMS];
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = _mm256_set1_epi16(black_box(i as i16));
+        }
+        let factor = _mm256_set1_epi8(black_box(3));
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(*sum, factor));
+            }
+        }
+        let mut all = _mm256_setzero_si256();
+        for sum in sums {
+            all = _mm256_add_epi16(all, sum);
+        }
+        (2 * 32 * SUMS as u64, _mm256_cvtss_f32(_mm256_cvtepi32_ps(all)))
     }
 
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -206,6 +249,25 @@ mod avx512 {
         (2 * 32 * SUMS as u64, total(sums))
     }
 
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vnni")]
+    pub(super) fn products_int8(rounds: u64) -> (u64, f32) {
+        let mut sums = [_mm512_setzero_si512(); SUMS];
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = _mm512_set1_epi32(black_box(i as i32));
+        }
+        let bytes = _mm512_set1_epi8(black_box(1));
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = _mm512_dpbusd_epi32(*sum, bytes, bytes);
+            }
+        }
+        let mut all = _mm512_setzero_si512();
+        for sum in sums {
+            all = _mm512_add_epi32(all, sum);
+        }
+        (2 * 64 * SUMS as u64, _mm512_cvtss_f32(_mm512_cvtepi32_ps(all)))
+    }
+
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
     fn start() -> [__m512; SUMS] {
@@ -248,15 +310,17 @@ mod avx512 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{KernelId, KvFormat, OpKind, WeightFormat, testing::Noise};
+    use crate::{Activations, KernelId, KvFormat, OpKind, WeightFormat, testing::Noise};
 
     #[test]
     fn every_kernel_multiplies_in_a_way_that_its_tier_can_run() {
         for kernels in Tier::ALL.into_iter().filter_map(Kernels::for_tier) {
             let tier = kernels.tier();
             let attention = KernelId::kv(OpKind::Attention, KvFormat::F16, tier);
-            let linears = WeightFormat::ALL.map(|format| KernelId::weight(OpKind::Linear, format, tier));
-            for kernel in linears.into_iter().chain([attention]) {
+            let linears = Activations::ALL.into_iter().flat_map(|activations| {
+                WeightFormat::ALL.map(|format| KernelId::linear(OpKind::Linear, format, activations, tier))
+            });
+            for kernel in linears.chain([attention]) {
                 let flops = kernels.multiply_adds(Arithmetic::of(kernel.class), 3);
                 assert!(flops > 0 && flops.is_multiple_of(3 * 2), "{kernel}: {flops}");
             }
@@ -275,9 +339,12 @@ mod tests {
         }
         if Kernels::for_tier(Tier::Avx512).is_some() {
             // SAFETY: the tier is available.
-            let (f32s, bf16s) = unsafe { (avx512::products_f32(10), avx512::products_bf16(10)) };
+            let (f32s, bf16s, bytes) =
+                unsafe { (avx512::products_f32(10), avx512::products_bf16(10), avx512::products_int8(10)) };
             assert_eq!(f32s, (768, expected(24.0, 1.0)));
             assert_eq!(bf16s, (1536, expected(24.0, 2.0)));
+            // Four products of 1 a lane.
+            assert_eq!(bytes, (3072, expected(24.0, 16.0)));
         }
     }
 

@@ -1,13 +1,19 @@
 //! Every op of every tier of this processor: against the reference with a tolerance, and row invariance with equality.
 
 mod attention;
+mod int8;
 mod linear;
 mod pointwise;
 
 #[cfg(target_arch = "x86_64")]
 use super::Avx512;
 use super::Kernels;
-use crate::Tier;
+use crate::{Activations, Tier};
+
+/// Every way to compute a linear here: the tiers, with either kind of activations.
+fn linears() -> impl Iterator<Item = Kernels> {
+    tiers().flat_map(|kernels| Activations::ALL.map(|activations| kernels.with_activations(activations)))
+}
 
 /// The tiers that this processor can run, and AMX with emulated tiles beside AVX-512.
 fn tiers() -> impl Iterator<Item = Kernels> {

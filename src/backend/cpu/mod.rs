@@ -14,7 +14,7 @@ use ygg_kernels::{
     cpu::{Kernels, attention_scratch_bytes},
 };
 
-use crate::ir::{Program, WeightSource};
+use crate::ir::{DeviceSpec, Program, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
 use packed_weights::PackedWeights;
@@ -40,15 +40,16 @@ pub(super) struct CpuExecutables {
 impl CpuExecutables {
     pub(super) fn load(
         programs: Vec<Program>,
-        tier: Tier,
-        kv_format: KvFormat,
+        device: &DeviceSpec,
         source: &dyn WeightSource,
         threads: usize,
     ) -> Result<Self, BackendError> {
+        let DeviceSpec { tier, kv_format, activations, arena_alignment: _ } = *device;
         let kernels = Kernels::for_tier(tier).ok_or_else(|| BackendError::MissingTier {
             wanted: tier,
             available: available_tiers().iter().map(|t| t.name()).collect::<Vec<_>>().join(", "),
         })?;
+        let kernels = kernels.with_activations(activations);
         let weights = PackedWeights::pack(&programs, source, threads)?;
         let steps = programs
             .iter()

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use ygg_kernels::{
-    AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Rows, RowsMut, cpu::Kernels,
+    Activations, AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Rows, RowsMut, cpu::Kernels,
     reference as kernels,
 };
 
@@ -117,6 +117,10 @@ impl ReferenceReplay {
             Op::Linear { weights, norm, residual } => {
                 let x = self.prepared(read(0), *norm);
                 let x = Rows::new(&x, read(0).columns());
+                let linear = match step.kernel.class.activations {
+                    Activations::Native => kernels::linear,
+                    Activations::Int8 => kernels::linear_int8,
+                };
                 let mut first = 0;
                 for weight in weights {
                     let matrix = self.executables.matrix(*weight);
@@ -124,17 +128,21 @@ impl ReferenceReplay {
                     first += matrix.rows();
                     if *residual {
                         let mut product = vec![0.0; x.width() * matrix.rows()];
-                        kernels::linear(x, &matrix, RowsMut::new(&mut product, matrix.rows()));
+                        linear(x, &matrix, RowsMut::new(&mut product, matrix.rows()));
                         kernels::add_into(Rows::new(&product, matrix.rows()), out);
                     } else {
-                        kernels::linear(x, &matrix, out);
+                        linear(x, &matrix, out);
                     }
                 }
             }
             Op::GatedLinear { gate, up, norm } => {
                 let x = self.prepared(read(0), *norm);
                 let (gate, up) = (self.executables.matrix(*gate), self.executables.matrix(*up));
-                kernels::linear_gated(Rows::new(&x, read(0).columns()), &gate, &up, write());
+                let linear_gated = match step.kernel.class.activations {
+                    Activations::Native => kernels::linear_gated,
+                    Activations::Int8 => kernels::linear_gated_int8,
+                };
+                linear_gated(Rows::new(&x, read(0).columns()), &gate, &up, write());
             }
             Op::Swiglu => kernels::swiglu(read(0), read(1), write()),
             Op::Rope(id) => {

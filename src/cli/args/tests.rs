@@ -24,14 +24,14 @@ fn the_definition_is_consistent() {
 fn run_has_the_flags_of_the_contract() {
     let line = "run -m model.gguf --plan a.plan --force -p hello -n 7 --raw --temperature 0.8 --top-k 40 --top-p 0.9 \
                 --min-p 0.05 --seed 7 --drafter layer_skip --threads 2 --context 512 \
-                --device cpu --isa amx --stats --json --cache-dir c";
+                --device cpu --isa amx --activations int8 --stats --json --cache-dir c";
     let Command::Run(run) = parse(line).unwrap() else { panic!("not `run`") };
     assert_eq!(run.max_tokens, 7);
     assert_eq!(run.drafter, Some(DrafterName::LayerSkip));
     assert_eq!(run.sampling.temperature, 0.8);
     assert_eq!(run.sampling.seed, 7);
     assert_eq!((run.device.threads, run.context.context), (Some(2), Some(512)));
-    assert_eq!(run.device.isa, Some(IsaName::Amx));
+    assert_eq!((run.device.isa, run.device.activations), (Some(IsaName::Amx), ActivationsName::Int8));
     assert!(run.raw && run.stats && run.json && run.force && !run.no_spec);
 }
 

@@ -44,7 +44,9 @@ impl Totals {
 pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
     match layout {
         Layout::Bf16Tiles => prepare_tiles(x, norm, scratch),
-        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 => avx512::prepare(layout, x, norm, scratch),
+        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 | Layout::Int8 | Layout::Int8Nibbles => {
+            avx512::prepare(layout, x, norm, scratch);
+        }
     }
 }
 
@@ -86,7 +88,7 @@ pub(super) fn linear<T: Tiles>(
 ) {
     match x.layout {
         Layout::Bf16Tiles => {}
-        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 => {
+        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 | Layout::Int8 | Layout::Int8Nibbles => {
             return avx512::linear(weights, x, tiles, epilogue, out);
         }
     }
@@ -117,7 +119,7 @@ pub(super) fn linear_gated<T: Tiles>(
 ) {
     match x.layout {
         Layout::Bf16Tiles => {}
-        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 => {
+        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 | Layout::Int8 | Layout::Int8Nibbles => {
             return avx512::linear_gated(weights, x, tiles, out);
         }
     }

@@ -2,10 +2,12 @@
 
 mod blocks;
 mod formats;
+mod int8;
 mod superblocks;
 
 use blocks::product;
 use formats::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
+use int8::int8_product;
 use superblocks::superblock_product;
 
 use super::{
@@ -13,10 +15,11 @@ use super::{
     rms_norm,
 };
 use crate::{
-    Norm, Rows, RowsMut, Tier, WeightFormat,
+    Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
         activations::{GROUP, Layout, row_place},
+        generic::write_codes,
         packing::{BLOCK, TILE, nibble_at},
     },
 };
@@ -87,18 +90,29 @@ pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>
                 };
             }
             let place = &mut scratch[start + b * step..][..layout.block_bytes()];
-            let to = place.as_mut_ptr().cast::<f32>();
-            if layout == Layout::F32Unplaced {
-                let [a, b, c, d] = values;
-                let all = sum(_mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d)));
-                // SAFETY: this layout has 132 bytes for a row of a block.
-                unsafe { to.add(BLOCK).write_unaligned(all) };
-                for lanes in &mut values {
-                    *lanes = _mm256_mul_ps(*lanes, unplace);
+            match layout {
+                Layout::F32 => {}
+                Layout::F32Unplaced => {
+                    let [a, b, c, d] = values;
+                    let all = sum(_mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d)));
+                    place[4 * BLOCK..].copy_from_slice(&all.to_ne_bytes());
+                    for lanes in &mut values {
+                        *lanes = _mm256_mul_ps(*lanes, unplace);
+                    }
                 }
+                Layout::Int8 | Layout::Int8Nibbles => {
+                    let mut block = [0.0; BLOCK];
+                    for (i, lanes) in values.into_iter().enumerate() {
+                        store(&mut block, i * LANES, lanes);
+                    }
+                    write_codes(layout, &block, place);
+                    continue;
+                }
+                Layout::Bf16 | Layout::Bf16Tiles => unreachable!("a layout of another tier"),
             }
+            let to = place.as_mut_ptr().cast::<f32>();
             for (i, lanes) in values.into_iter().enumerate() {
-                // SAFETY: both layouts of this tier begin with 128 bytes of values.
+                // SAFETY: both layouts of f32 begin with 128 bytes of values.
                 unsafe { _mm256_storeu_ps(to.add(i * LANES), lanes) };
             }
         }
@@ -117,7 +131,7 @@ pub(in crate::cpu) fn linear(
     let mut sums = Sums::ZERO;
     for tile in tiles {
         for (first_row, rows, group) in x.groups() {
-            products(weights, tile, rows, group, &mut sums);
+            products(weights, tile, x.layout, rows, group, &mut sums);
             for (r, sums) in sums.0[..rows].iter().enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 for at in [0, LANES] {
@@ -143,8 +157,8 @@ pub(in crate::cpu) fn linear_gated(
     let (mut gate, mut up) = (Sums::ZERO, Sums::ZERO);
     for tile in tiles {
         for (first_row, rows, group) in x.groups() {
-            products(weights, 2 * tile, rows, group, &mut gate);
-            products(weights, 2 * tile + 1, rows, group, &mut up);
+            products(weights, 2 * tile, x.layout, rows, group, &mut gate);
+            products(weights, 2 * tile + 1, x.layout, rows, group, &mut up);
             for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(rows).enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 for at in [0, LANES] {
@@ -161,8 +175,12 @@ fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
 
 /// Results of one stored tile for one group of rows, four rows at a time by the kernel made for as many.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn products(weights: &PackedLinear, tile: usize, rows: usize, group: &[u8], sums: &mut Sums) {
-    let row_bytes = Layout::of(weights.format(), Tier::Avx2).block_bytes();
+fn products(weights: &PackedLinear, tile: usize, layout: Layout, rows: usize, group: &[u8], sums: &mut Sums) {
+    let row_bytes = layout.block_bytes();
+    let coded = match layout {
+        Layout::Int8 | Layout::Int8Nibbles => true,
+        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 | Layout::Bf16Tiles => false,
+    };
     for (i, sums) in sums.0[..rows].chunks_mut(ROWS).enumerate() {
         let operands = Operands {
             tile: weights.tile(tile).as_ptr(),
@@ -181,17 +199,31 @@ fn products(weights: &PackedLinear, tile: usize, rows: usize, group: &[u8], sums
                 }
             };
         }
-        // SAFETY: the tile is stored, and every block of the group holds these rows in the format's layout.
+        macro_rules! coded_by_rows {
+            ($format:ty) => {
+                match sums.len() {
+                    1 => int8_product::<$format, 1>(operands, sums),
+                    2 => int8_product::<$format, 2>(operands, sums),
+                    3 => int8_product::<$format, 3>(operands, sums),
+                    _ => int8_product::<$format, ROWS>(operands, sums),
+                }
+            };
+        }
+        // SAFETY: the tile is stored, and every block of the group holds these rows in the class's layout.
         unsafe {
-            match weights.format() {
-                WeightFormat::Q4_0 => by_rows!(product, Q4_0),
-                WeightFormat::Q4_1 => by_rows!(product, Q4_1),
-                WeightFormat::Q8_0 => by_rows!(product, Q8_0),
-                WeightFormat::Q4_K => by_rows!(superblock_product, Q4_K),
-                WeightFormat::Q6_K => by_rows!(superblock_product, Q6_K),
-                WeightFormat::BF16 => by_rows!(product, BF16),
-                WeightFormat::F16 => by_rows!(product, F16),
-                WeightFormat::F32 => by_rows!(product, F32),
+            match (weights.format(), coded) {
+                (WeightFormat::Q4_0, true) => coded_by_rows!(Q4_0),
+                (WeightFormat::Q4_1, true) => coded_by_rows!(Q4_1),
+                (WeightFormat::Q8_0, true) => coded_by_rows!(Q8_0),
+                (WeightFormat::Q4_K, true) => coded_by_rows!(Q4_K),
+                (WeightFormat::Q4_0, false) => by_rows!(product, Q4_0),
+                (WeightFormat::Q4_1, false) => by_rows!(product, Q4_1),
+                (WeightFormat::Q8_0, false) => by_rows!(product, Q8_0),
+                (WeightFormat::Q4_K, false) => by_rows!(superblock_product, Q4_K),
+                (WeightFormat::Q6_K, _) => by_rows!(superblock_product, Q6_K),
+                (WeightFormat::BF16, _) => by_rows!(product, BF16),
+                (WeightFormat::F16, _) => by_rows!(product, F16),
+                (WeightFormat::F32, _) => by_rows!(product, F32),
             }
         }
     }

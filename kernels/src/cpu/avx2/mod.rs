@@ -1,6 +1,7 @@
 //! The AVX2 tier: AVX2, FMA and F16C, eight lanes of f32.
 //!
-//! Numeric class of a linear: f32 activations by the f32 values of codes or weights, which are exact, all products
+//! Numeric class of a linear with int8 activations: [`linear_int8`](crate::reference::linear_int8), bit for bit. With native
+//! ones: f32 activations by the f32 values of codes or weights, which are exact, all products
 //! fused. Every format sums a block of 32 columns in two chains, of the even and of the odd columns, and joins them. To
 //! the total of a (row, output), block after block,
 //! * bf16, f16 and f32 add the block's sum;

@@ -1,10 +1,12 @@
 //! Matrix products over packed weights: preparation, walk over tiles, epilogues.
 
 mod dense;
+mod int8;
 mod quantised;
 mod superblocks;
 
 use dense::{BF16, F16, F32, dense};
+use int8::{Q4_K, int8};
 use quantised::{Q4_0, Q4_1, Q8_0, quantised};
 use superblocks::{q4_k, q6_k};
 
@@ -58,20 +60,20 @@ pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>
             let place = &mut scratch[start + b * step..][..layout.block_bytes()];
             let to = place.as_mut_ptr().cast::<f32>();
             let (low, high) = (value(b * BLOCK), value(b * BLOCK + 16));
-            // SAFETY: `place` has 128 bytes in the f32 layout, 68 in the bf16 layout.
-            unsafe {
-                match layout {
-                    Layout::F32 => {
-                        _mm512_storeu_ps(to, low);
-                        _mm512_storeu_ps(to.add(16), high);
-                    }
-                    Layout::F32Unplaced | Layout::Bf16Tiles => unreachable!("a layout of another tier"),
-                    Layout::Bf16 => {
-                        let pairs = bits(_mm512_cvtne2ps_pbh(high, low));
-                        _mm512_storeu_si512(to.cast(), pairs);
-                        to.add(16).write_unaligned(sum_pairs(pairs));
-                    }
-                }
+            match layout {
+                // SAFETY: `place` has 128 bytes in this layout.
+                Layout::F32 => unsafe {
+                    _mm512_storeu_ps(to, low);
+                    _mm512_storeu_ps(to.add(16), high);
+                },
+                // SAFETY: `place` has 68 bytes in this layout.
+                Layout::Bf16 => unsafe {
+                    let pairs = bits(_mm512_cvtne2ps_pbh(high, low));
+                    _mm512_storeu_si512(to.cast(), pairs);
+                    to.add(16).write_unaligned(sum_pairs(pairs));
+                },
+                Layout::Int8 | Layout::Int8Nibbles => int8::write_codes(layout, low, high, place),
+                Layout::F32Unplaced | Layout::Bf16Tiles => unreachable!("a layout of another tier"),
             }
         }
     }
@@ -114,7 +116,7 @@ pub(in crate::cpu) fn linear(
     let mut sums = Sums::ZERO;
     for tile in tiles {
         for (first_row, rows, group) in x.groups() {
-            products(weights, tile, rows, group, &mut sums);
+            products(weights, tile, x.layout, rows, group, &mut sums);
             for (r, sums) in sums.0[..rows].iter().enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 let result = load(sums, 0);
@@ -138,8 +140,8 @@ pub(in crate::cpu) fn linear_gated(
     let (mut gate, mut up) = (Sums::ZERO, Sums::ZERO);
     for tile in tiles {
         for (first_row, rows, group) in x.groups() {
-            products(weights, 2 * tile, rows, group, &mut gate);
-            products(weights, 2 * tile + 1, rows, group, &mut up);
+            products(weights, 2 * tile, x.layout, rows, group, &mut gate);
+            products(weights, 2 * tile + 1, x.layout, rows, group, &mut up);
             for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(rows).enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
@@ -156,7 +158,7 @@ fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
 ///
 /// One tile at a time reads the weights as one stream of memory; the processor overlaps the blocks, which are independent.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-fn products(weights: &PackedLinear, tile: usize, rows: usize, group: &[u8], sums: &mut Sums) {
+fn products(weights: &PackedLinear, tile: usize, layout: Layout, rows: usize, group: &[u8], sums: &mut Sums) {
     let operands = Operands {
         tile: weights.tile(tile).as_ptr(),
         blocks: weights.blocks(),
@@ -179,17 +181,26 @@ fn products(weights: &PackedLinear, tile: usize, rows: usize, group: &[u8], sums
             }
         };
     }
-    // SAFETY: the tile is stored, and the group holds `rows` rows of all blocks in the format's layout.
+    let coded = match layout {
+        Layout::Int8 | Layout::Int8Nibbles => true,
+        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 | Layout::Bf16Tiles => false,
+    };
+    // SAFETY: the tile is stored, and the group holds `rows` rows of all blocks in the class's layout. Whoever runs this
+    // tier holds a proof of VNNI too.
     unsafe {
-        match weights.format() {
-            WeightFormat::Q4_0 => by_rows!(quantised, Q4_0),
-            WeightFormat::Q4_1 => by_rows!(quantised, Q4_1),
-            WeightFormat::Q8_0 => by_rows!(quantised, Q8_0),
-            WeightFormat::Q4_K => by_rows!(q4_k),
-            WeightFormat::Q6_K => by_rows!(q6_k),
-            WeightFormat::BF16 => by_rows!(dense, BF16),
-            WeightFormat::F16 => by_rows!(dense, F16),
-            WeightFormat::F32 => by_rows!(dense, F32),
+        match (weights.format(), coded) {
+            (WeightFormat::Q4_0, true) => by_rows!(int8, Q4_0),
+            (WeightFormat::Q4_1, true) => by_rows!(int8, Q4_1),
+            (WeightFormat::Q8_0, true) => by_rows!(int8, Q8_0),
+            (WeightFormat::Q4_K, true) => by_rows!(int8, Q4_K),
+            (WeightFormat::Q4_0, false) => by_rows!(quantised, Q4_0),
+            (WeightFormat::Q4_1, false) => by_rows!(quantised, Q4_1),
+            (WeightFormat::Q8_0, false) => by_rows!(quantised, Q8_0),
+            (WeightFormat::Q4_K, false) => by_rows!(q4_k),
+            (WeightFormat::Q6_K, _) => by_rows!(q6_k),
+            (WeightFormat::BF16, _) => by_rows!(dense, BF16),
+            (WeightFormat::F16, _) => by_rows!(dense, F16),
+            (WeightFormat::F32, _) => by_rows!(dense, F32),
         }
     }
 }

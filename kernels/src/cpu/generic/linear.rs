@@ -1,6 +1,10 @@
 //! Matrix products over packed weights.
 
-use super::{exp::silu, rms_norm};
+use super::{
+    exp::silu,
+    int8::{accumulate_codes, write_codes},
+    rms_norm,
+};
 use crate::{
     Norm, Rows, RowsMut, WeightFormat,
     cpu::{
@@ -15,24 +19,30 @@ use crate::{
 };
 use std::{array, ops::Range};
 
-type Sums = [[f32; TILE]; GROUP];
+/// Results of a stored tile: `[row][output]`.
+pub(super) type Sums = [[f32; TILE]; GROUP];
 
-/// Lays activations out as f32.
+/// Lays activations out as f32 or as codes.
 pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
     let blocks = x.columns().div_ceil(BLOCK);
-    let scratch = floats_mut(scratch);
     for w in 0..x.width() {
         let (start, step) = row_place(layout, x.width(), blocks, w);
         let row = x.row(w);
         let scale = norm.map(|norm| rms_norm::scale(row, norm.eps));
         for (b, source) in row.chunks(BLOCK).enumerate() {
-            let block = &mut scratch[(start + b * step) / 4..][..BLOCK];
-            let (block, rest) = block.split_at_mut(source.len());
-            block.copy_from_slice(source);
-            rest.fill(0.0);
+            let mut block = [0.0; BLOCK];
+            block[..source.len()].copy_from_slice(source);
             if let (Some(norm), Some(scale)) = (norm, scale) {
                 for (x, weight) in block.iter_mut().zip(&norm.weight[b * BLOCK..]) {
                     *x = *x * scale * weight;
+                }
+            }
+            let place = &mut scratch[start + b * step..][..layout.block_bytes()];
+            match layout {
+                Layout::F32 => floats_mut(place).copy_from_slice(&block),
+                Layout::Int8 => write_codes(layout, &block, place),
+                Layout::F32Unplaced | Layout::Bf16 | Layout::Bf16Tiles | Layout::Int8Nibbles => {
+                    unreachable!("a layout of another tier")
                 }
             }
         }
@@ -49,7 +59,7 @@ pub(in crate::cpu) fn linear(
 ) {
     for tile in tiles {
         for (first, rows, group) in x.groups() {
-            let sums = accumulate(weights.format(), weights.tile(tile), floats(group), rows);
+            let sums = products(weights, tile, x.layout, group, rows);
             for (r, sums) in sums[..rows].iter().enumerate() {
                 let out = out.span(first + r, outputs(weights, tile));
                 match epilogue {
@@ -70,8 +80,7 @@ pub(in crate::cpu) fn linear_gated(
 ) {
     for tile in tiles {
         for (first, rows, group) in x.groups() {
-            let [gate, up] =
-                [0, 1].map(|i| accumulate(weights.format(), weights.tile(2 * tile + i), floats(group), rows));
+            let [gate, up] = [0, 1].map(|i| products(weights, 2 * tile + i, x.layout, group, rows));
             for r in 0..rows {
                 let out = out.span(first + r, outputs(weights, tile));
                 for ((out, gate), up) in out.iter_mut().zip(&gate[r]).zip(&up[r]) {
@@ -84,6 +93,18 @@ pub(in crate::cpu) fn linear_gated(
 
 fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
     tile * TILE..weights.outputs().min((tile + 1) * TILE)
+}
+
+/// Results of a stored tile for the rows of a group.
+fn products(weights: &PackedLinear, tile: usize, layout: Layout, group: &[u8], rows: usize) -> Sums {
+    let (format, tile) = (weights.format(), weights.tile(tile));
+    match layout {
+        Layout::F32 => accumulate(format, tile, floats(group), rows),
+        Layout::Int8 => accumulate_codes(format, tile, group, rows),
+        Layout::F32Unplaced | Layout::Bf16 | Layout::Bf16Tiles | Layout::Int8Nibbles => {
+            unreachable!("a layout of another tier")
+        }
+    }
 }
 
 /// Sums over `k` in order, one chain per output.

@@ -1,11 +1,12 @@
 //! The portable tier: plain Rust over lanes of 16, which compilers turn into the vectors of any processor.
 //!
-//! Numeric class: f32 activations, weights dequantised to f32, products and sums rounded apart. Lanes are fixed by the
-//! index of an element alone.
+//! Numeric class: f32 activations, weights dequantised to f32, products and sums rounded apart; for int8 activations, the
+//! bits of [`linear_int8`](crate::reference::linear_int8). Lanes are fixed by the index of an element alone.
 
 mod append_kv;
 mod attention;
 mod exp;
+mod int8;
 mod linear;
 mod pointwise;
 mod rms_norm;
@@ -14,6 +15,7 @@ mod top_k;
 
 pub(super) use append_kv::append_kv;
 pub(super) use attention::attention;
+pub(super) use int8::{scale_and_inverse, write_codes};
 pub(super) use linear::{linear, linear_gated, prepare};
 pub(super) use pointwise::{add, add_into, scale};
 pub(super) use rms_norm::rms_norm;

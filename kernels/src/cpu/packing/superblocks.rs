@@ -13,8 +13,7 @@
 
 use super::{BLOCK, TILE, nibble, nibble_at};
 use crate::format::{
-    K_BLOCK, Q4_K_SUB, Q6_K_BIAS, Q6_K_D, Q6_K_SUB, f16_to_f32, q4_k_code, q4_k_scale_min, q6_k_code,
-    q6_k_scale,
+    self, K_BLOCK, Q4_K_SUB, Q6_K_BIAS, Q6_K_D, Q6_K_SUB, f16_to_f32, q4_k_code, q6_k_code, q6_k_scale,
 };
 
 /// Place of the scales of sub-blocks.
@@ -45,7 +44,7 @@ pub(super) fn write_q4_k(block: &mut [u8], n: usize, source: &[u8]) {
     block[2 * n..][..2].copy_from_slice(&source[..2]);
     block[2 * TILE + 2 * n..][..2].copy_from_slice(&source[2..4]);
     for s in 0..Q4_K_SUBS {
-        let (scale, min) = q4_k_scale_min(source, s);
+        let (scale, min) = format::q4_k_scale_min(source, s);
         block[SCALES + 2 * s * TILE + n] = scale;
         block[SCALES + (2 * s + 1) * TILE + n] = min;
         let codes = &mut block[CODES + s * Q4_K_CODES..];
@@ -94,10 +93,16 @@ fn half(block: &[u8], at: usize) -> f32 {
     f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
 }
 
+/// Scale and minimum of output `n` in sub-block `s` of a packed q4_k block, in its units.
+pub(in crate::cpu) fn q4_k_scale_min(block: &[u8], s: usize, n: usize) -> (u8, u8) {
+    (block[SCALES + 2 * s * TILE + n], block[SCALES + (2 * s + 1) * TILE + n])
+}
+
 /// Values of output `n` in sub-block `s` of a packed q4_k block: the meaning of the format, bit for bit.
 pub(in crate::cpu) fn q4_k_values(block: &[u8], s: usize, n: usize) -> impl Iterator<Item = f32> {
-    let part = |i: usize| f32::from(block[SCALES + (2 * s + i) * TILE + n]);
-    let (scale, min) = (half(block, 2 * n) * part(0), half(block, 2 * TILE + 2 * n) * part(1));
+    let (scale, min) = q4_k_scale_min(block, s, n);
+    let scale = half(block, 2 * n) * f32::from(scale);
+    let min = half(block, 2 * TILE + 2 * n) * f32::from(min);
     let codes = &block[CODES + s * Q4_K_CODES..];
     (0..Q4_K_SUB).map(move |k| scale * f32::from(nibble(codes, n, k)) - min)
 }

@@ -14,7 +14,7 @@ pub(super) trait Format {
     /// Bytes of scales and minima before the codes of a block.
     const HEADER: usize;
     /// Bytes from a row to the next in a block of a prepared group.
-    const X_ROW: usize = Layout::of(Self::FORMAT, Tier::Avx2).block_bytes();
+    const X_ROW: usize = Layout::native(Self::FORMAT, Tier::Avx2).block_bytes();
 }
 
 macro_rules! formats {

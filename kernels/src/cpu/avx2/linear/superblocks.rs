@@ -68,6 +68,22 @@ pub(super) unsafe fn superblock_product<F: SubBlocks, const R: usize, const V: u
     }
 }
 
+/// Scales and minima of a q4_k sub-block's outputs `8 vector .. 8 (vector + 1)`.
+///
+/// # Safety
+/// `block` is a block of a q4_k tile with such a sub-block, and `vector` is 0 or 1.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn q4_k_scales(block: *const u8, s: usize, vector: usize) -> (__m256, __m256) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let at = block.add(SCALES + 2 * s * TILE + LANES * vector);
+        let scale = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast())));
+        let min = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(at.add(TILE).cast())));
+        (_mm256_mul_ps(scales(block, vector), scale), _mm256_mul_ps(scales(block.add(2 * TILE), vector), min))
+    }
+}
+
 impl SubBlocks for Q4_K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -83,11 +99,7 @@ impl SubBlocks for Q4_K {
         unsafe {
             add_nibbles::<Self, R, V>(&mut chains, block.add(CODES + b * Q4_K_CODES), first, x);
             for (v, totals) in totals.iter_mut().enumerate() {
-                let at = block.add(SCALES + 2 * b * TILE + LANES * (first + v));
-                let scale = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast())));
-                let min = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(at.add(TILE).cast())));
-                let scale = _mm256_mul_ps(scales(block, first + v), scale);
-                let min = _mm256_mul_ps(scales(block.add(2 * TILE), first + v), min);
+                let (scale, min) = q4_k_scales(block, b, first + v);
                 for (r, total) in totals.iter_mut().enumerate() {
                     let [even, odd] = chains[r][v];
                     let sum = _mm256_set1_ps(*x.add(r * Self::X_ROW).cast::<f32>().add(BLOCK));

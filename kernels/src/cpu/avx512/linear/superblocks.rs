@@ -51,9 +51,8 @@ pub(super) unsafe fn q4_k<const R: usize>(operands: Operands, sums: &mut [[f32; 
                         add_products::<R>(&mut odd, weights, x.add(4 * (pair + 1)));
                     }
                 }
-                let scale = _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes(scales))));
-                let min = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes(scales.add(TILE))));
-                let min = _mm512_mul_ps(dmin, min);
+                let scale = _mm512_mul_ps(d, unsigned_bytes(scales));
+                let min = _mm512_mul_ps(dmin, unsigned_bytes(scales.add(TILE)));
                 for (r, total) in totals.iter_mut().enumerate() {
                     *total = _mm512_fmadd_ps(scale, _mm512_add_ps(even[r], odd[r]), *total);
                     let sum = _mm512_set1_ps(x.add(r * X_ROW + 2 * BLOCK).cast::<f32>().read_unaligned());
@@ -149,6 +148,17 @@ const fn six_bit_values() -> [u16; 64] {
         code += 1;
     }
     values
+}
+
+/// 16 unsigned bytes as numbers.
+///
+/// # Safety
+/// 16 bytes are readable at `at`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+pub(super) unsafe fn unsigned_bytes(at: *const u8) -> __m512 {
+    // SAFETY: promised by the caller.
+    _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(unsafe { bytes(at) }))
 }
 
 /// The bytes of 16 outputs.
