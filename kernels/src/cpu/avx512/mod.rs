@@ -14,6 +14,7 @@
 
 mod append_kv;
 mod attention;
+mod candidates;
 pub(super) mod lanes;
 mod linear;
 pub(super) mod rms_norm;
@@ -21,6 +22,7 @@ mod swiglu;
 
 pub(super) use append_kv::append_kv;
 pub(super) use attention::attention;
+pub(super) use candidates::fold;
 pub(super) use linear::{linear, linear_gated, prepare, sum_pairs};
 pub(super) use rms_norm::rms_norm;
 pub(super) use swiglu::swiglu;
