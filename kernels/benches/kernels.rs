@@ -1,5 +1,5 @@
-//! Kernels alone, on one thread, by criterion: linears of every format with either kind of activations, attention, top-k,
-//! norms, in every tier here.
+//! Kernels alone, on one thread, by criterion: linears of every format with either kind of activations, attention,
+//! candidates, norms, in every tier here.
 //!
 //! Weights of one linear stay in a cache from call to call, so these figures are of arithmetic; what memory allows is
 //! shown by `yggc bench --kernels`. The elements of a linear and of attention are multiplications and additions.
@@ -11,9 +11,10 @@ use criterion::{
     measurement::WallTime,
 };
 use ygg_kernels::{
-    Activations, Attention, KvFormat, KvLayer, Matrix, Norm, Rope, RopePairing, RopeTable, Rows, RowsMut,
-    Tails, Tier, WeightFormat,
-    cpu::{Epilogue, Kernels, PackedLinear, attention_scratch_bytes},
+    Activations, Attention, Choice, KvFormat, KvLayer, Matrix, Norm, Rope, RopePairing, RopeTable, Rows,
+    RowsMut, Tails, Tier, WeightFormat,
+    candidates::{candidate_columns, ranges},
+    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, attention_scratch_bytes},
 };
 
 /// A small MLP, which has few enough bytes to stay in a cache: `D`, whole blocks of every format, and `F`.
@@ -144,15 +145,33 @@ fn attention_of(group: &mut BenchmarkGroup<'_, WallTime>, kernels: Kernels, cont
     });
 }
 
-fn top_k(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("top_k");
+fn candidates(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("candidates");
     let row = values(VOCABULARY);
     group.throughput(Throughput::Elements(VOCABULARY as u64));
-    for k in [1, 8, 64] {
-        let (mut ids, mut found) = (vec![0; k], vec![0.0; k]);
-        group.bench_function(BenchmarkId::from_parameter(k), |bencher| {
-            bencher.iter(|| Kernels::best().top_k(black_box(&row), &mut ids, &mut found));
-        });
+    for kernels in tiers() {
+        for (k, temperature) in [(1, None), (1, Some(1.0)), (8, Some(1.0)), (64, Some(1.0))] {
+            let choice = Choice { k, temperature };
+            let layout = FoundLayout::new(1, VOCABULARY, k, 1);
+            let mut found = Scratch::new(layout.bytes());
+            let mut out = vec![0.0; candidate_columns(k)];
+            let what = if temperature.is_some() { "log-probabilities" } else { "logits" };
+            group.bench_function(BenchmarkId::new(format!("{} {what}", kernels.tier()), k), |bencher| {
+                bencher.iter(|| {
+                    let part = layout.part(&mut found.bytes()[..layout.part_bytes()]);
+                    kernels.candidates(
+                        Rows::new(black_box(&row), VOCABULARY),
+                        0..ranges(VOCABULARY),
+                        choice,
+                        part,
+                    );
+                    let (found, out) =
+                        (&found.bytes()[..layout.bytes()], RowsMut::new(&mut out, candidate_columns(k)));
+                    kernels.merge_candidates(&layout, found, 0..1, choice, out);
+                });
+                black_box(&out);
+            });
+        }
     }
 }
 
@@ -174,5 +193,5 @@ fn rms_norm(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, linear, attention, top_k, rms_norm);
+criterion_group!(benches, linear, attention, candidates, rms_norm);
 criterion_main!(benches);

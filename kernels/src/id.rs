@@ -28,8 +28,8 @@ pub enum OpKind {
     Scale,
     /// Gather of rows.
     SelectRows,
-    /// The largest values of a row.
-    TopK,
+    /// The best tokens of rows of logits, which are products of a matrix if it reads one.
+    Candidates,
 }
 
 impl OpKind {
@@ -47,7 +47,7 @@ impl OpKind {
             Self::Add => "add",
             Self::Scale => "scale",
             Self::SelectRows => "select_rows",
-            Self::TopK => "top_k",
+            Self::Candidates => "candidates",
         }
     }
 }

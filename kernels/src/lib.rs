@@ -6,6 +6,7 @@
 //! | [`rows`] | views of `[W, columns]` buffers |
 //! | [`kv`] | views of a layer's KV memory and of the rows' ancestors in it |
 //! | [`rope`] | rotary tables, shared by every implementation |
+//! | [`candidates`] | what is kept of a row of logits, to the last bit |
 //! | [`id`] | names of kernels and their numeric classes |
 //! | [`mod@reference`] | scalar meaning of every op: the judge of the fast ones |
 //! | [`cpu`] | packed weights and the portable, AVX2, AVX-512 and AMX implementations |
@@ -19,6 +20,7 @@
 //!
 //! No op of [`cpu`] allocates.
 
+pub mod candidates;
 pub mod cpu;
 pub mod format;
 pub mod id;
@@ -33,6 +35,7 @@ pub const KERNEL_SET: &str = env!("YGG_KERNEL_SET");
 #[cfg(test)]
 mod testing;
 
+pub use candidates::{Candidates, Choice};
 pub use format::{Matrix, WeightFormat};
 pub use id::{Activations, KernelId, NumericClass, OpKind, Operand, Tier};
 pub use kv::{AppendKv, Attention, KvFormat, KvLayer, Tails};

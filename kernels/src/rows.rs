@@ -102,10 +102,13 @@ impl<'a> Rows<'a> {
 /// columns or units it was given.
 #[derive(Debug)]
 pub struct RowsMut<'a> {
+    /// Element `held.start` of row 0.
     start: *mut f32,
     width: usize,
     columns: usize,
     stride: usize,
+    /// Columns that are there.
+    held: Range<usize>,
     buffer: PhantomData<&'a mut [f32]>,
 }
 
@@ -133,7 +136,18 @@ impl<'a> RowsMut<'a> {
     /// If there is no row or rows would overlap.
     pub unsafe fn from_raw(start: *mut f32, width: usize, columns: usize, stride: usize) -> Self {
         check_shape(width, columns, stride);
-        Self { start, width, columns, stride, buffer: PhantomData }
+        Self { start, width, columns, stride, held: 0..columns, buffer: PhantomData }
+    }
+
+    /// A window on rows of `columns`: `data` holds columns `held` of every row and no others, row after row.
+    ///
+    /// # Panics
+    /// If `data` is not a whole, positive number of rows, or `held` leaves them.
+    pub(crate) fn window(data: &'a mut [f32], held: Range<usize>, columns: usize) -> Self {
+        check_columns(&held, columns);
+        let width = whole_rows(data.len(), held.len());
+        let stride = held.len();
+        Self { start: data.as_mut_ptr(), width, columns, stride, held, buffer: PhantomData }
     }
 
     /// Rows, `W`.
@@ -148,27 +162,34 @@ impl<'a> RowsMut<'a> {
 
     /// The same view for a shorter time.
     pub fn reborrow(&mut self) -> RowsMut<'_> {
-        // SAFETY: `self` cannot be used while the new view lives, and it promises the same.
-        unsafe { RowsMut::from_raw(self.start, self.width, self.columns, self.stride) }
+        RowsMut { held: self.held.clone(), ..*self }
     }
 
     /// The same rows cut to `columns`.
     ///
     /// # Panics
-    /// If the range is empty or leaves the row.
+    /// If the range is empty or leaves what is there of the row.
     #[must_use]
     pub fn slice_columns(self, columns: Range<usize>) -> Self {
-        check_columns(&columns, self.columns);
+        check_columns(&columns, self.held.end);
+        let before = columns.start.checked_sub(self.held.start).expect("columns that the window holds");
         // SAFETY: a part of the rows that `self` gave up.
-        unsafe { Self::from_raw(self.start.add(columns.start), self.width, columns.len(), self.stride) }
+        unsafe { Self::from_raw(self.start.add(before), self.width, columns.len(), self.stride) }
     }
 
     /// Elements `columns` of row `w`. Crate-internal: an op may only ask for what it was told to write.
     #[inline]
     pub(crate) fn span(&mut self, w: usize, columns: Range<usize>) -> &mut [f32] {
-        assert!(w < self.width && columns.start <= columns.end && columns.end <= self.columns);
-        // SAFETY: inside the view by the assertion; `from_raw` promised that what an op writes is ours alone.
-        unsafe { slice::from_raw_parts_mut(self.start.add(w * self.stride + columns.start), columns.len()) }
+        assert!(
+            w < self.width
+                && self.held.start <= columns.start
+                && columns.start <= columns.end
+                && columns.end <= self.held.end
+        );
+        let at = w * self.stride + (columns.start - self.held.start);
+        // SAFETY: inside the view by the assertion; `from_raw` promised that what an op writes is ours alone, and a window
+        // borrows it.
+        unsafe { slice::from_raw_parts_mut(self.start.add(at), columns.len()) }
     }
 
     /// Row `w`, for an op that writes whole rows.

@@ -51,6 +51,16 @@ impl Block {
         // SAFETY: inside the block, initialised, and ours alone by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(start, bytes) }
     }
+
+    /// The first `bytes` bytes, for all threads.
+    ///
+    /// # Safety
+    /// Nobody writes them while the slice lives.
+    pub(super) unsafe fn bytes(&self, bytes: usize) -> &[u8] {
+        let start = self.at(0, bytes);
+        // SAFETY: inside the block, initialised, and unwritten by the caller's promise.
+        unsafe { std::slice::from_raw_parts(start, bytes) }
+    }
 }
 
 impl Drop for Block {

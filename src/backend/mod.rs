@@ -83,8 +83,8 @@ pub trait Replay: Send + Debug {
     /// Does something that bounds every replay, with the same threads and memory; returns how much of it.
     fn exercise(&mut self, exercise: Exercise) -> u64;
 
-    /// Logits `[V]` of output `output` of the last replay, which must have been of `program`.
-    fn logits(&self, program: usize, output: usize) -> &[f32];
+    /// What output `output` of the last replay shows, which must have been of `program`: logits `[V]`, or a row of candidates.
+    fn shown(&self, program: usize, output: usize) -> &[f32];
 
     /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
     /// destinations as long as `from[i] >= first + i`.

@@ -100,7 +100,7 @@ fn blocks(graph: &Graph, order: &[ValueId], alignment: usize) -> Result<Vec<Bloc
     for value in with_bytes(graph, order) {
         let (owner, _) = home(graph, value);
         let last_read = graph.readers(value).iter().map(|reader| step[reader]).max();
-        let last = if graph.logits() == Some(value) { Some(usize::MAX) } else { last_read };
+        let last = if graph.shown() == Some(value) { Some(usize::MAX) } else { last_read };
         let last = last.unwrap_or(step[&value]);
         if let Some(block) = number.get(&owner) {
             let block: &mut Block = &mut blocks[*block];

@@ -63,7 +63,7 @@ pub(super) fn to_read(graph: &Graph, reader: ValueId, value: ValueId) -> Vec<Bef
 /// original, nor to be overwritten in its stead.
 pub(super) fn can_stand_in(graph: &Graph, original: ValueId, copy: ValueId) -> bool {
     let shown =
-        |value: ValueId| graph.logits().is_some_and(|logits| viewed(graph, logits) == viewed(graph, value));
+        |value: ValueId| graph.shown().is_some_and(|shown| viewed(graph, shown) == viewed(graph, value));
     let overwritten = |value: ValueId| replacers(graph, value).next().is_some();
     if byte_readers(graph, original).into_iter().eq([copy]) && !shown(original) {
         return true;
@@ -77,9 +77,9 @@ pub(super) fn can_stand_in(graph: &Graph, original: ValueId, copy: ValueId) -> b
 }
 
 /// What it takes for `sum`, which reads `residual`, to overwrite it: every other reader runs before. `None` if the
-/// logits are among those bytes.
+/// what is shown is among those bytes.
 pub(super) fn to_replace(graph: &Graph, sum: ValueId, residual: ValueId) -> Option<Vec<Before>> {
-    let kept = graph.logits().is_some_and(|logits| viewed(graph, logits) == viewed(graph, residual));
+    let kept = graph.shown().is_some_and(|shown| viewed(graph, shown) == viewed(graph, residual));
     let others = byte_readers(graph, residual).into_iter().filter(|reader| *reader != sum);
     (!kept).then(|| others.map(|reader| (reader, sum)).collect())
 }

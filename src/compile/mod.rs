@@ -33,13 +33,14 @@ use crate::ir::{Binding, DeviceSpec, Graph, GraphError, Program};
 type Pass = fn(&mut Graph) -> Result<(), GraphError>;
 
 /// The passes behind `bind_width`, in order.
-const PASSES: [(&str, Pass); 7] = [
+const PASSES: [(&str, Pass); 8] = [
     ("fold_constants", passes::fold_constants),
     ("fuse_qkv", passes::fuse_qkv),
     ("fuse_gate_up", passes::fuse_gate_up),
     ("fuse_rope", passes::fuse_rope),
     ("fuse_norm", passes::fuse_norm),
     ("fuse_residual", passes::fuse_residual),
+    ("fuse_head", passes::fuse_head),
     ("drop_dead", passes::drop_dead),
 ];
 

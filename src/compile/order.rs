@@ -77,8 +77,8 @@ fn constraints(graph: &Graph, values: &[ValueId]) -> Result<Vec<(ValueId, ValueI
         if times_read != 1 {
             return refuse(format!("{residual} read by the sum a second time"));
         }
-        if graph.logits().is_some_and(|logits| viewed(graph, logits) == bytes) {
-            return refuse(format!("{residual} wanted as logits"));
+        if graph.shown().is_some_and(|shown| viewed(graph, shown) == bytes) {
+            return refuse(format!("{residual} wanted as what is shown"));
         }
         let others = byte_readers(graph, residual).into_iter().filter(|reader| reader != value);
         edges.extend(others.map(|reader| (reader, *value)));

@@ -40,6 +40,10 @@ pub(super) fn select_kernel(
         Op::Add => (OpKind::Add, None),
         Op::Scale { .. } => (OpKind::Scale, None),
         Op::SelectRows => (OpKind::SelectRows, None),
+        Op::Candidates { head, .. } => {
+            let format = head.as_ref().map(|head| one_format(&head.weights)).transpose()?;
+            (OpKind::Candidates, format.flatten())
+        }
     };
     Ok(Some(choice.kernel(kind, format)))
 }

@@ -33,7 +33,7 @@ pub(super) fn to_program(graph: &Graph, device: &DeviceSpec) -> Result<Program, 
             result: operand(*value),
         });
     }
-    let logits = graph.logits().expect("a lawful graph declares its logits");
+    let shown = graph.shown().expect("a lawful graph declares what it shows");
     Ok(Program {
         name: graph.name().to_owned(),
         binding: graph.binding().expect("bind_width has run"),
@@ -43,6 +43,6 @@ pub(super) fn to_program(graph: &Graph, device: &DeviceSpec) -> Result<Program, 
         ropes: graph.ropes().to_vec(),
         kv: graph.kv(),
         groups: graph.groups(),
-        logits: layout.regions[&logits],
+        shown: layout.regions[&shown],
     })
 }

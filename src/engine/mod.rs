@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub use crate::backend::{Activations, Tier};
 pub use crate::{
     runtime::Pinning,
-    sample::{Candidate, Sampling, argmax, draft_candidates},
+    sample::{Sampling, argmax},
     text::{Message, Role},
 };
 pub use drafting::make_drafter;

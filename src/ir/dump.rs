@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::{Graph, Norm, Op, Operand, Program, Step, ValueId, WeightId, WeightSpec};
+use super::{Graph, Head, Norm, Op, Operand, Program, Step, ValueId, WeightId, WeightSpec};
 
 fn attributes(weights: &[WeightSpec], op: &Op) -> String {
     let weight_name = |id: WeightId| weights[id.0 as usize].name.as_str();
@@ -23,6 +23,11 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
         Op::AppendKv { layer, rope: r } => format!(" layer={layer}{}", rope(r)),
         Op::Attention { layer, heads, scale, rope: r } => {
             format!(" layer={layer} heads={heads} scale={scale}{}", rope(r))
+        }
+        Op::Candidates { head: None, most } => format!(" most={most}"),
+        Op::Candidates { head: Some(Head { weights, norm: n }), most } => {
+            let names: Vec<_> = weights.iter().map(|w| weight_name(*w)).collect();
+            format!(" {}{} most={most}", names.join("|"), norm(n))
         }
         Op::Scale { factor } => format!(" factor={factor}"),
         Op::Slice { start, len } => format!(" columns={start}..{}", start + len),
@@ -45,10 +50,30 @@ pub fn graph_text(graph: &Graph) -> String {
         let _ =
             writeln!(out, "{value}: {} = {}({operands}){attributes}{group}", node.value_type, node.op.name());
     }
-    if let Some(logits) = graph.logits() {
-        let _ = writeln!(out, "logits {logits}");
+    if let Some(shown) = graph.shown() {
+        let _ = writeln!(out, "{} {shown}", what_is_shown(&graph.node(shown).op));
     }
     out
+}
+
+/// What a graph or program is for, by the op that makes what it shows.
+fn what_is_shown(op: &Op) -> &'static str {
+    match op {
+        Op::Candidates { .. } => "candidates",
+        Op::Input(_)
+        | Op::Embed { .. }
+        | Op::RmsNorm(_)
+        | Op::Linear { .. }
+        | Op::GatedLinear { .. }
+        | Op::Swiglu
+        | Op::Rope(_)
+        | Op::AppendKv { .. }
+        | Op::Attention { .. }
+        | Op::Add
+        | Op::Scale { .. }
+        | Op::Slice { .. }
+        | Op::SelectRows => "logits",
+    }
 }
 
 /// The graph in Graphviz's language.
@@ -98,7 +123,7 @@ pub fn step_name(program: &Program, step: &Step) -> String {
     };
     let names = |ids: &[WeightId]| ids.iter().map(name).collect::<Vec<_>>().join("|");
     match &step.op {
-        Op::Linear { .. } if step.result.region() == Some(program.logits) => "logits".to_owned(),
+        Op::Linear { .. } if step.result.region() == Some(program.shown) => "logits".to_owned(),
         Op::Linear { weights, .. } => format!("linear {}", names(weights)),
         Op::GatedLinear { gate, up, .. } => format!("gated_linear {}", names(&[*gate, *up])),
         Op::RmsNorm(norm) => format!("rms_norm {}", name(&norm.weight)),
@@ -111,7 +136,8 @@ pub fn step_name(program: &Program, step: &Step) -> String {
         | Op::Add
         | Op::Scale { .. }
         | Op::Slice { .. }
-        | Op::SelectRows => step.op.name().to_owned(),
+        | Op::SelectRows
+        | Op::Candidates { .. } => step.op.name().to_owned(),
     }
 }
 
@@ -125,7 +151,9 @@ pub fn program_text(program: &Program) -> String {
         let group = step.group.map_or(String::new(), |g| format!("  ; {g}"));
         let _ = writeln!(out, "{i:4} {}{group}", step_text(program, step));
     }
-    let _ = writeln!(out, "logits {}", operand_text(&Operand::Arena(program.logits)));
+    let shown = program.steps.iter().find(|step| step.result.region() == Some(program.shown));
+    let what = shown.map_or("logits", |step| what_is_shown(&step.op));
+    let _ = writeln!(out, "{what} {}", operand_text(&Operand::Arena(program.shown)));
     out
 }
 

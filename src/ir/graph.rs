@@ -117,7 +117,7 @@ pub struct Graph {
     kv: KvSpec,
     groups: u32,
     binding: Option<Binding>,
-    logits: Option<ValueId>,
+    shown: Option<ValueId>,
 }
 
 impl Graph {
@@ -131,7 +131,7 @@ impl Graph {
             kv,
             groups: 0,
             binding: None,
-            logits: None,
+            shown: None,
         }
     }
 
@@ -190,12 +190,26 @@ impl Graph {
         Ok(())
     }
 
-    /// Declares which value is the logits `[R, V]`.
+    /// Declares which value is the logits `[R, V]`; the graph shows them.
     pub fn set_logits(&mut self, value: ValueId) {
-        self.logits = Some(value);
+        self.shown = Some(value);
     }
 
-    /// Makes every reader of `old` read `new` instead, the logits declaration included.
+    /// Makes a graph that shows logits show candidates among them, at most `most` of a row.
+    ///
+    /// # Errors
+    /// [`GraphError`] if no logits are declared or no candidate is asked for.
+    pub fn show_candidates(&mut self, most: usize) -> Result<(), GraphError> {
+        let logits = self.shown.ok_or_else(|| GraphError::Law {
+            place: "candidates".to_owned(),
+            expected: "declared logits".to_owned(),
+            found: "none".to_owned(),
+        })?;
+        self.shown = Some(self.add(Op::Candidates { head: None, most }, &[logits], None)?);
+        Ok(())
+    }
+
+    /// Makes every reader of `old` read `new` instead, the declaration of what is shown included.
     pub fn replace_uses(&mut self, old: ValueId, new: ValueId) {
         let edges: Vec<_> = self
             .dag
@@ -208,8 +222,8 @@ impl Graph {
                 self.dag.add_edge(new.0, reader, operand);
             }
         }
-        if self.logits == Some(old) {
-            self.logits = Some(new);
+        if self.shown == Some(old) {
+            self.shown = Some(new);
         }
     }
 
@@ -218,7 +232,7 @@ impl Graph {
     /// # Panics
     /// If something still reads it: a pass that removes a used value is wrong.
     pub fn remove(&mut self, value: ValueId) {
-        assert!(self.readers(value).is_empty() && self.logits != Some(value), "{value} is still read");
+        assert!(self.readers(value).is_empty() && self.shown != Some(value), "{value} is still read");
         self.dag.remove_node(value.0);
     }
 
@@ -283,10 +297,10 @@ impl Graph {
         readers
     }
 
-    /// The reader of a value that nothing else reads and that is not the logits.
+    /// The reader of a value that nothing else reads and that is not shown.
     pub fn sole_reader(&self, value: ValueId) -> Option<ValueId> {
         match *self.readers(value) {
-            [reader] if self.logits != Some(value) => Some(reader),
+            [reader] if self.shown != Some(value) => Some(reader),
             _ => None,
         }
     }
@@ -341,9 +355,9 @@ impl Graph {
         self.binding
     }
 
-    /// The logits value, once declared.
-    pub fn logits(&self) -> Option<ValueId> {
-        self.logits
+    /// What the graph is for, once declared: the logits, or candidates among them.
+    pub fn shown(&self) -> Option<ValueId> {
+        self.shown
     }
 
     /// `W` as it stands: symbolic or bound.

@@ -23,9 +23,9 @@ pub use dump::{graph_dot, graph_text, program_dot, program_text, step_name};
 pub use graph::{
     Binding, Graph, GroupId, KvSpec, Node, RopeId, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec,
 };
-pub use op::{GraphError, Input, Norm, Op};
+pub use op::{GraphError, Head, Input, Norm, Op};
 pub use program::{Operand, Program, Region, Step};
 pub use row_inputs::RowInputs;
 pub use value_type::{Dtype, Rows, ValueType};
 pub use work::Work;
-pub use ygg_kernels::WeightFormat;
+pub use ygg_kernels::{Candidates, Choice, WeightFormat};

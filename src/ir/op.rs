@@ -1,5 +1,7 @@
 //! The ops of a graph: what each takes and what it gives.
 
+use ygg_kernels::candidates::candidate_columns;
+
 use super::{Dtype, Graph, RopeId, Rows, ValueType, WeightId};
 
 /// What the host supplies for every row of a forward.
@@ -37,6 +39,15 @@ pub struct Norm {
     pub weight: WeightId,
     /// Added to the mean square.
     pub eps: f32,
+}
+
+/// The product that makes logits, fused in front of the choice among them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Head {
+    /// Matrices `[Nᵢ, K]`, concatenated by rows: `V = Σ Nᵢ`.
+    pub weights: Vec<WeightId>,
+    /// Normalisation fused in front.
+    pub norm: Option<Norm>,
 }
 
 /// One operation. Operands are listed in order; `x -> y` gives types.
@@ -109,6 +120,15 @@ pub enum Op {
     },
     /// `(x [W, D], output rows) -> [R, D]`: the rows that get logits.
     SelectRows,
+    /// `(x [R, V], or with a head [R, K]) -> [R, 2 most + 1]`: of every row of logits, which with a head are its product with
+    /// `x`, the best tokens and their values as [`ygg_kernels::candidates`] says. Which are wanted is told by every forward:
+    /// [`RowInputs::choice`](super::RowInputs::choice).
+    Candidates {
+        /// Product fused in front.
+        head: Option<Head>,
+        /// Most tokens that a forward may want of a row.
+        most: usize,
+    },
 }
 
 /// Why a graph is not lawful.
@@ -153,6 +173,7 @@ impl Op {
             Op::Scale { .. } => "scale",
             Op::Slice { .. } => "slice",
             Op::SelectRows => "select_rows",
+            Op::Candidates { .. } => "candidates",
         }
     }
 
@@ -305,6 +326,20 @@ impl Op {
                     return Err(refuse("an activation and row numbers".into()));
                 }
                 Ok(ValueType::activation(operands[1].rows, operands[0].columns))
+            }
+            Op::Candidates { head, most } => {
+                count(1, "logits or, if the head is fused, x")?;
+                if !is(0, Dtype::F32) || *most == 0 {
+                    return Err(refuse("an activation and at least one candidate".into()));
+                }
+                if let Some(Head { weights, norm }) = head {
+                    let columns = operands[0].columns;
+                    if weights.is_empty() || weights.iter().any(|w| graph.weight(*w).columns != columns) {
+                        return Err(refuse(format!("matrices of {columns} columns")));
+                    }
+                    norm_fits(norm, columns)?;
+                }
+                Ok(ValueType::activation(operands[0].rows, candidate_columns(*most)))
             }
         }
     }

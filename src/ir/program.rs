@@ -79,6 +79,6 @@ pub struct Program {
     pub kv: KvSpec,
     /// Number of groups.
     pub groups: u32,
-    /// Where the logits `[R, V]` are after a forward.
-    pub logits: Region,
+    /// What a forward leaves to be read: the logits `[R, V]`, or rows of candidates.
+    pub shown: Region,
 }

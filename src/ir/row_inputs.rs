@@ -1,6 +1,6 @@
 //! What the host supplies for one forward, in buffers reserved once per executable.
 
-use ygg_kernels::KvLayer;
+use ygg_kernels::{Choice, KvLayer};
 
 /// Row inputs of one forward of `width` rows. Rows behind the used ones are padding: they store nothing, see nothing
 /// and disturb nothing.
@@ -14,6 +14,7 @@ pub struct RowInputs {
     tails: Vec<u32>,
     tail_capacity: usize,
     output_rows: Vec<u32>,
+    choice: Choice,
     used: usize,
 }
 
@@ -34,6 +35,7 @@ impl RowInputs {
             tails: vec![0; width * tail_capacity],
             tail_capacity,
             output_rows: vec![0; outputs],
+            choice: Choice::ARGMAX,
             used: 0,
         };
         inputs.clear();
@@ -96,6 +98,11 @@ impl RowInputs {
         self.output_rows[index] = u32::try_from(row).expect("widths are small");
     }
 
+    /// Says which candidates are wanted of every row, if the program shows candidates.
+    pub fn set_choice(&mut self, choice: Choice) {
+        self.choice = choice;
+    }
+
     /// `W`.
     pub fn width(&self) -> usize {
         self.tokens.len()
@@ -149,5 +156,10 @@ impl RowInputs {
     /// Rows that get logits `[R]`.
     pub fn output_rows(&self) -> &[u32] {
         &self.output_rows
+    }
+
+    /// Which candidates are wanted of every row; the best alone until something else is said.
+    pub fn choice(&self) -> Choice {
+        self.choice
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! 1. Every value's type is what its op infers from its operands.
 //! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append.
-//! 3. Logits are declared, float, one row per output.
+//! 3. What is shown is declared, float, one row per output; candidates are read by nothing else.
 //! 4. A group is closed: nothing outside reads a value made inside, but for one value, the residual sum, whose
 //!    residual operand comes from outside the group. So leaving the group out is the identity on the residual stream.
 
@@ -16,7 +16,7 @@ pub fn verify(graph: &Graph) -> Result<(), GraphError> {
     let order = graph.topological();
     types(graph, &order)?;
     cache(graph, &order)?;
-    logits(graph)?;
+    shown(graph, &order)?;
     groups(graph, &order)
 }
 
@@ -62,19 +62,26 @@ fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
             | Op::Add
             | Op::Scale { .. }
             | Op::Slice { .. }
-            | Op::SelectRows => {}
+            | Op::SelectRows
+            | Op::Candidates { .. } => {}
         }
     }
     Ok(())
 }
 
-fn logits(graph: &Graph) -> Result<(), GraphError> {
-    let Some(logits) = graph.logits() else {
-        return Err(law("logits", "a declared value", "none"));
+fn shown(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
+    let Some(shown) = graph.shown() else {
+        return Err(law("what is shown", "a declared value", "none"));
     };
-    let found = graph.node(logits).value_type;
+    let found = graph.node(shown).value_type;
     if found.dtype != Dtype::F32 || found.rows != graph.outputs_rows() {
-        return Err(law("logits", "float rows, one per output", found));
+        return Err(law("what is shown", "float rows, one per output", found));
+    }
+    let candidates = order.iter().filter(|value| matches!(graph.node(**value).op, Op::Candidates { .. }));
+    for value in candidates {
+        if let Some(reader) = graph.readers(*value).first() {
+            return Err(law(value, "candidates that no op reads", format!("a read by {reader}")));
+        }
     }
     Ok(())
 }
@@ -88,7 +95,7 @@ pub fn group_result(graph: &Graph, group: GroupId) -> Option<ValueId> {
 pub fn leaves_group(graph: &Graph, value: ValueId) -> bool {
     let group = graph.node(value).group;
     let read_outside = || graph.readers(value).iter().any(|r| graph.node(*r).group != group);
-    group.is_some() && (graph.logits() == Some(value) || read_outside())
+    group.is_some() && (graph.shown() == Some(value) || read_outside())
 }
 
 /// The residual operand of a residual sum: the one that may be overwritten in place.
@@ -107,7 +114,8 @@ pub fn residual_operand(graph: &Graph, value: ValueId) -> Option<ValueId> {
         | Op::Attention { .. }
         | Op::Scale { .. }
         | Op::Slice { .. }
-        | Op::SelectRows => None,
+        | Op::SelectRows
+        | Op::Candidates { .. } => None,
     }
 }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use ygg_kernels::{KvLayer, Operand as Reads};
 
-use super::{Op, Program, RowInputs, Step, WeightId};
+use super::{Head, Op, Program, RowInputs, Step, WeightId};
 
 /// The least that a step moves and computes, whatever its kernel.
 ///
 /// Bytes are those of weights as the file stores them, of cache rows and of activations: each read once, each result
 /// written once. Row inputs, rotary tables and the gains of norms are small and left out. Operations are the
 /// multiplications and additions of matrix products and attention; what is done to single elements counts as movement
-/// only.
+/// only, and logits that are forgotten once they are weighed do not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Work {
     /// Bytes read and written.
@@ -54,6 +54,11 @@ impl Work {
             }
             Op::RmsNorm(_) | Op::Swiglu | Op::Rope(_) | Op::Add | Op::Scale { .. } => (read + written, 0),
             Op::SelectRows => (2 * written, 0),
+            Op::Candidates { head: None, .. } => (read + written, 0),
+            Op::Candidates { head: Some(Head { weights, .. }), .. } => {
+                let vocabulary = weights.iter().map(|id| program.weights[id.0 as usize].rows).sum();
+                (weight_bytes(weights, None) + read + written, product(vocabulary))
+            }
             Op::AppendKv { .. } => {
                 let stored = inputs.slots().iter().filter(|slot| **slot != KvLayer::NO_SLOT).count();
                 (read + stored * kv_row_bytes, 0)

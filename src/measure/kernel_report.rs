@@ -62,7 +62,7 @@ impl Roofline {
 pub struct OpReport {
     /// What it does, such as `linear ffn_down`.
     pub name: String,
-    /// The kernel that does it; of work on the host, its own name.
+    /// The kernel that does it.
     pub kernel: String,
     /// How its products are made.
     pub arithmetic: Arithmetic,
@@ -107,14 +107,15 @@ pub struct ForwardReport {
     pub width: usize,
     /// Committed tokens before them.
     pub context: usize,
-    /// T(W): the forward that serves requests, without an observer.
+    /// T(W): the forward that verifies greedy requests, without an observer. It ends with the best token of every row.
     pub forward: Timing,
     /// The observed forward, from its first step to its last.
     pub observed: Timing,
     /// Its ops in the order of the program.
     pub ops: Vec<OpReport>,
-    /// What a step does with the logits on the host, on one thread; no part of the forward.
-    pub host: Vec<OpReport>,
+    /// What other forwards of these rows end with in place of the last op: candidates of drafts, and logits, which are for
+    /// sampling and scoring. No part of this forward.
+    pub heads: Vec<OpReport>,
 }
 
 impl ForwardReport {
@@ -203,7 +204,7 @@ mod tests {
         let timing = Timing::of(&[40.0]);
         let ops = vec![op(2, work, 16.0), op(1, work, 20.0)];
         let forward =
-            ForwardReport { width: 1, context: 5, forward: timing, observed: timing, ops, host: Vec::new() };
+            ForwardReport { width: 1, context: 5, forward: timing, observed: timing, ops, heads: Vec::new() };
         assert_eq!((forward.steps(), forward.steps_us(), forward.remainder_us()), (3, 36.0, 4.0));
         assert_eq!((forward.barriers_us(&roofline), forward.floor_us(&roofline)), (1.5, 9.0));
         assert_eq!(forward.share(&roofline), 9.0 / 40.0);

@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    engine::{Candidate, Error, Loaded, argmax, draft_candidates},
-    runtime::{Arithmetic, Exercise, Forward, Moment, Pinning, Session, SessionOptions, StepFacts, Work},
+    engine::{Error, Loaded},
+    runtime::{Arithmetic, Choice, Exercise, Forward, Moment, Pinning, Session, SessionOptions, StepFacts},
 };
 
 use super::{
@@ -46,6 +46,8 @@ const TRIALS: usize = 3;
 const WARM_UP: usize = 2;
 /// Candidates of a row, as a wide tree draws them.
 const TOP_K: usize = 8;
+/// How a drafter's forward ends.
+const DRAFTED: Choice = Choice { k: TOP_K, temperature: Some(1.0) };
 
 /// Measures every width that `loaded` has executables for.
 ///
@@ -76,7 +78,7 @@ pub fn kernel_report(
     };
     let mut session = Session::open(loaded.set().clone(), &session_options)?;
     session.poison_scratch(1);
-    let steps = forward(&mut session, widths[0], contexts[0])?.steps();
+    let steps = forward(&mut session, widths[0], contexts[0])?.choosing_steps();
     let used: BTreeSet<Arithmetic> =
         steps.iter().filter(|step| step.work.flops > 0).map(|step| step.arithmetic).collect();
 
@@ -211,34 +213,74 @@ struct StepTimes {
     wait: Vec<f64>,
 }
 
+impl StepTimes {
+    fn add(&mut self, begun: Instant, share_done: Instant, done: Instant) {
+        self.whole.push(us(done - begun));
+        self.wait.push(us(done - share_done));
+    }
+}
+
+/// The end of a forward other than the measured one's: its last step.
+struct Head {
+    facts: StepFacts,
+    times: StepTimes,
+}
+
+impl Head {
+    fn new(steps: Vec<StepFacts>, name: Option<String>) -> Self {
+        let mut facts = steps.into_iter().next_back().expect("a forward has steps");
+        facts.name = name.unwrap_or(facts.name);
+        Self { facts, times: StepTimes::default() }
+    }
+
+    fn add(&mut self, moments: &[(Moment, Instant)]) {
+        let [.., (_, begun), (_, share_done), (_, done)] = moments else {
+            panic!("a step ends twice, and something ends before the last")
+        };
+        self.times.add(*begun, *share_done, *done);
+    }
+
+    fn report(&self) -> Vec<OpReport> {
+        ops(std::slice::from_ref(&self.facts), std::slice::from_ref(&self.times))
+    }
+}
+
 fn measure(
     session: &mut Session,
     width: usize,
     context: usize,
     repetitions: usize,
 ) -> Result<ForwardReport, Error> {
-    let facts = forward(session, width, context)?.steps();
+    let facts = forward(session, width, context)?.choosing_steps();
     let mut times = vec![StepTimes::default(); facts.len()];
+    let mut drafted = Head::new(facts.clone(), Some(format!("candidates, {TOP_K} of a row")));
+    let mut logits = Head::new(forward(session, width, context)?.steps(), None);
     let mut moments: Vec<(Moment, Instant)> = Vec::with_capacity(2 * facts.len() + 1);
     let (mut plain, mut observed) = (Vec::new(), Vec::new());
-    let mut candidates = Vec::with_capacity(TOP_K);
-    let mut on_host: [Vec<f64>; 2] = Default::default();
     for round in 0..WARM_UP + repetitions {
         let prepared = forward(session, width, context)?;
         let start = now();
-        let logits = prepared.run(None);
+        prepared.choose(Choice::ARGMAX, None);
         let plain_us = us(start.elapsed());
-        let host = on_the_host(logits.row(width - 1), &mut candidates);
-        let prepared = forward(session, width, context)?;
+        let is_measured = round >= WARM_UP;
         moments.clear();
-        prepared.run_observed(&mut |moment| moments.push((moment, now())));
-        if round < WARM_UP {
+        forward(session, width, context)?.run_observed(&mut |moment| moments.push((moment, now())));
+        if is_measured {
+            logits.add(&moments);
+        }
+        moments.clear();
+        let prepared = forward(session, width, context)?;
+        prepared.choose_observed(DRAFTED, &mut |moment| moments.push((moment, now())));
+        if is_measured {
+            drafted.add(&moments);
+        }
+        moments.clear();
+        let prepared = forward(session, width, context)?;
+        prepared.choose_observed(Choice::ARGMAX, &mut |moment| moments.push((moment, now())));
+        if !is_measured {
             continue;
         }
         plain.push(plain_us);
-        for (samples, us) in on_host.iter_mut().zip(host) {
-            samples.push(us);
-        }
         let (first, last) = (moments[0].1, moments[moments.len() - 1].1);
         observed.push(us(last - first));
         let (mut begun, mut share_done) = (first, first);
@@ -247,22 +289,19 @@ fn measure(
                 Moment::Begun => {}
                 Moment::ShareDone(_) => share_done = *at,
                 Moment::StepDone(step) => {
-                    times[*step].whole.push(us(*at - begun));
-                    times[*step].wait.push(us(*at - share_done));
+                    times[*step].add(begun, share_done, *at);
                     begun = *at;
                 }
             }
         }
     }
-    let vocabulary = session.set().vocabulary();
-    let host = ["argmax", "top_k"].into_iter().zip(&on_host);
     Ok(ForwardReport {
         width,
         context,
         forward: Timing::of(&plain),
         observed: Timing::of(&observed),
         ops: ops(&facts, &times),
-        host: host.map(|(name, samples)| host_op(name, width, vocabulary, samples)).collect(),
+        heads: [drafted.report(), logits.report()].concat(),
     })
 }
 
@@ -292,28 +331,4 @@ fn ops(facts: &[StepFacts], times: &[StepTimes]) -> Vec<OpReport> {
         }
     };
     kinds.into_iter().map(op).collect()
-}
-
-/// Microseconds of choosing the most probable token of a row, and of drawing the best [`TOP_K`].
-fn on_the_host(logits: &[f32], candidates: &mut Vec<Candidate>) -> [f64; 2] {
-    let start = now();
-    std::hint::black_box(argmax(logits));
-    let argmax_us = us(start.elapsed());
-    let start = now();
-    draft_candidates(logits, TOP_K, 1.0, candidates);
-    [argmax_us, us(start.elapsed())]
-}
-
-fn host_op(name: &str, width: usize, vocabulary: usize, samples: &[f64]) -> OpReport {
-    let call = Timing::of(samples);
-    OpReport {
-        name: format!("{name} on the host"),
-        kernel: name.to_owned(),
-        arithmetic: Arithmetic::F32,
-        calls: width,
-        work: Work { bytes: (vocabulary * size_of::<f32>()) as u64, flops: 0 },
-        call,
-        forward_us: width as f64 * call.median_us,
-        wait_us: 0.0,
-    }
 }

@@ -13,13 +13,15 @@ use ygg_profiler::{Cell, DrafterName, HostStage, Stage as Cells, Subject};
 use crate::{
     engine::{Error, Loaded, make_drafter},
     plan::DrafterKind,
-    runtime::{Pinning, Session, SessionOptions, SkipSet},
+    runtime::{Choice, Pinning, Session, SessionOptions, SkipSet},
     speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats},
     tree::{NodeId, Source, TokenTree},
 };
 
 /// Growths of the proposal whose mean is the time of one growth.
 const GROWTHS: usize = 4;
+/// No temperature is cheaper than another.
+const DRAFT_TEMPERATURE: f32 = 1.0;
 
 /// Plants as many children under the root as it is told to: a verify forward of any width.
 #[derive(Debug)]
@@ -124,8 +126,9 @@ impl StepSubject {
                 len
             });
         }
+        let choice = Choice { k: self.top_k.max(1), temperature: Some(DRAFT_TEMPERATURE) };
         let start = Instant::now();
-        forward.run(Some(skip));
+        forward.choose(choice, Some(skip));
         Ok(start.elapsed())
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     backend::{self, Activations, Executables, KvFormat, ReplayOptions, SlotLayout, Tier},
-    compile,
+    compile::{self, CompileError},
     ir::{Binding, DeviceSpec, Graph, WeightSource},
 };
 
@@ -76,7 +76,8 @@ pub struct Memory {
     pub session_bytes: usize,
 }
 
-/// Executables of every planned width, sharing packed weights.
+/// Executables of every planned width, sharing packed weights. Programs are numbered: those of every width that show
+/// logits, prefill's, then those of every width that show candidates.
 #[derive(Debug)]
 pub struct ExecutableSet {
     executables: Arc<dyn Executables>,
@@ -88,7 +89,11 @@ pub struct ExecutableSet {
 }
 
 impl ExecutableSet {
-    /// Compiles and loads one executable per width and role.
+    /// Most candidates of a row that a forward can be asked for.
+    pub const MOST_CANDIDATES: usize = 64;
+
+    /// Compiles and loads one executable per width and role: of each width one that shows logits and one that shows
+    /// candidates.
     ///
     /// # Errors
     /// [`RuntimeError`] when the device refuses.
@@ -106,14 +111,19 @@ impl ExecutableSet {
             activations: options.activations,
             ..DeviceSpec::cpu(options.tier, options.kv_format)
         };
-        let verify = widths.iter().map(|w| Binding { width: *w, outputs: *w });
-        let prefill = PREFILL_WIDTHS.iter().map(|w| Binding { width: *w, outputs: 1 });
-        let programs = verify
+        let mut choosing = graph.clone();
+        choosing
+            .show_candidates(Self::MOST_CANDIDATES)
+            .map_err(|error| CompileError::Unlawful { stage: "show_candidates", error })?;
+        let all_rows = |graph| widths.iter().map(move |w| (graph, Binding { width: *w, outputs: *w }));
+        let prefill = PREFILL_WIDTHS.iter().map(|w| (graph, Binding { width: *w, outputs: 1 }));
+        let programs = all_rows(graph)
             .chain(prefill)
-            .map(|binding| compile::compile(graph, binding, &device))
+            .chain(all_rows(&choosing))
+            .map(|(graph, binding)| compile::compile(graph, binding, &device))
             .collect::<Result<Vec<_>, _>>()?;
         let executables = backend::load(programs, &device, weights, options.threads)?;
-        let vocabulary = executables.programs()[0].logits.columns;
+        let vocabulary = executables.programs()[0].shown.columns;
         let prefill = PREFILL_WIDTHS.iter().enumerate().map(|(i, w)| (*w, widths.len() + i)).collect();
         Ok(Self {
             executables,
@@ -178,6 +188,18 @@ impl ExecutableSet {
     /// Index of the program that shows logits of all of `width` rows.
     pub(super) fn verify_program(&self, width: usize) -> Option<usize> {
         self.verify.binary_search(&width).ok()
+    }
+
+    /// Index of the program that shows candidates on the rows of a program that shows logits of all.
+    pub(super) fn choosing_program(&self, verify: usize) -> usize {
+        assert!(verify < self.verify.len(), "a program of a planned width");
+        self.filled_programs() + verify
+    }
+
+    /// How many programs have input rows of their own: the first of all. Those that show candidates read the rows of those
+    /// that show logits.
+    pub(super) fn filled_programs(&self) -> usize {
+        self.verify.len() + self.prefill.len()
     }
 
     /// Width and index of the prefill program for `remaining` tokens: the smallest that holds them, else the widest.

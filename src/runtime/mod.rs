@@ -17,9 +17,9 @@ mod tests;
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
 pub use observation::StepFacts;
-pub use session::{Forward, Logits, Session, SessionOptions};
+pub use session::{Choices, Forward, Logits, Session, SessionOptions};
 
 pub use crate::{
     backend::{Arithmetic, Exercise, Moment, Pinning},
-    ir::Work,
+    ir::{Candidates, Choice, Work},
 };

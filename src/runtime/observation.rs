@@ -2,10 +2,10 @@
 
 use crate::{
     backend::{Arithmetic, Exercise, Observer},
-    ir::{Work, step_name},
+    ir::{Choice, Work, step_name},
 };
 
-use super::{Forward, Logits, Session};
+use super::{Choices, Forward, Logits, Session};
 
 /// One step of an executable, as far as its speed can be judged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,11 +21,19 @@ pub struct StepFacts {
 }
 
 impl<'a> Forward<'a> {
-    /// The steps it will run, by number, with the rows pushed so far.
+    /// The steps that [`run`](Self::run) will take, by number, with the rows pushed so far.
     pub fn steps(&self) -> Vec<StepFacts> {
-        let Self { session, program } = self;
-        let inputs = &session.inputs[*program];
-        let program = &session.set().executables().programs()[*program];
+        self.steps_of(self.program)
+    }
+
+    /// The steps that [`choose`](Self::choose) will take.
+    pub fn choosing_steps(&self) -> Vec<StepFacts> {
+        self.steps_of(self.session.set().choosing_program(self.program))
+    }
+
+    fn steps_of(&self, program: usize) -> Vec<StepFacts> {
+        let inputs = &self.session.inputs[self.program];
+        let program = &self.session.set().executables().programs()[program];
         let facts = |step| StepFacts {
             name: step_name(program, step),
             kernel: step.kernel.to_string(),
@@ -41,6 +49,19 @@ impl<'a> Forward<'a> {
         let skipped = session.nothing_skipped.as_mask();
         session.replay.replay_observed(program, &session.inputs[program], skipped, observer);
         Logits { session, program }
+    }
+
+    /// As [`run_observed`](Self::run_observed), but shows candidates.
+    ///
+    /// # Panics
+    /// As [`choose`](Self::choose).
+    pub fn choose_observed(self, choice: Choice, observer: Observer<'_>) -> Choices<'a> {
+        let Self { session, program: filled } = self;
+        session.inputs[filled].set_choice(choice);
+        let program = session.set().choosing_program(filled);
+        let skipped = session.nothing_skipped.as_mask();
+        session.replay.replay_observed(program, &session.inputs[filled], skipped, observer);
+        Choices { session, program }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use crate::{
     backend::{Pinning, Replay, SlotLayout},
-    ir::RowInputs,
+    ir::{Candidates, Choice, RowInputs},
 };
 
 use super::{ExecutableSet, RuntimeError, SkipSet};
@@ -49,9 +49,7 @@ impl Session {
         let layout = replay_options.layout;
         let replay = Arc::clone(set.executables()).open(&replay_options)?;
         let tree_nodes = options.tree_nodes.max(1);
-        let inputs = set
-            .executables()
-            .programs()
+        let inputs = set.executables().programs()[..set.filled_programs()]
             .iter()
             .map(|p| RowInputs::new(p.binding.width, p.binding.outputs, tree_nodes))
             .collect();
@@ -113,7 +111,7 @@ impl Session {
             self.committed += chunk.len();
             rest = later;
             if rest.is_empty() {
-                return Ok(self.replay.logits(program, 0));
+                return Ok(self.replay.shown(program, 0));
             }
         }
     }
@@ -136,7 +134,7 @@ impl Session {
             self.replay.replay(program, &self.inputs[program], self.nothing_skipped.as_mask());
             self.committed += chunk.len();
             for i in 0..chunk.len() {
-                visit(c * widest + i, self.replay.logits(program, i));
+                visit(c * widest + i, self.replay.shown(program, i));
             }
         }
         Ok(())
@@ -246,12 +244,25 @@ impl<'a> Forward<'a> {
         });
     }
 
-    /// Runs it, leaving out the groups of `skip`, and shows the logits.
+    /// Runs it, leaving out the groups of `skip`, and shows the logits: what sampling and scoring need.
     pub fn run(self, skip: Option<&SkipSet>) -> Logits<'a> {
         let Self { session, program } = self;
         let skip = skip.unwrap_or(&session.nothing_skipped);
         session.replay.replay(program, &session.inputs[program], skip.as_mask());
         Logits { session, program }
+    }
+
+    /// Runs it, leaving out the groups of `skip`, and shows candidates of every row. Logits are not stored.
+    ///
+    /// # Panics
+    /// If the choice is of none or of more than [`ExecutableSet::MOST_CANDIDATES`], or of a temperature that is not positive.
+    pub fn choose(self, choice: Choice, skip: Option<&SkipSet>) -> Choices<'a> {
+        let Self { session, program: filled } = self;
+        session.inputs[filled].set_choice(choice);
+        let program = session.set.choosing_program(filled);
+        let skip = skip.unwrap_or(&session.nothing_skipped);
+        session.replay.replay(program, &session.inputs[filled], skip.as_mask());
+        Choices { session, program }
     }
 }
 
@@ -265,6 +276,20 @@ pub struct Logits<'a> {
 impl<'a> Logits<'a> {
     /// Logits `[V]` of the row pushed as number `row`.
     pub fn row(&self, row: usize) -> &'a [f32] {
-        self.session.replay.logits(self.program, row)
+        self.session.replay.shown(self.program, row)
+    }
+}
+
+/// Candidates of the last forward.
+#[derive(Clone, Copy, Debug)]
+pub struct Choices<'a> {
+    pub(super) session: &'a Session,
+    pub(super) program: usize,
+}
+
+impl<'a> Choices<'a> {
+    /// Candidates of the row pushed as number `row`.
+    pub fn row(&self, row: usize) -> Candidates<'a> {
+        Candidates::new(self.session.replay.shown(self.program, row))
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of sets and sessions over the counting model; what depends on a cache is tested with whole models.
 
 use super::{
-    RuntimeError, SessionOptions, SkipSet,
+    Choice, ExecutableSet, RuntimeError, SessionOptions, SkipSet,
     counting::{CONTEXT, VOCABULARY, session, set},
 };
 use crate::backend::Pinning;
@@ -54,6 +54,35 @@ fn a_session_counts_however_it_is_fed() {
     assert_eq!([best(logits.row(0)), best(logits.row(1))], [12, 4]);
     session.commit(&[1]);
     assert_eq!(session.committed(), 3);
+}
+
+#[test]
+fn a_forward_chooses_what_its_logits_say() {
+    let set = set(&[4]);
+    for k in [1, 5, VOCABULARY, ExecutableSet::MOST_CANDIDATES] {
+        let mut session = session(&set, CONTEXT, 4);
+        let mut forward = session.forward(3).unwrap();
+        for (offset, token) in [11, 3, 31].into_iter().enumerate() {
+            let offset = offset as u32;
+            forward.push(token, 0, offset, |tail| {
+                tail[0] = offset;
+                1
+            });
+        }
+        let choices = forward.choose(Choice { k, temperature: None }, None);
+        for (row, best) in [12, 4, 0].into_iter().enumerate() {
+            let rest = (0..VOCABULARY as u32).filter(|token| *token != best).map(|token| (token, 0.0));
+            let expected: Vec<_> = [(best, 1.0)].into_iter().chain(rest).take(k).collect();
+            assert_eq!(choices.row(row).iter().collect::<Vec<_>>(), expected);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "65 candidates of at most 64")]
+fn more_candidates_than_there_is_room_for_cannot_be_chosen() {
+    let mut session = session(&set(&[]), CONTEXT, 1);
+    session.forward(1).unwrap().choose(Choice { k: 65, temperature: None }, None);
 }
 
 #[test]

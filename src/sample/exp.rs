@@ -5,7 +5,7 @@
 //! branch but a final selection, so that loops over logits vectorise.
 
 /// Terms 1 / n! from the highest power down.
-const TAYLOR_F64: [f64; 14] = [
+const TAYLOR: [f64; 14] = [
     1.0 / 6_227_020_800.0,
     1.0 / 479_001_600.0,
     1.0 / 39_916_800.0,
@@ -21,7 +21,6 @@ const TAYLOR_F64: [f64; 14] = [
     1.0,
     1.0,
 ];
-const TAYLOR_F32: [f32; 8] = [1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0];
 
 /// `exp(x)` for `x <= 0` within 2 units in the last place; exactly 1 at 0, and exactly 0 below -708 and for NaN.
 #[inline]
@@ -34,29 +33,12 @@ pub(super) fn exp_nonpositive(x: f64) -> f64 {
     let rounded = x * std::f64::consts::LOG2_E + ROUND;
     let n = rounded - ROUND;
     let r = (x - n * LN2_HIGH) - n * LN2_LOW;
-    let mut sum = TAYLOR_F64[0];
-    for term in &TAYLOR_F64[1..] {
+    let mut sum = TAYLOR[0];
+    for term in &TAYLOR[1..] {
         sum = sum * r + term;
     }
     let scale = f64::from_bits(rounded.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(1023) << 52);
     if x >= -708.0 { sum * scale } else { 0.0 }
-}
-
-/// `exp(x)` for `x <= 0` within 2 units in the last place; exactly 1 at 0, and exactly 0 below -87 and for NaN.
-#[inline]
-pub(super) fn exp_nonpositive_f32(x: f32) -> f32 {
-    const ROUND: f32 = 1.5 * (1_u32 << 23) as f32;
-    const LN2_HIGH: f32 = f32::from_bits(0x3F31_7200);
-    const LN2_LOW: f32 = f32::from_bits(0x35BF_BE8E);
-    let rounded = x * std::f32::consts::LOG2_E + ROUND;
-    let n = rounded - ROUND;
-    let r = (x - n * LN2_HIGH) - n * LN2_LOW;
-    let mut sum = TAYLOR_F32[0];
-    for term in &TAYLOR_F32[1..] {
-        sum = sum * r + term;
-    }
-    let scale = f32::from_bits(rounded.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127) << 23);
-    if x >= -87.0 { sum * scale } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -64,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f64_is_close_to_the_library() {
+    fn exp_is_close_to_the_library() {
         for i in 0..=708_000 {
             let x = -f64::from(i) / 1000.0;
             let (got, want) = (exp_nonpositive(x), x.exp());
@@ -73,26 +55,11 @@ mod tests {
     }
 
     #[test]
-    fn f32_is_close_to_the_wide_one() {
-        for i in 0..=870_000 {
-            let x = -(i as f32) / 10_000.0;
-            let (got, want) = (f64::from(exp_nonpositive_f32(x)), exp_nonpositive(f64::from(x)));
-            assert!(
-                (got - want).abs() <= 2.0 * f64::from(f32::EPSILON) * want,
-                "exp({x}) = {got}, expected {want}"
-            );
-        }
-    }
-
-    #[test]
     fn ends_and_nan() {
         for x in [-708.1, -1e9, -1e300, f64::NEG_INFINITY, f64::NAN] {
             assert_eq!(exp_nonpositive(x), 0.0);
         }
-        for x in [-87.1, -1e9, -1e38, f32::NEG_INFINITY, f32::NAN] {
-            assert_eq!(exp_nonpositive_f32(x), 0.0);
-        }
-        assert_eq!((exp_nonpositive(0.0), exp_nonpositive(-0.0), exp_nonpositive_f32(0.0)), (1.0, 1.0, 1.0));
+        assert_eq!((exp_nonpositive(0.0), exp_nonpositive(-0.0)), (1.0, 1.0));
     }
 
     #[test]

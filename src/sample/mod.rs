@@ -1,4 +1,4 @@
-//! Logits to tokens: the standardised distribution of a request, its draw, and candidates for drafting.
+//! Logits to tokens: the standardised distribution of a request and its draw.
 //!
 //! Everything is a pure function of its arguments. The token at an output position depends on the verifier's logits
 //! (bit for bit), the request's [`Sampling`] and the position, never on what was drafted or on earlier draws;
@@ -7,19 +7,19 @@
 //!
 //! * [`Sampler`]: temperature, top-k, top-p, min-p, then one keyed draw
 //! * [`argmax`]: greedy decoding, lowest id on ties
-//! * [`draft_candidates`]: the best continuations and their log-probabilities, for tree growth
+//! * [`Candidate`]: a continuation and its log-probability, for tree growth
 //! * [`uniform`], [`philox4x32_10`]: the counter-based generator
 
 #![forbid(unsafe_code)]
 
-mod draft;
+mod candidate;
 mod exp;
 mod philox;
 mod rank;
 mod sampler;
 mod sampling;
 
-pub use draft::{Candidate, draft_candidates};
+pub use candidate::Candidate;
 pub use philox::{philox4x32_10, uniform};
 pub use rank::argmax;
 pub use sampler::Sampler;

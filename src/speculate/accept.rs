@@ -1,10 +1,6 @@
 //! Acceptance: walks a verified tree along the verifier's own tokens.
 
-use crate::{
-    runtime::Logits,
-    sample::Sampler,
-    tree::{NodeId, TokenTree},
-};
+use crate::tree::{NodeId, TokenTree};
 
 /// Where a walk must end.
 #[derive(Clone, Copy, Debug)]
@@ -33,20 +29,19 @@ impl Walk {
         Self { path: Vec::with_capacity(nodes), emitted: Vec::with_capacity(nodes + 1), accepted: 0 }
     }
 
-    /// Walks from the root: at each node the verifier's token for the next position is drawn from the node's logits;
-    /// a verified child that carries it is accepted and walked to; otherwise it is the bonus token. Exact for any tree
-    /// (sampler-match): what is emitted does not depend on what was drafted.
+    /// Walks from the root: at each node the verifier says its own token for the next position; a verified child that
+    /// carries it is accepted and walked to; otherwise it is the bonus token. Exact for any tree (sampler-match): what is
+    /// emitted does not depend on what was drafted.
     ///
-    /// `rows[i]` is the node of logits row `i`, ascending; `position` is the place of the first emitted token in the
-    /// sequence.
+    /// `rows[i]` is the node of row `i` of the verification, ascending; `position` is the place of the first emitted token in
+    /// the sequence. `verified(row, place)` is the verifier's token at a place, by what it showed of a row.
     pub fn run(
         &mut self,
         tree: &TokenTree,
         rows: &[NodeId],
-        logits: Logits<'_>,
-        sampler: &mut Sampler,
         position: usize,
         limits: Limits<'_>,
+        mut verified: impl FnMut(usize, u64) -> u32,
     ) {
         self.path.clear();
         self.emitted.clear();
@@ -56,7 +51,7 @@ impl Walk {
         loop {
             self.path.push(node);
             let place = (position + self.emitted.len()) as u64;
-            let token = sampler.draw(logits.row(row), place);
+            let token = verified(row, place);
             self.emitted.push(token);
             let child = tree.child(node, token).and_then(|c| Some((c, rows.binary_search(&c).ok()?)));
             self.accepted += usize::from(child.is_some());

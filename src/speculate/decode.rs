@@ -2,7 +2,7 @@
 
 use crate::{
     plan::ProposalLimits,
-    runtime::Session,
+    runtime::{Choice, Session},
     sample::{Sampler, Sampling},
     tree::{NodeId, PruneScratch, TokenTree, select},
 };
@@ -168,13 +168,19 @@ impl Decoder {
         let mut lap = Lap::start();
         select(&self.tree, self.shape.verify_width, &mut self.prune, &mut self.keep);
         self.stats.add_time(Stage::Prune, lap.next());
-        let mut mask_time = std::time::Duration::ZERO;
-        let logits =
-            verifier::forward(&mut self.session, &self.tree, &self.keep, None, || mask_time = lap.next())?;
-        self.stats.add_time(Stage::Mask, mask_time);
-        self.stats.add_time(Stage::Verify, lap.next());
-        let position = self.history.len();
-        self.walk.run(&self.tree, &self.keep, logits, &mut self.sampler, position, limits);
+        let forward = verifier::forward(&mut self.session, &self.tree, &self.keep)?;
+        self.stats.add_time(Stage::Mask, lap.next());
+        let (tree, rows, position) = (&self.tree, &self.keep, self.history.len());
+        if self.sampler.sampling().is_greedy() {
+            let best = forward.choose(Choice::ARGMAX, None);
+            self.stats.add_time(Stage::Verify, lap.next());
+            self.walk.run(tree, rows, position, limits, |row, _| best.row(row).best());
+        } else {
+            let logits = forward.run(None);
+            self.stats.add_time(Stage::Verify, lap.next());
+            let sampler = &mut self.sampler;
+            self.walk.run(tree, rows, position, limits, |row, place| sampler.draw(logits.row(row), place));
+        }
         self.stats.add_time(Stage::Accept, lap.next());
         self.offsets.clear();
         self.offsets.extend(self.walk.path.iter().map(|node| node.get()));

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 /// A stage of a step, as the clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Drafter forwards, or the search of a drafter without a model.
+    /// Drafter forwards, which end with the candidates of their rows, or the search of a drafter without a model.
     Draft,
-    /// Candidates and growth between drafter forwards.
+    /// Growth between drafter forwards.
     Grow,
     /// Choosing the nodes to verify.
     Prune,
     /// Filling the inputs of the verify forward.
     Mask,
-    /// The verify forward.
+    /// The verify forward; of a greedy request it ends with the best token of every row, else with logits.
     Verify,
-    /// Drawing tokens and walking the tree.
+    /// Walking the tree, and drawing the tokens of a request that is not greedy.
     Accept,
     /// Moving the accepted rows in the cache.
     Commit,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::{Budget, Decoder, Drafter, Limits, Observer, Shape, SpeculateError, Stats, Walk, verifier};
 use crate::{
     runtime::{
-        Session,
+        Choice, Session,
         counting::{VOCABULARY, session, set},
     },
-    sample::{Sampler, Sampling},
+    sample::Sampling,
     tree::{NodeId, Source, TokenTree},
 };
 
@@ -28,11 +28,10 @@ fn tree(root: u32, nodes: &[(usize, u32)]) -> TokenTree {
 /// Verifies the nodes `rows` of a tree behind no prefix and walks it.
 fn walk(tree: &TokenTree, rows: &[usize], limits: Limits<'_>) -> Walk {
     let mut session = session(&set(&[8]), 50, 12);
-    let mut sampler = Sampler::new(Sampling::GREEDY, VOCABULARY).unwrap();
     let rows: Vec<NodeId> = rows.iter().copied().map(NodeId::from_index).collect();
-    let logits = verifier::forward(&mut session, tree, &rows, None, || ()).unwrap();
+    let best = verifier::forward(&mut session, tree, &rows).unwrap().choose(Choice::ARGMAX, None);
     let mut walk = Walk::with_capacity(tree.len());
-    walk.run(tree, &rows, logits, &mut sampler, 1, limits);
+    walk.run(tree, &rows, 1, limits, |row, _| best.row(row).best());
     walk
 }
 

@@ -1,24 +1,21 @@
 //! Verification: one forward over the kept nodes of a tree.
 
 use crate::{
-    runtime::{Logits, RuntimeError, Session},
+    runtime::{Forward, RuntimeError, Session},
     tree::{NodeId, TokenTree, tail_slots},
 };
 
-/// Adds a row for each of `nodes` and runs the forward. The scratch offset of a node is its id, so a pruned tree
-/// leaves gaps and the rows of drafters that share the cache are rewritten in place.
+/// A forward with a row for each of `nodes`, ready to run. The scratch offset of a node is its id, so a pruned tree leaves
+/// gaps and the rows of drafters that share the cache are rewritten in place.
 pub(super) fn forward<'s>(
     session: &'s mut Session,
     tree: &TokenTree,
     nodes: &[NodeId],
-    skip: Option<&crate::runtime::SkipSet>,
-    filled: impl FnOnce(),
-) -> Result<Logits<'s>, RuntimeError> {
+) -> Result<Forward<'s>, RuntimeError> {
     let mut forward = session.forward(nodes.len())?;
     for node in nodes {
         forward
             .push(tree.token(*node), tree.depth(*node), node.get(), |tail| tail_slots(tree, *node, 0, tail));
     }
-    filled();
-    Ok(forward.run(skip))
+    Ok(forward)
 }

@@ -105,10 +105,12 @@ fn every_tier_is_measured_in_parts_that_make_up_its_forwards() {
                     "gated_linear ffn_gate|ffn_up",
                     "linear ffn_down",
                     "select_rows",
-                    "logits"
+                    "candidates"
                 ]
             );
-            for op in forward.ops.iter().chain(&forward.host) {
+            let heads: Vec<&str> = forward.heads.iter().map(|op| op.name.as_str()).collect();
+            assert_eq!(heads, ["candidates, 8 of a row", "logits"], "{tier}");
+            for op in forward.ops.iter().chain(&forward.heads) {
                 let time = op.call;
                 assert!(0.0 <= time.min_us && time.min_us <= time.median_us, "{tier}: {op:?}");
                 assert!(op.floor_us(roofline) > 0.0, "{tier}: {op:?}");
@@ -188,7 +190,7 @@ mod command {
                     "context",
                     "floor_us",
                     "forward",
-                    "host",
+                    "heads",
                     "observed",
                     "ops",
                     "remainder_us",
@@ -205,7 +207,7 @@ mod command {
             assert!((sum("forward_us") - steps_us).abs() < 1e-6 * steps_us);
             assert!((steps_us + number(&forward["remainder_us"]) - total).abs() < 1e-6 * total);
             assert_eq!(Some(sum("calls")), forward["steps"].as_f64());
-            for op in ops.iter().chain(list(&forward["host"])) {
+            for op in ops.iter().chain(list(&forward["heads"])) {
                 assert_eq!(
                     keys(op),
                     [
@@ -236,7 +238,8 @@ mod command {
         for part in [
             "op ",
             "linear attn_output",
-            "top_k on the host",
+            "candidates, 8 of a row",
+            "logits",
             "T(W) us",
             "decode at context 200",
             "roofline, measured",

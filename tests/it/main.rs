@@ -10,6 +10,7 @@ mod bad_input;
 #[cfg(feature = "cli")]
 mod bench;
 mod calibration;
+mod candidates;
 #[cfg(feature = "cli")]
 mod command_line;
 #[cfg(feature = "cli")]

@@ -67,6 +67,10 @@ macro_rules! dispatch {
     };
 }
 
+mod candidates;
+
+pub use candidates::head_scratch_bytes;
+
 impl Kernels {
     const fn native(isa: Isa) -> Self {
         Self { isa, activations: Activations::Native }
@@ -366,16 +370,6 @@ impl Kernels {
         for i in rows {
             out.row(i).copy_from_slice(x.row(indices[i] as usize));
         }
-    }
-
-    /// Writes the ids and values of the `ids.len()` largest entries of `row`, largest first, equal values by lowest
-    /// id; NaN is never chosen. Returns how many were found. Equal results in every tier.
-    ///
-    /// # Panics
-    /// If `ids` and `values` differ in length.
-    pub fn top_k(self, row: &[f32], ids: &mut [u32], values: &mut [f32]) -> usize {
-        assert_eq!(ids.len(), values.len(), "ids and values");
-        generic::top_k(row, ids, values)
     }
 }
 

@@ -5,7 +5,8 @@
 //! same method with its own share; ranges change no bits.
 //!
 //! A linear has two phases: [`Kernels::prepare`] rounds or codes and lays out the activations in a thread's own scratch,
-//! optionally normalised, then any number of linears of the same weight format read them.
+//! optionally normalised, then any number of linears of the same weight format read them. Candidates have two, too:
+//! threads find them in their own ranges of the vocabulary, then what all have found is merged row by row.
 
 mod activations;
 #[cfg(target_arch = "x86_64")]
@@ -15,6 +16,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod batch;
+mod found;
 mod generic;
 mod isa;
 mod kernels;
@@ -26,9 +28,10 @@ mod roofline;
 mod tests;
 
 pub use activations::Prepared;
+pub use found::{FoundLayout, FoundPart};
 #[cfg(target_arch = "x86_64")]
 pub use isa::{Amx, Avx2, Avx512};
-pub use kernels::{Epilogue, Kernels, attention_scratch_bytes};
+pub use kernels::{Epilogue, Kernels, attention_scratch_bytes, head_scratch_bytes};
 pub use memory::{Reserved, allocate};
 pub use packing::{PackError, PackedLinear, TILE};
 pub use roofline::Arithmetic;

@@ -1,6 +1,7 @@
 //! Every op of every tier of this processor: against the reference with a tolerance, and row invariance with equality.
 
 mod attention;
+mod candidates;
 mod int8;
 mod linear;
 mod pointwise;

@@ -5,6 +5,7 @@
 mod add;
 mod append_kv;
 mod attention;
+mod candidates;
 mod embed;
 mod linear;
 mod linear_int8;
@@ -13,11 +14,11 @@ mod rope;
 mod scale;
 mod select_rows;
 mod swiglu;
-mod top_k;
 
 pub use add::{add, add_into};
 pub use append_kv::append_kv;
 pub use attention::attention;
+pub use candidates::candidates;
 pub use embed::embed;
 pub use linear::{linear, linear_gated};
 pub use linear_int8::{CodedBlock, linear_gated_int8, linear_int8};
@@ -26,4 +27,3 @@ pub use rope::rope;
 pub use scale::scale;
 pub use select_rows::select_rows;
 pub use swiglu::{silu, swiglu};
-pub use top_k::top_k;

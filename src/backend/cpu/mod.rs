@@ -71,6 +71,12 @@ impl CpuExecutables {
         let attention = attention_scratch_bytes(self.programs[0].kv.head_dim, longest);
         linear.max().unwrap_or(0).max(attention).next_multiple_of(128)
     }
+
+    /// What all threads keep of candidates until they are merged: enough for every step of every program.
+    fn found_bytes(&self, threads: usize) -> usize {
+        let layouts = self.steps.iter().flatten().filter_map(|s| s.found_layout(&self.weights, threads));
+        layouts.map(|layout| layout.bytes()).max().unwrap_or(0)
+    }
 }
 
 impl Executables for CpuExecutables {
@@ -85,7 +91,8 @@ impl Executables for CpuExecutables {
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
         let cache = KvCache::bytes(self.programs[0].kv, self.kv_format, options.layout.slots());
         let ropes = super::rope_bytes(&self.programs[0], options.layout.context);
-        self.arena_bytes() + cache + ropes + options.threads * self.scratch_bytes(options)
+        let scratch = options.threads * self.scratch_bytes(options) + self.found_bytes(options.threads);
+        self.arena_bytes() + cache + ropes + scratch
     }
 
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {

@@ -10,7 +10,7 @@ use ygg_kernels::{
     cpu::{PackError, PackedLinear, Reserved},
 };
 
-use crate::ir::{Op, Program, WeightId, WeightSource, WeightSpec};
+use crate::ir::{Head, Op, Program, WeightId, WeightSource, WeightSpec};
 
 use super::BackendError;
 
@@ -136,6 +136,9 @@ fn keys_of(op: &Op) -> Vec<Key> {
         Op::Linear { weights, norm, .. } => {
             std::iter::once(Key::Stack(weights.clone())).chain(gain(norm)).collect()
         }
+        Op::Candidates { head: Some(Head { weights, norm }), .. } => {
+            std::iter::once(Key::Stack(weights.clone())).chain(gain(norm)).collect()
+        }
         Op::GatedLinear { gate, up, norm } => {
             std::iter::once(Key::Gated(*gate, *up)).chain(gain(norm)).collect()
         }
@@ -147,7 +150,8 @@ fn keys_of(op: &Op) -> Vec<Key> {
         | Op::Add
         | Op::Scale { .. }
         | Op::Slice { .. }
-        | Op::SelectRows => Vec::new(),
+        | Op::SelectRows
+        | Op::Candidates { head: None, .. } => Vec::new(),
     }
 }
 

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use ygg_kernels::{KvLayer, Rope, RopeTable, Rows, RowsMut, cpu::Kernels};
+use ygg_kernels::{
+    KvLayer, Rope, RopeTable, Rows, RowsMut,
+    cpu::{FoundLayout, Kernels},
+};
 
 use crate::ir::{Program, Region, RopeId, RowInputs};
 
@@ -31,6 +34,7 @@ pub(super) struct CpuReplay {
     cache: KvCache,
     scratch: Block,
     scratch_bytes: usize,
+    found: Block,
     ropes: Vec<RopeTable>,
     all_rows: Vec<u32>,
     pool: Pool,
@@ -46,12 +50,13 @@ impl CpuReplay {
         let cache = KvCache::new(first.kv, executables.kv_format, options.layout.slots())?;
         let scratch_bytes = executables.scratch_bytes(options);
         let scratch = Block::zeroed(scratch_bytes * options.threads, "the threads' scratch")?;
+        let found = Block::zeroed(executables.found_bytes(options.threads), "the threads' candidates")?;
         let ropes = crate::backend::rope_tables(first, options.layout.context);
         let widest = executables.programs.iter().map(|p| p.binding.width).max().unwrap_or(1);
         let all_rows = (0..u32::try_from(widest).expect("widths are small")).collect();
         let pool = Pool::new(options.threads, options.pinning)
             .map_err(|source| BackendError::Threads { threads: options.threads, source })?;
-        Ok(Self { executables, arena, cache, scratch, scratch_bytes, ropes, all_rows, pool })
+        Ok(Self { executables, arena, cache, scratch, scratch_bytes, found, ropes, all_rows, pool })
     }
 
     /// What the workers share, and the workers.
@@ -67,6 +72,7 @@ impl CpuReplay {
             cache: &self.cache,
             scratch: &self.scratch,
             scratch_bytes: self.scratch_bytes,
+            found: &self.found,
             ropes: &self.ropes,
             all_rows: &self.all_rows,
         };
@@ -76,7 +82,8 @@ impl CpuReplay {
 
 /// What the workers of one replay share. Its views are safe to make here because of three promises: the arena's law
 /// (a step's result overlaps nothing it reads, but for residuals in place, which are only written), the shares of a step
-/// (disjoint tiles, rows or units), and the barrier between steps.
+/// (disjoint tiles, rows or units), and the barrier between steps, which a step that merges what all have found has once more
+/// inside.
 #[derive(Debug)]
 pub(super) struct Forward<'a> {
     pub(super) kernels: Kernels,
@@ -88,6 +95,7 @@ pub(super) struct Forward<'a> {
     cache: &'a KvCache,
     scratch: &'a Block,
     scratch_bytes: usize,
+    found: &'a Block,
     ropes: &'a [RopeTable],
     all_rows: &'a [u32],
 }
@@ -112,6 +120,18 @@ impl<'a> Forward<'a> {
     pub(super) fn scratch(&self, worker: Worker<'_>) -> &'a mut [u8] {
         // SAFETY: a worker uses its own part only, and one step at a time.
         unsafe { self.scratch.part(worker.index, self.scratch_bytes) }
+    }
+
+    /// Where a worker keeps the candidates it finds, until all have found theirs.
+    pub(super) fn found_part(&self, worker: Worker<'_>, layout: &FoundLayout) -> &'a mut [u8] {
+        // SAFETY: a worker writes its own part only, and nobody reads it until all workers have met behind that.
+        unsafe { self.found.part(worker.index, layout.part_bytes()) }
+    }
+
+    /// The candidates that all workers found, once they have met.
+    pub(super) fn found(&self, layout: &FoundLayout) -> &'a [u8] {
+        // SAFETY: workers write their parts before they meet, and again only after the barrier at the step's end.
+        unsafe { self.found.bytes(layout.bytes()) }
     }
 
     pub(super) fn rope(&self, id: RopeId) -> Rope<'a> {
@@ -200,8 +220,8 @@ impl Replay for CpuReplay {
         done.into_inner()
     }
 
-    fn logits(&self, program: usize, output: usize) -> &[f32] {
-        let region = &self.executables.programs[program].logits;
+    fn shown(&self, program: usize, output: usize) -> &[f32] {
+        let region = &self.executables.programs[program].shown;
         // SAFETY: `&self`: no replay is running.
         unsafe { self.arena.rows(region) }.row(output)
     }

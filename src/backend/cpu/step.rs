@@ -2,7 +2,8 @@
 
 use ygg_kernels::{
     AppendKv, Attention, Norm, Rope,
-    cpu::{Epilogue, Kernels},
+    candidates::ranges,
+    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, head_scratch_bytes},
 };
 
 use crate::ir::{self, Binding, GroupId, Op, Operand, Region, RopeId, Step};
@@ -40,6 +41,14 @@ enum Kind {
     AddInto { a: Region, out: Region },
     Scale { factor: f32, x: Region, out: Region },
     SelectRows { x: Region, out: Region },
+    Candidates { head: Option<Head>, most: usize, x: Region, out: Region },
+}
+
+/// A product whose results are folded as they are made.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    weight: MatrixId,
+    norm: Option<FusedNorm>,
 }
 
 impl CpuStep {
@@ -87,6 +96,13 @@ impl CpuStep {
             Op::Add => Kind::Add { a: operand(0), b: operand(1), out: region(&step.result) },
             Op::Scale { factor } => Kind::Scale { factor: *factor, x: operand(0), out: region(&step.result) },
             Op::SelectRows => Kind::SelectRows { x: operand(0), out: region(&step.result) },
+            Op::Candidates { head, most } => {
+                let head = head.as_ref().map(|ir::Head { weights: ids, norm }| Head {
+                    weight: weights.stack(ids),
+                    norm: norm.as_ref().map(fused),
+                });
+                Kind::Candidates { head, most: *most, x: operand(0), out: region(&step.result) }
+            }
         };
         Self { group: step.group, kind }
     }
@@ -96,6 +112,13 @@ impl CpuStep {
         self.group.is_none_or(|group| !skipped[group.0 as usize])
     }
 
+    /// How `threads` threads keep what they find before it is merged, if this is a step that finds candidates.
+    pub(super) fn found_layout(&self, weights: &PackedWeights, threads: usize) -> Option<FoundLayout> {
+        let Kind::Candidates { head, most, x, .. } = &self.kind else { return None };
+        let vocabulary = head.map_or(x.columns, |head| weights.matrix(head.weight).outputs());
+        Some(FoundLayout::new(x.rows, vocabulary, *most, threads))
+    }
+
     /// Scratch that one thread needs for it, attention aside.
     pub(super) fn scratch_bytes(&self, kernels: Kernels, weights: &PackedWeights, binding: Binding) -> usize {
         match self.kind {
@@ -103,7 +126,11 @@ impl CpuStep {
                 let matrix = weights.matrix(weight);
                 kernels.linear_scratch_bytes(matrix.format(), binding.width, matrix.columns())
             }
-            Kind::Embed { .. }
+            Kind::Candidates { head: Some(head), x, .. } => {
+                prepared_bytes(kernels, weights.matrix(head.weight), x.rows) + head_scratch_bytes(x.rows)
+            }
+            Kind::Candidates { head: None, .. }
+            | Kind::Embed { .. }
             | Kind::RmsNorm { .. }
             | Kind::Swiglu { .. }
             | Kind::Rope { .. }
@@ -196,6 +223,37 @@ impl CpuStep {
                 let rows = worker.share(out.rows);
                 kernels.select_rows(forward.read(x), inputs.output_rows(), rows, forward.write(out));
             }
+            Kind::Candidates { head, x, out, .. } => {
+                let layout = self.found_layout(weights, worker.threads).expect("it finds candidates");
+                let choice = inputs.choice();
+                let part = layout.part(forward.found_part(worker, &layout));
+                match head {
+                    None => {
+                        let ranges = worker.share(ranges(x.columns));
+                        kernels.candidates(forward.read(x), ranges, choice, part);
+                    }
+                    Some(Head { weight, norm: fused }) => {
+                        let matrix = weights.matrix(*weight);
+                        let ranges = worker.share(ranges(matrix.outputs()));
+                        if !ranges.is_empty() {
+                            let scratch = forward.scratch(worker);
+                            let bytes = prepared_bytes(kernels, matrix, x.rows);
+                            let (scratch, block) = scratch.split_at_mut(bytes);
+                            let x =
+                                kernels.prepare(matrix.format(), forward.read(x), fused.map(norm), scratch);
+                            kernels.head_candidates(matrix, &x, ranges, choice, block, part);
+                        }
+                    }
+                }
+                worker.wait();
+                let rows = worker.share(out.rows);
+                kernels.merge_candidates(&layout, forward.found(&layout), rows, choice, forward.write(out));
+            }
         }
     }
+}
+
+/// Bytes of prepared activations, up to where a block of logits can follow.
+fn prepared_bytes(kernels: Kernels, matrix: &PackedLinear, rows: usize) -> usize {
+    kernels.linear_scratch_bytes(matrix.format(), rows, matrix.columns()).next_multiple_of(64)
 }

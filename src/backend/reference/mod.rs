@@ -180,6 +180,22 @@ impl ReferenceReplay {
                 kernels::scale(*factor, write());
             }
             Op::SelectRows => kernels::select_rows(read(0), inputs.output_rows(), write()),
+            Op::Candidates { head: None, .. } => kernels::candidates(read(0), inputs.choice(), write()),
+            Op::Candidates { head: Some(ir::Head { weights, norm }), .. } => {
+                let x = self.prepared(read(0), *norm);
+                let x = Rows::new(&x, read(0).columns());
+                let matrices: Vec<_> = weights.iter().map(|id| self.executables.matrix(*id)).collect();
+                let vocabulary = matrices.iter().map(Matrix::rows).sum();
+                let mut logits = vec![0.0; x.width() * vocabulary];
+                let mut first = 0;
+                for matrix in &matrices {
+                    let columns = first..first + matrix.rows();
+                    first = columns.end;
+                    let out = RowsMut::new(&mut logits, vocabulary).slice_columns(columns);
+                    kernels::linear(x, matrix, out);
+                }
+                kernels::candidates(Rows::new(&logits, vocabulary), inputs.choice(), write());
+            }
         }
     }
 }
@@ -222,8 +238,8 @@ impl Replay for ReferenceReplay {
         }
     }
 
-    fn logits(&self, program: usize, output: usize) -> &[f32] {
-        let region = &self.executables.programs[program].logits;
+    fn shown(&self, program: usize, output: usize) -> &[f32] {
+        let region = &self.executables.programs[program].shown;
         // SAFETY: `&self`: no replay is running.
         unsafe { self.arena.rows(region) }.row(output)
     }

@@ -93,7 +93,7 @@ struct ForwardJson<'a> {
     floor_us: f64,
     share: f64,
     ops: Vec<OpJson<'a>>,
-    host: Vec<OpJson<'a>>,
+    heads: Vec<OpJson<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -170,7 +170,7 @@ impl<'a> ForwardJson<'a> {
             floor_us: report.floor_us(roofline),
             share: report.share(roofline),
             ops: report.ops.iter().map(op).collect(),
-            host: report.host.iter().map(op).collect(),
+            heads: report.heads.iter().map(op).collect(),
         }
     }
 }
@@ -208,7 +208,7 @@ fn op_table(report: &KernelReport) -> String {
     let head =
         ["op", "kernel", "width", "context", "calls", "us", "min", "spread", "GB/s", "GFLOP/s", "share"];
     let mut rows = vec![head.map(str::to_owned)];
-    let all = |forward: &'_ ForwardReport| -> Vec<OpReport> { [&forward.ops[..], &forward.host].concat() };
+    let all = |forward: &'_ ForwardReport| -> Vec<OpReport> { [&forward.ops[..], &forward.heads].concat() };
     let mut kinds: Vec<(String, String)> = Vec::new();
     for op in report.forwards.iter().flat_map(all) {
         let kind = (op.name, op.kernel);

@@ -39,7 +39,7 @@ fn peak_bytes(program: &Program) -> usize {
         place.insert(result.value, life);
         lives.entry(life).or_insert((i, i, bytes(&result))).1 = i;
     }
-    lives.get_mut(&place[&program.logits.value]).unwrap().1 = usize::MAX;
+    lives.get_mut(&place[&program.shown.value]).unwrap().1 = usize::MAX;
     let live_at =
         |i| lives.values().filter(move |(from, to, _)| (*from..=*to).contains(&i)).map(|life| life.2).sum();
     (0..program.steps.len()).map(live_at).max().unwrap()
@@ -210,7 +210,7 @@ fn a_result_over_an_operand_is_caught() {
 #[test]
 fn lost_logits_are_caught() {
     let mut program = compiled(&Shape::plain(), 6, 6);
-    program.logits.value = program.steps[0].result.region().unwrap().value;
+    program.shown.value = program.steps[0].result.region().unwrap().value;
     assert!(matches!(check_arena(&program, &whole(&program)), Err(ArenaError::Lost { .. })));
 }
 

@@ -34,6 +34,25 @@ fn stages() {
 }
 
 #[test]
+fn a_program_that_shows_candidates() {
+    let mut graph = Shape::plain().graph();
+    graph.show_candidates(4).unwrap();
+    let end = |stage, lines| {
+        let text = compile_until(&graph, BINDING, &device(), stage).unwrap().text;
+        let all: Vec<_> = text.lines().map(str::to_owned).collect();
+        all[all.len() - lines..].to_vec()
+    };
+    let stored =
+        ["%42: f32[3, 100] = linear(%40) embed norm=norm", "%43: f32[3, 9] = candidates(%42) most=4"];
+    assert_eq!(end("fuse_residual", 3), [stored[0], stored[1], "candidates %43"]);
+    let fused = "%43: f32[3, 9] = candidates(%40) embed norm=norm most=4";
+    assert_eq!(end("fuse_head", 2), [fused, "candidates %43"]);
+    let [step, shown] = &end("program", 2)[..] else { panic!("two lines") };
+    assert!(step.contains("= candidates.q8_0.reference(%40@") && step.ends_with("embed norm=norm most=4"));
+    assert!(shown.starts_with("candidates %43@") && shown.ends_with("[3, 9 stride 16]"));
+}
+
+#[test]
 fn six_steps_a_layer() {
     let program = compile(&Shape::plain().graph(), BINDING, &device()).unwrap();
     let names: Vec<_> = program.steps.iter().map(|step| step.op.name()).collect();

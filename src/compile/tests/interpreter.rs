@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ygg_kernels::RopePairing;
 
 use crate::ir::{
-    Graph, Input, KvSpec, Norm, Op, Operand, Program, Region, RopeId, RopeSpec, ValueId, WeightId,
+    Graph, Head, Input, KvSpec, Norm, Op, Operand, Program, Region, RopeId, RopeSpec, ValueId, WeightId,
     WeightSpec, verify::residual_operand,
 };
 
@@ -60,10 +60,10 @@ pub(super) struct Forward {
     seed: u64,
 }
 
-/// What a forward leaves: the logits, and keys and values per layer that ran.
+/// What a forward leaves: what it shows, and keys and values per layer that ran.
 #[derive(Debug, PartialEq)]
 pub(super) struct Outcome {
-    pub(super) logits: Matrix,
+    pub(super) shown: Matrix,
     pub(super) cache: BTreeMap<usize, (Matrix, Matrix)>,
 }
 
@@ -76,7 +76,7 @@ impl Outcome {
             a.columns == b.columns && a.data.len() == b.data.len() && a.data.iter().zip(&b.data).all(near)
         };
         let pairs = self.cache.iter().zip(&other.cache);
-        close(&self.logits, &other.logits)
+        close(&self.shown, &other.shown)
             && self.cache.len() == other.cache.len()
             && pairs.into_iter().all(|((i, a), (j, b))| i == j && close(&a.0, &b.0) && close(&a.1, &b.1))
     }
@@ -129,7 +129,7 @@ impl Forward {
             }
             values.insert(value, result);
         }
-        Outcome { logits: values[&graph.logits().unwrap()].rows().clone(), cache }
+        Outcome { shown: values[&graph.shown().unwrap()].rows().clone(), cache }
     }
 
     /// Evaluates a program over an arena that starts as not-a-number, skipping the groups marked.
@@ -162,7 +162,7 @@ impl Forward {
                 Tensor::Input => panic!("inputs are no steps"),
             }
         }
-        Outcome { logits: load(&arena, &program.logits), cache }
+        Outcome { shown: load(&arena, &program.shown), cache }
     }
 }
 
@@ -186,6 +186,19 @@ fn silu(x: f64) -> f64 {
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// A row of candidates: how many, their tokens, their logits.
+fn best(logits: &[f64], most: usize) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+    order.truncate(most);
+    let mut row = vec![0.0; 1 + 2 * most];
+    row[0] = order.len() as f64;
+    for (place, id) in order.into_iter().enumerate() {
+        (row[1 + place], row[1 + most + place]) = (id as f64, logits[id]);
+    }
+    row
 }
 
 struct Model<'a> {
@@ -302,6 +315,13 @@ impl Model<'_> {
             Op::SelectRows => {
                 let rows: Vec<_> = self.forward.output_rows.iter().map(|row| x().row(*row)).collect();
                 Matrix { columns: x().columns, data: rows.concat() }
+            }
+            Op::Candidates { head, most } => {
+                let logits = match head {
+                    None => x().clone(),
+                    Some(Head { weights, norm }) => self.product(&self.maybe_normed(x(), norm), weights),
+                };
+                logits.map_rows(|_, logits| best(logits, *most))
             }
         })
     }

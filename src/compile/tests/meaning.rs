@@ -22,9 +22,13 @@ proptest! {
         fewer in 0usize..8,
         mask in prop::collection::vec(any::<bool>(), 8),
         seed in any::<u64>(),
+        candidates in 0usize..6,
     ) {
         let binding = Binding { width, outputs: width - fewer % width };
-        let graph = shape.graph();
+        let mut graph = shape.graph();
+        if candidates > 0 {
+            graph.show_candidates(candidates).unwrap();
+        }
         let forward = Forward::random(width, binding.outputs, shape.vocab, seed);
         let groups = graph.groups() as usize;
         for skipped in [&vec![false; groups][..], &mask[..groups]] {

@@ -47,14 +47,14 @@ fn alignments_that_are_none() {
 #[test]
 fn an_unlawful_source() {
     let graph = Graph::new("empty", vec![], KvSpec { layers: 0, kv_heads: 1, head_dim: 2 });
-    assert!(refusal(&graph, ONE, &device()).starts_with("after `source`: graph law broken at logits"));
+    assert!(refusal(&graph, ONE, &device()).starts_with("after `source`: graph law broken at what is shown"));
 }
 
 #[test]
 fn a_pass_that_breaks_the_law_is_named() {
     let mut graph = Shape::plain().graph();
     let lose_rows = |graph: &mut Graph| {
-        let logits = graph.logits().unwrap();
+        let logits = graph.shown().unwrap();
         let stream = graph.topological().into_iter().find(|v| graph.node(*v).op.name() == "embed").unwrap();
         graph.replace_uses(graph.operands(logits)[0], stream);
         Ok(())
@@ -103,7 +103,7 @@ fn a_residual_that_is_needed_after_its_sum() {
 #[test]
 fn a_residual_that_is_the_logits() {
     let mut graph = over_stream(|small| small.stream);
-    let logits = graph.logits().unwrap();
+    let logits = graph.shown().unwrap();
     let op = Op::Linear { weights: vec![WeightId(0)], norm: None, residual: true };
     let x = graph.add(Op::Scale { factor: 2.0 }, &[logits], None).unwrap();
     let sum = graph.add(op, &[x, logits], None).unwrap();
@@ -113,7 +113,7 @@ fn a_residual_that_is_the_logits() {
         graph.topological().into_iter().find(|v| graph.node(*v).op == Op::Input(input)).unwrap()
     });
     graph.add(Op::AppendKv { layer: 0, rope: None }, &[k, v, slots, positions], None).unwrap();
-    assert!(refusal(&graph, ONE, &device()).contains("wanted as logits"));
+    assert!(refusal(&graph, ONE, &device()).contains("wanted as what is shown"));
 }
 
 #[test]

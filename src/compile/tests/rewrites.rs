@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     compile::{PASSES, compile, stages::run_lawfully},
-    ir::{Binding, DeviceSpec, Graph, GroupId, Op, ValueId, WeightId},
+    ir::{Binding, DeviceSpec, Graph, GroupId, Head, Input, Op, ValueId, WeightId},
 };
 
 const A: Option<GroupId> = Some(GroupId(0));
@@ -385,6 +385,57 @@ fn fuse_residual_stays_in_its_group() {
     let graph = after("fuse_residual", &over_stream(read_by_a_group_that_waits));
     let add = graph.topological().into_iter().find(|v| graph.node(*v).op == Op::Add).unwrap();
     assert_eq!((count(&graph, "add"), graph.node(add).group), (1, None));
+}
+
+/// How many linear ops are left once the head is fused, where candidates are shown of what `build` makes of the logits.
+fn heads_left(build: impl FnOnce(&mut Graph, ValueId) -> ValueId) -> usize {
+    let mut graph = over_stream(|small| small.scale(2.0, small.stream));
+    let selected = graph.shown().unwrap();
+    let head = Op::Linear { weights: vec![WeightId(0), WeightId(1)], norm: None, residual: false };
+    let logits = graph.add(head, &[selected], None).unwrap();
+    let shown = build(&mut graph, logits);
+    graph.set_logits(shown);
+    graph.show_candidates(5).unwrap();
+    count(&after("fuse_head", &graph), "linear")
+}
+
+#[test]
+fn fuse_head_takes_a_product_that_only_candidates_read() {
+    assert_eq!(heads_left(|_, logits| logits), 0);
+    let scaled =
+        |graph: &mut Graph, logits: ValueId| graph.add(Op::Scale { factor: 0.5 }, &[logits], None).unwrap();
+    assert_eq!(heads_left(scaled), 1);
+    let read_twice = |graph: &mut Graph, logits: ValueId| {
+        let doubled = graph.add(Op::Scale { factor: 2.0 }, &[logits], None).unwrap();
+        let gated = graph.add(Op::Swiglu, &[logits, doubled], None).unwrap();
+        let kept = Op::Slice { start: 0, len: 4 };
+        let [k, v] = [(); 2].map(|()| graph.add(kept.clone(), &[gated], None).unwrap());
+        let [slots, positions] = [Input::Slots, Input::Positions].map(|input| {
+            graph.topological().into_iter().find(|v| graph.node(*v).op == Op::Input(input)).unwrap()
+        });
+        graph.add(Op::AppendKv { layer: 0, rope: None }, &[k, v, slots, positions], None).unwrap();
+        logits
+    };
+    assert_eq!(heads_left(read_twice), 1);
+    let added_in_place = |graph: &mut Graph, logits: ValueId| {
+        let op = Op::Linear { weights: vec![WeightId(1), WeightId(0)], norm: None, residual: true };
+        let x = graph.operands(logits)[0];
+        graph.add(op, &[x, logits], None).unwrap()
+    };
+    assert_eq!(heads_left(added_in_place), 2);
+}
+
+#[test]
+fn fuse_head_takes_the_norm_along() {
+    let mut graph = Shape::plain().graph();
+    graph.show_candidates(4).unwrap();
+    let binding = Binding { width: 3, outputs: 2 };
+    let program = compile(&graph, binding, &DeviceSpec::cpu(Tier::Reference, KvFormat::F32)).unwrap();
+    let last = program.steps.last().unwrap();
+    let Op::Candidates { head: Some(Head { norm: Some(_), .. }), most: 4 } = &last.op else {
+        panic!("{:?} ends the program", last.op)
+    };
+    assert_eq!((program.shown.rows, program.shown.columns), (2, 9));
 }
 
 #[test]

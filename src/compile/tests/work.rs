@@ -53,6 +53,15 @@ fn steps_have_the_work_of_their_shapes() {
         .iter()
         .map(|step| (step_name(&program, step), Work::of(&program, step, &inputs)))
         .collect();
+    let mut choosing = shape.graph();
+    choosing.show_candidates(5).unwrap();
+    let choosing = compile(&choosing, binding, &device).unwrap();
+    let last = choosing.steps.last().unwrap();
+    // The same weights and products; eleven words are stored in place of a hundred logits.
+    let bytes = 100 * 40 + 256 + 4 * 11;
+    let head = (step_name(&choosing, last), Work::of(&choosing, last, &inputs));
+    assert_eq!(head, ("candidates".to_owned(), Work { bytes, flops: 2 * 64 * 100 }));
+
     let expected: Vec<(String, Work)> =
         expected.into_iter().map(|(name, bytes, flops)| (name.to_owned(), Work { bytes, flops })).collect();
     assert_eq!(found, expected);

@@ -3,7 +3,7 @@
 use ygg_kernels::WeightFormat;
 
 use super::*;
-use crate::ir::{Input, KvSpec, Norm, WeightId, WeightSpec};
+use crate::ir::{Head, Input, KvSpec, Norm, WeightId, WeightSpec};
 
 const ATTENTION: GroupId = GroupId(0);
 
@@ -138,4 +138,27 @@ fn refuses_missing_logits_and_logits_of_every_row() {
     assert!(breach(&graph).contains("one per output"));
     let empty = Graph::new("empty", vec![], graph.kv());
     assert!(breach(&empty).contains("a declared value"));
+}
+
+#[test]
+fn refuses_candidates_that_an_op_reads() {
+    let Parts { mut graph, .. } = lawful();
+    graph.show_candidates(3).unwrap();
+    assert_eq!(verify(&graph), Ok(()));
+    let candidates = graph.shown().unwrap();
+    assert_eq!(graph.node(candidates).value_type.columns, 7);
+    let reader = graph.add(Op::Scale { factor: 2.0 }, &[candidates], None).unwrap();
+    let found = breach(&graph);
+    assert!(found.contains("no op reads") && found.contains(&reader.to_string()), "{found}");
+}
+
+#[test]
+fn candidates_are_of_logits_and_at_least_one() {
+    let Parts { mut graph, .. } = lawful();
+    assert!(graph.show_candidates(0).unwrap_err().to_string().contains("at least one candidate"));
+    let mut empty = Graph::new("empty", vec![], graph.kv());
+    assert!(empty.show_candidates(3).unwrap_err().to_string().contains("declared logits"));
+    let of_another_width = Op::Candidates { head: Some(Head { weights: vec![], norm: None }), most: 3 };
+    let head = graph.shown().unwrap();
+    assert!(graph.add(of_another_width, &[head], None).unwrap_err().to_string().contains("matrices of 10"));
 }

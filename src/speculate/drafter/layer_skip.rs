@@ -5,8 +5,8 @@
 //! them, so there is nothing to clone and nothing to commit.
 
 use crate::{
-    runtime::{Session, SkipSet},
-    sample::{Candidate, draft_candidates},
+    runtime::{Choice, ExecutableSet, Session, SkipSet},
+    sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
     tree::{Frontier, NodeId, Source, TokenTree},
 };
@@ -21,8 +21,7 @@ const SOURCE: u8 = 1;
 pub struct LayerSkip {
     skip: SkipSet,
     width: usize,
-    top_k: usize,
-    temperature: f32,
+    choice: Choice,
     frontier: Frontier,
     rows: Vec<NodeId>,
     grown: Vec<NodeId>,
@@ -33,7 +32,7 @@ impl LayerSkip {
     /// A drafter that leaves out `skip` and grows trees of the given shape.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] if no executable of the session holds a growth.
+    /// [`SpeculateError::Shape`] if no executable of the session holds a growth or gives as many candidates.
     pub fn new(session: &Session, skip: SkipSet, shape: &Shape) -> Result<Self, SpeculateError> {
         let Some(_) = session.set().width_for(shape.draft_width) else {
             let expected = format!("at most {}", session.set().widths().last().expect("width 1 is planned"));
@@ -41,15 +40,18 @@ impl LayerSkip {
         };
         let nodes = shape.tree_nodes();
         let top_k = shape.top_k.max(1);
+        if top_k > ExecutableSet::MOST_CANDIDATES {
+            let expected = format!("at most {}", ExecutableSet::MOST_CANDIDATES);
+            return Err(SpeculateError::Shape { what: "candidates per node", expected, found: top_k });
+        }
         Ok(Self {
             skip,
             width: shape.draft_width,
-            top_k,
-            temperature: shape.draft_temperature,
+            choice: Choice { k: top_k, temperature: Some(shape.draft_temperature) },
             frontier: Frontier::with_capacity(nodes, top_k),
             rows: Vec::with_capacity(shape.draft_width),
             grown: Vec::with_capacity(shape.draft_width),
-            candidates: Vec::with_capacity(top_k + 1),
+            candidates: Vec::with_capacity(top_k),
         })
     }
 }
@@ -64,10 +66,14 @@ impl Drafter for LayerSkip {
         self.rows.push(NodeId::ROOT);
         let mut lap = Lap::start();
         for _ in 0..depth {
-            let logits = verifier::forward(session, tree, &self.rows, Some(&self.skip), || {})?;
+            let forward = verifier::forward(session, tree, &self.rows)?;
+            let choices = forward.choose(self.choice, Some(&self.skip));
             stats.add_time(Stage::Draft, lap.next());
             for (row, node) in self.rows.iter().enumerate() {
-                draft_candidates(logits.row(row), self.top_k, self.temperature, &mut self.candidates);
+                let candidates = choices.row(row);
+                self.candidates.clear();
+                self.candidates
+                    .extend(candidates.iter().map(|(token, log_prob)| Candidate { token, log_prob }));
                 if let Some(observer) = observer.as_deref_mut() {
                     observer.expanded(*node, &self.candidates);
                 }

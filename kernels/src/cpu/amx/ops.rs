@@ -5,7 +5,7 @@ macro_rules! ops {
     ($tiles:ty) => {
         use crate::cpu::amx::linear;
         pub(in crate::cpu) use crate::cpu::amx::linear::prepare;
-        pub(in crate::cpu) use crate::cpu::avx512::{append_kv, attention, rms_norm, swiglu};
+        pub(in crate::cpu) use crate::cpu::avx512::{append_kv, attention, fold, rms_norm, swiglu};
         use crate::{
             RowsMut,
             cpu::{Epilogue, PackedLinear, Prepared},

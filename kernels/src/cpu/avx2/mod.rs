@@ -15,6 +15,7 @@
 
 mod append_kv;
 mod attention;
+mod candidates;
 mod lanes;
 mod linear;
 mod rms_norm;
@@ -22,6 +23,7 @@ mod swiglu;
 
 pub(super) use append_kv::append_kv;
 pub(super) use attention::attention;
+pub(super) use candidates::fold;
 pub(super) use linear::{linear, linear_gated, prepare};
 pub(super) use rms_norm::rms_norm;
 pub(super) use swiglu::swiglu;

@@ -5,22 +5,22 @@
 
 mod append_kv;
 mod attention;
+mod candidates;
 mod exp;
 mod int8;
 mod linear;
 mod pointwise;
 mod rms_norm;
 mod swiglu;
-mod top_k;
 
 pub(super) use append_kv::append_kv;
 pub(super) use attention::attention;
+pub(super) use candidates::{fold, fold_range, insert};
 pub(super) use int8::{scale_and_inverse, write_codes};
 pub(super) use linear::{linear, linear_gated, prepare};
 pub(super) use pointwise::{add, add_into, scale};
 pub(super) use rms_norm::rms_norm;
 pub(super) use swiglu::swiglu;
-pub(super) use top_k::top_k;
 
 /// Sum of 16 lanes, by halves.
 #[inline(always)]

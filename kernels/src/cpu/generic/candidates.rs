@@ -1,0 +1,115 @@
+//! Ranges of logits folded into what was found of their rows. Equal in every tier.
+
+use super::sum_lanes;
+use crate::{
+    candidates::{LANES, weight},
+    cpu::found::FoundRow,
+};
+
+/// Entries that are looked at together when a row's list is already full of better ones.
+const CHUNK: usize = 16;
+
+/// Lanes of the search for a largest logit.
+const WIDE: usize = 2 * LANES;
+
+/// Folds the logits of a range, of ids from `first` on, into a list of `k` and, if the inverse of a temperature is given,
+/// into the ranges' sums.
+pub(in crate::cpu) fn fold(
+    logits: &[f32],
+    first: usize,
+    k: usize,
+    inverse: Option<f32>,
+    found: &mut FoundRow<'_>,
+) {
+    fold_range(logits, first, k, inverse, found);
+}
+
+/// As [`fold`], to be compiled for the caller's instructions.
+#[inline(always)]
+pub(in crate::cpu) fn fold_range(
+    logits: &[f32],
+    first: usize,
+    k: usize,
+    inverse: Option<f32>,
+    found: &mut FoundRow<'_>,
+) {
+    let largest = largest(logits);
+    if let Some(inverse) = inverse {
+        found.add_range(largest, sum(logits, largest, inverse));
+    }
+    let mut count = found.count();
+    if count == k && largest <= found.logits[k - 1] {
+        return;
+    }
+    for (c, chunk) in logits.chunks(CHUNK).enumerate() {
+        if count == k {
+            let worst = found.logits[k - 1];
+            let mut any = false;
+            for &x in chunk {
+                any |= x > worst;
+            }
+            if !any {
+                continue;
+            }
+        }
+        for (i, &x) in chunk.iter().enumerate() {
+            if x.is_nan() || (count == k && x <= found.logits[k - 1]) {
+                continue;
+            }
+            let id = f32::from_bits((first + c * CHUNK + i) as u32);
+            count = insert(&mut found.ids[..k], &mut found.logits[..k], count, id, x);
+        }
+    }
+    found.set_count(count);
+}
+
+/// Puts a logit behind its equals and betters among the `count` entries of a list, which loses its last if it is full.
+/// Returns how many there are then. The logit is one that belongs into the list.
+#[inline(always)]
+pub(in crate::cpu) fn insert(
+    ids: &mut [f32],
+    logits: &mut [f32],
+    count: usize,
+    id: f32,
+    logit: f32,
+) -> usize {
+    let place = logits[..count].partition_point(|&kept| kept >= logit);
+    let count = ids.len().min(count + 1);
+    logits.copy_within(place..count - 1, place + 1);
+    ids.copy_within(place..count - 1, place + 1);
+    (logits[place], ids[place]) = (logit, id);
+    count
+}
+
+/// The largest that is not NaN, or negative infinity.
+#[inline(always)]
+fn largest(logits: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; WIDE];
+    let mut chunks = logits.chunks_exact(WIDE);
+    for chunk in &mut chunks {
+        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+            *lane = if x > *lane { x } else { *lane };
+        }
+    }
+    let mut largest = f32::NEG_INFINITY;
+    for &x in lanes.iter().chain(chunks.remainder()) {
+        largest = if x > largest { x } else { largest };
+    }
+    largest
+}
+
+/// Sum of the logits' weights beside `largest`.
+#[inline(always)]
+fn sum(logits: &[f32], largest: f32, inverse: f32) -> f32 {
+    let mut lanes = [0.0; LANES];
+    let mut chunks = logits.chunks_exact(LANES);
+    for chunk in &mut chunks {
+        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+            *lane += weight(x, largest, inverse);
+        }
+    }
+    for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane += weight(x, largest, inverse);
+    }
+    sum_lanes(lanes)
+}

@@ -1,0 +1,192 @@
+//! Choosing tokens where logits are made gives what choosing among stored logits gives: the same tokens, the same bits.
+//!
+//! The judge runs the forward that shows logits and reads rows of them with the scalar reference. Heads have equal rows, so
+//! that logits are equal, and rows that are not numbers.
+
+use std::sync::Arc;
+
+use ygg_kernels::{
+    KvFormat, Rows, RowsMut, Tier, WeightFormat,
+    candidates::{Candidates, Choice, candidate_columns},
+    reference,
+};
+use yggc::{
+    backend::available_tiers,
+    ir::{Op, WeightId, WeightSource},
+    model::Model,
+    runtime::{ExecutableSet, Session, SetOptions, SkipSet},
+    sample::{Sampling, argmax},
+    speculate::{Decoder, Limits, Shape},
+};
+
+use crate::tiny_model::{Dice, MODEL_CONTEXT, TinyModel, WIDTHS, models, session};
+
+/// Tokens whose logits are no numbers; nothing is fed that a tied table would spoil.
+const NO_NUMBERS: [usize; 3] = [0, 255, 289];
+/// Pairs of tokens with one row of the head.
+const EQUAL: [(usize, usize); 4] = [(7, 3), (100, 255 - 4), (256, 257), (288, 5)];
+/// Tokens that are fed: none of the planted ones is among them.
+const FED: std::ops::Range<usize> = 10..90;
+
+/// The weights of a model with another head.
+struct Planted<'a> {
+    model: &'a Model,
+    head: WeightId,
+    bytes: Vec<u8>,
+}
+
+impl WeightSource for Planted<'_> {
+    fn bytes(&self, weight: WeightId) -> &[u8] {
+        if weight == self.head { &self.bytes } else { self.model.weights.bytes(weight) }
+    }
+}
+
+impl<'a> Planted<'a> {
+    fn new(model: &'a Model) -> Self {
+        let graph = &model.graph;
+        let logits = graph.shown().expect("a model's graph shows logits");
+        let Op::Linear { weights, .. } = &graph.node(logits).op else { panic!("logits are a product") };
+        let (head, spec) = (weights[0], graph.weight(weights[0]));
+        let mut bytes = model.weights.bytes(head).to_vec();
+        let row = bytes.len() / spec.rows;
+        for (from, to) in EQUAL {
+            bytes.copy_within(from * row..(from + 1) * row, to * row);
+        }
+        for token in NO_NUMBERS {
+            let bytes = &mut bytes[token * row..];
+            match spec.format {
+                WeightFormat::F32 => bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes()),
+                WeightFormat::BF16 => bytes[..2].copy_from_slice(&[0xc0, 0x7f]),
+                // The scale of a block is behind its codes.
+                WeightFormat::Q6_K => bytes[208..210].copy_from_slice(&[0x00, 0x7e]),
+                WeightFormat::F16
+                | WeightFormat::Q8_0
+                | WeightFormat::Q4_0
+                | WeightFormat::Q4_1
+                | WeightFormat::Q4_K => bytes[..2].copy_from_slice(&[0x00, 0x7e]),
+            }
+        }
+        Self { model, head, bytes }
+    }
+
+    fn set(&self, tier: Tier) -> Arc<ExecutableSet> {
+        let options = SetOptions {
+            tier,
+            kv_format: KvFormat::F16,
+            widths: WIDTHS.to_vec(),
+            model_context: MODEL_CONTEXT,
+            threads: 1,
+        };
+        let set = ExecutableSet::build(&self.model.graph, self, &options);
+        Arc::new(set.expect("a generated model compiles and loads"))
+    }
+}
+
+fn fed(dice: &mut Dice) -> u32 {
+    dice.within(FED.start, FED.end - 1) as u32
+}
+
+/// What the reference says of a row of logits: tokens and bits of values.
+fn judged(logits: &[f32], choice: Choice) -> Vec<(u32, u32)> {
+    let columns = candidate_columns(choice.k);
+    let mut row = vec![0.0; columns];
+    reference::candidates(Rows::new(logits, logits.len()), choice, RowsMut::new(&mut row, columns));
+    said(Candidates::new(&row))
+}
+
+fn said(candidates: Candidates<'_>) -> Vec<(u32, u32)> {
+    candidates.iter().map(|(token, value)| (token, value.to_bits())).collect()
+}
+
+/// A forward of a root and its children.
+fn filled<'s>(session: &'s mut Session, tokens: &[u32]) -> yggc::runtime::Forward<'s> {
+    let mut forward = session.forward(tokens.len()).expect("a planned width holds them");
+    for (row, token) in (0_u32..).zip(tokens) {
+        forward.push(*token, u32::from(row > 0), row, |tail| {
+            let len = 1 + usize::from(row > 0);
+            tail[0] = 0;
+            tail[len - 1] = row;
+            len
+        });
+    }
+    forward
+}
+
+fn check(model: &TinyModel, tier: Tier, dice: &mut Dice) {
+    let set = Planted::new(&model.model).set(tier);
+    let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
+    let mut sessions = [1, 2].map(|threads| session(&set, MODEL_CONTEXT, 64, threads));
+    let prompt: Vec<u32> = (0..20).map(|_| fed(dice)).collect();
+    for session in &mut sessions {
+        session.restart(&prompt).expect("the prompt fits");
+    }
+    let mut widths = vec![1, 2, 7, 16, 33, 64];
+    widths.push(dice.within(1, 64));
+    for width in widths {
+        let tokens: Vec<u32> = (0..width).map(|_| fed(dice)).collect();
+        let skip = dice.chance(50).then_some(&skip);
+        let logits = filled(&mut sessions[0], &tokens).run(skip);
+        let rows: Vec<Vec<f32>> = (0..width).map(|row| logits.row(row).to_vec()).collect();
+        assert!(rows.iter().all(|row| NO_NUMBERS.iter().all(|token| row[*token].is_nan())));
+        assert!(rows.iter().all(|row| EQUAL.iter().all(|(a, b)| row[*a] == row[*b])));
+        for (k, temperature) in [(1, None), (2, Some(1.0)), (8, Some(0.7)), (64, None), (64, Some(1.3))] {
+            let choice = Choice { k, temperature };
+            let expected: Vec<_> = rows.iter().map(|row| judged(row, choice)).collect();
+            for session in &mut sessions {
+                let choices = filled(session, &tokens).choose(choice, skip);
+                for (row, expected) in expected.iter().enumerate() {
+                    let found = said(choices.row(row));
+                    assert_eq!(
+                        found, *expected,
+                        "{} on {tier}, row {row} of {width}, {choice:?}",
+                        model.name
+                    );
+                }
+                if choice == Choice::ARGMAX {
+                    let best: Vec<u32> = (0..width).map(|row| choices.row(row).best()).collect();
+                    assert_eq!(best, rows.iter().map(|row| argmax(row)).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn candidates_are_those_of_stored_logits() {
+    let mut dice = Dice::new(1);
+    for model in models() {
+        for tier in available_tiers() {
+            // The scalar judge is slow, and its head is stored in either case.
+            if tier != Tier::Reference || model.name.contains("Q4_1") {
+                check(model, tier, &mut dice);
+            }
+        }
+    }
+}
+
+#[test]
+fn greedy_decoding_is_the_argmax_of_logits_token_for_token() {
+    for model in models() {
+        for tier in available_tiers() {
+            let set = model.set(tier);
+            let prompt = Dice::new(5).tokens(9, set.vocabulary());
+            let tokens = if tier == Tier::Reference { 4 } else { 40 };
+            let mut judge = session(set, MODEL_CONTEXT, 1, 1);
+            let mut expected = vec![argmax(judge.restart(&prompt).expect("the prompt fits"))];
+            while expected.len() < tokens {
+                let last = [expected[expected.len() - 1]];
+                expected.push(argmax(filled(&mut judge, &last).run(None).row(0)));
+                judge.commit(&[0]);
+            }
+            for threads in [1, 2] {
+                let session = session(set, MODEL_CONTEXT, 1, threads);
+                let mut decoder = Decoder::new(session, None, Shape::PLAIN).expect("one row is planned");
+                decoder.start(&prompt, Sampling::GREEDY).expect("the prompt fits");
+                while decoder.history().len() < prompt.len() + tokens {
+                    decoder.step(Limits { tokens: 1, ends: &[] }, None).expect("the step runs");
+                }
+                assert_eq!(decoder.history()[prompt.len()..], expected, "{} on {tier}", model.name);
+            }
+        }
+    }
+}
