@@ -56,14 +56,14 @@ impl Choice {
 
 /// `(logit - largest) / temperature` by the inverse of the temperature: 0 for the largest itself, infinite or not.
 #[inline(always)]
-pub(crate) fn scaled(logit: f32, largest: f32, inverse: f32) -> f32 {
+pub fn scaled(logit: f32, largest: f32, inverse: f32) -> f32 {
     // Infinity minus itself is NaN.
     if logit == largest { 0.0 } else { (logit - largest) * inverse }
 }
 
 /// `exp` of [`scaled`]: 1 for the largest, 0 for NaN.
 #[inline(always)]
-pub(crate) fn weight(logit: f32, largest: f32, inverse: f32) -> f32 {
+pub fn weight(logit: f32, largest: f32, inverse: f32) -> f32 {
     exp_nonpositive(scaled(logit, largest, inverse))
 }
 

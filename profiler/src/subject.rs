@@ -45,9 +45,10 @@ impl fmt::Display for Cell {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Stage {
-    /// One verifier forward; width 1 is the plain decoding step.
+    /// One verifier forward of a greedy request, which ends with the best token of every row; width 1 is the plain decoding
+    /// step.
     Verify,
-    /// One forward of a model drafter at a width, or (at width 1) one whole proposal of a drafter without a model.
+    /// One forward of a model drafter at a width, which ends with the candidates of every row, or (at width 1) one whole proposal of a drafter without a model.
     Draft(DrafterName),
     /// Work between forwards.
     Host(HostStage),
@@ -56,13 +57,13 @@ pub enum Stage {
 /// Work between forwards, once per step unless said otherwise; the width of its cells is given with each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostStage {
-    /// One tree growth, after every draft forward; width = nodes grown.
+    /// One tree growth from candidates, after every draft forward; width = nodes grown.
     Grow,
     /// Choosing the subtree to verify; width = rows kept.
     Prune,
     /// Building the ancestor mask and the inputs of the verifier; width = rows verified.
     Mask,
-    /// Turning logits into distributions and tokens; width = rows verified.
+    /// Turning what the verifier shows into tokens; width = rows verified.
     Sample,
     /// Walking the verified tree; width = rows verified.
     Accept,

@@ -11,7 +11,6 @@ use ygg_kernels::{
     reference,
 };
 use yggc::{
-    backend::available_tiers,
     ir::{Op, WeightId, WeightSource},
     model::Model,
     runtime::{ExecutableSet, Session, SetOptions, SkipSet},
@@ -19,7 +18,7 @@ use yggc::{
     speculate::{Decoder, Limits, Shape},
 };
 
-use crate::tiny_model::{Dice, MODEL_CONTEXT, TinyModel, WIDTHS, models, session};
+use crate::tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, WIDTHS, models, session};
 
 /// Tokens whose logits are no numbers; nothing is fed that a tied table would spoil.
 const NO_NUMBERS: [usize; 3] = [0, 255, 289];
@@ -69,10 +68,11 @@ impl<'a> Planted<'a> {
         Self { model, head, bytes }
     }
 
-    fn set(&self, tier: Tier) -> Arc<ExecutableSet> {
+    fn set(&self, class: Class) -> Arc<ExecutableSet> {
         let options = SetOptions {
-            tier,
+            tier: class.tier,
             kv_format: KvFormat::F16,
+            activations: class.activations,
             widths: WIDTHS.to_vec(),
             model_context: MODEL_CONTEXT,
             threads: 1,
@@ -112,8 +112,8 @@ fn filled<'s>(session: &'s mut Session, tokens: &[u32]) -> yggc::runtime::Forwar
     forward
 }
 
-fn check(model: &TinyModel, tier: Tier, dice: &mut Dice) {
-    let set = Planted::new(&model.model).set(tier);
+fn check(model: &TinyModel, class: Class, dice: &mut Dice) {
+    let set = Planted::new(&model.model).set(class);
     let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
     let mut sessions = [1, 2].map(|threads| session(&set, MODEL_CONTEXT, 64, threads));
     let prompt: Vec<u32> = (0..20).map(|_| fed(dice)).collect();
@@ -138,7 +138,7 @@ fn check(model: &TinyModel, tier: Tier, dice: &mut Dice) {
                     let found = said(choices.row(row));
                     assert_eq!(
                         found, *expected,
-                        "{} on {tier}, row {row} of {width}, {choice:?}",
+                        "{} on {class}, row {row} of {width}, {choice:?}",
                         model.name
                     );
                 }
@@ -155,10 +155,10 @@ fn check(model: &TinyModel, tier: Tier, dice: &mut Dice) {
 fn candidates_are_those_of_stored_logits() {
     let mut dice = Dice::new(1);
     for model in models() {
-        for tier in available_tiers() {
+        for class in model.classes() {
             // The scalar judge is slow, and its head is stored in either case.
-            if tier != Tier::Reference || model.name.contains("Q4_1") {
-                check(model, tier, &mut dice);
+            if class.tier != Tier::Reference || model.name.contains("Q4_1") {
+                check(model, class, &mut dice);
             }
         }
     }
@@ -167,10 +167,10 @@ fn candidates_are_those_of_stored_logits() {
 #[test]
 fn greedy_decoding_is_the_argmax_of_logits_token_for_token() {
     for model in models() {
-        for tier in available_tiers() {
-            let set = model.set(tier);
+        for class in model.classes() {
+            let set = model.set(class);
             let prompt = Dice::new(5).tokens(9, set.vocabulary());
-            let tokens = if tier == Tier::Reference { 4 } else { 40 };
+            let tokens = if class.tier == Tier::Reference { 4 } else { 40 };
             let mut judge = session(set, MODEL_CONTEXT, 1, 1);
             let mut expected = vec![argmax(judge.restart(&prompt).expect("the prompt fits"))];
             while expected.len() < tokens {
@@ -185,7 +185,7 @@ fn greedy_decoding_is_the_argmax_of_logits_token_for_token() {
                 while decoder.history().len() < prompt.len() + tokens {
                     decoder.step(Limits { tokens: 1, ends: &[] }, None).expect("the step runs");
                 }
-                assert_eq!(decoder.history()[prompt.len()..], expected, "{} on {tier}", model.name);
+                assert_eq!(decoder.history()[prompt.len()..], expected, "{} on {class}", model.name);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::{
 /// Entries that are looked at together when a row's list is already full of better ones.
 const CHUNK: usize = 16;
 
-/// Lanes of the search for a largest logit.
+/// Lanes of the search for a largest logit, joined by halves.
 const WIDE: usize = 2 * LANES;
 
 /// Folds the logits of a range, of ids from `first` on, into a list of `k` and, if the inverse of a temperature is given,
@@ -91,11 +91,15 @@ fn largest(logits: &[f32]) -> f32 {
             *lane = if x > *lane { x } else { *lane };
         }
     }
-    let mut largest = f32::NEG_INFINITY;
-    for &x in lanes.iter().chain(chunks.remainder()) {
-        largest = if x > largest { x } else { largest };
+    for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane = if x > *lane { x } else { *lane };
     }
-    largest
+    for half in [16, 8, 4, 2, 1] {
+        for i in 0..half {
+            lanes[i] = if lanes[i + half] > lanes[i] { lanes[i + half] } else { lanes[i] };
+        }
+    }
+    lanes[0]
 }
 
 /// Sum of the logits' weights beside `largest`.

@@ -20,7 +20,7 @@ fn logits(len: usize, levels: usize, noise: &mut Noise) -> Vec<f32> {
     // Sometimes ordinary throughout, and sometimes not a number in whole ranges.
     match noise.below(4) {
         0 => noise.values(len).iter().map(|x| 20.0 * x).collect(),
-        1 => (0..len).map(|i| if i / RANGE % 2 == 0 { f32::NAN } else { one(noise) }).collect(),
+        1 => (0..len).map(|i| if (i / RANGE).is_multiple_of(2) { f32::NAN } else { one(noise) }).collect(),
         _ => (0..len).map(|_| one(noise)).collect(),
     }
 }
