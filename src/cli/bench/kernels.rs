@@ -25,7 +25,11 @@ use super::provenance::Provenance;
 pub(super) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
-    let widths = ProfileOptions::WIDTHS.to_vec();
+    let widths = if args.widths.is_empty() {
+        ProfileOptions::WIDTHS.to_vec()
+    } else {
+        args.widths.iter().cloned().flatten().collect()
+    };
     let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, widths))?;
     let defaults = KernelOptions::default();
     let repetitions = args.repetitions.unwrap_or(defaults.repetitions);
