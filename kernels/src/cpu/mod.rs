@@ -21,6 +21,7 @@ mod kernels;
 mod memory;
 mod packing;
 mod roofline;
+mod tuning;
 
 #[cfg(test)]
 mod tests;
@@ -32,3 +33,4 @@ pub use kernels::{Epilogue, Kernels, attention_scratch_bytes};
 pub use memory::{Reserved, allocate};
 pub use packing::{PackError, PackedLinear, TILE};
 pub use roofline::Arithmetic;
+pub use tuning::{Ahead, Tuning, TuningError};

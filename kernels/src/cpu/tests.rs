@@ -3,6 +3,7 @@
 mod attention;
 mod linear;
 mod pointwise;
+mod tuning;
 
 #[cfg(target_arch = "x86_64")]
 use super::Avx512;
