@@ -2,7 +2,7 @@
 
 use crate::{
     model::Model,
-    plan::{DrafterKind, FittedPlan, Stage as PlanStage, SubPlan},
+    plan::{ChosenTuning, DrafterKind, FittedPlan, Stage as PlanStage, SubPlan},
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
 };
@@ -16,6 +16,8 @@ pub(super) struct Drafting {
     pub(super) shape: Shape,
     /// Widths to make executables for.
     pub(super) widths: Vec<usize>,
+    /// Tunings of linears; none where the plan was made elsewhere and forced.
+    pub(super) tunings: Vec<ChosenTuning>,
     pub(super) background: Background,
 }
 
@@ -66,6 +68,7 @@ pub(super) fn decide(
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
         widths: Vec::new(),
+        tunings: Vec::new(),
         background: Background {
             drafter: "none".to_owned(),
             spec_off_reason: Some(reason.to_owned()),
@@ -114,6 +117,7 @@ pub(super) fn decide(
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
         widths: plan.planned.widths(),
+        tunings: if plan.ignored().is_empty() { plan.tunings.clone() } else { Vec::new() },
         background: Background {
             drafter: sub_plan.drafter.name().to_owned(),
             plan: Some(source.name.clone()),

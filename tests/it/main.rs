@@ -37,3 +37,4 @@ mod row_invariance;
 #[cfg(feature = "cli")]
 mod tiny_commands;
 mod tiny_model;
+mod tunings;

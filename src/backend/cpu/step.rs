@@ -2,7 +2,7 @@
 
 use ygg_kernels::{
     AppendKv, Attention, Norm, Rope,
-    cpu::{Epilogue, Kernels},
+    cpu::{Epilogue, Kernels, Tuning},
 };
 
 use crate::ir::{self, Binding, GroupId, Op, Operand, Region, RopeId, Step};
@@ -96,6 +96,11 @@ impl CpuStep {
         self.group.is_none_or(|group| !skipped[group.0 as usize])
     }
 
+    /// Whether it has a tuning.
+    pub(super) fn is_linear(&self) -> bool {
+        matches!(self.kind, Kind::Linear { .. } | Kind::GatedLinear { .. })
+    }
+
     /// Scratch that one thread needs for it, attention aside.
     pub(super) fn scratch_bytes(&self, kernels: Kernels, weights: &PackedWeights, binding: Binding) -> usize {
         match self.kind {
@@ -116,8 +121,8 @@ impl CpuStep {
         }
     }
 
-    /// Does this worker's share of the step.
-    pub(super) fn run(&self, forward: &Forward<'_>, worker: Worker<'_>) {
+    /// Does this worker's share of the step, with this tuning if it is a linear.
+    pub(super) fn run(&self, forward: &Forward<'_>, tuning: Tuning, worker: Worker<'_>) {
         let Forward { kernels, weights, inputs, .. } = *forward;
         let norm = |norm: FusedNorm| Norm { weight: weights.gain(norm.gain), eps: norm.eps };
         let rope = |id: RopeId| -> Rope<'_> { forward.rope(id) };
@@ -134,7 +139,8 @@ impl CpuStep {
                 let tiles = worker.share(matrix.tiles());
                 if !tiles.is_empty() {
                     let scratch = forward.scratch(worker);
-                    let x = kernels.prepare(matrix.format(), forward.read(x), fused.map(norm), scratch);
+                    let (norm, x) = (fused.map(norm), forward.read(x));
+                    let x = kernels.prepare_tuned(matrix.format(), x, norm, tuning, scratch);
                     kernels.linear(matrix, &x, tiles, *epilogue, forward.write(out));
                 }
             }
@@ -143,7 +149,8 @@ impl CpuStep {
                 let tiles = worker.share(matrix.tiles());
                 if !tiles.is_empty() {
                     let scratch = forward.scratch(worker);
-                    let x = kernels.prepare(matrix.format(), forward.read(x), fused.map(norm), scratch);
+                    let (norm, x) = (fused.map(norm), forward.read(x));
+                    let x = kernels.prepare_tuned(matrix.format(), x, norm, tuning, scratch);
                     kernels.linear_gated(matrix, &x, tiles, forward.write(out));
                 }
             }
