@@ -19,7 +19,7 @@ use super::{
 /// Rounds before the measured ones.
 const WARM_UP: usize = 2;
 
-/// One op of a forward, all its calls together.
+/// One op of a forward: all steps that do the same work with different weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TunedOp {
     /// What it does, such as `linear ffn_down`.
@@ -28,9 +28,9 @@ pub struct TunedOp {
     pub kernel: String,
     /// The plan's choice; `None` if that is the default.
     pub tuning: Option<String>,
-    /// Microseconds per forward with the default, measured.
+    /// Microseconds of a call with the default, measured: of each forward the median of its calls.
     pub default: Timing,
-    /// Microseconds per forward with the plan's choices, measured.
+    /// Microseconds of a call with the plan's choices, measured in the same way.
     pub tuned: Timing,
     /// Median over the rounds of default by tuned time, derived.
     pub gain: f64,
@@ -98,7 +98,7 @@ enum Way {
     Planned,
 }
 
-/// What one way took: T(W), and of each op of the forward, round by round.
+/// What one way took: T(W), and a call of each op of the forward, round by round.
 #[derive(Default)]
 struct Taken {
     plain: Vec<f64>,
@@ -140,7 +140,7 @@ fn measure(
                 Way::Planned => &mut planned,
             };
             taken.plain.push(plain_us);
-            for (samples, us) in taken.ops.iter_mut().zip(ops_us(&facts, &kinds, &moments)) {
+            for (samples, us) in taken.ops.iter_mut().zip(calls_us(&facts, &kinds, &moments)) {
                 samples.push(us);
             }
         }
@@ -181,20 +181,20 @@ fn go(session: &mut Session, way: Way, tunings: &[ChosenTuning]) -> Result<(), E
     }
 }
 
-/// Microseconds per forward of each kind of step.
-fn ops_us(facts: &[StepFacts], kinds: &[&StepFacts], moments: &[(Moment, Instant)]) -> Vec<f64> {
-    let mut ops = vec![0.0; kinds.len()];
+/// Microseconds of a call of each kind of step: the median over the calls of one forward.
+fn calls_us(facts: &[StepFacts], kinds: &[&StepFacts], moments: &[(Moment, Instant)]) -> Vec<f64> {
+    let mut calls = vec![Vec::new(); kinds.len()];
     let mut begun = moments[0].1;
     for (moment, at) in moments {
         match moment {
             Moment::Begun | Moment::ShareDone(_) => {}
             Moment::StepDone(step) => {
                 if let Some(kind) = kinds.iter().position(|kind| **kind == facts[*step]) {
-                    ops[kind] += us(*at - begun);
+                    calls[kind].push(us(*at - begun));
                 }
                 begun = *at;
             }
         }
     }
-    ops
+    calls.iter().map(|calls| median(calls).unwrap_or(0.0)).collect()
 }
