@@ -5,7 +5,8 @@
 //! same method with its own share; ranges change no bits.
 //!
 //! A linear has two phases: [`Kernels::prepare`] rounds and lays out the activations in a thread's own scratch,
-//! optionally normalised, then any number of linears of the same weight format read them.
+//! optionally normalised, then any number of linears of the same weight format read them. In which order they go over
+//! rows and weights, and how far ahead they fetch, is a [`Tuning`], which changes no bits either.
 
 mod activations;
 #[cfg(target_arch = "x86_64")]
