@@ -2,7 +2,7 @@
 //!
 //! The walk: [`measure_grid`] runs a [`Subject`] cell by cell and keeps raw samples ([`CellSamples`]);
 //! [`LatencyTable::from_samples`] derives medians and spreads from them; a [`Profile`] binds the samples, the recorded
-//! acceptance [`Trace`]s and the [`Fingerprints`] of machine, model and build into one JSON file that the planner reads.
+//! acceptance [`Trace`]s, the times of tunings ([`TuningMeasurement`]) and the [`Fingerprints`] of machine, model and build into one JSON file that the planner reads.
 //! The crate knows no graph, no model and no backend.
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ pub mod statistics;
 mod subject;
 mod table;
 mod trace;
+mod tuning;
 
 pub use atomic_file::replace_file;
 pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerprint};
@@ -24,3 +25,4 @@ pub use profile::{DrafterDescription, Profile, ProfileError};
 pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject};
 pub use table::{Finding, LatencyTable, Summary, TableError};
 pub use trace::{Candidate, Expansion, PromptTrace, StepTrace, TokenTrace, Trace, TraceError};
+pub use tuning::{TunedShape, TuningMeasurement, TuningSamples};

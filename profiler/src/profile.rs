@@ -10,6 +10,7 @@ use crate::{
     subject::{DrafterName, Stage},
     table::{LatencyTable, TableError},
     trace::{TokenTrace, Trace, TraceError},
+    tuning::{self, TuningMeasurement},
 };
 
 /// What one machine measured with one model.
@@ -28,6 +29,8 @@ pub struct Profile {
     pub noise_threshold: f64,
     /// The drafters measured or replayable, by unique name.
     pub drafters: Vec<DrafterDescription>,
+    /// Times of the linears under several tunings, taken before the cells; what they chose was in force for those.
+    pub tunings: Vec<TuningMeasurement>,
     /// Raw samples by cell.
     pub measurements: Vec<CellSamples>,
     /// Recorded steps of model drafters, one trace per drafter and temperature.
@@ -104,6 +107,9 @@ impl Profile {
         };
         if !(self.noise_threshold.is_finite() && self.noise_threshold > 0.0) {
             return inconsistent("noise threshold", "a positive number", self.noise_threshold.to_string());
+        }
+        if let Some((what, expected, found)) = tuning::fault(&self.tunings) {
+            return inconsistent(what, expected, found);
         }
         let table = self.table()?;
         let mut known = BTreeMap::new();

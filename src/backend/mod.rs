@@ -16,7 +16,10 @@ use std::{fmt::Debug, ops::Range, sync::Arc};
 pub use cpu::{Pinning, available_tiers};
 pub use error::BackendError;
 pub use observation::{Exercise, Moment, Observer};
-pub use ygg_kernels::{Activations, KERNEL_SET, KvFormat, Tier, cpu::Arithmetic};
+pub use ygg_kernels::{
+    Activations, KERNEL_SET, KvFormat, Tier,
+    cpu::{Arithmetic, Tuning},
+};
 use ygg_kernels::{Matrix, RopeTable, Tails};
 
 use crate::ir::{DeviceSpec, Program, RowInputs, WeightSource, WeightSpec};
@@ -79,6 +82,12 @@ pub trait Replay: Send + Debug {
         skipped: &[bool],
         observer: Observer<'_>,
     );
+
+    /// Makes linear number `step` of program number `program` go as `tuning` says. Results are the same bits.
+    ///
+    /// # Panics
+    /// If that step is no linear with this choice.
+    fn tune(&mut self, program: usize, step: usize, tuning: Tuning);
 
     /// Does something that bounds every replay, with the same threads and memory; returns how much of it.
     fn exercise(&mut self, exercise: Exercise) -> u64;

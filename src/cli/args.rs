@@ -262,8 +262,9 @@ pub(crate) struct BenchArgs {
     /// How often every arm answers every prompt [default: 5], or with --kernels every forward is measured [default: 30]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) repetitions: Option<usize>,
-    /// Measure no answers but kernels: every op of a forward at every width, beside what bounds it on this machine
-    #[arg(long, conflicts_with_all = ["prompts", "plans", "force", "arms", "max_tokens", "context"])]
+    /// Measure no answers but kernels: every op of a forward at every width, beside what bounds it on this machine;
+    /// with --plan, its tunings beside the default
+    #[arg(long, conflicts_with_all = ["prompts", "arms", "max_tokens", "context"])]
     pub(crate) kernels: bool,
     /// Rows of the forwards that --kernels measures, numbers and ranges such as 1-64 [default: those of a profile]
     #[arg(long, value_name = "W,...", value_delimiter = ',', value_parser = widths, conflicts_with = "prompts")]

@@ -4,11 +4,12 @@
 //! repetition every prompt is answered by every arm, in an order that rotates, so that a slow drift of the machine meets
 //! all arms alike. An arm whose token ids are not those of plain decoding is an error of this program.
 //!
-//! With `--kernels` it measures kernels instead of answers.
+//! With `--kernels` it measures kernels instead of answers, and with `--plan` too what the plan's tunings gain.
 
 mod kernels;
 mod provenance;
 mod report;
+mod tuned;
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -52,7 +53,15 @@ struct Question {
 pub(crate) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failure> {
     match &args.prompts {
         Some(prompts) => answers(args, prompts, cache),
-        None => kernels::command(args, cache),
+        None => match &args.plans[..] {
+            [] => kernels::command(args, cache),
+            [plan] => tuned::command(args, plan, cache),
+            [_, _, ..] => {
+                let message =
+                    "--kernels compares the tunings of one plan with the default: expected one --plan, found";
+                Err(Failure::Usage(format!("{message} {}", args.plans.len())))
+            }
+        },
     }
 }
 

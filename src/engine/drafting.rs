@@ -1,7 +1,7 @@
 //! From a plan and the caller's wish to a drafter and a shape.
 
 use crate::{
-    plan::{DrafterKind, Fingerprints, FittedPlan, Stage as PlanStage, SubPlan},
+    plan::{ChosenTuning, DrafterKind, Fingerprints, FittedPlan, Stage as PlanStage, SubPlan},
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
 };
@@ -15,6 +15,8 @@ pub(super) struct Drafting {
     pub(super) shape: Shape,
     /// Widths to make executables for.
     pub(super) widths: Vec<usize>,
+    /// Tunings of linears; none where the plan was made elsewhere and forced.
+    pub(super) tunings: Vec<ChosenTuning>,
     pub(super) background: Background,
 }
 
@@ -63,6 +65,7 @@ pub(super) fn decide(
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
         widths: Vec::new(),
+        tunings: Vec::new(),
         background: Background {
             drafter: "none".to_owned(),
             spec_off_reason: Some(reason.to_owned()),
@@ -111,6 +114,7 @@ pub(super) fn decide(
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
         widths: plan.planned.widths(),
+        tunings: if plan.ignored().is_empty() { plan.tunings.clone() } else { Vec::new() },
         background: Background {
             drafter: sub_plan.drafter.name().to_owned(),
             plan: Some(source.name.clone()),

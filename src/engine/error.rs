@@ -87,6 +87,7 @@ impl From<RuntimeError> for Error {
             | RuntimeError::ContextFull { .. }
             | RuntimeError::ContextRange { .. }
             | RuntimeError::SkipSet { .. }
+            | RuntimeError::Tuning { .. }
             | RuntimeError::Token { .. } => Self::input(message),
             RuntimeError::Compile(_) | RuntimeError::Width { .. } => Self::internal(message),
         }

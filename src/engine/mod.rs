@@ -11,6 +11,7 @@ mod loaded;
 mod options;
 mod report;
 mod request;
+mod tuning;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ pub use loaded::{KV_FORMAT, LoadOptions, Loaded, default_threads, fingerprints};
 pub use options::{DrafterChoice, Options, PlanSource};
 pub use report::{Report, StageReport};
 pub use request::{Answer, Event, FinishReason, Prompt, Request};
+pub use tuning::tune;
 
 use crate::{
     model::Model,
@@ -113,8 +115,9 @@ impl Engine {
         if let Some(limit) = options.memory_limit {
             within_memory(&loaded, &session_options, limit)?;
         }
-        let session = Session::open(loaded.set().clone(), &session_options)?;
-        let Drafting { kind, shape, widths: _, background } = drafting;
+        let mut session = Session::open(loaded.set().clone(), &session_options)?;
+        let Drafting { kind, shape, widths: _, tunings, background } = drafting;
+        tune(&mut session, &tunings)?;
         let drafter = make_drafter(&kind, &shape, &session)?;
         let decoder = Decoder::new(session, drafter, shape)?;
         Ok(Self { loaded, decoder, session_options, background })

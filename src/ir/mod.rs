@@ -11,6 +11,7 @@
 mod device_spec;
 mod dump;
 mod graph;
+mod linear_shape;
 mod op;
 mod program;
 mod row_inputs;
@@ -23,6 +24,7 @@ pub use dump::{graph_dot, graph_text, program_dot, program_text, step_name};
 pub use graph::{
     Binding, Graph, GroupId, KvSpec, Node, RopeId, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec,
 };
+pub use linear_shape::LinearShape;
 pub use op::{GraphError, Head, Input, Norm, Op};
 pub use program::{Operand, Program, Region, Step};
 pub use row_inputs::RowInputs;

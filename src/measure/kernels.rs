@@ -104,7 +104,7 @@ pub fn kernel_report(
 }
 
 /// A forward of one row and its `width - 1` children, each another token.
-fn forward(session: &mut Session, width: usize, context: usize) -> Result<Forward<'_>, Error> {
+pub(super) fn forward(session: &mut Session, width: usize, context: usize) -> Result<Forward<'_>, Error> {
     let vocabulary = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
     session.assume_committed(context);
     let mut forward = session.forward(width)?;
@@ -121,11 +121,11 @@ fn forward(session: &mut Session, width: usize, context: usize) -> Result<Forwar
 }
 
 #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-fn us(duration: Duration) -> f64 {
+pub(super) fn us(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 

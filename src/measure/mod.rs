@@ -2,7 +2,8 @@
 //!
 //! [`profile`] measures latencies of every planned width and records acceptance on the calibration prompts;
 //! [`autoplan`] goes on to the plan, within a time budget. [`score`] is teacher-forced scoring.
-//! [`kernel_report`] takes forwards apart, op by op, beside what bounds them on this machine. Nothing here decides:
+//! [`kernel_report`] takes forwards apart, op by op, beside what bounds them on this machine, and [`tuned_report`] compares
+//! them with the tunings of a plan. Nothing here decides:
 //! planning is `plan`'s, and the profile keeps raw numbers.
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,8 @@ mod replay;
 mod score;
 mod subject;
 mod trace;
+mod tuned;
+mod tuner;
 
 pub use autoplan::{AutoplanOptions, Progress, autoplan};
 pub use calibration::{CalibrationPrompt, calibration_prompts, read_prompts};
@@ -23,3 +26,4 @@ pub use kernels::{KernelOptions, kernel_report};
 pub use record::{ProfileOptions, profile};
 pub use replay::plan_from_profile;
 pub use score::{Score, ScoredToken, score};
+pub use tuned::{TunedForward, TunedOp, tuned_report};

@@ -8,7 +8,7 @@ use ygg_profiler::{
 
 use crate::{
     engine::{Error, Loaded},
-    plan::DrafterKind,
+    plan::{DrafterKind, choose_tunings},
     runtime::Pinning,
     speculate::Shape,
 };
@@ -18,6 +18,7 @@ use super::{
     calibration::{CalibrationPrompt, interleaved},
     subject::StepSubject,
     trace::{TraceOptions, record},
+    tuner::measure_tunings,
 };
 
 /// Growths of the recorded trees.
@@ -41,7 +42,7 @@ pub struct ProfileOptions {
     pub contexts: Vec<usize>,
     /// Most tokens recorded per prompt.
     pub tokens: usize,
-    /// Time for everything; half of it at most is spent on latencies.
+    /// Time for everything: a fifth of it at most for tunings, and half of the rest for latencies.
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
@@ -168,8 +169,15 @@ pub fn profile(
         .ok_or_else(|| Error::input("no calibration prompts: expected one or more, found none"))?;
     let text = first.token_ids(loaded)?;
     let cells = cells(loaded, &drafters, &contexts);
-    let settings = GridSettings { budget: options.budget / 2, ..GridSettings::default() };
+    let for_tunings = options.budget / 5;
+    let measured_tunings = measure_tunings(loaded, for_tunings, options.pinning, &mut |done, total| {
+        progress(Progress { what: "tunings", done, total });
+    })?;
+    let tunings = choose_tunings(&measured_tunings);
+    let rest = options.budget - for_tunings;
+    let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
+    subject.tune(&tunings)?;
     let measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
         progress(Progress { what: "latencies", done, total });
     })
@@ -186,7 +194,8 @@ pub fn profile(
         shape,
         tokens: options.tokens,
         temperature: 0.0,
-        budget: options.budget / 2,
+        budget: rest / 2,
+        tunings: &tunings,
         prompts: &prompts,
         pinning: options.pinning,
     };
@@ -197,6 +206,7 @@ pub fn profile(
         calibration: options.calibration.clone(),
         noise_threshold: settings.noise_threshold,
         drafters: drafters.iter().map(|(name, kind)| kind.describe(name.clone())).collect(),
+        tunings: measured_tunings,
         measurements: measured.cells,
         traces,
         token_traces,

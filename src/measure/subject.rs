@@ -11,8 +11,8 @@ use std::{
 use ygg_profiler::{Cell, DrafterName, HostStage, Stage as Cells, Subject};
 
 use crate::{
-    engine::{Error, Loaded, make_drafter},
-    plan::DrafterKind,
+    engine::{Error, Loaded, make_drafter, tune},
+    plan::{ChosenTuning, DrafterKind},
     runtime::{Choice, Pinning, Session, SessionOptions, SkipSet},
     speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats},
     tree::{NodeId, Source, TokenTree},
@@ -96,6 +96,11 @@ impl StepSubject {
         let decoder = Decoder::new(session, Some(Box::new(drafter)), shape)?;
         let history = text.iter().copied().cycle().take(longest + 1).collect();
         Ok(Self { decoder, planted, drafters, history, top_k, vocabulary })
+    }
+
+    /// Makes its linears go as chosen.
+    pub(super) fn tune(&mut self, tunings: &[ChosenTuning]) -> Result<(), Error> {
+        tune(self.decoder.session_mut(), tunings)
     }
 
     fn measured(&self, name: &DrafterName) -> &Measured {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, TokenTrace, Trace};
 
 use crate::{
-    engine::{Error, Loaded, Sampling, make_drafter},
-    plan::DrafterKind,
+    engine::{Error, Loaded, Sampling, make_drafter, tune},
+    plan::{ChosenTuning, DrafterKind},
     runtime::{Pinning, Session, SessionOptions},
     speculate::{self, Decoder, Limits, Observer, Shape},
     tree::{NodeId, TokenTree},
@@ -25,6 +25,7 @@ pub(super) struct TraceOptions<'a> {
     pub(super) temperature: f32,
     /// No prompt but the first is begun after this time, and no step but the first of a prompt.
     pub(super) budget: Duration,
+    pub(super) tunings: &'a [ChosenTuning],
     pub(super) prompts: &'a [&'a CalibrationPrompt],
     pub(super) pinning: Pinning,
 }
@@ -63,7 +64,8 @@ pub(super) fn record(
         threads: loaded.threads(),
         pinning: options.pinning,
     };
-    let session = Session::open(loaded.set().clone(), &session_options)?;
+    let mut session = Session::open(loaded.set().clone(), &session_options)?;
+    tune(&mut session, options.tunings)?;
     let boxed = match drafter {
         Some((_, kind)) => make_drafter(kind, &shape, &session)?,
         None => None,

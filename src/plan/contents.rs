@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, Fingerprints, LatencyTable, Stage};
 
-use super::{Acceptance, DrafterKind, PlanError, Shape, StageTime, objective::step_us};
+use super::{Acceptance, ChosenTuning, DrafterKind, PlanError, Shape, StageTime, objective::step_us};
 
 /// Predicted totals may differ from the sum of their stages by rounding only.
 const ROUNDING: f64 = 1e-6;
@@ -36,6 +36,8 @@ pub struct Plan {
     pub refused: Vec<Refusal>,
     /// Drafters of the profile that were no candidates.
     pub left_out: Vec<LeftOut>,
+    /// The linears that do not go the default way.
+    pub tunings: Vec<ChosenTuning>,
     /// What was measured.
     pub table: LatencyTable,
 }
@@ -245,6 +247,7 @@ impl Plan {
             considered: _,
             refused,
             left_out,
+            tunings,
             table,
         } = self;
         planned.validate()?;
@@ -277,6 +280,13 @@ impl Plan {
         for LeftOut { name, lacks: _ } in left_out {
             let absent = by_drafter.iter().all(|sub_plan| sub_plan.name != *name);
             ensure(absent, "drafter left out", "one without a sub-plan", || name.to_string())?;
+        }
+        for (i, ChosenTuning { shape, tuning: _, default_us, tuned_us, gain }) in tunings.iter().enumerate() {
+            for number in [default_us, tuned_us, gain] {
+                ensure(is_positive(*number), "tuning", "finite positive numbers", || number.to_string())?;
+            }
+            let unique = tunings[..i].iter().all(|earlier| earlier.shape != *shape);
+            ensure(unique, "tunings", "one for each shape", || shape.to_string())?;
         }
         Ok(())
     }

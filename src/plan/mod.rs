@@ -2,7 +2,7 @@
 //!
 //! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`FreeReplay`]), prices every
 //! shape with the latency table ([`objective`], eq. 3 of Yggdrasil), keeps the best sub-plan of every drafter and plain
-//! decoding among them, and returns a [`Plan`]. [`write()`] and [`read()`] move plans through checked files; [`FittedPlan`] is
+//! decoding among them, chooses the tuning of every linear ([`choose_tunings`]), and returns a [`Plan`]. [`write()`] and [`read()`] move plans through checked files; [`FittedPlan`] is
 //! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one.
 //!
 //! Invariants: a [`Plan`] that was read or made is valid ([`Plan::validate`]); nothing is interpolated across widths;
@@ -22,6 +22,7 @@ pub mod objective;
 mod search;
 mod show;
 mod tree_replay;
+mod tunings;
 
 pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
 pub use contents::{Alternative, LeftOut, Plan, PlannedWidths, Prediction, Refusal, SubPlan};
@@ -35,7 +36,10 @@ pub use objective::{Shape, StageTime};
 pub use search::{FreeDrafter, NOISE_MARGIN, make_plan};
 pub use show::{json, text};
 pub use tree_replay::{MOST_MISSING, TreeReplay};
-pub use ygg_profiler::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, Stage};
+pub use tunings::{ChosenTuning, FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};
+pub use ygg_profiler::{
+    BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, Stage, TunedShape,
+};
 
 #[cfg(test)]
 mod tests;

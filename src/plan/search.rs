@@ -6,6 +6,7 @@ use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 use super::{
     Acceptance, AcceptedLengths, Alternative, DrafterKind, Fix, FreeReplay, LeftOut, Plan, PlanError,
     PlannedWidths, Prediction, Refusal, ReplayDrafter, Shape, SubPlan, TreeReplay, acceptance_by_rank,
+    choose_tunings,
     objective::{plain_step, tree_step},
 };
 
@@ -119,6 +120,7 @@ pub fn make_plan(
         considered,
         refused,
         left_out,
+        tunings: choose_tunings(&profile.tunings),
         table,
     };
     plan.validate()?;

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write};
 use serde_json::{Value, json as value};
 use ygg_profiler::Fingerprints;
 
-use super::{Alternative, LeftOut, Plan, Refusal, Shape, SubPlan};
+use super::{Alternative, ChosenTuning, LeftOut, Plan, Refusal, Shape, SubPlan};
 
 /// The plan as text of several lines.
 pub fn text(plan: &Plan) -> String {
@@ -94,7 +94,32 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     write_list(out, "refused: the traces do not reach", plan.refused.iter().map(describe_refusal))?;
     let left_out = plan.left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
     write_list(out, "drafters left out", left_out)?;
+    write_tunings(out, &plan.tunings)?;
     write_list(out, "findings in the latency table", plan.table.findings())
+}
+
+/// Linears that do not go the default way; nothing if all do.
+fn write_tunings(out: &mut String, tunings: &[ChosenTuning]) -> fmt::Result {
+    if tunings.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nlinears tuned for their shape (measured; gain derived)")?;
+    let mut rows = vec![
+        ["kernel", "outputs", "inputs", "rows", "default us", "us", "gain", "tuning"].map(str::to_owned),
+    ];
+    for ChosenTuning { shape, tuning, default_us, tuned_us, gain } in tunings {
+        rows.push([
+            shape.kernel.clone(),
+            shape.outputs.to_string(),
+            shape.columns.to_string(),
+            shape.rows.to_string(),
+            format!("{default_us:.2}"),
+            format!("{tuned_us:.2}"),
+            format!("{gain:.3}"),
+            tuning.clone(),
+        ]);
+    }
+    write_table(out, &rows)
 }
 
 fn describe(sub_plan: &SubPlan) -> String {

@@ -41,6 +41,16 @@ pub enum RuntimeError {
         /// Widest executable.
         largest: usize,
     },
+    /// A tuning that the kernels of a linear have not got.
+    #[error("no tuning `{found}` for {shape}: expected {expected}; make the plan again with `yggc plan`")]
+    Tuning {
+        /// The linear.
+        shape: String,
+        /// Asked for.
+        found: String,
+        /// What there is.
+        expected: String,
+    },
     /// A sub-layer to skip that the model does not have.
     #[error(
         "cannot skip sub-layer {found}: expected one below {groups}, the model's; profile and plan again for this model"

@@ -13,6 +13,7 @@ mod observation;
 mod session;
 #[cfg(test)]
 mod tests;
+mod tuning;
 
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
@@ -20,6 +21,6 @@ pub use observation::StepFacts;
 pub use session::{Choices, Forward, Logits, Session, SessionOptions};
 
 pub use crate::{
-    backend::{Arithmetic, Exercise, Moment, Pinning},
-    ir::{Candidates, Choice, Work},
+    backend::{Arithmetic, Exercise, Moment, Pinning, Tuning},
+    ir::{Candidates, Choice, LinearShape, Work},
 };

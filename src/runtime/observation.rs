@@ -2,7 +2,7 @@
 
 use crate::{
     backend::{Arithmetic, Exercise, Observer},
-    ir::{Choice, Work, step_name},
+    ir::{Choice, LinearShape, Work, step_name},
 };
 
 use super::{Choices, Forward, Logits, Session};
@@ -14,6 +14,8 @@ pub struct StepFacts {
     pub name: String,
     /// The kernel: op, format and tier.
     pub kernel: String,
+    /// What its tuning depends on, if it is a linear.
+    pub linear: Option<LinearShape>,
     /// How its products are made.
     pub arithmetic: Arithmetic,
     /// The least it moves and computes on the rows of this forward.
@@ -37,6 +39,7 @@ impl<'a> Forward<'a> {
         let facts = |step| StepFacts {
             name: step_name(program, step),
             kernel: step.kernel.to_string(),
+            linear: LinearShape::of(program, step),
             arithmetic: Arithmetic::of(step.kernel.class),
             work: Work::of(program, step, inputs),
         };

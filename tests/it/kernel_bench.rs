@@ -135,7 +135,7 @@ mod command {
 
     use crate::{
         program::{failure, success, yggc},
-        tiny_commands::{json, keys, on_machine, on_tiny, spec, write},
+        tiny_commands::{json, keys, on_machine, on_tiny, plan, spec, write},
     };
 
     fn kernels() -> std::process::Command {
@@ -261,9 +261,31 @@ mod command {
     }
 
     #[test]
-    fn kernels_are_measured_without_prompts_plans_or_arms() {
-        for flag in [["--prompts", "f"], ["--plan", "f"], ["--arms", "ar"], ["-n", "4"], ["--context", "64"]]
-        {
+    fn a_plans_tunings_are_compared_with_the_default() {
+        let bench = json(kernels().arg("--plan").arg(plan()).arg("--json"));
+        let from =
+            ["date", "forwards", "kernels", "machine", "model", "plan", "repetitions", "threads", "version"];
+        assert_eq!(keys(&bench), from);
+        let forwards = list(&bench["forwards"]);
+        assert_eq!(forwards.len(), 12);
+        for forward in forwards {
+            assert_eq!(keys(forward), ["context", "default", "gain", "ops", "tuned", "width"]);
+            let names: Vec<&str> =
+                list(&forward["ops"]).iter().map(|op| op["name"].as_str().expect("a name")).collect();
+            assert!(names.contains(&"candidates") && names.contains(&"linear ffn_down"), "{names:?}");
+        }
+        let said = success(&kernels().arg("--plan").arg(plan()).output().expect("yggc starts"));
+        for part in ["the plan chooses the default for every linear", "width 64", "gain"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let twice = kernels().arg("--plan").arg(plan()).arg("--plan").arg(plan()).output();
+        let said = failure(&twice.expect("yggc starts"), 2);
+        assert!(said.contains("expected one --plan, found 2"), "{said}");
+    }
+
+    #[test]
+    fn kernels_are_measured_without_prompts_or_arms() {
+        for flag in [["--prompts", "f"], ["--arms", "ar"], ["-n", "4"], ["--context", "64"]] {
             let said = failure(&kernels().args(flag).output().expect("yggc starts"), 2);
             assert!(said.contains("--kernels"), "{flag:?}: {said}");
         }

@@ -38,3 +38,4 @@ mod row_invariance;
 #[cfg(feature = "cli")]
 mod tiny_commands;
 mod tiny_model;
+mod tunings;

@@ -16,8 +16,12 @@
 //!
 //! Inputs past `K` in the last block are zeros.
 
-use super::packing::{BLOCK, nibble_at};
+use super::{
+    packing::{BLOCK, nibble_at},
+    tuning::Tuning,
+};
 use crate::{Activations, Tier, WeightFormat};
+use std::ops::Range;
 
 /// Rows in a full group.
 pub(super) const GROUP: usize = 8;
@@ -98,6 +102,7 @@ pub struct Prepared<'s> {
     pub(super) layout: Layout,
     pub(super) width: usize,
     pub(super) columns: usize,
+    pub(super) tuning: Tuning,
     pub(super) bytes: &'s [u8],
 }
 
@@ -112,20 +117,32 @@ impl Prepared<'_> {
         self.columns
     }
 
+    /// Each of the given tiles with each group's first row, rows and bytes: the tiles of a group follow each other.
+    pub(super) fn meetings(&self, tiles: Range<usize>) -> impl Iterator<Item = (usize, usize, usize, &[u8])> {
+        let of_group = move |(first, rows, group)| tiles.clone().map(move |tile| (tile, first, rows, group));
+        self.groups().flat_map(of_group)
+    }
+
     /// First row, rows and bytes of each group.
-    pub(super) fn groups(&self) -> impl Iterator<Item = (usize, usize, &[u8])> {
+    fn groups(&self) -> impl Iterator<Item = (usize, usize, &[u8])> {
         let row_bytes = self.columns.div_ceil(BLOCK) * self.layout.block_bytes();
-        (0..self.width).step_by(GROUP).map(move |first| {
-            let rows = GROUP.min(self.width - first);
+        (0..self.width).step_by(self.tuning.rows()).map(move |first| {
+            let rows = self.tuning.rows().min(self.width - first);
             (first, rows, &self.bytes[first * row_bytes..][..rows * row_bytes])
         })
     }
 }
 
 /// Byte at which block 0 of row `w` starts, and the distance to its next block.
-pub(super) const fn row_place(layout: Layout, width: usize, blocks: usize, w: usize) -> (usize, usize) {
-    let first = w / GROUP * GROUP;
-    let rows = if width - first < GROUP { width - first } else { GROUP };
+pub(super) const fn row_place(
+    layout: Layout,
+    group: usize,
+    width: usize,
+    blocks: usize,
+    w: usize,
+) -> (usize, usize) {
+    let first = w / group * group;
+    let rows = if width - first < group { width - first } else { group };
     let block_bytes = layout.block_bytes();
     (first * blocks * block_bytes + (w - first) * block_bytes, rows * block_bytes)
 }

@@ -5,6 +5,7 @@ use super::{
     batch::UNITS,
     generic,
     packing::{BLOCK, PackedLinear, TILE},
+    tuning::Tuning,
 };
 #[cfg(target_arch = "x86_64")]
 use super::{
@@ -201,6 +202,21 @@ impl Kernels {
         norm: Option<Norm<'_>>,
         scratch: &'s mut [u8],
     ) -> Prepared<'s> {
+        self.prepare_tuned(format, x, norm, Tuning::DEFAULT, scratch)
+    }
+
+    /// As [`Kernels::prepare`], for linears that go over rows and weights as told: same bits.
+    ///
+    /// # Panics
+    /// As `prepare`.
+    pub fn prepare_tuned<'s>(
+        self,
+        format: WeightFormat,
+        x: Rows<'_>,
+        norm: Option<Norm<'_>>,
+        tuning: Tuning,
+        scratch: &'s mut [u8],
+    ) -> Prepared<'s> {
         let (width, columns) = (x.width(), x.columns());
         let bytes = self.linear_scratch_bytes(format, width, columns);
         assert!(scratch.len() >= bytes, "scratch of {} bytes, {bytes} needed", scratch.len());
@@ -208,8 +224,8 @@ impl Kernels {
         assert!(norm.is_none_or(|norm| norm.weight.len() == columns), "norm weights and columns");
         let layout = self.layout(format);
         let scratch = &mut scratch[..bytes];
-        dispatch!(self.isa, prepare(layout, x, norm, scratch));
-        Prepared { layout, width, columns, bytes: scratch }
+        dispatch!(self.isa, prepare(layout, tuning.rows(), x, norm, scratch));
+        Prepared { layout, width, columns, tuning, bytes: scratch }
     }
 
     /// `x weights^T` for output columns `16 tiles.start .. 16 tiles.end` of `out` (`[W, N]`).

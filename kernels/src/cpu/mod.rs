@@ -5,8 +5,9 @@
 //! same method with its own share; ranges change no bits.
 //!
 //! A linear has two phases: [`Kernels::prepare`] rounds or codes and lays out the activations in a thread's own scratch,
-//! optionally normalised, then any number of linears of the same weight format read them. Candidates have two, too:
-//! threads find them in their own ranges of the vocabulary, then what all have found is merged row by row.
+//! optionally normalised, then any number of linears of the same weight format read them. In which order they go over
+//! rows and weights, and how far ahead they fetch, is a [`Tuning`], which changes no bits either. Candidates have two phases,
+//! too: threads find them in their own ranges of the vocabulary, then what all have found is merged row by row.
 
 mod activations;
 #[cfg(target_arch = "x86_64")]
@@ -23,6 +24,7 @@ mod kernels;
 mod memory;
 mod packing;
 mod roofline;
+mod tuning;
 
 #[cfg(test)]
 mod tests;
@@ -35,3 +37,4 @@ pub use kernels::{Epilogue, Kernels, attention_scratch_bytes, head_scratch_bytes
 pub use memory::{Reserved, allocate};
 pub use packing::{PackError, PackedLinear, TILE};
 pub use roofline::Arithmetic;
+pub use tuning::{Ahead, Tuning, TuningError};

@@ -5,6 +5,7 @@ mod candidates;
 mod int8;
 mod linear;
 mod pointwise;
+mod tuning;
 
 #[cfg(target_arch = "x86_64")]
 use super::Avx512;

@@ -5,6 +5,7 @@ use crate::{
     machine::MachineFingerprint,
     subject::Cell,
     trace::{Candidate, Expansion, PromptTrace, StepTrace},
+    tuning::{TunedShape, TuningSamples},
 };
 
 /// What the error must mention, and the change that causes it.
@@ -32,6 +33,30 @@ fn step() -> StepTrace {
     }
 }
 
+fn tuned(tunings: &[(&str, &[f64])]) -> TuningMeasurement {
+    let shape = TunedShape { kernel: "linear.q4_1.avx2".into(), outputs: 32, columns: 64, rows: 3 };
+    let samples =
+        |(name, us): &(&str, &[f64])| TuningSamples { tuning: (*name).to_owned(), samples_us: us.to_vec() };
+    TuningMeasurement { shape, tunings: tunings.iter().map(samples).collect() }
+}
+
+#[test]
+fn tunings_that_cannot_be_compared_are_refused() {
+    for (tunings, what) in [
+        (vec![], "rounds of tunings"),
+        (vec![tuned(&[("a", &[])])], "rounds of tunings"),
+        (vec![tuned(&[("a", &[1.0]), ("b", &[1.0, 2.0])])], "rounds of tunings"),
+        (vec![tuned(&[("a", &[1.0]), ("a", &[1.0])])], "tunings"),
+        (vec![tuned(&[("a", &[0.0])])], "time of a tuning"),
+        (vec![tuned(&[("a", &[f64::NAN])])], "time of a tuning"),
+        (vec![tuned(&[("a", &[1.0])]), tuned(&[("b", &[1.0])])], "tuned shapes"),
+    ] {
+        let tunings = if tunings.is_empty() { vec![tuned(&[])] } else { tunings };
+        let error = Profile { tunings, ..profile() }.validate().unwrap_err().to_string();
+        assert!(error.contains(&format!("inconsistent profile: {what}: ")), "{error}");
+    }
+}
+
 fn profile() -> Profile {
     let machine =
         MachineFingerprint::from_cpuinfo("vendor_id : GenuineIntel\nflags : avx2\n", 2, "avx2").unwrap();
@@ -50,6 +75,7 @@ fn profile() -> Profile {
             kind: "layer_skip".into(),
             parameters: BTreeMap::from([("skipped".to_owned(), vec![2, 3])]),
         }],
+        tunings: vec![tuned(&[("default", &[2.0, 2.5]), ("other", &[1.0, 1.5])])],
         measurements: vec![cell(Stage::Verify), cell(Stage::Draft(name()))],
         traces: vec![Trace {
             drafter: name(),

@@ -10,7 +10,7 @@ use std::{
 
 use ygg_kernels::{
     KvLayer, Rope, RopeTable, Rows, RowsMut,
-    cpu::{FoundLayout, Kernels},
+    cpu::{FoundLayout, Kernels, Tuning},
 };
 
 use crate::ir::{Program, Region, RopeId, RowInputs};
@@ -37,6 +37,8 @@ pub(super) struct CpuReplay {
     found: Block,
     ropes: Vec<RopeTable>,
     all_rows: Vec<u32>,
+    /// Of every step of every program; what is no linear has the default.
+    tunings: Vec<Vec<Tuning>>,
     pool: Pool,
 }
 
@@ -56,7 +58,8 @@ impl CpuReplay {
         let all_rows = (0..u32::try_from(widest).expect("widths are small")).collect();
         let pool = Pool::new(options.threads, options.pinning)
             .map_err(|source| BackendError::Threads { threads: options.threads, source })?;
-        Ok(Self { executables, arena, cache, scratch, scratch_bytes, found, ropes, all_rows, pool })
+        let tunings = executables.steps.iter().map(|steps| vec![Tuning::DEFAULT; steps.len()]).collect();
+        Ok(Self { executables, arena, cache, scratch, scratch_bytes, found, ropes, all_rows, tunings, pool })
     }
 
     /// What the workers share, and the workers.
@@ -68,6 +71,7 @@ impl CpuReplay {
             inputs,
             program: &executables.programs[program],
             steps: &executables.steps[program],
+            tunings: &self.tunings[program],
             arena: &self.arena,
             cache: &self.cache,
             scratch: &self.scratch,
@@ -91,6 +95,7 @@ pub(super) struct Forward<'a> {
     pub(super) inputs: &'a RowInputs,
     program: &'a Program,
     steps: &'a [CpuStep],
+    tunings: &'a [Tuning],
     arena: &'a Arena,
     cache: &'a KvCache,
     scratch: &'a Block,
@@ -153,9 +158,9 @@ impl Replay for CpuReplay {
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         let (forward, pool) = self.forward(program, inputs);
         pool.run(&|worker: Worker<'_>| {
-            for step in forward.steps {
+            for (step, tuning) in forward.steps.iter().zip(forward.tunings) {
                 if step.runs(skipped) {
-                    step.run(&forward, worker);
+                    step.run(&forward, *tuning, worker);
                     worker.wait();
                 }
             }
@@ -183,13 +188,18 @@ impl Replay for CpuReplay {
             see(Moment::Begun);
             for (number, step) in forward.steps.iter().enumerate() {
                 if step.runs(skipped) {
-                    step.run(&forward, worker);
+                    step.run(&forward, forward.tunings[number], worker);
                     see(Moment::ShareDone(number));
                     worker.wait();
                     see(Moment::StepDone(number));
                 }
             }
         });
+    }
+
+    fn tune(&mut self, program: usize, step: usize, tuning: Tuning) {
+        assert!(self.executables.steps[program][step].is_linear(), "only linears are tuned");
+        self.tunings[program][step] = tuning;
     }
 
     fn exercise(&mut self, exercise: Exercise) -> u64 {

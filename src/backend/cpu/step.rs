@@ -3,7 +3,7 @@
 use ygg_kernels::{
     AppendKv, Attention, Norm, Rope,
     candidates::ranges,
-    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, head_scratch_bytes},
+    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, Tuning, head_scratch_bytes},
 };
 
 use crate::ir::{self, Binding, GroupId, Op, Operand, Region, RopeId, Step};
@@ -119,6 +119,14 @@ impl CpuStep {
         Some(FoundLayout::new(x.rows, vocabulary, *most, threads))
     }
 
+    /// Whether it has a tuning.
+    pub(super) fn is_linear(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Linear { .. } | Kind::GatedLinear { .. } | Kind::Candidates { head: Some(_), .. }
+        )
+    }
+
     /// Scratch that one thread needs for it, attention aside.
     pub(super) fn scratch_bytes(&self, kernels: Kernels, weights: &PackedWeights, binding: Binding) -> usize {
         match self.kind {
@@ -143,8 +151,8 @@ impl CpuStep {
         }
     }
 
-    /// Does this worker's share of the step.
-    pub(super) fn run(&self, forward: &Forward<'_>, worker: Worker<'_>) {
+    /// Does this worker's share of the step, with this tuning if it is a linear.
+    pub(super) fn run(&self, forward: &Forward<'_>, tuning: Tuning, worker: Worker<'_>) {
         let Forward { kernels, weights, inputs, .. } = *forward;
         let norm = |norm: FusedNorm| Norm { weight: weights.gain(norm.gain), eps: norm.eps };
         let rope = |id: RopeId| -> Rope<'_> { forward.rope(id) };
@@ -161,7 +169,8 @@ impl CpuStep {
                 let tiles = worker.share(matrix.tiles());
                 if !tiles.is_empty() {
                     let scratch = forward.scratch(worker);
-                    let x = kernels.prepare(matrix.format(), forward.read(x), fused.map(norm), scratch);
+                    let (norm, x) = (fused.map(norm), forward.read(x));
+                    let x = kernels.prepare_tuned(matrix.format(), x, norm, tuning, scratch);
                     kernels.linear(matrix, &x, tiles, *epilogue, forward.write(out));
                 }
             }
@@ -170,7 +179,8 @@ impl CpuStep {
                 let tiles = worker.share(matrix.tiles());
                 if !tiles.is_empty() {
                     let scratch = forward.scratch(worker);
-                    let x = kernels.prepare(matrix.format(), forward.read(x), fused.map(norm), scratch);
+                    let (norm, x) = (fused.map(norm), forward.read(x));
+                    let x = kernels.prepare_tuned(matrix.format(), x, norm, tuning, scratch);
                     kernels.linear_gated(matrix, &x, tiles, forward.write(out));
                 }
             }
@@ -239,8 +249,9 @@ impl CpuStep {
                             let scratch = forward.scratch(worker);
                             let bytes = prepared_bytes(kernels, matrix, x.rows);
                             let (scratch, block) = scratch.split_at_mut(bytes);
+                            let x = forward.read(x);
                             let x =
-                                kernels.prepare(matrix.format(), forward.read(x), fused.map(norm), scratch);
+                                kernels.prepare_tuned(matrix.format(), x, fused.map(norm), tuning, scratch);
                             kernels.head_candidates(matrix, &x, ranges, choice, block, part);
                         }
                     }

@@ -10,7 +10,7 @@ use ygg_kernels::{
 use crate::ir::{self, Op, Operand, Program, Region, RopeId, RowInputs, Step, WeightId, WeightSource};
 
 use super::{
-    BackendError, Executables, Exercise, Moment, Observer, Replay, ReplayOptions,
+    BackendError, Executables, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning,
     memory::{Arena, KvCache},
 };
 
@@ -222,6 +222,10 @@ impl Replay for ReferenceReplay {
                 observer(Moment::StepDone(number));
             }
         }
+    }
+
+    fn tune(&mut self, _program: usize, _step: usize, tuning: Tuning) {
+        assert_eq!(tuning, Tuning::DEFAULT, "scalar kernels have one tuning");
     }
 
     fn exercise(&mut self, exercise: Exercise) -> u64 {

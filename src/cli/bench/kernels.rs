@@ -72,7 +72,7 @@ struct PeakJson {
 
 /// Measured.
 #[derive(Debug, Serialize)]
-struct TimingJson {
+pub(super) struct TimingJson {
     median_us: f64,
     min_us: f64,
     spread: f64,

@@ -1,10 +1,12 @@
 //! The plan file: round trips, damage of every kind, invalid contents, and plans made elsewhere.
 use std::fs;
 
+use ygg_profiler::{TunedShape, TuningMeasurement, TuningSamples};
+
 use super::synthetic::{Echo, Oracle, fingerprints, name, profile, record, samples};
 use crate::plan::{
     FittedPlan, Fix, FreeDrafter, LeftOut, PLAN_FORMAT, Plan, PlanError, decode, encode, make_plan, read,
-    write,
+    show, write,
 };
 
 fn small_plan() -> Plan {
@@ -20,7 +22,31 @@ fn small_plan() -> Plan {
     let mut echo = Echo;
     let mut free =
         [FreeDrafter { name: name("lookup"), drafter: &mut echo, depths: vec![2], widths: vec![1, 2] }];
-    make_plan(&profile(cells, vec![trace], vec![request]), &mut free, &Fix::default()).unwrap()
+    let mut profile = profile(cells, vec![trace], vec![request]);
+    profile.tunings = vec![tuned("linear.q4_1.avx512", 2.0), tuned("linear_gated.q4_1.avx512", 4.0)];
+    make_plan(&profile, &mut free, &Fix::default()).unwrap()
+}
+
+/// A kernel whose one other tuning takes 2 microseconds.
+fn tuned(kernel: &str, default_us: f64) -> TuningMeasurement {
+    let samples = |tuning: &str, us| TuningSamples { tuning: tuning.to_owned(), samples_us: vec![us; 9] };
+    TuningMeasurement {
+        shape: TunedShape { kernel: kernel.to_owned(), outputs: 96, columns: 64, rows: 2 },
+        tunings: vec![samples("default", default_us), samples("other", 2.0)],
+    }
+}
+
+#[test]
+fn a_plan_has_and_shows_the_tunings_that_won() {
+    let plan = small_plan();
+    let [chosen] = &plan.tunings[..] else { panic!("{:?}", plan.tunings) };
+    assert_eq!((chosen.shape.kernel.as_str(), chosen.tuning.as_str()), ("linear_gated.q4_1.avx512", "other"));
+    assert_eq!((chosen.default_us, chosen.tuned_us, chosen.gain), (4.0, 2.0, 2.0));
+    let text = show::text(&plan);
+    let line = text.lines().find(|line| line.contains("linear_gated.q4_1.avx512")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words, ["linear_gated.q4_1.avx512", "96", "64", "2", "4.00", "2.00", "2.000", "other"]);
+    assert!(!show::text(&Plan { tunings: Vec::new(), ..plan }).contains("tuned for their shape"));
 }
 
 #[test]
@@ -125,7 +151,7 @@ type Break = (&'static str, fn(&mut Plan));
 
 #[test]
 fn contradictory_contents_are_refused() {
-    let breaks: [Break; 17] = [
+    let breaks: [Break; 19] = [
         ("planned widths", |p| p.planned.verify.insert(0, 2)),
         ("planned widths", |p| p.planned.draft.clear()),
         ("planned verify width", |p| p.planned.verify.push(64)),
@@ -142,6 +168,8 @@ fn contradictory_contents_are_refused() {
         ("prediction", |p| p.by_drafter[1].predicted.speedup *= 1.5),
         ("acceptance", |p| p.by_drafter[1].acceptance.by_depth[0] = 1.5),
         ("alternative", |p| p.alternatives[0].aal = f64::NAN),
+        ("tuning", |p| p.tunings[0].gain = f64::NAN),
+        ("tunings", |p| p.tunings.push(p.tunings[0].clone())),
         ("drafter left out", |p| p.left_out.push(LeftOut { name: name("layer_skip"), lacks: String::new() })),
     ];
     for (what, change) in breaks {

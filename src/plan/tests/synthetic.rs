@@ -243,6 +243,7 @@ pub(super) fn profile(
         calibration: "synthetic".into(),
         noise_threshold: 0.1,
         drafters,
+        tunings: Vec::new(),
         measurements,
         traces,
         token_traces,

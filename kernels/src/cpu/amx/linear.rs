@@ -23,6 +23,7 @@ use crate::{
             sum_pairs,
         },
         packing::{BLOCK, TILE},
+        tuning::Tuning,
     },
 };
 use std::{arch::x86_64::*, ops::Range};
@@ -41,11 +42,17 @@ impl Totals {
 
 /// Lays activations out, normalised first if asked: see [`Layout::Bf16Tiles`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
+pub(in crate::cpu) fn prepare(
+    layout: Layout,
+    group: usize,
+    x: Rows<'_>,
+    norm: Option<Norm<'_>>,
+    scratch: &mut [u8],
+) {
     match layout {
         Layout::Bf16Tiles => prepare_tiles(x, norm, scratch),
         Layout::F32 | Layout::F32Unplaced | Layout::Bf16 | Layout::Int8 | Layout::Int8Nibbles => {
-            avx512::prepare(layout, x, norm, scratch);
+            avx512::prepare(layout, group, x, norm, scratch);
         }
     }
 }
@@ -149,6 +156,7 @@ struct Chunk<'x> {
     x: &'x [u8],
     /// Sums of the rows of their tiles.
     sums: &'x [f32],
+    tuning: Tuning,
 }
 
 impl Chunk<'_> {
@@ -171,14 +179,14 @@ impl Chunk<'_> {
 }
 
 fn chunks<'x>(x: &Prepared<'x>) -> impl Iterator<Item = Chunk<'x>> {
-    let (width, blocks) = (x.width, x.columns.div_ceil(BLOCK));
+    let (width, blocks, tuning) = (x.width, x.columns.div_ceil(BLOCK), x.tuning);
     let (tiles, sums) = x.bytes.split_at(width * blocks * ROW_BYTES);
     let sums = floats(sums);
     (0..width).step_by(CHUNK).map(move |first_row| {
         let rows = CHUNK.min(width - first_row);
         let places = first_row * blocks..(first_row + rows) * blocks;
         let x = &tiles[places.start * ROW_BYTES..places.end * ROW_BYTES];
-        Chunk { first_row, rows, x, sums: &sums[places] }
+        Chunk { first_row, rows, x, sums: &sums[places], tuning }
     })
 }
 
@@ -195,7 +203,7 @@ fn products<T: Tiles>(
     let operands = Operands {
         tile: weights.tile(tile).as_ptr(),
         blocks: weights.blocks(),
-        ahead: weights.tile_bytes(),
+        ahead: chunk.tuning.ahead(weights),
         x: chunk.x.as_ptr(),
         sums: chunk.sums.as_ptr(),
         last: chunk.last(),

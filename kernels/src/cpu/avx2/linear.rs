@@ -73,13 +73,19 @@ const UNPLACE: [f32; LANES] = {
 
 /// Lays activations out, normalised first if asked.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
+pub(in crate::cpu) fn prepare(
+    layout: Layout,
+    group: usize,
+    x: Rows<'_>,
+    norm: Option<Norm<'_>>,
+    scratch: &mut [u8],
+) {
     let blocks = x.columns().div_ceil(BLOCK);
     let unplace = load(&UNPLACE, 0);
     for w in 0..x.width() {
         let row = x.row(w);
         let scale = norm.map(|norm| (rms_norm::scale(row, norm.eps), norm.weight));
-        let (start, step) = row_place(layout, x.width(), blocks, w);
+        let (start, step) = row_place(layout, group, x.width(), blocks, w);
         for b in 0..blocks {
             let mut values = [_mm256_setzero_ps(); BLOCK / LANES];
             for (i, lanes) in values.iter_mut().enumerate() {
@@ -128,10 +134,11 @@ pub(in crate::cpu) fn linear(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
+    let ahead = x.tuning.ahead(weights);
     let mut sums = Sums::ZERO;
-    for tile in tiles {
-        for (first_row, rows, group) in x.groups() {
-            products(weights, tile, x.layout, rows, group, &mut sums);
+    for tiles in x.tuning.passes(tiles) {
+        for (tile, first_row, rows, group) in x.meetings(tiles) {
+            products(weights, ahead, x.layout, tile, rows, group, &mut sums);
             for (r, sums) in sums.0[..rows].iter().enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 for at in [0, LANES] {
@@ -154,11 +161,12 @@ pub(in crate::cpu) fn linear_gated(
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
+    let ahead = x.tuning.ahead(weights);
     let (mut gate, mut up) = (Sums::ZERO, Sums::ZERO);
-    for tile in tiles {
-        for (first_row, rows, group) in x.groups() {
-            products(weights, 2 * tile, x.layout, rows, group, &mut gate);
-            products(weights, 2 * tile + 1, x.layout, rows, group, &mut up);
+    for tiles in x.tuning.passes(tiles) {
+        for (tile, first_row, rows, group) in x.meetings(tiles) {
+            products(weights, ahead, x.layout, 2 * tile, rows, group, &mut gate);
+            products(weights, ahead, x.layout, 2 * tile + 1, rows, group, &mut up);
             for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(rows).enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 for at in [0, LANES] {
@@ -175,7 +183,15 @@ fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
 
 /// Results of one stored tile for one group of rows, four rows at a time by the kernel made for as many.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn products(weights: &PackedLinear, tile: usize, layout: Layout, rows: usize, group: &[u8], sums: &mut Sums) {
+fn products(
+    weights: &PackedLinear,
+    ahead: usize,
+    layout: Layout,
+    tile: usize,
+    rows: usize,
+    group: &[u8],
+    sums: &mut Sums,
+) {
     let row_bytes = layout.block_bytes();
     let coded = match layout {
         Layout::Int8 | Layout::Int8Nibbles => true,
@@ -187,7 +203,7 @@ fn products(weights: &PackedLinear, tile: usize, layout: Layout, rows: usize, gr
             blocks: weights.blocks(),
             x: group[i * ROWS * row_bytes..].as_ptr(),
             x_step: rows * row_bytes,
-            ahead: weights.tile_bytes(),
+            ahead,
         };
         macro_rules! by_rows {
             ($product:ident, $format:ty) => {

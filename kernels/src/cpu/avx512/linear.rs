@@ -46,7 +46,13 @@ struct Operands {
 
 /// Lays activations out, normalised first if asked.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
+pub(in crate::cpu) fn prepare(
+    layout: Layout,
+    group: usize,
+    x: Rows<'_>,
+    norm: Option<Norm<'_>>,
+    scratch: &mut [u8],
+) {
     let blocks = x.columns().div_ceil(BLOCK);
     for w in 0..x.width() {
         let row = x.row(w);
@@ -55,7 +61,7 @@ pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>
             Some((scale, weight)) => rms_norm::normed(load(row, at), scale, load(weight, at)),
             None => load(row, at),
         };
-        let (start, step) = row_place(layout, x.width(), blocks, w);
+        let (start, step) = row_place(layout, group, x.width(), blocks, w);
         for b in 0..blocks {
             let place = &mut scratch[start + b * step..][..layout.block_bytes()];
             let to = place.as_mut_ptr().cast::<f32>();
@@ -113,10 +119,11 @@ pub(in crate::cpu) fn linear(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
+    let ahead = x.tuning.ahead(weights);
     let mut sums = Sums::ZERO;
-    for tile in tiles {
-        for (first_row, rows, group) in x.groups() {
-            products(weights, tile, x.layout, rows, group, &mut sums);
+    for tiles in x.tuning.passes(tiles) {
+        for (tile, first_row, rows, group) in x.meetings(tiles) {
+            products(weights, ahead, x.layout, tile, rows, group, &mut sums);
             for (r, sums) in sums.0[..rows].iter().enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 let result = load(sums, 0);
@@ -137,11 +144,12 @@ pub(in crate::cpu) fn linear_gated(
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
+    let ahead = x.tuning.ahead(weights);
     let (mut gate, mut up) = (Sums::ZERO, Sums::ZERO);
-    for tile in tiles {
-        for (first_row, rows, group) in x.groups() {
-            products(weights, 2 * tile, x.layout, rows, group, &mut gate);
-            products(weights, 2 * tile + 1, x.layout, rows, group, &mut up);
+    for tiles in x.tuning.passes(tiles) {
+        for (tile, first_row, rows, group) in x.meetings(tiles) {
+            products(weights, ahead, x.layout, 2 * tile, rows, group, &mut gate);
+            products(weights, ahead, x.layout, 2 * tile + 1, rows, group, &mut up);
             for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(rows).enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
@@ -158,13 +166,17 @@ fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
 ///
 /// One tile at a time reads the weights as one stream of memory; the processor overlaps the blocks, which are independent.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-fn products(weights: &PackedLinear, tile: usize, layout: Layout, rows: usize, group: &[u8], sums: &mut Sums) {
-    let operands = Operands {
-        tile: weights.tile(tile).as_ptr(),
-        blocks: weights.blocks(),
-        x: group.as_ptr(),
-        ahead: weights.tile_bytes(),
-    };
+fn products(
+    weights: &PackedLinear,
+    ahead: usize,
+    layout: Layout,
+    tile: usize,
+    rows: usize,
+    group: &[u8],
+    sums: &mut Sums,
+) {
+    let operands =
+        Operands { tile: weights.tile(tile).as_ptr(), blocks: weights.blocks(), x: group.as_ptr(), ahead };
     let sums = &mut sums.0;
     macro_rules! by_rows {
         ($kernel:ident $(, $format:ty)?) => {

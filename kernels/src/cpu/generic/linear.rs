@@ -23,10 +23,16 @@ use std::{array, ops::Range};
 pub(super) type Sums = [[f32; TILE]; GROUP];
 
 /// Lays activations out as f32 or as codes.
-pub(in crate::cpu) fn prepare(layout: Layout, x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
+pub(in crate::cpu) fn prepare(
+    layout: Layout,
+    group: usize,
+    x: Rows<'_>,
+    norm: Option<Norm<'_>>,
+    scratch: &mut [u8],
+) {
     let blocks = x.columns().div_ceil(BLOCK);
     for w in 0..x.width() {
-        let (start, step) = row_place(layout, x.width(), blocks, w);
+        let (start, step) = row_place(layout, group, x.width(), blocks, w);
         let row = x.row(w);
         let scale = norm.map(|norm| rms_norm::scale(row, norm.eps));
         for (b, source) in row.chunks(BLOCK).enumerate() {
@@ -57,8 +63,8 @@ pub(in crate::cpu) fn linear(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
-    for tile in tiles {
-        for (first, rows, group) in x.groups() {
+    for tiles in x.tuning.passes(tiles) {
+        for (tile, first, rows, group) in x.meetings(tiles) {
             let sums = products(weights, tile, x.layout, group, rows);
             for (r, sums) in sums[..rows].iter().enumerate() {
                 let out = out.span(first + r, outputs(weights, tile));
@@ -78,8 +84,8 @@ pub(in crate::cpu) fn linear_gated(
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
-    for tile in tiles {
-        for (first, rows, group) in x.groups() {
+    for tiles in x.tuning.passes(tiles) {
+        for (tile, first, rows, group) in x.meetings(tiles) {
             let [gate, up] = [0, 1].map(|i| products(weights, 2 * tile + i, x.layout, group, rows));
             for r in 0..rows {
                 let out = out.span(first + r, outputs(weights, tile));

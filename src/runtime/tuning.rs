@@ -1,0 +1,41 @@
+//! The tunings of a session's linears: which shapes there are, and how each goes.
+
+use std::collections::BTreeSet;
+
+use crate::{backend::Tuning, ir::LinearShape};
+
+use super::{ExecutableSet, RuntimeError, Session};
+
+impl ExecutableSet {
+    /// Shapes of all linears of all executables.
+    pub fn linear_shapes(&self) -> BTreeSet<LinearShape> {
+        let programs = self.executables().programs().iter();
+        programs.flat_map(|p| p.steps.iter().filter_map(|step| LinearShape::of(p, step))).collect()
+    }
+}
+
+impl Session {
+    /// Makes every linear of `shape` go as `tuning` says. Results are the same bits; a session begins with the default.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Tuning`] if the kernels of that shape have no such tuning.
+    pub fn tune(&mut self, shape: &LinearShape, tuning: Tuning) -> Result<(), RuntimeError> {
+        let candidates = shape.candidates();
+        if !candidates.contains(&tuning) {
+            return Err(RuntimeError::Tuning {
+                shape: shape.to_string(),
+                found: tuning.to_string(),
+                expected: candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "),
+            });
+        }
+        let set = std::sync::Arc::clone(self.set());
+        for (number, program) in set.executables().programs().iter().enumerate() {
+            for (step, linear) in program.steps.iter().enumerate() {
+                if LinearShape::of(program, linear).as_ref() == Some(shape) {
+                    self.replay.tune(number, step, tuning);
+                }
+            }
+        }
+        Ok(())
+    }
+}
