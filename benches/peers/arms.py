@@ -51,16 +51,14 @@ class Yggc:
             arm["name"]: {key: arm[key] for key in ["drafter", "plan", "spec_off_reason"]} for arm in bench["arms"]
         }
 
-    def widths(self, budget_s):
-        """Cells of the stage `verify` as `profile` measures them: context, width, median_us and the quartiles around it."""
-        profile, plan = f"{self.folder.name}/here.profile", f"{self.folder.name}/here.plan"
-        self.command("profile", *self.device, "--drafter", "lookup", "--budget", str(budget_s), "-o", profile)
-        self.command("plan", "--profile", profile, "-o", plan)
-        table = json.loads(self.command("plan", "show", plan, "--json"))["plan"]["table"]
-        cells = [row["cell"] | row["summary"] for row in table if row["cell"]["stage"] == "verify"]
-        if not cells:
-            sys.exit("`yggc plan show --json` holds no cell of the stage `verify`: has the form of a plan changed?")
-        return cells
+    def widths(self, widths, forwards, depth):
+        """Forwards as `bench --kernels` measures them, one of each width: width, median_us, min_us, spread."""
+        asked = ["--widths", ",".join(map(str, widths)), "--repetitions", str(forwards), "--json"]
+        found = json.loads(self.command("bench", "--kernels", *self.device, *asked))["forwards"]
+        rows = [{"width": row["width"]} | row["forward"] for row in found if row["context"] == depth]
+        if [row["width"] for row in rows] != widths:
+            sys.exit(f"`yggc bench --kernels --json` holds no forward of each width after {depth} tokens: has its form changed?")
+        return rows
 
 
 class LlamaCpp:

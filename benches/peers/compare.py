@@ -19,6 +19,8 @@ import summary
 
 MEASURES = ["ar", "widths", "prefill", "answers"]
 WIDTHS = [1, 2, 4, 8, 16, 32, 64]
+# Where `yggc bench --kernels` measures.
+DEPTHS = [200, 1000]
 PREDICTED = [2, 4, 8, 10]
 # Prompts of the file that the AR arms answer, and that `yggc bench` answers in one go beside llama.cpp.
 AR_PROMPTS, GROUP = 3, 8
@@ -40,15 +42,9 @@ def options():
     add("--context", type=int, default=4096, help="tokens of prompt and answer together [%(default)s]")
     add("--plan", help="yggc's plan for the whole answers [the cached one, made on first use]")
     add("--ngram", type=int, default=2, help="longest n-gram of llama.cpp's prompt lookup [%(default)s]")
-    add("--depth", type=int, default=200, help="tokens in the cache when forwards by width are timed [%(default)s]")
+    add("--depth", type=int, choices=DEPTHS, default=200, help="tokens in the cache of forwards by width [%(default)s]")
     add("--forwards", type=int, default=10, help="forwards of a width in each repetition [%(default)s]")
     add("--prefill-tokens", type=int, default=512, help="length of the prompt whose prefill is timed [%(default)s]")
-    add(
-        "--profile-budget",
-        type=int,
-        default=90,
-        help="seconds of each `yggc profile`, for its forwards by width [%(default)s]",
-    )
     given = parser.parse_args()
     given.only = given.only.split(",")
     unknown = [measure for measure in given.only if measure not in MEASURES]
@@ -129,7 +125,6 @@ class Comparison:
                     "depth",
                     "forwards",
                     "prefill_tokens",
-                    "profile_budget",
                 ]
             },
         )
@@ -206,39 +201,29 @@ class Comparison:
         return best
 
     def widths(self, threading, ids):
-        """Forwards by width with logits of every row, at --depth and at the contexts that yggc measures."""
-        depths = {self.given.depth}
-        longest = max(WIDTHS)
+        """Forwards by width with logits of every row, after --depth tokens."""
+        depth, longest = self.given.depth, max(WIDTHS)
 
         def yggc(repetition):
-            for cell in self.yggc.widths(self.given.profile_budget):
-                if abs(cell["context"] - self.given.depth) <= self.given.depth:
-                    depths.add(cell["context"])
-                row = {key: cell[key] for key in ["median_us", "low_us", "high_us", "samples", "noisy"]}
-                self.record(
-                    "widths", arm="yggc", repetition=repetition, depth=cell["context"], width=cell["width"], **row
-                )
+            for row in self.yggc.widths(WIDTHS, self.given.forwards, depth):
+                self.record("widths", arm="yggc", repetition=repetition, depth=depth, **row)
 
         def llama(repetition):
-            for depth in sorted(depths):
-                for width in WIDTHS:
-                    for flash in ("off", "on"):
-                        times = self.llama[threading].width(
-                            flash, ids[: depth + longest], depth, width, self.given.forwards
-                        )
-                        self.record(
-                            "widths",
-                            arm=f"llama.cpp {threading} fa={flash}",
-                            repetition=repetition,
-                            depth=depth,
-                            width=width,
-                            median_us=statistics.median(times) * 1e3,
-                            forward_ms=times,
-                        )
+            for width in WIDTHS:
+                for flash in ("off", "on"):
+                    times = self.llama[threading].width(flash, ids[: depth + longest], depth, width, self.given.forwards)
+                    self.record(
+                        "widths",
+                        arm=f"llama.cpp {threading} fa={flash}",
+                        repetition=repetition,
+                        depth=depth,
+                        width=width,
+                        median_us=statistics.median(times) * 1e3,
+                        forward_ms=times,
+                    )
 
         for repetition in range(self.given.repetitions):
             self.say(f"widths: repetition {repetition + 1} of {self.given.repetitions}")
-            # The first turn is yggc's: it says at which contexts.
             self.in_turn(repetition)([lambda: yggc(repetition), lambda: llama(repetition)])
 
     def exact_prompt(self, length):
@@ -346,7 +331,7 @@ def main():
         # Which of its builds llama.cpp is measured with follows from its plain decoding, so that always runs.
         threading, flash = comparison.ar(asked)
         if "widths" in given.only:
-            comparison.widths(threading, comparison.exact_prompt(4 * given.depth + max(WIDTHS))["ids"])
+            comparison.widths(threading, comparison.exact_prompt(given.depth + max(WIDTHS))["ids"])
         if "prefill" in given.only:
             comparison.prefill(threading, comparison.exact_prompt(given.prefill_tokens))
         if "answers" in given.only:

@@ -3,7 +3,7 @@
 //! Values are checked here as far as they can be without opening a file; a value out of range is a usage error
 //! (exit code 2). What the values mean together is decided elsewhere.
 
-use std::{ffi::OsString, path::PathBuf, str::FromStr};
+use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use yggc::{compile::stage_names, plan::Fix};
@@ -263,6 +263,9 @@ pub(crate) struct BenchArgs {
     /// with --plan, its tunings beside the default
     #[arg(long, conflicts_with_all = ["prompts", "arms", "max_tokens", "context"])]
     pub(crate) kernels: bool,
+    /// Rows of the forwards that --kernels measures, numbers and ranges such as 1-64 [default: those of a profile]
+    #[arg(long, value_name = "W,...", value_delimiter = ',', value_parser = widths, conflicts_with = "prompts")]
+    pub(crate) widths: Vec<RangeInclusive<usize>>,
     /// Print one JSON object, with every run
     #[arg(long)]
     pub(crate) json: bool,
@@ -397,6 +400,13 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(number) if number >= 1 => Ok(number),
         _ => Err("expected a whole number, at least 1".to_owned()),
     }
+}
+
+/// A width, or the first and the last of a range.
+fn widths(text: &str) -> Result<RangeInclusive<usize>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (width(first)?, width(last)?);
+    if first <= last { Ok(first..=last) } else { Err(format!("expected {last}-{first}, lowest width first")) }
 }
 
 /// More threads or rows than any machine of today has use for are a typing error.

@@ -102,6 +102,10 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "bench --kernels -n 8",
         "bench --kernels --context 64",
         "bench --kernels --force",
+        "bench --prompts f --widths 4",
+        "bench --kernels --widths 0",
+        "bench --kernels --widths 8-4",
+        "bench --kernels --widths 4-",
         "fetch",
         "serve",
         "",
@@ -153,6 +157,10 @@ fn repeated_and_listed_values() {
         panic!("not `bench`")
     };
     assert!(bench.kernels && bench.prompts.is_none() && bench.repetitions == Some(3));
+    let Command::Bench(bench) = parse("bench --kernels --widths 1-4,8").unwrap() else {
+        panic!("not `bench`")
+    };
+    assert_eq!(bench.widths, [1..=4, 8..=8]);
 
     let Command::Profile(profile) = parse("profile --drafter none --drafter lookup -o p").unwrap() else {
         panic!("not `profile`")

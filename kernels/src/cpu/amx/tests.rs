@@ -190,13 +190,14 @@ fn linears_follow_their_class_bit_for_bit() {
 fn other_linears_are_those_of_avx512() {
     let Some(proof) = Avx512::detect() else { return };
     let mut noise = Noise::new(22);
-    for format in [WeightFormat::F16, WeightFormat::F32] {
-        let bytes = matrix(format, 20, 70, &mut noise);
-        let packed = PackedLinear::stack(&[Matrix::new(format, 20, 70, &bytes).unwrap()]).unwrap();
-        let x = noise.values(9 * 70);
+    for format in [WeightFormat::F16, WeightFormat::F32, WeightFormat::Q4_K, WeightFormat::Q6_K] {
+        let columns = if format.block_len() == 1 { 70 } else { 2 * format.block_len() };
+        let bytes = matrix(format, 20, columns, &mut noise);
+        let packed = PackedLinear::stack(&[Matrix::new(format, 20, columns, &bytes).unwrap()]).unwrap();
+        let x = noise.values(9 * columns);
         let [avx512, amx] = [Kernels::avx512(proof), Kernels::emulated_amx(proof)].map(|kernels| {
-            let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, 9, 70));
-            let prepared = kernels.prepare(format, Rows::new(&x, 70), None, scratch.bytes());
+            let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, 9, columns));
+            let prepared = kernels.prepare(format, Rows::new(&x, columns), None, scratch.bytes());
             let mut found = vec![f32::NAN; 9 * 20];
             kernels.linear(&packed, &prepared, 0..2, Epilogue::Store, RowsMut::new(&mut found, 20));
             bits(&found)

@@ -7,7 +7,7 @@ use crate::{
     Matrix, Rows, RowsMut, WeightFormat,
     cpu::{
         Amx, Avx512, Epilogue, Kernels, PackedLinear,
-        amx::{detection, emulated::Emulated, ops::on_hardware},
+        amx::{detection, emulated::Emulated, ops::on_hardware, peak},
     },
     testing::{Noise, Scratch, bits, matrix},
 };
@@ -137,6 +137,8 @@ fn trapped(kernels: impl FnOnce()) {
 fn compare(proof: Avx512) {
     // SAFETY: tile instructions are there, or trapped.
     assert!(unsafe { detection::computes_right() });
+    // SAFETY: as above.
+    assert_eq!(unsafe { peak::products(2) }, (65_536, 64.0));
     let kernels = Kernels::emulated_amx(proof);
     let mut noise = Noise::new(31);
     for format in [WeightFormat::Q4_0, WeightFormat::Q4_1, WeightFormat::Q8_0, WeightFormat::BF16] {
