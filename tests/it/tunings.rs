@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use ygg_kernels::WeightFormat;
 use ygg_profiler::Profile;
 use yggc::{
-    backend::Tier,
+    backend::{Activations, Tier},
     engine::{DrafterChoice, Engine, ErrorKind, LoadOptions, Loaded, Options, Pinning, PlanSource, Sampling},
     measure::{KernelOptions, ProfileOptions, calibration_prompts, plan_from_profile, profile, tuned_report},
     model::{Model, synthetic::SyntheticSpec},
@@ -83,7 +83,7 @@ fn loaded(widths: Vec<usize>) -> Arc<Loaded> {
     let spec =
         SyntheticSpec { layers: 4, context: 256, format: WeightFormat::Q4_1, ..SyntheticSpec::default() };
     spec.write_gguf(&path).expect("the model is written");
-    let options = LoadOptions { threads: Some(2), widths, ..LoadOptions::default() };
+    let options = LoadOptions { tier: None, activations: Activations::Native, threads: Some(2), widths };
     Arc::new(Loaded::new(Model::open(&path).expect("a generated model opens"), &options).expect("it loads"))
 }
 

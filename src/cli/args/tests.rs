@@ -101,6 +101,7 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "bench --kernels --arms ar",
         "bench --kernels -n 8",
         "bench --kernels --context 64",
+        "bench --kernels --force",
         "bench --prompts f --widths 4",
         "bench --kernels --widths 0",
         "bench --kernels --widths 8-4",

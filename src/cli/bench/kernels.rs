@@ -25,12 +25,7 @@ use super::provenance::Provenance;
 pub(super) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
-    let widths = if args.widths.is_empty() {
-        ProfileOptions::WIDTHS.to_vec()
-    } else {
-        args.widths.iter().cloned().flatten().collect()
-    };
-    let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, widths))?;
+    let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, widths(args)))?;
     let defaults = KernelOptions::default();
     let repetitions = args.repetitions.unwrap_or(defaults.repetitions);
     let options = KernelOptions { repetitions, ..defaults };
@@ -43,6 +38,15 @@ pub(super) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failur
         return output::json(&KernelsJson::new(provenance, repetitions, &report));
     }
     output::text(text(&provenance, repetitions, &report))
+}
+
+/// The widths asked for, or those of profiles.
+pub(super) fn widths(args: &BenchArgs) -> Vec<usize> {
+    if args.widths.is_empty() {
+        ProfileOptions::WIDTHS.to_vec()
+    } else {
+        args.widths.iter().cloned().flatten().collect()
+    }
 }
 
 /// The object that `bench --kernels --json` prints.

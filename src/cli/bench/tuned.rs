@@ -5,7 +5,7 @@ use std::{fmt::Write, path::Path};
 use serde::Serialize;
 use yggc::{
     engine::Loaded,
-    measure::{self, KernelOptions, ProfileOptions, Timing, TunedForward, TunedOp},
+    measure::{self, KernelOptions, Timing, TunedForward, TunedOp},
     model::Model,
     plan::FittedPlan,
 };
@@ -20,7 +20,10 @@ use crate::cli::{
     settings::Machine,
 };
 
-use super::{kernels::TimingJson, provenance::Provenance};
+use super::{
+    kernels::{TimingJson, widths},
+    provenance::Provenance,
+};
 
 /// Committed tokens before the forwards: linears do not depend on them.
 const CONTEXT: usize = 200;
@@ -30,8 +33,7 @@ pub(super) fn command(args: &BenchArgs, file: &Path, cache: &CachePlace) -> Resu
     let machine = Machine::new(&args.device)?;
     let source = given(file, args.force)?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
-    let widths = ProfileOptions::WIDTHS.to_vec();
-    let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, widths))?;
+    let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, widths(args)))?;
     let here = loaded.fingerprints()?;
     let plan = if source.force {
         FittedPlan::forced(source.plan, &here)
