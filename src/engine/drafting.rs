@@ -2,7 +2,7 @@
 
 use crate::{
     model::Model,
-    plan::{DrafterKind, FittedPlan, Stage as PlanStage, SubPlan},
+    plan::{DrafterKind, FittedPlan, RowChoice, Stage as PlanStage, SubPlan},
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
 };
@@ -14,6 +14,8 @@ use super::{DrafterChoice, Error, Options, Tier, fingerprints, report::Backgroun
 pub(super) struct Drafting {
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
+    /// How a step chooses its rows; `None` without a plan.
+    pub(super) row_choice: Option<RowChoice>,
     /// Widths to make executables for.
     pub(super) widths: Vec<usize>,
     pub(super) background: Background,
@@ -65,6 +67,7 @@ pub(super) fn decide(
     let plain = |reason: &str| Drafting {
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
+        row_choice: None,
         widths: Vec::new(),
         background: Background {
             drafter: "none".to_owned(),
@@ -113,6 +116,7 @@ pub(super) fn decide(
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
+        row_choice: Some(sub_plan.row_choice.clone()),
         widths: plan.planned.widths(),
         background: Background {
             drafter: sub_plan.drafter.name().to_owned(),

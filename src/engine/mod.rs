@@ -111,9 +111,12 @@ impl Engine {
             within_memory(&loaded, &session_options, limit)?;
         }
         let session = Session::open(loaded.set().clone(), &session_options)?;
-        let Drafting { kind, shape, widths: _, background } = drafting;
+        let Drafting { kind, shape, row_choice, widths: _, background } = drafting;
         let drafter = make_drafter(&kind, &shape, &session)?;
-        let decoder = Decoder::new(session, drafter, shape)?;
+        let mut decoder = Decoder::new(session, drafter, shape)?;
+        if let Some(choice) = row_choice {
+            decoder = decoder.with_row_choice(choice)?;
+        }
         Ok(Self { loaded, decoder, session_options, background })
     }
 

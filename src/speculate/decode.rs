@@ -1,10 +1,10 @@
 //! The decode loop: one request's sequence, step by step.
 
 use crate::{
-    plan::ProposalLimits,
+    plan::{ProposalLimits, RowChoice, RowScratch},
     runtime::Session,
     sample::{Sampler, Sampling},
-    tree::{NodeId, PruneScratch, TokenTree, select},
+    tree::{NodeId, TokenTree, select},
 };
 
 use super::{Budget, Drafter, Limits, Observer, SpeculateError, Stage, Stats, Walk, stats::Lap, verifier};
@@ -66,7 +66,8 @@ pub struct Decoder {
     history: Vec<u32>,
     tree: TokenTree,
     keep: Vec<NodeId>,
-    prune: PruneScratch,
+    row_choice: Option<RowChoice>,
+    scratch: RowScratch,
     walk: Walk,
     offsets: Vec<u32>,
     stats: Stats,
@@ -100,7 +101,8 @@ impl Decoder {
             history: Vec::with_capacity(session.context() + 1),
             tree: TokenTree::with_capacity(nodes),
             keep: Vec::with_capacity(nodes),
-            prune: PruneScratch::with_capacity(nodes),
+            row_choice: None,
+            scratch: RowScratch::with_capacity(nodes),
             walk: Walk::with_capacity(nodes),
             offsets: Vec::with_capacity(nodes),
             stats: Stats::default(),
@@ -108,6 +110,20 @@ impl Decoder {
             drafter,
             shape,
         })
+    }
+
+    /// The same decoder, with steps that verify as many rows as `choice` says instead of all that the shape allows.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if the widest choice is not the shape's verify width.
+    pub fn with_row_choice(mut self, choice: RowChoice) -> Result<Self, SpeculateError> {
+        let widest = choice.widest() as usize;
+        if widest != self.shape.verify_width {
+            let expected = format!("{}, the verify width", self.shape.verify_width);
+            return Err(SpeculateError::Shape { what: "widest choice of rows", expected, found: widest });
+        }
+        self.row_choice = Some(choice);
+        Ok(self)
     }
 
     /// Begins a request: forgets the last one, runs the prompt and returns the first token.
@@ -166,7 +182,12 @@ impl Decoder {
 
     fn verify(&mut self, limits: Limits<'_>) -> Result<StepReport, SpeculateError> {
         let mut lap = Lap::start();
-        select(&self.tree, self.shape.verify_width, &mut self.prune, &mut self.keep);
+        let rows = match &self.row_choice {
+            Some(choice) => choice.rows(&self.tree, &mut self.scratch) as usize,
+            None => self.shape.verify_width,
+        };
+        self.stats.add_time(Stage::Decide, lap.next());
+        select(&self.tree, rows, &mut self.scratch.prune, &mut self.keep);
         self.stats.add_time(Stage::Prune, lap.next());
         let mut mask_time = std::time::Duration::ZERO;
         let logits =

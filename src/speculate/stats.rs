@@ -9,6 +9,8 @@ pub enum Stage {
     Draft,
     /// Candidates and growth between drafter forwards.
     Grow,
+    /// Choosing how many nodes to verify.
+    Decide,
     /// Choosing the nodes to verify.
     Prune,
     /// Filling the inputs of the verify forward.
@@ -23,14 +25,23 @@ pub enum Stage {
 
 impl Stage {
     /// All stages in the order of a step.
-    pub const ALL: [Self; 7] =
-        [Self::Draft, Self::Grow, Self::Prune, Self::Mask, Self::Verify, Self::Accept, Self::Commit];
+    pub const ALL: [Self; 8] = [
+        Self::Draft,
+        Self::Grow,
+        Self::Decide,
+        Self::Prune,
+        Self::Mask,
+        Self::Verify,
+        Self::Accept,
+        Self::Commit,
+    ];
 
     /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Draft => "draft",
             Self::Grow => "grow",
+            Self::Decide => "decide",
             Self::Prune => "prune",
             Self::Mask => "mask",
             Self::Verify => "verify",

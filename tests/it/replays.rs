@@ -15,7 +15,9 @@ use yggc::{
     engine::{LoadOptions, Loaded, make_drafter},
     measure::{CalibrationPrompt, ProfileOptions, profile},
     model::synthetic::SyntheticSpec,
-    plan::{self, AcceptedLengths, DrafterKind, FreeReplay, PlanError, TreeReplay},
+    plan::{
+        self, AcceptedLengths, DrafterKind, FreeReplay, PlanError, RowChoice, RowRule, TreeReplay, WidthCost,
+    },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
     speculate::{Decoder, Limits, Lookup, Shape},
@@ -78,6 +80,13 @@ fn numbers(widths: &[usize]) -> Vec<u32> {
     widths.iter().map(|w| *w as u32).collect()
 }
 
+/// All of a proposal is verified at the smallest width up to `most` that holds it.
+fn widest(most: u32) -> RowChoice {
+    let widths = numbers(&WIDTHS).into_iter().filter(|width| *width <= most);
+    let costs = widths.map(|width| WidthCost { width, step_us: f64::from(width) });
+    RowChoice { rule: RowRule::Widest, widths: costs.collect() }
+}
+
 fn planned(shape: Shape) -> plan::Shape {
     let Shape { depth, draft_width, verify_width, .. } = shape;
     plan::Shape { depth: depth as u32, draft_width: draft_width as u32, verify_width: verify_width as u32 }
@@ -113,7 +122,7 @@ fn a_replayed_lookup_is_the_decoders_step_by_step() {
                     .expect("lengths in order");
                 let requests = std::slice::from_ref(request);
                 let replay =
-                    FreeReplay::new(requests, &mut lookup, &planned(shape), &numbers(loaded.set().widths()));
+                    FreeReplay::new(requests, &mut lookup, &planned(shape), &widest(verify_width as u32));
                 assert_eq!(replay.accepted(), &expected, "{drafter:?}, {shape:?}");
                 assert_eq!(replay.steps_by_width(), &by_width, "{drafter:?}, {shape:?}");
             }
@@ -132,13 +141,14 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
     {
         let (top_k, draft_temperature) = (trace.top_k as usize, trace.draft_temperature);
         let shape = Shape { depth, draft_width, verify_width, top_k, draft_temperature };
+        let choices = vec![vec![RowChoice::fixed(verify_width as u32, 1.0)]; trace.depth as usize];
         let mut decoder = decoder(description("layer_skip"), shape);
         for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
             let text = [&request.prompt[..], &request.output].concat();
             for recorded in &prompt.steps {
                 let steps = vec![recorded.clone()];
                 let alone = Trace { prompts: vec![PromptTrace { steps, ..prompt.clone() }], ..trace.clone() };
-                let replay = TreeReplay::new(&[&alone], draft_width as u32, &[verify_width as u32]);
+                let replay = TreeReplay::new(&[&alone], draft_width as u32, &choices);
                 let replayed = match replay.accepted(depth as u32, verify_width as u32) {
                     Ok(lengths) => lengths.by_depth().len(),
                     // The smaller tree needs a node that the recorded one never forwarded.

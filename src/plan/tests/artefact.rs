@@ -125,7 +125,7 @@ type Break = (&'static str, fn(&mut Plan));
 
 #[test]
 fn contradictory_contents_are_refused() {
-    let breaks: [Break; 17] = [
+    let breaks: [Break; 18] = [
         ("planned widths", |p| p.planned.verify.insert(0, 2)),
         ("planned widths", |p| p.planned.draft.clear()),
         ("planned verify width", |p| p.planned.verify.push(64)),
@@ -136,6 +136,7 @@ fn contradictory_contents_are_refused() {
         ("shape of plain decoding", |p| p.by_drafter[0].shape.depth = 1),
         ("shape", |p| p.by_drafter[1].shape.depth = 0),
         ("verify width", |p| p.by_drafter[1].shape.verify_width = 1),
+        ("choice of rows", |p| p.by_drafter[1].row_choice.widths.clear()),
         ("candidates per node", |p| p.by_drafter[1].top_k = 0),
         ("draft temperature", |p| p.by_drafter[1].draft_temperature = f32::NAN),
         ("prediction", |p| p.by_drafter[1].predicted.step_us = f64::INFINITY),
