@@ -12,7 +12,7 @@ use ygg_profiler::{Cell, DrafterName, HostStage, Stage as Cells, Subject};
 
 use crate::{
     engine::{Error, Loaded, make_drafter},
-    plan::{DrafterKind, RowChoice, RowRule, RowScratch, WidthCost},
+    plan::{Calibration, DrafterKind, JudgedNode, RowChoice, RowRule, RowScratch, WidthCost},
     runtime::{Pinning, Session, SessionOptions, SkipSet},
     speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats},
     tree::{NodeId, Source, TokenTree},
@@ -57,6 +57,17 @@ pub(super) struct StepSubject {
     vocabulary: usize,
     /// A choice among all widths, for the time that choosing takes.
     row_choice: RowChoice,
+}
+
+/// Nodes at many depths that are accepted as often as their score says: their calibration has as many knots as any.
+fn ladder() -> Vec<JudgedNode> {
+    let node = |depth, i: u16| JudgedNode {
+        prompt: 0,
+        score: f32::from(i) / 512.0,
+        depth,
+        accepted: i * 29 % 512 < i,
+    };
+    (1..=8).flat_map(|depth| (0..512).map(move |i| node(depth, i))).collect()
 }
 
 /// A tree of `nodes` nodes of many depths and values, as drafters make them.
@@ -113,7 +124,11 @@ impl StepSubject {
             width: u32::try_from(*width).expect("widths are small"),
             step_us: *width as f64,
         });
-        let row_choice = RowChoice { rule: RowRule::BestRate, widths: costs.collect() };
+        let row_choice = RowChoice {
+            rule: RowRule::BestRate,
+            widths: costs.collect(),
+            calibration: Calibration::fit(&ladder()),
+        };
         Ok(Self { decoder, planted, drafters, history, top_k, vocabulary, row_choice })
     }
 
@@ -178,10 +193,10 @@ impl StepSubject {
     /// Choosing how many rows of a drafted tree of `nodes` nodes to verify, as a step does it.
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
     fn decision(&mut self, nodes: usize) -> Duration {
-        let tree = bushy_tree(nodes);
+        let mut tree = bushy_tree(nodes);
         let mut scratch = RowScratch::with_capacity(nodes);
         let start = Instant::now();
-        let rows = self.row_choice.rows(&tree, &mut scratch);
+        let rows = self.row_choice.rows(&mut tree, &mut scratch);
         let time = start.elapsed();
         assert!(rows >= 1, "the root is always verified");
         time

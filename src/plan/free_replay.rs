@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::TokenTrace;
 
-use super::{AcceptedLengths, RowChoice, RowScratch, objective::Shape};
+use super::{AcceptedLengths, JudgedNode, RowChoice, RowScratch, objective::Shape, tree_replay::judge};
 use crate::tree::{NodeId, TokenTree, select};
 
 /// A drafter that is a pure function of the committed tokens.
@@ -46,37 +46,12 @@ impl FreeReplay {
         shape: &Shape,
         choice: &RowChoice,
     ) -> Self {
-        assert_eq!(choice.widest(), shape.verify_width, "the choice is of the shape's widths");
-        let limits =
-            ProposalLimits { depth: shape.depth, width: shape.draft_width, nodes: shape.verify_width };
-        let mut tree = TokenTree::with_capacity(shape.verify_width as usize);
-        let mut scratch = RowScratch::with_capacity(shape.verify_width as usize);
-        let mut keep = Vec::new();
         let mut replay = FreeReplay::default();
-        let mut history = Vec::new();
-        for TokenTrace { kind: _, prompt, output } in traces {
-            history.clear();
-            history.extend_from_slice(prompt);
-            history.extend(output.first());
-            let mut emitted = 1;
-            while emitted < output.len() {
-                let rest = &output[emitted..];
-                tree.reset(output[emitted - 1]);
-                drafter.propose(&history, &limits, &mut tree);
-                let deepest = tree.nodes().map(|n| tree.depth(n)).max().unwrap_or(0);
-                assert!(deepest <= limits.depth, "a proposal of depth {deepest} exceeds {limits:?}");
-
-                let rows = choice.rows(&tree, &mut scratch);
-                select(&tree, rows as usize, &mut scratch.prune, &mut keep);
-                let accepted = accepted_length(&tree, &keep, rest);
-                let tokens = (accepted + 1).min(rest.len());
-                let kept = u32::try_from(keep.len()).expect("trees are small");
-                replay.accepted.record(accepted, rest.len());
-                *replay.steps_by_width.entry(choice.planned(kept).width).or_default() += 1;
-                history.extend_from_slice(&rest[..tokens]);
-                emitted += tokens;
-            }
-        }
+        walk(traces, drafter, shape, choice, |step| {
+            let FreeStep { rest, accepted, rows, .. } = step;
+            replay.accepted.record(accepted, rest.len());
+            *replay.steps_by_width.entry(choice.planned(rows).width).or_default() += 1;
+        });
         replay
     }
 
@@ -93,6 +68,71 @@ impl FreeReplay {
     /// Steps by the width they ran at.
     pub fn steps_by_width(&self) -> &BTreeMap<u32, u64> {
         &self.steps_by_width
+    }
+}
+
+/// The nodes of all proposals of this shape, wholly verified, whose fate the recorded outputs tell.
+///
+/// # Panics
+/// If the drafter exceeds the limits.
+pub fn judge_proposals(
+    traces: &[TokenTrace],
+    drafter: &mut dyn ReplayDrafter,
+    shape: &Shape,
+) -> Vec<JudgedNode> {
+    let mut judged = Vec::new();
+    // A cost is asked for but decides nothing where the width is fixed.
+    walk(traces, drafter, shape, &RowChoice::fixed(shape.verify_width, 1.0), |step| {
+        judge(step.tree, step.prompt, step.rest, &mut judged);
+    });
+    judged
+}
+
+/// One replayed step.
+struct FreeStep<'a> {
+    /// Place of the request.
+    prompt: usize,
+    tree: &'a TokenTree,
+    /// The recorded output behind the root.
+    rest: &'a [u32],
+    accepted: usize,
+    /// Rows verified.
+    rows: u32,
+}
+
+fn walk(
+    traces: &[TokenTrace],
+    drafter: &mut dyn ReplayDrafter,
+    shape: &Shape,
+    choice: &RowChoice,
+    mut seen: impl FnMut(FreeStep<'_>),
+) {
+    assert_eq!(choice.widest(), shape.verify_width, "the choice is of the shape's widths");
+    let limits = ProposalLimits { depth: shape.depth, width: shape.draft_width, nodes: shape.verify_width };
+    let mut tree = TokenTree::with_capacity(shape.verify_width as usize);
+    let mut scratch = RowScratch::with_capacity(shape.verify_width as usize);
+    let (mut keep, mut history) = (Vec::new(), Vec::new());
+    for (prompt, TokenTrace { kind: _, prompt: tokens, output }) in traces.iter().enumerate() {
+        history.clear();
+        history.extend_from_slice(tokens);
+        history.extend(output.first());
+        let mut emitted = 1;
+        while emitted < output.len() {
+            let rest = &output[emitted..];
+            tree.reset(output[emitted - 1]);
+            drafter.propose(&history, &limits, &mut tree);
+            let deepest = tree.nodes().map(|n| tree.depth(n)).max().unwrap_or(0);
+            assert!(deepest <= limits.depth, "a proposal of depth {deepest} exceeds {limits:?}");
+
+            let rows = choice.rows(&mut tree, &mut scratch);
+            select(&tree, rows as usize, &mut scratch.prune, &mut keep);
+            let accepted = accepted_length(&tree, &keep, rest);
+            let rows = u32::try_from(keep.len()).expect("trees are small");
+            seen(FreeStep { prompt, tree: &tree, rest, accepted, rows });
+            let tokens = (accepted + 1).min(rest.len());
+            history.extend_from_slice(&rest[..tokens]);
+            emitted += tokens;
+        }
     }
 }
 

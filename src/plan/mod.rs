@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptance;
+mod calibration;
 mod contents;
 mod drafter;
 mod error;
@@ -26,18 +27,19 @@ mod show;
 mod tree_replay;
 
 pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
+pub use calibration::{Calibration, HeldOut, JudgedNode, Knot};
 pub use contents::{Alternative, LeftOut, Plan, PlannedWidths, Prediction, Refusal, SubPlan};
 pub use drafter::DrafterKind;
 pub use error::PlanError;
 pub use file::{PLAN_FORMAT, decode, encode, read, write};
 pub use fit::FittedPlan;
 pub use fix::Fix;
-pub use free_replay::{FreeReplay, ProposalLimits, ReplayDrafter};
+pub use free_replay::{FreeReplay, ProposalLimits, ReplayDrafter, judge_proposals};
 pub use objective::{Shape, StageTime};
 pub use row_choice::{RowChoice, RowRule, RowScratch, WidthCost};
 pub use search::{FreeDrafter, NOISE_MARGIN, make_plan};
 pub use show::{json, text};
-pub use tree_replay::{MOST_MISSING, TreeReplay};
+pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
 pub use ygg_profiler::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, Stage};
 
 #[cfg(test)]

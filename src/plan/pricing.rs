@@ -2,7 +2,7 @@
 use ygg_profiler::{DrafterName, LatencyTable, Stage, TableError};
 
 use super::{
-    RowChoice, RowRule, Shape, StageTime, WidthCost,
+    Calibration, RowChoice, RowRule, Shape, StageTime, WidthCost,
     objective::{free_step, step_us, tree_step, with_decision},
 };
 
@@ -54,17 +54,28 @@ impl Pricing<'_> {
     }
 
     /// The choice of rows of a model drafter's steps: Wv alone, or any measured width up to it.
-    pub(super) fn tree_choice(&self, shape: &Shape, rule: RowRule) -> Result<RowChoice, TableError> {
+    pub(super) fn tree_choice(
+        &self,
+        shape: &Shape,
+        rule: RowRule,
+        calibration: Option<&Calibration>,
+    ) -> Result<RowChoice, TableError> {
         let widths = match rule {
             RowRule::Widest => vec![shape.verify_width],
             RowRule::BestRate => self.verify_widths(shape.verify_width),
         };
-        choice(rule, widths, |width| self.tree_step(shape, rule, width))
+        choice(rule, widths, calibration, |width| self.tree_step(shape, rule, width))
     }
 
     /// The choice of rows of a free drafter's steps: a proposal may be of any size, so all measured widths up to Wv.
-    pub(super) fn free_choice(&self, shape: &Shape, rule: RowRule) -> Result<RowChoice, TableError> {
-        choice(rule, self.verify_widths(shape.verify_width), |width| self.free_step(shape, rule, width))
+    pub(super) fn free_choice(
+        &self,
+        shape: &Shape,
+        rule: RowRule,
+        calibration: Option<&Calibration>,
+    ) -> Result<RowChoice, TableError> {
+        let widths = self.verify_widths(shape.verify_width);
+        choice(rule, widths, calibration, |width| self.free_step(shape, rule, width))
     }
 
     fn verify_widths(&self, most: u32) -> Vec<u32> {
@@ -77,8 +88,10 @@ impl Pricing<'_> {
 fn choice(
     rule: RowRule,
     widths: Vec<u32>,
+    calibration: Option<&Calibration>,
     stages_at: impl Fn(u32) -> Result<Vec<StageTime>, TableError>,
 ) -> Result<RowChoice, TableError> {
     let cost = |width| Ok(WidthCost { width, step_us: step_us(&stages_at(width)?) });
-    Ok(RowChoice { rule, widths: widths.into_iter().map(cost).collect::<Result<_, TableError>>()? })
+    let widths = widths.into_iter().map(cost).collect::<Result<_, TableError>>()?;
+    Ok(RowChoice { rule, widths, calibration: calibration.cloned() })
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tree::{PruneScratch, TokenTree, best_width, expected_tokens, expected_tokens_of};
 
-use super::{PlanError, contents::ensure};
+use super::{Calibration, PlanError, contents::ensure};
 
 /// The rule by which a step chooses among its planned widths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,8 @@ pub struct RowChoice {
     pub rule: RowRule,
     /// Ascending, not empty; the last is Wv of the shape.
     pub widths: Vec<WidthCost>,
+    /// What a drafter's values mean as probabilities; without it they count as they are.
+    pub calibration: Option<Calibration>,
 }
 
 /// Storage that choosing reuses between steps.
@@ -60,7 +62,7 @@ impl RowScratch {
 impl RowChoice {
     /// No choice: every step verifies `width` rows, or what there is of them.
     pub fn fixed(width: u32, step_us: f64) -> Self {
-        RowChoice { rule: RowRule::Widest, widths: vec![WidthCost { width, step_us }] }
+        RowChoice { rule: RowRule::Widest, widths: vec![WidthCost { width, step_us }], calibration: None }
     }
 
     /// The most rows a step may verify.
@@ -81,18 +83,22 @@ impl RowChoice {
         *holds.unwrap_or_else(|| self.widths.last().expect("a choice has a width"))
     }
 
-    /// Most rows of `tree` to verify.
-    pub fn rows(&self, tree: &TokenTree, scratch: &mut RowScratch) -> u32 {
+    /// Most rows of `tree` to verify. A choice by rate leaves calibrated values in the tree, for pruning to go by.
+    pub fn rows(&self, tree: &mut TokenTree, scratch: &mut RowScratch) -> u32 {
         match self.rule {
             RowRule::Widest => self.widest(),
             RowRule::BestRate => {
+                if let Some(calibration) = &self.calibration {
+                    calibration.apply(tree);
+                }
                 expected_tokens(tree, &mut scratch.prune, &mut scratch.expected);
                 self.best_rate(scratch)
             }
         }
     }
 
-    /// [`rows`](Self::rows) of a tree whose nodes have these values, in the order of ids and not above their ancestors'.
+    /// [`rows`](Self::rows) of a tree whose nodes have these calibrated values, in the order of ids and not above their
+    /// ancestors'.
     pub fn rows_of(&self, values: &[f32], scratch: &mut RowScratch) -> u32 {
         match self.rule {
             RowRule::Widest => self.widest(),
@@ -114,14 +120,15 @@ impl RowChoice {
 
     /// Checks that the widths ascend to `widest`, and their costs.
     pub(super) fn validate(&self, widest: u32) -> Result<(), PlanError> {
-        let RowChoice { rule: _, widths } = self;
+        let RowChoice { rule: _, widths, calibration } = self;
         let show = || format!("{widths:?}");
         let ascending = widths.is_sorted_by(|a, b| a.width < b.width);
         let ends =
             widths.first().is_some_and(|w| w.width >= 1) && widths.last().is_some_and(|w| w.width == widest);
         ensure(ascending && ends, "choice of rows", "widths ascending to Wv", show)?;
         let positive = widths.iter().all(|w| w.step_us.is_finite() && w.step_us > 0.0);
-        ensure(positive, "choice of rows", "finite positive times", show)
+        ensure(positive, "choice of rows", "finite positive times", show)?;
+        calibration.as_ref().map_or(Ok(()), Calibration::validate)
     }
 }
 
@@ -134,7 +141,7 @@ mod tests {
 
     fn choice(rule: RowRule, widths: &[(u32, f64)]) -> RowChoice {
         let widths = widths.iter().map(|(width, step_us)| WidthCost { width: *width, step_us: *step_us });
-        RowChoice { rule, widths: widths.collect() }
+        RowChoice { rule, widths: widths.collect(), calibration: None }
     }
 
     /// Values are multiples of 1/64, so that sums are exact whatever their order.
@@ -175,12 +182,12 @@ mod tests {
             nodes in prop::collection::vec((0..8_usize, 0..=64_u8), 0..8),
             costs in prop::collection::vec(1..60_u8, 5),
         ) {
-            let tree = tree_of(&nodes);
+            let mut tree = tree_of(&nodes);
             let widths: Vec<(u32, f64)> =
                 [1, 2, 3, 5, 9].into_iter().zip(costs.iter().map(|c| f64::from(*c))).collect();
             let choice = choice(RowRule::BestRate, &widths);
             let mut scratch = RowScratch::with_capacity(tree.len());
-            let rows = choice.rows(&tree, &mut scratch);
+            let rows = choice.rows(&mut tree, &mut scratch);
             let kept = (rows as usize).min(tree.len());
             let run_at = choice.planned(kept as u32);
             prop_assert_eq!(run_at.width, rows, "a step runs at the width it chose");
@@ -196,13 +203,30 @@ mod tests {
         fn one_width_or_the_widest_rule_is_the_fixed_width(
             nodes in prop::collection::vec((0..8_usize, 0..=64_u8), 0..8), width in 1..10_u32,
         ) {
-            let tree = tree_of(&nodes);
+            let mut tree = tree_of(&nodes);
             let mut scratch = RowScratch::with_capacity(tree.len());
             let alone = choice(RowRule::BestRate, &[(width, 7.0)]);
-            prop_assert_eq!(alone.rows(&tree, &mut scratch), width);
+            prop_assert_eq!(alone.rows(&mut tree, &mut scratch), width);
             let widest = choice(RowRule::Widest, &[(1, 1.0), (width + 1, 7.0)]);
-            prop_assert_eq!(widest.rows(&tree, &mut scratch), width + 1);
+            prop_assert_eq!(widest.rows(&mut tree, &mut scratch), width + 1);
         }
+    }
+
+    #[test]
+    fn calibrated_values_decide() {
+        let knots = |probability| vec![crate::plan::Knot { score: 0.0, probability }];
+        let calibration =
+            Calibration { by_depth: vec![knots(0.25), knots(1.0)], fitted_nodes: 1, held_out: None };
+        let mut choice = choice(RowRule::BestRate, &[(1, 10.0), (2, 11.0), (3, 12.0)]);
+        let rows = |choice: &RowChoice, scale: u8| {
+            let mut tree = tree_of(&[(0, scale), (1, scale)]);
+            let rows = choice.rows(&mut tree, &mut RowScratch::with_capacity(3));
+            (rows, tree.value(NodeId::from_index(1)))
+        };
+        assert_eq!(rows(&choice, 1), (1, 1.0 / 64.0));
+        choice.calibration = Some(calibration);
+        // 1.25 / 11 and 1.5 / 12 tokens: the deeper node is certain, but no more than its parent.
+        assert_eq!(rows(&choice, 1), (3, 0.25));
     }
 
     #[test]

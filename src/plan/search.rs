@@ -4,9 +4,9 @@ use std::{cmp::Ordering, collections::BTreeSet};
 use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
 use super::{
-    Acceptance, AcceptedLengths, Alternative, DrafterKind, Fix, FreeReplay, LeftOut, Plan, PlanError,
-    PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Shape, SubPlan, TreeReplay,
-    acceptance_by_rank,
+    Acceptance, AcceptedLengths, Alternative, Calibration, DrafterKind, Fix, FreeReplay, JudgedNode, LeftOut,
+    Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Shape, SubPlan,
+    TreeReplay, acceptance_by_rank, judge_proposals, judge_trees,
     objective::{mean_step, plain_step},
     pricing::Pricing,
 };
@@ -157,10 +157,13 @@ struct Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// How the steps of a shape may choose their rows: not at all where Wv is fixed.
-    fn rules(&self) -> impl Iterator<Item = RowRule> + use<> {
+    /// How the steps of a shape may choose their rows: not at all where Wv is fixed or nothing says what values are worth.
+    fn rows(&self, judged: impl FnOnce() -> Vec<JudgedNode>) -> Vec<Rows> {
         let is_fixed = self.limits.verify_width.is_some();
-        [RowRule::Widest, RowRule::BestRate].into_iter().take(if is_fixed { 1 } else { 2 })
+        let calibration = if is_fixed { None } else { Calibration::fit(&judged()) };
+        let fixed = Rows { rule: RowRule::Widest, calibration: None };
+        let chosen = calibration.map(|c| Rows { rule: RowRule::BestRate, calibration: Some(c) });
+        [Some(fixed), chosen].into_iter().flatten().collect()
     }
 
     fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
@@ -181,6 +184,12 @@ impl Origin<'_> {
             },
         }
     }
+}
+
+/// How steps choose their rows, and by which values.
+struct Rows {
+    rule: RowRule,
+    calibration: Option<Calibration>,
 }
 
 /// What a prediction rests on.
@@ -226,12 +235,15 @@ impl Search<'_> {
                 continue;
             }
             let shapes = |depth| speculative(depth, draft_width, &verify_widths);
-            for rule in origin.rules() {
+            for Rows { rule, calibration } in origin.rows(|| judge_trees(&traces, draft_width)) {
+                let calibration = calibration.as_ref();
                 let choices = depths
                     .clone()
-                    .map(|depth| shapes(depth).map(|shape| pricing.tree_choice(&shape, rule)).collect())
+                    .map(|depth| {
+                        shapes(depth).map(|shape| pricing.tree_choice(&shape, rule, calibration)).collect()
+                    })
                     .collect::<Result<Vec<Vec<RowChoice>>, _>>()?;
-                let replay = TreeReplay::new(&traces, draft_width, &choices);
+                let replay = TreeReplay::new(&traces, draft_width, &choices, calibration);
                 for shape in depths.clone().flat_map(shapes).filter(|shape| origin.limits.admits(shape)) {
                     let Shape { depth, verify_width, .. } = shape;
                     let lengths = match replay.accepted(depth, verify_width) {
@@ -248,7 +260,7 @@ impl Search<'_> {
                     let steps_by_width = replay.steps_by_width(depth, verify_width)?;
                     let stages = mean_step(steps_by_width, |width| pricing.tree_step(&shape, rule, width))?;
                     let predicted = Prediction::new(lengths.aal(), stages, self.ar_tpot_us);
-                    let row_choice = pricing.tree_choice(&shape, rule)?;
+                    let row_choice = pricing.tree_choice(&shape, rule, calibration)?;
                     let by_rank = by_rank.clone();
                     let evidence = Evidence { top_k, draft_temperature, row_choice, lengths, by_rank };
                     found.points.push(origin.point(shape, evidence, predicted));
@@ -280,29 +292,29 @@ impl Search<'_> {
         let fixed_or = |fixed: Option<u32>, open: &[u32]| fixed.map_or(open.to_vec(), |value| vec![value]);
         let verify_widths = self.table.widths(&Stage::Verify);
         let pricing = self.pricing(origin.name);
-        for depth in fixed_or(origin.limits.depth, depths) {
-            for draft_width in fixed_or(origin.limits.draft_width, widths) {
-                for shape in speculative(depth, draft_width, &verify_widths) {
-                    if !origin.limits.admits(&shape) {
-                        continue;
-                    }
-                    for rule in origin.rules() {
-                        let row_choice = pricing.free_choice(&shape, rule)?;
-                        let replay =
-                            FreeReplay::new(&self.profile.token_traces, *drafter, &shape, &row_choice);
-                        let stages = mean_step(replay.steps_by_width(), |width| {
-                            pricing.free_step(&shape, rule, width)
-                        })?;
-                        let predicted = Prediction::new(replay.accepted().aal(), stages, self.ar_tpot_us);
-                        let evidence = Evidence {
-                            top_k: 0,
-                            draft_temperature: 1.0,
-                            row_choice,
-                            lengths: replay.accepted(),
-                            by_rank: Vec::new(),
-                        };
-                        found.points.push(origin.point(shape, evidence, predicted));
-                    }
+        let depths = fixed_or(origin.limits.depth, depths);
+        let (deepest, widest) = (depths.iter().max(), verify_widths.iter().max());
+        let (Some(deepest), Some(widest)) = (deepest, widest) else { return Ok(()) };
+        for draft_width in fixed_or(origin.limits.draft_width, widths) {
+            let largest = Shape { depth: *deepest, draft_width, verify_width: *widest };
+            let requests = &self.profile.token_traces;
+            let choices_of_rows = origin.rows(|| judge_proposals(requests, *drafter, &largest));
+            let shapes = depths.iter().flat_map(|depth| speculative(*depth, draft_width, &verify_widths));
+            for shape in shapes.filter(|shape| origin.limits.admits(shape)) {
+                for Rows { rule, calibration } in &choices_of_rows {
+                    let row_choice = pricing.free_choice(&shape, *rule, calibration.as_ref())?;
+                    let replay = FreeReplay::new(requests, *drafter, &shape, &row_choice);
+                    let at = |width| pricing.free_step(&shape, *rule, width);
+                    let stages = mean_step(replay.steps_by_width(), at)?;
+                    let predicted = Prediction::new(replay.accepted().aal(), stages, self.ar_tpot_us);
+                    let evidence = Evidence {
+                        top_k: 0,
+                        draft_temperature: 1.0,
+                        row_choice,
+                        lengths: replay.accepted(),
+                        by_rank: Vec::new(),
+                    };
+                    found.points.push(origin.point(shape, evidence, predicted));
                 }
             }
         }

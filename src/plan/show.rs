@@ -4,7 +4,9 @@ use std::fmt::{self, Display, Write};
 use serde_json::{Value, json as value};
 use ygg_profiler::Fingerprints;
 
-use super::{Alternative, LeftOut, Plan, Refusal, RowChoice, RowRule, Shape, SubPlan, WidthCost};
+use super::{
+    Alternative, Calibration, HeldOut, LeftOut, Plan, Refusal, RowChoice, RowRule, Shape, SubPlan, WidthCost,
+};
 
 /// The plan as text of several lines.
 pub fn text(plan: &Plan) -> String {
@@ -69,7 +71,7 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     let rows: Vec<[String; 2]> =
         stages.iter().map(|s| [s.stage.to_string(), format!("{:.1} us", s.us)]).collect();
     write_table(out, &rows)?;
-    let RowChoice { rule, widths } = &plan.chosen().row_choice;
+    let RowChoice { rule, widths, calibration } = &plan.chosen().row_choice;
     if *rule == RowRule::BestRate {
         writeln!(
             out,
@@ -80,6 +82,21 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
             .map(|WidthCost { width, step_us }| [format!("{width} rows"), format!("{step_us:.0} us")])
             .collect();
         write_table(out, &rows)?;
+    }
+    if let Some(Calibration { by_depth: _, fitted_nodes, held_out }) = calibration {
+        writeln!(
+            out,
+            "
+acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
+        )?;
+        if let Some(HeldOut { nodes, error, raw_error }) = held_out {
+            writeln!(
+                out,
+                "  error on {nodes} nodes of other prompts: {:.1} % (of the drafter's own values: {:.1} %)",
+                error * 100.0,
+                raw_error * 100.0
+            )?;
+        }
     }
     let by_depth = &plan.chosen().acceptance.by_depth;
     if !by_depth.is_empty() {

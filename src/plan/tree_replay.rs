@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::{Candidate, DrafterName, StepTrace, Trace};
 
-use super::{AcceptedLengths, PlanError, RowChoice, RowScratch};
+use super::{AcceptedLengths, Calibration, JudgedNode, PlanError, RowChoice, RowScratch};
 use crate::tree::{Frontier, NodeId, Source, TokenTree};
 
 /// The largest share of forwarded nodes that a replay may lack.
@@ -40,12 +40,18 @@ struct Outcome {
 
 impl TreeReplay {
     /// Replays every step of `traces`, all of one drafter, with `draft_width` nodes per growth, at every depth d the traces
-    /// have and verifying as many rows as each of `choices[d - 1]` says, none of which is as wide as another.
+    /// have and verifying as many rows as each of `choices[d - 1]` says, none of which is as wide as another. Nodes are
+    /// worth what `calibration` says, else the drafter's probability of their path.
     ///
     /// # Panics
     /// If there is no trace, `draft_width` is 0 or above a trace's `top_k`, which would starve the first growth, or a depth
     /// has no entry in `choices`.
-    pub fn new(traces: &[&Trace], draft_width: u32, choices: &[Vec<RowChoice>]) -> Self {
+    pub fn new(
+        traces: &[&Trace],
+        draft_width: u32,
+        choices: &[Vec<RowChoice>],
+        calibration: Option<&Calibration>,
+    ) -> Self {
         let drafter = traces.first().expect("a replay has a trace").drafter.clone();
         let top_k = traces.iter().map(|t| t.top_k).min().unwrap_or(0);
         assert!((1..=top_k).contains(&draft_width), "draft width {draft_width} is outside 1..={top_k}");
@@ -63,7 +69,7 @@ impl TreeReplay {
         let mut growth = Growth::new(depth as usize, draft_width as usize, top_k as usize);
         for trace in traces {
             for step in trace.steps() {
-                growth.grow(step);
+                growth.grow(step, calibration);
                 replay.count(&mut growth, step);
             }
         }
@@ -132,6 +138,43 @@ impl TreeReplay {
     }
 }
 
+/// The nodes of all trees of `traces` with `draft_width` nodes per growth whose fate the traces tell.
+///
+/// # Panics
+/// As [`TreeReplay::new`].
+pub fn judge_trees(traces: &[&Trace], draft_width: u32) -> Vec<JudgedNode> {
+    let mut judged = Vec::new();
+    for trace in traces {
+        let mut growth = Growth::new(trace.depth as usize, draft_width as usize, trace.top_k as usize);
+        for (prompt, steps) in trace.prompts.iter().enumerate() {
+            for step in &steps.steps {
+                growth.grow(step, None);
+                growth.walk(&step.verified);
+                judge(&growth.tree, prompt, &step.verified, &mut judged);
+            }
+        }
+    }
+    judged
+}
+
+/// Adds the nodes of a tree whose fate `verified`, the verifier's own tokens behind the root, tells: all but those below its
+/// last token.
+pub(super) fn judge(tree: &TokenTree, prompt: usize, verified: &[u32], judged: &mut Vec<JudgedNode>) {
+    let mut at = NodeId::ROOT;
+    let path = verified.iter().map_while(|token| {
+        at = tree.child(at, *token)?;
+        Some(at)
+    });
+    let path: Vec<NodeId> = path.collect();
+    let end = (path.len() == verified.len()).then(|| path.last().copied().unwrap_or(NodeId::ROOT));
+    for node in tree.nodes().skip(1) {
+        if end.is_none_or(|end| tree.ancestors(node).all(|ancestor| ancestor != end)) {
+            let (score, depth) = (tree.value(node), tree.depth(node));
+            judged.push(JudgedNode { prompt, score, depth, accepted: path.contains(&node) });
+        }
+    }
+}
+
 /// One step's tree at the full depth; the trees of smaller depths are its prefixes.
 struct Growth {
     depth: usize,
@@ -177,7 +220,7 @@ impl Growth {
         }
     }
 
-    fn grow(&mut self, step: &StepTrace) {
+    fn grow(&mut self, step: &StepTrace, calibration: Option<&Calibration>) {
         let mut candidates: Vec<&[Candidate]> = vec![&[]; step.parents.len()];
         for expansion in &step.expanded {
             candidates[expansion.node as usize] = &expansion.candidates;
@@ -209,7 +252,9 @@ impl Growth {
                 let parent = self.tree.parent(node).expect("only the root has no parent").index();
                 let recorded =
                     self.recorded[parent].and_then(|p| children.get(&(p, self.tree.token(node))).copied());
-                self.enter(node, recorded, self.tree.value(node).min(self.values[parent]));
+                let score = self.tree.value(node);
+                let value = calibration.map_or(score, |c| c.probability(score, self.tree.depth(node)));
+                self.enter(node, recorded, value.min(self.values[parent]));
             }
             self.sizes.push(self.tree.len());
         }

@@ -183,7 +183,7 @@ impl Decoder {
     fn verify(&mut self, limits: Limits<'_>) -> Result<StepReport, SpeculateError> {
         let mut lap = Lap::start();
         let rows = match &self.row_choice {
-            Some(choice) => choice.rows(&self.tree, &mut self.scratch) as usize,
+            Some(choice) => choice.rows(&mut self.tree, &mut self.scratch) as usize,
             None => self.shape.verify_width,
         };
         self.stats.add_time(Stage::Decide, lap.next());

@@ -84,7 +84,7 @@ fn numbers(widths: &[usize]) -> Vec<u32> {
 fn widest(most: u32) -> RowChoice {
     let widths = numbers(&WIDTHS).into_iter().filter(|width| *width <= most);
     let costs = widths.map(|width| WidthCost { width, step_us: f64::from(width) });
-    RowChoice { rule: RowRule::Widest, widths: costs.collect() }
+    RowChoice { rule: RowRule::Widest, widths: costs.collect(), calibration: None }
 }
 
 fn planned(shape: Shape) -> plan::Shape {
@@ -148,7 +148,7 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
             for recorded in &prompt.steps {
                 let steps = vec![recorded.clone()];
                 let alone = Trace { prompts: vec![PromptTrace { steps, ..prompt.clone() }], ..trace.clone() };
-                let replay = TreeReplay::new(&[&alone], draft_width as u32, &choices);
+                let replay = TreeReplay::new(&[&alone], draft_width as u32, &choices, None);
                 let replayed = match replay.accepted(depth as u32, verify_width as u32) {
                     Ok(lengths) => lengths.by_depth().len(),
                     // The smaller tree needs a node that the recorded one never forwarded.

@@ -18,7 +18,7 @@ proptest! {
     fn the_full_shape_gives_what_was_recorded(oracle in oracle(), width in 1u32..6, depth in 1u32..6) {
         let trace = record(&oracle, 12, width, depth, 6);
         trace.validate().unwrap();
-        let replay = TreeReplay::new(&[&trace], width, &fixed_widths(&[1000], depth));
+        let replay = TreeReplay::new(&[&trace], width, &fixed_widths(&[1000], depth), None);
         let accepted = replay.accepted(depth, 1000).unwrap();
         let recorded: usize = trace.steps().map(|step| step.verified.len()).sum();
         prop_assert_eq!(accepted.steps(), 12);
@@ -33,7 +33,7 @@ proptest! {
         let trace = record(&oracle, 1, width, depth, 6);
         let step = trace.steps().next().unwrap();
         let recorded = recorded_candidates(step);
-        let replay = TreeReplay::new(&[&trace], narrow, &fixed_widths(&WIDTHS, depth));
+        let replay = TreeReplay::new(&[&trace], narrow, &fixed_widths(&WIDTHS, depth), None);
         for depth in 1..=replay.depth() {
             let fresh = naive_tree(|path| recorded.get(path).cloned(), step.tokens[0], narrow, depth);
             for verify_width in WIDTHS {
@@ -56,7 +56,7 @@ proptest! {
     #[test]
     fn more_rows_and_more_growths_never_accept_less(oracle in oracle(), width in 1u32..5, depth in 1u32..6) {
         let trace = record(&oracle, 8, width, depth, 6);
-        let replay = TreeReplay::new(&[&trace], width, &fixed_widths(&WIDTHS, depth));
+        let replay = TreeReplay::new(&[&trace], width, &fixed_widths(&WIDTHS, depth), None);
         let aal = |depth, verify_width| replay.accepted(depth, verify_width).unwrap().aal();
         for depth in 1..=depth {
             prop_assert_eq!(aal(depth, 1), 1.0);
@@ -115,7 +115,7 @@ fn a_step_that_ended_its_request_gives_no_bonus_token() {
         let mut trace = record(&Oracle { seed: 1, skill: 1 }, 0, 1, 3, 1);
         trace.prompts[0].steps.push(chain(verified));
         trace.validate().unwrap();
-        let replay = TreeReplay::new(&[&trace], 1, &fixed_widths(&[4], 3));
+        let replay = TreeReplay::new(&[&trace], 1, &fixed_widths(&[4], 3), None);
         let aal = [1, 2, 3].map(|depth| replay.accepted(depth, 4).unwrap().aal());
         assert_eq!(aal, tokens, "{verified:?}");
     }
@@ -132,7 +132,7 @@ fn shapes_that_the_trace_cannot_answer_for_are_refused() {
         step.verified.truncate(1);
     }
     trace.validate().unwrap();
-    let replay = TreeReplay::new(&[&trace], 4, &fixed_widths(&[4], 4));
+    let replay = TreeReplay::new(&[&trace], 4, &fixed_widths(&[4], 4), None);
     assert!(replay.accepted(1, 4).is_ok());
     let error = replay.accepted(3, 4).unwrap_err().to_string();
     assert!(error.contains("Dd 3, Wd 4") && error.contains("at most 1.0 %"), "{error}");

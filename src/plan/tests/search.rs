@@ -6,8 +6,8 @@ use super::synthetic::{
     Echo, NaiveTree, Oracle, fingerprints, naive_tree, name, profile, record, recorded_candidates, samples,
 };
 use crate::plan::{
-    DrafterKind, Fix, FreeDrafter, LeftOut, NOISE_MARGIN, Plan, PlanError, RowRule, Shape, leviathan,
-    make_plan, show,
+    Calibration, DrafterKind, Fix, FreeDrafter, LeftOut, NOISE_MARGIN, Plan, PlanError, RowRule, Shape,
+    leviathan, make_plan, show,
 };
 
 const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
@@ -47,17 +47,21 @@ fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, 
     let mut all = Vec::new();
     let trace = &profile.traces[0];
     for (draft_width, growth_us) in DRAFT_WIDTHS.iter().zip(draft) {
+        let grow = |depth| -> Vec<(NaiveTree, &Vec<u32>)> {
+            let grown = trace.steps().map(|step| {
+                let recorded = recorded_candidates(step);
+                let tree = naive_tree(|p| recorded.get(p).cloned(), step.tokens[0], *draft_width, depth);
+                (tree, &step.verified)
+            });
+            grown.collect()
+        };
+        let judged =
+            grow(DEPTH).iter().flat_map(|(tree, verified)| tree.judged(verified)).collect::<Vec<_>>();
+        let calibration = Calibration::fit(&judged).unwrap();
         for depth in 1..=DEPTH {
-            let trees: Vec<_> = trace
-                .steps()
-                .map(|step| {
-                    let recorded = recorded_candidates(step);
-                    (
-                        naive_tree(|p| recorded.get(p).cloned(), step.tokens[0], *draft_width, depth),
-                        &step.verified,
-                    )
-                })
-                .collect();
+            let trees = grow(depth);
+            let calibrated: Vec<_> =
+                trees.iter().map(|(tree, verified)| (tree.calibrated(&calibration), *verified)).collect();
             let forwarded: usize = trees.iter().map(|(tree, _)| tree.forwarded.len()).sum();
             let missing: usize = trees.iter().map(|(tree, _)| tree.missing).sum();
             if missing as f64 > 0.01 * forwarded as f64 {
@@ -82,7 +86,7 @@ fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, 
                     // Ties go to fewer rows, and `max_by` keeps the last of equals.
                     *useful.iter().rev().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap()
                 };
-                all.push((shape, RowRule::BestRate, speedup(&trees, verify[0], best)));
+                all.push((shape, RowRule::BestRate, speedup(&calibrated, verify[0], best)));
             }
         }
     }
@@ -290,7 +294,7 @@ fn unusable_profiles_are_errors() {
 #[test]
 fn steps_choose_their_rows_where_that_pays() {
     // Half of the steps see certain drafts, half see hopeless ones, and rows are dear.
-    let mut trace = record(&Oracle { seed: 5, skill: 100 }, 40, 4, DEPTH, 5);
+    let mut trace = record(&Oracle { seed: 5, skill: 100 }, 100, 4, DEPTH, 5);
     for (i, step) in trace.prompts[0].steps.iter_mut().enumerate() {
         let (first, rest) = if i % 2 == 0 { (0.0, -9.0) } else { (-3.0, -3.0) };
         for expansion in &mut step.expanded {
@@ -316,5 +320,8 @@ fn steps_choose_their_rows_where_that_pays() {
     let step_us = 1.0 + 0.5 + decide_us(5) + (90.0 + 120.0) / 2.0;
     assert!((chosen.predicted.aal - 1.5).abs() < 1e-12);
     assert!((chosen.predicted.step_us - step_us).abs() < 1e-9, "{:?}", chosen.predicted);
-    assert!(show::text(&plan).contains("<=2"));
+    let calibration = chosen.row_choice.calibration.as_ref().expect("values are calibrated");
+    assert_eq!(calibration.fitted_nodes, 100);
+    let text = show::text(&plan);
+    assert!(text.contains("<=2") && text.contains("calibrated on 100 drafted nodes"), "{text}");
 }
