@@ -2,7 +2,7 @@
 
 use crate::{
     model::Model,
-    plan::{DrafterKind, FittedPlan, RowChoice, Stage as PlanStage, SubPlan},
+    plan::{DrafterKind, FittedPlan, GuardTerms, RowChoice, Stage as PlanStage, SubPlan},
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
 };
@@ -16,6 +16,8 @@ pub(super) struct Drafting {
     pub(super) shape: Shape,
     /// How a step chooses its rows; `None` without a plan.
     pub(super) row_choice: Option<RowChoice>,
+    /// What guards requests; `None` where a drafter is forced or there is none.
+    pub(super) guard: Option<GuardTerms>,
     /// Widths to make executables for.
     pub(super) widths: Vec<usize>,
     pub(super) background: Background,
@@ -68,6 +70,7 @@ pub(super) fn decide(
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
         row_choice: None,
+        guard: None,
         widths: Vec::new(),
         background: Background {
             drafter: "none".to_owned(),
@@ -111,17 +114,25 @@ pub(super) fn decide(
             (sub_plan, "switched off by the request")
         }
     };
+    let is_guarded = options.drafter == DrafterChoice::Planned && !sub_plan.is_plain();
+    let guard = is_guarded.then_some(GuardTerms {
+        aal: sub_plan.predicted.aal,
+        step_us: sub_plan.predicted.step_us,
+        plain_step_us: sub_plan.predicted.ar_tpot_us,
+    });
     let stages = sub_plan.predicted.stages.iter();
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
         row_choice: Some(sub_plan.row_choice.clone()),
+        guard,
         widths: plan.planned.widths(),
         background: Background {
             drafter: sub_plan.drafter.name().to_owned(),
             plan: Some(source.name.clone()),
             spec_off_reason: sub_plan.is_plain().then(|| reason.to_owned()),
+            guard,
             predicted_tpot_ms: Some(sub_plan.predicted.tpot_us / 1e3),
             predicted_speedup: Some(sub_plan.predicted.speedup),
             predicted_stages,

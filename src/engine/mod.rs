@@ -111,11 +111,11 @@ impl Engine {
             within_memory(&loaded, &session_options, limit)?;
         }
         let session = Session::open(loaded.set().clone(), &session_options)?;
-        let Drafting { kind, shape, row_choice, widths: _, background } = drafting;
+        let Drafting { kind, shape, row_choice, guard, widths: _, background } = drafting;
         let drafter = make_drafter(&kind, &shape, &session)?;
         let mut decoder = Decoder::new(session, drafter, shape)?;
         if let Some(choice) = row_choice {
-            decoder = decoder.with_row_choice(choice)?;
+            decoder = decoder.with_policy(choice, guard)?;
         }
         Ok(Self { loaded, decoder, session_options, background })
     }

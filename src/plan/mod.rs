@@ -5,6 +5,9 @@
 //! decoding among them, and returns a [`Plan`]. [`write()`] and [`read()`] move plans through checked files; [`FittedPlan`] is
 //! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one.
 //!
+//! What is decided while decoding is decided by pure functions of this room too: [`RowChoice`] says how many rows a step
+//! verifies, by values that a [`Calibration`] turned into probabilities, and [`GuardState`] whether a request drafts at all.
+//!
 //! Invariants: a [`Plan`] that was read or made is valid ([`Plan::validate`]); nothing is interpolated across widths;
 //! no plan is chosen that is predicted slower than plain decoding unless it was asked for by a [`Fix`].
 #![forbid(unsafe_code)]
@@ -18,6 +21,7 @@ mod file;
 mod fit;
 mod fix;
 mod free_replay;
+mod guard;
 pub mod leviathan;
 pub mod objective;
 mod pricing;
@@ -35,6 +39,7 @@ pub use file::{PLAN_FORMAT, decode, encode, read, write};
 pub use fit::FittedPlan;
 pub use fix::Fix;
 pub use free_replay::{FreeReplay, ProposalLimits, ReplayDrafter, judge_proposals};
+pub use guard::{GuardMode, GuardState, GuardTerms, GuardedStep};
 pub use objective::{Shape, StageTime};
 pub use row_choice::{RowChoice, RowRule, RowScratch, WidthCost};
 pub use search::{FreeDrafter, NOISE_MARGIN, make_plan};

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::GuardCounts;
+
 /// A stage of a step, as the clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -65,6 +67,8 @@ pub struct Stats {
     pub drafted: u64,
     /// Drafted nodes that were accepted.
     pub accepted: u64,
+    /// What the guard did; nothing without one.
+    pub guard: GuardCounts,
     /// Time of the prefill.
     pub prefill: Duration,
     stage_time: [Duration; Stage::ALL.len()],
@@ -79,6 +83,7 @@ impl Default for Stats {
             step_tokens: 0,
             drafted: 0,
             accepted: 0,
+            guard: GuardCounts::default(),
             prefill: Duration::ZERO,
             stage_time: [Duration::ZERO; Stage::ALL.len()],
             offered_by_depth: [0; DEPTHS],

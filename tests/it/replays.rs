@@ -16,7 +16,8 @@ use yggc::{
     measure::{CalibrationPrompt, ProfileOptions, profile},
     model::synthetic::SyntheticSpec,
     plan::{
-        self, AcceptedLengths, DrafterKind, FreeReplay, PlanError, RowChoice, RowRule, TreeReplay, WidthCost,
+        self, AcceptedLengths, Calibration, DrafterKind, FreeReplay, PlanError, RowChoice, RowRule,
+        TreeReplay, WidthCost, judge_trees,
     },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
@@ -170,4 +171,56 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
         }
     }
     assert!(compared > 100 && accepted_sum > compared / 2, "{compared} steps, {accepted_sum} accepted");
+}
+
+#[test]
+fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
+    let (_, profile) = profiled();
+    let costs = |most: u32, fixed_us: f64| -> Vec<WidthCost> {
+        let widths = numbers(&WIDTHS).into_iter().filter(|width| *width <= most);
+        widths.map(|width| WidthCost { width, step_us: fixed_us + f64::from(width) }).collect()
+    };
+    let (mut narrow, mut wide) = (0, 0);
+
+    let [trace] = &profile.traces[..] else { panic!("one model drafter was recorded") };
+    // Rows that are dear beside the rest of a step, and rows that cost nearly nothing.
+    for (depth, draft_width, verify_width, fixed_us) in [(3, 2, 6, 6.0), (4, 4, 8, 20.0), (6, 2, 8, 500.0)] {
+        let calibration = Calibration::fit(&judge_trees(&[trace], draft_width)).expect("nodes were recorded");
+        let (top_k, draft_temperature) = (trace.top_k as usize, trace.draft_temperature);
+        let shape = Shape {
+            depth,
+            draft_width: draft_width as usize,
+            verify_width: verify_width as usize,
+            top_k,
+            draft_temperature,
+        };
+        let choice = RowChoice {
+            rule: RowRule::BestRate,
+            widths: costs(verify_width, fixed_us),
+            calibration: Some(calibration.clone()),
+        };
+        let choices = vec![vec![choice.clone()]; trace.depth as usize];
+        let decoder = decoder(description("layer_skip"), shape);
+        let mut decoder = decoder.with_policy(choice, None).expect("widths up to the shape's");
+        for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
+            let text = [&request.prompt[..], &request.output].concat();
+            for recorded in &prompt.steps {
+                let steps = vec![recorded.clone()];
+                let alone = Trace { prompts: vec![PromptTrace { steps, ..prompt.clone() }], ..trace.clone() };
+                let replay = TreeReplay::new(&[&alone], draft_width, &choices, Some(&calibration));
+                let (Ok(lengths), Ok(by_width)) = (
+                    replay.accepted(depth as u32, verify_width),
+                    replay.steps_by_width(depth as u32, verify_width),
+                ) else {
+                    continue;
+                };
+                decoder.start(&text[..recorded.context as usize], Sampling::GREEDY).expect("the prefix fits");
+                let (rows, accepted) = step(&mut decoder);
+                assert_eq!(by_width, &BTreeMap::from([(rows as u32, 1)]), "{shape:?}");
+                assert_eq!(lengths.by_depth().len(), accepted.min(recorded.verified.len()), "{shape:?}");
+                *(if rows < verify_width as usize { &mut narrow } else { &mut wide }) += 1;
+            }
+        }
+    }
+    assert!(narrow > 20 && wide > 20, "{narrow} narrow and {wide} wide steps");
 }
