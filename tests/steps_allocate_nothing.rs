@@ -13,6 +13,7 @@ use std::{
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     model::{Model, synthetic::SyntheticSpec},
+    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, WidthCost},
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
     speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Shape},
@@ -115,11 +116,22 @@ fn decode(decoder: &mut Decoder, steps: usize) {
     }
 }
 
+/// A decoder that chooses its rows by calibrated values, under a guard that lets everything pass.
+fn planned(decoder: Decoder) -> Decoder {
+    let widths = [1, 4, 8].map(|width| WidthCost { width, step_us: 10.0 + f64::from(width) }).to_vec();
+    let knots = vec![Knot { score: 0.0, probability: 0.4 }, Knot { score: 0.5, probability: 0.9 }];
+    let calibration = Some(Calibration { by_depth: vec![knots], fitted_nodes: 1, held_out: None });
+    let choice = RowChoice { rule: RowRule::BestRate, widths, calibration };
+    let guard = GuardTerms { aal: 1.0, step_us: 1.0, plain_step_us: 1e9 };
+    decoder.with_policy(choice, Some(guard)).expect("the widths of the shape")
+}
+
 fn check_steps(set: &Arc<ExecutableSet>, name: &str, threads: usize, sampling: Sampling) {
     let session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
     let drafter = drafter(name, &session);
     let shape = if drafter.is_some() { SHAPE } else { Shape::PLAIN };
-    let mut decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+    let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+    let mut decoder = if name == "none" { decoder } else { planned(decoder) };
     decoder.start(&prompt(), sampling).expect("the prompt fits");
     decode(&mut decoder, 3);
 

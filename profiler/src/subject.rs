@@ -59,6 +59,8 @@ pub enum Stage {
 pub enum HostStage {
     /// One tree growth from candidates, after every draft forward; width = nodes grown.
     Grow,
+    /// Choosing how many rows to verify; width = nodes of the drafted tree.
+    Decide,
     /// Choosing the subtree to verify; width = rows kept.
     Prune,
     /// Building the ancestor mask and the inputs of the verifier; width = rows verified.
@@ -73,8 +75,9 @@ pub enum HostStage {
 
 impl HostStage {
     /// Every host stage, in the order of a step.
-    pub const ALL: [HostStage; 6] = [
+    pub const ALL: [HostStage; 7] = [
         HostStage::Grow,
+        HostStage::Decide,
         HostStage::Prune,
         HostStage::Mask,
         HostStage::Sample,
@@ -86,6 +89,7 @@ impl HostStage {
     pub fn name(self) -> &'static str {
         match self {
             HostStage::Grow => "grow",
+            HostStage::Decide => "decide",
             HostStage::Prune => "prune",
             HostStage::Mask => "mask",
             HostStage::Sample => "sample",
@@ -186,7 +190,7 @@ impl TryFrom<String> for Stage {
 pub enum NameError {
     /// The text names no stage.
     #[error(
-        "unknown stage `{text}`: expected `verify`, `draft:NAME` or `host:` with grow, prune, mask, sample, accept or commit"
+        "unknown stage `{text}`: expected `verify`, `draft:NAME` or `host:` with grow, decide, prune, mask, sample, accept or commit"
     )]
     Stage {
         /// The text found.

@@ -128,7 +128,7 @@ fn write_table(report: &Report, out: &mut String) -> std::fmt::Result {
     )?;
     writeln!(out, "tokens     {tokens} in {steps} steps, {} a step (AAL)", or_none(report.aal, 2))?;
     match &report.spec_off_reason {
-        Some(reason) => writeln!(out, "drafter    {drafter}: {reason}")?,
+        Some(reason) => writeln!(out, "drafter    {drafter}, {drafted} nodes verified: {reason}")?,
         None => writeln!(out, "drafter    {drafter}, {drafted} nodes verified")?,
     }
     if !report.acceptance_by_depth.is_empty() {

@@ -1,7 +1,10 @@
 //! From a plan and the caller's wish to a drafter and a shape.
 
 use crate::{
-    plan::{ChosenTuning, DrafterKind, Fingerprints, FittedPlan, Stage as PlanStage, SubPlan},
+    plan::{
+        ChosenTuning, DrafterKind, Fingerprints, FittedPlan, GuardTerms, RowChoice, Stage as PlanStage,
+        SubPlan,
+    },
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
 };
@@ -13,6 +16,10 @@ use super::{DrafterChoice, Error, Options, report::Background};
 pub(super) struct Drafting {
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
+    /// How a step chooses its rows; `None` without a plan.
+    pub(super) row_choice: Option<RowChoice>,
+    /// What guards requests; `None` where a drafter is forced or there is none.
+    pub(super) guard: Option<GuardTerms>,
     /// Widths to make executables for.
     pub(super) widths: Vec<usize>,
     /// Tunings of linears; none where the plan was made elsewhere and forced.
@@ -64,6 +71,8 @@ pub(super) fn decide(
     let plain = |reason: &str| Drafting {
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
+        row_choice: None,
+        guard: None,
         widths: Vec::new(),
         tunings: Vec::new(),
         background: Background {
@@ -108,17 +117,26 @@ pub(super) fn decide(
             (sub_plan, "switched off by the request")
         }
     };
+    let is_guarded = options.drafter == DrafterChoice::Planned && !sub_plan.is_plain();
+    let guard = is_guarded.then_some(GuardTerms {
+        aal: sub_plan.predicted.aal,
+        step_us: sub_plan.predicted.step_us,
+        plain_step_us: sub_plan.predicted.ar_tpot_us,
+    });
     let stages = sub_plan.predicted.stages.iter();
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
+        row_choice: Some(sub_plan.row_choice.clone()),
+        guard,
         widths: plan.planned.widths(),
         tunings: if plan.ignored().is_empty() { plan.tunings.clone() } else { Vec::new() },
         background: Background {
             drafter: sub_plan.drafter.name().to_owned(),
             plan: Some(source.name.clone()),
             spec_off_reason: sub_plan.is_plain().then(|| reason.to_owned()),
+            guard,
             predicted_tpot_ms: Some(sub_plan.predicted.tpot_us / 1e3),
             predicted_speedup: Some(sub_plan.predicted.speedup),
             predicted_stages,

@@ -1,6 +1,9 @@
 //! What a finished request reports: measured beside predicted.
 
-use crate::speculate::{Stage, Stats};
+use crate::{
+    plan::GuardTerms,
+    speculate::{GuardCounts, Stage, Stats},
+};
 
 /// Predicted by the plan, measured by this request.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +37,7 @@ pub struct Report {
     pub drafter: String,
     /// Where the plan came from.
     pub plan: Option<String>,
-    /// Why nothing was drafted, if so.
+    /// Why nothing was drafted, or not at every step, if so.
     pub spec_off_reason: Option<String>,
     /// For depths 1, 2, ...: of the steps that verified a node so deep, the share that accepted one.
     pub acceptance_by_depth: Vec<f64>,
@@ -52,6 +55,7 @@ pub(super) struct Background {
     pub(super) drafter: String,
     pub(super) plan: Option<String>,
     pub(super) spec_off_reason: Option<String>,
+    pub(super) guard: Option<GuardTerms>,
     pub(super) predicted_tpot_ms: Option<f64>,
     pub(super) predicted_speedup: Option<f64>,
     /// Stage name and predicted milliseconds per step.
@@ -83,11 +87,28 @@ impl Report {
             tokens_per_s: tpot_ms.filter(|t| *t > 0.0).map(|t| 1e3 / t),
             drafter: background.drafter.clone(),
             plan: background.plan.clone(),
-            spec_off_reason: background.spec_off_reason.clone(),
+            spec_off_reason: background
+                .spec_off_reason
+                .clone()
+                .or_else(|| background.guard.and_then(|terms| fell_back(stats.steps, &stats.guard, &terms))),
             acceptance_by_depth: stats.acceptance_by_depth(),
             predicted_tpot_ms: background.predicted_tpot_ms,
             predicted_speedup: background.predicted_speedup,
             stages,
         }
     }
+}
+
+/// Why a request stopped drafting for a while, if it did.
+fn fell_back(steps: u64, counts: &GuardCounts, terms: &GuardTerms) -> Option<String> {
+    let GuardCounts { pauses, paused_steps, speculative_steps, speculative_tokens, predicted_us } = *counts;
+    let speculative = speculative_steps as f64;
+    (pauses > 0).then(|| {
+        format!(
+            "{paused_steps} of {steps} steps decoded plainly, after drafts that did not pay; steps that drafted gave {:.2} tokens a step, {:.2} would pay, {:.2} were predicted",
+            speculative_tokens as f64 / speculative,
+            predicted_us / speculative / terms.plain_step_us,
+            terms.aal
+        )
+    })
 }

@@ -26,8 +26,8 @@ const TRACE_DEPTH: usize = 6;
 /// Nodes per growth of the recorded trees, and the widest draft width that is measured.
 const TRACE_WIDTH: usize = 8;
 /// Host stages around the verify forward, measured at every width.
-const AROUND_VERIFY: [HostStage; 4] =
-    [HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
+const AROUND_VERIFY: [HostStage; 5] =
+    [HostStage::Decide, HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
 
 /// What is profiled.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use ygg_profiler::{Cell, DrafterName, HostStage, Stage as Cells, Subject};
 
 use crate::{
     engine::{Error, Loaded, make_drafter, tune},
-    plan::{ChosenTuning, DrafterKind},
+    plan::{Calibration, ChosenTuning, DrafterKind, JudgedNode, RowChoice, RowRule, RowScratch, WidthCost},
     runtime::{Choice, Pinning, Session, SessionOptions, SkipSet},
     speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats},
     tree::{NodeId, Source, TokenTree},
@@ -57,6 +57,33 @@ pub(super) struct StepSubject {
     history: Vec<u32>,
     top_k: usize,
     vocabulary: usize,
+    /// A choice among all widths, for the time that choosing takes.
+    row_choice: RowChoice,
+}
+
+/// Nodes at many depths that are accepted as often as their score says: their calibration has as many knots as any.
+fn ladder() -> Vec<JudgedNode> {
+    let node = |depth, i: u16| JudgedNode {
+        prompt: 0,
+        score: f32::from(i) / 512.0,
+        depth,
+        accepted: i * 29 % 512 < i,
+    };
+    (1..=8).flat_map(|depth| (0..512).map(move |i| node(depth, i))).collect()
+}
+
+/// A tree of `nodes` nodes of many depths and values, as drafters make them.
+fn bushy_tree(nodes: usize) -> TokenTree {
+    let mut tree = TokenTree::with_capacity(nodes);
+    tree.reset(0);
+    for node in 1..nodes {
+        let parent = NodeId::from_index((node - 1) / 2);
+        // A stride coprime to the modulus gives values in no order.
+        let value = tree.value(parent) * (node * 29 % 64 + 1) as f32 / 65.0;
+        let token = u32::try_from(node).expect("trees are small");
+        let _added = tree.insert(parent, token, value, 0, Source::NONE);
+    }
+    tree
 }
 
 impl StepSubject {
@@ -95,7 +122,16 @@ impl StepSubject {
             Shape { depth: 1, draft_width: widest, verify_width: widest, top_k: 0, draft_temperature: 1.0 };
         let decoder = Decoder::new(session, Some(Box::new(drafter)), shape)?;
         let history = text.iter().copied().cycle().take(longest + 1).collect();
-        Ok(Self { decoder, planted, drafters, history, top_k, vocabulary })
+        let costs = loaded.set().widths().iter().map(|width| WidthCost {
+            width: u32::try_from(*width).expect("widths are small"),
+            step_us: *width as f64,
+        });
+        let row_choice = RowChoice {
+            rule: RowRule::BestRate,
+            widths: costs.collect(),
+            calibration: Calibration::fit(&ladder()),
+        };
+        Ok(Self { decoder, planted, drafters, history, top_k, vocabulary, row_choice })
     }
 
     /// Makes its linears go as chosen.
@@ -162,10 +198,23 @@ impl StepSubject {
         Ok(stats.stage_time(stage))
     }
 
+    /// Choosing how many rows of a drafted tree of `nodes` nodes to verify, as a step does it.
+    #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
+    fn decision(&mut self, nodes: usize) -> Duration {
+        let mut tree = bushy_tree(nodes);
+        let mut scratch = RowScratch::with_capacity(nodes);
+        let start = Instant::now();
+        let rows = self.row_choice.rows(&mut tree, &mut scratch);
+        let time = start.elapsed();
+        assert!(rows >= 1, "the root is always verified");
+        time
+    }
+
     fn run(&mut self, cell: &Cell) -> Result<Duration, Error> {
         let (width, context) = (cell.width as usize, cell.context as usize);
         match &cell.stage {
             Cells::Verify => self.step(width, context, Stage::Verify),
+            Cells::Host(HostStage::Decide) => Ok(self.decision(width)),
             Cells::Host(HostStage::Prune) => self.step(width, context, Stage::Prune),
             Cells::Host(HostStage::Mask) => self.step(width, context, Stage::Mask),
             Cells::Host(HostStage::Sample | HostStage::Accept) => self.step(width, context, Stage::Accept),

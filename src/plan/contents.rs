@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, Fingerprints, LatencyTable, Stage};
 
-use super::{Acceptance, ChosenTuning, DrafterKind, PlanError, Shape, StageTime, objective::step_us};
+use super::{
+    Acceptance, ChosenTuning, DrafterKind, PlanError, RowChoice, RowRule, Shape, StageTime,
+    objective::step_us,
+};
 
 /// Predicted totals may differ from the sum of their stages by rounding only.
 const ROUNDING: f64 = 1e-6;
@@ -64,6 +67,8 @@ pub struct SubPlan {
     pub top_k: u32,
     /// Temperature of the drafter's scores, `t_d`; 1 for drafters that score nothing.
     pub draft_temperature: f32,
+    /// The widths a step may verify, with their costs, and how it chooses.
+    pub row_choice: RowChoice,
     /// What it should give.
     pub predicted: Prediction,
     /// Measured acceptance at this shape.
@@ -103,6 +108,8 @@ pub struct Alternative {
     pub name: DrafterName,
     /// The shape.
     pub shape: Shape,
+    /// How a step chooses its rows.
+    pub rule: RowRule,
     /// Tokens per step.
     pub aal: f64,
     /// Time of a step.
@@ -140,7 +147,8 @@ impl SubPlan {
     }
 
     fn validate(&self, planned: &PlannedWidths, table: &LatencyTable) -> Result<(), PlanError> {
-        let SubPlan { name, drafter, shape, top_k, draft_temperature, predicted, acceptance } = self;
+        let SubPlan { name, drafter, shape, top_k, draft_temperature, row_choice, predicted, acceptance } =
+            self;
         drafter.validate()?;
         let Shape { depth, draft_width, verify_width } = *shape;
         let show = || format!("Dd {depth}, Wd {draft_width}, Wv {verify_width} for {name}");
@@ -153,7 +161,9 @@ impl SubPlan {
             let measured = table.has_stage(&Stage::Draft(name.clone()));
             ensure(measured, "drafter", "one the latency table measured", || name.to_string())?;
         }
-        ensure(planned.verify.contains(&verify_width), "verify width", "a planned one", show)?;
+        row_choice.validate(verify_width)?;
+        let all_planned = row_choice.widths.iter().all(|cost| planned.verify.contains(&cost.width));
+        ensure(all_planned, "verify width", "a planned one", show)?;
         if drafter.runs_a_model() {
             ensure(planned.draft.contains(&draft_width), "draft width", "a planned one", show)?;
             ensure(*top_k >= draft_width, "candidates per node", "Wd or more", || top_k.to_string())?;
@@ -267,7 +277,7 @@ impl Plan {
             let measured = table.widths(&Stage::Verify).contains(width);
             ensure(measured, "planned verify width", "a measured one", || width.to_string())?;
         }
-        for Alternative { name: _, shape: _, aal, step_us, speedup } in alternatives {
+        for Alternative { name: _, shape: _, rule: _, aal, step_us, speedup } in alternatives {
             for number in [aal, step_us, speedup] {
                 ensure(is_positive(*number), "alternative", "finite positive numbers", || {
                     number.to_string()
@@ -296,7 +306,7 @@ fn is_positive(number: f64) -> bool {
     number.is_finite() && number > 0.0
 }
 
-fn ensure(
+pub(super) fn ensure(
     holds: bool,
     what: &'static str,
     expected: &str,

@@ -1,13 +1,10 @@
 //! Replaying drafters that need no model: the drafter itself runs over recorded requests.
 use std::collections::BTreeMap;
 
-use ygg_profiler::{DrafterName, LatencyTable, TableError, TokenTrace};
+use ygg_profiler::TokenTrace;
 
-use super::{
-    AcceptedLengths,
-    objective::{Shape, StageTime, free_step},
-};
-use crate::tree::{NodeId, TokenTree};
+use super::{AcceptedLengths, JudgedNode, RowChoice, RowScratch, objective::Shape, tree_replay::judge};
+use crate::tree::{NodeId, TokenTree, select};
 
 /// A drafter that is a pure function of the committed tokens.
 pub trait ReplayDrafter {
@@ -37,47 +34,24 @@ pub struct FreeReplay {
 impl FreeReplay {
     /// Replays `traces` step by step: propose, accept the longest path the recorded output follows, emit one more token.
     ///
-    /// The first output token comes from prefill and is the first root. A step runs at the smallest of `verify_widths`
-    /// that holds its proposal; no proposal runs at width 1. The end of a recorded output shortens no proposal: most
-    /// outputs end where the recording was stopped.
+    /// The first output token comes from prefill and is the first root. `choice` says how much of a proposal is verified;
+    /// the step runs at the smallest of its widths that holds that. The end of a recorded output shortens no proposal:
+    /// most outputs end where the recording was stopped.
     ///
     /// # Panics
-    /// If `verify_widths` (ascending) lacks 1 or the shape's verify width, or the drafter exceeds the limits.
+    /// If the widest choice is not the shape's verify width, or the drafter exceeds the limits.
     pub fn new(
         traces: &[TokenTrace],
         drafter: &mut dyn ReplayDrafter,
         shape: &Shape,
-        verify_widths: &[u32],
+        choice: &RowChoice,
     ) -> Self {
-        let limits =
-            ProposalLimits { depth: shape.depth, width: shape.draft_width, nodes: shape.verify_width };
-        let mut tree = TokenTree::with_capacity(shape.verify_width as usize);
         let mut replay = FreeReplay::default();
-        let mut history = Vec::new();
-        for TokenTrace { kind: _, prompt, output } in traces {
-            history.clear();
-            history.extend_from_slice(prompt);
-            history.extend(output.first());
-            let mut emitted = 1;
-            while emitted < output.len() {
-                let rest = &output[emitted..];
-                tree.reset(output[emitted - 1]);
-                drafter.propose(&history, &limits, &mut tree);
-                let deepest = tree.nodes().map(|n| tree.depth(n)).max().unwrap_or(0);
-                assert!(deepest <= limits.depth, "a proposal of depth {deepest} exceeds {limits:?}");
-
-                let accepted = accepted_length(&tree, rest);
-                let tokens = (accepted + 1).min(rest.len());
-                let width = verify_widths
-                    .iter()
-                    .find(|w| **w as usize >= tree.len())
-                    .expect("the planned widths hold every proposal");
-                replay.accepted.record(accepted, rest.len());
-                *replay.steps_by_width.entry(*width).or_default() += 1;
-                history.extend_from_slice(&rest[..tokens]);
-                emitted += tokens;
-            }
-        }
+        walk(traces, drafter, shape, choice, |step| {
+            let FreeStep { rest, accepted, rows, .. } = step;
+            replay.accepted.record(accepted, rest.len());
+            *replay.steps_by_width.entry(choice.planned(rows).width).or_default() += 1;
+        });
         replay
     }
 
@@ -95,37 +69,79 @@ impl FreeReplay {
     pub fn steps_by_width(&self) -> &BTreeMap<u32, u64> {
         &self.steps_by_width
     }
+}
 
-    /// The stages of the mean step: every width weighted by how often it ran.
-    ///
-    /// # Errors
-    /// [`TableError::Unmeasured`] if a stage lacks a width.
-    pub fn mean_step(
-        &self,
-        table: &LatencyTable,
-        drafter: &DrafterName,
-        context: u32,
-    ) -> Result<Vec<StageTime>, TableError> {
-        let mut mean: Vec<StageTime> = Vec::new();
-        for (width, steps) in &self.steps_by_width {
-            let share = *steps as f64 / self.steps() as f64;
-            let stages = free_step(table, drafter, *width, context)?;
-            if mean.is_empty() {
-                mean = stages.iter().map(|s| StageTime { stage: s.stage.clone(), us: 0.0 }).collect();
-            }
-            for (mean, stage) in mean.iter_mut().zip(&stages) {
-                mean.us += share * stage.us;
-            }
+/// The nodes of all proposals of this shape, wholly verified, whose fate the recorded outputs tell.
+///
+/// # Panics
+/// If the drafter exceeds the limits.
+pub fn judge_proposals(
+    traces: &[TokenTrace],
+    drafter: &mut dyn ReplayDrafter,
+    shape: &Shape,
+) -> Vec<JudgedNode> {
+    let mut judged = Vec::new();
+    // A cost is asked for but decides nothing where the width is fixed.
+    walk(traces, drafter, shape, &RowChoice::fixed(shape.verify_width, 1.0), |step| {
+        judge(step.tree, step.prompt, step.rest, &mut judged);
+    });
+    judged
+}
+
+/// One replayed step.
+struct FreeStep<'a> {
+    /// Place of the request.
+    prompt: usize,
+    tree: &'a TokenTree,
+    /// The recorded output behind the root.
+    rest: &'a [u32],
+    accepted: usize,
+    /// Rows verified.
+    rows: u32,
+}
+
+fn walk(
+    traces: &[TokenTrace],
+    drafter: &mut dyn ReplayDrafter,
+    shape: &Shape,
+    choice: &RowChoice,
+    mut seen: impl FnMut(FreeStep<'_>),
+) {
+    assert_eq!(choice.widest(), shape.verify_width, "the choice is of the shape's widths");
+    let limits = ProposalLimits { depth: shape.depth, width: shape.draft_width, nodes: shape.verify_width };
+    let mut tree = TokenTree::with_capacity(shape.verify_width as usize);
+    let mut scratch = RowScratch::with_capacity(shape.verify_width as usize);
+    let (mut keep, mut history) = (Vec::new(), Vec::new());
+    for (prompt, TokenTrace { kind: _, prompt: tokens, output }) in traces.iter().enumerate() {
+        history.clear();
+        history.extend_from_slice(tokens);
+        history.extend(output.first());
+        let mut emitted = 1;
+        while emitted < output.len() {
+            let rest = &output[emitted..];
+            tree.reset(output[emitted - 1]);
+            drafter.propose(&history, &limits, &mut tree);
+            let deepest = tree.nodes().map(|n| tree.depth(n)).max().unwrap_or(0);
+            assert!(deepest <= limits.depth, "a proposal of depth {deepest} exceeds {limits:?}");
+
+            let rows = choice.rows(&mut tree, &mut scratch);
+            select(&tree, rows as usize, &mut scratch.prune, &mut keep);
+            let accepted = accepted_length(&tree, &keep, rest);
+            let rows = u32::try_from(keep.len()).expect("trees are small");
+            seen(FreeStep { prompt, tree: &tree, rest, accepted, rows });
+            let tokens = (accepted + 1).min(rest.len());
+            history.extend_from_slice(&rest[..tokens]);
+            emitted += tokens;
         }
-        Ok(mean)
     }
 }
 
-fn accepted_length(tree: &TokenTree, rest: &[u32]) -> usize {
+/// Drafted tokens that the recorded output follows among the nodes kept.
+fn accepted_length(tree: &TokenTree, keep: &[NodeId], rest: &[u32]) -> usize {
     let mut at = NodeId::ROOT;
     rest.iter()
         .map_while(|token| {
-            at = tree.child(at, *token)?;
+            at = tree.child(at, *token).filter(|child| keep.binary_search(child).is_ok())?;
             Some(())
         })
         .count()

@@ -2,6 +2,8 @@
 //!
 //! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), eq. 3, with the draft phase made precise (one forward of the
 //! root, then Dd - 1 of Wd rows) and the measured host stages added.
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, HostStage, LatencyTable, Stage, TableError};
 
@@ -92,6 +94,49 @@ pub fn free_step(
     Ok(step.stages)
 }
 
+/// Adds to the stages of a step that of deciding how many rows of a tree of `nodes` nodes to verify, where the table has
+/// it: as measured at the smallest width that holds the tree.
+///
+/// # Errors
+/// [`TableError::Unmeasured`] if the stage was measured for smaller trees only.
+pub fn with_decision(
+    mut stages: Vec<StageTime>,
+    table: &LatencyTable,
+    nodes: u32,
+    context: u32,
+) -> Result<Vec<StageTime>, TableError> {
+    let stage = Stage::Host(HostStage::Decide);
+    if table.has_stage(&stage) {
+        let width = table.widths(&stage).into_iter().find(|width| *width >= nodes).unwrap_or(nodes);
+        let us = table.latency_us(&stage, width, context)?;
+        stages.push(StageTime { stage, us });
+    }
+    Ok(stages)
+}
+
+/// The stages of the mean step, from those of steps at each width and how many steps ran there.
+///
+/// # Errors
+/// What `stages_at` refuses.
+pub fn mean_step(
+    steps_by_width: &BTreeMap<u32, u64>,
+    stages_at: impl Fn(u32) -> Result<Vec<StageTime>, TableError>,
+) -> Result<Vec<StageTime>, TableError> {
+    let all: u64 = steps_by_width.values().sum();
+    let mut mean: Vec<StageTime> = Vec::new();
+    for (width, steps) in steps_by_width {
+        let share = *steps as f64 / all as f64;
+        let stages = stages_at(*width)?;
+        if mean.is_empty() {
+            mean = stages.iter().map(|s| StageTime { stage: s.stage.clone(), us: 0.0 }).collect();
+        }
+        for (mean, stage) in mean.iter_mut().zip(&stages) {
+            mean.us += share * stage.us;
+        }
+    }
+    Ok(mean)
+}
+
 /// The time of a step, in microseconds.
 pub fn step_us(stages: &[StageTime]) -> f64 {
     stages.iter().map(|stage| stage.us).sum()
@@ -163,6 +208,24 @@ mod tests {
         assert_eq!(named, expected.map(|(name, us)| (name.to_owned(), us)));
         assert_eq!(step_us(&plain_step(&table, 0).unwrap()), 1002.0);
         assert_eq!(speedup(3.0, 1002.0, step_us(&stages)), 3.0 * 1002.0 / 2333.0);
+    }
+
+    #[test]
+    fn the_mean_step_weighs_widths_and_deciding_costs_what_its_tree_does() {
+        let table = table(&[
+            ("verify", 1, 100.0),
+            ("verify", 2, 130.0),
+            ("draft:x", 1, 1.0),
+            ("host:decide", 4, 3.0),
+            ("host:decide", 8, 5.0),
+        ]);
+        let drafter = DrafterName::new("x").unwrap();
+        let at = |width| with_decision(free_step(&table, &drafter, width, 0)?, &table, 5, 0);
+        let mean = mean_step(&BTreeMap::from([(1, 3), (2, 1)]), at).unwrap();
+        let named: Vec<(String, f64)> = mean.iter().map(|s| (s.stage.to_string(), s.us)).collect();
+        let expected = [("draft:x", 1.0), ("verify", 107.5), ("host:decide", 5.0)];
+        assert_eq!(named, expected.map(|(name, us)| (name.to_owned(), us)));
+        assert!(with_decision(Vec::new(), &table, 9, 0).is_err());
     }
 
     #[test]

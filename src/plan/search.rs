@@ -4,10 +4,11 @@ use std::{cmp::Ordering, collections::BTreeSet};
 use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
 use super::{
-    Acceptance, AcceptedLengths, Alternative, DrafterKind, Fix, FreeReplay, LeftOut, Plan, PlanError,
-    PlannedWidths, Prediction, Refusal, ReplayDrafter, Shape, SubPlan, TreeReplay, acceptance_by_rank,
-    choose_tunings,
-    objective::{plain_step, tree_step},
+    Acceptance, AcceptedLengths, Alternative, Calibration, DrafterKind, Fix, FreeReplay, JudgedNode, LeftOut,
+    Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Shape, SubPlan,
+    TreeReplay, acceptance_by_rank, choose_tunings, judge_proposals, judge_trees,
+    objective::{mean_step, plain_step},
+    pricing::Pricing,
 };
 
 /// How much faster than plain decoding a shape must be predicted before plain decoding is left.
@@ -113,7 +114,7 @@ pub fn make_plan(
         calibration: profile.calibration.clone(),
         fixed: fix.to_string(),
         context,
-        planned: planned_widths(&by_drafter, &table),
+        planned: planned_widths(&by_drafter),
         alternatives: alternatives(&plain, &points),
         by_drafter,
         chosen_index,
@@ -157,8 +158,17 @@ struct Origin<'a> {
 }
 
 impl Origin<'_> {
+    /// How the steps of a shape may choose their rows: not at all where Wv is fixed or nothing says what values are worth.
+    fn rows(&self, judged: impl FnOnce() -> Vec<JudgedNode>) -> Vec<Rows> {
+        let is_fixed = self.limits.verify_width.is_some();
+        let calibration = if is_fixed { None } else { Calibration::fit(&judged()) };
+        let fixed = Rows { rule: RowRule::Widest, calibration: None };
+        let chosen = calibration.map(|c| Rows { rule: RowRule::BestRate, calibration: Some(c) });
+        [Some(fixed), chosen].into_iter().flatten().collect()
+    }
+
     fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
-        let Evidence { top_k, draft_temperature, lengths, by_rank } = evidence;
+        let Evidence { top_k, draft_temperature, row_choice, lengths, by_rank } = evidence;
         let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
         Point {
             place: self.place,
@@ -169,6 +179,7 @@ impl Origin<'_> {
                 shape,
                 top_k,
                 draft_temperature,
+                row_choice,
                 predicted,
                 acceptance,
             },
@@ -176,10 +187,17 @@ impl Origin<'_> {
     }
 }
 
+/// How steps choose their rows, and by which values.
+struct Rows {
+    rule: RowRule,
+    calibration: Option<Calibration>,
+}
+
 /// What a prediction rests on.
 struct Evidence<'a> {
     top_k: u32,
     draft_temperature: f32,
+    row_choice: RowChoice,
     lengths: &'a AcceptedLengths,
     by_rank: Vec<f64>,
 }
@@ -208,36 +226,53 @@ impl Search<'_> {
             });
         }
         let top_k = traces.iter().map(|t| t.top_k).min().unwrap_or(0);
+        let draft_temperature = first.draft_temperature;
         let verify_widths = self.table.widths(&Stage::Verify);
         let by_rank = acceptance_by_rank(&traces);
+        let depths = 1..=traces.iter().map(|t| t.depth).min().unwrap_or(0);
+        let pricing = self.pricing(origin.name);
         for draft_width in self.draft_widths(origin.name) {
             if origin.limits.draft_width.is_some_and(|fixed| fixed != draft_width) {
                 continue;
             }
-            let replay = TreeReplay::new(&traces, draft_width, &verify_widths);
-            for depth in 1..=replay.depth() {
-                for verify_width in &verify_widths {
-                    let shape = Shape { depth, draft_width, verify_width: *verify_width };
-                    if !(is_speculative(&shape) && origin.limits.admits(&shape)) {
-                        continue;
-                    }
-                    let lengths = match replay.accepted(depth, *verify_width) {
+            let shapes = |depth| speculative(depth, draft_width, &verify_widths);
+            for Rows { rule, calibration } in origin.rows(|| judge_trees(&traces, draft_width)) {
+                let calibration = calibration.as_ref();
+                let choices = depths
+                    .clone()
+                    .map(|depth| {
+                        shapes(depth).map(|shape| pricing.tree_choice(&shape, rule, calibration)).collect()
+                    })
+                    .collect::<Result<Vec<Vec<RowChoice>>, _>>()?;
+                let replay = TreeReplay::new(&traces, draft_width, &choices, calibration);
+                for shape in depths.clone().flat_map(shapes).filter(|shape| origin.limits.admits(shape)) {
+                    let Shape { depth, verify_width, .. } = shape;
+                    let lengths = match replay.accepted(depth, verify_width) {
                         Ok(lengths) => lengths,
                         Err(PlanError::IncompleteTrace { drafter: name, missing, .. }) => {
-                            found.refused.push(Refusal { name, depth, draft_width, missing });
-                            break;
+                            let refusal = Refusal { name, depth, draft_width, missing };
+                            if !found.refused.contains(&refusal) {
+                                found.refused.push(refusal);
+                            }
+                            continue;
                         }
                         Err(other) => return Err(other),
                     };
-                    let stages = tree_step(self.table, origin.name, &shape, self.context)?;
+                    let steps_by_width = replay.steps_by_width(depth, verify_width)?;
+                    let stages = mean_step(steps_by_width, |width| pricing.tree_step(&shape, rule, width))?;
                     let predicted = Prediction::new(lengths.aal(), stages, self.ar_tpot_us);
-                    let draft_temperature = first.draft_temperature;
-                    let evidence = Evidence { top_k, draft_temperature, lengths, by_rank: by_rank.clone() };
+                    let row_choice = pricing.tree_choice(&shape, rule, calibration)?;
+                    let by_rank = by_rank.clone();
+                    let evidence = Evidence { top_k, draft_temperature, row_choice, lengths, by_rank };
                     found.points.push(origin.point(shape, evidence, predicted));
                 }
             }
         }
         Ok(())
+    }
+
+    fn pricing<'s>(&'s self, drafter: &'s DrafterName) -> Pricing<'s> {
+        Pricing { table: self.table, drafter, context: self.context }
     }
 
     fn free_drafter(
@@ -257,20 +292,26 @@ impl Search<'_> {
         }
         let fixed_or = |fixed: Option<u32>, open: &[u32]| fixed.map_or(open.to_vec(), |value| vec![value]);
         let verify_widths = self.table.widths(&Stage::Verify);
-        for depth in fixed_or(origin.limits.depth, depths) {
-            for draft_width in fixed_or(origin.limits.draft_width, widths) {
-                for verify_width in &verify_widths {
-                    let shape = Shape { depth, draft_width, verify_width: *verify_width };
-                    if !(is_speculative(&shape) && origin.limits.admits(&shape)) {
-                        continue;
-                    }
-                    let replay =
-                        FreeReplay::new(&self.profile.token_traces, *drafter, &shape, &verify_widths);
-                    let stages = replay.mean_step(self.table, name, self.context)?;
+        let pricing = self.pricing(origin.name);
+        let depths = fixed_or(origin.limits.depth, depths);
+        let (deepest, widest) = (depths.iter().max(), verify_widths.iter().max());
+        let (Some(deepest), Some(widest)) = (deepest, widest) else { return Ok(()) };
+        for draft_width in fixed_or(origin.limits.draft_width, widths) {
+            let largest = Shape { depth: *deepest, draft_width, verify_width: *widest };
+            let requests = &self.profile.token_traces;
+            let choices_of_rows = origin.rows(|| judge_proposals(requests, *drafter, &largest));
+            let shapes = depths.iter().flat_map(|depth| speculative(*depth, draft_width, &verify_widths));
+            for shape in shapes.filter(|shape| origin.limits.admits(shape)) {
+                for Rows { rule, calibration } in &choices_of_rows {
+                    let row_choice = pricing.free_choice(&shape, *rule, calibration.as_ref())?;
+                    let replay = FreeReplay::new(requests, *drafter, &shape, &row_choice);
+                    let at = |width| pricing.free_step(&shape, *rule, width);
+                    let stages = mean_step(replay.steps_by_width(), at)?;
                     let predicted = Prediction::new(replay.accepted().aal(), stages, self.ar_tpot_us);
                     let evidence = Evidence {
                         top_k: 0,
                         draft_temperature: 1.0,
+                        row_choice,
                         lengths: replay.accepted(),
                         by_rank: Vec::new(),
                     };
@@ -312,16 +353,20 @@ impl Search<'_> {
     }
 }
 
-/// Whether a verify width makes sense for the growths: something drafted, nothing padded.
-fn is_speculative(shape: &Shape) -> bool {
-    shape.verify_width >= 2 && u64::from(shape.verify_width) <= shape.nodes()
+/// The shapes of these growths with the verify widths that make sense for them: something drafted, nothing padded.
+fn speculative(depth: u32, draft_width: u32, verify_widths: &[u32]) -> impl Iterator<Item = Shape> {
+    let shape = move |verify_width: &u32| Shape { depth, draft_width, verify_width: *verify_width };
+    let makes_sense =
+        |shape: &Shape| shape.verify_width >= 2 && u64::from(shape.verify_width) <= shape.nodes();
+    verify_widths.iter().map(shape).filter(makes_sense)
 }
 
-/// Larger speed-up first; of equals the smaller shape, then the drafter named first.
+/// Larger speed-up first; of equals the smaller shape, then the one that chooses nothing, then the drafter named first.
 fn best_first(a: &Point, b: &Point) -> Ordering {
     let key = |p: &Point| {
         let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
-        (verify_width, depth, draft_width, p.place)
+        let chooses = p.sub_plan.row_choice.rule == RowRule::BestRate;
+        (verify_width, depth, draft_width, chooses, p.place)
     };
     let speedup = |p: &Point| p.sub_plan.predicted.speedup;
     speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
@@ -353,6 +398,7 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, PlanErr
         shape: Shape::PLAIN,
         top_k: 0,
         draft_temperature: 1.0,
+        row_choice: RowChoice::fixed(1, ar_tpot_us),
         predicted: Prediction::new(1.0, stages, ar_tpot_us),
         acceptance: Acceptance::default(),
     })
@@ -372,17 +418,14 @@ fn reference_context(profile: &Profile, table: &LatencyTable) -> u32 {
     mean(steps).or_else(|| mean(requests)).unwrap_or_else(|| table.contexts()[0])
 }
 
-/// The widths that the sub-plans run: a tree is always verified at its Wv, a free proposal at whatever measured width up
-/// to its Wv holds it.
-fn planned_widths(by_drafter: &[SubPlan], table: &LatencyTable) -> PlannedWidths {
+/// The widths that the sub-plans run: those their steps may choose among, and of their growths.
+fn planned_widths(by_drafter: &[SubPlan]) -> PlannedWidths {
     let mut verify = BTreeSet::from([1]);
     let mut draft = BTreeSet::from([1]);
-    for SubPlan { drafter, shape, .. } in by_drafter {
+    for SubPlan { drafter, shape, row_choice, .. } in by_drafter {
+        verify.extend(row_choice.widths.iter().map(|cost| cost.width));
         if drafter.runs_a_model() {
-            verify.insert(shape.verify_width);
             draft.insert(shape.draft_width);
-        } else {
-            verify.extend(table.widths(&Stage::Verify).into_iter().filter(|w| *w <= shape.verify_width));
         }
     }
     PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }
@@ -392,6 +435,7 @@ fn alternatives(plain: &SubPlan, points: &[Point]) -> Vec<Alternative> {
     let alternative = |plan: &SubPlan| Alternative {
         name: plan.name.clone(),
         shape: plan.shape,
+        rule: plan.row_choice.rule,
         aal: plan.predicted.aal,
         step_us: plan.predicted.step_us,
         speedup: plan.predicted.speedup,

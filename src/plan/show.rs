@@ -4,7 +4,10 @@ use std::fmt::{self, Display, Write};
 use serde_json::{Value, json as value};
 use ygg_profiler::Fingerprints;
 
-use super::{Alternative, ChosenTuning, LeftOut, Plan, Refusal, Shape, SubPlan};
+use super::{
+    Alternative, Calibration, ChosenTuning, HeldOut, LeftOut, Plan, Refusal, RowChoice, RowRule, Shape,
+    SubPlan, WidthCost,
+};
 
 /// The plan as text of several lines.
 pub fn text(plan: &Plan) -> String {
@@ -48,13 +51,14 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     ];
     for (i, sub_plan) in plan.by_drafter.iter().enumerate() {
         let chosen = if i == plan.chosen_index as usize { "*" } else { "" };
-        let SubPlan { name, shape: Shape { depth, draft_width, verify_width }, predicted, .. } = sub_plan;
+        let SubPlan { name, shape, row_choice, predicted, .. } = sub_plan;
+        let Shape { depth, draft_width, verify_width } = *shape;
         rows.push([
             chosen.to_owned(),
             name.to_string(),
             depth.to_string(),
             draft_width.to_string(),
-            verify_width.to_string(),
+            describe_rows(row_choice.rule, verify_width),
             format!("{:.2}", predicted.aal),
             format!("{:.0}", predicted.step_us),
             format!("{:.0}", predicted.tpot_us),
@@ -68,6 +72,33 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     let rows: Vec<[String; 2]> =
         stages.iter().map(|s| [s.stage.to_string(), format!("{:.1} us", s.us)]).collect();
     write_table(out, &rows)?;
+    let RowChoice { rule, widths, calibration } = &plan.chosen().row_choice;
+    if *rule == RowRule::BestRate {
+        writeln!(
+            out,
+            "\nevery step verifies the rows that give most expected tokens per time; a step of (predicted)"
+        )?;
+        let rows: Vec<[String; 2]> = widths
+            .iter()
+            .map(|WidthCost { width, step_us }| [format!("{width} rows"), format!("{step_us:.0} us")])
+            .collect();
+        write_table(out, &rows)?;
+    }
+    if let Some(Calibration { by_depth: _, fitted_nodes, held_out }) = calibration {
+        writeln!(
+            out,
+            "
+acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
+        )?;
+        if let Some(HeldOut { nodes, error, raw_error }) = held_out {
+            writeln!(
+                out,
+                "  error on {nodes} nodes of other prompts: {:.1} % (of the drafter's own values: {:.1} %)",
+                error * 100.0,
+                raw_error * 100.0
+            )?;
+        }
+    }
     let by_depth = &plan.chosen().acceptance.by_depth;
     if !by_depth.is_empty() {
         let shares: Vec<String> = by_depth.iter().map(|share| format!("{share:.2}")).collect();
@@ -77,14 +108,13 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     writeln!(out, "\nbest of {} shapes", plan.considered)?;
     let mut rows =
         vec![["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "speed-up"].map(str::to_owned)];
-    for Alternative { name, shape: Shape { depth, draft_width, verify_width }, aal, step_us, speedup } in
-        &plan.alternatives
-    {
+    for Alternative { name, shape, rule, aal, step_us, speedup } in &plan.alternatives {
+        let Shape { depth, draft_width, verify_width } = *shape;
         rows.push([
             name.to_string(),
             depth.to_string(),
             draft_width.to_string(),
-            verify_width.to_string(),
+            describe_rows(*rule, verify_width),
             format!("{aal:.2}"),
             format!("{step_us:.0}"),
             format!("{speedup:.2}"),
@@ -122,13 +152,23 @@ fn write_tunings(out: &mut String, tunings: &[ChosenTuning]) -> fmt::Result {
     write_table(out, &rows)
 }
 
+/// Wv, with a sign before it where a step may verify fewer rows.
+fn describe_rows(rule: RowRule, verify_width: u32) -> String {
+    match rule {
+        RowRule::Widest => verify_width.to_string(),
+        RowRule::BestRate => format!("<={verify_width}"),
+    }
+}
+
 fn describe(sub_plan: &SubPlan) -> String {
-    let SubPlan { name, shape: Shape { depth, draft_width, verify_width }, predicted, .. } = sub_plan;
+    let SubPlan { name, shape, row_choice, predicted, .. } = sub_plan;
+    let Shape { depth, draft_width, verify_width } = *shape;
+    let rows = describe_rows(row_choice.rule, verify_width);
     if sub_plan.is_plain() {
         return format!("plain decoding, {:.0} us/token predicted", predicted.tpot_us);
     }
     format!(
-        "{name}, Dd {depth}, Wd {draft_width}, Wv {verify_width}: {:.2} tokens/step, {:.2}x plain decoding predicted",
+        "{name}, Dd {depth}, Wd {draft_width}, Wv {rows}: {:.2} tokens/step, {:.2}x plain decoding predicted",
         predicted.aal, predicted.speedup
     )
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::{Candidate, DrafterName, StepTrace, Trace};
 
-use super::{AcceptedLengths, PlanError};
+use super::{AcceptedLengths, Calibration, JudgedNode, PlanError, RowChoice, RowScratch};
 use crate::tree::{Frontier, NodeId, Source, TokenTree};
 
 /// The largest share of forwarded nodes that a replay may lack.
@@ -19,7 +19,6 @@ pub const MOST_MISSING: f64 = 0.01;
 pub struct TreeReplay {
     drafter: DrafterName,
     draft_width: u32,
-    verify_widths: Vec<u32>,
     /// By depth, from 1 on.
     depths: Vec<DepthCounts>,
 }
@@ -28,35 +27,49 @@ pub struct TreeReplay {
 struct DepthCounts {
     forwarded: u64,
     missing: u64,
-    /// By place in `verify_widths`.
-    accepted: Vec<AcceptedLengths>,
+    outcomes: Vec<Outcome>,
+}
+
+/// What steps of one depth and choice of rows gave.
+#[derive(Debug, Clone)]
+struct Outcome {
+    choice: RowChoice,
+    accepted: AcceptedLengths,
+    steps_by_width: BTreeMap<u32, u64>,
 }
 
 impl TreeReplay {
-    /// Replays every step of `traces`, all of one drafter, with `draft_width` nodes per growth, at every depth the traces
-    /// have and pruned to each of `verify_widths`.
+    /// Replays every step of `traces`, all of one drafter, with `draft_width` nodes per growth, at every depth d the traces
+    /// have and verifying as many rows as each of `choices[d - 1]` says, none of which is as wide as another. Nodes are
+    /// worth what `calibration` says, else the drafter's probability of their path.
     ///
     /// # Panics
-    /// If there is no trace, or `draft_width` is 0 or above a trace's `top_k`, which would starve the first growth.
-    pub fn new(traces: &[&Trace], draft_width: u32, verify_widths: &[u32]) -> Self {
+    /// If there is no trace, `draft_width` is 0 or above a trace's `top_k`, which would starve the first growth, or a depth
+    /// has no entry in `choices`.
+    pub fn new(
+        traces: &[&Trace],
+        draft_width: u32,
+        choices: &[Vec<RowChoice>],
+        calibration: Option<&Calibration>,
+    ) -> Self {
         let drafter = traces.first().expect("a replay has a trace").drafter.clone();
         let top_k = traces.iter().map(|t| t.top_k).min().unwrap_or(0);
         assert!((1..=top_k).contains(&draft_width), "draft width {draft_width} is outside 1..={top_k}");
         let depth = traces.iter().map(|t| t.depth).min().unwrap_or(0);
-        let counts = DepthCounts {
-            accepted: vec![AcceptedLengths::default(); verify_widths.len()],
+        let outcome = |choice: &RowChoice| Outcome {
+            choice: choice.clone(),
+            accepted: AcceptedLengths::default(),
+            steps_by_width: BTreeMap::new(),
+        };
+        let depths = choices[..depth as usize].iter().map(|choices| DepthCounts {
+            outcomes: choices.iter().map(outcome).collect(),
             ..Default::default()
-        };
-        let mut replay = TreeReplay {
-            drafter,
-            draft_width,
-            verify_widths: verify_widths.to_vec(),
-            depths: vec![counts; depth as usize],
-        };
+        });
+        let mut replay = TreeReplay { drafter, draft_width, depths: depths.collect() };
         let mut growth = Growth::new(depth as usize, draft_width as usize, top_k as usize);
         for trace in traces {
             for step in trace.steps() {
-                growth.grow(step);
+                growth.grow(step, calibration);
                 replay.count(&mut growth, step);
             }
         }
@@ -76,6 +89,21 @@ impl TreeReplay {
     /// # Panics
     /// If the depth or the verify width was not replayed.
     pub fn accepted(&self, depth: u32, verify_width: u32) -> Result<&AcceptedLengths, PlanError> {
+        self.outcome(depth, verify_width).map(|outcome| &outcome.accepted)
+    }
+
+    /// The steps of a shape by the width they ran at: all at Wv, unless steps choose.
+    ///
+    /// # Errors
+    /// [`PlanError::IncompleteTrace`] if the shape needs too many nodes that the traces never expanded.
+    ///
+    /// # Panics
+    /// If the depth or the verify width was not replayed.
+    pub fn steps_by_width(&self, depth: u32, verify_width: u32) -> Result<&BTreeMap<u32, u64>, PlanError> {
+        self.outcome(depth, verify_width).map(|outcome| &outcome.steps_by_width)
+    }
+
+    fn outcome(&self, depth: u32, verify_width: u32) -> Result<&Outcome, PlanError> {
         let counts = &self.depths[depth as usize - 1];
         let missing = counts.missing as f64 / counts.forwarded.max(1) as f64;
         if missing > MOST_MISSING {
@@ -87,8 +115,8 @@ impl TreeReplay {
                 most: MOST_MISSING,
             });
         }
-        let place = self.verify_widths.iter().position(|w| *w == verify_width);
-        Ok(&counts.accepted[place.expect("the verify width was replayed")])
+        let found = counts.outcomes.iter().find(|outcome| outcome.choice.widest() == verify_width);
+        Ok(found.expect("the verify width was replayed"))
     }
 
     fn count(&mut self, growth: &mut Growth, step: &StepTrace) {
@@ -98,10 +126,51 @@ impl TreeReplay {
             counts.forwarded += forwarded.len() as u64;
             counts.missing += forwarded.iter().filter(|known| !**known).count() as u64;
             let most = if growth.is_cut { step.verified.len() } else { usize::MAX };
-            let places = growth.places_on_path(depth);
-            for (width, accepted) in self.verify_widths.iter().zip(&mut counts.accepted) {
-                accepted.record(places.iter().take_while(|place| **place < *width as usize).count(), most);
+            growth.place_path(depth);
+            let values = &growth.values[..growth.sizes[depth]];
+            for Outcome { choice, accepted, steps_by_width } in &mut counts.outcomes {
+                let rows = choice.rows_of(values, &mut growth.scratch);
+                let verified = growth.places.iter().take_while(|place| **place < rows as usize);
+                accepted.record(verified.count(), most);
+                *steps_by_width.entry(rows).or_default() += 1;
             }
+        }
+    }
+}
+
+/// The nodes of all trees of `traces` with `draft_width` nodes per growth whose fate the traces tell.
+///
+/// # Panics
+/// As [`TreeReplay::new`].
+pub fn judge_trees(traces: &[&Trace], draft_width: u32) -> Vec<JudgedNode> {
+    let mut judged = Vec::new();
+    for trace in traces {
+        let mut growth = Growth::new(trace.depth as usize, draft_width as usize, trace.top_k as usize);
+        for (prompt, steps) in trace.prompts.iter().enumerate() {
+            for step in &steps.steps {
+                growth.grow(step, None);
+                growth.walk(&step.verified);
+                judge(&growth.tree, prompt, &step.verified, &mut judged);
+            }
+        }
+    }
+    judged
+}
+
+/// Adds the nodes of a tree whose fate `verified`, the verifier's own tokens behind the root, tells: all but those below its
+/// last token.
+pub(super) fn judge(tree: &TokenTree, prompt: usize, verified: &[u32], judged: &mut Vec<JudgedNode>) {
+    let mut at = NodeId::ROOT;
+    let path = verified.iter().map_while(|token| {
+        at = tree.child(at, *token)?;
+        Some(at)
+    });
+    let path: Vec<NodeId> = path.collect();
+    let end = (path.len() == verified.len()).then(|| path.last().copied().unwrap_or(NodeId::ROOT));
+    for node in tree.nodes().skip(1) {
+        if end.is_none_or(|end| tree.ancestors(node).all(|ancestor| ancestor != end)) {
+            let (score, depth) = (tree.value(node), tree.depth(node));
+            judged.push(JudgedNode { prompt, score, depth, accepted: path.contains(&node) });
         }
     }
 }
@@ -127,6 +196,7 @@ struct Growth {
     /// Drafted nodes along the verifier's tokens, and how many nodes of the current prefix are worth more than each.
     path: Vec<NodeId>,
     places: Vec<usize>,
+    scratch: RowScratch,
 }
 
 impl Growth {
@@ -146,10 +216,11 @@ impl Growth {
             is_cut: false,
             path: Vec::with_capacity(depth),
             places: Vec::with_capacity(depth),
+            scratch: RowScratch::with_capacity(nodes),
         }
     }
 
-    fn grow(&mut self, step: &StepTrace) {
+    fn grow(&mut self, step: &StepTrace, calibration: Option<&Calibration>) {
         let mut candidates: Vec<&[Candidate]> = vec![&[]; step.parents.len()];
         for expansion in &step.expanded {
             candidates[expansion.node as usize] = &expansion.candidates;
@@ -181,7 +252,9 @@ impl Growth {
                 let parent = self.tree.parent(node).expect("only the root has no parent").index();
                 let recorded =
                     self.recorded[parent].and_then(|p| children.get(&(p, self.tree.token(node))).copied());
-                self.enter(node, recorded, self.tree.value(node).min(self.values[parent]));
+                let score = self.tree.value(node);
+                let value = calibration.map_or(score, |c| c.probability(score, self.tree.depth(node)));
+                self.enter(node, recorded, value.min(self.values[parent]));
             }
             self.sizes.push(self.tree.len());
         }
@@ -206,9 +279,9 @@ impl Growth {
         }
     }
 
-    /// The places by value, 0 being the root's, of the path's nodes in the tree after `depth` growths; rising along the
-    /// path. To be called with depths 1, 2, ... in turn.
-    fn places_on_path(&mut self, depth: usize) -> &[usize] {
+    /// Finds the places by value, 0 being the root's, of the path's nodes in the tree after `depth` growths; rising along
+    /// the path. To be called with depths 1, 2, ... in turn.
+    fn place_path(&mut self, depth: usize) {
         let (before, now) = (self.sizes[depth - 1], self.sizes[depth]);
         for (node, place) in self.path.iter().zip(&mut self.places) {
             let value = self.values[node.index()];
@@ -221,6 +294,5 @@ impl Growth {
             let later = self.values[node.index() + 1..now].iter().filter(|other| **other > value).count();
             self.places.push(earlier + later);
         }
-        &self.places
     }
 }

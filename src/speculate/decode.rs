@@ -1,13 +1,15 @@
 //! The decode loop: one request's sequence, step by step.
 
 use crate::{
-    plan::ProposalLimits,
+    plan::{GuardTerms, GuardedStep, ProposalLimits, RowChoice, RowScratch},
     runtime::{Choice, Session},
     sample::{Sampler, Sampling},
-    tree::{NodeId, PruneScratch, TokenTree, select},
+    tree::{NodeId, TokenTree, select},
 };
 
-use super::{Budget, Drafter, Limits, Observer, SpeculateError, Stage, Stats, Walk, stats::Lap, verifier};
+use super::{
+    Budget, Drafter, Limits, Observer, SpeculateError, Stage, Stats, Walk, guard::Guard, stats::Lap, verifier,
+};
 
 /// Shape of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,6 +57,13 @@ pub struct StepReport {
     pub accepted: usize,
 }
 
+/// What a plan decides about steps beyond their shape.
+#[derive(Debug)]
+struct Policy {
+    choice: RowChoice,
+    guard: Option<Guard>,
+}
+
 /// One request at a time over one session. Invariant between steps: all tokens of the history but the last are
 /// committed.
 #[derive(Debug)]
@@ -66,7 +75,8 @@ pub struct Decoder {
     history: Vec<u32>,
     tree: TokenTree,
     keep: Vec<NodeId>,
-    prune: PruneScratch,
+    policy: Option<Policy>,
+    scratch: RowScratch,
     walk: Walk,
     offsets: Vec<u32>,
     stats: Stats,
@@ -100,7 +110,8 @@ impl Decoder {
             history: Vec::with_capacity(session.context() + 1),
             tree: TokenTree::with_capacity(nodes),
             keep: Vec::with_capacity(nodes),
-            prune: PruneScratch::with_capacity(nodes),
+            policy: None,
+            scratch: RowScratch::with_capacity(nodes),
             walk: Walk::with_capacity(nodes),
             offsets: Vec::with_capacity(nodes),
             stats: Stats::default(),
@@ -108,6 +119,25 @@ impl Decoder {
             drafter,
             shape,
         })
+    }
+
+    /// The same decoder, with steps that verify as many rows as `choice` says instead of all that the shape allows, and
+    /// with requests that stop drafting while it does not pay by `guard`, if there is one.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if the widest choice is not the shape's verify width.
+    pub fn with_policy(
+        mut self,
+        choice: RowChoice,
+        guard: Option<GuardTerms>,
+    ) -> Result<Self, SpeculateError> {
+        let widest = choice.widest() as usize;
+        if widest != self.shape.verify_width {
+            let expected = format!("{}, the verify width", self.shape.verify_width);
+            return Err(SpeculateError::Shape { what: "widest choice of rows", expected, found: widest });
+        }
+        self.policy = Some(Policy { choice, guard: guard.map(Guard::new) });
+        Ok(self)
     }
 
     /// Begins a request: forgets the last one, runs the prompt and returns the first token.
@@ -124,6 +154,9 @@ impl Decoder {
         let logits = self.session.restart(prompt)?;
         self.sampler.set_sampling(sampling)?;
         self.stats = Stats::default();
+        if let Some(Policy { guard: Some(guard), .. }) = &mut self.policy {
+            guard.restart();
+        }
         self.history.clear();
         let first = self.sampler.draw(logits, prompt.len() as u64);
         self.stats.prefill = lap.next();
@@ -149,7 +182,8 @@ impl Decoder {
         assert!((1..=room).contains(&limits.tokens), "{} tokens asked for, room for {room}", limits.tokens);
         let root = self.history[self.history.len() - 1];
         self.tree.reset(root);
-        let depth = self.shape.depth.min(limits.tokens - 1);
+        let is_paused = self.guard().is_some_and(|guard| !guard.drafts());
+        let depth = if is_paused { 0 } else { self.shape.depth.min(limits.tokens - 1) };
         if let (Some(drafter), 1..) = (&mut self.drafter, depth) {
             let observer = observer.map(|o| -> &mut dyn Observer { o });
             let budget = Budget {
@@ -161,12 +195,31 @@ impl Decoder {
             };
             drafter.propose(&mut self.tree, budget)?;
         }
-        self.verify(limits)
+        let report = self.verify(limits)?;
+        let Some(Policy { choice, guard: Some(guard) }) = &mut self.policy else { return Ok(report) };
+        if is_paused {
+            guard.paused(&mut self.stats.guard);
+        } else if depth > 0 {
+            let count = |n: usize| u32::try_from(n).expect("trees are small");
+            let step_us = choice.planned(count(report.rows)).step_us;
+            let step = GuardedStep { tokens: count(self.walk.emitted.len()), step_us };
+            guard.speculated(step, &mut self.stats.guard);
+        }
+        Ok(report)
+    }
+
+    fn guard(&self) -> Option<&Guard> {
+        self.policy.as_ref()?.guard.as_ref()
     }
 
     fn verify(&mut self, limits: Limits<'_>) -> Result<StepReport, SpeculateError> {
         let mut lap = Lap::start();
-        select(&self.tree, self.shape.verify_width, &mut self.prune, &mut self.keep);
+        let rows = match &self.policy {
+            Some(Policy { choice, .. }) => choice.rows(&mut self.tree, &mut self.scratch) as usize,
+            None => self.shape.verify_width,
+        };
+        self.stats.add_time(Stage::Decide, lap.next());
+        select(&self.tree, rows, &mut self.scratch.prune, &mut self.keep);
         self.stats.add_time(Stage::Prune, lap.next());
         let forward = verifier::forward(&mut self.session, &self.tree, &self.keep)?;
         self.stats.add_time(Stage::Mask, lap.next());

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::GuardCounts;
+
 /// A stage of a step, as the clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -9,6 +11,8 @@ pub enum Stage {
     Draft,
     /// Growth between drafter forwards.
     Grow,
+    /// Choosing how many nodes to verify.
+    Decide,
     /// Choosing the nodes to verify.
     Prune,
     /// Filling the inputs of the verify forward.
@@ -23,14 +27,23 @@ pub enum Stage {
 
 impl Stage {
     /// All stages in the order of a step.
-    pub const ALL: [Self; 7] =
-        [Self::Draft, Self::Grow, Self::Prune, Self::Mask, Self::Verify, Self::Accept, Self::Commit];
+    pub const ALL: [Self; 8] = [
+        Self::Draft,
+        Self::Grow,
+        Self::Decide,
+        Self::Prune,
+        Self::Mask,
+        Self::Verify,
+        Self::Accept,
+        Self::Commit,
+    ];
 
     /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Draft => "draft",
             Self::Grow => "grow",
+            Self::Decide => "decide",
             Self::Prune => "prune",
             Self::Mask => "mask",
             Self::Verify => "verify",
@@ -54,6 +67,8 @@ pub struct Stats {
     pub drafted: u64,
     /// Drafted nodes that were accepted.
     pub accepted: u64,
+    /// What the guard did; nothing without one.
+    pub guard: GuardCounts,
     /// Time of the prefill.
     pub prefill: Duration,
     stage_time: [Duration; Stage::ALL.len()],
@@ -68,6 +83,7 @@ impl Default for Stats {
             step_tokens: 0,
             drafted: 0,
             accepted: 0,
+            guard: GuardCounts::default(),
             prefill: Duration::ZERO,
             stage_time: [Duration::ZERO; Stage::ALL.len()],
             offered_by_depth: [0; DEPTHS],

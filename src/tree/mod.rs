@@ -21,5 +21,5 @@ mod token_tree;
 pub use check::TreeError;
 pub use growth::Frontier;
 pub use mask::{AncestorMask, tail_slots};
-pub use prune::{PruneScratch, best_width, expected_tokens, select};
+pub use prune::{PruneScratch, best_width, expected_tokens, expected_tokens_of, select};
 pub use token_tree::{Ancestors, Children, Insert, NodeId, Source, TokenTree};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use yggc::{
     backend::Tier,
+    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, WidthCost},
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Shape, SpeculateError},
@@ -87,6 +88,7 @@ struct Case {
     what: String,
     kind: Kind,
     shape: Shape,
+    policy: Option<(RowChoice, Option<GuardTerms>)>,
     threads: usize,
     context: usize,
     prompt: Vec<u32>,
@@ -117,17 +119,44 @@ fn any_shape(dice: &mut Dice) -> Shape {
     }
 }
 
+/// A choice among planned widths up to the shape's, at any cost, and terms that a request may or may not meet.
+fn any_policy(shape: &Shape, dice: &mut Dice) -> (RowChoice, Option<GuardTerms>) {
+    let smaller = WIDTHS.into_iter().filter(|width| *width < shape.verify_width && dice.chance(70));
+    let mut widths: Vec<usize> = smaller.collect();
+    widths.push(shape.verify_width);
+    let widths = widths
+        .into_iter()
+        .map(|width| WidthCost { width: width as u32, step_us: 50.0 + dice.below(width * 20) as f64 });
+    let widths = widths.collect();
+    let rule = if dice.chance(80) { RowRule::BestRate } else { RowRule::Widest };
+    let calibration = dice.chance(50).then(|| {
+        let share = dice.below(100) as f32 / 100.0;
+        let knot = |score, probability| Knot { score, probability };
+        let by_depth = vec![vec![knot(0.0, share / 2.0), knot(0.3, share)], vec![knot(0.0, share / 2.0)]];
+        Calibration { by_depth, fitted_nodes: 1, held_out: None }
+    });
+    let terms = dice.chance(60).then(|| GuardTerms {
+        aal: 1.0 + dice.below(20) as f64 / 10.0,
+        step_us: 100.0,
+        plain_step_us: 50.0 + dice.below(50) as f64,
+    });
+    (RowChoice { rule, widths, calibration }, terms)
+}
+
 impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
-        let len = dice.within(1, 40);
+        let len = dice.within(1, 16);
         // Random models repeat themselves late.
         let tokens = dice.within(1, if kind == Kind::Lookup { 70 } else { 24 });
         // A tight context ends the text before the wish does.
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
+        let shape = any_shape(dice);
+        let policy = dice.chance(60).then(|| any_policy(&shape, dice));
         Self {
             what,
             kind,
-            shape: any_shape(dice),
+            shape,
+            policy,
             threads: if dice.chance(25) { 2 } else { 1 },
             context,
             prompt: dice.tokens(len, vocabulary),
@@ -163,7 +192,13 @@ impl Case {
                 dice: Dice::new(dice.bits()),
             }),
         };
-        Decoder::new(session, Some(drafter), self.shape).expect("a planned width")
+        let decoder = Decoder::new(session, Some(drafter), self.shape).expect("a planned width");
+        match self.policy.clone() {
+            Some((choice, guard)) => {
+                decoder.with_policy(choice, guard).expect("a choice of the shape's widths")
+            }
+            None => decoder,
+        }
     }
 }
 
@@ -309,6 +344,63 @@ fn an_accepted_path_is_cut_anywhere_and_decoding_goes_on_from_there() {
                 decoder.step(Limits { tokens, ends: &[] }, None).expect("the step runs");
             }
             assert_eq!(decoder.history(), truth, "cut after {first}");
+        }
+    }
+}
+
+/// Proposes tokens that are wrong before `good_from` tokens of history, and the true ones from there on.
+#[derive(Debug)]
+struct LateLearner {
+    truth: Vec<u32>,
+    vocabulary: u32,
+    good_from: usize,
+}
+
+impl Drafter for LateLearner {
+    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
+        let history = budget.history.len();
+        let mut node = NodeId::ROOT;
+        for token in self.truth[history..].iter().take(budget.depth) {
+            let token = if history < self.good_from { (token + 1) % self.vocabulary } else { *token };
+            node = tree.insert(node, token, 0.9, 0, Source::new(2)).node().expect("room for a chain");
+        }
+        budget.session.poison_scratch(history as u64);
+        Ok(())
+    }
+}
+
+#[test]
+fn falling_back_and_trying_again_changes_no_token() {
+    let set = models()[5].set(*models()[5].classes().last().expect("portable at least"));
+    let shape = Shape { depth: 3, draft_width: 1, verify_width: 4, top_k: 0, draft_temperature: 1.0 };
+    let costs = [(1, 100.0), (2, 120.0), (4, 150.0)].map(|(width, step_us)| WidthCost { width, step_us });
+    let terms = GuardTerms { aal: 2.0, step_us: 150.0, plain_step_us: 100.0 };
+    let sampled = Sampling { temperature: 0.8, top_k: 0, top_p: 0.95, min_p: 0.0, seed: 3 };
+    for (rule, sampling) in [
+        (RowRule::Widest, Sampling::GREEDY),
+        (RowRule::BestRate, Sampling::GREEDY),
+        (RowRule::Widest, sampled),
+    ] {
+        let prompt = Dice::new(4).tokens(10, set.vocabulary());
+        let (context, tokens) = (256, 200);
+        let mut plain =
+            Decoder::new(session(set, context, 1, 1), None, Shape::PLAIN).expect("plain decoding");
+        decode(&mut plain, &prompt, sampling, tokens, &[], None);
+        let truth = plain.history().to_vec();
+        let drafter =
+            LateLearner { truth: truth.clone(), vocabulary: set.vocabulary() as u32, good_from: 30 };
+        let choice = RowChoice { rule, widths: costs.to_vec(), calibration: None };
+        let mut decoder = Decoder::new(session(set, context, 4, 1), Some(Box::new(drafter)), shape)
+            .and_then(|decoder| decoder.with_policy(choice, Some(terms)))
+            .expect("planned widths");
+        // Twice: a request does not inherit the fate of the last one.
+        for _ in 0..2 {
+            decode(&mut decoder, &prompt, sampling, tokens, &[], Some(7));
+            assert_eq!(decoder.history(), truth, "{rule:?}, {sampling:?}");
+            let counts = decoder.stats().guard;
+            assert_eq!((counts.pauses, counts.paused_steps), (1, 16), "{rule:?}, {sampling:?}");
+            let accepted = decoder.stats().accepted;
+            assert!(accepted > 60, "{accepted} tokens accepted after trying again");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use yggc::plan::{self, Prediction};
+
 use crate::{
     program::{failure, success, yggc},
     tiny_commands::{json, keys, model, on_tiny, other_model, plan, profile, prompts},
@@ -119,6 +121,37 @@ fn a_plan_for_something_else_is_refused_unless_forced() {
     let mut plain = yggc();
     plain.arg("run").arg("-m").arg(other_model()).args(["-p", "hello", "-n", "16", "--json", "--no-spec"]);
     assert_eq!(forced["token_ids"], json(plain.args(["--isa", "portable"]))["token_ids"]);
+}
+
+#[test]
+fn a_request_that_does_not_accept_falls_back_and_says_why() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("hopeless.plan");
+    let mut hopeless = plan::read(plan()).expect("the plan is there");
+    let drafted = hopeless.by_drafter.iter().position(|p| p.name.as_str() == "layer_skip").expect("measured");
+    // Plain decoding is said to be so fast that no acceptance pays.
+    let predicted = &mut hopeless.by_drafter[drafted].predicted;
+    *predicted = Prediction::new(1.0, predicted.stages.clone(), predicted.step_us / 100.0);
+    hopeless.chosen_index = u32::try_from(drafted).expect("few drafters");
+    plan::write(&hopeless, &file).expect("a valid plan");
+
+    let run = |arguments: &[&str]| {
+        let mut command = on_tiny("run");
+        command.args(["-p", "hello", "-n", "60", "--json", "--plan"]).arg(&file);
+        json(command.args(arguments))
+    };
+    let (guarded, forced, plain) = (run(&[]), run(&["--drafter", "layer_skip"]), run(&["--drafter", "none"]));
+    assert_eq!(guarded["token_ids"], plain["token_ids"]);
+    assert_eq!(forced["token_ids"], plain["token_ids"]);
+    let reason = guarded["stats"]["spec_off_reason"].as_str().expect("a reason");
+    assert!(reason.contains("tokens a step") && reason.contains("steps decoded plainly"), "{reason}");
+    assert_eq!(guarded["stats"]["drafter"], "layer_skip");
+    assert!(forced["stats"]["spec_off_reason"].is_null(), "the guard is off where a drafter is forced");
+    assert!(forced["stats"]["drafted"].as_u64() > guarded["stats"]["drafted"].as_u64());
+    let mut command = on_tiny("run");
+    command.args(["-p", "hello", "-n", "60", "--stats", "--plan"]).arg(&file);
+    let output = command.output().expect("yggc starts");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("steps decoded plainly"));
 }
 
 #[test]

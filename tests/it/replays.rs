@@ -15,7 +15,10 @@ use yggc::{
     engine::{Activations, LoadOptions, Loaded, make_drafter},
     measure::{CalibrationPrompt, ProfileOptions, profile},
     model::synthetic::SyntheticSpec,
-    plan::{self, AcceptedLengths, DrafterKind, FreeReplay, PlanError, TreeReplay},
+    plan::{
+        self, AcceptedLengths, Calibration, DrafterKind, FreeReplay, PlanError, RowChoice, RowRule,
+        TreeReplay, WidthCost, judge_trees,
+    },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
     speculate::{Decoder, Limits, Lookup, Shape},
@@ -83,6 +86,13 @@ fn numbers(widths: &[usize]) -> Vec<u32> {
     widths.iter().map(|w| *w as u32).collect()
 }
 
+/// All of a proposal is verified at the smallest width up to `most` that holds it.
+fn widest(most: u32) -> RowChoice {
+    let widths = numbers(&WIDTHS).into_iter().filter(|width| *width <= most);
+    let costs = widths.map(|width| WidthCost { width, step_us: f64::from(width) });
+    RowChoice { rule: RowRule::Widest, widths: costs.collect(), calibration: None }
+}
+
 fn planned(shape: Shape) -> plan::Shape {
     let Shape { depth, draft_width, verify_width, .. } = shape;
     plan::Shape { depth: depth as u32, draft_width: draft_width as u32, verify_width: verify_width as u32 }
@@ -118,7 +128,7 @@ fn a_replayed_lookup_is_the_decoders_step_by_step() {
                     .expect("lengths in order");
                 let requests = std::slice::from_ref(request);
                 let replay =
-                    FreeReplay::new(requests, &mut lookup, &planned(shape), &numbers(loaded.set().widths()));
+                    FreeReplay::new(requests, &mut lookup, &planned(shape), &widest(verify_width as u32));
                 assert_eq!(replay.accepted(), &expected, "{drafter:?}, {shape:?}");
                 assert_eq!(replay.steps_by_width(), &by_width, "{drafter:?}, {shape:?}");
             }
@@ -137,13 +147,14 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
     {
         let (top_k, draft_temperature) = (trace.top_k as usize, trace.draft_temperature);
         let shape = Shape { depth, draft_width, verify_width, top_k, draft_temperature };
+        let choices = vec![vec![RowChoice::fixed(verify_width as u32, 1.0)]; trace.depth as usize];
         let mut decoder = decoder(description("layer_skip"), shape);
         for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
             let text = [&request.prompt[..], &request.output].concat();
             for recorded in &prompt.steps {
                 let steps = vec![recorded.clone()];
                 let alone = Trace { prompts: vec![PromptTrace { steps, ..prompt.clone() }], ..trace.clone() };
-                let replay = TreeReplay::new(&[&alone], draft_width as u32, &[verify_width as u32]);
+                let replay = TreeReplay::new(&[&alone], draft_width as u32, &choices, None);
                 let replayed = match replay.accepted(depth as u32, verify_width as u32) {
                     Ok(lengths) => lengths.by_depth().len(),
                     // The smaller tree needs a node that the recorded one never forwarded.
@@ -165,4 +176,56 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
         }
     }
     assert!(compared > 100 && accepted_sum > compared / 2, "{compared} steps, {accepted_sum} accepted");
+}
+
+#[test]
+fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
+    let (_, profile) = profiled();
+    let costs = |most: u32, fixed_us: f64| -> Vec<WidthCost> {
+        let widths = numbers(&WIDTHS).into_iter().filter(|width| *width <= most);
+        widths.map(|width| WidthCost { width, step_us: fixed_us + f64::from(width) }).collect()
+    };
+    let (mut narrow, mut wide) = (0, 0);
+
+    let [trace] = &profile.traces[..] else { panic!("one model drafter was recorded") };
+    // Rows that are dear beside the rest of a step, and rows that cost nearly nothing.
+    for (depth, draft_width, verify_width, fixed_us) in [(3, 2, 6, 6.0), (4, 4, 8, 20.0), (6, 2, 8, 500.0)] {
+        let calibration = Calibration::fit(&judge_trees(&[trace], draft_width)).expect("nodes were recorded");
+        let (top_k, draft_temperature) = (trace.top_k as usize, trace.draft_temperature);
+        let shape = Shape {
+            depth,
+            draft_width: draft_width as usize,
+            verify_width: verify_width as usize,
+            top_k,
+            draft_temperature,
+        };
+        let choice = RowChoice {
+            rule: RowRule::BestRate,
+            widths: costs(verify_width, fixed_us),
+            calibration: Some(calibration.clone()),
+        };
+        let choices = vec![vec![choice.clone()]; trace.depth as usize];
+        let decoder = decoder(description("layer_skip"), shape);
+        let mut decoder = decoder.with_policy(choice, None).expect("widths up to the shape's");
+        for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
+            let text = [&request.prompt[..], &request.output].concat();
+            for recorded in &prompt.steps {
+                let steps = vec![recorded.clone()];
+                let alone = Trace { prompts: vec![PromptTrace { steps, ..prompt.clone() }], ..trace.clone() };
+                let replay = TreeReplay::new(&[&alone], draft_width, &choices, Some(&calibration));
+                let (Ok(lengths), Ok(by_width)) = (
+                    replay.accepted(depth as u32, verify_width),
+                    replay.steps_by_width(depth as u32, verify_width),
+                ) else {
+                    continue;
+                };
+                decoder.start(&text[..recorded.context as usize], Sampling::GREEDY).expect("the prefix fits");
+                let (rows, accepted) = step(&mut decoder);
+                assert_eq!(by_width, &BTreeMap::from([(rows as u32, 1)]), "{shape:?}");
+                assert_eq!(lengths.by_depth().len(), accepted.min(recorded.verified.len()), "{shape:?}");
+                *(if rows < verify_width as usize { &mut narrow } else { &mut wide }) += 1;
+            }
+        }
+    }
+    assert!(narrow > 20 && wide > 20, "{narrow} narrow and {wide} wide steps");
 }

@@ -1,8 +1,8 @@
 //! Replay against trees grown afresh, and the laws that accepted lengths obey.
 use proptest::prelude::*;
-use ygg_profiler::{Candidate, Expansion, LatencyTable, StepTrace, TokenTrace};
+use ygg_profiler::{Candidate, Expansion, StepTrace, TokenTrace};
 
-use super::synthetic::{Echo, Oracle, naive_tree, name, record, recorded_candidates, samples};
+use super::synthetic::{Echo, Oracle, fixed_widths, naive_tree, record, recorded_candidates, widest};
 use crate::plan::{FreeReplay, PlanError, Shape, TreeReplay, acceptance_by_rank};
 
 const WIDTHS: [u32; 6] = [1, 2, 3, 5, 8, 1000];
@@ -18,7 +18,7 @@ proptest! {
     fn the_full_shape_gives_what_was_recorded(oracle in oracle(), width in 1u32..6, depth in 1u32..6) {
         let trace = record(&oracle, 12, width, depth, 6);
         trace.validate().unwrap();
-        let replay = TreeReplay::new(&[&trace], width, &[1000]);
+        let replay = TreeReplay::new(&[&trace], width, &fixed_widths(&[1000], depth), None);
         let accepted = replay.accepted(depth, 1000).unwrap();
         let recorded: usize = trace.steps().map(|step| step.verified.len()).sum();
         prop_assert_eq!(accepted.steps(), 12);
@@ -33,7 +33,7 @@ proptest! {
         let trace = record(&oracle, 1, width, depth, 6);
         let step = trace.steps().next().unwrap();
         let recorded = recorded_candidates(step);
-        let replay = TreeReplay::new(&[&trace], narrow, &WIDTHS);
+        let replay = TreeReplay::new(&[&trace], narrow, &fixed_widths(&WIDTHS, depth), None);
         for depth in 1..=replay.depth() {
             let fresh = naive_tree(|path| recorded.get(path).cloned(), step.tokens[0], narrow, depth);
             for verify_width in WIDTHS {
@@ -56,7 +56,7 @@ proptest! {
     #[test]
     fn more_rows_and_more_growths_never_accept_less(oracle in oracle(), width in 1u32..5, depth in 1u32..6) {
         let trace = record(&oracle, 8, width, depth, 6);
-        let replay = TreeReplay::new(&[&trace], width, &WIDTHS);
+        let replay = TreeReplay::new(&[&trace], width, &fixed_widths(&WIDTHS, depth), None);
         let aal = |depth, verify_width| replay.accepted(depth, verify_width).unwrap().aal();
         for depth in 1..=depth {
             prop_assert_eq!(aal(depth, 1), 1.0);
@@ -74,7 +74,8 @@ proptest! {
         let verify_widths = [1, 2, 3, 5, 8];
         let shape = Shape { depth, draft_width: 1, verify_width: verify_widths[place] };
         let trace = TokenTrace { kind: "t".into(), prompt: vec![1, 2, 1], output };
-        let replay = FreeReplay::new(std::slice::from_ref(&trace), &mut Echo, &shape, &verify_widths);
+        let choice = widest(&verify_widths[..=place]);
+        let replay = FreeReplay::new(std::slice::from_ref(&trace), &mut Echo, &shape, &choice);
 
         let text = [&trace.prompt[..], &trace.output].concat();
         let (mut at, mut steps, mut rows) = (trace.prompt.len() + 1, 0, 0);
@@ -88,15 +89,8 @@ proptest! {
         prop_assert_eq!(replay.steps(), steps);
         if steps > 0 {
             prop_assert_eq!(replay.accepted().aal(), (trace.output.len() - 1) as f64 / steps as f64);
-            let cells: Vec<_> = verify_widths
-                .iter()
-                .map(|w| samples("verify", *w, f64::from(*w)))
-                .chain([samples("draft:lookup", 1, 0.5)])
-                .collect();
-            let table = LatencyTable::from_samples(&cells, 0.1).unwrap();
-            let step = replay.mean_step(&table, &name("lookup"), 0).unwrap();
-            prop_assert!((step[0].us - 0.5).abs() < 1e-9);
-            prop_assert!((step[1].us - f64::from(rows) / steps as f64).abs() < 1e-9);
+            let run: u64 = replay.steps_by_width().iter().map(|(w, steps)| u64::from(*w) * steps).sum();
+            prop_assert_eq!(run, u64::from(rows));
         }
     }
 }
@@ -121,7 +115,7 @@ fn a_step_that_ended_its_request_gives_no_bonus_token() {
         let mut trace = record(&Oracle { seed: 1, skill: 1 }, 0, 1, 3, 1);
         trace.prompts[0].steps.push(chain(verified));
         trace.validate().unwrap();
-        let replay = TreeReplay::new(&[&trace], 1, &[4]);
+        let replay = TreeReplay::new(&[&trace], 1, &fixed_widths(&[4], 3), None);
         let aal = [1, 2, 3].map(|depth| replay.accepted(depth, 4).unwrap().aal());
         assert_eq!(aal, tokens, "{verified:?}");
     }
@@ -138,7 +132,7 @@ fn shapes_that_the_trace_cannot_answer_for_are_refused() {
         step.verified.truncate(1);
     }
     trace.validate().unwrap();
-    let replay = TreeReplay::new(&[&trace], 4, &[4]);
+    let replay = TreeReplay::new(&[&trace], 4, &fixed_widths(&[4], 4), None);
     assert!(replay.accepted(1, 4).is_ok());
     let error = replay.accepted(3, 4).unwrap_err().to_string();
     assert!(error.contains("Dd 3, Wd 4") && error.contains("at most 1.0 %"), "{error}");

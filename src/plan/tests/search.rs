@@ -3,22 +3,30 @@ use proptest::prelude::*;
 use ygg_profiler::{CellSamples, Profile, TokenTrace};
 
 use super::synthetic::{
-    Echo, Oracle, fingerprints, naive_tree, name, profile, record, recorded_candidates, samples,
+    Echo, NaiveTree, Oracle, fingerprints, naive_tree, name, profile, record, recorded_candidates, samples,
 };
 use crate::plan::{
-    DrafterKind, Fix, FreeDrafter, LeftOut, NOISE_MARGIN, Plan, PlanError, Shape, leviathan, make_plan, show,
+    Calibration, DrafterKind, Fix, FreeDrafter, LeftOut, NOISE_MARGIN, Plan, PlanError, RowRule, Shape,
+    leviathan, make_plan, show,
 };
 
 const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
 const DRAFT_WIDTHS: [u32; 3] = [1, 2, 4];
 const DEPTH: u32 = 4;
+/// Sizes of trees over which deciding was measured.
+const DECIDED_NODES: [u32; 4] = [1, 5, 9, 17];
+
+fn decide_us(measured_nodes: u32) -> f64 {
+    f64::from(measured_nodes) / 8.0
+}
 
 /// Latencies with steps in them: `verify` by width, `draft` by width.
 fn cells(verify: &[f64], draft: &[f64]) -> Vec<CellSamples> {
     let verify = VERIFY_WIDTHS.iter().zip(verify).map(|(w, us)| samples("verify", *w, *us));
     let draft = DRAFT_WIDTHS.iter().zip(draft).map(|(w, us)| samples("draft:layer_skip", *w, *us));
     let grow = DRAFT_WIDTHS.iter().map(|w| samples("host:grow", *w, 0.5));
-    verify.chain(draft).chain(grow).chain([samples("draft:lookup", 1, 0.1)]).collect()
+    let decide = DECIDED_NODES.iter().map(|n| samples("host:decide", *n, decide_us(*n)));
+    verify.chain(draft).chain(grow).chain(decide).chain([samples("draft:lookup", 1, 0.1)]).collect()
 }
 
 fn requests() -> Vec<TokenTrace> {
@@ -34,42 +42,66 @@ fn plan(profile: &Profile, fix: &str) -> Result<Plan, PlanError> {
     make_plan(profile, &mut free, &fix)
 }
 
-/// Every shape of layer skip priced the long way: fresh trees, eq. 3 written out.
-fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, f64)> {
+/// Every shape of layer skip and rule of choosing rows priced the long way: fresh trees, eq. 3 written out.
+fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, RowRule, f64)> {
     let mut all = Vec::new();
     let trace = &profile.traces[0];
     for (draft_width, growth_us) in DRAFT_WIDTHS.iter().zip(draft) {
+        let grow = |depth| -> Vec<(NaiveTree, &Vec<u32>)> {
+            let grown = trace.steps().map(|step| {
+                let recorded = recorded_candidates(step);
+                let tree = naive_tree(|p| recorded.get(p).cloned(), step.tokens[0], *draft_width, depth);
+                (tree, &step.verified)
+            });
+            grown.collect()
+        };
+        let judged =
+            grow(DEPTH).iter().flat_map(|(tree, verified)| tree.judged(verified)).collect::<Vec<_>>();
+        let calibration = Calibration::fit(&judged).unwrap();
         for depth in 1..=DEPTH {
-            let trees: Vec<_> = trace
-                .steps()
-                .map(|step| {
-                    let recorded = recorded_candidates(step);
-                    (
-                        naive_tree(|p| recorded.get(p).cloned(), step.tokens[0], *draft_width, depth),
-                        &step.verified,
-                    )
-                })
-                .collect();
+            let trees = grow(depth);
+            let calibrated: Vec<_> =
+                trees.iter().map(|(tree, verified)| (tree.calibrated(&calibration), *verified)).collect();
             let forwarded: usize = trees.iter().map(|(tree, _)| tree.forwarded.len()).sum();
             let missing: usize = trees.iter().map(|(tree, _)| tree.missing).sum();
             if missing as f64 > 0.01 * forwarded as f64 {
                 continue;
             }
-            for (verify_width, verify_us) in VERIFY_WIDTHS.iter().zip(verify).skip(1) {
-                if *verify_width > depth * draft_width + 1 {
+            let drafted_us = draft[0] + f64::from(depth - 1) * growth_us + 0.5 * f64::from(depth);
+            let nodes = depth * draft_width + 1;
+            let decided_us = decide_us(*DECIDED_NODES.iter().find(|n| **n >= nodes).unwrap());
+            for place in 1..VERIFY_WIDTHS.len() {
+                if VERIFY_WIDTHS[place] > nodes {
                     continue;
                 }
-                let tokens: usize =
-                    trees.iter().map(|(tree, verified)| 1 + tree.accepted(verified, *verify_width)).sum();
-                let aal = tokens as f64 / trees.len() as f64;
-                let step_us =
-                    draft[0] + f64::from(depth - 1) * growth_us + 0.5 * f64::from(depth) + verify_us;
-                let shape = Shape { depth, draft_width: *draft_width, verify_width: *verify_width };
-                all.push((shape, aal * verify[0] / step_us));
+                let shape = Shape { depth, draft_width: *draft_width, verify_width: VERIFY_WIDTHS[place] };
+                let fixed = |_: &NaiveTree| (VERIFY_WIDTHS[place], drafted_us + verify[place]);
+                all.push((shape, RowRule::Widest, speedup(&trees, verify[0], fixed)));
+                let options: Vec<(u32, f64)> =
+                    (0..=place).map(|i| (VERIFY_WIDTHS[i], drafted_us + verify[i] + decided_us)).collect();
+                let best = |tree: &NaiveTree| {
+                    let holds = options.iter().position(|(rows, _)| *rows as usize >= tree.nodes.len());
+                    let useful = &options[..=holds.unwrap_or(place)];
+                    let rate = |(rows, us): &(u32, f64)| tree.expected(*rows) / us;
+                    // Ties go to fewer rows, and `max_by` keeps the last of equals.
+                    *useful.iter().rev().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap()
+                };
+                all.push((shape, RowRule::BestRate, speedup(&calibrated, verify[0], best)));
             }
         }
     }
     all
+}
+
+/// Eq. 3 over steps that verify as many rows, in as much time, as `rows` says of each tree.
+fn speedup(trees: &[(NaiveTree, &Vec<u32>)], plain_us: f64, rows: impl Fn(&NaiveTree) -> (u32, f64)) -> f64 {
+    let (mut tokens, mut us) = (0, 0.0);
+    for (tree, verified) in trees {
+        let (rows, step_us) = rows(tree);
+        tokens += 1 + tree.accepted(verified, rows);
+        us += step_us;
+    }
+    tokens as f64 * plain_us / us
 }
 
 proptest! {
@@ -85,7 +117,8 @@ proptest! {
         let trace = record(&Oracle { seed, skill }, 10, 4, DEPTH, 5);
         let profile = profile(cells(&verify, &draft), vec![trace], requests());
         let plan = plan(&profile, "").unwrap();
-        let best = brute_force(&profile, &verify, &draft).into_iter().map(|(_, s)| s).fold(0.0, f64::max);
+        let all = brute_force(&profile, &verify, &draft);
+        let best = all.into_iter().map(|(_, _, speedup)| speedup).fold(0.0, f64::max);
         let found = plan.for_drafter("layer_skip").unwrap().predicted.speedup;
         prop_assert!((found - best).abs() <= 1e-9 * best, "{} instead of {}", found, best);
 
@@ -109,10 +142,12 @@ proptest! {
         let profile = profile(cells(&verify, &draft), vec![trace], requests());
         let shape = Shape { depth, draft_width: DRAFT_WIDTHS[width], verify_width: VERIFY_WIDTHS[rows] };
         let fix = format!("drafter=layer_skip,Dd={depth},Wd={},Wv={}", shape.draft_width, shape.verify_width);
-        let expected = brute_force(&profile, &verify, &draft).into_iter().find(|(s, _)| *s == shape);
+        let all = brute_force(&profile, &verify, &draft);
+        let expected = all.into_iter().find(|(s, rule, _)| (*s, *rule) == (shape, RowRule::Widest));
         match (plan(&profile, &fix), expected) {
-            (Ok(plan), Some((_, speedup))) => {
+            (Ok(plan), Some((_, _, speedup))) => {
                 prop_assert_eq!(plan.chosen().shape, shape);
+                prop_assert_eq!(&plan.chosen().row_choice.rule, &RowRule::Widest);
                 prop_assert!((plan.chosen().predicted.speedup - speedup).abs() < 1e-9);
                 prop_assert_eq!(&plan.fixed, &fix);
                 prop_assert!(plan.for_drafter("lookup").is_some());
@@ -191,7 +226,7 @@ fn fixes_narrow_the_search() {
     let profile = good_profile();
     assert!(plan(&profile, "drafter=none").unwrap().chosen().is_plain());
     let chosen = plan(&profile, "Wv=6").unwrap().chosen().clone();
-    assert_eq!(chosen.shape.verify_width, 6);
+    assert_eq!((chosen.shape.verify_width, chosen.row_choice.rule), (6, RowRule::Widest));
     // A free drafter can be replayed at any depth, also one that the search would not have tried.
     let lookup = plan(&profile, "drafter=lookup,Dd=5").unwrap();
     assert_eq!((lookup.chosen().name.as_str(), lookup.chosen().shape.depth), ("lookup", 5));
@@ -254,4 +289,39 @@ fn unusable_profiles_are_errors() {
     other.draft_temperature = 0.2;
     two_temperatures.traces.push(other);
     assert!(matches!(plan(&two_temperatures, ""), Err(PlanError::DrafterParameters { .. })));
+}
+
+#[test]
+fn steps_choose_their_rows_where_that_pays() {
+    // Half of the steps see certain drafts, half see hopeless ones, and rows are dear.
+    let mut trace = record(&Oracle { seed: 5, skill: 100 }, 100, 4, DEPTH, 5);
+    for (i, step) in trace.prompts[0].steps.iter_mut().enumerate() {
+        let (first, rest) = if i % 2 == 0 { (0.0, -9.0) } else { (-3.0, -3.0) };
+        for expansion in &mut step.expanded {
+            for (rank, candidate) in expansion.candidates.iter_mut().enumerate() {
+                candidate.log_prob = if rank == 0 { first } else { rest };
+            }
+        }
+        let (parents, tokens) = (vec![0, 0], vec![step.tokens[0], step.expanded[0].candidates[0].token]);
+        step.verified = if i % 2 == 0 { vec![tokens[1], 99] } else { vec![99] };
+        step.expanded.truncate(1);
+        (step.parents, step.tokens) = (parents, tokens);
+    }
+    (trace.depth, trace.width) = (1, 1);
+    trace.validate().unwrap();
+    let profile =
+        profile(cells(&[90.0, 120.0, 200.0, 300.0, 400.0], &[1.0, 1.0, 1.0]), vec![trace], requests());
+    let plan = plan(&profile, "drafter=layer_skip").unwrap();
+    let chosen = plan.chosen();
+    assert_eq!(chosen.row_choice.rule, RowRule::BestRate);
+    let widths: Vec<u32> = chosen.row_choice.widths.iter().map(|cost| cost.width).collect();
+    assert_eq!(widths, [1, 2]);
+    // 1.5 tokens a step; a step drafts, grows, decides over five nodes' price, and verifies one or two rows.
+    let step_us = 1.0 + 0.5 + decide_us(5) + (90.0 + 120.0) / 2.0;
+    assert!((chosen.predicted.aal - 1.5).abs() < 1e-12);
+    assert!((chosen.predicted.step_us - step_us).abs() < 1e-9, "{:?}", chosen.predicted);
+    let calibration = chosen.row_choice.calibration.as_ref().expect("values are calibrated");
+    assert_eq!(calibration.fitted_nodes, 100);
+    let text = show::text(&plan);
+    assert!(text.contains("<=2") && text.contains("calibrated on 100 drafted nodes"), "{text}");
 }

@@ -7,7 +7,10 @@ use ygg_profiler::{
 };
 
 use crate::{
-    plan::{DrafterKind, PLAN_FORMAT, ProposalLimits, ReplayDrafter},
+    plan::{
+        Calibration, DrafterKind, JudgedNode, PLAN_FORMAT, ProposalLimits, ReplayDrafter, RowChoice, RowRule,
+        WidthCost,
+    },
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
@@ -114,7 +117,52 @@ pub(super) fn naive_tree(
     NaiveTree { nodes, forwarded, missing }
 }
 
+/// Every verify width by itself, for each of `depths` depths.
+pub(super) fn fixed_widths(widths: &[u32], depths: u32) -> Vec<Vec<RowChoice>> {
+    vec![widths.iter().map(|width| RowChoice::fixed(*width, 1.0)).collect(); depths as usize]
+}
+
+/// All of a proposal is verified at the smallest width that holds it.
+pub(super) fn widest(widths: &[u32]) -> RowChoice {
+    let widths = widths.iter().map(|width| WidthCost { width: *width, step_us: f64::from(*width) });
+    RowChoice { rule: RowRule::Widest, widths: widths.collect(), calibration: None }
+}
+
 impl NaiveTree {
+    /// Every node whose fate `verified` tells.
+    pub(super) fn judged(&self, verified: &[u32]) -> Vec<JudgedNode> {
+        let mut judged = Vec::new();
+        for NaiveNode { path, value, .. } in &self.nodes[1..] {
+            let drafted = &path[1..];
+            let is_beyond = drafted.len() > verified.len() && drafted.starts_with(verified);
+            if !is_beyond {
+                let (score, depth) = (*value, drafted.len() as u32);
+                judged.push(JudgedNode { prompt: 0, score, depth, accepted: verified.starts_with(drafted) });
+            }
+        }
+        judged
+    }
+
+    /// The same tree with calibrated values.
+    pub(super) fn calibrated(&self, calibration: &Calibration) -> NaiveTree {
+        let mut nodes: Vec<NaiveNode> = Vec::new();
+        for NaiveNode { path, parent, score, value } in &self.nodes {
+            let value = match path.len() {
+                1 => *value,
+                length => calibration.probability(*value, length as u32 - 1).min(nodes[*parent].value),
+            };
+            nodes.push(NaiveNode { path: path.clone(), parent: *parent, score: *score, value });
+        }
+        NaiveTree { nodes, forwarded: Vec::new(), missing: 0 }
+    }
+
+    /// Expected tokens of a step that verifies the best `verify_width` nodes.
+    pub(super) fn expected(&self, verify_width: u32) -> f64 {
+        let mut values: Vec<f64> = self.nodes.iter().map(|node| f64::from(node.value)).collect();
+        values.sort_by(|a, b| b.total_cmp(a));
+        values.iter().take(verify_width as usize).sum()
+    }
+
     /// Drafted tokens accepted when the best `verify_width` nodes are verified.
     pub(super) fn accepted(&self, verified: &[u32], verify_width: u32) -> usize {
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();

@@ -1,0 +1,56 @@
+//! A request's guard: the policy's state between steps, and what the request did under it.
+
+use crate::plan::{GuardState, GuardTerms, GuardedStep};
+
+/// What a request did under guard.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GuardCounts {
+    /// Times it fell back to plain decoding.
+    pub pauses: u64,
+    /// Steps decoded plainly meanwhile.
+    pub paused_steps: u64,
+    /// Steps that drafted.
+    pub speculative_steps: u64,
+    /// Tokens these emitted.
+    pub speculative_tokens: u64,
+    /// Time that the plan predicts for these.
+    pub predicted_us: f64,
+}
+
+/// The guard of one request after another.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    terms: GuardTerms,
+    state: GuardState,
+}
+
+impl Guard {
+    pub(super) fn new(terms: GuardTerms) -> Self {
+        Self { terms, state: GuardState::new(&terms) }
+    }
+
+    /// Forgets the last request.
+    pub(super) fn restart(&mut self) {
+        self.state = GuardState::new(&self.terms);
+    }
+
+    /// Whether the next step drafts.
+    pub(super) fn drafts(&self) -> bool {
+        self.state.drafts()
+    }
+
+    /// Takes note of a step that drafted.
+    pub(super) fn speculated(&mut self, step: GuardedStep, counts: &mut GuardCounts) {
+        counts.speculative_steps += 1;
+        counts.speculative_tokens += u64::from(step.tokens);
+        counts.predicted_us += step.step_us;
+        self.state = self.state.after_speculation(&self.terms, step);
+        counts.pauses += u64::from(!self.state.drafts());
+    }
+
+    /// Takes note of a step that was told not to draft.
+    pub(super) fn paused(&mut self, counts: &mut GuardCounts) {
+        counts.paused_steps += 1;
+        self.state = self.state.after_plain();
+    }
+}
