@@ -12,7 +12,8 @@ struct Scripted {
     noisy: Option<u32>,
     broken: Option<u32>,
     order: Vec<u32>,
-    warmed: Vec<u32>,
+    /// Width of every warm-up, and how many runs came before it.
+    warmed: Vec<(u32, usize)>,
     elapsed: Duration,
 }
 
@@ -20,8 +21,7 @@ impl Subject for Scripted {
     type Error = Broken;
 
     fn warm_up(&mut self, cell: &Cell) -> Result<(), Broken> {
-        assert!(self.order.is_empty(), "every warm-up comes before the first run");
-        self.warmed.push(cell.width);
+        self.warmed.push((cell.width, self.order.len()));
         Ok(())
     }
 
@@ -54,10 +54,13 @@ fn measure(
 fn rounds_are_interleaved_after_warm_up() {
     let mut subject = Scripted::default();
     let settings = GridSettings { repetitions: 3, ..Default::default() };
-    let got = measure(&mut subject, &[4, 1, 2], settings).unwrap();
-    assert_eq!(subject.warmed, [4, 1, 2]);
-    assert_eq!(subject.order, [4, 1, 2, 4, 1, 2, 4, 1, 2]);
-    assert_eq!(got.cells[0].samples_us, [4.0, 4.0, 4.0]);
+    let got = measure(&mut subject, &[40_000, 1, 2], settings).unwrap();
+    assert_eq!(subject.order, [40_000, 1, 2, 40_000, 1, 2, 40_000, 1, 2]);
+    let before_all = [(40_000, 0), (1, 0), (2, 0)];
+    // The long one again before its first run only, the short ones right before each of theirs.
+    let before_runs = [(40_000, 0), (1, 1), (2, 2), (1, 4), (2, 5), (1, 7), (2, 8)];
+    assert_eq!(subject.warmed, [&before_all[..], &before_runs].concat());
+    assert_eq!(got.cells[0].samples_us, [40_000.0; 3]);
     assert!(got.noisy.is_empty() && !got.budget_spent);
 }
 
