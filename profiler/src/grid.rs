@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     statistics::is_noisy,
-    subject::{Cell, Subject},
+    subject::{Cell, Stage, Subject},
 };
 
 /// How much to measure.
@@ -58,8 +58,10 @@ pub struct Measurement {
     pub budget_spent: bool,
 }
 
-/// A run that takes less is measured behind another of its kind.
-const SHORT_US: f64 = 10_000.0;
+/// Time of forwards of one kind after which the next is not told by what ran before them.
+const SETTLED_US: f64 = 16_000.0;
+/// Most of them before a sample, however short they are.
+const MOST_BEFORE: usize = 5;
 
 /// Why a grid could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +109,7 @@ pub enum GridError<E: std::error::Error + 'static> {
 
 /// Measures `cells` in rounds (A B C, A B C, ...), so that a slow drift of the machine meets all of them alike.
 ///
-/// Every cell is warmed up first, and short ones again before each sample. After [`GridSettings::repetitions`] rounds the
+/// Every cell is warmed up first, and short forwards again before each sample. After [`GridSettings::repetitions`] rounds the
 /// noisy cells are measured further, also in rounds, until they are quiet or have [`GridSettings::most`] samples.
 /// `progress` gets (runs done, runs expected); the second number grows when noisy cells need more.
 ///
@@ -202,11 +204,16 @@ pub fn measure_grid_with_clock<S: Subject>(
     Ok(Measurement { cells, noisy, budget_spent })
 }
 
-/// One sample. A short run is told by what ran before it (caches, clocks, parked threads), and while decoding that is
-/// another short run: so it is run twice, and the second time counts.
+/// One sample. A short forward is told by what ran before it (caches, clocks, parked threads), and while decoding those
+/// are forwards like it: so it runs as often before as makes it settled.
 fn run<S: Subject>(subject: &mut S, cell: &Cell, last: Option<&f64>) -> Result<f64, GridError<S::Error>> {
     let failed = |source| GridError::Subject { cell: cell.clone(), source };
-    if last.is_none_or(|us| *us < SHORT_US) {
+    let before = match (&cell.stage, last) {
+        (Stage::Host(_), _) => 0,
+        (Stage::Verify | Stage::Draft(_), None) => 1,
+        (Stage::Verify | Stage::Draft(_), Some(us)) => ((SETTLED_US / us) as usize).min(MOST_BEFORE),
+    };
+    for _ in 0..before {
         subject.warm_up(cell).map_err(failed)?;
     }
     let time = subject.measure(cell).map_err(failed)?;

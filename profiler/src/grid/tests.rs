@@ -54,12 +54,15 @@ fn measure(
 fn rounds_are_interleaved_after_warm_up() {
     let mut subject = Scripted::default();
     let settings = GridSettings { repetitions: 3, ..Default::default() };
-    let got = measure(&mut subject, &[40_000, 1, 2], settings).unwrap();
-    assert_eq!(subject.order, [40_000, 1, 2, 40_000, 1, 2, 40_000, 1, 2]);
-    let before_all = [(40_000, 0), (1, 0), (2, 0)];
-    // The long one again before its first run only, the short ones right before each of theirs.
-    let before_runs = [(40_000, 0), (1, 1), (2, 2), (1, 4), (2, 5), (1, 7), (2, 8)];
-    assert_eq!(subject.warmed, [&before_all[..], &before_runs].concat());
+    let got = measure(&mut subject, &[40_000, 7_000, 1], settings).unwrap();
+    assert_eq!(subject.order, [40_000, 7_000, 1, 40_000, 7_000, 1, 40_000, 7_000, 1]);
+    // All once before all runs, then once before their first; later only the short ones, and the shorter the oftener.
+    let mut expected = vec![(40_000, 0), (7_000, 0), (1, 0), (40_000, 0), (7_000, 1), (1, 2)];
+    for runs in [4, 7] {
+        expected.extend([(7_000, runs); 2]);
+        expected.extend([(1, runs + 1); 5]);
+    }
+    assert_eq!(subject.warmed, expected);
     assert_eq!(got.cells[0].samples_us, [40_000.0; 3]);
     assert!(got.noisy.is_empty() && !got.budget_spent);
 }
