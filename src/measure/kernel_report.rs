@@ -35,6 +35,8 @@ pub struct Roofline {
     pub weight_bytes: u64,
     /// The fastest that all threads read them.
     pub bytes_per_s: f64,
+    /// How fast half of the reads were at least: what medians of forwards compare with.
+    pub median_bytes_per_s: f64,
     /// The fastest that all threads multiplied and added, by how the model's kernels do: operations per second.
     pub flops_per_s: Vec<(Arithmetic, f64)>,
     /// A step in which nothing is done: what its barrier takes.
@@ -167,6 +169,7 @@ mod tests {
         Roofline {
             weight_bytes: 1_000,
             bytes_per_s: 1e9,
+            median_bytes_per_s: 8e8,
             flops_per_s: vec![(Arithmetic::F32, 4e9), (Arithmetic::Bf16, 8e9)],
             empty_step: Timing { median_us: 0.5, min_us: 0.4, spread: 0.1 },
         }

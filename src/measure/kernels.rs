@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ygg_profiler::statistics::median;
+
 use crate::{
     engine::{Error, Loaded},
     runtime::{Arithmetic, Choice, Exercise, Forward, Moment, Pinning, Session, SessionOptions, StepFacts},
@@ -163,18 +165,22 @@ impl Bounds {
     }
 
     fn roofline(&self) -> Roofline {
-        let fastest = |taken: &[(u64, f64)]| {
-            taken.iter().map(|(amount, us)| *amount as f64 / us * 1e6).fold(0.0, f64::max)
-        };
+        let rate = |(amount, us): &(u64, f64)| *amount as f64 / us * 1e6;
+        let fastest = |taken: &[(u64, f64)]| taken.iter().map(rate).fold(0.0, f64::max);
         let mut roofline = Roofline {
             weight_bytes: self.weight_bytes,
             bytes_per_s: 0.0,
+            median_bytes_per_s: 0.0,
             flops_per_s: Vec::new(),
             empty_step: Timing { median_us: 0.0, min_us: 0.0, spread: 0.0 },
         };
         for (exercise, taken) in &self.runs {
             match exercise {
-                Exercise::ReadWeights { .. } => roofline.bytes_per_s = fastest(taken),
+                Exercise::ReadWeights { .. } => {
+                    let all: Vec<f64> = taken.iter().map(rate).collect();
+                    roofline.bytes_per_s = fastest(taken);
+                    roofline.median_bytes_per_s = median(&all).expect("exercises were run");
+                }
                 Exercise::MultiplyAdds { arithmetic, .. } => {
                     roofline.flops_per_s.push((*arithmetic, fastest(taken)));
                 }

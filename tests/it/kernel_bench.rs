@@ -171,8 +171,12 @@ mod command {
         );
         assert_eq!((&bench["repetitions"], &bench["machine"]["isa"]), (&2.into(), &"portable".into()));
         let roofline = &bench["roofline"];
-        assert_eq!(keys(roofline), ["empty_step", "gb_per_s", "gflop_per_s", "weight_bytes"]);
+        assert_eq!(
+            keys(roofline),
+            ["empty_step", "gb_per_s", "gflop_per_s", "median_gb_per_s", "weight_bytes"]
+        );
         let bytes_per_us = number(&roofline["gb_per_s"]) * 1e3;
+        assert!(number(&roofline["median_gb_per_s"]) * 1e3 <= bytes_per_us);
         let peaks = list(&roofline["gflop_per_s"]);
         assert_eq!((peaks.len(), &peaks[0]["arithmetic"]), (1, &"f32".into()));
         let flops_per_us = number(&peaks[0]["gflop_per_s"]) * 1e3;

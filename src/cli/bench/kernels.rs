@@ -64,6 +64,7 @@ struct KernelsJson<'a> {
 struct RooflineJson {
     weight_bytes: u64,
     gb_per_s: f64,
+    median_gb_per_s: f64,
     gflop_per_s: Vec<PeakJson>,
     empty_step: TimingJson,
 }
@@ -121,7 +122,7 @@ struct OpJson<'a> {
 impl<'a> KernelsJson<'a> {
     fn new(provenance: Provenance, repetitions: usize, report: &'a KernelReport) -> Self {
         let KernelReport { roofline, forwards } = report;
-        let Roofline { weight_bytes, bytes_per_s, flops_per_s, empty_step } = roofline;
+        let Roofline { weight_bytes, bytes_per_s, median_bytes_per_s, flops_per_s, empty_step } = roofline;
         let peak = |(arithmetic, flops_per_s): &(yggc::runtime::Arithmetic, f64)| PeakJson {
             arithmetic: arithmetic.name(),
             gflop_per_s: flops_per_s / 1e9,
@@ -132,6 +133,7 @@ impl<'a> KernelsJson<'a> {
             roofline: RooflineJson {
                 weight_bytes: *weight_bytes,
                 gb_per_s: bytes_per_s / 1e9,
+                median_gb_per_s: median_bytes_per_s / 1e9,
                 gflop_per_s: flops_per_s.iter().map(peak).collect(),
                 empty_step: (*empty_step).into(),
             },
@@ -194,11 +196,12 @@ fn text(provenance: &Provenance, repetitions: usize, report: &KernelReport) -> S
     let weights = output::bytes(usize::try_from(roofline.weight_bytes).unwrap_or(usize::MAX));
     writeln!(
         out,
-        "\nroofline, measured: {:.1} GB/s over {weights} of weights, {}; an empty step takes {:.2} us\n\
+        "\nroofline, measured: {:.1} GB/s (median {:.1}) over {weights} of weights, {}; an empty step takes {:.2} us\n\
          share: the least time that the roofline allows, by the median; above 1, what is read comes from a cache\n\
          spread: the middle half of the runs, by the median\n\
          {repetitions} repetitions; {}",
         roofline.bytes_per_s / 1e9,
+        roofline.median_bytes_per_s / 1e9,
         peaks.join(", "),
         roofline.empty_step.median_us,
         provenance.machine.facts
