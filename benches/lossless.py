@@ -40,7 +40,7 @@ def main():
         return done.stdout
 
     failed = False
-    with tempfile.TemporaryDirectory() as folder, open(options.out, "w") as out:
+    with tempfile.TemporaryDirectory() as folder, open(options.out, "w", buffering=1) as out:
         for threads in ["1", "2"]:
             profile = f"{folder}/{threads}.profile"
             yggc("profile", "--threads", threads, "--budget", "90", "-o", profile)
