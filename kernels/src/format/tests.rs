@@ -81,6 +81,19 @@ fn sizes_and_refusals() {
     }
 }
 
+/// The largest scale of a block is -128 units; one as large of the other sign is stored as 127.
+#[test]
+fn q6_k_scales_reach_one_unit_less_above_zero() {
+    let mut values = [0.0f32; 256];
+    (values[0], values[16], values[17]) = (4.0, -4.0, 3.875);
+    let (mut bytes, mut back) = (Vec::new(), vec![0.0; 256]);
+    WeightFormat::Q6_K.quantise_row(&values, &mut bytes);
+    WeightFormat::Q6_K.dequantise_row(&bytes, &mut back);
+    assert_eq!(back[0], 4.0);
+    assert_eq!(back[16], -4.0 * 127.0 / 128.0);
+    assert_eq!(back[17], 3.875 * 127.0 / 128.0);
+}
+
 proptest! {
     /// Half a step of the block's grid, plus the rounding of the f16 scale (2^-11 of the largest code's value).
     #[test]
@@ -99,8 +112,8 @@ proptest! {
             WeightFormat::Q4_1 => 8.0 / 15.0,
             // The range may miss half a unit of the scale at 15 steps, and half a unit of the minimum.
             WeightFormat::Q4_K => (1.0 + 15.0 / 63.0) * 8.0 / 15.0 + 4.0 / 63.0,
-            // As Q4_0, with 31 steps, and half a unit of the scale at 32 steps.
-            WeightFormat::Q6_K => (2.0 + 0.25) * 4.0 / 32.0,
+            // As Q4_0, with 31 steps, and a unit of the scale at 32 steps: the largest scale of the other sign is stored as 127 of 128.
+            WeightFormat::Q6_K => (2.0 + 0.5) * 4.0 / 32.0,
         };
         for (a, b) in values.iter().zip(&back) {
             prop_assert!((a - b).abs() <= step / 2.0 + 8.0 / 1024.0, "{format}: {a} became {b}");
