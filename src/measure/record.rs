@@ -62,7 +62,7 @@ impl ProfileOptions {
             drafters: Vec::new(),
             prompts: super::calibration_prompts(),
             calibration: "shipped".to_owned(),
-            head_sizes: vec![2048, 8192],
+            head_sizes: vec![8192, 16384],
             contexts: vec![128, 1024],
             tokens: 48,
             budget,

@@ -80,8 +80,8 @@ impl Drafting {
         self.session.restart(prompt)?;
         // Tokens known to the step: all but the last of them are committed.
         let mut len = prompt.len() + 1;
-        while len < text.len() && !(is_over() && !steps.is_empty()) {
-            if len + depth > self.session.context() {
+        while len < text.len() && len + depth <= self.session.context() {
+            if is_over() && !steps.is_empty() {
                 break;
             }
             let mut recorder = Recorder::default();

@@ -185,7 +185,7 @@ fn a_planned_trimmed_head_answers_as_plain_decoding_does() {
         let mut trimmed = forced(plan.clone(), &name).expect("the plan has its shape");
         assert!(trimmed.memory().weight_bytes > shared.weight_bytes, "its rows are counted");
         for sampling in [Sampling::GREEDY, Sampling { temperature: 0.9, seed: 5, ..Sampling::GREEDY }] {
-            let mut answer = |engine: &mut Engine| {
+            let answer = |engine: &mut Engine| {
                 let generation = engine.generate_tokens(&[5, 6, 7, 5, 6], 60, sampling).expect("it fits");
                 generation.collect_answer().expect("an answer")
             };
