@@ -87,6 +87,11 @@ fn set(model: &Model, tier: Tier, activations: Activations) -> Arc<ExecutableSet
     Arc::new(set.expect("a generated model compiles and loads"))
 }
 
+/// Tokens of the trimmed head.
+fn kept() -> Vec<u32> {
+    (0..4_096).step_by(3).collect()
+}
+
 fn session_options(threads: usize) -> SessionOptions {
     let tree_nodes = SHAPE.tree_nodes();
     SessionOptions { context: CONTEXT, tree_nodes, threads, pinning: Pinning::Floating }
@@ -100,6 +105,11 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
         "layer_skip" => {
             let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
             Some(Box::new(LayerSkip::new(session, skip, &SHAPE).expect("a planned width")))
+        }
+        "trimmed_head" => {
+            let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
+            let head = session.set().head(&kept()).expect("it was made");
+            Some(Box::new(LayerSkip::new(session, skip, &SHAPE).expect("a planned width").with_head(head)))
         }
         other => unreachable!("drafter {other}"),
     }
@@ -193,8 +203,17 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             taken >= announced && taken <= announced + (1 << 20),
             "executables on {tier} took {taken} bytes, {announced} of weights were announced"
         );
+        let trim = || Arc::new(set.with_heads(model.weights.as_ref(), &[kept()]).expect("tokens in order"));
+        let (taken, trimmed) = bytes_kept(trim);
+        let more = trimmed.memory(&session_options(1)).weight_bytes - announced;
+        // Programs of both sets are kept; all weights but the head's are shared.
+        assert!(
+            more < announced / 2 && taken >= more && taken <= more + (2 << 20),
+            "a trimmed head on {tier} took {taken} bytes, {more} of weights were announced"
+        );
         for threads in [1, 2] {
             check_memory(&set, threads);
+            check_memory(&trimmed, threads);
         }
         if tier == Tier::Reference {
             // The scalar judge makes copies; only the backends that serve promise to allocate nothing.
@@ -203,10 +222,10 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
         for threads in [1, 2] {
             check_observed(&set, threads);
         }
-        for name in ["none", "lookup", "layer_skip"] {
+        for name in ["none", "lookup", "layer_skip", "trimmed_head"] {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
-                    check_steps(&set, name, threads, sampling);
+                    check_steps(&trimmed, name, threads, sampling);
                 }
             }
         }

@@ -97,6 +97,19 @@ impl Arena {
         // SAFETY: inside the arena by `start`; not shared by the caller's promise.
         unsafe { RowsMut::from_raw(self.start(region), region.rows, region.columns, region.row_stride) }
     }
+
+    /// One row of a region.
+    ///
+    /// # Safety
+    /// While the slice lives nobody else touches that row.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises to be the row's only user")]
+    pub(super) unsafe fn row_mut(&self, region: &Region, row: usize) -> &mut [f32] {
+        assert!(row < region.rows, "row {row} of {}", region.rows);
+        // SAFETY: a row of the region, which is inside the arena by `start` and initialised; ours alone by the caller's promise.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start(region).add(row * region.row_stride), region.columns)
+        }
+    }
 }
 
 /// Keys and values of all layers: `[layer][keys, values]`, each as [`KvLayer`] says, zeroed at first so that whatever

@@ -62,6 +62,18 @@ pub trait Executables: Send + Sync + Debug {
     /// Bytes that [`open`](Self::open) would take for this layout.
     fn replay_bytes(&self, options: &ReplayOptions) -> usize;
 
+    /// The same with more programs, numbered behind these: of one graph that was derived from theirs, so that its weights
+    /// begin with theirs. Weights that are loaded are shared; `weights` is asked for the others only.
+    ///
+    /// # Errors
+    /// [`BackendError`] when a weight cannot be packed.
+    fn with(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError>;
+
     /// Allocates one request's state.
     ///
     /// # Errors

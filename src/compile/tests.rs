@@ -9,4 +9,5 @@ mod mixed_formats;
 mod random_graphs;
 mod refusals;
 mod rewrites;
+mod trimmed_head;
 mod work;

@@ -40,7 +40,7 @@ fn shape_of(sub_plan: &SubPlan) -> Shape {
     }
 }
 
-/// Makes a drafter of the given kind over a session.
+/// Makes a drafter of the given kind over a session, whose executables have its trimmed head if it drafts with one.
 ///
 /// # Errors
 /// [`SpeculateError`] when the session or the model has not what the drafter needs.
@@ -54,9 +54,13 @@ pub fn make_drafter(
         DrafterKind::Lookup { longest_match, shortest_match } => {
             Ok(Some(Box::new(Lookup::new(*longest_match as usize, *shortest_match as usize, shape)?)))
         }
-        DrafterKind::LayerSkip { skipped } => {
+        DrafterKind::LayerSkip { skipped, head_tokens } => {
             let skip = SkipSet::new(session.set().groups(), skipped)?;
-            Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
+            let whole = LayerSkip::new(session, skip, shape)?;
+            Ok(Some(Box::new(match head_tokens {
+                Some(tokens) => whole.with_head(session.set().head(tokens)?),
+                None => whole,
+            })))
         }
     }
 }

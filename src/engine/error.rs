@@ -87,9 +87,12 @@ impl From<RuntimeError> for Error {
             | RuntimeError::ContextFull { .. }
             | RuntimeError::ContextRange { .. }
             | RuntimeError::SkipSet { .. }
+            | RuntimeError::Head(_)
             | RuntimeError::Tuning { .. }
             | RuntimeError::Token { .. } => Self::input(message),
-            RuntimeError::Compile(_) | RuntimeError::Width { .. } => Self::internal(message),
+            RuntimeError::Compile(_) | RuntimeError::Width { .. } | RuntimeError::MissingHead { .. } => {
+                Self::internal(message)
+            }
         }
     }
 }

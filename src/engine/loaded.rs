@@ -28,7 +28,7 @@ pub struct LoadOptions {
     pub widths: Vec<usize>,
 }
 
-/// A model with everything that is shared by its requests: several engines may use one.
+/// A model with everything that is shared by its requests: several engines may use one. Clones share all of it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,12 +48,12 @@ pub struct LoadOptions {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded {
-    model: Model,
-    tokenizer: Tokenizer,
+    model: Arc<Model>,
+    tokenizer: Arc<Tokenizer>,
     /// What a broken template says is told when a chat is asked for: everything else works without one.
-    chat_template: Result<Option<ChatTemplate>, String>,
+    chat_template: Arc<Result<Option<ChatTemplate>, String>>,
     set: Arc<ExecutableSet>,
     tier: Tier,
     activations: Activations,
@@ -100,8 +100,20 @@ impl Loaded {
         end_ids.sort_unstable();
         end_ids.dedup();
         let set = Arc::new(set);
+        let (model, tokenizer, chat_template) =
+            (Arc::new(model), Arc::new(tokenizer), Arc::new(chat_template));
         let activations = options.activations;
         Ok(Self { model, tokenizer, chat_template, set, tier, activations, threads, end_ids })
+    }
+
+    /// The same with trimmed heads of the given tokens beside the model's, for drafters that use them. Only their rows are
+    /// copied; everything else is shared.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` for tokens that no head of the model can keep.
+    pub fn with_heads(&self, heads: &[impl AsRef<[u32]>]) -> Result<Self, Error> {
+        let set = self.set.with_heads(self.model.weights.as_ref(), heads)?;
+        Ok(Self { set: Arc::new(set), ..self.clone() })
     }
 
     /// The model: configuration, graph, weights.
@@ -124,7 +136,7 @@ impl Loaded {
     /// # Errors
     /// [`Error`] of kind `Input` if it has one that cannot be compiled.
     pub fn chat_template(&self) -> Result<Option<&ChatTemplate>, Error> {
-        match &self.chat_template {
+        match &*self.chat_template {
             Ok(template) => Ok(template.as_ref()),
             Err(fault) => Err(Error::input(fault.clone())),
         }

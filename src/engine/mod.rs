@@ -89,7 +89,8 @@ impl Engine {
     }
 
     /// Like [`open`](Self::open), over a model that other engines share. It must have been loaded with the widths that
-    /// the plan names; path, tier, activations and threads of the options are not read.
+    /// the plan names; a trimmed head that the plan's drafter needs is made if it has none. Path, tier, activations and threads
+    /// of the options are not read.
     ///
     /// # Errors
     /// As `open`, and of kind `Input` if a planned width was not loaded.
@@ -104,7 +105,10 @@ impl Engine {
         Self::assemble(loaded, drafting, options)
     }
 
-    fn assemble(loaded: Arc<Loaded>, drafting: Drafting, options: &Options) -> Result<Self, Error> {
+    fn assemble(mut loaded: Arc<Loaded>, drafting: Drafting, options: &Options) -> Result<Self, Error> {
+        if let Some(tokens) = drafting.kind.head_tokens() {
+            loaded = Arc::new(loaded.with_heads(&[tokens])?);
+        }
         let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
         let session_options = SessionOptions {
             context,

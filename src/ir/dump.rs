@@ -2,11 +2,14 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::{Graph, Head, Norm, Op, Operand, Program, Step, ValueId, WeightId, WeightSpec};
+use super::{Graph, Head, HeadTokens, Norm, Op, Operand, Program, Step, ValueId, WeightId, WeightSpec};
 
 fn attributes(weights: &[WeightSpec], op: &Op) -> String {
     let weight_name = |id: WeightId| weights[id.0 as usize].name.as_str();
     let norm = |n: &Option<Norm>| n.map_or(String::new(), |n| format!(" norm={}", weight_name(n.weight)));
+    let kept = |tokens: &Option<HeadTokens>| {
+        tokens.as_ref().map_or(String::new(), |tokens| format!(" tokens={}", tokens.len()))
+    };
     let rope = |r: &Option<super::RopeId>| r.map_or(String::new(), |r| format!(" rope={}", r.0));
     match op {
         Op::Input(input) => format!(" {}", input.name()),
@@ -24,10 +27,10 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
         Op::Attention { layer, heads, scale, rope: r } => {
             format!(" layer={layer} heads={heads} scale={scale}{}", rope(r))
         }
-        Op::Candidates { head: None, most } => format!(" most={most}"),
-        Op::Candidates { head: Some(Head { weights, norm: n }), most } => {
+        Op::Candidates { head: None, most, tokens } => format!(" most={most}{}", kept(tokens)),
+        Op::Candidates { head: Some(Head { weights, norm: n }), most, tokens } => {
             let names: Vec<_> = weights.iter().map(|w| weight_name(*w)).collect();
-            format!(" {}{} most={most}", names.join("|"), norm(n))
+            format!(" {}{} most={most}{}", names.join("|"), norm(n), kept(tokens))
         }
         Op::Scale { factor } => format!(" factor={factor}"),
         Op::Slice { start, len } => format!(" columns={start}..{}", start + len),

@@ -142,6 +142,13 @@ impl Graph {
         RopeId(u32::try_from(self.ropes.len() - 1).expect("few ropes"))
     }
 
+    /// Registers a weight behind those that are there.
+    pub(super) fn add_weight(&mut self, spec: WeightSpec) -> WeightId {
+        let id = u32::try_from(self.weights.len()).expect("few weights");
+        self.weights = self.weights.iter().cloned().chain([spec]).collect();
+        WeightId(id)
+    }
+
     /// Adds a node and gives its value; the type is inferred.
     ///
     /// # Errors
@@ -205,8 +212,14 @@ impl Graph {
             expected: "declared logits".to_owned(),
             found: "none".to_owned(),
         })?;
-        self.shown = Some(self.add(Op::Candidates { head: None, most }, &[logits], None)?);
+        let candidates = Op::Candidates { head: None, most, tokens: None };
+        self.shown = Some(self.add(candidates, &[logits], None)?);
         Ok(())
+    }
+
+    /// Declares which value is shown.
+    pub(super) fn show(&mut self, value: ValueId) {
+        self.shown = Some(value);
     }
 
     /// Makes every reader of `old` read `new` instead, the declaration of what is shown included.

@@ -2,7 +2,7 @@
 
 use ygg_kernels::candidates::candidate_columns;
 
-use super::{Dtype, Graph, RopeId, Rows, ValueType, WeightId};
+use super::{Dtype, Graph, HeadTokens, RopeId, Rows, ValueType, WeightId};
 
 /// What the host supplies for every row of a forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,6 +128,8 @@ pub enum Op {
         head: Option<Head>,
         /// Most tokens that a forward may want of a row.
         most: usize,
+        /// What a trimmed head keeps: logit `i` is that of the `i`-th. Without it, of token `i`.
+        tokens: Option<HeadTokens>,
     },
 }
 
@@ -327,17 +329,22 @@ impl Op {
                 }
                 Ok(ValueType::activation(operands[1].rows, operands[0].columns))
             }
-            Op::Candidates { head, most } => {
+            Op::Candidates { head, most, tokens } => {
                 count(1, "logits or, if the head is fused, x")?;
                 if !is(0, Dtype::F32) || *most == 0 {
                     return Err(refuse("an activation and at least one candidate".into()));
                 }
+                let mut logits = operands[0].columns;
                 if let Some(Head { weights, norm }) = head {
                     let columns = operands[0].columns;
                     if weights.is_empty() || weights.iter().any(|w| graph.weight(*w).columns != columns) {
                         return Err(refuse(format!("matrices of {columns} columns")));
                     }
                     norm_fits(norm, columns)?;
+                    logits = weights.iter().map(|w| graph.weight(*w).rows).sum();
+                }
+                if let Some(tokens) = tokens.as_ref().filter(|tokens| tokens.len() != logits) {
+                    return Err(refuse(format!("a logit for each of {} tokens", tokens.len())));
                 }
                 Ok(ValueType::activation(operands[0].rows, candidate_columns(*most)))
             }

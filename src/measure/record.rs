@@ -16,8 +16,10 @@ use crate::{
 use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
+    redraft::redraft,
     subject::StepSubject,
     trace::{TraceOptions, record},
+    trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
 };
 
@@ -38,6 +40,8 @@ pub struct ProfileOptions {
     pub prompts: Vec<CalibrationPrompt>,
     /// Name of the calibration set.
     pub calibration: String,
+    /// Numbers of tokens that trimmed heads keep, where that is less than half of the vocabulary.
+    pub head_sizes: Vec<usize>,
     /// Committed tokens at which latencies are measured.
     pub contexts: Vec<usize>,
     /// Most tokens recorded per prompt.
@@ -58,6 +62,7 @@ impl ProfileOptions {
             drafters: Vec::new(),
             prompts: super::calibration_prompts(),
             calibration: "shipped".to_owned(),
+            head_sizes: vec![8192, 16384],
             contexts: vec![128, 1024],
             tokens: 48,
             budget,
@@ -80,7 +85,7 @@ fn drafters(loaded: &Loaded, asked: &[String]) -> Result<Vec<(DrafterName, Draft
         ("lookup_short", DrafterKind::Lookup { longest_match: 3, shortest_match: 1 }),
     ];
     if !skipped.is_empty() {
-        all.push(("layer_skip", DrafterKind::LayerSkip { skipped }));
+        all.push(("layer_skip", DrafterKind::LayerSkip { skipped, head_tokens: None }));
     }
     for name in asked {
         if name != "none" && all.iter().all(|(_, kind)| kind.name() != name) {
@@ -153,7 +158,7 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Profile, Error> {
-    let drafters = drafters(loaded, &options.drafters)?;
+    let mut drafters = drafters(loaded, &options.drafters)?;
     let model_context = loaded.set().model_context();
     let widest = *loaded.set().widths().last().expect("width 1 is always planned");
     let most = model_context.saturating_sub(widest + 3).max(1);
@@ -168,21 +173,13 @@ pub fn profile(
         .first()
         .ok_or_else(|| Error::input("no calibration prompts: expected one or more, found none"))?;
     let text = first.token_ids(loaded)?;
-    let cells = cells(loaded, &drafters, &contexts);
     let for_tunings = options.budget / 5;
     let measured_tunings = measure_tunings(loaded, for_tunings, options.pinning, &mut |done, total| {
         progress(Progress { what: "tunings", done, total });
     })?;
     let tunings = choose_tunings(&measured_tunings);
     let rest = options.budget - for_tunings;
-    let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
-    let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
-    subject.tune(&tunings)?;
-    let measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
-        progress(Progress { what: "latencies", done, total });
-    })
-    .map_err(grid_error)?;
-    drop(subject);
+    let time = RecordingTime::share(rest / 2, &drafters, loaded.set().vocabulary(), &options.head_sizes);
     let shape = Shape {
         depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
         draft_width: TRACE_WIDTH.min(widest.saturating_sub(1)).max(1),
@@ -194,12 +191,30 @@ pub fn profile(
         shape,
         tokens: options.tokens,
         temperature: 0.0,
-        budget: rest / 2,
+        budget: time.verified,
         tunings: &tunings,
         prompts: &prompts,
         pinning: options.pinning,
     };
-    let (traces, token_traces) = acceptance(loaded, &drafters, &trace_options, progress)?;
+    let (mut traces, token_traces) = acceptance(loaded, &drafters, &trace_options, progress)?;
+    let trimmed = trimmed_drafters(loaded, &drafters, &options.head_sizes, &prompts, &token_traces)?;
+    let heads: Vec<&[u32]> = trimmed.iter().filter_map(|(_, kind)| kind.head_tokens()).collect();
+    let loaded = &loaded.with_heads(&heads)?;
+    let trace_options = TraceOptions { budget: time.along_answers, ..trace_options };
+    for (name, kind) in &trimmed {
+        let advance = |done, total| progress(Progress { what: "trimmed heads", done, total });
+        traces.push(redraft(loaded, (name, kind), &token_traces, &trace_options, advance)?);
+    }
+    drafters.extend(trimmed);
+
+    let cells = cells(loaded, &drafters, &contexts);
+    let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
+    let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
+    subject.tune(&tunings)?;
+    let measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
+        progress(Progress { what: "latencies", done, total });
+    })
+    .map_err(grid_error)?;
     let profile = Profile {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
         fingerprints: loaded.fingerprints()?,
@@ -215,7 +230,35 @@ pub fn profile(
     Ok(profile)
 }
 
-/// Records every drafter that runs a model, and the requests; the budget is shared evenly.
+/// Time of each recording of a drafter that runs a model.
+#[derive(Clone, Copy, Debug)]
+struct RecordingTime {
+    /// Of one with verification.
+    verified: Duration,
+    /// Of one along known answers.
+    along_answers: Duration,
+}
+
+impl RecordingTime {
+    /// What a recording with verification takes beside one along its answers, about.
+    const VERIFIED_PARTS: u32 = 3;
+
+    /// Shares `budget` between the drafters, and those that will be made of them with trimmed heads.
+    fn share(
+        budget: Duration,
+        drafters: &[(DrafterName, DrafterKind)],
+        vocabulary: usize,
+        head_sizes: &[usize],
+    ) -> Self {
+        let count = |n: usize| u32::try_from(n).expect("few drafters");
+        let models = count(drafters.iter().filter(|(_, kind)| kind.runs_a_model()).count());
+        let heads = models * count(sizes_below_half(head_sizes, vocabulary).len());
+        let along_answers = budget / (models.max(1) * Self::VERIFIED_PARTS + heads);
+        Self { verified: along_answers * Self::VERIFIED_PARTS, along_answers }
+    }
+}
+
+/// Records every drafter that runs a model, and the requests, each within the options' budget.
 fn acceptance(
     loaded: &Loaded,
     drafters: &[(DrafterName, DrafterKind)],
@@ -228,11 +271,9 @@ fn acceptance(
         let (_, requests) = record(loaded, None, options, &mut advance)?;
         return Ok((Vec::new(), requests));
     }
-    let budget = options.budget / u32::try_from(recorded.len()).expect("few drafters");
-    let options = TraceOptions { budget, ..*options };
     let (mut traces, mut requests) = (Vec::new(), Vec::new());
     for (name, kind) in recorded {
-        let (trace, tokens) = record(loaded, Some((name, kind)), &options, &mut advance)?;
+        let (trace, tokens) = record(loaded, Some((name, kind)), options, &mut advance)?;
         traces.extend(trace);
         // The same with every drafter, but for where the budget ended it.
         requests = tokens;

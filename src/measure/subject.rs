@@ -13,7 +13,7 @@ use ygg_profiler::{Cell, DrafterName, HostStage, Stage as Cells, Subject};
 use crate::{
     engine::{Error, Loaded, make_drafter, tune},
     plan::{Calibration, ChosenTuning, DrafterKind, JudgedNode, RowChoice, RowRule, RowScratch, WidthCost},
-    runtime::{Choice, Pinning, Session, SessionOptions, SkipSet},
+    runtime::{Choice, Pinning, Session, SessionOptions, SkipSet, TrimmedHead},
     speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats},
     tree::{NodeId, Source, TokenTree},
 };
@@ -45,7 +45,14 @@ impl Drafter for Planted {
 struct Measured {
     name: DrafterName,
     kind: DrafterKind,
-    skip: Option<SkipSet>,
+    draft: Option<DraftForward>,
+}
+
+/// What a drafter's forward leaves out of the model's.
+#[derive(Clone, Debug)]
+struct DraftForward {
+    skip: SkipSet,
+    head: Option<TrimmedHead>,
 }
 
 /// A decoder and the drafters that are measured over it.
@@ -105,11 +112,14 @@ impl StepSubject {
         let drafters = drafters
             .iter()
             .map(|(name, kind)| {
-                let skip = match kind {
-                    DrafterKind::LayerSkip { skipped } => Some(SkipSet::new(groups, skipped)?),
+                let draft = match kind {
+                    DrafterKind::LayerSkip { skipped, head_tokens } => Some(DraftForward {
+                        skip: SkipSet::new(groups, skipped)?,
+                        head: head_tokens.as_ref().map(|tokens| loaded.set().head(tokens)).transpose()?,
+                    }),
                     DrafterKind::None | DrafterKind::Lookup { .. } => None,
                 };
-                Ok(Measured { name: name.clone(), kind: kind.clone(), skip })
+                Ok(Measured { name: name.clone(), kind: kind.clone(), draft })
             })
             .collect::<Result<_, Error>>()?;
         let planted = Arc::new(AtomicUsize::new(0));
@@ -155,7 +165,12 @@ impl StepSubject {
     }
 
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
-    fn draft_forward(&mut self, skip: &SkipSet, width: usize, context: usize) -> Result<Duration, Error> {
+    fn draft_forward(
+        &mut self,
+        draft: &DraftForward,
+        width: usize,
+        context: usize,
+    ) -> Result<Duration, Error> {
         let root = self.history[context];
         let session = self.decoder.session_mut();
         session.assume_committed(context);
@@ -170,7 +185,7 @@ impl StepSubject {
         }
         let choice = Choice { k: self.top_k.max(1), temperature: Some(DRAFT_TEMPERATURE) };
         let start = Instant::now();
-        forward.choose(choice, Some(skip));
+        forward.choose_of(draft.head, choice, Some(&draft.skip));
         Ok(start.elapsed())
     }
 
@@ -235,9 +250,9 @@ impl StepSubject {
             }
             Cells::Draft(name) => {
                 let drafter = self.measured(name);
-                let (kind, skip) = (drafter.kind.clone(), drafter.skip.clone());
-                match skip {
-                    Some(skip) => self.draft_forward(&skip, width, context),
+                let (kind, draft) = (drafter.kind.clone(), drafter.draft.clone());
+                match draft {
+                    Some(draft) => self.draft_forward(&draft, width, context),
                     None => {
                         let shape = Shape {
                             depth: 8,

@@ -32,8 +32,8 @@ pub(super) struct TraceOptions<'a> {
 
 /// Keeps what a model drafter offered in one step.
 #[derive(Debug, Default)]
-struct Recorder {
-    expanded: Vec<Expansion>,
+pub(super) struct Recorder {
+    pub(super) expanded: Vec<Expansion>,
 }
 
 impl Observer for Recorder {
@@ -98,16 +98,22 @@ pub(super) fn record(
             loaded.set().model_context()
         )));
     }
-    let trace = drafter.map(|(name, _)| Trace {
+    Ok((drafter.map(|(name, _)| trace(name, options, recorded)), token_traces))
+}
+
+/// The trace of a drafter at the recorded shape.
+pub(super) fn trace(name: &DrafterName, options: &TraceOptions<'_>, prompts: Vec<PromptTrace>) -> Trace {
+    let Shape { depth, draft_width, verify_width: _, top_k, draft_temperature } = options.shape;
+    let number = |n: usize| u32::try_from(n).expect("shapes are small");
+    Trace {
         drafter: name.clone(),
         temperature: options.temperature,
-        draft_temperature: shape.draft_temperature,
-        depth: u32::try_from(shape.depth).expect("shapes are small"),
-        width: u32::try_from(shape.draft_width).expect("shapes are small"),
-        top_k: u32::try_from(shape.top_k).expect("shapes are small"),
-        prompts: recorded,
-    });
-    Ok((trace, token_traces))
+        draft_temperature,
+        depth: number(depth),
+        width: number(draft_width),
+        top_k: number(top_k),
+        prompts,
+    }
 }
 
 fn record_prompt(
@@ -136,7 +142,12 @@ fn record_prompt(
     Ok(steps)
 }
 
-fn step_trace(tree: &TokenTree, context: u32, expanded: Vec<Expansion>, verified: &[u32]) -> StepTrace {
+pub(super) fn step_trace(
+    tree: &TokenTree,
+    context: u32,
+    expanded: Vec<Expansion>,
+    verified: &[u32],
+) -> StepTrace {
     StepTrace {
         context,
         parents: tree.nodes().map(|n| tree.parent(n).map_or(0, NodeId::get)).collect(),

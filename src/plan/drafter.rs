@@ -23,12 +23,15 @@ pub enum DrafterKind {
     LayerSkip {
         /// Groups left out, ascending: `2 * layer` for attention, `2 * layer + 1` for the MLP.
         skipped: Vec<u32>,
+        /// Tokens that its head knows, ascending; all that the model knows where its head is not trimmed.
+        head_tokens: Option<Vec<u32>>,
     },
 }
 
 const LONGEST: &str = "longest_match";
 const SHORTEST: &str = "shortest_match";
 const SKIPPED: &str = "skipped";
+const HEAD_TOKENS: &str = "head_tokens";
 
 impl DrafterKind {
     /// The names of all kinds, as the command line calls them.
@@ -51,6 +54,14 @@ impl DrafterKind {
         }
     }
 
+    /// Tokens of the trimmed head that it drafts with, if it has one.
+    pub fn head_tokens(&self) -> Option<&[u32]> {
+        match self {
+            DrafterKind::None | DrafterKind::Lookup { .. } => None,
+            DrafterKind::LayerSkip { skipped: _, head_tokens } => head_tokens.as_deref(),
+        }
+    }
+
     /// The drafter as a profile describes it, under `name`.
     pub fn describe(&self, name: DrafterName) -> DrafterDescription {
         let parameters = match self {
@@ -59,7 +70,10 @@ impl DrafterKind {
                 (LONGEST.to_owned(), vec![*longest_match]),
                 (SHORTEST.to_owned(), vec![*shortest_match]),
             ]),
-            DrafterKind::LayerSkip { skipped } => BTreeMap::from([(SKIPPED.to_owned(), skipped.clone())]),
+            DrafterKind::LayerSkip { skipped, head_tokens } => {
+                let trimmed = head_tokens.iter().map(|tokens| (HEAD_TOKENS.to_owned(), tokens.clone()));
+                std::iter::once((SKIPPED.to_owned(), skipped.clone())).chain(trimmed).collect()
+            }
         };
         DrafterDescription { name, kind: self.name().to_owned(), parameters }
     }
@@ -99,8 +113,9 @@ impl DrafterKind {
                 DrafterKind::Lookup { longest_match: one(LONGEST)?, shortest_match: one(SHORTEST)? }
             }
             "layer_skip" => {
-                expect(&[SKIPPED])?;
-                DrafterKind::LayerSkip { skipped: parameters[SKIPPED].clone() }
+                let head_tokens = parameters.get(HEAD_TOKENS).cloned();
+                expect(if head_tokens.is_some() { &[HEAD_TOKENS, SKIPPED] } else { &[SKIPPED] })?;
+                DrafterKind::LayerSkip { skipped: parameters[SKIPPED].clone(), head_tokens }
             }
             _ => {
                 return Err(PlanError::UnknownDrafter {
@@ -133,11 +148,19 @@ impl DrafterKind {
                 }
                 error("1 <= shortest_match <= longest_match", format!("{shortest_match}, {longest_match}"))
             }
-            DrafterKind::LayerSkip { skipped } => {
-                if !skipped.is_empty() && skipped.is_sorted_by(|a, b| a < b) {
-                    return Ok(());
+            DrafterKind::LayerSkip { skipped, head_tokens } => {
+                let ascending = |ids: &[u32]| !ids.is_empty() && ids.is_sorted_by(|a, b| a < b);
+                if !ascending(skipped) {
+                    return error("ascending, distinct groups to skip", format!("{skipped:?}"));
                 }
-                error("ascending, distinct groups to skip", format!("{skipped:?}"))
+                match head_tokens {
+                    Some(tokens) if !ascending(tokens) => {
+                        let breach = tokens.windows(2).find(|pair| pair[0] >= pair[1]);
+                        let found = breach.map_or("none".to_owned(), |pair| format!("{pair:?}"));
+                        error("one or more ascending, distinct tokens of a trimmed head", found)
+                    }
+                    Some(_) | None => Ok(()),
+                }
             }
         }
     }
@@ -147,18 +170,23 @@ impl DrafterKind {
 mod tests {
     use super::*;
 
-    fn all() -> [DrafterKind; 3] {
+    fn layer_skip(skipped: &[u32], head_tokens: Option<&[u32]>) -> DrafterKind {
+        DrafterKind::LayerSkip { skipped: skipped.to_vec(), head_tokens: head_tokens.map(<[u32]>::to_vec) }
+    }
+
+    fn all() -> [DrafterKind; 4] {
         [
             DrafterKind::None,
             DrafterKind::Lookup { longest_match: 4, shortest_match: 2 },
-            DrafterKind::LayerSkip { skipped: vec![2, 3, 9] },
+            layer_skip(&[2, 3, 9], None),
+            layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
         ]
     }
 
     #[test]
     fn every_kind_survives_its_description() {
-        for (kind, name) in all().into_iter().zip(DrafterKind::NAMES) {
-            assert_eq!(kind.name(), name);
+        assert_eq!(all().map(|kind| kind.name())[..3], DrafterKind::NAMES);
+        for kind in all() {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert_eq!(DrafterKind::from_description(&description).unwrap(), kind);
         }
@@ -181,9 +209,12 @@ mod tests {
         for kind in [
             DrafterKind::Lookup { longest_match: 1, shortest_match: 2 },
             DrafterKind::Lookup { longest_match: 1, shortest_match: 0 },
-            DrafterKind::LayerSkip { skipped: vec![] },
-            DrafterKind::LayerSkip { skipped: vec![3, 2] },
-            DrafterKind::LayerSkip { skipped: vec![2, 2] },
+            layer_skip(&[], None),
+            layer_skip(&[3, 2], None),
+            layer_skip(&[2, 2], None),
+            layer_skip(&[2], Some(&[])),
+            layer_skip(&[2], Some(&[3, 2])),
+            layer_skip(&[2], Some(&[4, 4])),
         ] {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert!(DrafterKind::from_description(&description).is_err(), "{kind:?}");

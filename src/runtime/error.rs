@@ -1,6 +1,6 @@
 //! What can go wrong with executables and sessions.
 
-use crate::{backend::BackendError, compile::CompileError};
+use crate::{backend::BackendError, compile::CompileError, ir::HeadTokensError};
 
 /// Why a set or a session refuses.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,15 @@ pub enum RuntimeError {
         found: u32,
         /// How many there are.
         groups: u32,
+    },
+    /// Tokens that no head of the model can keep.
+    #[error(transparent)]
+    Head(#[from] HeadTokensError),
+    /// A trimmed head that was not made.
+    #[error("no executable has the head of these {tokens} tokens: make it before drafting with it")]
+    MissingHead {
+        /// How many tokens it keeps.
+        tokens: usize,
     },
     /// A token id the model does not have.
     #[error(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     backend::{self, Activations, Executables, KvFormat, ReplayOptions, SlotLayout, Tier},
     compile::{self, CompileError},
-    ir::{Binding, DeviceSpec, Graph, WeightSource},
+    ir::{Binding, DeviceSpec, Graph, HeadTokens, WeightSource},
 };
 
 use super::{RuntimeError, SessionOptions};
@@ -70,20 +70,25 @@ impl SkipSet {
 /// Memory a session needs, in bytes, known before it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Packed weights, shared by all sessions of the set.
+    /// Packed weights, those of trimmed heads among them; shared by all sessions of the set.
     pub weight_bytes: usize,
     /// Arena, cache, rotary tables and scratch of one session. Input rows (some kilobytes) are not counted.
     pub session_bytes: usize,
 }
 
 /// Executables of every planned width, sharing packed weights. Programs are numbered: those of every width that show
-/// logits, prefill's, then those of every width that show candidates.
-#[derive(Debug)]
+/// logits, prefill's, then those of every width that show candidates, and those that show candidates of each trimmed head.
+/// Clones share everything.
+#[derive(Clone, Debug)]
 pub struct ExecutableSet {
-    executables: Arc<dyn Executables>,
-    verify: Vec<usize>,
+    pub(super) executables: Arc<dyn Executables>,
+    pub(super) verify: Vec<usize>,
     prefill: Vec<(usize, usize)>,
-    groups: u32,
+    /// The model's graph, with a matrix for each trimmed head behind its weights.
+    pub(super) graph: Graph,
+    pub(super) heads: Vec<HeadTokens>,
+    pub(super) device: DeviceSpec,
+    pub(super) threads: usize,
     vocabulary: usize,
     model_context: usize,
 }
@@ -129,7 +134,10 @@ impl ExecutableSet {
             executables,
             verify: widths,
             prefill,
-            groups: graph.groups(),
+            graph: graph.clone(),
+            heads: Vec::new(),
+            device,
+            threads: options.threads,
             vocabulary,
             model_context: options.model_context,
         })
@@ -147,7 +155,7 @@ impl ExecutableSet {
 
     /// Number of skippable sub-layers.
     pub fn groups(&self) -> u32 {
-        self.groups
+        self.graph.groups()
     }
 
     /// Number of token ids.
@@ -188,12 +196,6 @@ impl ExecutableSet {
     /// Index of the program that shows logits of all of `width` rows.
     pub(super) fn verify_program(&self, width: usize) -> Option<usize> {
         self.verify.binary_search(&width).ok()
-    }
-
-    /// Index of the program that shows candidates on the rows of a program that shows logits of all.
-    pub(super) fn choosing_program(&self, verify: usize) -> usize {
-        assert!(verify < self.verify.len(), "a program of a planned width");
-        self.filled_programs() + verify
     }
 
     /// How many programs have input rows of their own: the first of all. Those that show candidates read the rows of those

@@ -3,6 +3,9 @@
 //! Law of slots: the committed token at position `p` is in slot `p`; rows of a tree go to scratch slots behind the
 //! committed prefix; [`Session::commit`] gathers the accepted path down to the prefix and the rest is discarded.
 //! Verification rewrites every layer of every row it reads, so drafters that share the cache may write scratch freely.
+//!
+//! Graphs that are derived from the model's belong here: a forward may leave sub-layers out ([`SkipSet`]) or choose among
+//! some tokens only ([`TrimmedHead`]).
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -13,12 +16,14 @@ mod observation;
 mod session;
 #[cfg(test)]
 mod tests;
+mod trimmed_head;
 mod tuning;
 
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
 pub use observation::StepFacts;
 pub use session::{Choices, Forward, Logits, Session, SessionOptions};
+pub use trimmed_head::TrimmedHead;
 
 pub use crate::{
     backend::{Arithmetic, Exercise, Moment, Pinning, Tuning},

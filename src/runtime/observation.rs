@@ -30,7 +30,7 @@ impl<'a> Forward<'a> {
 
     /// The steps that [`choose`](Self::choose) will take.
     pub fn choosing_steps(&self) -> Vec<StepFacts> {
-        self.steps_of(self.session.set().choosing_program(self.program))
+        self.steps_of(self.session.set().choosing_program(self.program, None))
     }
 
     fn steps_of(&self, program: usize) -> Vec<StepFacts> {
@@ -61,7 +61,7 @@ impl<'a> Forward<'a> {
     pub fn choose_observed(self, choice: Choice, observer: Observer<'_>) -> Choices<'a> {
         let Self { session, program: filled } = self;
         session.inputs[filled].set_choice(choice);
-        let program = session.set().choosing_program(filled);
+        let program = session.set().choosing_program(filled, None);
         let skipped = session.nothing_skipped.as_mask();
         session.replay.replay_observed(program, &session.inputs[filled], skipped, observer);
         Choices { session, program }

@@ -7,7 +7,7 @@ use crate::{
     ir::{Candidates, Choice, RowInputs},
 };
 
-use super::{ExecutableSet, RuntimeError, SkipSet};
+use super::{ExecutableSet, RuntimeError, SkipSet, TrimmedHead};
 
 /// What a session is opened with.
 #[derive(Clone, Copy, Debug)]
@@ -257,9 +257,17 @@ impl<'a> Forward<'a> {
     /// # Panics
     /// If the choice is of none or of more than [`ExecutableSet::MOST_CANDIDATES`], or of a temperature that is not positive.
     pub fn choose(self, choice: Choice, skip: Option<&SkipSet>) -> Choices<'a> {
+        self.choose_of(None, choice, skip)
+    }
+
+    /// As [`choose`](Self::choose), but among the tokens of a trimmed head if one is named.
+    ///
+    /// # Panics
+    /// As `choose`, and if the head is of another set.
+    pub fn choose_of(self, head: Option<TrimmedHead>, choice: Choice, skip: Option<&SkipSet>) -> Choices<'a> {
         let Self { session, program: filled } = self;
         session.inputs[filled].set_choice(choice);
-        let program = session.set.choosing_program(filled);
+        let program = session.set.choosing_program(filled, head);
         let skip = skip.unwrap_or(&session.nothing_skipped);
         session.replay.replay(program, &session.inputs[filled], skip.as_mask());
         Choices { session, program }

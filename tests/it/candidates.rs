@@ -1,7 +1,8 @@
 //! Choosing tokens where logits are made gives what choosing among stored logits gives: the same tokens, the same bits.
 //!
-//! The judge runs the forward that shows logits and reads rows of them with the scalar reference. Heads have equal rows, so
-//! that logits are equal, and rows that are not numbers.
+//! The judge runs the forward that shows logits and reads rows of them with the scalar reference; for a trimmed head, it
+//! reads those of the tokens that the head keeps. Heads have equal rows, so that logits are equal, and rows that are not
+//! numbers.
 
 use std::sync::Arc;
 
@@ -160,6 +161,85 @@ fn candidates_are_those_of_stored_logits() {
             if class.tier != Tier::Reference || model.name.contains("Q4_1") {
                 check(model, class, &mut dice);
             }
+        }
+    }
+}
+
+/// Heads of one token, of those that are planted, of more than half of a range, and of nearly all.
+fn any_heads(vocabulary: usize, dice: &mut Dice) -> Vec<Vec<u32>> {
+    let mut planted: Vec<u32> =
+        EQUAL.iter().flat_map(|(a, b)| [*a, *b]).chain(NO_NUMBERS).map(|t| t as u32).collect();
+    planted.sort_unstable();
+    let mut heads = vec![vec![dice.below(vocabulary) as u32], NO_NUMBERS.map(|t| t as u32).to_vec(), planted];
+    for percent in [10, 50, 95] {
+        heads.push((0..vocabulary as u32).filter(|_| dice.chance(percent)).collect());
+    }
+    heads.retain(|head| !head.is_empty());
+    heads
+}
+
+fn check_trimmed(model: &TinyModel, class: Class, dice: &mut Dice) {
+    let planted = Planted::new(&model.model);
+    let whole = planted.set(class);
+    let heads = any_heads(whole.vocabulary(), dice);
+    let (first, later) = heads.split_at(2);
+    // Made in two rounds, and one of them twice.
+    let set = whole.with_heads(&planted, first).expect("tokens in order");
+    let set = set.with_heads(&planted, &[later, &first[..1]].concat()).expect("tokens in order");
+    let set = Arc::new(set);
+    let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
+    let mut judge = session(&whole, MODEL_CONTEXT, 64, 1);
+    let mut sessions = [1, 2].map(|threads| session(&set, MODEL_CONTEXT, 64, threads));
+    let prompt: Vec<u32> = (0..20).map(|_| fed(dice)).collect();
+    for session in sessions.iter_mut().chain([&mut judge]) {
+        session.restart(&prompt).expect("the prompt fits");
+    }
+    for width in [1, 2, 7, 64] {
+        let tokens: Vec<u32> = (0..width).map(|_| fed(dice)).collect();
+        let skip = dice.chance(50).then_some(&skip);
+        let logits = filled(&mut judge, &tokens).run(skip);
+        for (number, kept) in heads.iter().enumerate() {
+            let head = set.head(kept).expect("it was made");
+            let choice = *dice.pick(&[
+                Choice { k: 1, temperature: None },
+                Choice { k: 8, temperature: Some(0.7) },
+                Choice { k: 64, temperature: Some(1.0) },
+            ]);
+            let expected: Vec<Vec<_>> = (0..width)
+                .map(|row| {
+                    let row: Vec<f32> = kept.iter().map(|token| logits.row(row)[*token as usize]).collect();
+                    judged(&row, choice).into_iter().map(|(i, value)| (kept[i as usize], value)).collect()
+                })
+                .collect();
+            for session in &mut sessions {
+                let choices = filled(session, &tokens).choose_of(Some(head), choice, skip);
+                for (row, expected) in expected.iter().enumerate() {
+                    let found = said(choices.row(row));
+                    assert_eq!(
+                        found,
+                        *expected,
+                        "{} on {class}, head {number} of {} tokens, row {row} of {width}, {choice:?}",
+                        model.name,
+                        kept.len()
+                    );
+                }
+            }
+        }
+    }
+    // The whole head is as it was.
+    let token = [fed(dice)];
+    let expected: Vec<_> = said(filled(&mut judge, &token).choose(Choice::ARGMAX, None).row(0));
+    for session in &mut sessions {
+        assert_eq!(said(filled(session, &token).choose(Choice::ARGMAX, None).row(0)), expected);
+    }
+}
+
+#[test]
+fn candidates_of_a_trimmed_head_are_those_of_the_tokens_it_keeps() {
+    let mut dice = Dice::new(2);
+    for model in models() {
+        for class in model.classes() {
+            check_trimmed(model, class, &mut dice);
         }
     }
 }

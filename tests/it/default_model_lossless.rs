@@ -38,7 +38,15 @@ fn every_odd_layer(groups: u32) -> DrafterKind {
     let layers = groups / 2;
     DrafterKind::LayerSkip {
         skipped: (1..layers - 1).step_by(2).flat_map(|layer| [2 * layer, 2 * layer + 1]).collect(),
+        head_tokens: None,
     }
+}
+
+/// The same with a head of every fifth token: many are missing that the answers have.
+fn every_fifth_token(whole: DrafterKind, vocabulary: usize) -> DrafterKind {
+    let DrafterKind::LayerSkip { skipped, head_tokens: None } = whole else { unreachable!("a whole head") };
+    let vocabulary = u32::try_from(vocabulary).expect("token ids are 32 bits");
+    DrafterKind::LayerSkip { skipped, head_tokens: Some((0..vocabulary).step_by(5).collect()) }
 }
 
 /// A prompt with plain decoding's answer.
@@ -70,6 +78,8 @@ fn exam() -> &'static Exam {
             widths: WIDTHS.to_vec(),
         };
         let loaded = Loaded::open(default_model(), &options).expect("the default model");
+        let trimmed = every_fifth_token(every_odd_layer(loaded.set().groups()), loaded.set().vocabulary());
+        let loaded = loaded.with_heads(&[trimmed.head_tokens().expect("trimmed")]).expect("tokens in order");
         let mut prompts: Vec<_> = calibration_prompts().into_iter().step_by(EVERY).collect();
         assert!(prompts.len() >= 20, "{} prompts", prompts.len());
         if loaded.tier() == Tier::Portable {
@@ -161,6 +171,13 @@ fn a_tree_of_layer_skip_changes_no_token() {
 #[test]
 fn a_large_tree_of_layer_skip_changes_no_token() {
     exam().layer_skip(layer_skip(6, 8, 48));
+}
+
+#[test]
+fn a_trimmed_head_changes_no_token() {
+    let set = exam().loaded.set();
+    let kind = every_fifth_token(every_odd_layer(set.groups()), set.vocabulary());
+    exam().sit(&kind, layer_skip(4, 4, 16));
 }
 
 #[test]

@@ -78,6 +78,7 @@ impl Drafter for Adversary {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     LayerSkip,
+    TrimmedHead,
     Lookup,
     Adversary,
 }
@@ -87,6 +88,8 @@ enum Kind {
 struct Case {
     what: String,
     kind: Kind,
+    /// Tokens of a trimmed head; none where it is whole.
+    kept: Vec<u32>,
     shape: Shape,
     policy: Option<Policy>,
     threads: usize,
@@ -147,6 +150,13 @@ fn any_policy(shape: &Shape, dice: &mut Dice) -> Policy {
     Policy { choice, guard: terms, costs }
 }
 
+/// From one token to all of the vocabulary.
+fn any_kept(vocabulary: usize, dice: &mut Dice) -> Vec<u32> {
+    let percent = *dice.pick(&[1, 20, 60, 90, 100]);
+    let kept: Vec<u32> = (0..vocabulary as u32).filter(|_| dice.chance(percent)).collect();
+    if kept.is_empty() { vec![dice.below(vocabulary) as u32] } else { kept }
+}
+
 impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
         let len = dice.within(1, 16);
@@ -156,9 +166,11 @@ impl Case {
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
         let shape = any_shape(dice);
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
+        let kept = if kind == Kind::TrimmedHead { any_kept(vocabulary, dice) } else { Vec::new() };
         Self {
             what,
             kind,
+            kept,
             shape,
             policy,
             threads: if dice.chance(25) { 2 } else { 1 },
@@ -179,11 +191,15 @@ impl Case {
     fn decoder(&self, set: &Arc<ExecutableSet>, truth: &[u32], dice: &mut Dice) -> Decoder {
         let session = session(set, self.context, self.shape.tree_nodes(), self.threads);
         let drafter: Box<dyn Drafter> = match self.kind {
-            Kind::LayerSkip => {
+            Kind::LayerSkip | Kind::TrimmedHead => {
                 let percent = *dice.pick(&[10, 30, 60, 100]);
                 let skipped: Vec<u32> = (0..set.groups()).filter(|_| dice.chance(percent)).collect();
                 let skip = SkipSet::new(set.groups(), &skipped).expect("groups of the model");
-                Box::new(LayerSkip::new(&session, skip, &self.shape).expect("a planned width"))
+                let whole = LayerSkip::new(&session, skip, &self.shape).expect("a planned width");
+                Box::new(match &self.kept[..] {
+                    [] => whole,
+                    kept => whole.with_head(set.head(kept).expect("it was made")),
+                })
             }
             Kind::Lookup => {
                 let shortest = dice.within(1, 3);
@@ -253,7 +269,13 @@ fn run(kind: Kind, cases: u64) -> (u64, u64) {
         let what = format!("{kind:?} case {case}, {} on {class}", model.name);
         let case = Case::any(kind, what, set.vocabulary(), &mut dice);
         let truth = case.plainly(set, &case.prompt);
-        let mut decoder = case.decoder(set, &truth, &mut dice);
+        let mut decoder = match &case.kept[..] {
+            [] => case.decoder(set, &truth, &mut dice),
+            kept => {
+                let trimmed = set.with_heads(model.model.weights.as_ref(), &[kept]).expect("tokens in order");
+                case.decoder(&Arc::new(trimmed), &truth, &mut dice)
+            }
+        };
         decode(&mut decoder, &case.prompt, case.sampling, case.tokens, &[], Some(dice.bits() >> 1));
         assert_eq!(decoder.history(), truth, "{}: {case:?}", case.what);
         decoder.tree().check().expect("a lawful tree");
@@ -291,6 +313,12 @@ fn run(kind: Kind, cases: u64) -> (u64, u64) {
 fn layer_skip_changes_no_token() {
     let (drafted, accepted) = run(Kind::LayerSkip, 120);
     assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn a_trimmed_head_changes_no_token() {
+    let (drafted, accepted) = run(Kind::TrimmedHead, 120);
+    assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]

@@ -38,4 +38,5 @@ mod row_invariance;
 #[cfg(feature = "cli")]
 mod tiny_commands;
 mod tiny_model;
+mod trimming;
 mod tunings;

@@ -27,8 +27,8 @@ pub fn available_tiers() -> Vec<Tier> {
     Tier::ALL.into_iter().filter(|t| t.is_available()).collect()
 }
 
-/// Programs whose steps are resolved to packed weights and kernels.
-#[derive(Debug)]
+/// Programs whose steps are resolved to packed weights and kernels. Clones share the packed weights.
+#[derive(Clone, Debug)]
 pub(super) struct CpuExecutables {
     programs: Vec<Program>,
     steps: Vec<Vec<CpuStep>>,
@@ -50,12 +50,23 @@ impl CpuExecutables {
             available: available_tiers().iter().map(|t| t.name()).collect::<Vec<_>>().join(", "),
         })?;
         let kernels = kernels.with_activations(activations);
-        let weights = PackedWeights::pack(&programs, source, threads)?;
-        let steps = programs
-            .iter()
-            .map(|p| p.steps.iter().map(|s| CpuStep::resolve(s, &weights)).collect())
-            .collect();
-        Ok(Self { programs, steps, weights, kernels, kv_format })
+        let weights = PackedWeights::default();
+        let mut empty = Self { programs: Vec::new(), steps: Vec::new(), weights, kernels, kv_format };
+        empty.add(programs, source, threads)?;
+        Ok(empty)
+    }
+
+    fn add(
+        &mut self,
+        programs: Vec<Program>,
+        source: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<(), BackendError> {
+        self.weights.pack(&programs, source, threads)?;
+        let resolve = |p: &Program| p.steps.iter().map(|s| CpuStep::resolve(s, &self.weights)).collect();
+        self.steps.extend(programs.iter().map(resolve));
+        self.programs.extend(programs);
+        Ok(())
     }
 
     fn arena_bytes(&self) -> usize {
@@ -93,6 +104,17 @@ impl Executables for CpuExecutables {
         let ropes = super::rope_bytes(&self.programs[0], options.layout.context);
         let scratch = options.threads * self.scratch_bytes(options) + self.found_bytes(options.threads);
         self.arena_bytes() + cache + ropes + scratch
+    }
+
+    fn with(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        let mut both = self.clone();
+        both.add(programs, weights, threads)?;
+        Ok(Arc::new(both))
     }
 
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use ygg_kernels::{
@@ -34,28 +34,33 @@ pub(super) struct MatrixId(usize);
 pub(super) struct GainId(usize);
 
 /// Packed matrices and gains, found by what is packed together.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PackedWeights {
     places: BTreeMap<Key, usize>,
-    matrices: Vec<PackedLinear>,
-    gains: Vec<Vec<f32>>,
+    matrices: Vec<Arc<PackedLinear>>,
+    gains: Vec<Arc<[f32]>>,
 }
 
 impl PackedWeights {
-    /// Packs everything that a step of the programs reads, on `threads` threads.
+    /// Packs everything that a step of the programs, all of one graph, reads and that is not packed yet, on `threads`
+    /// threads. What is packed keeps its number.
     pub(super) fn pack(
+        &mut self,
         programs: &[Program],
         source: &dyn WeightSource,
         threads: usize,
-    ) -> Result<Self, BackendError> {
-        let specs = &programs[0].weights;
+    ) -> Result<(), BackendError> {
+        let Some(Program { weights: specs, .. }) = programs.first() else { return Ok(()) };
         let mut seen = BTreeSet::new();
         let keys: Vec<Key> = programs
             .iter()
             .flat_map(|p| &p.steps)
             .flat_map(|step| keys_of(&step.op))
-            .filter(|key| seen.insert(key.clone()))
+            .filter(|key| !self.places.contains_key(key) && seen.insert(key.clone()))
             .collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
         // In the order of use, one behind the other.
         let sizes = keys.iter().map(|key| bytes_of(key, specs, source)).collect::<Result<Vec<_>, _>>()?;
         let places = Reserved::together(&sizes);
@@ -76,21 +81,20 @@ impl PackedWeights {
         });
         let mut all = packed.into_inner().expect("no packing thread panicked");
         all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let mut weights = Self { places: BTreeMap::new(), matrices: Vec::new(), gains: Vec::new() };
         for (key, result) in all {
             let place = match result? {
                 Packed::Matrix(matrix) => {
-                    weights.matrices.push(matrix);
-                    weights.matrices.len() - 1
+                    self.matrices.push(Arc::new(matrix));
+                    self.matrices.len() - 1
                 }
                 Packed::Gain(gain) => {
-                    weights.gains.push(gain);
-                    weights.gains.len() - 1
+                    self.gains.push(gain.into());
+                    self.gains.len() - 1
                 }
             };
-            weights.places.insert(key, place);
+            self.places.insert(key, place);
         }
-        Ok(weights)
+        Ok(())
     }
 
     fn place(&self, key: &Key) -> usize {
@@ -114,8 +118,8 @@ impl PackedWeights {
     }
 
     /// All matrices, each once.
-    pub(super) fn matrices(&self) -> &[PackedLinear] {
-        &self.matrices
+    pub(super) fn matrices(&self) -> impl Iterator<Item = &PackedLinear> {
+        self.matrices.iter().map(|matrix| &**matrix)
     }
 
     pub(super) fn gain(&self, id: GainId) -> &[f32] {
@@ -124,7 +128,7 @@ impl PackedWeights {
 
     pub(super) fn resident_bytes(&self) -> usize {
         let gains: usize = self.gains.iter().map(|g| g.len() * size_of::<f32>()).sum();
-        self.matrices.iter().map(PackedLinear::resident_bytes).sum::<usize>() + gains
+        self.matrices().map(PackedLinear::resident_bytes).sum::<usize>() + gains
     }
 }
 

@@ -116,6 +116,12 @@ impl<'a> Forward<'a> {
         unsafe { self.arena.rows_mut(region) }
     }
 
+    /// A row that is in this worker's share of the step, to be changed once it is written.
+    pub(super) fn own_row(&self, region: &Region, row: usize) -> &'a mut [f32] {
+        // SAFETY: no other worker has the row in its share, and none reads the region within the step, by the arena's law.
+        unsafe { self.arena.row_mut(region, row) }
+    }
+
     pub(super) fn layer(&self, layer: usize) -> KvLayer<'a> {
         // SAFETY: appends and reads of a layer are different steps; units of an append are disjoint, but for padding
         // rows, which are given no slot.

@@ -6,7 +6,7 @@ use ygg_kernels::{
     cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, Tuning, head_scratch_bytes},
 };
 
-use crate::ir::{self, Binding, GroupId, Op, Operand, Region, RopeId, Step};
+use crate::ir::{self, Binding, GroupId, HeadTokens, Op, Operand, Region, RopeId, Step};
 
 use super::{
     packed_weights::{GainId, MatrixId, PackedWeights},
@@ -41,7 +41,7 @@ enum Kind {
     AddInto { a: Region, out: Region },
     Scale { factor: f32, x: Region, out: Region },
     SelectRows { x: Region, out: Region },
-    Candidates { head: Option<Head>, most: usize, x: Region, out: Region },
+    Candidates { head: Option<Head>, most: usize, tokens: Option<HeadTokens>, x: Region, out: Region },
 }
 
 /// A product whose results are folded as they are made.
@@ -96,12 +96,18 @@ impl CpuStep {
             Op::Add => Kind::Add { a: operand(0), b: operand(1), out: region(&step.result) },
             Op::Scale { factor } => Kind::Scale { factor: *factor, x: operand(0), out: region(&step.result) },
             Op::SelectRows => Kind::SelectRows { x: operand(0), out: region(&step.result) },
-            Op::Candidates { head, most } => {
+            Op::Candidates { head, most, tokens } => {
                 let head = head.as_ref().map(|ir::Head { weights: ids, norm }| Head {
                     weight: weights.stack(ids),
                     norm: norm.as_ref().map(fused),
                 });
-                Kind::Candidates { head, most: *most, x: operand(0), out: region(&step.result) }
+                Kind::Candidates {
+                    head,
+                    most: *most,
+                    tokens: tokens.clone(),
+                    x: operand(0),
+                    out: region(&step.result),
+                }
             }
         };
         Self { group: step.group, kind }
@@ -233,7 +239,7 @@ impl CpuStep {
                 let rows = worker.share(out.rows);
                 kernels.select_rows(forward.read(x), inputs.output_rows(), rows, forward.write(out));
             }
-            Kind::Candidates { head, x, out, .. } => {
+            Kind::Candidates { head, most: _, tokens, x, out } => {
                 let layout = self.found_layout(weights, worker.threads).expect("it finds candidates");
                 let choice = inputs.choice();
                 let part = layout.part(forward.found_part(worker, &layout));
@@ -258,7 +264,11 @@ impl CpuStep {
                 }
                 worker.wait();
                 let rows = worker.share(out.rows);
-                kernels.merge_candidates(&layout, forward.found(&layout), rows, choice, forward.write(out));
+                let found = forward.found(&layout);
+                kernels.merge_candidates(&layout, found, rows.clone(), choice, forward.write(out));
+                if let Some(tokens) = tokens {
+                    rows.for_each(|row| tokens.name_candidates(forward.own_row(out, row)));
+                }
             }
         }
     }

@@ -7,30 +7,40 @@ use ygg_kernels::{
     reference as kernels,
 };
 
-use crate::ir::{self, Op, Operand, Program, Region, RopeId, RowInputs, Step, WeightId, WeightSource};
+use crate::ir::{
+    self, HeadTokens, Op, Operand, Program, Region, RopeId, RowInputs, Step, WeightId, WeightSource,
+};
 
 use super::{
     BackendError, Executables, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning,
     memory::{Arena, KvCache},
 };
 
-/// Programs with a copy of the weights' bytes.
-#[derive(Debug)]
+/// Programs with a copy of the weights' bytes, which clones share.
+#[derive(Clone, Debug)]
 pub(super) struct ReferenceExecutables {
     programs: Vec<Program>,
-    weights: Vec<Vec<u8>>,
+    weights: Vec<Arc<[u8]>>,
     kv_format: KvFormat,
 }
 
 impl ReferenceExecutables {
     pub(super) fn load(programs: Vec<Program>, kv_format: KvFormat, source: &dyn WeightSource) -> Self {
-        let count = u32::try_from(programs[0].weights.len()).expect("few weights");
-        let weights = (0..count).map(|i| source.bytes(WeightId(i)).to_vec()).collect();
-        Self { programs, weights, kv_format }
+        let mut empty = Self { programs: Vec::new(), weights: Vec::new(), kv_format };
+        empty.add(programs, source);
+        empty
+    }
+
+    fn add(&mut self, programs: Vec<Program>, source: &dyn WeightSource) {
+        let count = programs.first().map_or(0, |program| program.weights.len());
+        let id = |i: usize| WeightId(u32::try_from(i).expect("few weights"));
+        self.weights.extend((self.weights.len()..count).map(|i| Arc::from(source.bytes(id(i)))));
+        self.programs.extend(programs);
     }
 
     fn matrix(&self, id: WeightId) -> Matrix<'_> {
-        let spec = &self.programs[0].weights[id.0 as usize];
+        let specs = &self.programs.last().expect("at least one program").weights;
+        let spec = &specs[id.0 as usize];
         super::matrix(spec, &self.weights[id.0 as usize]).expect("the model's loader has checked sizes")
     }
 
@@ -49,12 +59,23 @@ impl Executables for ReferenceExecutables {
     }
 
     fn weight_bytes(&self) -> usize {
-        self.weights.iter().map(Vec::len).sum()
+        self.weights.iter().map(|weight| weight.len()).sum()
     }
 
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
         let cache = KvCache::bytes(self.programs[0].kv, self.kv_format, options.layout.slots());
         self.arena_bytes() + cache + super::rope_bytes(&self.programs[0], options.layout.context)
+    }
+
+    fn with(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        _threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        let mut both = self.clone();
+        both.add(programs, weights);
+        Ok(Arc::new(both))
     }
 
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
@@ -88,6 +109,14 @@ impl ReferenceReplay {
 
     fn rope(&self, program: &Program, id: RopeId) -> Rope<'_> {
         Rope { table: &self.ropes[id.0 as usize], pairing: program.ropes[id.0 as usize].pairing }
+    }
+
+    fn name_candidates(&self, tokens: Option<&HeadTokens>, shown: Option<Region>) {
+        let (Some(tokens), Some(region)) = (tokens, shown) else { return };
+        for row in 0..region.rows {
+            // SAFETY: one thread, and no view of the region lives.
+            tokens.name_candidates(unsafe { self.arena.row_mut(&region, row) });
+        }
     }
 
     /// A copy of `x`, normalised if a norm is fused in front.
@@ -180,8 +209,11 @@ impl ReferenceReplay {
                 kernels::scale(*factor, write());
             }
             Op::SelectRows => kernels::select_rows(read(0), inputs.output_rows(), write()),
-            Op::Candidates { head: None, .. } => kernels::candidates(read(0), inputs.choice(), write()),
-            Op::Candidates { head: Some(ir::Head { weights, norm }), .. } => {
+            Op::Candidates { head: None, most: _, tokens } => {
+                kernels::candidates(read(0), inputs.choice(), write());
+                self.name_candidates(tokens.as_ref(), result);
+            }
+            Op::Candidates { head: Some(ir::Head { weights, norm }), most: _, tokens } => {
                 let x = self.prepared(read(0), *norm);
                 let x = Rows::new(&x, read(0).columns());
                 let matrices: Vec<_> = weights.iter().map(|id| self.executables.matrix(*id)).collect();
@@ -195,6 +227,7 @@ impl ReferenceReplay {
                     kernels::linear(x, matrix, out);
                 }
                 kernels::candidates(Rows::new(&logits, vocabulary), inputs.choice(), write());
+                self.name_candidates(tokens.as_ref(), result);
             }
         }
     }

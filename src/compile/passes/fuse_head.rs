@@ -10,11 +10,11 @@ use crate::ir::{Graph, GraphError, Head, Op, ValueId};
 /// None for a lawful graph.
 pub(in crate::compile) fn fuse_head(graph: &mut Graph) -> Result<(), GraphError> {
     for value in graph.topological() {
-        let Op::Candidates { head: None, most } = graph.node(value).op else { continue };
+        let Op::Candidates { head: None, most, tokens } = graph.node(value).op.clone() else { continue };
         let logits = graph.operands(value)[0];
         let Some(head) = head(graph, value, logits) else { continue };
         let x = graph.operands(logits)[0];
-        graph.rewrite(value, Op::Candidates { head: Some(head), most }, &[x])?;
+        graph.rewrite(value, Op::Candidates { head: Some(head), most, tokens }, &[x])?;
         graph.remove(logits);
     }
     Ok(())

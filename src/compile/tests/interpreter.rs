@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ygg_kernels::RopePairing;
 
 use crate::ir::{
-    Graph, Head, Input, KvSpec, Norm, Op, Operand, Program, Region, RopeId, RopeSpec, ValueId, WeightId,
-    WeightSpec, verify::residual_operand,
+    Graph, Head, HeadTokens, Input, KvSpec, Norm, Op, Operand, Program, Region, RopeId, RopeSpec, ValueId,
+    WeightId, WeightSpec, verify::residual_operand,
 };
 
 /// `[rows, columns]`.
@@ -189,14 +189,15 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// A row of candidates: how many, their tokens, their logits.
-fn best(logits: &[f64], most: usize) -> Vec<f64> {
+fn best(logits: &[f64], tokens: Option<&HeadTokens>, most: usize) -> Vec<f64> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
     order.truncate(most);
     let mut row = vec![0.0; 1 + 2 * most];
     row[0] = order.len() as f64;
     for (place, id) in order.into_iter().enumerate() {
-        (row[1 + place], row[1 + most + place]) = (id as f64, logits[id]);
+        let token = tokens.map_or(id as f64, |tokens| f64::from(tokens.token(id)));
+        (row[1 + place], row[1 + most + place]) = (token, logits[id]);
     }
     row
 }
@@ -316,12 +317,12 @@ impl Model<'_> {
                 let rows: Vec<_> = self.forward.output_rows.iter().map(|row| x().row(*row)).collect();
                 Matrix { columns: x().columns, data: rows.concat() }
             }
-            Op::Candidates { head, most } => {
+            Op::Candidates { head, most, tokens } => {
                 let logits = match head {
                     None => x().clone(),
                     Some(Head { weights, norm }) => self.product(&self.maybe_normed(x(), norm), weights),
                 };
-                logits.map_rows(|_, logits| best(logits, *most))
+                logits.map_rows(|_, logits| best(logits, tokens.as_ref(), *most))
             }
         })
     }

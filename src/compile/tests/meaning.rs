@@ -9,7 +9,7 @@ use crate::{
         check_arena, compile,
         stages::{Proceed, run_passes},
     },
-    ir::{Binding, DeviceSpec},
+    ir::{Binding, DeviceSpec, HeadTokens},
 };
 
 proptest! {
@@ -23,10 +23,16 @@ proptest! {
         mask in prop::collection::vec(any::<bool>(), 8),
         seed in any::<u64>(),
         candidates in 0usize..6,
+        kept_every in 0usize..4,
     ) {
         let binding = Binding { width, outputs: width - fewer % width };
         let mut graph = shape.graph();
-        if candidates > 0 {
+        if candidates > 0 && kept_every > 0 {
+            let ids: Vec<u32> = (0..shape.vocab as u32).step_by(kept_every).collect();
+            let tokens = HeadTokens::new(&ids, shape.vocab).unwrap();
+            let head = graph.add_trimmed_head(&tokens).unwrap();
+            graph.trim_head(head, tokens, candidates).unwrap();
+        } else if candidates > 0 {
             graph.show_candidates(candidates).unwrap();
         }
         let forward = Forward::random(width, binding.outputs, shape.vocab, seed);

@@ -432,7 +432,7 @@ fn fuse_head_takes_the_norm_along() {
     let binding = Binding { width: 3, outputs: 2 };
     let program = compile(&graph, binding, &DeviceSpec::cpu(Tier::Reference, KvFormat::F32)).unwrap();
     let last = program.steps.last().unwrap();
-    let Op::Candidates { head: Some(Head { norm: Some(_), .. }), most: 4 } = &last.op else {
+    let Op::Candidates { head: Some(Head { norm: Some(_), .. }), most: 4, tokens: None } = &last.op else {
         panic!("{:?} ends the program", last.op)
     };
     assert_eq!((program.shown.rows, program.shown.columns), (2, 9));

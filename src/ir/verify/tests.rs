@@ -158,7 +158,8 @@ fn candidates_are_of_logits_and_at_least_one() {
     assert!(graph.show_candidates(0).unwrap_err().to_string().contains("at least one candidate"));
     let mut empty = Graph::new("empty", vec![], graph.kv());
     assert!(empty.show_candidates(3).unwrap_err().to_string().contains("declared logits"));
-    let of_another_width = Op::Candidates { head: Some(Head { weights: vec![], norm: None }), most: 3 };
+    let of_another_width =
+        Op::Candidates { head: Some(Head { weights: vec![], norm: None }), most: 3, tokens: None };
     let head = graph.shown().unwrap();
     assert!(graph.add(of_another_width, &[head], None).unwrap_err().to_string().contains("matrices of 10"));
 }

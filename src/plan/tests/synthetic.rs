@@ -280,7 +280,9 @@ pub(super) fn profile(
 ) -> Profile {
     let mut drafters = Vec::new();
     if !traces.is_empty() {
-        drafters.push(DrafterKind::LayerSkip { skipped: vec![2, 5] }.describe(name("layer_skip")));
+        drafters.push(
+            DrafterKind::LayerSkip { skipped: vec![2, 5], head_tokens: None }.describe(name("layer_skip")),
+        );
     }
     if !token_traces.is_empty() {
         drafters.push(DrafterKind::Lookup { longest_match: 3, shortest_match: 1 }.describe(name("lookup")));

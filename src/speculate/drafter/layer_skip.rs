@@ -2,10 +2,10 @@
 //!
 //! Self-speculation as in SWIFT (<https://arxiv.org/abs/2410.06916>), here with a fixed skip set. The drafter reads the
 //! committed keys and values of the layers it keeps and writes its own rows to scratch slots; verification rewrites
-//! them, so there is nothing to clone and nothing to commit.
+//! them, so there is nothing to clone and nothing to commit. It may draft by a trimmed head, which knows some tokens only.
 
 use crate::{
-    runtime::{Choice, ExecutableSet, Session, SkipSet},
+    runtime::{Choice, ExecutableSet, Session, SkipSet, TrimmedHead},
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
     tree::{Frontier, NodeId, Source, TokenTree},
@@ -20,6 +20,7 @@ const SOURCE: u8 = 1;
 #[derive(Debug)]
 pub struct LayerSkip {
     skip: SkipSet,
+    head: Option<TrimmedHead>,
     width: usize,
     choice: Choice,
     frontier: Frontier,
@@ -46,6 +47,7 @@ impl LayerSkip {
         }
         Ok(Self {
             skip,
+            head: None,
             width: shape.draft_width,
             choice: Choice { k: top_k, temperature: Some(shape.draft_temperature) },
             frontier: Frontier::with_capacity(nodes, top_k),
@@ -53,6 +55,12 @@ impl LayerSkip {
             grown: Vec::with_capacity(shape.draft_width),
             candidates: Vec::with_capacity(top_k),
         })
+    }
+
+    /// The same, but drafting the tokens of a trimmed head of the session's executables only.
+    #[must_use]
+    pub fn with_head(self, head: TrimmedHead) -> Self {
+        Self { head: Some(head), ..self }
     }
 }
 
@@ -67,7 +75,7 @@ impl Drafter for LayerSkip {
         let mut lap = Lap::start();
         for _ in 0..depth {
             let forward = verifier::forward(session, tree, &self.rows)?;
-            let choices = forward.choose(self.choice, Some(&self.skip));
+            let choices = forward.choose_of(self.head, self.choice, Some(&self.skip));
             stats.add_time(Stage::Draft, lap.next());
             for (row, node) in self.rows.iter().enumerate() {
                 let candidates = choices.row(row);

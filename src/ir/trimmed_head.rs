@@ -1,0 +1,162 @@
+//! A trimmed head: a graph whose logits are those of some tokens only.
+
+use std::sync::Arc;
+
+use super::{Graph, GraphError, Op, WeightId, WeightSpec};
+
+/// The tokens that a trimmed head keeps: at least one, ascending, each below the vocabulary's size.
+///
+/// Row `i` of the head is that of the `i`-th token, so equal logits keep the order of their ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadTokens(Arc<[u32]>);
+
+/// Token ids that no head can keep.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no head of these tokens: expected one or more ascending ids below {vocabulary}, the vocabulary's size, found {found}; profile and plan again for this model"
+)]
+pub struct HeadTokensError {
+    /// Tokens of the model.
+    pub vocabulary: usize,
+    /// The first breach.
+    pub found: String,
+}
+
+impl HeadTokens {
+    /// Checks the ids of a head that is trimmed for a model of `vocabulary` tokens.
+    ///
+    /// # Errors
+    /// [`HeadTokensError`] names the first id that is out of order or out of range, or says that there is none.
+    pub fn new(tokens: &[u32], vocabulary: usize) -> Result<Self, HeadTokensError> {
+        let refuse = |found| Err(HeadTokensError { vocabulary, found });
+        if tokens.is_empty() {
+            return refuse("none".to_owned());
+        }
+        if let Some(pair) = tokens.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return refuse(format!("{} before {}", pair[0], pair[1]));
+        }
+        match tokens.iter().find(|token| **token as usize >= vocabulary) {
+            Some(token) => refuse(token.to_string()),
+            None => Ok(Self(tokens.into())),
+        }
+    }
+
+    /// The ids.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The token of a row of the head.
+    ///
+    /// # Panics
+    /// If the head has no such row.
+    pub fn token(&self, row: usize) -> u32 {
+        self.0[row]
+    }
+
+    /// Makes candidates that name rows of the head name tokens: `[count, ids, values]`, as [`ygg_kernels::candidates`]
+    /// lays them out.
+    ///
+    /// # Panics
+    /// If the candidates are of another head.
+    pub fn name_candidates(&self, row: &mut [f32]) {
+        let (count, rest) = row.split_first_mut().expect("a row of candidates starts with their number");
+        for id in &mut rest[..count.to_bits() as usize] {
+            *id = f32::from_bits(self.token(id.to_bits() as usize));
+        }
+    }
+}
+
+impl Graph {
+    /// The matrix `[V, K]` whose product is the logits that the graph shows.
+    ///
+    /// # Errors
+    /// [`GraphError::Law`] if what is shown is no product with one matrix, or something reads it: no head can be trimmed then.
+    pub fn head(&self) -> Result<WeightId, GraphError> {
+        let refuse = |place: String, found: String| GraphError::Law {
+            place,
+            expected: "logits that are the product with one matrix and that nothing reads".to_owned(),
+            found,
+        };
+        let Some(logits) = self.shown() else {
+            return Err(refuse("a trimmed head".to_owned(), "none declared".to_owned()));
+        };
+        match &self.node(logits).op {
+            Op::Linear { weights, residual: false, .. } if self.readers(logits).is_empty() => {
+                match weights[..] {
+                    [head] => Ok(head),
+                    ref several => Err(refuse(logits.to_string(), format!("{} matrices", several.len()))),
+                }
+            }
+            op => Err(refuse(logits.to_string(), format!("`{}`", op.name()))),
+        }
+    }
+
+    /// Registers the rows of the head that `tokens` name as another matrix, which only [`trim_head`](Self::trim_head) reads.
+    ///
+    /// # Errors
+    /// As [`head`](Self::head).
+    pub fn add_trimmed_head(&mut self, tokens: &HeadTokens) -> Result<WeightId, GraphError> {
+        let whole = self.weight(self.head()?);
+        let name = format!("{} of {} tokens", whole.name, tokens.len());
+        let trimmed = WeightSpec { name, rows: tokens.len(), ..whole.clone() };
+        Ok(self.add_weight(trimmed))
+    }
+
+    /// Makes a graph that shows logits show candidates among those of `tokens`, at most `most` of a row; `head` has their rows
+    /// of the matrix that made the logits.
+    ///
+    /// # Errors
+    /// As [`head`](Self::head); if `head` has other rows or columns, or no candidate is asked for.
+    pub fn trim_head(&mut self, head: WeightId, tokens: HeadTokens, most: usize) -> Result<(), GraphError> {
+        self.head()?;
+        let whole = self.shown().expect("its head was found");
+        let group = self.node(whole).group;
+        let x = self.operands(whole)[0];
+        let mut product = self.node(whole).op.clone();
+        if let Op::Linear { weights, .. } = &mut product {
+            *weights = vec![head];
+        }
+        let logits = self.add(product, &[x], group)?;
+        let candidates = Op::Candidates { head: None, most, tokens: Some(tokens) };
+        let candidates = self.add(candidates, &[logits], None)?;
+        self.show(candidates);
+        self.remove(whole);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_head_can_keep_is_refused_by_name() {
+        for (tokens, found) in [
+            (&[][..], "found none"),
+            (&[3, 2], "found 3 before 2"),
+            (&[1, 4, 4], "found 4 before 4"),
+            (&[0, 9, 10, 11], "found 10"),
+        ] {
+            let error = HeadTokens::new(tokens, 10).unwrap_err().to_string();
+            assert!(error.contains(found) && error.contains("ascending ids below 10"), "{error}");
+        }
+        assert_eq!(HeadTokens::new(&[0, 9], 10).unwrap().as_slice(), [0, 9]);
+    }
+
+    #[test]
+    fn candidates_are_named_by_their_tokens() {
+        let tokens = HeadTokens::new(&[2, 5, 7], 10).unwrap();
+        let bits = f32::from_bits;
+        let mut row = [bits(2), bits(2), bits(0), bits(99), 0.5, -1.0, 0.0];
+        tokens.name_candidates(&mut row);
+        assert_eq!(row.map(f32::to_bits)[..4], [2, 7, 2, 99], "what is behind the count is nobody's");
+        assert_eq!(row[4..], [0.5, -1.0, 0.0]);
+    }
+}

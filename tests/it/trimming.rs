@@ -1,0 +1,243 @@
+//! Drafters with trimmed heads on their way from a profile through a plan to answers.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use ygg_profiler::{Expansion, Profile, Stage, StepTrace};
+use yggc::{
+    engine::{
+        Activations, DrafterChoice, Engine, Error, ErrorKind, LoadOptions, Loaded, Options, Pinning,
+        PlanSource, Sampling, make_drafter,
+    },
+    measure::{CalibrationPrompt, ProfileOptions, plan_from_profile, profile},
+    model::synthetic::SyntheticSpec,
+    plan::{self, DrafterKind, Fix, Plan},
+    runtime::{RuntimeError, Session, SessionOptions},
+    speculate::{self, Decoder, Limits, Observer, Shape},
+    tree::NodeId,
+};
+
+const SIZES: [usize; 2] = [40, 120];
+
+/// A loaded model and its profile, made once.
+fn profiled() -> &'static (Arc<Loaded>, Profile) {
+    static PROFILED: OnceLock<(Arc<Loaded>, Profile)> = OnceLock::new();
+    PROFILED.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("tiny.gguf");
+        let spec = SyntheticSpec { layers: 6, context: 256, ..SyntheticSpec::default() };
+        spec.write_gguf(&path).expect("the model is written");
+        let options = LoadOptions {
+            tier: None,
+            activations: Activations::Native,
+            threads: Some(1),
+            widths: vec![1, 2, 4, 8, 16, 64],
+        };
+        let loaded = Loaded::open(&path, &options).expect("a generated model loads");
+        let texts = ["abc abc abc", "one two three one two", "zzzzzzzz", "to be or not to be"];
+        let options = ProfileOptions {
+            prompts: texts
+                .map(|text| CalibrationPrompt { kind: "test".to_owned(), text: text.to_owned() })
+                .to_vec(),
+            // Half of the vocabulary and more is not worth it.
+            head_sizes: vec![SIZES[1], SIZES[0], 1 << 20],
+            contexts: vec![16],
+            pinning: Pinning::Floating,
+            ..ProfileOptions::new(Duration::from_secs(60))
+        };
+        let profile = profile(&loaded, &options, &mut |_| {}).expect("the model can be profiled");
+        (Arc::new(loaded), profile)
+    })
+}
+
+fn plan() -> Plan {
+    plan_from_profile(&profiled().1, &Fix::default()).expect("a plan")
+}
+
+fn engine(plan: Option<Plan>, drafter: DrafterChoice) -> Result<Engine, Error> {
+    let options = Options {
+        plan: plan.map(|plan| PlanSource { plan, name: "test".to_owned(), force: false }),
+        drafter,
+        context: Some(200),
+        pinning: Pinning::Floating,
+        ..Options::new("unused")
+    };
+    Engine::with_loaded(Arc::clone(&profiled().0), &options)
+}
+
+fn forced(plan: Plan, name: &str) -> Result<Engine, Error> {
+    engine(Some(plan), DrafterChoice::Forced(name.to_owned()))
+}
+
+#[test]
+fn a_profile_measures_a_drafter_for_every_size() {
+    let (loaded, profile) = profiled();
+    let ends: BTreeSet<u32> = loaded.end_ids().iter().copied().collect();
+    assert!(!ends.is_empty());
+    let whole = profile.traces.iter().find(|trace| trace.drafter.as_str() == "layer_skip").expect("recorded");
+    let mut smaller = BTreeSet::new();
+    for size in SIZES {
+        let name = format!("layer_skip_v{size}");
+        let drafter = profile.drafters.iter().find(|d| d.name.as_str() == name).expect("described");
+        let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
+        let kept: BTreeSet<u32> = kind.head_tokens().expect("a trimmed head").iter().copied().collect();
+        assert_eq!(kept.len(), size);
+        assert!(kept.is_superset(&ends) && kept.is_superset(&smaller));
+        smaller = kept;
+        let cells = profile.measurements.iter();
+        let drafts = cells.filter(|m| m.cell.stage == Stage::Draft(drafter.name.clone()));
+        assert!(drafts.count() > 1);
+        let trace = profile.traces.iter().find(|trace| trace.drafter == drafter.name).expect("recorded");
+        let drafted =
+            trace.prompts.iter().flat_map(|prompt| &prompt.steps).flat_map(|step| &step.tokens[1..]);
+        assert!(drafted.clone().count() > 50);
+        for token in drafted {
+            assert!(smaller.contains(token), "{name} drafted {token}");
+        }
+        for (trimmed, whole) in trace.prompts.iter().zip(&whole.prompts) {
+            let answered = |steps: &[StepTrace]| -> Vec<u32> {
+                steps.iter().flat_map(|step| step.verified.clone()).collect()
+            };
+            let (trimmed, whole) = (answered(&trimmed.steps), answered(&whole.steps));
+            assert!(whole.starts_with(&trimmed), "both follow one answer");
+        }
+    }
+    assert_eq!(profile.drafters.iter().filter(|d| d.kind == "layer_skip").count(), 1 + SIZES.len());
+}
+
+/// Keeps what was offered in one step.
+#[derive(Debug, Default)]
+struct Offered(Vec<Expansion>);
+
+impl Observer for Offered {
+    fn expanded(&mut self, node: NodeId, candidates: &[speculate::Candidate]) {
+        let candidates = candidates.iter().map(|c| (c.token, c.log_prob).into()).collect();
+        self.0.push(Expansion { node: node.get(), candidates });
+    }
+}
+
+#[test]
+fn every_recorded_step_is_what_a_verifying_decoder_does() {
+    let (loaded, profile) = profiled();
+    for size in SIZES {
+        let name = format!("layer_skip_v{size}");
+        let drafter = profile.drafters.iter().find(|d| d.name.as_str() == name).expect("described");
+        let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
+        let trace = profile.traces.iter().find(|trace| trace.drafter == drafter.name).expect("recorded");
+        let shape = Shape {
+            depth: trace.depth as usize,
+            draft_width: trace.width as usize,
+            verify_width: 64,
+            top_k: trace.top_k as usize,
+            draft_temperature: trace.draft_temperature,
+        };
+        let trimmed = loaded.with_heads(&[kind.head_tokens().expect("a trimmed head")]).expect("in order");
+        let options = SessionOptions {
+            context: trimmed.set().model_context(),
+            tree_nodes: shape.tree_nodes(),
+            threads: 1,
+            pinning: Pinning::Floating,
+        };
+        let session = Session::open(Arc::clone(trimmed.set()), &options).expect("a session opens");
+        let drafter = make_drafter(&kind, &shape, &session).expect("planned widths");
+        let mut decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+        let mut steps = 0;
+        for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
+            let text = [&request.prompt[..], &request.output].concat();
+            let mut context = request.prompt.len();
+            for recorded in &prompt.steps {
+                assert_eq!(recorded.context as usize, context, "steps follow each other");
+                decoder.start(&text[..context], Sampling::GREEDY).expect("the prefix fits");
+                let mut offered = Offered::default();
+                let tokens = decoder.session().context() + 1 - decoder.history().len();
+                decoder.step(Limits { tokens, ends: loaded.end_ids() }, Some(&mut offered)).expect("it runs");
+                let tree = decoder.tree();
+                let parents: Vec<u32> =
+                    tree.nodes().map(|node| tree.parent(node).map_or(0, NodeId::get)).collect();
+                let tokens: Vec<u32> = tree.nodes().map(|node| tree.token(node)).collect();
+                assert_eq!((&recorded.parents, &recorded.tokens), (&parents, &tokens), "{name}");
+                assert_eq!(recorded.expanded, offered.0, "{name}");
+                assert_eq!(recorded.verified, decoder.emitted(), "{name}");
+                context += recorded.verified.len();
+                steps += 1;
+            }
+            assert!(context + shape.depth + 1 >= text.len(), "all of the answer is drafted along");
+        }
+        assert!(steps > 20, "{steps} steps");
+    }
+}
+
+#[test]
+fn a_planned_trimmed_head_answers_as_plain_decoding_does() {
+    let plan = plan();
+    let mut plain = engine(None, DrafterChoice::Planned).expect("no plan is needed");
+    let shared = profiled().0.set().memory(&SessionOptions {
+        context: 200,
+        tree_nodes: 1,
+        threads: 1,
+        pinning: Pinning::Floating,
+    });
+    for size in SIZES {
+        let name = format!("layer_skip_v{size}");
+        let mut trimmed = forced(plan.clone(), &name).expect("the plan has its shape");
+        assert!(trimmed.memory().weight_bytes > shared.weight_bytes, "its rows are counted");
+        for sampling in [Sampling::GREEDY, Sampling { temperature: 0.9, seed: 5, ..Sampling::GREEDY }] {
+            let answer = |engine: &mut Engine| {
+                let generation = engine.generate_tokens(&[5, 6, 7, 5, 6], 60, sampling).expect("it fits");
+                generation.collect_answer().expect("an answer")
+            };
+            let (expected, found) = (answer(&mut plain), answer(&mut trimmed));
+            assert_eq!(found.token_ids, expected.token_ids, "{name}, {sampling:?}");
+            assert!(found.report.drafted > 0, "{name} drafted nothing");
+        }
+    }
+}
+
+#[test]
+fn a_plan_with_a_trimmed_head_survives_its_file() {
+    let plan = plan();
+    let again = plan::decode(&plan::encode(&plan).expect("a valid plan")).expect("a whole file");
+    assert_eq!(again, plan);
+    let heads = again.by_drafter.iter().filter(|sub_plan| sub_plan.drafter.head_tokens().is_some());
+    assert_eq!(heads.count(), SIZES.len());
+}
+
+fn with_head(tokens: &[u32]) -> Plan {
+    let mut plan = plan();
+    for sub_plan in &mut plan.by_drafter {
+        if let DrafterKind::LayerSkip { head_tokens: head @ Some(_), .. } = &mut sub_plan.drafter {
+            *head = Some(tokens.to_vec());
+        }
+    }
+    plan
+}
+
+#[test]
+fn tokens_that_no_head_can_keep_are_refused_with_what_is_wrong() {
+    let vocabulary = profiled().0.set().vocabulary() as u32;
+    for (tokens, part) in [
+        (&[3, 2][..], "3 before 2"),
+        (&[4, 4], "4 before 4"),
+        (&[], "found none"),
+        (&[0, vocabulary], &vocabulary.to_string()),
+    ] {
+        let refused = forced(with_head(tokens), "layer_skip_v40").expect_err("no such head");
+        assert_eq!(refused.kind(), ErrorKind::Input, "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains(part) && said.contains("plan again"), "{said}");
+    }
+    // Of what no model can have, the file is refused already.
+    for tokens in [&[3, 2][..], &[4, 4], &[]] {
+        let refused = plan::encode(&with_head(tokens)).expect_err("an invalid plan").to_string();
+        assert!(refused.contains("tokens of a trimmed head"), "{refused}");
+    }
+}
+
+#[test]
+fn a_head_that_was_not_made_is_not_found() {
+    let set = profiled().0.set();
+    assert!(matches!(set.head(&[1, 2, 3]), Err(RuntimeError::MissingHead { tokens: 3 })));
+}
