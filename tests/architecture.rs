@@ -51,6 +51,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("minijinja", &["text"]),
     ("minijinja_contrib", &["text"]),
     ("petgraph", &["ir", "compile", "plan"]),
+    ("plotters", &["cli"]),
     ("safetensors", &["model"]),
     ("serde", &["*"]),
     ("serde_json", &["*"]),

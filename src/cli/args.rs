@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Score(ScoreArgs),
     /// Measure this machine and the drafters on it; write a profile
     Profile(ProfileArgs),
-    /// Search the fastest speculation plan of a profile, or show a plan
+    /// Search the fastest speculation plan of a profile, or show, explain or compare plans
     Plan(PlanArgs),
     /// Answer a prompt, or chat when no prompt is given
     Run(Box<RunArgs>),
@@ -144,12 +144,39 @@ pub(crate) struct PlanArgs {
 pub(crate) enum PlanCommand {
     /// Print what a plan says
     Show(PlanShowArgs),
+    /// Say why a plan is as it is
+    Explain(PlanExplainArgs),
+    /// Say in what two plans differ
+    Diff(PlanDiffArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanShowArgs {
     /// The plan
     pub(crate) file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanExplainArgs {
+    /// The plan
+    pub(crate) file: PathBuf,
+    /// Write it, with plots, as one HTML page
+    #[arg(long, value_name = "OUT")]
+    pub(crate) html: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "html")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanDiffArgs {
+    /// A plan
+    pub(crate) a: PathBuf,
+    /// Another plan
+    pub(crate) b: PathBuf,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -17,6 +17,7 @@ mod plan_cache;
 mod planning;
 mod profile;
 mod progress;
+mod report;
 mod run;
 mod score;
 mod settings;

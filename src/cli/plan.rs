@@ -1,4 +1,4 @@
-//! `yggc plan`: from a profile to a plan, and a plan for people and programs.
+//! `yggc plan`: from a profile to a plan, and plans for people and programs.
 
 use ygg_profiler::Profile;
 use yggc::{
@@ -8,18 +8,20 @@ use yggc::{
 };
 
 use crate::cli::{
-    args::{PlanArgs, PlanCommand, PlanSearchArgs, PlanShowArgs},
+    args::{PlanArgs, PlanCommand, PlanDiffArgs, PlanExplainArgs, PlanSearchArgs, PlanShowArgs},
     cache::CachePlace,
     error::Failure,
     fetch, output,
     progress::Progress,
-    settings,
+    report, settings,
 };
 
 /// Runs `yggc plan`.
 pub(crate) fn command(args: &PlanArgs, cache: &CachePlace) -> Result<(), Failure> {
     match (&args.command, &args.search) {
         (Some(PlanCommand::Show(show)), _) => show_plan(show),
+        (Some(PlanCommand::Explain(explain)), _) => explain_plan(explain),
+        (Some(PlanCommand::Diff(diff)), _) => diff_plans(diff),
         (None, Some(search)) => search_plan(search, cache),
         (None, None) => unreachable!("the command line needs one of them"),
     }
@@ -28,6 +30,21 @@ pub(crate) fn command(args: &PlanArgs, cache: &CachePlace) -> Result<(), Failure
 fn show_plan(args: &PlanShowArgs) -> Result<(), Failure> {
     let plan = plan::read(&args.file)?;
     if args.json { output::json(&plan::json(&plan)) } else { output::text(plan::text(&plan)) }
+}
+
+fn explain_plan(args: &PlanExplainArgs) -> Result<(), Failure> {
+    let plan = plan::read(&args.file)?;
+    if let Some(file) = &args.html {
+        report::write(&plan, file)?;
+        return output::text(format_args!("{}\n", file.display()));
+    }
+    let explanation = plan::explain(&plan);
+    if args.json { output::json(&explanation) } else { output::text(plan::explain::text(&explanation)) }
+}
+
+fn diff_plans(args: &PlanDiffArgs) -> Result<(), Failure> {
+    let diff = plan::diff(&plan::read(&args.a)?, &plan::read(&args.b)?);
+    if args.json { output::json(&diff) } else { output::text(plan::diff::text(&diff)) }
 }
 
 fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure> {

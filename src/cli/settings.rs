@@ -142,13 +142,21 @@ pub(crate) fn read_text(file: &Path, what: &str) -> Result<String, Failure> {
 /// # Errors
 /// [`Failure::Input`] if `file` cannot be created or is a folder.
 pub(crate) fn output_file(file: &Path) -> Result<(), Failure> {
+    output_file_of(file, "-o FILE")
+}
+
+/// [`output_file`] for a file that is named by `flag`.
+///
+/// # Errors
+/// As [`output_file`].
+pub(crate) fn output_file_of(file: &Path, flag: &str) -> Result<(), Failure> {
     let folder = match file.parent() {
         Some(parent) if parent != Path::new("") => parent,
         Some(_) | None => Path::new("."),
     };
     let refused = |why: &str| {
         Err(Failure::Input(format!(
-            "cannot write `{}`: {why}; choose another place with -o FILE",
+            "cannot write `{}`: {why}; choose another place with {flag}",
             file.display()
         )))
     };

@@ -16,8 +16,8 @@ const BINS: usize = 16;
 const FEWEST_NODES: usize = 32;
 /// Nodes of like score at any depth that count as much as the bin's own.
 const PRIOR_NODES: f64 = 16.0;
-/// Intervals of predicted probability over which predictions are compared with what happened.
-const ERROR_BINS: usize = 10;
+/// Intervals of predicted probability, of equal length, over which predictions are compared with what happened.
+pub const INTERVALS: usize = 10;
 /// Every how many prompts one is held out.
 const HOLD_OUT: usize = 3;
 
@@ -64,6 +64,19 @@ pub struct HeldOut {
     pub error: f64,
     /// The error of the scores, had they been taken for probabilities.
     pub raw_error: f64,
+    /// The nodes by the interval of their calibrated probability, from 0 up.
+    pub intervals: [Interval; INTERVALS],
+}
+
+/// Held-out nodes of like predicted probability.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Nodes in it.
+    pub nodes: u64,
+    /// How many of them were expected to be accepted: the sum of the predictions.
+    pub expected: f64,
+    /// How many were.
+    pub accepted: u64,
 }
 
 impl Calibration {
@@ -87,10 +100,14 @@ impl Calibration {
         });
         let mut calibration =
             Calibration { by_depth: by_depth.collect(), fitted_nodes: fitted.len() as u64, held_out: None };
-        calibration.held_out = (!held_out.is_empty()).then(|| HeldOut {
-            nodes: held_out.len() as u64,
-            error: error(&held_out, |node| calibration.probability(node.score, node.depth)),
-            raw_error: error(&held_out, |node| node.score.min(1.0)),
+        calibration.held_out = (!held_out.is_empty()).then(|| {
+            let intervals = by_interval(&held_out, |node| calibration.probability(node.score, node.depth));
+            HeldOut {
+                nodes: held_out.len() as u64,
+                error: error(&intervals),
+                raw_error: error(&by_interval(&held_out, |node| node.score.min(1.0))),
+                intervals,
+            }
         });
         Some(calibration)
     }
@@ -127,7 +144,14 @@ impl Calibration {
         )?;
         let errors = held_out.map_or([0.0; 2], |h| [h.error, h.raw_error]);
         let shares = errors.iter().all(|e| (0.0..=1.0).contains(e));
-        ensure(shares, "calibration error", "0 to 1", || format!("{errors:?}"))
+        ensure(shares, "calibration error", "0 to 1", || format!("{errors:?}"))?;
+        let Some(HeldOut { nodes, error: _, raw_error: _, intervals }) = held_out else { return Ok(()) };
+        let possible = |i: &Interval| i.accepted <= i.nodes && i.expected.is_finite() && i.expected >= 0.0;
+        let sum = intervals.iter().try_fold(0u64, |sum, interval| sum.checked_add(interval.nodes));
+        let agree = sum == Some(*nodes) && intervals.iter().all(possible);
+        ensure(agree, "held-out intervals", "counts that sum to the nodes judged", || {
+            format!("{intervals:?}")
+        })
     }
 }
 
@@ -192,16 +216,23 @@ fn isotonic(bins: &[Bin], prior: impl Fn(f32) -> Option<f32>) -> Vec<Knot> {
     knots.collect()
 }
 
-fn error(nodes: &[JudgedNode], predict: impl Fn(&JudgedNode) -> f32) -> f64 {
-    let mut sums = [(0.0, 0.0); ERROR_BINS];
+/// The nodes by the interval that their predicted probability lies in.
+fn by_interval(nodes: &[JudgedNode], predict: impl Fn(&JudgedNode) -> f32) -> [Interval; INTERVALS] {
+    let mut intervals = [Interval::default(); INTERVALS];
     for node in nodes {
         let predicted = f64::from(predict(node));
-        let (sum, accepted) = &mut sums[((predicted * ERROR_BINS as f64) as usize).min(ERROR_BINS - 1)];
-        *sum += predicted;
-        *accepted += f64::from(u8::from(node.accepted));
+        let interval = &mut intervals[((predicted * INTERVALS as f64) as usize).min(INTERVALS - 1)];
+        interval.nodes += 1;
+        interval.expected += predicted;
+        interval.accepted += u64::from(node.accepted);
     }
-    let differences = sums.iter().map(|(predicted, accepted): &(f64, f64)| (predicted - accepted).abs());
-    differences.sum::<f64>() / nodes.len() as f64
+    intervals
+}
+
+/// Expected calibration error; NaN without nodes.
+fn error(intervals: &[Interval]) -> f64 {
+    let differences = intervals.iter().map(|i| (i.expected - i.accepted as f64).abs());
+    differences.sum::<f64>() / intervals.iter().map(|i| i.nodes).sum::<u64>() as f64
 }
 
 #[cfg(test)]
@@ -235,8 +266,20 @@ mod tests {
         }
         // Deeper than recorded: as the deepest.
         assert_eq!(calibration.probability(0.7, 9), calibration.probability(0.7, 3));
-        let HeldOut { nodes, error, raw_error } = calibration.held_out.unwrap();
+        let HeldOut { nodes, error, raw_error, intervals } = calibration.held_out.unwrap();
         assert!(nodes > 9_000 && error < 0.02 && raw_error > 0.2, "{error} instead of {raw_error}");
+        assert_eq!(intervals.iter().map(|interval| interval.nodes).sum::<u64>(), nodes);
+        for (place, Interval { nodes, expected, accepted }) in intervals.into_iter().enumerate() {
+            if nodes == 0 {
+                continue;
+            }
+            let (mean, share) = (expected / nodes as f64, accepted as f64 / nodes as f64);
+            assert!(
+                (mean * INTERVALS as f64 - place as f64 - 0.5).abs() <= 0.5,
+                "{mean} in interval {place}"
+            );
+            assert!(nodes < 100 || (mean - share).abs() < 0.08, "{share} accepted instead of {mean}");
+        }
     }
 
     #[test]

@@ -31,10 +31,8 @@ pub struct Plan {
     pub by_drafter: Vec<SubPlan>,
     /// The place of the chosen sub-plan in `by_drafter`.
     pub chosen_index: u32,
-    /// The best shapes over all drafters, best first.
+    /// Every shape priced, over all drafters, best first; plain decoding among them.
     pub alternatives: Vec<Alternative>,
-    /// Shapes priced.
-    pub considered: u32,
     /// Tree shapes that the traces could not answer for.
     pub refused: Vec<Refusal>,
     /// Drafters of the profile that were no candidates.
@@ -101,9 +99,24 @@ impl Prediction {
     }
 }
 
-/// A shape that was priced.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A shape that was priced, kept small: a plan holds thousands. [`Plan::priced`] tells the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
+    /// Place of the drafter in [`Plan::by_drafter`].
+    pub drafter: u16,
+    /// The shape.
+    pub shape: Shape,
+    /// How a step chooses its rows.
+    pub rule: RowRule,
+    /// Tokens per step.
+    pub aal: f64,
+    /// Time of a step.
+    pub step_us: f64,
+}
+
+/// A shape that was priced, with what follows from its price.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PricedShape {
     /// The drafter.
     pub name: DrafterName,
     /// The shape.
@@ -114,6 +127,8 @@ pub struct Alternative {
     pub aal: f64,
     /// Time of a step.
     pub step_us: f64,
+    /// Time per token.
+    pub tpot_us: f64,
     /// Predicted speed-up over plain decoding.
     pub speedup: f64,
 }
@@ -141,6 +156,13 @@ pub struct LeftOut {
 }
 
 impl SubPlan {
+    /// Its shape with its price.
+    pub fn priced(&self) -> PricedShape {
+        let Prediction { aal, step_us, tpot_us, ar_tpot_us: _, speedup, stages: _ } = self.predicted;
+        let (name, rule) = (self.name.clone(), self.row_choice.rule);
+        PricedShape { name, shape: self.shape, rule, aal, step_us, tpot_us, speedup }
+    }
+
     /// Whether this is plain decoding.
     pub fn is_plain(&self) -> bool {
         self.drafter == DrafterKind::None
@@ -226,6 +248,20 @@ impl Plan {
         &self.by_drafter[self.chosen_index as usize]
     }
 
+    /// Every shape priced, best first.
+    ///
+    /// # Panics
+    /// If the plan is not valid.
+    pub fn priced(&self) -> impl Iterator<Item = PricedShape> {
+        let plain = &self.by_drafter[0].predicted;
+        self.alternatives.iter().map(|alternative| {
+            let Alternative { drafter, shape, rule, aal, step_us } = *alternative;
+            let tpot_us = step_us / aal;
+            let name = self.by_drafter[usize::from(drafter)].name.clone();
+            PricedShape { name, shape, rule, aal, step_us, tpot_us, speedup: plain.ar_tpot_us / tpot_us }
+        })
+    }
+
     /// The best sub-plan of a drafter, by name or kind; `None` if it was not measured.
     pub fn for_drafter(&self, drafter: &str) -> Option<&SubPlan> {
         self.by_drafter
@@ -254,7 +290,6 @@ impl Plan {
             by_drafter,
             chosen_index,
             alternatives,
-            considered: _,
             refused,
             left_out,
             tunings,
@@ -277,12 +312,14 @@ impl Plan {
             let measured = table.widths(&Stage::Verify).contains(width);
             ensure(measured, "planned verify width", "a measured one", || width.to_string())?;
         }
-        for Alternative { name: _, shape: _, rule: _, aal, step_us, speedup } in alternatives {
-            for number in [aal, step_us, speedup] {
+        for Alternative { drafter, shape: _, rule: _, aal, step_us } in alternatives {
+            for number in [aal, step_us] {
                 ensure(is_positive(*number), "alternative", "finite positive numbers", || {
                     number.to_string()
                 })?;
             }
+            let known = usize::from(*drafter) < by_drafter.len();
+            ensure(known, "alternative", "a drafter of the sub-plans", || drafter.to_string())?;
         }
         for Refusal { name: _, depth: _, draft_width: _, missing } in refused {
             ensure((0.0..=1.0).contains(missing), "refusal", "a share of 0 to 1", || missing.to_string())?;

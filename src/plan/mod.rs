@@ -3,7 +3,8 @@
 //! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`FreeReplay`]), prices every
 //! shape with the latency table ([`objective`], eq. 3 of Yggdrasil), keeps the best sub-plan of every drafter and plain
 //! decoding among them, chooses the tuning of every linear ([`choose_tunings`]), and returns a [`Plan`]. [`write()`] and [`read()`] move plans through checked files; [`FittedPlan`] is
-//! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one.
+//! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one, [`explain()`]
+//! says why it is as it is, [`diff()`] in what two differ.
 //!
 //! What is decided while decoding is decided by pure functions of this room too: [`RowChoice`] says how many rows a step
 //! verifies, by values that a [`Calibration`] turned into probabilities and costs that [`StepCosts`] corrects by the clock, and
@@ -16,8 +17,10 @@
 mod acceptance;
 mod calibration;
 mod contents;
+pub mod diff;
 mod drafter;
 mod error;
+pub mod explain;
 mod file;
 mod fit;
 mod fix;
@@ -34,10 +37,12 @@ mod tree_replay;
 mod tunings;
 
 pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
-pub use calibration::{Calibration, HeldOut, JudgedNode, Knot};
-pub use contents::{Alternative, LeftOut, Plan, PlannedWidths, Prediction, Refusal, SubPlan};
+pub use calibration::{Calibration, HeldOut, INTERVALS, Interval, JudgedNode, Knot};
+pub use contents::{Alternative, LeftOut, Plan, PlannedWidths, Prediction, PricedShape, Refusal, SubPlan};
+pub use diff::{PlanDiff, diff};
 pub use drafter::DrafterKind;
 pub use error::PlanError;
+pub use explain::{Explanation, explain};
 pub use file::{PLAN_FORMAT, decode, encode, read, write};
 pub use fit::FittedPlan;
 pub use fix::Fix;

@@ -20,9 +20,6 @@ use super::{
 /// predicted gain may be none.
 pub const NOISE_MARGIN: f64 = 0.03;
 
-/// Alternatives a plan keeps.
-const ALTERNATIVES: usize = 20;
-
 /// A drafter without a model, for the search to run over the recorded requests.
 pub struct FreeDrafter<'a> {
     /// Which drafter of the profile.
@@ -100,7 +97,7 @@ pub fn make_plan(
         fix: fix.to_string(),
         measured: search.choices(free_drafters),
     })?;
-    let mut by_drafter = vec![plain.clone()];
+    let mut by_drafter = vec![plain];
     let mut chosen_index = 0;
     for place in 0..names.len() {
         if let Some(best) = points.iter().find(|point| point.place == place) {
@@ -110,7 +107,6 @@ pub fn make_plan(
             by_drafter.push(best.sub_plan.clone());
         }
     }
-    let considered = points.len() as u32 + 1;
     let plan = Plan {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
         fingerprints: profile.fingerprints.clone(),
@@ -118,10 +114,9 @@ pub fn make_plan(
         fixed: fix.to_string(),
         context,
         planned: planned_widths(&by_drafter),
-        alternatives: alternatives(&plain, &points),
+        alternatives: alternatives(&by_drafter, &points),
         by_drafter,
         chosen_index,
-        considered,
         refused,
         left_out,
         tunings: choose_tunings(&profile.tunings),
@@ -488,19 +483,23 @@ fn planned_widths(by_drafter: &[SubPlan]) -> PlannedWidths {
     PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }
 }
 
-fn alternatives(plain: &SubPlan, points: &[Point]) -> Vec<Alternative> {
-    let alternative = |plan: &SubPlan| Alternative {
-        name: plan.name.clone(),
-        shape: plan.shape,
-        rule: plan.row_choice.rule,
-        aal: plan.predicted.aal,
-        step_us: plan.predicted.step_us,
-        speedup: plan.predicted.speedup,
+/// All points, best first, plain decoding among them: before it only what is predicted faster.
+fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alternative> {
+    let alternative = |plan: &SubPlan| {
+        let place = by_drafter.iter().position(|best| best.name == plan.name);
+        Alternative {
+            drafter: place
+                .and_then(|place| u16::try_from(place).ok())
+                .expect("few drafters, each with its best"),
+            shape: plan.shape,
+            rule: plan.row_choice.rule,
+            aal: plan.predicted.aal,
+            step_us: plan.predicted.step_us,
+        }
     };
-    let mut best: Vec<Alternative> =
-        points.iter().take(ALTERNATIVES).map(|point| alternative(&point.sub_plan)).collect();
-    let place = best.partition_point(|other| other.speedup > plain.predicted.speedup);
-    best.insert(place, alternative(plain));
-    best.truncate(ALTERNATIVES);
-    best
+    let plain = &by_drafter[0];
+    let place = points.partition_point(|point| point.sub_plan.predicted.speedup > plain.predicted.speedup);
+    let (faster, slower) = points.split_at(place);
+    let plans = faster.iter().map(|point| &point.sub_plan).chain([plain]);
+    plans.chain(slower.iter().map(|point| &point.sub_plan)).map(alternative).collect()
 }

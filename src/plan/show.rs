@@ -5,9 +5,12 @@ use serde_json::{Value, json as value};
 use ygg_profiler::Fingerprints;
 
 use super::{
-    Alternative, Calibration, ChosenTuning, HeldOut, LeftOut, Plan, Refusal, RowChoice, RowRule, Shape,
+    Calibration, ChosenTuning, HeldOut, LeftOut, Plan, PricedShape, Refusal, RowChoice, RowRule, Shape,
     SubPlan, WidthCost,
 };
+
+/// Alternatives shown to people.
+const ALTERNATIVES: usize = 20;
 
 /// The plan as text of several lines.
 pub fn text(plan: &Plan) -> String {
@@ -16,10 +19,13 @@ pub fn text(plan: &Plan) -> String {
     out
 }
 
-/// The plan as JSON: its fields, with the chosen sub-plan and the findings of the table beside them.
+/// The plan as JSON: its fields, the alternatives spelled out, with the chosen sub-plan and the findings of the table beside
+/// them.
 pub fn json(plan: &Plan) -> Value {
     let findings: Vec<String> = plan.table.findings().iter().map(ToString::to_string).collect();
-    value!({ "chosen": plan.chosen(), "findings": findings, "plan": plan })
+    let mut out = value!({ "chosen": plan.chosen(), "findings": findings, "plan": plan });
+    out["plan"]["alternatives"] = value!(plan.priced().collect::<Vec<_>>());
+    out
 }
 
 fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
@@ -90,7 +96,7 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
             "
 acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
         )?;
-        if let Some(HeldOut { nodes, error, raw_error }) = held_out {
+        if let Some(HeldOut { nodes, error, raw_error, intervals: _ }) = held_out {
             writeln!(
                 out,
                 "  error on {nodes} nodes of other prompts: {:.1} % (of the drafter's own values: {:.1} %)",
@@ -105,27 +111,33 @@ acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
         writeln!(out, "\naccepted to depth 1, 2, ...: {}", shares.join(" "))?;
     }
 
-    writeln!(out, "\nbest of {} shapes", plan.considered)?;
-    let mut rows =
-        vec![["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "speed-up"].map(str::to_owned)];
-    for Alternative { name, shape, rule, aal, step_us, speedup } in &plan.alternatives {
-        let Shape { depth, draft_width, verify_width } = *shape;
-        rows.push([
-            name.to_string(),
-            depth.to_string(),
-            draft_width.to_string(),
-            describe_rows(*rule, verify_width),
-            format!("{aal:.2}"),
-            format!("{step_us:.0}"),
-            format!("{speedup:.2}"),
-        ]);
-    }
-    write_table(out, &rows)?;
+    writeln!(out, "\nbest of {} shapes", plan.alternatives.len())?;
+    write_priced(out, plan.priced().take(ALTERNATIVES))?;
     write_list(out, "refused: the traces do not reach", plan.refused.iter().map(describe_refusal))?;
     let left_out = plan.left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
     write_list(out, "drafters left out", left_out)?;
     write_tunings(out, &plan.tunings)?;
     write_list(out, "findings in the latency table", plan.table.findings())
+}
+
+/// Priced shapes, a line each.
+pub(super) fn write_priced(out: &mut String, shapes: impl IntoIterator<Item = PricedShape>) -> fmt::Result {
+    let mut rows =
+        vec![["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "speed-up"].map(str::to_owned)];
+    for PricedShape { name, shape, rule, aal, step_us, tpot_us: _, speedup } in shapes {
+        let [depth, draft_width, verify_width] = shape_cells(&shape, rule);
+        let name = name.to_string();
+        let numbers = [format!("{aal:.2}"), format!("{step_us:.0}"), format!("{speedup:.2}")];
+        let [aal, step, speedup] = numbers;
+        rows.push([name, depth, draft_width, verify_width, aal, step, speedup]);
+    }
+    write_table(out, &rows)
+}
+
+/// Dd, Wd and Wv as the cells of a table.
+pub(super) fn shape_cells(shape: &Shape, rule: RowRule) -> [String; 3] {
+    let Shape { depth, draft_width, verify_width } = *shape;
+    [depth.to_string(), draft_width.to_string(), describe_rows(rule, verify_width)]
 }
 
 /// Linears that do not go the default way; nothing if all do.
@@ -153,14 +165,14 @@ fn write_tunings(out: &mut String, tunings: &[ChosenTuning]) -> fmt::Result {
 }
 
 /// Wv, with a sign before it where a step may verify fewer rows.
-fn describe_rows(rule: RowRule, verify_width: u32) -> String {
+pub(super) fn describe_rows(rule: RowRule, verify_width: u32) -> String {
     match rule {
         RowRule::Widest => verify_width.to_string(),
         RowRule::BestRate => format!("<={verify_width}"),
     }
 }
 
-fn describe(sub_plan: &SubPlan) -> String {
+pub(super) fn describe(sub_plan: &SubPlan) -> String {
     let SubPlan { name, shape, row_choice, predicted, .. } = sub_plan;
     let Shape { depth, draft_width, verify_width } = *shape;
     let rows = describe_rows(row_choice.rule, verify_width);
@@ -173,12 +185,16 @@ fn describe(sub_plan: &SubPlan) -> String {
     )
 }
 
-fn describe_refusal(refusal: &Refusal) -> String {
+pub(super) fn describe_refusal(refusal: &Refusal) -> String {
     let Refusal { name, depth, draft_width, missing } = refusal;
     format!("{name}, Dd {depth}, Wd {draft_width}: {:.1} % of its nodes were never expanded", missing * 100.0)
 }
 
-fn write_list(out: &mut String, title: &str, items: impl IntoIterator<Item = impl Display>) -> fmt::Result {
+pub(super) fn write_list(
+    out: &mut String,
+    title: &str,
+    items: impl IntoIterator<Item = impl Display>,
+) -> fmt::Result {
     let mut items = items.into_iter().peekable();
     if items.peek().is_some() {
         writeln!(out, "\n{title}")?;
@@ -187,13 +203,14 @@ fn write_list(out: &mut String, title: &str, items: impl IntoIterator<Item = imp
 }
 
 /// Right-aligned columns.
-fn write_table<const N: usize>(out: &mut String, rows: &[[String; N]]) -> fmt::Result {
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+pub(super) fn write_table(out: &mut String, rows: &[impl AsRef<[String]>]) -> fmt::Result {
+    let columns = rows.iter().map(|row| row.as_ref().len()).max().unwrap_or(0);
+    let width_of =
+        |column: usize| rows.iter().filter_map(|row| row.as_ref().get(column)).map(String::len).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width_of(column).unwrap_or(0)).collect();
     for row in rows {
-        let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
-        writeln!(out, "  {}", cells.join("  "))?;
+        let cells = row.as_ref().iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  "))?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Tests of the planner against synthetic drafters and plain re-implementations.
 mod artefact;
+mod diff;
+mod explain;
 mod replay;
 mod search;
 mod synthetic;

@@ -13,6 +13,7 @@ mod calibration;
 mod candidates;
 #[cfg(feature = "cli")]
 mod command_line;
+mod committed_plans;
 #[cfg(feature = "cli")]
 mod default_model;
 #[cfg(feature = "cli")]
@@ -29,6 +30,8 @@ mod lossless;
 #[cfg(feature = "cli")]
 mod plan_files;
 #[cfg(feature = "cli")]
+mod plan_reports;
+#[cfg(feature = "cli")]
 mod program;
 #[cfg(feature = "cli")]
 mod reference;
@@ -40,3 +43,5 @@ mod tiny_commands;
 mod tiny_model;
 mod trimming;
 mod tunings;
+#[cfg(feature = "cli")]
+mod xml;

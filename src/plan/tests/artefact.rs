@@ -151,7 +151,7 @@ type Break = (&'static str, fn(&mut Plan));
 
 #[test]
 fn contradictory_contents_are_refused() {
-    let breaks: [Break; 21] = [
+    let breaks: [Break; 22] = [
         ("planned widths", |p| p.planned.verify.insert(0, 2)),
         ("planned widths", |p| p.planned.draft.clear()),
         ("planned verify width", |p| p.planned.verify.push(64)),
@@ -173,6 +173,7 @@ fn contradictory_contents_are_refused() {
         ("prediction", |p| p.by_drafter[1].predicted.speedup *= 1.5),
         ("acceptance", |p| p.by_drafter[1].acceptance.by_depth[0] = 1.5),
         ("alternative", |p| p.alternatives[0].aal = f64::NAN),
+        ("alternative", |p| p.alternatives[0].drafter = 99),
         ("tuning", |p| p.tunings[0].gain = f64::NAN),
         ("tunings", |p| p.tunings.push(p.tunings[0].clone())),
         ("drafter left out", |p| p.left_out.push(LeftOut { name: name("layer_skip"), lacks: String::new() })),

@@ -6,8 +6,8 @@ use super::synthetic::{
     Echo, NaiveTree, Oracle, fingerprints, naive_tree, name, profile, record, recorded_candidates, samples,
 };
 use crate::plan::{
-    Calibration, DrafterKind, Fix, FreeDrafter, LeftOut, NOISE_MARGIN, Plan, PlanError, RowRule, Shape,
-    leviathan, make_plan, show,
+    Calibration, DrafterKind, Fix, FreeDrafter, LeftOut, NOISE_MARGIN, Plan, PlanError, PricedShape, RowRule,
+    Shape, leviathan, make_plan, show,
 };
 
 const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
@@ -21,7 +21,7 @@ fn decide_us(measured_nodes: u32) -> f64 {
 }
 
 /// Latencies with steps in them: `verify` by width, `draft` by width.
-fn cells(verify: &[f64], draft: &[f64]) -> Vec<CellSamples> {
+pub(super) fn cells(verify: &[f64], draft: &[f64]) -> Vec<CellSamples> {
     let verify = VERIFY_WIDTHS.iter().zip(verify).map(|(w, us)| samples("verify", *w, *us));
     let draft = DRAFT_WIDTHS.iter().zip(draft).map(|(w, us)| samples("draft:layer_skip", *w, *us));
     let grow = DRAFT_WIDTHS.iter().map(|w| samples("host:grow", *w, 0.5));
@@ -29,12 +29,12 @@ fn cells(verify: &[f64], draft: &[f64]) -> Vec<CellSamples> {
     verify.chain(draft).chain(grow).chain(decide).chain([samples("draft:lookup", 1, 0.1)]).collect()
 }
 
-fn requests() -> Vec<TokenTrace> {
+pub(super) fn requests() -> Vec<TokenTrace> {
     let output = (0..40).map(|i| [1, 2, 3, 4, 9, 1, 2, 3][i % 8] + (i / 16) as u32).collect();
     vec![TokenTrace { kind: "list".into(), prompt: vec![1, 2, 3, 4], output }]
 }
 
-fn plan(profile: &Profile, fix: &str) -> Result<Plan, PlanError> {
+pub(super) fn plan(profile: &Profile, fix: &str) -> Result<Plan, PlanError> {
     let fix = if fix.is_empty() { Fix::default() } else { Fix::parse(fix)? };
     let mut echo = Echo;
     let mut free =
@@ -122,6 +122,8 @@ proptest! {
         let profile = profile(cells(&verify, &draft), vec![trace], requests());
         let plan = plan(&profile, "").unwrap();
         let all = brute_force(&profile, &verify, &draft);
+        let skips = plan.priced().filter(|shape| shape.name.as_str() == "layer_skip");
+        prop_assert_eq!(skips.count(), all.len(), "every shape is kept");
         let best = all.into_iter().map(|(_, _, speedup)| speedup).fold(0.0, f64::max);
         let found = plan.for_drafter("layer_skip").unwrap().predicted.speedup;
         prop_assert!((found - best).abs() <= 1e-9 * best, "{} instead of {}", found, best);
@@ -133,7 +135,13 @@ proptest! {
         } else {
             prop_assert!(chosen.is_plain());
         }
-        prop_assert!(plan.alternatives.is_sorted_by(|a, b| a.speedup >= b.speedup));
+        let priced: Vec<PricedShape> = plan.priced().collect();
+        prop_assert!(priced.is_sorted_by(|a, b| a.speedup >= b.speedup));
+        for best in &plan.by_drafter {
+            let first = priced.iter().find(|shape| shape.name == best.name).unwrap();
+            prop_assert_eq!((first.shape, first.rule), (best.shape, best.row_choice.rule));
+            prop_assert_eq!(first.speedup, best.predicted.speedup);
+        }
         prop_assert!(plan.planned.verify.contains(&1) && plan.planned.verify.contains(&chosen.shape.verify_width));
     }
 
@@ -162,7 +170,7 @@ proptest! {
     }
 }
 
-fn good_profile() -> Profile {
+pub(super) fn good_profile() -> Profile {
     let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
     profile(cells(&[90.0, 92.0, 95.0, 97.0, 99.0], &[8.0, 9.0, 10.0]), vec![trace], requests())
 }

@@ -1,0 +1,167 @@
+//! The plots of the report: which numbers of the plan become which curves and maps.
+
+use std::collections::BTreeMap;
+
+use ygg_profiler::Stage;
+use yggc::plan::{
+    Calibration, HeldOut, Interval, Plan, PricedShape, SubPlan,
+    explain::{Explanation, Staircase},
+};
+
+use crate::cli::error::Failure;
+
+use super::{
+    chart::{Axes, Curve, CurvePoint, curves},
+    heat_map::{HeatCell, HeatMap, heat_map},
+    page::Page,
+};
+
+/// A map for every drafter and Wd: predicted speed-up over Dd and Wv, by the better rule of choosing rows.
+pub(super) fn surface(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
+    page.paragraph(
+        "Predicted speed-up over plain decoding. Wv is the most rows that a step verifies; each cell has the better of \
+         verifying so many at every step and choosing at every step. Darker is faster, and the frame is around the chosen \
+         shape.",
+    );
+    let mut maps: BTreeMap<(String, u32), Vec<PricedShape>> = BTreeMap::new();
+    for priced in plan.priced().filter(|priced| priced.shape.depth > 0) {
+        maps.entry((priced.name.to_string(), priced.shape.draft_width)).or_default().push(priced);
+    }
+    if maps.is_empty() {
+        page.paragraph("No shape but plain decoding was priced.");
+    }
+    let speedups = || maps.values().flatten().map(|priced| priced.speedup);
+    let range = (speedups().fold(f64::INFINITY, f64::min), speedups().fold(0.0, f64::max));
+    let chosen = plan.chosen();
+    for ((name, draft_width), shapes) in &maps {
+        let mut best: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+        for PricedShape { shape, speedup, .. } in shapes {
+            let cell = best.entry((shape.verify_width, shape.depth)).or_insert(*speedup);
+            *cell = cell.max(*speedup);
+        }
+        let is_here = chosen.name.as_str() == name && chosen.shape.draft_width == *draft_width;
+        let at = (chosen.shape.verify_width, chosen.shape.depth);
+        let cells = best.iter().map(|(place, value)| {
+            let ((column, row), value) = (*place, *value);
+            HeatCell { column, row, value, marked: is_here && *place == at }
+        });
+        let cells: Vec<HeatCell> = cells.collect();
+        let svg = heat_map(&HeatMap {
+            x: "Wv, rows verified at most",
+            y: "Dd, growths",
+            columns: ascending(cells.iter().map(|cell| cell.column)),
+            rows: ascending(cells.iter().map(|cell| cell.row)),
+            cells,
+            range,
+        })?;
+        page.figure(&format!("{name}, Wd {draft_width}: speed-up (predicted)"), &svg);
+    }
+    Ok(())
+}
+
+/// A chart for every stage: a curve for each context.
+pub(super) fn latencies(page: &mut Page, explanation: &Explanation) -> Result<(), Failure> {
+    page.paragraph(
+        "Medians; bars reach from the first to the third quartile. Only the widths marked were measured.",
+    );
+    let mut by_stage: BTreeMap<&Stage, Vec<&Staircase>> = BTreeMap::new();
+    for staircase in &explanation.staircases {
+        by_stage.entry(&staircase.stage).or_default().push(staircase);
+    }
+    for (stage, staircases) in by_stage {
+        let curve = |staircase: &&Staircase| Curve {
+            label: format!("{} committed tokens", staircase.context),
+            points: staircase
+                .stairs
+                .iter()
+                .map(|stair| {
+                    let ms = |us: f64| us / 1000.0;
+                    let measured = &stair.measured;
+                    let (y, low, high) = (ms(measured.median_us), ms(measured.low_us), ms(measured.high_us));
+                    CurvePoint { x: f64::from(stair.width), y, low, high }
+                })
+                .collect(),
+        };
+        let axes = Axes { x: "W, rows of the forward", y: "time, ms", top: None };
+        let svg = curves(axes, &staircases.iter().map(curve).collect::<Vec<_>>())?;
+        page.figure(&format!("{stage}: time of a forward (measured)"), &svg);
+    }
+    Ok(())
+}
+
+/// Acceptance by depth and by the drafter's rank, a curve for each drafter that recorded any.
+pub(super) fn acceptance(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
+    let by_depth = shares(plan, |sub_plan| &sub_plan.acceptance.by_depth);
+    let by_rank = shares(plan, |sub_plan| &sub_plan.acceptance.by_rank);
+    if by_depth.is_empty() && by_rank.is_empty() {
+        page.paragraph("No drafted token was judged.");
+    }
+    let depths = Axes { x: "depth, drafted tokens", y: "share of steps that accept so many", top: Some(1.0) };
+    let ranks =
+        Axes { x: "rank of the drafter's candidate", y: "share that the verifier chose", top: Some(1.0) };
+    for (axes, curves_of, caption) in [
+        (depths, by_depth, "Acceptance by depth, at each drafter's best shape (measured)"),
+        (ranks, by_rank, "Acceptance by rank (measured)"),
+    ] {
+        if !curves_of.is_empty() {
+            page.figure(caption, &curves(axes, &curves_of)?);
+        }
+    }
+    Ok(())
+}
+
+fn shares(plan: &Plan, of: impl Fn(&SubPlan) -> &Vec<f64>) -> Vec<Curve> {
+    let curve = |sub_plan: &SubPlan| Curve {
+        label: sub_plan.name.to_string(),
+        points: (1u32..)
+            .zip(of(sub_plan))
+            .map(|(at, share)| CurvePoint::exact(f64::from(at), *share))
+            .collect(),
+    };
+    plan.by_drafter.iter().map(curve).filter(|curve| !curve.points.is_empty()).collect()
+}
+
+/// What was predicted of held-out nodes against what happened.
+pub(super) fn reliability(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
+    let held_out = |sub_plan: &SubPlan| {
+        let Calibration { held_out, .. } = sub_plan.row_choice.calibration.as_ref()?;
+        held_out.map(|held_out| (sub_plan.name.clone(), held_out))
+    };
+    let judged: Vec<_> = plan.by_drafter.iter().filter_map(held_out).collect();
+    if judged.is_empty() {
+        page.paragraph(
+            "No shape kept chooses its rows by probabilities that were judged on held-out prompts.",
+        );
+        return Ok(());
+    }
+    page.paragraph(
+        "Nodes of prompts that the probabilities were not fitted to, by interval of predicted probability. On the diagonal, \
+         what was predicted happened.",
+    );
+    let mut all = vec![Curve {
+        label: "as predicted".to_owned(),
+        points: vec![CurvePoint::exact(0.0, 0.0), CurvePoint::exact(1.0, 1.0)],
+    }];
+    for (name, HeldOut { nodes, error, raw_error, intervals }) in judged {
+        let seen = intervals.iter().filter(|interval| interval.nodes > 0);
+        let points = seen.map(|Interval { nodes, expected, accepted }| {
+            CurvePoint::exact(expected / *nodes as f64, *accepted as f64 / *nodes as f64)
+        });
+        all.push(Curve { label: name.to_string(), points: points.collect() });
+        page.paragraph(format_args!(
+            "{name}: mean error {:.1} % over {nodes} nodes; of the drafter's own values {:.1} %.",
+            error * 100.0,
+            raw_error * 100.0
+        ));
+    }
+    let axes = Axes { x: "probability predicted", y: "share accepted", top: Some(1.0) };
+    page.figure("Reliability on held-out prompts (measured)", &curves(axes, &all)?);
+    Ok(())
+}
+
+fn ascending(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}

@@ -1,0 +1,107 @@
+//! The stages of a step over time.
+
+use plotters::{
+    prelude::{
+        ChartBuilder, EmptyElement, IntoFont, RGBColor, Rectangle, ShapeStyle, Text, TextStyle, WHITE,
+    },
+    style::{
+        Color,
+        text_anchor::{HPos, Pos, VPos},
+    },
+};
+use ygg_profiler::Stage;
+use yggc::plan::{StageTime, SubPlan};
+
+use crate::cli::error::Failure;
+
+use super::{
+    chart::{FONT, INK, svg},
+    page::Page,
+};
+
+const WIDTH: u32 = 720;
+const ROW: u32 = 30;
+const LEFT: u32 = 150;
+const BELOW: u32 = 46;
+const MARGIN: u32 = 12;
+
+/// One stage of a step.
+#[derive(Debug, Clone, PartialEq)]
+struct Bar {
+    name: String,
+    start_us: f64,
+    us: f64,
+    colour: RGBColor,
+}
+
+/// Adds the predicted step of a sub-plan: one stage begins where the one before ends.
+///
+/// # Errors
+/// [`Failure::Internal`] if it cannot be drawn.
+pub(super) fn step(page: &mut Page, sub_plan: &SubPlan) -> Result<(), Failure> {
+    let predicted = &sub_plan.predicted;
+    page.paragraph(format_args!(
+        "A step of {} takes {:.0} us and gives {:.2} tokens (predicted). Stages run one after the other; where a step chooses \
+         its rows, the times are means over the steps replayed.",
+        sub_plan.name, predicted.step_us, predicted.aal
+    ));
+    let svg = draw(&bars(&predicted.stages))?;
+    page.figure("Stages of the chosen step (predicted)", &svg);
+    Ok(())
+}
+
+fn bars(stages: &[StageTime]) -> Vec<Bar> {
+    let mut start_us = 0.0;
+    let bar = |StageTime { stage, us }: &StageTime| {
+        let colour = match stage {
+            Stage::Verify => RGBColor(16, 42, 92),
+            Stage::Draft(_) => RGBColor(201, 84, 18),
+            Stage::Host(_) => RGBColor(130, 130, 130),
+        };
+        let bar = Bar { name: stage.to_string(), start_us, us: *us, colour };
+        start_us += us;
+        bar
+    };
+    stages.iter().map(bar).collect()
+}
+
+fn draw(bars: &[Bar]) -> Result<String, Failure> {
+    let count = i32::try_from(bars.len()).expect("a step has few stages");
+    let end_us = bars.iter().map(|bar| bar.start_us + bar.us).fold(0.0, f64::max).max(1e-9);
+    let height = ROW * bars.len().max(1) as u32 + BELOW + 2 * MARGIN;
+    svg((WIDTH, height), |area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin(MARGIN)
+            .x_label_area_size(BELOW)
+            .y_label_area_size(LEFT)
+            .build_cartesian_2d(0.0..end_us * 1.15, 0..count.max(1))?;
+        // The first stage is on top.
+        let name = |row: &i32| {
+            let bar = usize::try_from(count - 1 - row).ok().and_then(|place| bars.get(place));
+            bar.map_or(String::new(), |bar| bar.name.clone())
+        };
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .light_line_style(WHITE)
+            .x_desc("time from the start of the step, us")
+            .y_labels(bars.len() + 1)
+            .y_label_offset(-(ROW as i32) / 2)
+            .y_label_formatter(&name)
+            .label_style((FONT, 14))
+            .draw()?;
+        for (row, Bar { start_us, us, colour, name: _ }) in (0..count).rev().zip(bars) {
+            // The edge shows where a stage is that is too short to have an inside.
+            for style in [colour.filled(), ShapeStyle::from(colour)] {
+                let mut bar = Rectangle::new([(*start_us, row), (start_us + us, row + 1)], style);
+                bar.set_margin(4, 4, 0, 0);
+                chart.draw_series([bar])?;
+            }
+            let style =
+                TextStyle::from((FONT, 14).into_font()).color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+            let number = Text::new(format!("{us:.1} us"), (5, ROW as i32 / 2), style);
+            chart.draw_series([EmptyElement::at((start_us + us, row + 1)) + number])?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,79 @@
+//! The report of a plan: one HTML file that says in words, tables and plots why the plan is as it is.
+//!
+//! The walk: [`html`] explains the plan and lays the sections out on a [`Page`](page::Page); figures are SVG made by
+//! `chart`, `heat_map` and `gantt` from the plan's own numbers. [`write`] puts it into a file.
+//!
+//! Invariants: the page is well-formed XML, needs no script and no network, and what a colour says a number, a marker or a
+//! place says too.
+
+mod chart;
+mod figures;
+mod gantt;
+mod heat_map;
+mod page;
+mod tables;
+
+use std::{fs::File, io::Read, path::Path};
+
+use ygg_profiler::replace_file;
+use yggc::plan::{self, Plan};
+
+use crate::cli::{error::Failure, settings};
+
+use self::page::Page;
+
+/// What every report begins with.
+const START: &str = "<!DOCTYPE html>\n<!-- yggc plan explain -->\n";
+
+/// Writes the report of `plan` to `path`, replacing an older report or nothing.
+///
+/// # Errors
+/// [`Failure::Input`] if the file cannot be written, or is there and no report.
+pub(super) fn write(plan: &Plan, path: &Path) -> Result<(), Failure> {
+    settings::output_file_of(path, "--html OUT")?;
+    let refused = |why: String| {
+        Failure::Input(format!(
+            "cannot write `{}`: {why}; choose another place with --html OUT",
+            path.display()
+        ))
+    };
+    if path.exists() && !is_report(path) {
+        return Err(refused("it is there and is no report of `yggc plan explain`".to_owned()));
+    }
+    let html = html(plan)?;
+    replace_file(path, html.as_bytes()).map_err(|error| refused(error.to_string()))
+}
+
+fn is_report(path: &Path) -> bool {
+    let mut start = vec![0; START.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == START.as_bytes()
+}
+
+/// The report as one self-contained page.
+///
+/// # Errors
+/// [`Failure::Internal`] if a figure cannot be drawn.
+fn html(plan: &Plan) -> Result<String, Failure> {
+    let explanation = plan::explain(plan);
+    let mut page = Page::new(&format!("Why {} of {}", explanation.chosen, plan.fingerprints.model.name));
+    tables::summary(&mut page, plan, &explanation);
+    tables::drafters(&mut page, &explanation);
+    tables::parts(&mut page, &explanation);
+    page.section("surface", "Speed-up over depth, width and rows");
+    figures::surface(&mut page, plan)?;
+    page.section("step", "The chosen step");
+    gantt::step(&mut page, plan.chosen())?;
+    page.section("latency", "Time of a forward");
+    figures::latencies(&mut page, &explanation)?;
+    page.section("acceptance", "Acceptance");
+    figures::acceptance(&mut page, plan)?;
+    page.section("reliability", "Reliability of the acceptance probabilities");
+    figures::reliability(&mut page, plan)?;
+    tables::chains(&mut page, &explanation);
+    tables::objective(&mut page, &explanation);
+    tables::alternatives(&mut page, plan);
+    tables::tunings(&mut page, plan);
+    tables::remarks(&mut page, &explanation);
+    Ok(format!("{START}{}", page.finish()))
+}

@@ -1,0 +1,43 @@
+//! What the objective decides: most tokens per time (eq. 3) against most tokens per step (AAL).
+use serde::Serialize;
+
+use crate::plan::{Plan, PricedShape};
+
+use super::parts::best_by;
+
+/// The best shapes by either objective.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ObjectiveContrast {
+    /// Over all drafters.
+    pub overall: Contrast,
+    /// By drafter, in the plan's order; plain decoding, which has one shape, is not among them.
+    pub by_drafter: Vec<Contrast>,
+}
+
+/// The best shapes by either objective among some.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Contrast {
+    /// The shape with most tokens per time.
+    pub by_speed: PricedShape,
+    /// The shape with most tokens per step; of equals the fastest.
+    pub by_aal: PricedShape,
+    /// How many times the time per token of the one by speed that by AAL takes.
+    pub cost: f64,
+}
+
+/// The best shapes of a plan by either objective.
+pub(super) fn contrast(plan: &Plan) -> ObjectiveContrast {
+    let all: Vec<PricedShape> = plan.priced().collect();
+    let among = |is_in: &dyn Fn(&PricedShape) -> bool| {
+        let shapes = || all.iter().filter(|shape| is_in(shape)).cloned();
+        let by_speed = best_by(shapes(), |shape| shape.speedup)?;
+        let by_aal = best_by(shapes(), |shape| shape.aal)?;
+        let cost = by_aal.tpot_us / by_speed.tpot_us;
+        Some(Contrast { by_speed, by_aal, cost })
+    };
+    let drafters = plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain());
+    ObjectiveContrast {
+        overall: among(&|_| true).expect("a plan priced plain decoding"),
+        by_drafter: drafters.filter_map(|sub_plan| among(&|shape| shape.name == sub_plan.name)).collect(),
+    }
+}

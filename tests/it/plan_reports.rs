@@ -1,0 +1,192 @@
+//! `plan explain` and `plan diff` as whole programs: what they say, the HTML page, and what they refuse.
+
+use std::{collections::BTreeSet, fs};
+
+use yggc::plan::{self, PLAN_FORMAT};
+
+use crate::{
+    program::{failure, success, yggc},
+    tiny_commands::{json, keys, plan, profile},
+    xml::elements,
+};
+
+/// The sections of every page.
+const SECTIONS: [&str; 13] = [
+    "summary",
+    "drafters",
+    "parts",
+    "surface",
+    "step",
+    "latency",
+    "acceptance",
+    "reliability",
+    "chains",
+    "objective",
+    "alternatives",
+    "tunings",
+    "remarks",
+];
+
+#[test]
+fn a_plan_explains_itself() {
+    let said = success(&yggc().args(["plan", "explain"]).arg(plan()).output().expect("yggc starts"));
+    for part in [
+        "chosen ",
+        "may be noise",
+        "why each drafter won or lost",
+        "what each part adds",
+        "most tokens per time (eq. 3)",
+        "acceptance (measured)",
+        "chains by analysis",
+        "verify: time of a forward over that of one row",
+        "lookup_short",
+        "layer_skip",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let told = json(yggc().args(["plan", "explain"]).arg(plan()).arg("--json"));
+    assert_eq!(
+        keys(&told),
+        [
+            "chains",
+            "chosen",
+            "considered",
+            "context",
+            "drafters",
+            "findings",
+            "fixed",
+            "left_out",
+            "margin",
+            "objective",
+            "parts",
+            "refused",
+            "staircases",
+        ]
+    );
+    let read = plan::read(plan()).expect("the plan is there");
+    assert_eq!(told["chosen"], read.chosen().name.as_str());
+    assert_eq!(told["considered"].as_u64(), Some(read.alternatives.len() as u64));
+}
+
+#[test]
+fn the_page_is_well_formed_and_whole() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let page = folder.path().join("why.html");
+    for round in 0..2 {
+        let mut command = yggc();
+        command.args(["plan", "explain"]).arg(plan()).arg("--html").arg(&page);
+        let said = success(&command.output().expect("yggc starts"));
+        assert_eq!(said.trim_end(), page.to_str().expect("UTF-8"), "round {round}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1, "nothing else is left");
+    let html = fs::read_to_string(&page).expect("written");
+    let elements = elements(&html).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let of = |name: &str| elements.iter().filter(|element| element.name == name).collect::<Vec<_>>();
+    let values = |name: &str, attribute: &str| -> Vec<String> {
+        of(name).iter().filter_map(|element| element.attribute(attribute)).map(str::to_owned).collect()
+    };
+    assert_eq!(values("section", "id"), SECTIONS);
+    assert_eq!(values("a", "href"), SECTIONS.map(|id| format!("#{id}")));
+    // Nothing is fetched or run, and every figure has a name.
+    for absent in ["script", "img", "link", "iframe", "object"] {
+        assert_eq!(of(absent).len(), 0, "{absent}");
+    }
+    assert!(!html.replace("http://www.w3.org/2000/svg", "").contains("http"));
+    let figures = values("svg", "aria-label");
+    assert_eq!((of("svg").len(), of("figure").len()), (figures.len(), figures.len()));
+    for part in [
+        "speed-up (predicted)",
+        "Stages of the chosen step",
+        "verify: time of a forward",
+        "Acceptance by depth",
+    ] {
+        assert!(figures.iter().any(|label| label.contains(part)), "{part}: {figures:?}");
+    }
+    let drafted: BTreeSet<(String, u32)> = plan::read(plan())
+        .expect("the plan is there")
+        .priced()
+        .filter(|shape| shape.shape.depth > 0)
+        .map(|shape| (shape.name.to_string(), shape.shape.draft_width))
+        .collect();
+    for (name, draft_width) in drafted {
+        let map = format!("{name}, Wd {draft_width}: speed-up");
+        assert!(figures.iter().any(|label| label.starts_with(&map)), "{map}: {figures:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_report_is_left_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let explain = |output: &std::path::Path| {
+        let mut command = yggc();
+        command.args(["plan", "explain"]).arg(plan()).arg("--html").arg(output);
+        failure(&command.output().expect("yggc starts"), 3)
+    };
+    let precious = folder.path().join("precious");
+    for content in ["", "<!DOCTYPE html>\n<p>my own page</p>"] {
+        fs::write(&precious, content).expect("writable");
+        let said = explain(&precious);
+        assert!(said.contains("is no report") && said.contains("--html OUT"), "{said}");
+        assert_eq!(fs::read_to_string(&precious).expect("still there"), content);
+    }
+    let copy = folder.path().join("copy.plan");
+    fs::copy(plan(), &copy).expect("writable");
+    assert!(explain(&copy).contains("is no report"));
+    assert!(explain(folder.path()).contains("it is a folder"));
+    assert!(explain(&folder.path().join("missing/why.html")).contains("its folder"));
+    let mut both = yggc();
+    both.args(["plan", "explain"]).arg(plan()).args(["--json", "--html"]).arg(folder.path().join("new.html"));
+    failure(&both.output().expect("yggc starts"), 2);
+}
+
+#[test]
+fn plans_are_compared() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fixed = folder.path().join("fixed.plan");
+    let mut command = yggc();
+    command.args(["plan", "--profile"]).arg(profile()).args([
+        "--fix",
+        "drafter=layer_skip,Dd=2,Wd=4,Wv=8",
+        "-o",
+    ]);
+    success(&command.arg(&fixed).output().expect("yggc starts"));
+    let said = success(&yggc().args(["plan", "diff"]).arg(plan()).arg(plan()).output().expect("yggc starts"));
+    assert_eq!(said, "no difference\n");
+    let said = success(&yggc().args(["plan", "diff"]).arg(plan()).arg(&fixed).output().expect("yggc starts"));
+    for part in ["fixed", "drafter=layer_skip,Dd=2,Wd=4,Wv=8", "shapes priced", "Dd 2, Wd 4, Wv 8"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("latencies"), "both have the same table: {said}");
+    let told = json(yggc().args(["plan", "diff"]).arg(plan()).arg(&fixed).arg("--json"));
+    assert_eq!(
+        keys(&told),
+        ["drafters", "facts", "latencies", "latencies_within_spread", "prices", "tunings"]
+    );
+    assert!(told["drafters"].as_array().is_some_and(|list| list.iter().any(|d| d["name"] == "layer_skip")));
+}
+
+#[test]
+fn what_is_no_plan_is_refused_by_name() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (text, older) = (folder.path().join("text.plan"), folder.path().join("older.plan"));
+    fs::write(&text, "a text").expect("writable");
+    let mut bytes = fs::read(plan()).expect("the plan is there");
+    bytes[8..12].copy_from_slice(&(PLAN_FORMAT - 1).to_le_bytes());
+    fs::write(&older, bytes).expect("writable");
+    let missing = folder.path().join("missing.plan");
+    let versions = format!("format {}, expected {PLAN_FORMAT}", PLAN_FORMAT - 1);
+    for (bad, expected) in [(&text, "not a plan"), (&older, versions.as_str()), (&missing, "No such file")] {
+        let mut explain = yggc();
+        explain.args(["plan", "explain"]).arg(bad);
+        let (mut first, mut second) = (yggc(), yggc());
+        first.args(["plan", "diff"]).arg(bad).arg(plan());
+        second.args(["plan", "diff"]).arg(plan()).arg(bad);
+        for mut command in [explain, first, second] {
+            let said = failure(&command.output().expect("yggc starts"), 3);
+            assert!(said.contains(expected), "{said}");
+            assert!(said.contains(bad.to_str().expect("UTF-8")), "{said}");
+        }
+    }
+    failure(&yggc().args(["plan", "diff"]).arg(plan()).output().expect("yggc starts"), 2);
+    failure(&yggc().args(["plan", "explain"]).output().expect("yggc starts"), 2);
+}
