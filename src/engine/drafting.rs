@@ -18,7 +18,7 @@ pub(super) struct Drafting {
     pub(super) shape: Shape,
     /// How a step chooses its rows; `None` without a plan.
     pub(super) row_choice: Option<RowChoice>,
-    /// What guards requests; `None` where a drafter is forced or there is none.
+    /// What guards requests; `None` where a drafter is forced, nothing is to fall back, or nothing drafts.
     pub(super) guard: Option<GuardTerms>,
     /// Widths to make executables for.
     pub(super) widths: Vec<usize>,
@@ -84,7 +84,7 @@ pub(super) fn decide(
     let Some(source) = &options.plan else {
         let absent = options.plan_absent_reason.as_deref().unwrap_or("no plan");
         return match &options.drafter {
-            DrafterChoice::Planned => Ok(plain(absent)),
+            DrafterChoice::Planned | DrafterChoice::Unguarded => Ok(plain(absent)),
             DrafterChoice::Plain => Ok(plain("switched off by the request")),
             DrafterChoice::Forced(name) if name == "none" => Ok(plain("switched off by the request")),
             DrafterChoice::Forced(name) => Err(Error::input(format!(
@@ -99,7 +99,7 @@ pub(super) fn decide(
         FittedPlan::new(source.plan.clone(), &here)?
     };
     let (sub_plan, reason) = match &options.drafter {
-        DrafterChoice::Planned => {
+        DrafterChoice::Planned | DrafterChoice::Unguarded => {
             (plan.chosen(), "the plan found no drafter that is faster than plain decoding here")
         }
         DrafterChoice::Plain => (&plan.by_drafter[0], "switched off by the request"),
