@@ -31,7 +31,7 @@ DRAFTERS = ["lookup", "layer_skip"]
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    measuring.add_options(parser, prompts=8, tokens=64, repetitions=5)
+    measuring.add_options(parser, prompts=6, tokens=48, repetitions=5)
     add = parser.add_argument
     add("--temperatures", default="0,0.3,0.6,1.0", help="separated by commas [%(default)s]")
     add("--seed", type=int, default=7, help="of sampled answers [%(default)s]")

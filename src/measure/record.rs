@@ -1,6 +1,6 @@
 //! Profiling: latencies of every planned width and stage, then traces of acceptance.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ygg_profiler::{
     Cell, DrafterName, GridError, GridSettings, HostStage, Profile, Stage, TokenTrace, Trace, measure_grid,
@@ -25,6 +25,9 @@ use super::{
 const TRACE_DEPTH: usize = 6;
 /// Nodes per growth of the recorded trees, and the widest draft width that is measured.
 const TRACE_WIDTH: usize = 8;
+/// The part of the time for acceptance that requests are recorded in, where trees are recorded too: a plain forward a token
+/// costs a fraction of a tree a step, and what replays drafters without a model should be of many prompts.
+const REQUESTS_PART: u32 = 3;
 /// Host stages around the verify forward, measured at every width.
 const AROUND_VERIFY: [HostStage; 5] =
     [HostStage::Decide, HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
@@ -215,7 +218,8 @@ pub fn profile(
     Ok(profile)
 }
 
-/// Records every drafter that runs a model, and the requests; the budget is shared evenly.
+/// Records the requests, and then every drafter that runs a model; these share evenly what time is left.
+#[allow(clippy::disallowed_methods, reason = "the caller's time budget is shared by the clock")]
 fn acceptance(
     loaded: &Loaded,
     drafters: &[(DrafterName, DrafterKind)],
@@ -228,14 +232,16 @@ fn acceptance(
         let (_, requests) = record(loaded, None, options, &mut advance)?;
         return Ok((Vec::new(), requests));
     }
-    let budget = options.budget / u32::try_from(recorded.len()).expect("few drafters");
+    let start = Instant::now();
+    let budget = options.budget / REQUESTS_PART;
+    let (_, requests) = record(loaded, None, &TraceOptions { budget, ..*options }, &mut advance)?;
+    let left = options.budget.saturating_sub(start.elapsed());
+    let budget = left / u32::try_from(recorded.len()).expect("few drafters");
     let options = TraceOptions { budget, ..*options };
-    let (mut traces, mut requests) = (Vec::new(), Vec::new());
+    let mut traces = Vec::new();
     for (name, kind) in recorded {
-        let (trace, tokens) = record(loaded, Some((name, kind)), &options, &mut advance)?;
+        let (trace, _) = record(loaded, Some((name, kind)), &options, &mut advance)?;
         traces.extend(trace);
-        // The same with every drafter, but for where the budget ended it.
-        requests = tokens;
     }
     Ok((traces, requests))
 }
