@@ -194,7 +194,8 @@ pub(crate) struct PlanSearchArgs {
     /// Where to write the plan
     #[arg(short = 'o', long, value_name = "FILE.plan")]
     pub(crate) output: PathBuf,
-    /// Parts of the plan to fix instead of searching, as drafter=D,Dd=4,Wd=4,Wv=16
+    /// Parts of the plan to fix instead of searching, as drafter=D,Dd=4,Wd=4,Wv=16,rows=all|best,objective=speedup|aal;
+    /// Wv=nodes verifies whole trees
     #[arg(long, value_name = "PARTS", value_parser = Fix::parse)]
     pub(crate) fix: Option<Fix>,
 }
@@ -270,6 +271,8 @@ pub(crate) struct BenchArgs {
     pub(crate) device: DeviceArgs,
     #[command(flatten)]
     pub(crate) context: ContextArgs,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
     /// A plan to compare; may be repeated; drafters take their shapes from the first [default: the cached plan]
     #[arg(long = "plan", value_name = "FILE.plan")]
     pub(crate) plans: Vec<PathBuf>,
@@ -279,7 +282,8 @@ pub(crate) struct BenchArgs {
     /// Prompts, one JSON object a line with a "text" or "turns"
     #[arg(long, value_name = "FILE.jsonl", required_unless_present = "kernels")]
     pub(crate) prompts: Option<PathBuf>,
-    /// What to compare: ar, plan, or a drafter's name; ar is always among them
+    /// What to compare: ar, plan, unguarded (the plan without falling back to plain decoding), or a drafter's name; ar is
+    /// always among them
     #[arg(long, value_name = "ARM,...", value_delimiter = ',', default_values_t = [Arm::Ar, Arm::Plan])]
     pub(crate) arms: Vec<Arm>,
     /// Tokens to generate per prompt at most
@@ -291,7 +295,8 @@ pub(crate) struct BenchArgs {
     pub(crate) repetitions: Option<usize>,
     /// Measure no answers but kernels: every op of a forward at every width, beside what bounds it on this machine;
     /// with --plan, its tunings beside the default
-    #[arg(long, conflicts_with_all = ["prompts", "arms", "max_tokens", "context"])]
+    #[arg(long, conflicts_with_all = ["prompts", "arms", "max_tokens", "context", "temperature", "top_k", "top_p",
+                                      "min_p", "seed"])]
     pub(crate) kernels: bool,
     /// Rows of the forwards that --kernels measures, numbers and ranges such as 1-64 [default: those of a profile]
     #[arg(long, value_name = "W,...", value_delimiter = ',', value_parser = widths, requires = "kernels",
@@ -390,6 +395,8 @@ pub(crate) enum Arm {
     Ar,
     /// Each plan, as it decides.
     Plan,
+    /// Each plan, at every step.
+    Unguarded,
     /// One drafter, forced.
     Drafter(DrafterName),
 }
@@ -401,10 +408,11 @@ impl FromStr for Arm {
         match text {
             "ar" => Ok(Self::Ar),
             "plan" => Ok(Self::Plan),
+            "unguarded" => Ok(Self::Unguarded),
             "none" => Err("plain decoding is the arm `ar`".to_owned()),
             name => match DrafterName::from_str(name, false) {
                 Ok(drafter) => Ok(Self::Drafter(drafter)),
-                Err(_) => Err("expected ar, plan, lookup or layer_skip".to_owned()),
+                Err(_) => Err("expected ar, plan, unguarded, lookup or layer_skip".to_owned()),
             },
         }
     }
@@ -415,6 +423,7 @@ impl std::fmt::Display for Arm {
         f.write_str(match self {
             Self::Ar => "ar",
             Self::Plan => "plan",
+            Self::Unguarded => "unguarded",
             Self::Drafter(drafter) => drafter.name(),
         })
     }

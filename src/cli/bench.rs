@@ -4,6 +4,9 @@
 //! repetition every prompt is answered by every arm, in an order that rotates, so that a slow drift of the machine meets
 //! all arms alike. An arm whose token ids are not those of plain decoding is an error of this program.
 //!
+//! `unguarded` is a plan that never falls back to plain decoding, so that what its shape does can be compared with what was
+//! predicted. Sampled answers have one seed, and are compared with plain decoding's of that seed.
+//!
 //! With `--kernels` it measures kernels instead of answers, and with `--plan` too what the plan's tunings gain.
 
 mod kernels;
@@ -26,7 +29,7 @@ use crate::cli::{
     fetch, output,
     planning::{self, Prepared},
     progress::Progress,
-    settings::Machine,
+    settings::{self, Machine},
 };
 use report::{Bench, Entrant, Run, Turn};
 
@@ -117,17 +120,23 @@ fn arms(
     let first = plans.first();
     add(ArmName::Ar.to_string(), DrafterChoice::Plain, first)?;
     for name in names {
-        match name {
-            ArmName::Ar => {}
-            ArmName::Plan if plans.len() <= 1 => add(name.to_string(), DrafterChoice::Planned, first)?,
-            ArmName::Plan => {
-                for plan in plans {
-                    add(format!("plan:{}", plan.name), DrafterChoice::Planned, Some(plan))?;
-                }
-            }
+        let of_plans = |drafter: DrafterChoice| match plans {
+            [] | [_] => vec![(name.to_string(), drafter, first)],
+            [_, _, ..] => plans
+                .iter()
+                .map(|plan| (format!("{name}:{}", plan.name), drafter.clone(), Some(plan)))
+                .collect(),
+        };
+        let entries = match name {
+            ArmName::Ar => Vec::new(),
+            ArmName::Plan => of_plans(DrafterChoice::Planned),
+            ArmName::Unguarded => of_plans(DrafterChoice::Unguarded),
             ArmName::Drafter(drafter) => {
-                add(name.to_string(), DrafterChoice::Forced(drafter.name().to_owned()), first)?;
+                vec![(name.to_string(), DrafterChoice::Forced(drafter.name().to_owned()), first)]
             }
+        };
+        for (name, drafter, plan) in entries {
+            add(name, drafter, plan)?;
         }
     }
     Ok(arms)
@@ -144,8 +153,9 @@ fn compare(
         arms[0].engine.check_prompt(&question.ids)?;
     }
     let mut entrants = Vec::new();
+    let sampling = settings::sampling(&args.sampling);
     for arm in &mut *arms {
-        let answer = answer(arm, &questions[0], args.max_tokens.min(WARM_UP_TOKENS))?;
+        let answer = answer(arm, &questions[0], args.max_tokens.min(WARM_UP_TOKENS), sampling)?;
         entrants.push(Entrant { name: arm.name.clone(), report: answer.report });
     }
     let repetitions = args.repetitions.unwrap_or(REPETITIONS);
@@ -159,7 +169,7 @@ fn compare(
             for place in 0..arms.len() {
                 let arm = (place + repetition + prompt) % arms.len();
                 let start = now();
-                let answer = answer(&mut arms[arm], question, args.max_tokens)?;
+                let answer = answer(&mut arms[arm], question, args.max_tokens, sampling)?;
                 let total_ms = start.elapsed().as_secs_f64() * 1e3;
                 let turn = Turn { arm, repetition, prompt, place };
                 runs.push(Run::new(turn, &answer.report, total_ms));
@@ -181,8 +191,13 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn answer(arm: &mut Arm, question: &Question, max_tokens: usize) -> Result<Answer, Failure> {
-    Ok(arm.engine.generate_tokens(&question.ids, max_tokens, Sampling::GREEDY)?.collect_answer()?)
+fn answer(
+    arm: &mut Arm,
+    question: &Question,
+    max_tokens: usize,
+    sampling: Sampling,
+) -> Result<Answer, Failure> {
+    Ok(arm.engine.generate_tokens(&question.ids, max_tokens, sampling)?.collect_answer()?)
 }
 
 fn mismatch(arm: &str, prompt: usize, expected: &[u32], found: &[u32]) -> Failure {

@@ -16,7 +16,8 @@ use super::{DrafterChoice, Error, Options, report::Background};
 pub(super) struct Drafting {
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
-    /// How steps choose their rows, and what guards requests unless a drafter is forced; `None` without a plan.
+    /// How steps choose their rows, and what guards requests unless a drafter is forced or nothing is to fall back; `None`
+    /// without a plan.
     pub(super) policy: Option<Policy>,
     /// Widths to make executables for.
     pub(super) widths: Vec<usize>,
@@ -85,7 +86,7 @@ pub(super) fn decide(
     let Some(source) = &options.plan else {
         let absent = options.plan_absent_reason.as_deref().unwrap_or("no plan");
         return match &options.drafter {
-            DrafterChoice::Planned => Ok(plain(absent)),
+            DrafterChoice::Planned | DrafterChoice::Unguarded => Ok(plain(absent)),
             DrafterChoice::Plain => Ok(plain("switched off by the request")),
             DrafterChoice::Forced(name) if name == "none" => Ok(plain("switched off by the request")),
             DrafterChoice::Forced(name) => Err(Error::input(format!(
@@ -100,7 +101,7 @@ pub(super) fn decide(
         FittedPlan::new(source.plan.clone(), &here)?
     };
     let (sub_plan, reason) = match &options.drafter {
-        DrafterChoice::Planned => {
+        DrafterChoice::Planned | DrafterChoice::Unguarded => {
             (plan.chosen(), "the plan found no drafter that is faster than plain decoding here")
         }
         DrafterChoice::Plain => (&plan.by_drafter[0], "switched off by the request"),

@@ -12,6 +12,8 @@ pub enum DrafterChoice {
     /// What the plan chose.
     #[default]
     Planned,
+    /// What the plan chose, at every step: a request that accepts little does not fall back to plain decoding.
+    Unguarded,
     /// This drafter, by name, with the plan's best shape for it.
     Forced(String),
     /// Nothing.

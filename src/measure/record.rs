@@ -1,6 +1,6 @@
 //! Profiling: latencies of every planned width and stage, then traces of acceptance.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ygg_profiler::{
     Cell, DrafterName, GridError, GridSettings, HostStage, Profile, Stage, TokenTrace, Trace, measure_grid,
@@ -27,6 +27,9 @@ use super::{
 const TRACE_DEPTH: usize = 6;
 /// Nodes per growth of the recorded trees, and the widest draft width that is measured.
 const TRACE_WIDTH: usize = 8;
+/// The part of the time for acceptance that requests are recorded in, where trees are recorded too: a plain forward a token
+/// costs a fraction of a tree a step, and what replays drafters without a model should be of many prompts.
+const REQUESTS_PART: u32 = 3;
 /// Host stages around the verify forward, measured at every width.
 const AROUND_VERIFY: [HostStage; 5] =
     [HostStage::Decide, HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
@@ -196,7 +199,7 @@ pub fn profile(
         prompts: &prompts,
         pinning: options.pinning,
     };
-    let (mut traces, token_traces) = acceptance(loaded, &drafters, &trace_options, progress)?;
+    let (mut traces, token_traces) = acceptance(loaded, &drafters, time, &trace_options, progress)?;
     let trimmed = trimmed_drafters(loaded, &drafters, &options.head_sizes, &prompts, &token_traces)?;
     let heads: Vec<&[u32]> = trimmed.iter().filter_map(|(_, kind)| kind.head_tokens()).collect();
     let loaded = &loaded.with_heads(&heads)?;
@@ -230,12 +233,14 @@ pub fn profile(
     Ok(profile)
 }
 
-/// Time of each recording of a drafter that runs a model.
+/// Time of each recording.
 #[derive(Clone, Copy, Debug)]
 struct RecordingTime {
-    /// Of one with verification.
+    /// Of the requests, decoded plainly.
+    requests: Duration,
+    /// Of a drafter that runs a model, with verification.
     verified: Duration,
-    /// Of one along known answers.
+    /// Of a drafter along known answers.
     along_answers: Duration,
 }
 
@@ -243,7 +248,7 @@ impl RecordingTime {
     /// What a recording with verification takes beside one along its answers, about.
     const VERIFIED_PARTS: u32 = 3;
 
-    /// Shares `budget` between the drafters, and those that will be made of them with trimmed heads.
+    /// Shares `budget` between the requests, the drafters, and those that will be made of them with trimmed heads.
     fn share(
         budget: Duration,
         drafters: &[(DrafterName, DrafterKind)],
@@ -253,30 +258,27 @@ impl RecordingTime {
         let count = |n: usize| u32::try_from(n).expect("few drafters");
         let models = count(drafters.iter().filter(|(_, kind)| kind.runs_a_model()).count());
         let heads = models * count(sizes_below_half(head_sizes, vocabulary).len());
-        let along_answers = budget / (models.max(1) * Self::VERIFIED_PARTS + heads);
-        Self { verified: along_answers * Self::VERIFIED_PARTS, along_answers }
+        let requests = if models == 0 { budget } else { budget / REQUESTS_PART };
+        let along_answers = (budget - requests) / (models.max(1) * Self::VERIFIED_PARTS + heads);
+        Self { requests, verified: along_answers * Self::VERIFIED_PARTS, along_answers }
     }
 }
 
-/// Records every drafter that runs a model, and the requests, each within the options' budget.
+/// Records the requests, and then every drafter that runs a model.
 fn acceptance(
     loaded: &Loaded,
     drafters: &[(DrafterName, DrafterKind)],
+    time: RecordingTime,
     options: &TraceOptions<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Vec<Trace>, Vec<TokenTrace>), Error> {
     let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
-    let recorded: Vec<_> = drafters.iter().filter(|(_, kind)| kind.runs_a_model()).collect();
-    if recorded.is_empty() {
-        let (_, requests) = record(loaded, None, options, &mut advance)?;
-        return Ok((Vec::new(), requests));
-    }
-    let (mut traces, mut requests) = (Vec::new(), Vec::new());
-    for (name, kind) in recorded {
-        let (trace, tokens) = record(loaded, Some((name, kind)), options, &mut advance)?;
+    let of_requests = TraceOptions { budget: time.requests, ..*options };
+    let (_, requests) = record(loaded, None, &of_requests, &mut advance)?;
+    let mut traces = Vec::new();
+    for (name, kind) in drafters.iter().filter(|(_, kind)| kind.runs_a_model()) {
+        let (trace, _) = record(loaded, Some((name, kind)), options, &mut advance)?;
         traces.extend(trace);
-        // The same with every drafter, but for where the budget ended it.
-        requests = tokens;
     }
     Ok((traces, requests))
 }

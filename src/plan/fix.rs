@@ -1,12 +1,13 @@
-//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16`, or any part of it.
+//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16,rows=all,objective=aal`, or any part of it.
 use std::fmt;
 
-use super::{PlanError, Shape};
+use super::{PlanError, RowRule, Shape};
 
 /// Parts of a plan that are given instead of searched.
 ///
 /// A fix that names no drafter narrows the shapes of every drafter; one that does leaves the others free. Any fix but
-/// `drafter=none` asks for speculation, so plain decoding is then not chosen even where it is faster.
+/// `drafter=none` and `objective=speedup` asks for speculation, so plain decoding is then not chosen even where it is
+/// faster. Without a word about rows, a fixed Wv is verified whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fix {
     /// The drafter, by name or kind.
@@ -16,11 +17,34 @@ pub struct Fix {
     /// Nodes per growth, Wd.
     pub draft_width: Option<u32>,
     /// Rows verified, Wv.
-    pub verify_width: Option<u32>,
+    pub verify_width: Option<FixedWidth>,
+    /// How a step chooses its rows: `all` of Wv, or the `best` of the widths up to it.
+    pub rows: Option<RowRule>,
+    /// What the chosen shape is the largest in; eq. 3 where nothing is said.
+    pub objective: Option<Objective>,
+}
+
+/// How Wv is fixed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FixedWidth {
+    /// At this many rows.
+    Rows(u32),
+    /// At the most rows, among measured widths, that the nodes of the tree fill: next to nothing is pruned.
+    Nodes,
+}
+
+/// What shapes are compared by. Predictions do not depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Objective {
+    /// Speed-up over plain decoding, eq. 3.
+    Speedup,
+    /// Tokens per step, whatever a step takes: what eq. 3 is judged against.
+    Aal,
 }
 
 impl Fix {
-    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16`; every part may be left out, none may come twice.
+    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,objective=aal`; every part may be left out, none may come twice. `Wv` may
+    /// be `nodes`, `rows` may be `best`, and `objective` may be `speedup`.
     ///
     /// # Errors
     /// [`PlanError::FixSyntax`] names the part that is wrong.
@@ -41,22 +65,49 @@ impl Fix {
                 "drafter" => fix.drafter.replace(value.to_owned()).is_some(),
                 "Dd" => fix.depth.replace(number()?).is_some(),
                 "Wd" => fix.draft_width.replace(number()?).is_some(),
-                "Wv" => fix.verify_width.replace(number()?).is_some(),
+                "Wv" if value == "nodes" => fix.verify_width.replace(FixedWidth::Nodes).is_some(),
+                "Wv" => fix.verify_width.replace(FixedWidth::Rows(number()?)).is_some(),
+                "rows" => {
+                    let rule =
+                        [RowRule::Widest, RowRule::BestRate].into_iter().find(|r| rows_word(*r) == value);
+                    let unknown = || error(format!("`{value}` instead of `all` or `best`"));
+                    fix.rows.replace(rule.ok_or_else(unknown)?).is_some()
+                }
+                "objective" => {
+                    let found = [Objective::Speedup, Objective::Aal].into_iter().find(|o| o.word() == value);
+                    let unknown = || error(format!("`{value}` instead of `speedup` or `aal`"));
+                    fix.objective.replace(found.ok_or_else(unknown)?).is_some()
+                }
                 _ => return Err(error(format!("the unknown part `{key}`"))),
             };
             if twice {
                 return Err(error(format!("`{key}` twice")));
             }
         }
-        if fix.is_plain() && fix.has_shape() {
+        if fix.is_plain() && (fix.has_shape() || fix.objective.is_some()) {
             return Err(error("a shape for `drafter=none`, which drafts nothing".to_owned()));
         }
         Ok(fix)
     }
 
-    /// Whether nothing is fixed.
-    pub fn is_empty(&self) -> bool {
-        self.drafter.is_none() && !self.has_shape()
+    /// Whether plain decoding may not be chosen.
+    pub fn asks_for_speculation(&self) -> bool {
+        let names_a_drafter = self.drafter.is_some() && !self.is_plain();
+        names_a_drafter || self.has_shape() || self.objective() == Objective::Aal
+    }
+
+    /// What shapes are compared by.
+    pub fn objective(&self) -> Objective {
+        self.objective.unwrap_or(Objective::Speedup)
+    }
+
+    /// The rules by which steps may choose their rows.
+    pub fn row_rules(&self) -> &'static [RowRule] {
+        match (self.rows, self.verify_width) {
+            (Some(RowRule::Widest), _) | (None, Some(_)) => &[RowRule::Widest],
+            (Some(RowRule::BestRate), _) => &[RowRule::BestRate],
+            (None, None) => &[RowRule::Widest, RowRule::BestRate],
+        }
     }
 
     /// Whether plain decoding is asked for.
@@ -64,28 +115,66 @@ impl Fix {
         self.drafter.as_deref() == Some("none")
     }
 
-    /// Whether the shape may be drafted under this fix.
-    pub fn admits(&self, shape: &Shape) -> bool {
+    /// Those of the shapes that may be drafted under this fix. They differ in Wv alone, ascending, and none is missing.
+    pub fn admitted(&self, shapes: impl IntoIterator<Item = Shape>) -> Vec<Shape> {
         let agrees = |fixed: Option<u32>, value| fixed.is_none_or(|fixed| fixed == value);
-        agrees(self.depth, shape.depth)
-            && agrees(self.draft_width, shape.draft_width)
-            && agrees(self.verify_width, shape.verify_width)
+        let mut admitted: Vec<Shape> = shapes.into_iter().collect();
+        let most = admitted.iter().map(|shape| shape.verify_width).max();
+        admitted.retain(|shape| {
+            let is_wide_enough = match self.verify_width {
+                None => true,
+                Some(FixedWidth::Rows(rows)) => rows == shape.verify_width,
+                Some(FixedWidth::Nodes) => most == Some(shape.verify_width),
+            };
+            agrees(self.depth, shape.depth) && agrees(self.draft_width, shape.draft_width) && is_wide_enough
+        });
+        admitted
     }
 
     fn has_shape(&self) -> bool {
-        self.depth.is_some() || self.draft_width.is_some() || self.verify_width.is_some()
+        let Fix { drafter: _, depth, draft_width, verify_width, rows, objective: _ } = self;
+        depth.is_some() || draft_width.is_some() || verify_width.is_some() || rows.is_some()
+    }
+}
+
+impl Objective {
+    /// Its word in a fix.
+    fn word(self) -> &'static str {
+        match self {
+            Objective::Speedup => "speedup",
+            Objective::Aal => "aal",
+        }
+    }
+}
+
+impl fmt::Display for FixedWidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FixedWidth::Rows(rows) => rows.fmt(f),
+            FixedWidth::Nodes => f.write_str("nodes"),
+        }
+    }
+}
+
+/// A rule's word in a fix.
+fn rows_word(rule: RowRule) -> &'static str {
+    match rule {
+        RowRule::Widest => "all",
+        RowRule::BestRate => "best",
     }
 }
 
 impl fmt::Display for Fix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fix { drafter, depth, draft_width, verify_width } = self;
+        let Fix { drafter, depth, draft_width, verify_width, rows, objective } = self;
         let number = |key, value: &Option<u32>| value.map(|value| format!("{key}={value}"));
         let parts = [
             drafter.as_ref().map(|name| format!("drafter={name}")),
             number("Dd", depth),
             number("Wd", draft_width),
-            number("Wv", verify_width),
+            verify_width.map(|width| format!("Wv={width}")),
+            rows.map(|rule| format!("rows={}", rows_word(rule))),
+            objective.map(|objective| format!("objective={}", objective.word())),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(","))
     }
@@ -97,13 +186,66 @@ mod tests {
 
     #[test]
     fn every_part_is_read_and_written() {
-        for text in ["drafter=layer_skip,Dd=4,Wd=4,Wv=16", "Wv=8", "drafter=none", "Dd=1,Wd=2"] {
+        for text in [
+            "drafter=layer_skip,Dd=4,Wd=4,Wv=16,rows=best,objective=speedup",
+            "Wv=8",
+            "drafter=none",
+            "Dd=1,Wd=2",
+            "drafter=lookup,Wv=nodes,rows=all,objective=aal",
+        ] {
             assert_eq!(Fix::parse(text).unwrap().to_string(), text);
         }
         let fix = Fix::parse("Wv=16,Dd=4").unwrap();
-        assert_eq!((fix.depth, fix.draft_width, fix.verify_width), (Some(4), None, Some(16)));
-        assert!(fix.admits(&Shape { depth: 4, draft_width: 9, verify_width: 16 }));
-        assert!(!fix.admits(&Shape { depth: 4, draft_width: 9, verify_width: 8 }));
+        assert_eq!(
+            (fix.depth, fix.draft_width, fix.verify_width),
+            (Some(4), None, Some(FixedWidth::Rows(16)))
+        );
+    }
+
+    #[test]
+    fn shapes_of_one_tree_are_narrowed_to_what_is_fixed() {
+        let widths = |text: &str, depth| -> Vec<u32> {
+            let shapes = [2, 4, 8, 16].map(|verify_width| Shape { depth, draft_width: 9, verify_width });
+            Fix::parse(text).unwrap().admitted(shapes).iter().map(|shape| shape.verify_width).collect()
+        };
+        assert_eq!(widths("Wv=16,Dd=4", 4), [16]);
+        assert!(widths("Wv=16,Dd=4", 3).is_empty() && widths("Wv=9", 4).is_empty());
+        assert_eq!(widths("Wv=nodes", 4), [16]);
+        assert_eq!(widths("Wv=nodes,Wd=9", 4), [16]);
+        assert!(widths("Wv=nodes,Wd=8", 4).is_empty());
+        assert_eq!(widths("rows=best", 4), [2, 4, 8, 16]);
+    }
+
+    #[test]
+    fn a_fixed_verify_width_is_verified_whole_unless_rows_are_asked_for() {
+        use RowRule::{BestRate, Widest};
+        for (text, rules) in [
+            ("Dd=4", &[Widest, BestRate][..]),
+            ("Wv=4", &[Widest]),
+            ("Wv=nodes", &[Widest]),
+            ("Wv=4,rows=best", &[BestRate]),
+            ("rows=all", &[Widest]),
+            ("rows=best", &[BestRate]),
+            ("objective=aal", &[Widest, BestRate]),
+        ] {
+            assert_eq!(Fix::parse(text).unwrap().row_rules(), rules, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_some_fixes_leave_plain_decoding_open() {
+        for (text, asks) in [
+            ("drafter=none", false),
+            ("objective=speedup", false),
+            ("objective=aal", true),
+            ("drafter=lookup,objective=speedup", true),
+            ("rows=all", true),
+            ("Wv=nodes", true),
+            ("Dd=1", true),
+        ] {
+            assert_eq!(Fix::parse(text).unwrap().asks_for_speculation(), asks, "{text}");
+        }
+        assert!(!Fix::default().asks_for_speculation());
     }
 
     #[test]
@@ -119,6 +261,13 @@ mod tests {
             ("Dd=4,Dd=4", "`Dd` twice"),
             ("drafter=", "no name"),
             ("drafter=none,Dd=4", "drafts nothing"),
+            ("drafter=none,rows=all", "drafts nothing"),
+            ("drafter=none,objective=aal", "drafts nothing"),
+            ("Wv=node", "instead of a number"),
+            ("Wv=nodes,Wv=4", "`Wv` twice"),
+            ("rows=some", "instead of `all` or `best`"),
+            ("rows=all,rows=all", "`rows` twice"),
+            ("objective=speed", "instead of `speedup` or `aal`"),
             ("Dd=4,", "without `=`"),
         ] {
             let error = Fix::parse(text).unwrap_err().to_string();

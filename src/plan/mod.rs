@@ -45,7 +45,7 @@ pub use error::PlanError;
 pub use explain::{Explanation, explain};
 pub use file::{PLAN_FORMAT, decode, encode, read, write};
 pub use fit::FittedPlan;
-pub use fix::Fix;
+pub use fix::{Fix, FixedWidth, Objective};
 pub use free_replay::{FreeReplay, ProposalLimits, ReplayDrafter, judge_proposals};
 pub use guard::{GuardMode, GuardState, GuardTerms, GuardedStep};
 pub use objective::{Shape, StageTime};

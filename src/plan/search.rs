@@ -8,8 +8,8 @@ use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
 use super::{
     Acceptance, AcceptedLengths, Alternative, Calibration, DrafterKind, Fix, FreeReplay, JudgedNode, LeftOut,
-    Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Shape, SubPlan,
-    TreeReplay, acceptance_by_rank, choose_tunings, judge_proposals, judge_trees,
+    Objective, Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Shape,
+    SubPlan, TreeReplay, acceptance_by_rank, choose_tunings, judge_proposals, judge_trees,
     objective::{mean_step, plain_step, step_us},
     pricing::Pricing,
 };
@@ -93,6 +93,7 @@ pub fn make_plan(
 
     let Found { mut points, refused } = found;
     points.sort_by(best_first);
+    let best = |place| best_of(points.iter().filter(|point| point.place == place), fix);
     let chosen = choose(&points, fix).ok_or_else(|| PlanError::FixImpossible {
         fix: fix.to_string(),
         measured: search.choices(free_drafters),
@@ -100,7 +101,7 @@ pub fn make_plan(
     let mut by_drafter = vec![plain];
     let mut chosen_index = 0;
     for place in 0..names.len() {
-        if let Some(best) = points.iter().find(|point| point.place == place) {
+        if let Some(best) = best(place) {
             if chosen == Choice::Drafter(place) {
                 chosen_index = by_drafter.len() as u32;
             }
@@ -156,13 +157,14 @@ struct Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// How the steps of a shape may choose their rows: not at all where Wv is fixed or nothing says what values are worth.
-    fn rows(&self, judged: impl FnOnce() -> Vec<JudgedNode>) -> Vec<Rows> {
-        let is_fixed = self.limits.verify_width.is_some();
-        let calibration = if is_fixed { None } else { Calibration::fit(&judged()) };
-        let fixed = Rows { rule: RowRule::Widest, calibration: None };
-        let chosen = calibration.map(|c| Rows { rule: RowRule::BestRate, calibration: Some(c) });
-        [Some(fixed), chosen].into_iter().flatten().collect()
+    /// How the steps of a shape may choose their rows: only as the fix says, and by no values of unknown worth.
+    fn rows(&self, mut judged: impl FnMut() -> Vec<JudgedNode>) -> Vec<Rows> {
+        let rows = |rule: &RowRule| match rule {
+            RowRule::Widest => Some(Rows { rule: RowRule::Widest, calibration: None }),
+            RowRule::BestRate => Calibration::fit(&judged())
+                .map(|calibration| Rows { rule: RowRule::BestRate, calibration: Some(calibration) }),
+        };
+        self.limits.row_rules().iter().filter_map(rows).collect()
     }
 
     fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
@@ -289,7 +291,7 @@ impl Search<'_> {
                         rates.reached(shape, lengths.aal() / step_us(&stages));
                     }
                 };
-                for shape in depths.clone().flat_map(shapes).filter(|shape| origin.limits.admits(shape)) {
+                for shape in depths.clone().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
                     let Shape { depth, verify_width, .. } = shape;
                     let lengths = match replay.accepted(depth, verify_width) {
                         Ok(lengths) => lengths,
@@ -344,8 +346,8 @@ impl Search<'_> {
             let largest = Shape { depth: *deepest, draft_width, verify_width: *widest };
             let requests = &self.profile.token_traces;
             let choices_of_rows = origin.rows(|| judge_proposals(requests, *drafter, &largest));
-            let shapes = depths.iter().flat_map(|depth| speculative(*depth, draft_width, &verify_widths));
-            for shape in shapes.filter(|shape| origin.limits.admits(shape)) {
+            let shapes = |depth: &u32| speculative(*depth, draft_width, &verify_widths);
+            for shape in depths.iter().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
                 for Rows { rule, calibration } in &choices_of_rows {
                     let mut rates = Rates::new(self.ar_tpot_us);
                     let (row_choice, replay, predicted) = loop {
@@ -424,13 +426,26 @@ fn best_first(a: &Point, b: &Point) -> Ordering {
     speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
 }
 
+/// The best of points that come best first: that one, but where AAL is asked for the first of those with the largest.
+fn best_of<'p>(mut points: impl Iterator<Item = &'p Point>, fix: &Fix) -> Option<&'p Point> {
+    let first = points.next()?;
+    let objective = if first.asked_for { fix.objective() } else { Objective::Speedup };
+    match objective {
+        Objective::Speedup => Some(first),
+        Objective::Aal => {
+            let aal = |point: &Point| point.sub_plan.predicted.aal;
+            Some(points.fold(first, |best, point| if aal(point) > aal(best) { point } else { best }))
+        }
+    }
+}
+
 /// What to run, given the points best first; `None` if the fix leaves nothing.
 fn choose(points: &[Point], fix: &Fix) -> Option<Choice> {
     if fix.is_plain() {
         return Some(Choice::Plain);
     }
-    let best = points.iter().find(|point| point.asked_for);
-    if !fix.is_empty() {
+    let best = best_of(points.iter().filter(|point| point.asked_for), fix);
+    if fix.asks_for_speculation() {
         return best.map(|point| Choice::Drafter(point.place));
     }
     match best {

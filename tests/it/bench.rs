@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::{
-    program::success,
-    tiny_commands::{json, keys, on_tiny, plan, prompts},
+    program::{success, yggc},
+    tiny_commands::{json, keys, on_tiny, plan, profile, prompts},
 };
 
 fn bench(arguments: &[&str]) -> std::process::Command {
@@ -32,6 +32,7 @@ fn every_arm_answers_every_prompt_in_rotating_order() {
             "model",
             "prompts",
             "repetitions",
+            "sampling",
             "threads",
             "version"
         ]
@@ -79,6 +80,61 @@ fn every_arm_answers_every_prompt_in_rotating_order() {
             );
         }
     }
+}
+
+#[test]
+fn sampled_answers_are_those_of_plain_decoding_with_the_seed() {
+    let sampled = |seed: &str| {
+        let flags = ["--arms", "plan,unguarded,layer_skip", "--temperature", "1.5", "--seed", seed, "--json"];
+        let bench = json(&mut bench(&flags));
+        assert_eq!(bench["sampling"]["temperature"], 1.5);
+        assert_eq!(bench["sampling"]["seed"].to_string(), seed);
+        bench
+    };
+    let tokens = |bench: &Value| -> Vec<u64> {
+        list(&bench["prompts"]).iter().filter_map(|prompt| prompt["runs"][0]["tokens"].as_u64()).collect()
+    };
+    let (first, greedy) = (sampled("7"), json(&mut bench(&["--json"])));
+    assert_eq!(first["arms"][3]["drafter"], "layer_skip");
+    assert_eq!(greedy["sampling"]["temperature"], 0.0);
+    assert_eq!(tokens(&first), tokens(&sampled("7")));
+}
+
+/// A plan of a shape that does not pay here: nearly everything is drafted for nothing.
+fn hopeless(folder: &std::path::Path) -> std::path::PathBuf {
+    let file = folder.join("hopeless.plan");
+    let mut command = yggc();
+    command.args(["plan", "--fix", "drafter=layer_skip,Dd=4,Wd=1,Wv=4", "--profile"]).arg(profile());
+    success(&command.arg("-o").arg(&file).output().expect("yggc starts"));
+    file
+}
+
+#[test]
+fn an_unguarded_plan_drafts_at_every_step() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let bench = |arms: &str, json: bool| {
+        let mut command = on_tiny("bench");
+        command.args(["-n", "100", "--repetitions", "1", "--temperature", "3", "--arms", arms, "--prompts"]);
+        command.arg(prompts()).arg("--plan").arg(hopeless(folder.path()));
+        command.args(json.then_some("--json"));
+        command
+    };
+    let report = json(&mut bench("plan,unguarded", true));
+    let names: Vec<&str> =
+        list(&report["arms"]).iter().map(|arm| arm["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["ar", "plan", "unguarded"]);
+    let runs = || list(&report["prompts"]).iter().flat_map(|prompt| list(&prompt["runs"]));
+    let drafted = |arm: u64| -> u64 {
+        runs().filter(|run| run["arm"] == arm).filter_map(|run| run["drafted"].as_u64()).sum()
+    };
+    assert!(drafted(2) > drafted(1), "{} and {}", drafted(2), drafted(1));
+    for run in runs() {
+        let fell_back = run["fell_back"].as_str();
+        assert_eq!(fell_back.is_some(), run["arm"] == 1, "{run}");
+        assert!(fell_back.is_none_or(|reason| reason.contains("after drafts that did not pay")), "{run}");
+    }
+    let said = success(&bench("plan", false).output().expect("yggc starts"));
+    assert!(said.contains("plan fell back to plain decoding in 2 of 2 answers, as to prompt 1: "), "{said}");
 }
 
 #[test]

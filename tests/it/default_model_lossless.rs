@@ -16,7 +16,7 @@ use yggc::{
 use crate::program::default_model;
 
 /// Every so many of the calibration prompts is asked: 20, of every kind.
-const EVERY: usize = 3;
+const EVERY: usize = 10;
 /// So many of them, the shortest, are asked where there is only the portable tier: all would take it half an hour.
 const PORTABLE_PROMPTS: usize = 4;
 /// Tokens of an answer, unless it ends earlier.

@@ -64,15 +64,17 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("run -p x --drafter retrieval", "layer_skip"),
         ("run -p x --drafter layer-skip", "layer_skip"),
         ("run -p x --isa sse2", "portable"),
-        ("bench --prompts f --arms ar,model", "expected ar, plan, lookup or layer_skip"),
+        ("bench --prompts f --arms ar,model", "expected ar, plan, unguarded, lookup or layer_skip"),
         ("bench --prompts f --arms none", "the arm `ar`"),
         ("bench --prompts f --repetitions 0", "at least 1"),
+        ("bench --prompts f --temperature -1", "0 or more"),
         ("inspect --stage fuse", "fuse_qkv"),
         ("inspect --width 0", "from 1 to 4096"),
         ("plan --profile f -o g --fix Dd=0", "a number from 1 on"),
         ("plan --profile f -o g --fix Dd=4,Dd=5", "twice"),
         ("plan --profile f -o g --fix depth=4", "drafter=D,Dd=4,Wd=4,Wv=16"),
         ("plan --profile f -o g --fix drafter=none,Wv=4", "drafts nothing"),
+        ("plan --profile f -o g --fix rows=few", "`all` or `best`"),
     ] {
         let error = refusal(line);
         assert_eq!(error.exit_code(), 2, "{line}");
@@ -101,6 +103,8 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "bench --kernels --arms ar",
         "bench --kernels -n 8",
         "bench --kernels --context 64",
+        "bench --kernels --temperature 1",
+        "bench --kernels --seed 1",
         "bench --kernels --force",
         "bench --widths 4",
         "bench --prompts f --widths 4",
@@ -137,7 +141,8 @@ fn plan_is_a_search_or_a_show() {
             drafter: Some("lookup".to_owned()),
             depth: Some(4),
             draft_width: None,
-            verify_width: Some(16)
+            verify_width: Some(yggc::plan::FixedWidth::Rows(16)),
+            ..Fix::default()
         })
     );
 
@@ -159,7 +164,12 @@ fn repeated_and_listed_values() {
     assert_eq!(bench.arms, [Arm::Ar, Arm::Drafter(DrafterName::LayerSkip), Arm::Plan]);
     let Command::Bench(bench) = parse("bench --prompts f").unwrap() else { panic!("not `bench`") };
     assert_eq!(bench.arms, [Arm::Ar, Arm::Plan]);
-    assert!(!bench.kernels);
+    assert!(!bench.kernels && bench.sampling.temperature == 0.0);
+    let Command::Bench(bench) = parse("bench --prompts f --temperature 0.6 --top-k 9 --seed 3").unwrap()
+    else {
+        panic!("not `bench`")
+    };
+    assert_eq!((bench.sampling.temperature, bench.sampling.top_k, bench.sampling.seed), (0.6, Some(9), 3));
     let Command::Bench(bench) = parse("bench --kernels --repetitions 3 --threads 2 --isa portable").unwrap()
     else {
         panic!("not `bench`")
@@ -178,7 +188,8 @@ fn repeated_and_listed_values() {
 
 #[test]
 fn every_arm_is_read_back_from_its_name() {
-    for arm in [Arm::Ar, Arm::Plan, Arm::Drafter(DrafterName::Lookup), Arm::Drafter(DrafterName::LayerSkip)] {
+    let drafters = [DrafterName::Lookup, DrafterName::LayerSkip].map(Arm::Drafter);
+    for arm in [Arm::Ar, Arm::Plan, Arm::Unguarded].into_iter().chain(drafters) {
         assert_eq!(arm.to_string().parse(), Ok(arm));
     }
 }

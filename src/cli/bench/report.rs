@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
 use ygg_profiler::statistics;
-use yggc::engine::{Loaded, Report};
+use yggc::engine::{Loaded, Report, Sampling};
 
-use crate::cli::{args::BenchArgs, error::Failure, output};
+use crate::cli::{args::BenchArgs, error::Failure, output, settings};
 
 use super::{Question, REPETITIONS, provenance::Provenance};
 
@@ -35,12 +35,16 @@ pub(super) struct Run {
     ttft_ms: f64,
     /// From the prompt's ids to the whole text, by the wall clock.
     total_ms: f64,
+    /// Why a drafter did not draft at every step, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fell_back: Option<String>,
 }
 
 impl Run {
     pub(super) fn new(turn: Turn, report: &Report, total_ms: f64) -> Self {
         let Report { tokens, steps, drafted, aal, tpot_ms, ttft_ms, .. } = *report;
-        Self { turn, tokens, steps, drafted, aal, tpot_ms, ttft_ms, total_ms }
+        let fell_back = report.spec_off_reason.clone().filter(|_| report.drafter != "none");
+        Self { turn, tokens, steps, drafted, aal, tpot_ms, ttft_ms, total_ms, fell_back }
     }
 
     /// Tokens that steps emitted: all but the first of an answer.
@@ -108,6 +112,23 @@ struct PromptJson {
     runs: Vec<Run>,
 }
 
+/// How tokens were drawn.
+#[derive(Debug, Serialize)]
+struct SamplingJson {
+    temperature: f32,
+    top_k: u32,
+    top_p: f32,
+    min_p: f32,
+    seed: u64,
+}
+
+impl SamplingJson {
+    fn new(sampling: Sampling) -> Self {
+        let Sampling { temperature, top_k, top_p, min_p, seed } = sampling;
+        Self { temperature, top_k, top_p, min_p, seed }
+    }
+}
+
 /// The object that `bench --json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct Bench {
@@ -115,6 +136,7 @@ pub(super) struct Bench {
     provenance: Provenance,
     repetitions: usize,
     max_tokens: usize,
+    sampling: SamplingJson,
     arms: Vec<ArmJson>,
     prompts: Vec<PromptJson>,
 }
@@ -161,6 +183,7 @@ impl Bench {
             provenance: Provenance::new(loaded)?,
             repetitions: args.repetitions.unwrap_or(REPETITIONS),
             max_tokens: args.max_tokens,
+            sampling: SamplingJson::new(settings::sampling(&args.sampling)),
             arms,
             prompts,
         })
@@ -211,14 +234,33 @@ impl Bench {
             self.provenance.machine.facts
         )
         .expect("a string accepts every write");
-        for arm in &self.arms {
-            if let (Some(reason), true) = (&arm.spec_off_reason, arm.name != "ar") {
+        for (place, arm) in self.arms.iter().enumerate() {
+            if let (Some(reason), true) = (&arm.spec_off_reason, arm.drafter == "none" && arm.name != "ar") {
                 writeln!(out, "{} decoded plainly: {reason}", arm.name)
                     .expect("a string accepts every write");
             }
+            let runs = self.prompts.iter().flat_map(|prompt| &prompt.runs);
+            out.push_str(&fallbacks(&arm.name, runs.filter(|run| run.turn.arm == place)));
         }
         out
     }
+}
+
+/// How many of an arm's answers were partly decoded plainly, and why one of them was; empty if none.
+fn fallbacks<'r>(arm: &str, runs: impl Iterator<Item = &'r Run>) -> String {
+    let (mut all, mut fell, mut first) = (0, 0, None);
+    for run in runs {
+        all += 1;
+        if let Some(reason) = &run.fell_back {
+            fell += 1;
+            first.get_or_insert((run.turn.prompt + 1, reason));
+        }
+    }
+    first.map_or(String::new(), |(prompt, reason)| {
+        format!(
+            "{arm} fell back to plain decoding in {fell} of {all} answers, as to prompt {prompt}: {reason}\n"
+        )
+    })
 }
 
 fn number(number: Option<f64>, digits: usize) -> String {
@@ -285,7 +327,23 @@ mod tests {
             tpot_ms: Some(tpot_ms),
             ttft_ms: 5.0,
             total_ms,
+            fell_back: None,
         }
+    }
+
+    #[test]
+    fn answers_that_fell_back_are_counted_and_one_explained() {
+        let reason = |text: &str| Some(text.to_owned());
+        let runs = [
+            run(1, 0, 0, 10, 4.0, 40.0),
+            Run { fell_back: reason("drafts did not pay"), ..run(1, 0, 1, 10, 4.0, 40.0) },
+            Run { fell_back: reason("something else"), ..run(1, 1, 1, 10, 4.0, 40.0) },
+        ];
+        assert_eq!(
+            fallbacks("plan", runs.iter()),
+            "plan fell back to plain decoding in 2 of 3 answers, as to prompt 2: drafts did not pay\n"
+        );
+        assert_eq!(fallbacks("plan", runs[..1].iter()), "");
     }
 
     #[test]

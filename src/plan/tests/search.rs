@@ -7,7 +7,7 @@ use super::synthetic::{
 };
 use crate::plan::{
     Calibration, DrafterKind, Fix, FreeDrafter, LeftOut, NOISE_MARGIN, Plan, PlanError, PricedShape, RowRule,
-    Shape, leviathan, make_plan, show,
+    Shape, SubPlan, leviathan, make_plan, show,
 };
 
 const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
@@ -148,18 +148,22 @@ proptest! {
     #[test]
     fn a_fixed_shape_is_the_shape_chosen(
         seed in any::<u64>(), depth in 1u32..=DEPTH, width in 0usize..3, rows in 1usize..5,
+        (rule, part) in prop::sample::select(vec![
+            (RowRule::Widest, ""), (RowRule::Widest, ",rows=all"), (RowRule::BestRate, ",rows=best"),
+        ]),
     ) {
         let (verify, draft) = ([90.0, 95.0, 100.0, 110.0, 130.0], [30.0, 32.0, 40.0]);
         let trace = record(&Oracle { seed, skill: 80 }, 10, 4, DEPTH, 5);
         let profile = profile(cells(&verify, &draft), vec![trace], requests());
         let shape = Shape { depth, draft_width: DRAFT_WIDTHS[width], verify_width: VERIFY_WIDTHS[rows] };
-        let fix = format!("drafter=layer_skip,Dd={depth},Wd={},Wv={}", shape.draft_width, shape.verify_width);
+        let Shape { depth, draft_width, verify_width } = shape;
+        let fix = format!("drafter=layer_skip,Dd={depth},Wd={draft_width},Wv={verify_width}{part}");
         let all = brute_force(&profile, &verify, &draft);
-        let expected = all.into_iter().find(|(s, rule, _)| (*s, *rule) == (shape, RowRule::Widest));
+        let expected = all.into_iter().find(|(s, r, _)| (*s, *r) == (shape, rule));
         match (plan(&profile, &fix), expected) {
             (Ok(plan), Some((_, _, speedup))) => {
                 prop_assert_eq!(plan.chosen().shape, shape);
-                prop_assert_eq!(&plan.chosen().row_choice.rule, &RowRule::Widest);
+                prop_assert_eq!(&plan.chosen().row_choice.rule, &rule);
                 prop_assert!((plan.chosen().predicted.speedup - speedup).abs() < 1e-9);
                 prop_assert_eq!(&plan.fixed, &fix);
                 prop_assert!(plan.for_drafter("lookup").is_some());
@@ -250,6 +254,64 @@ fn fixes_narrow_the_search() {
             assert!(error.contains(part), "{error}");
         }
     }
+}
+
+#[test]
+fn a_tree_without_pruning_fills_the_widest_width_that_it_can() {
+    let (verify, draft) = ([90.0, 92.0, 95.0, 97.0, 99.0], [8.0, 9.0, 10.0]);
+    let profile = good_profile();
+    let all = brute_force(&profile, &verify, &draft);
+    for draft_width in DRAFT_WIDTHS {
+        let widest = |nodes| VERIFY_WIDTHS.into_iter().filter(|width| *width <= nodes).max();
+        let whole = all.iter().filter(|(shape, rule, _)| {
+            let fills = widest(shape.depth * shape.draft_width + 1) == Some(shape.verify_width);
+            shape.draft_width == draft_width && *rule == RowRule::Widest && fills
+        });
+        let best = whole.map(|(_, _, speedup)| *speedup).fold(0.0, f64::max);
+        let found = plan(&profile, &format!("drafter=layer_skip,Wd={draft_width},Wv=nodes")).unwrap();
+        let predicted = &found.chosen().predicted;
+        assert!(best > 0.0 && (predicted.speedup - best).abs() < 1e-9, "{predicted:?} instead of {best}");
+    }
+}
+
+#[test]
+fn the_objective_decides_the_shape_and_no_prediction() {
+    let trace = record(&Oracle { seed: 5, skill: 60 }, 30, 4, DEPTH, 5);
+    let dear = cells(&[90.0, 110.0, 150.0, 190.0, 260.0], &[8.0, 9.0, 10.0]);
+    let profile = profile(dear, vec![trace], requests());
+    let chosen = |fix: &str| plan(&profile, fix).ok().map(|plan| plan.chosen().clone());
+    let key = |sub_plan: &SubPlan| (sub_plan.predicted.aal, sub_plan.predicted.speedup);
+    let mut largest: Option<SubPlan> = None;
+    for depth in 1..=DEPTH {
+        for (draft_width, verify_width) in
+            DRAFT_WIDTHS.into_iter().flat_map(|d| VERIFY_WIDTHS.into_iter().map(move |v| (d, v)))
+        {
+            for rows in ["all", "best"] {
+                let fix =
+                    format!("drafter=layer_skip,Dd={depth},Wd={draft_width},Wv={verify_width},rows={rows}");
+                let Some(one) = chosen(&fix) else { continue };
+                if largest.as_ref().is_none_or(|other| key(&one) > key(other)) {
+                    largest = Some(one);
+                }
+            }
+        }
+    }
+    let largest = largest.expect("some shapes");
+    let by_aal = chosen("drafter=layer_skip,objective=aal").expect("some shapes");
+    let by_speedup = chosen("drafter=layer_skip,objective=speedup").expect("some shapes");
+    assert_eq!(key(&by_aal), key(&largest));
+    assert!(by_aal.predicted.aal > by_speedup.predicted.aal, "{by_aal:?}");
+    assert!(by_aal.predicted.speedup < by_speedup.predicted.speedup, "{by_aal:?}");
+
+    let free = plan(&profile, "").unwrap();
+    assert_eq!(Some(&by_speedup), free.for_drafter("layer_skip"));
+    assert_eq!(plan(&profile, "objective=speedup").unwrap().chosen(), free.chosen());
+    let other = plan(&profile, "drafter=layer_skip,objective=aal").unwrap();
+    assert_eq!(other.for_drafter("lookup"), free.for_drafter("lookup"), "only what is named is narrowed");
+    assert_eq!(other.alternatives, free.alternatives);
+    let overall = plan(&profile, "objective=aal").unwrap();
+    let most = overall.by_drafter.iter().map(|sub_plan| sub_plan.predicted.aal).fold(0.0, f64::max);
+    assert_eq!(overall.chosen().predicted.aal, most);
 }
 
 #[test]

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Measures what every part of a plan adds: the same drafter with the parts added one after the other.
+
+usage: benches/ablation.py OUT.jsonl --profile FILE [options]
+
+Every row is what the planner finds best when the parts that it lacks are fixed away. All rows of all drafters, the
+unrestricted plan and plain decoding take turns in one run for each temperature, with the guard and without it.
+planner/tables.py makes the tables from OUT alone.
+"""
+
+import argparse
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "planner"))
+import measuring
+import tables
+
+# Parts of a fix that every row gets unless it names them: what is switched off until a row switches it on.
+OFF = {}
+# Rows with their fixes: (what is added, parts beside the drafter).
+ROWS = [
+    ("chain", "Wd=1,Wv=nodes,rows=all"),
+    ("+ equal-growth tree", "Wv=nodes,rows=all"),
+    ("+ pruning", "rows=all"),
+    ("+ rows chosen at every step", "rows=best"),
+    ("pruning, by AAL instead of eq. 3", "rows=all,objective=aal"),
+]
+DRAFTERS = ["lookup", "layer_skip"]
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    measuring.add_options(parser, prompts=6, tokens=48, repetitions=5)
+    add = parser.add_argument
+    add("--temperatures", default="0,0.3,0.6,1.0", help="separated by commas [%(default)s]")
+    add("--seed", type=int, default=7, help="of sampled answers [%(default)s]")
+    add("--drafters", default=",".join(DRAFTERS), help="separated by commas [%(default)s]")
+    add("--arms", default="unguarded,plan", help="without the guard, with it, or both [%(default)s]")
+    given = parser.parse_args()
+    measuring.check_options(parser, given)
+    for name in ["drafters", "arms"]:
+        setattr(given, name, getattr(given, name).split(","))
+    try:
+        given.temperatures = [float(temperature) for temperature in given.temperatures.split(",")]
+    except ValueError:
+        parser.error(f"--temperatures: expected numbers separated by commas, found {given.temperatures}")
+    if not set(given.arms) <= {"unguarded", "plan"}:
+        parser.error(f"--arms: expected unguarded, plan, or both, found {','.join(given.arms)}")
+    return given
+
+
+def fix(drafter, parts):
+    named = {part.partition("=")[0] for part in parts.split(",")}
+    off = [f"{part}={value}" for part, value in OFF.items() if part not in named]
+    return ",".join([f"drafter={drafter}", *off, parts])
+
+
+def main():
+    given = options()
+    with open(given.out, "w") as out:
+        program = measuring.Measuring("ablation", given, out)
+        files = {}
+        for drafter in given.drafters:
+            for place, (row, parts) in enumerate(ROWS):
+                name = f"{drafter}_{place}"
+                made = program.plan(name, fix(drafter, parts))
+                if made is None:
+                    sys.exit(f"no measured shape satisfies `{fix(drafter, parts)}`: profile {drafter} or leave it out")
+                files[name] = made[0]
+                program.record("configuration", name=name, of=drafter, row=row, fix=fix(drafter, parts), **made[1])
+        file, shown = program.plan("plan")
+        files["plan"] = file
+        program.record("configuration", name="plan", of="plan", row="the plan, nothing fixed", fix="", **shown)
+        for call, temperature in enumerate(given.temperatures):
+            measuring.say(f"temperature {temperature}: {len(files)} plans, {given.repetitions} repetitions")
+            sampling = ["--temperature", str(temperature), "--seed", str(given.seed)]
+            program.bench("ablation", call, files, given.arms, given.repetitions, sampling)
+    print(tables.tables(tables.read(given.out)))
+
+
+if __name__ == "__main__":
+    main()

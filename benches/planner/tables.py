@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Derives tables from what exhaustive.py or ablation.py measured.
+
+usage: benches/planner/tables.py FILE.jsonl
+
+A speed-up is plain decoding's time by an arm's, of all steps of all prompts of one repetition in one run of `yggc bench`;
+a time per token is of the same steps. Prefill is in neither. Figures are medians over repetitions, with the least and the
+greatest in brackets.
+"""
+
+import collections
+import json
+import math
+import statistics
+import sys
+
+# What a plan is judged by: the plan's time by that of the fastest shape, and predicted by measured speed-up.
+WITHIN_BEST, WITHIN_PREDICTED = 0.05, 0.10
+
+
+def read(path):
+    """Rows by measure."""
+    rows = collections.defaultdict(list)
+    with open(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                row = json.loads(line)
+                rows[row.pop("measure")].append(row)
+            except (ValueError, KeyError):
+                sys.exit(f"{path}, line {number}: expected a measurement of exhaustive.py or ablation.py")
+    if not rows["header"]:
+        sys.exit(f"{path}: no header: expected a file that exhaustive.py or ablation.py wrote")
+    return rows
+
+
+def spread(numbers, digits=2):
+    if not numbers:
+        return "-"
+    middle, least, most = statistics.median(numbers), min(numbers), max(numbers)
+    return f"{middle:.{digits}f} [{least:.{digits}f}-{most:.{digits}f}]"
+
+
+def table(title, head, body):
+    lines = [f"### {title}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(map(str, row)) + " |" for row in body]
+    return "\n".join(lines) + "\n"
+
+
+class Arm:
+    """The answers of one arm: sums over the prompts of every repetition, each beside plain decoding's of the same run."""
+
+    def __init__(self, repetitions):
+        self.tpot_ms, self.step_ms, self.speedup = [], [], []
+        tokens = steps = 0
+        for runs, plain in repetitions:
+            time, step_tokens, step_count = sums(runs)
+            plain_time, plain_tokens, _ = sums(plain)
+            if not step_count:
+                continue
+            if step_tokens != plain_tokens:
+                sys.exit(f"an arm gave {step_tokens} tokens where plain decoding gave {plain_tokens}: they must be the same")
+            self.tpot_ms.append(time / step_tokens)
+            self.step_ms.append(time / step_count)
+            self.speedup.append(plain_time / time)
+            tokens, steps = tokens + step_tokens, steps + step_count
+        self.aal = tokens / steps if steps else None
+        answers = [run for runs, _ in repetitions for run in runs]
+        self.fell_back = sum("fell_back" in run for run in answers) / len(answers)
+
+    def median(self, numbers):
+        return statistics.median(numbers) if numbers else math.nan
+
+
+def sums(runs):
+    """Milliseconds, tokens and number of the steps of some answers; the first token of an answer is prefill's."""
+    stepped = [run for run in runs if run["steps"]]
+    tokens = [round(run["aal"] * run["steps"]) for run in stepped]
+    time = sum(run["tpot_ms"] * count for run, count in zip(stepped, tokens))
+    return time, sum(tokens), sum(run["steps"] for run in stepped)
+
+
+def arms(rows, **wanted):
+    """Arms by (name, arm), of the runs that have the wanted fields."""
+    answers = collections.defaultdict(lambda: collections.defaultdict(list))
+    for run in rows["run"]:
+        if all(run[key] == value for key, value in wanted.items()):
+            answers[run["name"], run["arm"]][run["call"], run["repetition"]].append(run)
+    plain = answers["ar", "ar"]
+    return {who: Arm([(runs, plain[at]) for at, runs in by_run.items()]) for who, by_run in answers.items()}
+
+
+def fastest(rows, phase):
+    """Names of configurations, fastest first, by their median speed-up without the guard."""
+    measured = {name: arm for (name, kind), arm in arms(rows, phase=phase).items() if kind == "unguarded"}
+    return sorted(measured, key=lambda name: -measured[name].median(measured[name].speedup))
+
+
+def shape(configuration):
+    rows = ("<=" if configuration["rows"] == "best" else "") + str(configuration["Wv"])
+    return [configuration["drafter"], configuration["Dd"], configuration["Wd"], rows]
+
+
+def ratio(predicted, measured):
+    return f"{predicted / measured:.2f}" if measured and not math.isnan(measured) else "-"
+
+
+SHAPE = ["drafter", "Dd", "Wd", "Wv"]
+
+
+def predictions(title, configurations, measured):
+    """What was predicted of shapes without the guard beside what they did: text, and how many were predicted well."""
+    body, errors, step_errors = [], [], []
+    for name, arm in measured.items():
+        predicted = configurations[name]["predicted"]
+        speedup, plain_ms = arm.median(arm.speedup), arm.plain_ms
+        step = arm.median(arm.step_ms) / plain_ms
+        predicted_step = predicted["step_us"] / predicted["ar_tpot_us"]
+        errors.append(abs(predicted["speedup"] / speedup - 1))
+        step_errors.append(abs(predicted_step / step - 1))
+        body.append(
+            [
+                *shape(configurations[name]),
+                f"{predicted['aal']:.2f}, {arm.aal:.2f}",
+                f"{predicted_step:.2f}, {step:.2f}",
+                f"{predicted['speedup']:.2f}",
+                spread(arm.speedup),
+                ratio(predicted["speedup"], speedup),
+            ]
+        )
+    head = [*SHAPE, "AAL: predicted, measured", "a step by a plain one: predicted, measured"]
+    head += ["speed-up: predicted", "measured", "predicted by measured"]
+    good = sum(error <= WITHIN_PREDICTED for error in errors)
+    text = table(title, head, body)
+    text += (
+        f"\n{good} of {len(errors)} speed-ups are predicted within {WITHIN_PREDICTED:.0%}; errors: median {statistics.median(errors):.1%}, "
+        f"greatest {max(errors):.1%}. Step times: median {statistics.median(step_errors):.1%}, greatest {max(step_errors):.1%}.\n"
+    )
+    return text
+
+
+def unguarded(rows, phase):
+    """Arms without the guard by name, fastest first, each with plain decoding's time per token of its own runs."""
+    found = arms(rows, phase=phase)
+    measured = {}
+    for name in fastest(rows, phase):
+        arm = found[name, "unguarded"]
+        arm.plain_ms = arm.median([tpot * speedup for tpot, speedup in zip(arm.tpot_ms, arm.speedup)])
+        measured[name] = arm
+    return measured
+
+
+def exhaustive(rows):
+    configurations = {row.pop("name"): row for row in rows["configuration"]}
+    every = unguarded(rows, "all")
+    text = [predictions(f"{len(every)} shapes without the guard, the fastest first", configurations, every)]
+    paired = arms(rows, phase="paired")
+    if not paired:
+        return "\n".join([*text, "The plan and the fastest were not measured again.\n"])
+    again = unguarded(rows, "paired")
+    text.append(predictions("The plan and the fastest of them in one run, without the guard", configurations, again))
+    body, excess = [], 0.0
+    served = paired["plan", "plan"]
+    for (name, kind), arm in sorted(paired.items(), key=lambda entry: entry[1].median(entry[1].tpot_ms)):
+        pairs = [mine / its for mine, its in zip(served.tpot_ms, arm.tpot_ms)]
+        excess = max(excess, arm.median(pairs) - 1)
+        who = "plain decoding" if name == "ar" else " ".join(map(str, shape(configurations[name])))
+        body.append(
+            [
+                f"**{who}**" if (name, kind) == ("plan", "plan") else who,
+                {"ar": "-", "plan": f"yes, {arm.fell_back:.0%} of answers fell back", "unguarded": "no"}[kind],
+                spread(arm.tpot_ms),
+                spread(arm.speedup),
+                spread(pairs),
+            ]
+        )
+    head = ["drafter Dd Wd Wv", "guard", "ms per token", "speed-up", "the plan's time by its"]
+    text.append(table("The same run with the guard: bold is what the planner chose, as it is served", head, body))
+    text.append(
+        f"The plan takes {excess:.1%} more time per token than the fastest of these, by the medians of pairs: "
+        f"{'within' if excess <= WITHIN_BEST else 'beyond'} {WITHIN_BEST:.0%}.\n"
+    )
+    return "\n".join(text)
+
+
+def ablation(rows):
+    configurations = {row.pop("name"): row for row in rows["configuration"]}
+    text = []
+    for temperature in dict.fromkeys(run["temperature"] for run in rows["run"]):
+        found = arms(rows, phase="ablation", temperature=temperature)
+        kinds = [kind for kind in ["unguarded", "plan"] if any(arm == kind for _, arm in found)]
+        plain = found["ar", "ar"]
+        body = [["plain decoding", *["-"] * 4, "1.00", spread(plain.step_ms), spread(plain.tpot_ms), "1.00", "1.00", "-"]]
+        for name, configuration in configurations.items():
+            arm = found[name, kinds[0]]
+            line = [
+                f"{configuration['of']}: {configuration['row']}" if configuration["fix"] else configuration["row"],
+                *shape(configuration),
+                f"{arm.aal:.2f}",
+                spread(arm.step_ms),
+                spread(arm.tpot_ms),
+                f"{configuration['predicted']['speedup']:.2f}",
+                spread(arm.speedup),
+            ]
+            guarded = found.get((name, "plan"))
+            line.append(
+                f"{spread(guarded.speedup)}, {guarded.fell_back:.0%} fell back" if guarded and kinds[0] != "plan" else "-"
+            )
+            body.append(line)
+        guard = "without the guard" if kinds[0] == "unguarded" else "with the guard"
+        head = ["", *SHAPE, "AAL", "ms per step", "ms per token", "speed-up predicted for greedy requests", "speed-up"]
+        head.append("speed-up with the guard, answers that fell back")
+        text.append(table(f"Temperature {temperature:g}, {guard}", head, body))
+    text.append("A row is the shape that is predicted to be best when no more than it and the rows above it have may be chosen.\n")
+    return "\n".join(text)
+
+
+def tables(rows):
+    """Everything that the rows say, as Markdown."""
+    header, setting = rows["header"][0], rows["setting"][0]
+    machine, options = setting["machine"], header["options"]
+    facts = f"{machine['name']} (family {machine['family']}, model {machine['model']}), {machine['isa']}"
+    repetitions = f"{options['repetitions']} repetitions"
+    if header["script"] == "exhaustive":
+        repetitions += f", {options['paired']} of the paired run"
+    text = (
+        f"{facts}, {setting['threads']} threads; {header['date']}; commit {header['commit']}"
+        f"{' with changes' if header['changed'] else ''}; {header['version']}; {setting['model']['name']}; "
+        f"{header['prompts']['asked']} prompts of {header['prompts']['file']}, at most {options['tokens']} tokens, {repetitions}; "
+        f"load before {header['load_1min']:.2f}.\n"
+    )
+    return "\n".join([text, {"exhaustive": exhaustive, "ablation": ablation}[header["script"]](rows)])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    print(tables(read(sys.argv[1])))
