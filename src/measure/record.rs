@@ -1,6 +1,6 @@
 //! Profiling: latencies of every planned width and stage, then traces of acceptance.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ygg_profiler::{
     Cell, DrafterName, GridError, GridSettings, HostStage, Profile, Stage, TokenTrace, Trace, measure_grid,

@@ -43,7 +43,7 @@ pub(super) fn changes(a: &[SubPlan], b: &[SubPlan]) -> Vec<DrafterDiff> {
 fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
     let SubPlan { name: _, drafter, shape: _, top_k, draft_temperature, row_choice, predicted, acceptance } =
         a;
-    let RowChoice { rule: _, widths, calibration } = row_choice;
+    let RowChoice { rule: _, widths, rate, calibration } = row_choice;
     let Acceptance { steps, by_depth, by_rank } = acceptance;
     let kind = |kind: &DrafterKind| format!("{kind:?}");
     let costs = |widths: &Vec<WidthCost>| {
@@ -52,12 +52,14 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
     let stages = |stages: &Vec<StageTime>| {
         list(stages.iter().map(|StageTime { stage, us }| format!("{stage} {us:.1} us")))
     };
+    let per_ms = |rate: &f64| format!("{:.3} tokens/ms", rate * 1e3);
     let shares = |shares: &Vec<f64>| list(shares.iter().map(|share| format!("{share:.2}")));
     let changes = [
         Change::of("drafter", drafter, &b.drafter, kind),
         Change::of("candidates per node", top_k, &b.top_k, u32::to_string),
         Change::of("draft temperature", draft_temperature, &b.draft_temperature, f32::to_string),
         Change::of("costs of widths", widths, &b.row_choice.widths, costs),
+        Change::of("worth of time when rows are chosen", rate, &b.row_choice.rate, per_ms),
         Change::of("calibration", calibration, &b.row_choice.calibration, describe_calibration),
         Change::of("stages", &predicted.stages, &b.predicted.stages, stages),
         Change::of("plain us/token", &predicted.ar_tpot_us, &b.predicted.ar_tpot_us, |us| format!("{us:.0}")),
