@@ -2,8 +2,8 @@
 
 use crate::{
     plan::{
-        ChosenTuning, DrafterKind, Fingerprints, FittedPlan, GuardTerms, RowChoice, Stage as PlanStage,
-        SubPlan,
+        ChosenTuning, DrafterKind, Fingerprints, FittedPlan, GuardTerms, RowChoice, Schedule,
+        Stage as PlanStage, SubPlan,
     },
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
@@ -16,6 +16,8 @@ use super::{DrafterChoice, Error, Options, report::Background};
 pub(super) struct Drafting {
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
+    /// When heads are drafted.
+    pub(super) schedule: Schedule,
     /// How a step chooses its rows; `None` without a plan.
     pub(super) row_choice: Option<RowChoice>,
     /// What guards requests; `None` where a drafter is forced or there is none.
@@ -71,6 +73,7 @@ pub(super) fn decide(
     let plain = |reason: &str| Drafting {
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
+        schedule: Schedule::Plain,
         row_choice: None,
         guard: None,
         widths: Vec::new(),
@@ -128,6 +131,7 @@ pub(super) fn decide(
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
+        schedule: sub_plan.schedule,
         row_choice: Some(sub_plan.row_choice.clone()),
         guard,
         widths: plan.planned.widths(),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, Fingerprints, LatencyTable, Stage};
 
 use super::{
-    Acceptance, ChosenTuning, DrafterKind, PlanError, RowChoice, RowRule, Shape, StageTime,
+    Acceptance, ChosenTuning, DrafterKind, PlanError, RowChoice, RowRule, Schedule, Shape, StageTime,
     objective::step_us,
 };
 
@@ -63,6 +63,8 @@ pub struct SubPlan {
     pub drafter: DrafterKind,
     /// Dd, Wd, Wv; [`Shape::PLAIN`] for plain decoding.
     pub shape: Shape,
+    /// When the head of a step is drafted; [`Schedule::Plain`] for drafters that run no model.
+    pub schedule: Schedule,
     /// Candidates kept of every expanded node; 0 for drafters that run no model.
     pub top_k: u32,
     /// Temperature of the drafter's scores, `t_d`; 1 for drafters that score nothing.
@@ -108,6 +110,8 @@ pub struct Alternative {
     pub name: DrafterName,
     /// The shape.
     pub shape: Shape,
+    /// When the head of a step is drafted.
+    pub schedule: Schedule,
     /// How a step chooses its rows.
     pub rule: RowRule,
     /// Tokens per step.
@@ -147,9 +151,19 @@ impl SubPlan {
     }
 
     fn validate(&self, planned: &PlannedWidths, table: &LatencyTable) -> Result<(), PlanError> {
-        let SubPlan { name, drafter, shape, top_k, draft_temperature, row_choice, predicted, acceptance } =
-            self;
+        let SubPlan {
+            name,
+            drafter,
+            shape,
+            schedule,
+            top_k,
+            draft_temperature,
+            row_choice,
+            predicted,
+            acceptance,
+        } = self;
         drafter.validate()?;
+        schedule.validate(drafter.runs_a_model())?;
         let Shape { depth, draft_width, verify_width } = *shape;
         let show = || format!("Dd {depth}, Wd {draft_width}, Wv {verify_width} for {name}");
         if self.is_plain() {
@@ -167,6 +181,13 @@ impl SubPlan {
         if drafter.runs_a_model() {
             ensure(planned.draft.contains(&draft_width), "draft width", "a planned one", show)?;
             ensure(*top_k >= draft_width, "candidates per node", "Wd or more", || top_k.to_string())?;
+            let heads_planned = row_choice.widths.iter().all(|cost| planned.draft.contains(&cost.width));
+            ensure(
+                *schedule == Schedule::Plain || heads_planned,
+                "width of heads ahead",
+                "a planned one",
+                show,
+            )?;
         } else {
             ensure(*top_k == 0, "candidates per node", "0 without a model", || top_k.to_string())?;
         }
@@ -277,7 +298,7 @@ impl Plan {
             let measured = table.widths(&Stage::Verify).contains(width);
             ensure(measured, "planned verify width", "a measured one", || width.to_string())?;
         }
-        for Alternative { name: _, shape: _, rule: _, aal, step_us, speedup } in alternatives {
+        for Alternative { name: _, shape: _, schedule: _, rule: _, aal, step_us, speedup } in alternatives {
             for number in [aal, step_us, speedup] {
                 ensure(is_positive(*number), "alternative", "finite positive numbers", || {
                     number.to_string()

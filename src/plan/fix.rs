@@ -1,7 +1,7 @@
 //! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16`, or any part of it.
 use std::fmt;
 
-use super::{PlanError, Shape};
+use super::{PlanError, Schedule, Shape};
 
 /// Parts of a plan that are given instead of searched.
 ///
@@ -17,10 +17,12 @@ pub struct Fix {
     pub draft_width: Option<u32>,
     /// Rows verified, Wv.
     pub verify_width: Option<u32>,
+    /// When heads are drafted.
+    pub schedule: Option<Schedule>,
 }
 
 impl Fix {
-    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16`; every part may be left out, none may come twice.
+    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,schedule=plain`; every part may be left out, none may come twice.
     ///
     /// # Errors
     /// [`PlanError::FixSyntax`] names the part that is wrong.
@@ -42,21 +44,26 @@ impl Fix {
                 "Dd" => fix.depth.replace(number()?).is_some(),
                 "Wd" => fix.draft_width.replace(number()?).is_some(),
                 "Wv" => fix.verify_width.replace(number()?).is_some(),
+                "schedule" => {
+                    let named = Schedule::parse(value);
+                    let schedule = named.map_err(|names| error(format!("`{value}` instead of {names}")))?;
+                    fix.schedule.replace(schedule).is_some()
+                }
                 _ => return Err(error(format!("the unknown part `{key}`"))),
             };
             if twice {
                 return Err(error(format!("`{key}` twice")));
             }
         }
-        if fix.is_plain() && fix.has_shape() {
-            return Err(error("a shape for `drafter=none`, which drafts nothing".to_owned()));
+        if fix.is_plain() && (fix.has_shape() || fix.schedule.is_some()) {
+            return Err(error("a shape or schedule for `drafter=none`, which drafts nothing".to_owned()));
         }
         Ok(fix)
     }
 
     /// Whether nothing is fixed.
     pub fn is_empty(&self) -> bool {
-        self.drafter.is_none() && !self.has_shape()
+        self.drafter.is_none() && !self.has_shape() && self.schedule.is_none()
     }
 
     /// Whether plain decoding is asked for.
@@ -72,6 +79,11 @@ impl Fix {
             && agrees(self.verify_width, shape.verify_width)
     }
 
+    /// Whether heads may be drafted by the schedule under this fix.
+    pub fn admits_schedule(&self, schedule: Schedule) -> bool {
+        self.schedule.is_none_or(|fixed| fixed == schedule)
+    }
+
     fn has_shape(&self) -> bool {
         self.depth.is_some() || self.draft_width.is_some() || self.verify_width.is_some()
     }
@@ -79,13 +91,14 @@ impl Fix {
 
 impl fmt::Display for Fix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fix { drafter, depth, draft_width, verify_width } = self;
+        let Fix { drafter, depth, draft_width, verify_width, schedule } = self;
         let number = |key, value: &Option<u32>| value.map(|value| format!("{key}={value}"));
         let parts = [
             drafter.as_ref().map(|name| format!("drafter={name}")),
             number("Dd", depth),
             number("Wd", draft_width),
             number("Wv", verify_width),
+            schedule.map(|schedule| format!("schedule={schedule}")),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(","))
     }
@@ -97,13 +110,22 @@ mod tests {
 
     #[test]
     fn every_part_is_read_and_written() {
-        for text in ["drafter=layer_skip,Dd=4,Wd=4,Wv=16", "Wv=8", "drafter=none", "Dd=1,Wd=2"] {
+        for text in [
+            "drafter=layer_skip,Dd=4,Wd=4,Wv=16,schedule=head_ahead",
+            "Wv=8",
+            "drafter=none",
+            "Dd=1,Wd=2",
+            "schedule=plain",
+        ] {
             assert_eq!(Fix::parse(text).unwrap().to_string(), text);
         }
         let fix = Fix::parse("Wv=16,Dd=4").unwrap();
         assert_eq!((fix.depth, fix.draft_width, fix.verify_width), (Some(4), None, Some(16)));
         assert!(fix.admits(&Shape { depth: 4, draft_width: 9, verify_width: 16 }));
         assert!(!fix.admits(&Shape { depth: 4, draft_width: 9, verify_width: 8 }));
+        assert!(fix.admits_schedule(Schedule::HeadAhead));
+        let fix = Fix::parse("schedule=plain").unwrap();
+        assert!(!fix.is_empty() && !fix.admits_schedule(Schedule::HeadAhead));
     }
 
     #[test]
@@ -119,6 +141,9 @@ mod tests {
             ("Dd=4,Dd=4", "`Dd` twice"),
             ("drafter=", "no name"),
             ("drafter=none,Dd=4", "drafts nothing"),
+            ("drafter=none,schedule=plain", "drafts nothing"),
+            ("schedule=ahead", "`ahead` instead of plain or head_ahead"),
+            ("schedule=plain,schedule=plain", "`schedule` twice"),
             ("Dd=4,", "without `=`"),
         ] {
             let error = Fix::parse(text).unwrap_err().to_string();

@@ -5,8 +5,8 @@ use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
 use super::{
     Acceptance, AcceptedLengths, Alternative, Calibration, DrafterKind, Fix, FreeReplay, JudgedNode, LeftOut,
-    Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Shape, SubPlan,
-    TreeReplay, acceptance_by_rank, choose_tunings, judge_proposals, judge_trees,
+    Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Schedule, Shape,
+    SubPlan, TreeReplay, acceptance_by_rank, choose_tunings, judge_proposals, judge_trees,
     objective::{mean_step, plain_step},
     pricing::Pricing,
 };
@@ -93,19 +93,18 @@ pub fn make_plan(
 
     let Found { mut points, refused } = found;
     points.sort_by(best_first);
-    let chosen = choose(&points, fix).ok_or_else(|| PlanError::FixImpossible {
+    let best: Vec<&Point> = (0..names.len()).filter_map(|place| best_of(&points, place)).collect();
+    let chosen = choose(&best, fix).ok_or_else(|| PlanError::FixImpossible {
         fix: fix.to_string(),
         measured: search.choices(free_drafters),
     })?;
     let mut by_drafter = vec![plain.clone()];
     let mut chosen_index = 0;
-    for place in 0..names.len() {
-        if let Some(best) = points.iter().find(|point| point.place == place) {
-            if chosen == Choice::Drafter(place) {
-                chosen_index = by_drafter.len() as u32;
-            }
-            by_drafter.push(best.sub_plan.clone());
+    for point in best {
+        if chosen == Choice::Drafter(point.place) {
+            chosen_index = by_drafter.len() as u32;
         }
+        by_drafter.push(point.sub_plan.clone());
     }
     let considered = points.len() as u32 + 1;
     let plan = Plan {
@@ -167,8 +166,14 @@ impl Origin<'_> {
         [Some(fixed), chosen].into_iter().flatten().collect()
     }
 
+    /// Every way of choosing rows under every schedule that the fix leaves open.
+    fn under_schedules<'r>(&self, rows: &'r [Rows]) -> Vec<(&'r Rows, Schedule)> {
+        let open = || Schedule::ALL.into_iter().filter(|schedule| self.limits.admits_schedule(*schedule));
+        rows.iter().flat_map(|rows| open().map(move |schedule| (rows, schedule))).collect()
+    }
+
     fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
-        let Evidence { top_k, draft_temperature, row_choice, lengths, by_rank } = evidence;
+        let Evidence { schedule, top_k, draft_temperature, row_choice, lengths, by_rank } = evidence;
         let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
         Point {
             place: self.place,
@@ -177,6 +182,7 @@ impl Origin<'_> {
                 name: self.name.clone(),
                 drafter: self.kind.clone(),
                 shape,
+                schedule,
                 top_k,
                 draft_temperature,
                 row_choice,
@@ -193,8 +199,9 @@ struct Rows {
     calibration: Option<Calibration>,
 }
 
-/// What a prediction rests on.
+/// How steps are run beside their shape, and what a prediction rests on.
 struct Evidence<'a> {
+    schedule: Schedule,
     top_k: u32,
     draft_temperature: f32,
     row_choice: RowChoice,
@@ -227,7 +234,6 @@ impl Search<'_> {
         }
         let top_k = traces.iter().map(|t| t.top_k).min().unwrap_or(0);
         let draft_temperature = first.draft_temperature;
-        let verify_widths = self.table.widths(&Stage::Verify);
         let by_rank = acceptance_by_rank(&traces);
         let depths = 1..=traces.iter().map(|t| t.depth).min().unwrap_or(0);
         let pricing = self.pricing(origin.name);
@@ -235,14 +241,15 @@ impl Search<'_> {
             if origin.limits.draft_width.is_some_and(|fixed| fixed != draft_width) {
                 continue;
             }
-            let shapes = |depth| speculative(depth, draft_width, &verify_widths);
-            for Rows { rule, calibration } in origin.rows(|| judge_trees(&traces, draft_width)) {
-                let calibration = calibration.as_ref();
+            let rows = origin.rows(|| judge_trees(&traces, draft_width));
+            for (Rows { rule, calibration }, schedule) in origin.under_schedules(&rows) {
+                let (rule, calibration) = (*rule, calibration.as_ref());
+                let verify_widths = pricing.tree_widths(schedule);
+                let shapes = |depth| speculative(depth, draft_width, &verify_widths);
+                let choice = |shape: &Shape| pricing.tree_choice(shape, schedule, rule, calibration);
                 let choices = depths
                     .clone()
-                    .map(|depth| {
-                        shapes(depth).map(|shape| pricing.tree_choice(&shape, rule, calibration)).collect()
-                    })
+                    .map(|depth| shapes(depth).map(|shape| choice(&shape)).collect())
                     .collect::<Result<Vec<Vec<RowChoice>>, _>>()?;
                 let replay = TreeReplay::new(&traces, draft_width, &choices, calibration);
                 for shape in depths.clone().flat_map(shapes).filter(|shape| origin.limits.admits(shape)) {
@@ -259,11 +266,12 @@ impl Search<'_> {
                         Err(other) => return Err(other),
                     };
                     let steps_by_width = replay.steps_by_width(depth, verify_width)?;
-                    let stages = mean_step(steps_by_width, |width| pricing.tree_step(&shape, rule, width))?;
+                    let at = |width| pricing.tree_step(&shape, schedule, rule, width);
+                    let stages = mean_step(steps_by_width, at)?;
                     let predicted = Prediction::new(lengths.aal(), stages, self.ar_tpot_us);
-                    let row_choice = pricing.tree_choice(&shape, rule, calibration)?;
-                    let by_rank = by_rank.clone();
-                    let evidence = Evidence { top_k, draft_temperature, row_choice, lengths, by_rank };
+                    let (row_choice, by_rank) = (choice(&shape)?, by_rank.clone());
+                    let evidence =
+                        Evidence { schedule, top_k, draft_temperature, row_choice, lengths, by_rank };
                     found.points.push(origin.point(shape, evidence, predicted));
                 }
             }
@@ -301,7 +309,9 @@ impl Search<'_> {
             let requests = &self.profile.token_traces;
             let choices_of_rows = origin.rows(|| judge_proposals(requests, *drafter, &largest));
             let shapes = depths.iter().flat_map(|depth| speculative(*depth, draft_width, &verify_widths));
-            for shape in shapes.filter(|shape| origin.limits.admits(shape)) {
+            let admits =
+                |shape: &Shape| origin.limits.admits(shape) && origin.limits.admits_schedule(Schedule::Plain);
+            for shape in shapes.filter(admits) {
                 for Rows { rule, calibration } in &choices_of_rows {
                     let row_choice = pricing.free_choice(&shape, *rule, calibration.as_ref())?;
                     let replay = FreeReplay::new(requests, *drafter, &shape, &row_choice);
@@ -309,6 +319,7 @@ impl Search<'_> {
                     let stages = mean_step(replay.steps_by_width(), at)?;
                     let predicted = Prediction::new(replay.accepted().aal(), stages, self.ar_tpot_us);
                     let evidence = Evidence {
+                        schedule: Schedule::Plain,
                         top_k: 0,
                         draft_temperature: 1.0,
                         row_choice,
@@ -343,7 +354,9 @@ impl Search<'_> {
                 Some(_) => ("any".to_owned(), "any".to_owned()),
                 None => {
                     let depth = self.traces_of(name).iter().map(|t| t.depth).min().unwrap_or(0);
-                    (format!("1 to {depth}"), format!("{:?}", self.draft_widths(name)))
+                    let heads = self.pricing(name).tree_widths(Schedule::HeadAhead);
+                    let ahead = format!(", schedule=head_ahead with Wv {:?}", &heads[1.min(heads.len())..]);
+                    (format!("1 to {depth}"), format!("{:?}{ahead}", self.draft_widths(name)))
                 }
             };
             choices.push(format!("drafter={name} with Dd {depths}, Wd {widths}"));
@@ -361,23 +374,35 @@ fn speculative(depth: u32, draft_width: u32, verify_widths: &[u32]) -> impl Iter
     verify_widths.iter().map(shape).filter(makes_sense)
 }
 
-/// Larger speed-up first; of equals the smaller shape, then the one that chooses nothing, then the drafter named first.
+/// Larger speed-up first; of equals the smaller shape, then the one that chooses nothing, then the plainer schedule, then the
+/// drafter named first.
 fn best_first(a: &Point, b: &Point) -> Ordering {
     let key = |p: &Point| {
         let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
         let chooses = p.sub_plan.row_choice.rule == RowRule::BestRate;
-        (verify_width, depth, draft_width, chooses, p.place)
+        (verify_width, depth, draft_width, chooses, p.sub_plan.schedule, p.place)
     };
     let speedup = |p: &Point| p.sub_plan.predicted.speedup;
     speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
 }
 
-/// What to run, given the points best first; `None` if the fix leaves nothing.
-fn choose(points: &[Point], fix: &Fix) -> Option<Choice> {
+/// The best point of a drafter, given all points best first: another schedule than the plain one has to gain more than noise
+/// over it.
+fn best_of(points: &[Point], place: usize) -> Option<&Point> {
+    let mut own = points.iter().filter(|point| point.place == place);
+    let best = own.next()?;
+    let is_plain = |point: &&Point| point.sub_plan.schedule == Schedule::Plain;
+    let plain = if is_plain(&best) { return Some(best) } else { own.find(is_plain) };
+    let speedup = |point: &Point| point.sub_plan.predicted.speedup;
+    Some(plain.filter(|plain| speedup(best) < (1.0 + NOISE_MARGIN) * speedup(plain)).unwrap_or(best))
+}
+
+/// What to run, given the best point of every drafter; `None` if the fix leaves nothing.
+fn choose(points: &[&Point], fix: &Fix) -> Option<Choice> {
     if fix.is_plain() {
         return Some(Choice::Plain);
     }
-    let best = points.iter().find(|point| point.asked_for);
+    let best = points.iter().filter(|point| point.asked_for).min_by(|a, b| best_first(a, b));
     if !fix.is_empty() {
         return best.map(|point| Choice::Drafter(point.place));
     }
@@ -396,6 +421,7 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, PlanErr
         name: DrafterName::new("none").expect("`none` is a drafter name"),
         drafter: DrafterKind::None,
         shape: Shape::PLAIN,
+        schedule: Schedule::Plain,
         top_k: 0,
         draft_temperature: 1.0,
         row_choice: RowChoice::fixed(1, ar_tpot_us),
@@ -418,14 +444,19 @@ fn reference_context(profile: &Profile, table: &LatencyTable) -> u32 {
     mean(steps).or_else(|| mean(requests)).unwrap_or_else(|| table.contexts()[0])
 }
 
-/// The widths that the sub-plans run: those their steps may choose among, and of their growths.
+/// The widths that the sub-plans run: those their steps may choose among, and of their growths and heads drafted ahead.
 fn planned_widths(by_drafter: &[SubPlan]) -> PlannedWidths {
     let mut verify = BTreeSet::from([1]);
     let mut draft = BTreeSet::from([1]);
-    for SubPlan { drafter, shape, row_choice, .. } in by_drafter {
-        verify.extend(row_choice.widths.iter().map(|cost| cost.width));
+    for SubPlan { drafter, shape, schedule, row_choice, .. } in by_drafter {
+        let widths = || row_choice.widths.iter().map(|cost| cost.width);
+        verify.extend(widths());
         if drafter.runs_a_model() {
             draft.insert(shape.draft_width);
+        }
+        match schedule {
+            Schedule::Plain => {}
+            Schedule::HeadAhead => draft.extend(widths()),
         }
     }
     PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }
@@ -435,6 +466,7 @@ fn alternatives(plain: &SubPlan, points: &[Point]) -> Vec<Alternative> {
     let alternative = |plan: &SubPlan| Alternative {
         name: plan.name.clone(),
         shape: plan.shape,
+        schedule: plan.schedule,
         rule: plan.row_choice.rule,
         aal: plan.predicted.aal,
         step_us: plan.predicted.step_us,

@@ -5,8 +5,8 @@ use serde_json::{Value, json as value};
 use ygg_profiler::Fingerprints;
 
 use super::{
-    Alternative, Calibration, ChosenTuning, HeldOut, LeftOut, Plan, Refusal, RowChoice, RowRule, Shape,
-    SubPlan, WidthCost,
+    Alternative, Calibration, ChosenTuning, HeldOut, LeftOut, Plan, Refusal, RowChoice, RowRule, Schedule,
+    Shape, SubPlan, WidthCost,
 };
 
 /// The plan as text of several lines.
@@ -46,12 +46,12 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
 
     writeln!(out, "\nbest shape of every drafter (predicted)")?;
     let mut rows = vec![
-        ["", "drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "us/token", "speed-up"]
+        ["", "drafter", "Dd", "Wd", "Wv", "schedule", "tokens/step", "step us", "us/token", "speed-up"]
             .map(str::to_owned),
     ];
     for (i, sub_plan) in plan.by_drafter.iter().enumerate() {
         let chosen = if i == plan.chosen_index as usize { "*" } else { "" };
-        let SubPlan { name, shape, row_choice, predicted, .. } = sub_plan;
+        let SubPlan { name, shape, schedule, row_choice, predicted, .. } = sub_plan;
         let Shape { depth, draft_width, verify_width } = *shape;
         rows.push([
             chosen.to_owned(),
@@ -59,6 +59,7 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
             depth.to_string(),
             draft_width.to_string(),
             describe_rows(row_choice.rule, verify_width),
+            schedule.to_string(),
             format!("{:.2}", predicted.aal),
             format!("{:.0}", predicted.step_us),
             format!("{:.0}", predicted.tpot_us),
@@ -106,15 +107,17 @@ acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
     }
 
     writeln!(out, "\nbest of {} shapes", plan.considered)?;
-    let mut rows =
-        vec![["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "speed-up"].map(str::to_owned)];
-    for Alternative { name, shape, rule, aal, step_us, speedup } in &plan.alternatives {
+    let mut rows = vec![
+        ["drafter", "Dd", "Wd", "Wv", "schedule", "tokens/step", "step us", "speed-up"].map(str::to_owned),
+    ];
+    for Alternative { name, shape, schedule, rule, aal, step_us, speedup } in &plan.alternatives {
         let Shape { depth, draft_width, verify_width } = *shape;
         rows.push([
             name.to_string(),
             depth.to_string(),
             draft_width.to_string(),
             describe_rows(*rule, verify_width),
+            schedule.to_string(),
             format!("{aal:.2}"),
             format!("{step_us:.0}"),
             format!("{speedup:.2}"),
@@ -161,14 +164,18 @@ fn describe_rows(rule: RowRule, verify_width: u32) -> String {
 }
 
 fn describe(sub_plan: &SubPlan) -> String {
-    let SubPlan { name, shape, row_choice, predicted, .. } = sub_plan;
+    let SubPlan { name, shape, schedule, row_choice, predicted, .. } = sub_plan;
     let Shape { depth, draft_width, verify_width } = *shape;
+    let ahead = match schedule {
+        Schedule::Plain => "",
+        Schedule::HeadAhead => ", heads drafted ahead",
+    };
     let rows = describe_rows(row_choice.rule, verify_width);
     if sub_plan.is_plain() {
         return format!("plain decoding, {:.0} us/token predicted", predicted.tpot_us);
     }
     format!(
-        "{name}, Dd {depth}, Wd {draft_width}, Wv {rows}: {:.2} tokens/step, {:.2}x plain decoding predicted",
+        "{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{ahead}: {:.2} tokens/step, {:.2}x plain decoding predicted",
         predicted.aal, predicted.speedup
     )
 }

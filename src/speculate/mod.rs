@@ -4,7 +4,8 @@
 //! walks from the root: at each node the verifier's own token is drawn with that position's random number, and the walk
 //! goes on if a child carries it. So a token depends only on the verifier's logits, the seed and the position, whatever
 //! was drafted (Leviathan et al., ICML 2023, with the sampler-match rule). Nothing in a step allocates. A guard may stop a
-//! request's drafting and try it again later, by the policy in `plan`; that changes how many steps there are, no token.
+//! request's drafting and try it again later, by the policy in `plan`; that changes how many steps there are, no token. Under
+//! the schedule that drafts heads ahead, a step drafts what the next one begins with; that changes no tree.
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -20,7 +21,7 @@ mod verifier;
 pub use crate::sample::Candidate;
 pub use accept::{Limits, Walk};
 pub use decode::{Decoder, Shape, StepReport};
-pub use drafter::{Budget, Drafter, LayerSkip, Lookup, Observer};
+pub use drafter::{Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Verified};
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use stats::{Stage, Stats};

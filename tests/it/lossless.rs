@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use yggc::{
     backend::Tier,
-    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, WidthCost},
+    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, Schedule, WidthCost},
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Shape, SpeculateError},
@@ -88,6 +88,7 @@ struct Case {
     what: String,
     kind: Kind,
     shape: Shape,
+    schedule: Schedule,
     policy: Option<(RowChoice, Option<GuardTerms>)>,
     threads: usize,
     context: usize,
@@ -96,7 +97,7 @@ struct Case {
     tokens: usize,
 }
 
-fn any_sampling(dice: &mut Dice) -> Sampling {
+pub(crate) fn any_sampling(dice: &mut Dice) -> Sampling {
     if dice.chance(50) {
         return Sampling::GREEDY;
     }
@@ -109,7 +110,7 @@ fn any_sampling(dice: &mut Dice) -> Sampling {
     }
 }
 
-fn any_shape(dice: &mut Dice) -> Shape {
+pub(crate) fn any_shape(dice: &mut Dice) -> Shape {
     Shape {
         depth: dice.within(1, 6),
         draft_width: dice.within(1, 8),
@@ -120,7 +121,7 @@ fn any_shape(dice: &mut Dice) -> Shape {
 }
 
 /// A choice among planned widths up to the shape's, at any cost, and terms that a request may or may not meet.
-fn any_policy(shape: &Shape, dice: &mut Dice) -> (RowChoice, Option<GuardTerms>) {
+pub(crate) fn any_policy(shape: &Shape, dice: &mut Dice) -> (RowChoice, Option<GuardTerms>) {
     let smaller = WIDTHS.into_iter().filter(|width| *width < shape.verify_width && dice.chance(70));
     let mut widths: Vec<usize> = smaller.collect();
     widths.push(shape.verify_width);
@@ -152,10 +153,13 @@ impl Case {
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
         let shape = any_shape(dice);
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
+        let is_ahead = kind == Kind::LayerSkip && dice.chance(50);
+        let schedule = if is_ahead { Schedule::HeadAhead } else { Schedule::Plain };
         Self {
             what,
             kind,
             shape,
+            schedule,
             policy,
             threads: if dice.chance(25) { 2 } else { 1 },
             context,
@@ -173,7 +177,8 @@ impl Case {
     }
 
     fn decoder(&self, set: &Arc<ExecutableSet>, truth: &[u32], dice: &mut Dice) -> Decoder {
-        let session = session(set, self.context, self.shape.tree_nodes(), self.threads);
+        let rows = self.shape.scratch_rows(self.schedule);
+        let session = session(set, self.context, rows, self.threads);
         let drafter: Box<dyn Drafter> = match self.kind {
             Kind::LayerSkip => {
                 let percent = *dice.pick(&[10, 30, 60, 100]);
@@ -192,7 +197,9 @@ impl Case {
                 dice: Dice::new(dice.bits()),
             }),
         };
-        let decoder = Decoder::new(session, Some(drafter), self.shape).expect("a planned width");
+        let decoder = Decoder::new(session, Some(drafter), self.shape)
+            .and_then(|decoder| decoder.with_schedule(self.schedule))
+            .expect("a planned width");
         match self.policy.clone() {
             Some((choice, guard)) => {
                 decoder.with_policy(choice, guard).expect("a choice of the shape's widths")
