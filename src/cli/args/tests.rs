@@ -129,8 +129,8 @@ fn plan_is_a_search_or_a_show() {
         Some(Fix {
             drafter: Some("lookup".to_owned()),
             depth: Some(4),
-            draft_width: None,
-            verify_width: Some(16)
+            verify_width: Some(16),
+            ..Fix::default()
         })
     );
 
