@@ -13,7 +13,7 @@ use std::{
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     model::{Model, synthetic::SyntheticSpec},
-    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, StepCosts, WidthCost},
+    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, Schedule, StepCosts, WidthCost},
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
     speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape},
@@ -93,7 +93,7 @@ fn kept() -> Vec<u32> {
 }
 
 fn session_options(threads: usize) -> SessionOptions {
-    let tree_nodes = SHAPE.tree_nodes();
+    let tree_nodes = SHAPE.scratch_rows(Schedule::HeadAhead);
     SessionOptions { context: CONTEXT, tree_nodes, threads, pinning: Pinning::Floating }
 }
 
@@ -137,11 +137,17 @@ fn planned(decoder: Decoder) -> Decoder {
     decoder.with_policy(policy).expect("the widths of the shape")
 }
 
-fn check_steps(set: &Arc<ExecutableSet>, name: &str, threads: usize, sampling: Sampling) {
+fn check_steps(
+    set: &Arc<ExecutableSet>,
+    (name, schedule): (&str, Schedule),
+    threads: usize,
+    sampling: Sampling,
+) {
     let session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
     let drafter = drafter(name, &session);
     let shape = if drafter.is_some() { SHAPE } else { Shape::PLAIN };
-    let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+    let decoder = Decoder::new(session, drafter, shape).and_then(|decoder| decoder.with_schedule(schedule));
+    let decoder = decoder.expect("a planned width");
     let mut decoder = if name == "none" { decoder } else { planned(decoder) };
     decoder.start(&prompt(), sampling).expect("the prompt fits");
     decode(&mut decoder, 3);
@@ -150,8 +156,13 @@ fn check_steps(set: &Arc<ExecutableSet>, name: &str, threads: usize, sampling: S
     let before = ALLOCATIONS.load(Ordering::SeqCst);
     decode(&mut decoder, 40);
     let allocations = ALLOCATIONS.load(Ordering::SeqCst) - before;
-    assert_eq!(allocations, 0, "{name} on {threads} threads, {sampling:?}: allocations in 40 steps");
+    assert_eq!(
+        allocations, 0,
+        "{name} on {threads} threads, {schedule}, {sampling:?}: allocations in 40 steps"
+    );
     assert_eq!(decoder.stats().drafted > 0, name != "none", "{name} drafted {}", decoder.stats().drafted);
+    let heads = if schedule == Schedule::HeadAhead { 39 } else { 0 };
+    assert_eq!(decoder.stats().heads_ahead, heads, "{name}, {schedule}");
 }
 
 /// Watching a forward changes nothing about it, and neither do exercises.
@@ -225,9 +236,12 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
         for name in ["none", "lookup", "layer_skip", "trimmed_head"] {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
-                    check_steps(&trimmed, name, threads, sampling);
+                    check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);
                 }
             }
+        }
+        for (threads, sampling) in [(1, sampled), (2, Sampling::GREEDY), (2, cut)] {
+            check_steps(&set, ("layer_skip", Schedule::HeadAhead), threads, sampling);
         }
     }
 }

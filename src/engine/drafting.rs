@@ -2,8 +2,8 @@
 
 use crate::{
     plan::{
-        ChosenTuning, DrafterKind, Fingerprints, FittedPlan, GuardTerms, Stage as PlanStage, StepCosts,
-        SubPlan,
+        ChosenTuning, DrafterKind, Fingerprints, FittedPlan, GuardTerms, Schedule, Stage as PlanStage,
+        StepCosts, SubPlan,
     },
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
@@ -16,6 +16,8 @@ use super::{DrafterChoice, Error, Options, report::Background};
 pub(super) struct Drafting {
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
+    /// When heads are drafted.
+    pub(super) schedule: Schedule,
     /// How steps choose their rows, and what guards requests unless a drafter is forced or nothing is to fall back; `None`
     /// without a plan.
     pub(super) policy: Option<Policy>,
@@ -74,6 +76,7 @@ pub(super) fn decide(
     let plain = |reason: &str| Drafting {
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
+        schedule: Schedule::Plain,
         policy: None,
         widths: Vec::new(),
         tunings: Vec::new(),
@@ -130,6 +133,7 @@ pub(super) fn decide(
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
+        schedule: sub_plan.schedule,
         policy: Some(Policy {
             choice: sub_plan.row_choice.clone(),
             guard,

@@ -101,9 +101,10 @@ impl From<SpeculateError> for Error {
     fn from(error: SpeculateError) -> Self {
         match error {
             SpeculateError::Runtime(error) => error.into(),
-            SpeculateError::Sample(_) | SpeculateError::EmptyPrompt | SpeculateError::Shape { .. } => {
-                Self::input(error.to_string())
-            }
+            SpeculateError::Sample(_)
+            | SpeculateError::EmptyPrompt
+            | SpeculateError::Shape { .. }
+            | SpeculateError::Schedule { .. } => Self::input(error.to_string()),
         }
     }
 }

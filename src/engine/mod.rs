@@ -112,7 +112,7 @@ impl Engine {
         let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
         let session_options = SessionOptions {
             context,
-            tree_nodes: drafting.shape.tree_nodes(),
+            tree_nodes: drafting.shape.scratch_rows(drafting.schedule),
             threads: loaded.threads(),
             pinning: options.pinning,
         };
@@ -120,10 +120,10 @@ impl Engine {
             within_memory(&loaded, &session_options, limit)?;
         }
         let mut session = Session::open(loaded.set().clone(), &session_options)?;
-        let Drafting { kind, shape, policy, widths: _, tunings, background } = drafting;
+        let Drafting { kind, shape, schedule, policy, widths: _, tunings, background } = drafting;
         tune(&mut session, &tunings)?;
         let drafter = make_drafter(&kind, &shape, &session)?;
-        let mut decoder = Decoder::new(session, drafter, shape)?;
+        let mut decoder = Decoder::new(session, drafter, shape)?.with_schedule(schedule)?;
         if let Some(policy) = policy {
             decoder = decoder.with_policy(policy)?;
         }

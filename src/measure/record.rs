@@ -25,11 +25,13 @@ use super::{
 
 /// Growths of the recorded trees.
 const TRACE_DEPTH: usize = 6;
-/// Nodes per growth of the recorded trees, and the widest draft width that is measured.
+/// Nodes per growth of the recorded trees.
 const TRACE_WIDTH: usize = 8;
 /// The part of the time for acceptance that requests are recorded in, where trees are recorded too: a plain forward a token
 /// costs a fraction of a tree a step, and what replays drafters without a model should be of many prompts.
 const REQUESTS_PART: u32 = 3;
+/// The widest draft width that is measured: wider than any growth, for heads drafted ahead of as many verified rows.
+const WIDEST_DRAFT: usize = 16;
 /// Host stages around the verify forward, measured at every width.
 const AROUND_VERIFY: [HostStage; 5] =
     [HostStage::Decide, HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
@@ -113,7 +115,7 @@ fn drafters(loaded: &Loaded, asked: &[String]) -> Result<Vec<(DrafterName, Draft
 
 fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[usize]) -> Vec<Cell> {
     let widths = loaded.set().widths();
-    let draft_widths = || widths.iter().filter(|w| **w <= TRACE_WIDTH);
+    let widths_to = |most| widths.iter().filter(move |w| **w <= most);
     let mut cells = Vec::new();
     let mut add = |stage: Stage, width: usize, context: usize| {
         let (width, context) = (width as u32, context as u32);
@@ -125,7 +127,7 @@ fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[u
         }
         for (name, kind) in drafters {
             if kind.runs_a_model() {
-                draft_widths().for_each(|w| add(Stage::Draft(name.clone()), *w, *context));
+                widths_to(WIDEST_DRAFT).for_each(|w| add(Stage::Draft(name.clone()), *w, *context));
             } else {
                 add(Stage::Draft(name.clone()), 1, *context);
             }
@@ -136,7 +138,7 @@ fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[u
         widths.iter().for_each(|w| add(Stage::Host(stage), *w, context));
     }
     if drafters.iter().any(|(_, kind)| kind.runs_a_model()) {
-        draft_widths().for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
+        widths_to(TRACE_WIDTH).for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
     }
     cells
 }

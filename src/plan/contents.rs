@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, Fingerprints, LatencyTable, Stage};
 
 use super::{
-    Acceptance, ChosenTuning, DrafterKind, PlanError, RowChoice, RowRule, Shape, StageTime,
+    Acceptance, ChosenTuning, DrafterKind, PlanError, RowChoice, RowRule, Schedule, Shape, StageTime,
     objective::step_us,
 };
 
@@ -61,6 +61,8 @@ pub struct SubPlan {
     pub drafter: DrafterKind,
     /// Dd, Wd, Wv; [`Shape::PLAIN`] for plain decoding.
     pub shape: Shape,
+    /// When the head of a step is drafted; [`Schedule::Plain`] for drafters that run no model.
+    pub schedule: Schedule,
     /// Candidates kept of every expanded node; 0 for drafters that run no model.
     pub top_k: u32,
     /// Temperature of the drafter's scores, `t_d`; 1 for drafters that score nothing.
@@ -106,6 +108,8 @@ pub struct Alternative {
     pub drafter: u16,
     /// The shape.
     pub shape: Shape,
+    /// When the head of a step is drafted.
+    pub schedule: Schedule,
     /// How a step chooses its rows.
     pub rule: RowRule,
     /// Tokens per step.
@@ -121,6 +125,8 @@ pub struct PricedShape {
     pub name: DrafterName,
     /// The shape.
     pub shape: Shape,
+    /// When the head of a step is drafted.
+    pub schedule: Schedule,
     /// How a step chooses its rows.
     pub rule: RowRule,
     /// Tokens per step.
@@ -160,7 +166,8 @@ impl SubPlan {
     pub fn priced(&self) -> PricedShape {
         let Prediction { aal, step_us, tpot_us, ar_tpot_us: _, speedup, stages: _ } = self.predicted;
         let (name, rule) = (self.name.clone(), self.row_choice.rule);
-        PricedShape { name, shape: self.shape, rule, aal, step_us, tpot_us, speedup }
+        let (shape, schedule) = (self.shape, self.schedule);
+        PricedShape { name, shape, schedule, rule, aal, step_us, tpot_us, speedup }
     }
 
     /// Whether this is plain decoding.
@@ -169,9 +176,19 @@ impl SubPlan {
     }
 
     fn validate(&self, planned: &PlannedWidths, table: &LatencyTable) -> Result<(), PlanError> {
-        let SubPlan { name, drafter, shape, top_k, draft_temperature, row_choice, predicted, acceptance } =
-            self;
+        let SubPlan {
+            name,
+            drafter,
+            shape,
+            schedule,
+            top_k,
+            draft_temperature,
+            row_choice,
+            predicted,
+            acceptance,
+        } = self;
         drafter.validate()?;
+        schedule.validate(drafter.runs_a_model())?;
         let Shape { depth, draft_width, verify_width } = *shape;
         let show = || format!("Dd {depth}, Wd {draft_width}, Wv {verify_width} for {name}");
         if self.is_plain() {
@@ -189,6 +206,13 @@ impl SubPlan {
         if drafter.runs_a_model() {
             ensure(planned.draft.contains(&draft_width), "draft width", "a planned one", show)?;
             ensure(*top_k >= draft_width, "candidates per node", "Wd or more", || top_k.to_string())?;
+            let heads_planned = row_choice.widths.iter().all(|cost| planned.draft.contains(&cost.width));
+            ensure(
+                *schedule == Schedule::Plain || heads_planned,
+                "width of heads ahead",
+                "a planned one",
+                show,
+            )?;
         } else {
             ensure(*top_k == 0, "candidates per node", "0 without a model", || top_k.to_string())?;
         }
@@ -255,10 +279,11 @@ impl Plan {
     pub fn priced(&self) -> impl Iterator<Item = PricedShape> {
         let plain = &self.by_drafter[0].predicted;
         self.alternatives.iter().map(|alternative| {
-            let Alternative { drafter, shape, rule, aal, step_us } = *alternative;
+            let Alternative { drafter, shape, schedule, rule, aal, step_us } = *alternative;
             let tpot_us = step_us / aal;
             let name = self.by_drafter[usize::from(drafter)].name.clone();
-            PricedShape { name, shape, rule, aal, step_us, tpot_us, speedup: plain.ar_tpot_us / tpot_us }
+            let speedup = plain.ar_tpot_us / tpot_us;
+            PricedShape { name, shape, schedule, rule, aal, step_us, tpot_us, speedup }
         })
     }
 
@@ -312,7 +337,7 @@ impl Plan {
             let measured = table.widths(&Stage::Verify).contains(width);
             ensure(measured, "planned verify width", "a measured one", || width.to_string())?;
         }
-        for Alternative { drafter, shape: _, rule: _, aal, step_us } in alternatives {
+        for Alternative { drafter, shape: _, schedule: _, rule: _, aal, step_us } in alternatives {
             for number in [aal, step_us] {
                 ensure(is_positive(*number), "alternative", "finite positive numbers", || {
                     number.to_string()

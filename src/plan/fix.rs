@@ -1,7 +1,7 @@
-//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16,rows=all,objective=aal`, or any part of it.
+//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16,rows=all,schedule=plain,objective=aal`, or any part of it.
 use std::fmt;
 
-use super::{PlanError, RowRule, Shape};
+use super::{PlanError, RowRule, Schedule, Shape};
 
 /// Parts of a plan that are given instead of searched.
 ///
@@ -20,6 +20,8 @@ pub struct Fix {
     pub verify_width: Option<FixedWidth>,
     /// How a step chooses its rows: `all` of Wv, or the `best` of the widths up to it.
     pub rows: Option<RowRule>,
+    /// When heads are drafted.
+    pub schedule: Option<Schedule>,
     /// What the chosen shape is the largest in; eq. 3 where nothing is said.
     pub objective: Option<Objective>,
 }
@@ -43,8 +45,8 @@ pub enum Objective {
 }
 
 impl Fix {
-    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,objective=aal`; every part may be left out, none may come twice. `Wv` may
-    /// be `nodes`, `rows` may be `best`, and `objective` may be `speedup`.
+    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,schedule=plain,objective=aal`; every part may be left out, none may come
+    /// twice. `Wv` may be `nodes`, `rows` may be `best`, `schedule` may be `head_ahead`, and `objective` may be `speedup`.
     ///
     /// # Errors
     /// [`PlanError::FixSyntax`] names the part that is wrong.
@@ -73,6 +75,11 @@ impl Fix {
                     let unknown = || error(format!("`{value}` instead of `all` or `best`"));
                     fix.rows.replace(rule.ok_or_else(unknown)?).is_some()
                 }
+                "schedule" => {
+                    let named = Schedule::parse(value);
+                    let schedule = named.map_err(|names| error(format!("`{value}` instead of {names}")))?;
+                    fix.schedule.replace(schedule).is_some()
+                }
                 "objective" => {
                     let found = [Objective::Speedup, Objective::Aal].into_iter().find(|o| o.word() == value);
                     let unknown = || error(format!("`{value}` instead of `speedup` or `aal`"));
@@ -84,8 +91,8 @@ impl Fix {
                 return Err(error(format!("`{key}` twice")));
             }
         }
-        if fix.is_plain() && (fix.has_shape() || fix.objective.is_some()) {
-            return Err(error("a shape for `drafter=none`, which drafts nothing".to_owned()));
+        if fix.is_plain() && (fix.has_shape() || fix.schedule.is_some() || fix.objective.is_some()) {
+            return Err(error("a shape or schedule for `drafter=none`, which drafts nothing".to_owned()));
         }
         Ok(fix)
     }
@@ -93,7 +100,8 @@ impl Fix {
     /// Whether plain decoding may not be chosen.
     pub fn asks_for_speculation(&self) -> bool {
         let names_a_drafter = self.drafter.is_some() && !self.is_plain();
-        names_a_drafter || self.has_shape() || self.objective() == Objective::Aal
+        let drafts_ahead = self.schedule == Some(Schedule::HeadAhead);
+        names_a_drafter || self.has_shape() || drafts_ahead || self.objective() == Objective::Aal
     }
 
     /// What shapes are compared by.
@@ -131,8 +139,13 @@ impl Fix {
         admitted
     }
 
+    /// Whether heads may be drafted by the schedule under this fix.
+    pub fn admits_schedule(&self, schedule: Schedule) -> bool {
+        self.schedule.is_none_or(|fixed| fixed == schedule)
+    }
+
     fn has_shape(&self) -> bool {
-        let Fix { drafter: _, depth, draft_width, verify_width, rows, objective: _ } = self;
+        let Fix { drafter: _, depth, draft_width, verify_width, rows, schedule: _, objective: _ } = self;
         depth.is_some() || draft_width.is_some() || verify_width.is_some() || rows.is_some()
     }
 }
@@ -166,7 +179,7 @@ fn rows_word(rule: RowRule) -> &'static str {
 
 impl fmt::Display for Fix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fix { drafter, depth, draft_width, verify_width, rows, objective } = self;
+        let Fix { drafter, depth, draft_width, verify_width, rows, schedule, objective } = self;
         let number = |key, value: &Option<u32>| value.map(|value| format!("{key}={value}"));
         let parts = [
             drafter.as_ref().map(|name| format!("drafter={name}")),
@@ -174,6 +187,7 @@ impl fmt::Display for Fix {
             number("Wd", draft_width),
             verify_width.map(|width| format!("Wv={width}")),
             rows.map(|rule| format!("rows={}", rows_word(rule))),
+            schedule.map(|schedule| format!("schedule={schedule}")),
             objective.map(|objective| format!("objective={}", objective.word())),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(","))
@@ -187,10 +201,11 @@ mod tests {
     #[test]
     fn every_part_is_read_and_written() {
         for text in [
-            "drafter=layer_skip,Dd=4,Wd=4,Wv=16,rows=best,objective=speedup",
+            "drafter=layer_skip,Dd=4,Wd=4,Wv=16,rows=best,schedule=head_ahead,objective=speedup",
             "Wv=8",
             "drafter=none",
             "Dd=1,Wd=2",
+            "schedule=plain",
             "drafter=lookup,Wv=nodes,rows=all,objective=aal",
         ] {
             assert_eq!(Fix::parse(text).unwrap().to_string(), text);
@@ -237,6 +252,8 @@ mod tests {
         for (text, asks) in [
             ("drafter=none", false),
             ("objective=speedup", false),
+            ("schedule=plain", false),
+            ("schedule=head_ahead", true),
             ("objective=aal", true),
             ("drafter=lookup,objective=speedup", true),
             ("rows=all", true),
@@ -246,6 +263,8 @@ mod tests {
             assert_eq!(Fix::parse(text).unwrap().asks_for_speculation(), asks, "{text}");
         }
         assert!(!Fix::default().asks_for_speculation());
+        assert!(Fix::parse("schedule=head_ahead").unwrap().admits_schedule(Schedule::HeadAhead));
+        assert!(!Fix::parse("schedule=plain").unwrap().admits_schedule(Schedule::HeadAhead));
     }
 
     #[test]
@@ -268,6 +287,9 @@ mod tests {
             ("rows=some", "instead of `all` or `best`"),
             ("rows=all,rows=all", "`rows` twice"),
             ("objective=speed", "instead of `speedup` or `aal`"),
+            ("drafter=none,schedule=plain", "drafts nothing"),
+            ("schedule=ahead", "`ahead` instead of plain or head_ahead"),
+            ("schedule=plain,schedule=plain", "`schedule` twice"),
             ("Dd=4,", "without `=`"),
         ] {
             let error = Fix::parse(text).unwrap_err().to_string();

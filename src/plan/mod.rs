@@ -1,7 +1,8 @@
 //! The planner: from a profile to the plan that decides everything about speculation on one machine.
 //!
 //! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`FreeReplay`]), prices every
-//! shape with the latency table ([`objective`], eq. 3 of Yggdrasil), keeps the best sub-plan of every drafter and plain
+//! shape with the latency table ([`objective`], eq. 3 of Yggdrasil; for trees under every [`Schedule`], by the [`Timeline`] of
+//! its [`StageGraph`]), keeps the best sub-plan of every drafter and plain
 //! decoding among them, chooses the tuning of every linear ([`choose_tunings`]), and returns a [`Plan`]. [`write()`] and [`read()`] move plans through checked files; [`FittedPlan`] is
 //! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one, [`explain()`]
 //! says why it is as it is, [`diff()`] in what two differ.
@@ -27,11 +28,14 @@ mod fix;
 mod free_replay;
 mod guard;
 pub mod leviathan;
+mod makespan;
 pub mod objective;
 mod pricing;
 mod row_choice;
+mod schedule;
 mod search;
 mod show;
+mod stages;
 mod step_costs;
 mod tree_replay;
 mod tunings;
@@ -48,10 +52,13 @@ pub use fit::FittedPlan;
 pub use fix::{Fix, FixedWidth, Objective};
 pub use free_replay::{FreeReplay, ProposalLimits, ReplayDrafter, judge_proposals};
 pub use guard::{GuardMode, GuardState, GuardTerms, GuardedStep};
+pub use makespan::{Lanes, TimeSpan, Timeline};
 pub use objective::{Shape, StageTime};
 pub use row_choice::{RowChoice, RowRule, RowScratch, WidthCost};
+pub use schedule::Schedule;
 pub use search::{FreeDrafter, NOISE_MARGIN, make_plan};
-pub use show::{json, text};
+pub use show::{drafter_cell, json, text};
+pub use stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
 pub use step_costs::StepCosts;
 pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
 pub use tunings::{ChosenTuning, FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};

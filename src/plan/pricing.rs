@@ -2,9 +2,14 @@
 use ygg_profiler::{DrafterName, LatencyTable, Stage, TableError};
 
 use super::{
-    Calibration, RowChoice, RowRule, Shape, StageTime, WidthCost,
-    objective::{free_step, step_us, tree_step, with_decision},
+    Calibration, RowChoice, RowRule, Schedule, Shape, StageTime, WidthCost,
+    makespan::Lanes,
+    objective::{free_step, step_us, with_decision},
+    stages::{Tail, TreeStep},
 };
+
+/// The decoder's thread is one of those that run its forwards.
+const LANES: Lanes = Lanes::One;
 
 /// The steps of one drafter, priced with one table at one context.
 #[derive(Debug, Clone, Copy)]
@@ -15,17 +20,38 @@ pub(super) struct Pricing<'a> {
 }
 
 impl Pricing<'_> {
-    /// The stages of a step that grows `shape` with a model drafter and verifies `width` rows of it.
+    /// The stages of a step that grows `shape` with a model drafter and verifies `width` rows of it, among even others.
     pub(super) fn tree_step(
         &self,
         shape: &Shape,
+        schedule: Schedule,
         rule: RowRule,
         width: u32,
     ) -> Result<Vec<StageTime>, TableError> {
         let Pricing { table, drafter, context } = *self;
-        let stages = tree_step(table, drafter, &Shape { verify_width: width, ..*shape }, context)?;
-        let nodes = u32::try_from(shape.nodes()).unwrap_or(u32::MAX);
-        self.decided(stages, rule, nodes)
+        let decided_nodes = match rule {
+            RowRule::Widest => None,
+            RowRule::BestRate => Some(u32::try_from(shape.nodes()).unwrap_or(u32::MAX)),
+        };
+        let shape = Shape { verify_width: width, ..*shape };
+        let tail = Tail::Shared;
+        let step = TreeStep { table, drafter, shape, context, schedule, tail, decided_nodes };
+        Ok(step.stages()?.times(LANES))
+    }
+
+    /// The verify widths that a model drafter's steps can be priced for: all measured ones, but where heads are drafted ahead
+    /// only those up to which every one was measured as a draft too.
+    pub(super) fn tree_widths(&self, schedule: Schedule) -> Vec<u32> {
+        let mut widths = self.table.widths(&Stage::Verify);
+        match schedule {
+            Schedule::Plain => {}
+            Schedule::HeadAhead => {
+                let drafted = self.table.widths(&Stage::Draft(self.drafter.clone()));
+                let all = widths.iter().take_while(|width| drafted.contains(width)).count();
+                widths.truncate(all);
+            }
+        }
+        widths
     }
 
     /// The stages of a step of a drafter without a model that verifies `width` rows, out of `shape.verify_width` nodes at
@@ -38,18 +64,9 @@ impl Pricing<'_> {
     ) -> Result<Vec<StageTime>, TableError> {
         let Pricing { table, drafter, context } = *self;
         let stages = free_step(table, drafter, width, context)?;
-        self.decided(stages, rule, shape.verify_width)
-    }
-
-    fn decided(
-        &self,
-        stages: Vec<StageTime>,
-        rule: RowRule,
-        nodes: u32,
-    ) -> Result<Vec<StageTime>, TableError> {
         match rule {
             RowRule::Widest => Ok(stages),
-            RowRule::BestRate => with_decision(stages, self.table, nodes, self.context),
+            RowRule::BestRate => with_decision(stages, table, shape.verify_width, context),
         }
     }
 
@@ -57,6 +74,7 @@ impl Pricing<'_> {
     pub(super) fn tree_choice(
         &self,
         shape: &Shape,
+        schedule: Schedule,
         rule: RowRule,
         calibration: Option<&Calibration>,
         rate: f64,
@@ -65,7 +83,7 @@ impl Pricing<'_> {
             RowRule::Widest => vec![shape.verify_width],
             RowRule::BestRate => self.verify_widths(shape.verify_width),
         };
-        let cost = |width| self.tree_step(shape, rule, width);
+        let cost = |width| self.tree_step(shape, schedule, rule, width);
         Ok(RowChoice { rule, widths: costs(widths, cost)?, rate, calibration: calibration.cloned() })
     }
 

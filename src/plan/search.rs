@@ -8,8 +8,8 @@ use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
 use super::{
     Acceptance, AcceptedLengths, Alternative, Calibration, DrafterKind, Fix, FreeReplay, JudgedNode, LeftOut,
-    Objective, Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Shape,
-    SubPlan, TreeReplay, acceptance_by_rank, choose_tunings, judge_proposals, judge_trees,
+    Objective, Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule,
+    Schedule, Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings, judge_proposals, judge_trees,
     objective::{mean_step, plain_step, step_us},
     pricing::Pricing,
 };
@@ -93,20 +93,18 @@ pub fn make_plan(
 
     let Found { mut points, refused } = found;
     points.sort_by(best_first);
-    let best = |place| best_of(points.iter().filter(|point| point.place == place), fix);
-    let chosen = choose(&points, fix).ok_or_else(|| PlanError::FixImpossible {
+    let best: Vec<&Point> = (0..names.len()).filter_map(|place| best_of(&points, place, fix)).collect();
+    let chosen = choose(&best, fix).ok_or_else(|| PlanError::FixImpossible {
         fix: fix.to_string(),
         measured: search.choices(free_drafters),
     })?;
     let mut by_drafter = vec![plain];
     let mut chosen_index = 0;
-    for place in 0..names.len() {
-        if let Some(best) = best(place) {
-            if chosen == Choice::Drafter(place) {
-                chosen_index = by_drafter.len() as u32;
-            }
-            by_drafter.push(best.sub_plan.clone());
+    for point in best {
+        if chosen == Choice::Drafter(point.place) {
+            chosen_index = by_drafter.len() as u32;
         }
+        by_drafter.push(point.sub_plan.clone());
     }
     let plan = Plan {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
@@ -167,8 +165,14 @@ impl Origin<'_> {
         self.limits.row_rules().iter().filter_map(rows).collect()
     }
 
+    /// Every way of choosing rows under every schedule that the fix leaves open.
+    fn under_schedules<'r>(&self, rows: &'r [Rows]) -> Vec<(&'r Rows, Schedule)> {
+        let open = || Schedule::ALL.into_iter().filter(|schedule| self.limits.admits_schedule(*schedule));
+        rows.iter().flat_map(|rows| open().map(move |schedule| (rows, schedule))).collect()
+    }
+
     fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
-        let Evidence { top_k, draft_temperature, row_choice, lengths, by_rank } = evidence;
+        let Evidence { schedule, top_k, draft_temperature, row_choice, lengths, by_rank } = evidence;
         let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
         Point {
             place: self.place,
@@ -177,6 +181,7 @@ impl Origin<'_> {
                 name: self.name.clone(),
                 drafter: self.kind.clone(),
                 shape,
+                schedule,
                 top_k,
                 draft_temperature,
                 row_choice,
@@ -226,8 +231,9 @@ struct Rows {
     calibration: Option<Calibration>,
 }
 
-/// What a prediction rests on.
+/// How steps are run beside their shape, and what a prediction rests on.
 struct Evidence<'a> {
+    schedule: Schedule,
     top_k: u32,
     draft_temperature: f32,
     row_choice: RowChoice,
@@ -260,7 +266,6 @@ impl Search<'_> {
         }
         let top_k = traces.iter().map(|t| t.top_k).min().unwrap_or(0);
         let draft_temperature = first.draft_temperature;
-        let verify_widths = self.table.widths(&Stage::Verify);
         let by_rank = acceptance_by_rank(&traces);
         let depths = 1..=traces.iter().map(|t| t.depth).min().unwrap_or(0);
         let pricing = self.pricing(origin.name);
@@ -268,13 +273,16 @@ impl Search<'_> {
             if origin.limits.draft_width.is_some_and(|fixed| fixed != draft_width) {
                 continue;
             }
-            let shapes = |depth| speculative(depth, draft_width, &verify_widths);
-            for Rows { rule, calibration } in origin.rows(|| judge_trees(&traces, draft_width)) {
-                let calibration = calibration.as_ref();
+            let rows = origin.rows(|| judge_trees(&traces, draft_width));
+            for (Rows { rule, calibration }, schedule) in origin.under_schedules(&rows) {
+                let (rule, calibration) = (*rule, calibration.as_ref());
+                let verify_widths = pricing.tree_widths(schedule);
+                let shapes = |depth| speculative(depth, draft_width, &verify_widths);
                 let mut rates = Rates::new(self.ar_tpot_us);
                 let replay = loop {
-                    let choice =
-                        |shape: Shape| pricing.tree_choice(&shape, rule, calibration, rates.of(&shape));
+                    let choice = |shape: Shape| {
+                        pricing.tree_choice(&shape, schedule, rule, calibration, rates.of(&shape))
+                    };
                     let choices = depths
                         .clone()
                         .map(|depth| shapes(depth).map(choice).collect())
@@ -287,7 +295,8 @@ impl Search<'_> {
                         let Shape { depth, verify_width, .. } = shape;
                         let Ok(lengths) = replay.accepted(depth, verify_width) else { continue };
                         let steps_by_width = replay.steps_by_width(depth, verify_width)?;
-                        let stages = mean_step(steps_by_width, |w| pricing.tree_step(&shape, rule, w))?;
+                        let at = |width| pricing.tree_step(&shape, schedule, rule, width);
+                        let stages = mean_step(steps_by_width, at)?;
                         rates.reached(shape, lengths.aal() / step_us(&stages));
                     }
                 };
@@ -305,11 +314,14 @@ impl Search<'_> {
                         Err(other) => return Err(other),
                     };
                     let steps_by_width = replay.steps_by_width(depth, verify_width)?;
-                    let stages = mean_step(steps_by_width, |width| pricing.tree_step(&shape, rule, width))?;
+                    let at = |width| pricing.tree_step(&shape, schedule, rule, width);
+                    let stages = mean_step(steps_by_width, at)?;
                     let predicted = Prediction::new(lengths.aal(), stages, self.ar_tpot_us);
-                    let row_choice = pricing.tree_choice(&shape, rule, calibration, rates.of(&shape))?;
+                    let rate = rates.of(&shape);
+                    let row_choice = pricing.tree_choice(&shape, schedule, rule, calibration, rate)?;
                     let by_rank = by_rank.clone();
-                    let evidence = Evidence { top_k, draft_temperature, row_choice, lengths, by_rank };
+                    let evidence =
+                        Evidence { schedule, top_k, draft_temperature, row_choice, lengths, by_rank };
                     found.points.push(origin.point(shape, evidence, predicted));
                 }
             }
@@ -347,6 +359,9 @@ impl Search<'_> {
             let requests = &self.profile.token_traces;
             let choices_of_rows = origin.rows(|| judge_proposals(requests, *drafter, &largest));
             let shapes = |depth: &u32| speculative(*depth, draft_width, &verify_widths);
+            if !origin.limits.admits_schedule(Schedule::Plain) {
+                continue;
+            }
             for shape in depths.iter().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
                 for Rows { rule, calibration } in &choices_of_rows {
                     let mut rates = Rates::new(self.ar_tpot_us);
@@ -363,6 +378,7 @@ impl Search<'_> {
                         rates.reached(shape, 1.0 / predicted.tpot_us);
                     };
                     let evidence = Evidence {
+                        schedule: Schedule::Plain,
                         top_k: 0,
                         draft_temperature: 1.0,
                         row_choice,
@@ -397,7 +413,9 @@ impl Search<'_> {
                 Some(_) => ("any".to_owned(), "any".to_owned()),
                 None => {
                     let depth = self.traces_of(name).iter().map(|t| t.depth).min().unwrap_or(0);
-                    (format!("1 to {depth}"), format!("{:?}", self.draft_widths(name)))
+                    let heads = self.pricing(name).tree_widths(Schedule::HeadAhead);
+                    let ahead = format!(", schedule=head_ahead with Wv {:?}", &heads[1.min(heads.len())..]);
+                    (format!("1 to {depth}"), format!("{:?}{ahead}", self.draft_widths(name)))
                 }
             };
             choices.push(format!("drafter={name} with Dd {depths}, Wd {widths}"));
@@ -415,36 +433,53 @@ fn speculative(depth: u32, draft_width: u32, verify_widths: &[u32]) -> impl Iter
     verify_widths.iter().map(shape).filter(makes_sense)
 }
 
-/// Larger speed-up first; of equals the smaller shape, then the one that chooses nothing, then the drafter named first.
+/// Larger speed-up first; of equals the smaller shape, then the one that chooses nothing, then the plainer schedule, then the
+/// drafter named first.
 fn best_first(a: &Point, b: &Point) -> Ordering {
     let key = |p: &Point| {
         let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
         let chooses = p.sub_plan.row_choice.rule == RowRule::BestRate;
-        (verify_width, depth, draft_width, chooses, p.place)
+        (verify_width, depth, draft_width, chooses, p.sub_plan.schedule, p.place)
     };
     let speedup = |p: &Point| p.sub_plan.predicted.speedup;
     speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
 }
 
-/// The best of points that come best first: that one, but where AAL is asked for the first of those with the largest.
-fn best_of<'p>(mut points: impl Iterator<Item = &'p Point>, fix: &Fix) -> Option<&'p Point> {
-    let first = points.next()?;
-    let objective = if first.asked_for { fix.objective() } else { Objective::Speedup };
+/// The best point of a drafter, given all points best first. By speed, another schedule than the plain one has to gain more
+/// than noise over it.
+fn best_of<'p>(points: &'p [Point], place: usize, fix: &Fix) -> Option<&'p Point> {
+    let own = || points.iter().filter(move |point| point.place == place);
+    let best = own().next()?;
+    let objective = if best.asked_for { fix.objective() } else { Objective::Speedup };
     match objective {
-        Objective::Speedup => Some(first),
-        Objective::Aal => {
-            let aal = |point: &Point| point.sub_plan.predicted.aal;
-            Some(points.fold(first, |best, point| if aal(point) > aal(best) { point } else { best }))
+        Objective::Speedup => {
+            let plain = own().find(|point| point.sub_plan.schedule == Schedule::Plain);
+            let speedup = |point: &Point| point.sub_plan.predicted.speedup;
+            let close = plain.filter(|plain| speedup(best) < (1.0 + NOISE_MARGIN) * speedup(plain));
+            Some(close.unwrap_or(best))
         }
+        Objective::Aal => largest_aal(own()),
     }
 }
 
-/// What to run, given the points best first; `None` if the fix leaves nothing.
-fn choose(points: &[Point], fix: &Fix) -> Option<Choice> {
+/// Of points that come best first, the first of those with the most tokens per step.
+fn largest_aal<'p>(mut points: impl Iterator<Item = &'p Point>) -> Option<&'p Point> {
+    let first = points.next()?;
+    let aal = |point: &Point| point.sub_plan.predicted.aal;
+    Some(points.fold(first, |best, point| if aal(point) > aal(best) { point } else { best }))
+}
+
+/// What to run, given the best point of every drafter; `None` if the fix leaves nothing.
+fn choose(points: &[&Point], fix: &Fix) -> Option<Choice> {
     if fix.is_plain() {
         return Some(Choice::Plain);
     }
-    let best = best_of(points.iter().filter(|point| point.asked_for), fix);
+    let mut asked: Vec<&Point> = points.iter().copied().filter(|point| point.asked_for).collect();
+    asked.sort_by(|a, b| best_first(a, b));
+    let best = match fix.objective() {
+        Objective::Speedup => asked.first().copied(),
+        Objective::Aal => largest_aal(asked.iter().copied()),
+    };
     if fix.asks_for_speculation() {
         return best.map(|point| Choice::Drafter(point.place));
     }
@@ -463,6 +498,7 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, PlanErr
         name: DrafterName::new("none").expect("`none` is a drafter name"),
         drafter: DrafterKind::None,
         shape: Shape::PLAIN,
+        schedule: Schedule::Plain,
         top_k: 0,
         draft_temperature: 1.0,
         row_choice: RowChoice::fixed(1, ar_tpot_us),
@@ -485,14 +521,19 @@ fn reference_context(profile: &Profile, table: &LatencyTable) -> u32 {
     mean(steps).or_else(|| mean(requests)).unwrap_or_else(|| table.contexts()[0])
 }
 
-/// The widths that the sub-plans run: those their steps may choose among, and of their growths.
+/// The widths that the sub-plans run: those their steps may choose among, and of their growths and heads drafted ahead.
 fn planned_widths(by_drafter: &[SubPlan]) -> PlannedWidths {
     let mut verify = BTreeSet::from([1]);
     let mut draft = BTreeSet::from([1]);
-    for SubPlan { drafter, shape, row_choice, .. } in by_drafter {
-        verify.extend(row_choice.widths.iter().map(|cost| cost.width));
+    for SubPlan { drafter, shape, schedule, row_choice, .. } in by_drafter {
+        let widths = || row_choice.widths.iter().map(|cost| cost.width);
+        verify.extend(widths());
         if drafter.runs_a_model() {
             draft.insert(shape.draft_width);
+        }
+        match schedule {
+            Schedule::Plain => {}
+            Schedule::HeadAhead => draft.extend(widths()),
         }
     }
     PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }
@@ -507,6 +548,7 @@ fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alternative> {
                 .and_then(|place| u16::try_from(place).ok())
                 .expect("few drafters, each with its best"),
             shape: plan.shape,
+            schedule: plan.schedule,
             rule: plan.row_choice.rule,
             aal: plan.predicted.aal,
             step_us: plan.predicted.step_us,

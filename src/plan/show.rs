@@ -2,11 +2,11 @@
 use std::fmt::{self, Display, Write};
 
 use serde_json::{Value, json as value};
-use ygg_profiler::Fingerprints;
+use ygg_profiler::{DrafterName, Fingerprints};
 
 use super::{
-    Calibration, ChosenTuning, HeldOut, LeftOut, Plan, PricedShape, Refusal, RowChoice, RowRule, Shape,
-    SubPlan, WidthCost,
+    Calibration, ChosenTuning, HeldOut, LeftOut, Plan, PricedShape, Refusal, RowChoice, RowRule, Schedule,
+    Shape, SubPlan, WidthCost,
 };
 
 /// Alternatives shown to people.
@@ -52,12 +52,12 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
 
     writeln!(out, "\nbest shape of every drafter (predicted)")?;
     let mut rows = vec![
-        ["", "drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "us/token", "speed-up"]
+        ["", "drafter", "Dd", "Wd", "Wv", "schedule", "tokens/step", "step us", "us/token", "speed-up"]
             .map(str::to_owned),
     ];
     for (i, sub_plan) in plan.by_drafter.iter().enumerate() {
         let chosen = if i == plan.chosen_index as usize { "*" } else { "" };
-        let SubPlan { name, shape, row_choice, predicted, .. } = sub_plan;
+        let SubPlan { name, shape, schedule, row_choice, predicted, .. } = sub_plan;
         let Shape { depth, draft_width, verify_width } = *shape;
         rows.push([
             chosen.to_owned(),
@@ -65,6 +65,7 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
             depth.to_string(),
             draft_width.to_string(),
             describe_rows(row_choice.rule, verify_width),
+            schedule.to_string(),
             format!("{:.2}", predicted.aal),
             format!("{:.0}", predicted.step_us),
             format!("{:.0}", predicted.tpot_us),
@@ -124,14 +125,22 @@ acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
 pub(super) fn write_priced(out: &mut String, shapes: impl IntoIterator<Item = PricedShape>) -> fmt::Result {
     let mut rows =
         vec![["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "speed-up"].map(str::to_owned)];
-    for PricedShape { name, shape, rule, aal, step_us, tpot_us: _, speedup } in shapes {
+    for PricedShape { name, shape, schedule, rule, aal, step_us, tpot_us: _, speedup } in shapes {
         let [depth, draft_width, verify_width] = shape_cells(&shape, rule);
-        let name = name.to_string();
+        let name = drafter_cell(&name, schedule);
         let numbers = [format!("{aal:.2}"), format!("{step_us:.0}"), format!("{speedup:.2}")];
         let [aal, step, speedup] = numbers;
         rows.push([name, depth, draft_width, verify_width, aal, step, speedup]);
     }
     write_table(out, &rows)
+}
+
+/// A drafter as the cell of a table, with its schedule unless that is plain.
+pub fn drafter_cell(name: &DrafterName, schedule: Schedule) -> String {
+    match schedule {
+        Schedule::Plain => name.to_string(),
+        Schedule::HeadAhead => format!("{name}, {schedule}"),
+    }
 }
 
 /// Dd, Wd and Wv as the cells of a table.
@@ -173,14 +182,18 @@ pub(super) fn describe_rows(rule: RowRule, verify_width: u32) -> String {
 }
 
 pub(super) fn describe(sub_plan: &SubPlan) -> String {
-    let SubPlan { name, shape, row_choice, predicted, .. } = sub_plan;
+    let SubPlan { name, shape, schedule, row_choice, predicted, .. } = sub_plan;
     let Shape { depth, draft_width, verify_width } = *shape;
+    let ahead = match schedule {
+        Schedule::Plain => "",
+        Schedule::HeadAhead => ", heads drafted ahead",
+    };
     let rows = describe_rows(row_choice.rule, verify_width);
     if sub_plan.is_plain() {
         return format!("plain decoding, {:.0} us/token predicted", predicted.tpot_us);
     }
     format!(
-        "{name}, Dd {depth}, Wd {draft_width}, Wv {rows}: {:.2} tokens/step, {:.2}x plain decoding predicted",
+        "{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{ahead}: {:.2} tokens/step, {:.2}x plain decoding predicted",
         predicted.aal, predicted.speedup
     )
 }

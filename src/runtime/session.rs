@@ -14,7 +14,8 @@ use super::{ExecutableSet, RuntimeError, SkipSet, TrimmedHead};
 pub struct SessionOptions {
     /// Longest sequence in tokens, prompt and output together.
     pub context: usize,
-    /// Nodes of the largest token tree, root included.
+    /// Nodes of the largest token tree, root included; where heads are drafted ahead, as many more as are drafted at once,
+    /// which are written behind the tree's.
     pub tree_nodes: usize,
     /// Worker threads, the caller included.
     pub threads: usize,
@@ -73,7 +74,7 @@ impl Session {
         self.layout.context
     }
 
-    /// Nodes of the largest token tree it has room for, root included.
+    /// Nodes of the largest token tree it has room for, root included, and of the heads drafted ahead behind it.
     pub fn tree_nodes(&self) -> usize {
         self.tree_nodes
     }
@@ -192,6 +193,14 @@ impl Session {
         }
         self.committed += path.len();
         assert!(self.committed <= self.layout.context, "a path longer than the context was committed");
+    }
+
+    /// Copies the keys and values of the scratch row `offset` behind the committed prefix to the first, the root's.
+    pub fn move_scratch(&mut self, offset: u32) {
+        let first = slot_number(self.committed);
+        self.moves.clear();
+        self.moves.push(first + offset);
+        self.replay.copy_slots(&self.moves, first);
     }
 
     /// Keeps the first `len` committed tokens and forgets the rest.

@@ -1,14 +1,14 @@
 //! The decode loop: one request's sequence, step by step.
 
 use crate::{
-    plan::{ProposalLimits, RowScratch},
+    plan::{ProposalLimits, RowScratch, Schedule},
     runtime::{Choice, Session},
     sample::{Sampler, Sampling},
     tree::{NodeId, TokenTree, select},
 };
 
 use super::{
-    Budget, Drafter, Limits, Observer, Policy, SpeculateError, Stage, Stats, Walk,
+    Budget, Drafter, DraftsAhead, Limits, Observer, Policy, SpeculateError, Stage, Stats, Verified, Walk,
     policy::{Policing, StepDone},
     stats::Lap,
     verifier,
@@ -39,6 +39,15 @@ impl Shape {
         self.depth * self.draft_width + 1
     }
 
+    /// Rows behind the committed prefix that steps write, for [`SessionOptions::tree_nodes`](crate::runtime::SessionOptions):
+    /// the tree's, and one for each verified row where heads are drafted ahead.
+    pub fn scratch_rows(&self, schedule: Schedule) -> usize {
+        match schedule {
+            Schedule::Plain => self.tree_nodes(),
+            Schedule::HeadAhead => self.tree_nodes() + self.verify_width.min(self.tree_nodes()),
+        }
+    }
+
     /// What the shape allows a drafter that runs no model: `Wd` continuations of `Dd` tokens, and no more nodes than `Wv`
     /// rows verify.
     ///
@@ -67,12 +76,14 @@ pub struct Decoder {
     session: Session,
     drafter: Option<Box<dyn Drafter>>,
     shape: Shape,
+    schedule: Schedule,
     sampler: Sampler,
     history: Vec<u32>,
     tree: TokenTree,
     keep: Vec<NodeId>,
     policy: Option<Policing>,
     scratch: RowScratch,
+    said: Vec<u32>,
     walk: Walk,
     offsets: Vec<u32>,
     stats: Stats,
@@ -108,12 +119,14 @@ impl Decoder {
             keep: Vec::with_capacity(nodes),
             policy: None,
             scratch: RowScratch::with_capacity(nodes),
+            said: Vec::with_capacity(nodes),
             walk: Walk::with_capacity(nodes),
             offsets: Vec::with_capacity(nodes),
             stats: Stats::default(),
             session,
             drafter,
             shape,
+            schedule: Schedule::Plain,
         })
     }
 
@@ -130,6 +143,24 @@ impl Decoder {
         }
         self.policy = Some(Policing::new(policy));
         Ok(self)
+    }
+
+    /// The same decoder, with heads drafted when `schedule` says. Trees and tokens are the same under every schedule.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Schedule`] if the drafter cannot keep it, [`SpeculateError::Shape`] if the session has no room for the
+    /// heads.
+    pub fn with_schedule(mut self, schedule: Schedule) -> Result<Self, SpeculateError> {
+        let found = self.shape.scratch_rows(schedule);
+        if found > self.session.tree_nodes() {
+            let expected = format!("at most {}, for which the session was opened", self.session.tree_nodes());
+            return Err(SpeculateError::Shape { what: "rows of tree and heads", expected, found });
+        }
+        self.schedule = schedule;
+        match schedule {
+            Schedule::HeadAhead if self.ahead().is_none() => Err(SpeculateError::Schedule { schedule }),
+            Schedule::HeadAhead | Schedule::Plain => Ok(self),
+        }
     }
 
     /// Begins a request: forgets the last one, runs the prompt and returns the first token.
@@ -154,6 +185,9 @@ impl Decoder {
         self.stats.prefill = lap.next();
         self.history.extend_from_slice(prompt);
         self.history.push(first);
+        if let Some(ahead) = self.ahead() {
+            ahead.forget_heads();
+        }
         Ok(first)
     }
 
@@ -203,6 +237,14 @@ impl Decoder {
         Ok(report)
     }
 
+    /// The drafter, if heads are drafted ahead.
+    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+        match self.schedule {
+            Schedule::Plain => None,
+            Schedule::HeadAhead => self.drafter.as_mut()?.ahead(),
+        }
+    }
+
     fn verify(&mut self, limits: Limits<'_>) -> Result<StepReport, SpeculateError> {
         let mut lap = Lap::start();
         let rows = match &self.policy {
@@ -215,7 +257,31 @@ impl Decoder {
         let forward = verifier::forward(&mut self.session, &self.tree, &self.keep)?;
         self.stats.add_time(Stage::Mask, lap.next());
         let (tree, rows, position) = (&self.tree, &self.keep, self.history.len());
-        if self.sampler.sampling().is_greedy() {
+        let is_greedy = self.sampler.sampling().is_greedy();
+        let mut ahead = match self.schedule {
+            Schedule::HeadAhead if tree.len() > 1 => self.drafter.as_mut().and_then(|d| d.ahead()),
+            Schedule::HeadAhead | Schedule::Plain => None,
+        };
+        if let Some(ahead) = &mut ahead {
+            self.said.clear();
+            if is_greedy {
+                let best = forward.choose(Choice::ARGMAX, None);
+                self.stats.add_time(Stage::Verify, lap.next());
+                self.said.extend((0..rows.len()).map(|row| best.row(row).best()));
+            } else {
+                let logits = forward.run(None);
+                self.stats.add_time(Stage::Verify, lap.next());
+                let place = |node: NodeId| (position + tree.depth(node) as usize) as u64;
+                let drawn = rows.iter().enumerate();
+                self.said.extend(drawn.map(|(row, n)| self.sampler.draw(logits.row(row), place(*n))));
+            }
+            self.stats.add_time(Stage::Accept, lap.next());
+            let said = self.said.as_slice();
+            let verified = Verified { tree, rows, said, tokens_left: limits.tokens };
+            ahead.draft_heads(&verified, &mut self.session)?;
+            self.stats.add_time(Stage::Draft, lap.next());
+            self.walk.run(tree, rows, position, limits, |row, _| said[row]);
+        } else if is_greedy {
             let best = forward.choose(Choice::ARGMAX, None);
             self.stats.add_time(Stage::Verify, lap.next());
             self.walk.run(tree, rows, position, limits, |row, _| best.row(row).best());
@@ -229,6 +295,11 @@ impl Decoder {
         self.offsets.clear();
         self.offsets.extend(self.walk.path.iter().map(|node| node.get()));
         self.session.commit(&self.offsets);
+        if let Some(ahead) = ahead {
+            let last = self.walk.path.last().expect("a walk begins at the root");
+            let row = self.keep.binary_search(last).expect("a walk goes along verified rows");
+            ahead.keep_head(row, &mut self.session);
+        }
         self.history.extend_from_slice(&self.walk.emitted);
         self.stats.add_time(Stage::Commit, lap.next());
         let deepest = self.keep.iter().map(|n| self.tree.depth(*n) as usize).max().unwrap_or(0);
@@ -250,6 +321,9 @@ impl Decoder {
         self.history.clear();
         self.history.extend_from_slice(history);
         self.session.assume_committed(history.len() - 1);
+        if let Some(ahead) = self.ahead() {
+            ahead.forget_heads();
+        }
     }
 
     /// Prompt and output so far.

@@ -1,6 +1,6 @@
 //! What can go wrong while decoding.
 
-use crate::{runtime::RuntimeError, sample::SampleError};
+use crate::{plan::Schedule, runtime::RuntimeError, sample::SampleError};
 
 /// Why decoding refuses.
 #[derive(Debug, thiserror::Error)]
@@ -23,5 +23,14 @@ pub enum SpeculateError {
         expected: String,
         /// What was asked for.
         found: usize,
+    },
+    /// A schedule that the drafter cannot keep.
+    #[error(
+        "schedule {schedule}: expected a drafter that runs a model, found none; plan again or fix schedule={}",
+        Schedule::Plain
+    )]
+    Schedule {
+        /// The schedule.
+        schedule: Schedule,
     },
 }

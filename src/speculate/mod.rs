@@ -5,7 +5,8 @@
 //! goes on if a child carries it. So a token depends only on the verifier's logits, the seed and the position, whatever
 //! was drafted (Leviathan et al., ICML 2023, with the sampler-match rule). Nothing in a step allocates. A guard may stop a
 //! request's drafting and try it again later, and the clock may correct what rows cost, by the policies in `plan`; that changes
-//! how many steps there are, no token.
+//! how many steps there are, no token. Under the schedule that drafts heads ahead, a step drafts what the next one begins with;
+//! that changes no tree.
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -22,7 +23,7 @@ mod verifier;
 pub use crate::sample::Candidate;
 pub use accept::{Limits, Walk};
 pub use decode::{Decoder, Shape, StepReport};
-pub use drafter::{Budget, Drafter, LayerSkip, Lookup, Observer};
+pub use drafter::{Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Verified};
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use policy::Policy;

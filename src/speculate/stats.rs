@@ -7,7 +7,7 @@ use super::GuardCounts;
 /// A stage of a step, as the clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Drafter forwards, which end with the candidates of their rows, or the search of a drafter without a model.
+    /// Drafter forwards, heads of the next step among them, which end with the candidates of their rows, or the search of a drafter without a model.
     Draft,
     /// Growth between drafter forwards.
     Grow,
@@ -67,6 +67,8 @@ pub struct Stats {
     pub drafted: u64,
     /// Drafted nodes that were accepted.
     pub accepted: u64,
+    /// Proposals whose head was drafted in the step before.
+    pub heads_ahead: u64,
     /// What the guard did; nothing without one.
     pub guard: GuardCounts,
     /// Time of the prefill.
@@ -83,6 +85,7 @@ impl Default for Stats {
             step_tokens: 0,
             drafted: 0,
             accepted: 0,
+            heads_ahead: 0,
             guard: GuardCounts::default(),
             prefill: Duration::ZERO,
             stage_time: [Duration::ZERO; Stage::ALL.len()],

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use yggc::{
     backend::Tier,
-    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, StepCosts, WidthCost},
+    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, Schedule, StepCosts, WidthCost},
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape, SpeculateError},
@@ -91,6 +91,7 @@ struct Case {
     /// Tokens of a trimmed head; none where it is whole.
     kept: Vec<u32>,
     shape: Shape,
+    schedule: Schedule,
     policy: Option<Policy>,
     threads: usize,
     context: usize,
@@ -99,7 +100,7 @@ struct Case {
     tokens: usize,
 }
 
-fn any_sampling(dice: &mut Dice) -> Sampling {
+pub(crate) fn any_sampling(dice: &mut Dice) -> Sampling {
     if dice.chance(50) {
         return Sampling::GREEDY;
     }
@@ -112,7 +113,7 @@ fn any_sampling(dice: &mut Dice) -> Sampling {
     }
 }
 
-fn any_shape(dice: &mut Dice) -> Shape {
+pub(crate) fn any_shape(dice: &mut Dice) -> Shape {
     Shape {
         depth: dice.within(1, 6),
         draft_width: dice.within(1, 8),
@@ -124,7 +125,7 @@ fn any_shape(dice: &mut Dice) -> Shape {
 
 /// A choice among planned widths up to the shape's, at any cost that the clock may correct, and terms that a request may or
 /// may not meet.
-fn any_policy(shape: &Shape, dice: &mut Dice) -> Policy {
+pub(crate) fn any_policy(shape: &Shape, dice: &mut Dice) -> Policy {
     let smaller = WIDTHS.into_iter().filter(|width| *width < shape.verify_width && dice.chance(70));
     let mut widths: Vec<usize> = smaller.collect();
     widths.push(shape.verify_width);
@@ -167,11 +168,14 @@ impl Case {
         let shape = any_shape(dice);
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
         let kept = if kind == Kind::TrimmedHead { any_kept(vocabulary, dice) } else { Vec::new() };
+        let is_ahead = matches!(kind, Kind::LayerSkip | Kind::TrimmedHead) && dice.chance(50);
+        let schedule = if is_ahead { Schedule::HeadAhead } else { Schedule::Plain };
         Self {
             what,
             kind,
             kept,
             shape,
+            schedule,
             policy,
             threads: if dice.chance(25) { 2 } else { 1 },
             context,
@@ -189,7 +193,8 @@ impl Case {
     }
 
     fn decoder(&self, set: &Arc<ExecutableSet>, truth: &[u32], dice: &mut Dice) -> Decoder {
-        let session = session(set, self.context, self.shape.tree_nodes(), self.threads);
+        let rows = self.shape.scratch_rows(self.schedule);
+        let session = session(set, self.context, rows, self.threads);
         let drafter: Box<dyn Drafter> = match self.kind {
             Kind::LayerSkip | Kind::TrimmedHead => {
                 let percent = *dice.pick(&[10, 30, 60, 100]);
@@ -212,7 +217,9 @@ impl Case {
                 dice: Dice::new(dice.bits()),
             }),
         };
-        let decoder = Decoder::new(session, Some(drafter), self.shape).expect("a planned width");
+        let decoder = Decoder::new(session, Some(drafter), self.shape)
+            .and_then(|decoder| decoder.with_schedule(self.schedule))
+            .expect("a planned width");
         match self.policy.clone() {
             Some(policy) => decoder.with_policy(policy).expect("a choice of the shape's widths"),
             None => decoder,

@@ -38,6 +38,7 @@ mod reference;
 mod refusals;
 mod replays;
 mod row_invariance;
+mod schedules;
 #[cfg(feature = "cli")]
 mod tiny_commands;
 mod tiny_model;

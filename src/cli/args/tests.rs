@@ -140,7 +140,6 @@ fn plan_is_a_search_or_a_show() {
         Some(Fix {
             drafter: Some("lookup".to_owned()),
             depth: Some(4),
-            draft_width: None,
             verify_width: Some(yggc::plan::FixedWidth::Rows(16)),
             ..Fix::default()
         })

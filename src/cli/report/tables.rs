@@ -2,7 +2,7 @@
 
 use ygg_profiler::Fingerprints;
 use yggc::plan::{
-    ChosenTuning, LeftOut, Plan, PricedShape, Refusal, RowRule, Shape,
+    ChosenTuning, LeftOut, Plan, PricedShape, Refusal, RowRule, Shape, drafter_cell,
     explain::{
         ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast, Outcome, PartGain,
         StepShares,
@@ -203,8 +203,8 @@ fn shape_cells(shape: &Shape, rule: RowRule) -> [String; 3] {
 
 /// Drafter, Dd, Wd, Wv, tokens per step, time per step and token, and speed-up.
 fn priced_cells(priced: &PricedShape) -> Vec<String> {
-    let PricedShape { name, shape, rule, aal, step_us, tpot_us, speedup } = priced;
-    let mut row = vec![name.to_string()];
+    let PricedShape { name, shape, schedule, rule, aal, step_us, tpot_us, speedup } = priced;
+    let mut row = vec![drafter_cell(name, *schedule)];
     row.extend(shape_cells(shape, *rule));
     row.extend([
         format!("{aal:.2}"),

@@ -15,7 +15,8 @@ use serde::Serialize;
 use ygg_profiler::{Difference, DrafterName, Fingerprints};
 
 use super::{
-    ChosenTuning, LeftOut, Plan, PlannedWidths, PricedShape, Refusal, RowRule, Shape, show::describe_refusal,
+    ChosenTuning, LeftOut, Plan, PlannedWidths, PricedShape, Refusal, RowRule, Schedule, Shape,
+    show::describe_refusal,
 };
 
 pub use latencies::{LatencyChange, Quartiles};
@@ -164,10 +165,11 @@ fn tuning_changes(a: &[ChosenTuning], b: &[ChosenTuning]) -> Vec<Change> {
 }
 
 /// What a plan priced, with the bits of the prices.
-fn prices(plan: &Plan) -> BTreeSet<(DrafterName, Shape, bool, u64, u64)> {
+fn prices(plan: &Plan) -> BTreeSet<(DrafterName, Shape, Schedule, bool, u64, u64)> {
     let price = |priced: PricedShape| {
         let chooses = priced.rule == RowRule::BestRate;
-        (priced.name, priced.shape, chooses, priced.aal.to_bits(), priced.step_us.to_bits())
+        let PricedShape { name, shape, schedule, rule: _, aal, step_us, tpot_us: _, speedup: _ } = priced;
+        (name, shape, schedule, chooses, aal.to_bits(), step_us.to_bits())
     };
     plan.priced().map(price).collect()
 }

@@ -3,7 +3,7 @@ use serde::Serialize;
 use ygg_profiler::DrafterName;
 
 use crate::plan::{
-    Acceptance, Calibration, DrafterKind, PricedShape, RowChoice, StageTime, SubPlan, WidthCost,
+    Acceptance, Calibration, DrafterKind, PricedShape, RowChoice, Schedule, StageTime, SubPlan, WidthCost,
     show::shape_cells,
 };
 
@@ -41,8 +41,17 @@ pub(super) fn changes(a: &[SubPlan], b: &[SubPlan]) -> Vec<DrafterDiff> {
 
 /// What differs beside the figures of a [`PricedShape`].
 fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
-    let SubPlan { name: _, drafter, shape: _, top_k, draft_temperature, row_choice, predicted, acceptance } =
-        a;
+    let SubPlan {
+        name: _,
+        drafter,
+        shape: _,
+        schedule: _,
+        top_k,
+        draft_temperature,
+        row_choice,
+        predicted,
+        acceptance,
+    } = a;
     let RowChoice { rule: _, widths, rate, calibration } = row_choice;
     let Acceptance { steps, by_depth, by_rank } = acceptance;
     let kind = |kind: &DrafterKind| format!("{kind:?}");
@@ -83,5 +92,9 @@ fn describe_calibration(calibration: &Option<Calibration>) -> String {
 /// A shape in a few words.
 pub(super) fn describe_shape(priced: &PricedShape) -> String {
     let [depth, draft_width, verify_width] = shape_cells(&priced.shape, priced.rule);
-    format!("Dd {depth}, Wd {draft_width}, Wv {verify_width}")
+    let schedule = match priced.schedule {
+        Schedule::Plain => "",
+        Schedule::HeadAhead => ", heads drafted ahead",
+    };
+    format!("Dd {depth}, Wd {draft_width}, Wv {verify_width}{schedule}")
 }

@@ -8,7 +8,7 @@ use ygg_profiler::Stage;
 
 use crate::plan::{
     Acceptance, LeftOut, PricedShape,
-    show::{describe_refusal, shape_cells, write_list, write_table},
+    show::{describe_refusal, drafter_cell, shape_cells, write_list, write_table},
 };
 
 use super::{
@@ -199,8 +199,8 @@ fn cells<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
 
 /// Drafter, Dd, Wd, Wv, tokens per step, time per token and speed-up.
 fn priced_cells(priced: &PricedShape) -> Vec<String> {
-    let PricedShape { name, shape, rule, aal, step_us: _, tpot_us, speedup } = priced;
-    let mut row = vec![name.to_string()];
+    let PricedShape { name, shape, schedule, rule, aal, step_us: _, tpot_us, speedup } = priced;
+    let mut row = vec![drafter_cell(name, *schedule)];
     row.extend(shape_cells(shape, *rule));
     row.extend([format!("{aal:.2}"), format!("{tpot_us:.0}"), format!("{speedup:.2}")]);
     row

@@ -5,8 +5,8 @@ use ygg_profiler::{TunedShape, TuningMeasurement, TuningSamples};
 
 use super::synthetic::{Echo, Oracle, fingerprints, name, profile, record, samples};
 use crate::plan::{
-    Calibration, FittedPlan, Fix, FreeDrafter, LeftOut, PLAN_FORMAT, Plan, PlanError, decode, encode,
-    make_plan, read, show, write,
+    Calibration, FittedPlan, Fix, FreeDrafter, LeftOut, PLAN_FORMAT, Plan, PlanError, Schedule, decode,
+    encode, make_plan, read, show, write,
 };
 
 fn small_plan() -> Plan {
@@ -151,7 +151,7 @@ type Break = (&'static str, fn(&mut Plan));
 
 #[test]
 fn contradictory_contents_are_refused() {
-    let breaks: [Break; 22] = [
+    let breaks: [Break; 23] = [
         ("planned widths", |p| p.planned.verify.insert(0, 2)),
         ("planned widths", |p| p.planned.draft.clear()),
         ("planned verify width", |p| p.planned.verify.push(64)),
@@ -162,6 +162,7 @@ fn contradictory_contents_are_refused() {
         ("shape of plain decoding", |p| p.by_drafter[0].shape.depth = 1),
         ("shape", |p| p.by_drafter[1].shape.depth = 0),
         ("verify width", |p| p.by_drafter[1].shape.verify_width = 1),
+        ("schedule", |p| p.by_drafter[0].schedule = Schedule::HeadAhead),
         ("calibration", |p| {
             let nothing = Calibration { by_depth: Vec::new(), fitted_nodes: 0, held_out: None };
             p.by_drafter[1].row_choice.calibration = Some(nothing);

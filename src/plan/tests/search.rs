@@ -7,7 +7,7 @@ use super::synthetic::{
 };
 use crate::plan::{
     Calibration, DrafterKind, Fix, FreeDrafter, LeftOut, NOISE_MARGIN, Plan, PlanError, PricedShape, RowRule,
-    Shape, SubPlan, leviathan, make_plan, show,
+    Schedule, Shape, SubPlan, leviathan, make_plan, show,
 };
 
 const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
@@ -42,8 +42,8 @@ pub(super) fn plan(profile: &Profile, fix: &str) -> Result<Plan, PlanError> {
     make_plan(profile, &mut free, &fix)
 }
 
-/// Every shape of layer skip and rule of choosing rows priced the long way: fresh trees, eq. 3 written out.
-fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, RowRule, f64)> {
+/// Every shape of layer skip, schedule and rule of choosing rows priced the long way: fresh trees, eq. 3 written out.
+fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, Schedule, RowRule, f64)> {
     let mut all = Vec::new();
     let trace = &profile.traces[0];
     for (draft_width, growth_us) in DRAFT_WIDTHS.iter().zip(draft) {
@@ -67,7 +67,7 @@ fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, 
             if missing as f64 > 0.01 * forwarded as f64 {
                 continue;
             }
-            let drafted_us = draft[0] + f64::from(depth - 1) * growth_us + 0.5 * f64::from(depth);
+            let grown_us = f64::from(depth - 1) * growth_us + 0.5 * f64::from(depth);
             let nodes = depth * draft_width + 1;
             let decided_us = decide_us(*DECIDED_NODES.iter().find(|n| **n >= nodes).unwrap());
             for place in 1..VERIFY_WIDTHS.len() {
@@ -75,26 +75,43 @@ fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, 
                     continue;
                 }
                 let shape = Shape { depth, draft_width: *draft_width, verify_width: VERIFY_WIDTHS[place] };
-                let fixed = |_: &NaiveTree| (VERIFY_WIDTHS[place], drafted_us + verify[place]);
-                all.push((shape, RowRule::Widest, speedup(&trees, verify[0], fixed)));
-                let options: Vec<(u32, f64)> =
-                    (0..=place).map(|i| (VERIFY_WIDTHS[i], drafted_us + verify[i] + decided_us)).collect();
-                let best = |tree: &NaiveTree, worth: f64| {
-                    let holds = options.iter().position(|(rows, _)| *rows as usize >= tree.nodes.len());
-                    let useful = &options[..=holds.unwrap_or(place)];
-                    let gain = |(rows, us): &(u32, f64)| tree.expected(*rows) - worth * us;
-                    // Ties go to fewer rows, and `max_by` keeps the last of equals.
-                    *useful.iter().rev().max_by(|a, b| gain(a).total_cmp(&gain(b))).unwrap()
-                };
-                let mut reached = 1.0;
-                for _round in 0..3 {
-                    reached = speedup(&calibrated, verify[0], |tree| best(tree, reached / verify[0]));
+                for schedule in Schedule::ALL {
+                    // Heads are drafted ahead of 1, 2 or 4 rows, the widths of both forwards.
+                    let step_us = |place: usize| match schedule {
+                        Schedule::Plain => Some(grown_us + draft[0] + verify[place]),
+                        Schedule::HeadAhead => Some(grown_us + draft.get(place)? + verify[place]),
+                    };
+                    let Some(fixed_us) = step_us(place) else { continue };
+                    let fixed = |_: &NaiveTree| (VERIFY_WIDTHS[place], fixed_us);
+                    all.push((shape, schedule, RowRule::Widest, speedup(&trees, verify[0], fixed)));
+                    let options: Vec<(u32, f64)> =
+                        (0..=place).map(|i| (VERIFY_WIDTHS[i], step_us(i).unwrap() + decided_us)).collect();
+                    let best = |tree: &NaiveTree, worth: f64| {
+                        let holds = options.iter().position(|(rows, _)| *rows as usize >= tree.nodes.len());
+                        let useful = &options[..=holds.unwrap_or(place)];
+                        let gain = |(rows, us): &(u32, f64)| tree.expected(*rows) - worth * us;
+                        // Ties go to fewer rows, and `max_by` keeps the last of equals.
+                        *useful.iter().rev().max_by(|a, b| gain(a).total_cmp(&gain(b))).unwrap()
+                    };
+                    let mut reached = 1.0;
+                    for _round in 0..3 {
+                        reached = speedup(&calibrated, verify[0], |tree| best(tree, reached / verify[0]));
+                    }
+                    all.push((shape, schedule, RowRule::BestRate, reached));
                 }
-                all.push((shape, RowRule::BestRate, reached));
             }
         }
     }
     all
+}
+
+/// The best of all, where heads drafted ahead have to gain more than noise.
+fn best(all: &[(Shape, Schedule, RowRule, f64)]) -> f64 {
+    let best_of = |schedule| {
+        all.iter().filter(|(_, s, ..)| *s == schedule).map(|(.., speedup)| *speedup).fold(0.0, f64::max)
+    };
+    let (plain, ahead) = (best_of(Schedule::Plain), best_of(Schedule::HeadAhead));
+    if ahead >= (1.0 + NOISE_MARGIN) * plain { ahead } else { plain }
 }
 
 /// Eq. 3 over steps that verify as many rows, in as much time, as `rows` says of each tree.
@@ -124,7 +141,7 @@ proptest! {
         let all = brute_force(&profile, &verify, &draft);
         let skips = plan.priced().filter(|shape| shape.name.as_str() == "layer_skip");
         prop_assert_eq!(skips.count(), all.len(), "every shape is kept");
-        let best = all.into_iter().map(|(_, _, speedup)| speedup).fold(0.0, f64::max);
+        let best = best(&all);
         let found = plan.for_drafter("layer_skip").unwrap().predicted.speedup;
         prop_assert!((found - best).abs() <= 1e-9 * best, "{} instead of {}", found, best);
 
@@ -147,7 +164,7 @@ proptest! {
 
     #[test]
     fn a_fixed_shape_is_the_shape_chosen(
-        seed in any::<u64>(), depth in 1u32..=DEPTH, width in 0usize..3, rows in 1usize..5,
+        seed in any::<u64>(), depth in 1u32..=DEPTH, width in 0usize..3, rows in 1usize..5, is_ahead in any::<bool>(),
         (rule, part) in prop::sample::select(vec![
             (RowRule::Widest, ""), (RowRule::Widest, ",rows=all"), (RowRule::BestRate, ",rows=best"),
         ]),
@@ -156,13 +173,17 @@ proptest! {
         let trace = record(&Oracle { seed, skill: 80 }, 10, 4, DEPTH, 5);
         let profile = profile(cells(&verify, &draft), vec![trace], requests());
         let shape = Shape { depth, draft_width: DRAFT_WIDTHS[width], verify_width: VERIFY_WIDTHS[rows] };
+        let schedule = Schedule::ALL[usize::from(is_ahead)];
         let Shape { depth, draft_width, verify_width } = shape;
-        let fix = format!("drafter=layer_skip,Dd={depth},Wd={draft_width},Wv={verify_width}{part}");
+        let fix =
+            format!("drafter=layer_skip,Dd={depth},Wd={draft_width},Wv={verify_width}{part},schedule={schedule}");
         let all = brute_force(&profile, &verify, &draft);
-        let expected = all.into_iter().find(|(s, r, _)| (*s, *r) == (shape, rule));
+        let fixed = (shape, schedule, rule);
+        let expected = all.into_iter().find(|(shape, schedule, rule, _)| (*shape, *schedule, *rule) == fixed);
         match (plan(&profile, &fix), expected) {
-            (Ok(plan), Some((_, _, speedup))) => {
+            (Ok(plan), Some((.., speedup))) => {
                 prop_assert_eq!(plan.chosen().shape, shape);
+                prop_assert_eq!(plan.chosen().schedule, schedule);
                 prop_assert_eq!(&plan.chosen().row_choice.rule, &rule);
                 prop_assert!((plan.chosen().predicted.speedup - speedup).abs() < 1e-9);
                 prop_assert_eq!(&plan.fixed, &fix);
@@ -263,11 +284,11 @@ fn a_tree_without_pruning_fills_the_widest_width_that_it_can() {
     let all = brute_force(&profile, &verify, &draft);
     for draft_width in DRAFT_WIDTHS {
         let widest = |nodes| VERIFY_WIDTHS.into_iter().filter(|width| *width <= nodes).max();
-        let whole = all.iter().filter(|(shape, rule, _)| {
+        let whole = all.iter().filter(|(shape, _, rule, _)| {
             let fills = widest(shape.depth * shape.draft_width + 1) == Some(shape.verify_width);
             shape.draft_width == draft_width && *rule == RowRule::Widest && fills
         });
-        let best = whole.map(|(_, _, speedup)| *speedup).fold(0.0, f64::max);
+        let best = whole.map(|(.., speedup)| *speedup).fold(0.0, f64::max);
         let found = plan(&profile, &format!("drafter=layer_skip,Wd={draft_width},Wv=nodes")).unwrap();
         let predicted = &found.chosen().predicted;
         assert!(best > 0.0 && (predicted.speedup - best).abs() < 1e-9, "{predicted:?} instead of {best}");
@@ -398,4 +419,36 @@ fn steps_choose_their_rows_where_that_pays() {
     assert_eq!(calibration.fitted_nodes, 100);
     let text = show::text(&plan);
     assert!(text.contains("<=2") && text.contains("calibrated on 100 drafted nodes"), "{text}");
+}
+
+#[test]
+fn heads_are_drafted_ahead_only_where_that_gains_more_than_noise() {
+    let schedule_with = |wide_us: f64, fix: &str| {
+        let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
+        let verify = [90.0, 92.0, 95.0, 97.0, 99.0];
+        let profile = profile(cells(&verify, &[60.0, wide_us, wide_us]), vec![trace], requests());
+        plan(&profile, fix).unwrap().for_drafter("layer_skip").unwrap().schedule
+    };
+    // A forward of one row is the dearest: a staircase that some machines have.
+    assert_eq!(schedule_with(20.0, ""), Schedule::HeadAhead);
+    assert_eq!(schedule_with(58.0, ""), Schedule::Plain);
+    assert_eq!(schedule_with(65.0, ""), Schedule::Plain);
+    assert_eq!(schedule_with(20.0, "schedule=plain"), Schedule::Plain);
+    assert_eq!(schedule_with(65.0, "schedule=head_ahead"), Schedule::HeadAhead);
+    let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
+    let profile = profile(cells(&[90.0; 5], &[8.0; 3]), vec![trace], requests());
+    let ahead = plan(&profile, "drafter=layer_skip,schedule=head_ahead").unwrap();
+    assert!(show::text(&ahead).contains("heads drafted ahead"), "{}", show::text(&ahead));
+    let verified = ahead.chosen().row_choice.widths.iter().map(|cost| cost.width);
+    assert!(verified.into_iter().all(|width| ahead.planned.draft.contains(&width)), "{:?}", ahead.planned);
+    for (fix, said) in [
+        ("drafter=lookup,schedule=head_ahead", "drafter=layer_skip with"),
+        ("drafter=layer_skip,Wv=6,schedule=head_ahead", "schedule=head_ahead with Wv [2, 4]"),
+    ] {
+        let error = plan(&profile, fix).unwrap_err();
+        assert!(
+            matches!(error, PlanError::FixImpossible { .. }) && error.to_string().contains(said),
+            "{error}"
+        );
+    }
 }

@@ -11,7 +11,7 @@ use crate::{
     tree::{Frontier, NodeId, Source, TokenTree},
 };
 
-use super::{Budget, Drafter};
+use super::{Budget, Drafter, DraftsAhead, Verified, heads::Heads};
 
 /// The drafter's mark in [`Source`].
 const SOURCE: u8 = 1;
@@ -20,13 +20,14 @@ const SOURCE: u8 = 1;
 #[derive(Debug)]
 pub struct LayerSkip {
     skip: SkipSet,
-    head: Option<TrimmedHead>,
+    trimmed: Option<TrimmedHead>,
     width: usize,
     choice: Choice,
     frontier: Frontier,
     rows: Vec<NodeId>,
     grown: Vec<NodeId>,
     candidates: Vec<Candidate>,
+    heads: Heads,
 }
 
 impl LayerSkip {
@@ -47,45 +48,58 @@ impl LayerSkip {
         }
         Ok(Self {
             skip,
-            head: None,
+            trimmed: None,
             width: shape.draft_width,
             choice: Choice { k: top_k, temperature: Some(shape.draft_temperature) },
             frontier: Frontier::with_capacity(nodes, top_k),
             rows: Vec::with_capacity(shape.draft_width),
             grown: Vec::with_capacity(shape.draft_width),
             candidates: Vec::with_capacity(top_k),
+            heads: Heads::with_capacity(nodes, nodes.min(shape.verify_width), top_k),
         })
     }
 
     /// The same, but drafting the tokens of a trimmed head of the session's executables only.
     #[must_use]
     pub fn with_head(self, head: TrimmedHead) -> Self {
-        Self { head: Some(head), ..self }
+        Self { trimmed: Some(head), ..self }
     }
 }
 
 impl Drafter for LayerSkip {
     /// `depth` forwards, the root's of one row and then one of `width` rows after each growth but the last (Yggdrasil,
-    /// Equal-Growth Tree): the nodes of the last growth are never forwarded here.
+    /// Equal-Growth Tree): the nodes of the last growth are never forwarded here, and neither is a root whose head was
+    /// drafted ahead.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let Budget { session, history: _, depth, stats, mut observer } = budget;
         self.frontier.clear();
         self.rows.clear();
         self.rows.push(NodeId::ROOT);
         let mut lap = Lap::start();
-        for _ in 0..depth {
-            let forward = verifier::forward(session, tree, &self.rows)?;
-            let choices = forward.choose_of(self.head, self.choice, Some(&self.skip));
-            stats.add_time(Stage::Draft, lap.next());
-            for (row, node) in self.rows.iter().enumerate() {
-                let candidates = choices.row(row);
-                self.candidates.clear();
-                self.candidates
-                    .extend(candidates.iter().map(|(token, log_prob)| Candidate { token, log_prob }));
-                if let Some(observer) = observer.as_deref_mut() {
-                    observer.expanded(*node, &self.candidates);
+        let head = self.heads.take(tree.token(NodeId::ROOT), session.committed());
+        let has_head = head.is_some();
+        if let Some(candidates) = head {
+            if let Some(observer) = observer.as_deref_mut() {
+                observer.expanded(NodeId::ROOT, candidates);
+            }
+            self.frontier.expand(tree, NodeId::ROOT, candidates.iter().map(|c| (c.token, c.log_prob)));
+            stats.heads_ahead += 1;
+        }
+        for growth in 0..depth {
+            if growth > 0 || !has_head {
+                let forward = verifier::forward(session, tree, &self.rows)?;
+                let choices = forward.choose_of(self.trimmed, self.choice, Some(&self.skip));
+                stats.add_time(Stage::Draft, lap.next());
+                for (row, node) in self.rows.iter().enumerate() {
+                    let candidates = choices.row(row);
+                    self.candidates.clear();
+                    self.candidates
+                        .extend(candidates.iter().map(|(token, log_prob)| Candidate { token, log_prob }));
+                    if let Some(observer) = observer.as_deref_mut() {
+                        observer.expanded(*node, &self.candidates);
+                    }
+                    self.frontier.expand(tree, *node, self.candidates.iter().map(|c| (c.token, c.log_prob)));
                 }
-                self.frontier.expand(tree, *node, self.candidates.iter().map(|c| (c.token, c.log_prob)));
             }
             self.frontier.grow(tree, self.width, Source::new(SOURCE), &mut self.grown);
             std::mem::swap(&mut self.rows, &mut self.grown);
@@ -95,5 +109,23 @@ impl Drafter for LayerSkip {
             }
         }
         Ok(())
+    }
+
+    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+        Some(self)
+    }
+}
+
+impl DraftsAhead for LayerSkip {
+    fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError> {
+        self.heads.draft(verified, session, self.trimmed, self.choice, &self.skip)
+    }
+
+    fn keep_head(&mut self, row: usize, session: &mut Session) {
+        self.heads.keep(row, session);
+    }
+
+    fn forget_heads(&mut self) {
+        self.heads.forget();
     }
 }

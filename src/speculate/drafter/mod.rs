@@ -1,5 +1,6 @@
 //! Drafters: whatever proposes tokens, behind one trait.
 
+mod heads;
 mod layer_skip;
 mod lookup;
 
@@ -42,4 +43,37 @@ pub trait Drafter: std::fmt::Debug + Send {
     /// # Errors
     /// [`SpeculateError`] when the session refuses a forward.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError>;
+
+    /// Itself, if it can draft the head of a step before the step's root is known: a drafter that runs a model.
+    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+        None
+    }
+}
+
+/// What a step verified, before it is known what of it is accepted.
+#[derive(Clone, Copy, Debug)]
+pub struct Verified<'a> {
+    /// The drafted tree.
+    pub tree: &'a TokenTree,
+    /// The verified nodes, ascending.
+    pub rows: &'a [NodeId],
+    /// The verifier's token behind each of them.
+    pub said: &'a [u32],
+    /// Most tokens that this step and those after it may emit.
+    pub tokens_left: usize,
+}
+
+/// Drafts the head of the next step while this one is not finished.
+pub trait DraftsAhead: std::fmt::Debug {
+    /// Drafts the heads of all roots that the next step may have. They are written to scratch behind the tree.
+    ///
+    /// # Errors
+    /// [`SpeculateError`] when the session refuses a forward.
+    fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError>;
+
+    /// Keeps, for the next proposal, the head of the verified row that said the next root; the path to it is committed.
+    fn keep_head(&mut self, row: usize, session: &mut Session);
+
+    /// Drops all heads: another sequence begins.
+    fn forget_heads(&mut self);
 }

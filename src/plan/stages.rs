@@ -1,0 +1,263 @@
+//! The stages of one step as a graph: what each takes and occupies, and what it waits for in its own step and in the one
+//! before.
+//!
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), stages and schedule. Two waits can be broken by computing a
+//! superset before it is known which part of it is needed: the head of the next step ([`Schedule::HeadAhead`]), and the
+//! tail, which only a drafter with keys and values of its own has ([`Tail`]).
+use petgraph::{
+    Direction,
+    graph::{DiGraph, NodeIndex},
+    visit::EdgeRef,
+};
+use ygg_profiler::{DrafterName, HostStage, LatencyTable, Stage, TableError};
+
+use super::{Schedule, Shape};
+
+#[cfg(test)]
+mod tests;
+
+/// What a stage occupies while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// What runs forwards.
+    Compute,
+    /// The thread that grows, prunes and walks trees.
+    Host,
+    /// What moves rows of the cache.
+    Copy,
+}
+
+/// A part of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The drafter's forward of the root.
+    Head,
+    /// The drafter's forward of what the verifier said at every verified node: heads of the next step.
+    HeadAhead,
+    /// The drafter's forward of the last growth.
+    Draft,
+    /// One growth of the tree.
+    Grow,
+    /// The choice of how many rows to verify.
+    Decide,
+    /// The choice of the rows.
+    Prune,
+    /// The inputs of the verification.
+    Mask,
+    /// The verifier's forward.
+    Verify,
+    /// What the verifier says, where it is drawn and not shown.
+    Sample,
+    /// The walk along what the verifier said.
+    Accept,
+    /// The accepted rows' move behind the prefix.
+    Commit,
+    /// The drafter's forward of the last accepted node.
+    Tail,
+    /// The drafter's forward of all nodes of the last growth.
+    TailAhead,
+}
+
+impl Part {
+    /// Name in charts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Head => "head",
+            Part::HeadAhead => "head ahead",
+            Part::Draft => "draft",
+            Part::Grow => "grow",
+            Part::Decide => "decide",
+            Part::Prune => "prune",
+            Part::Mask => "mask",
+            Part::Verify => "verify",
+            Part::Sample => "sample",
+            Part::Accept => "accept",
+            Part::Commit => "commit",
+            Part::Tail => "tail",
+            Part::TailAhead => "tail ahead",
+        }
+    }
+}
+
+/// How the last growth's nodes, which no growth forwards, get the drafter's keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tail {
+    /// Not at all: the drafter shares the verifier's cache, where verification writes all rows. So it is for every drafter
+    /// there is, and the other two are for those with a cache of their own.
+    Shared,
+    /// The accepted one of them, once it is known.
+    Plain,
+    /// All of them, while it is not known.
+    Ahead,
+}
+
+/// One run of a stage in a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StageRun {
+    /// What it is.
+    pub part: Part,
+    /// What it was measured as.
+    pub stage: Stage,
+    /// What it occupies.
+    pub resource: Resource,
+    /// Its time; `None` for host work that was not measured, which counts as none.
+    pub us: Option<f64>,
+}
+
+/// Which run of a stage another one waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// That of its own step.
+    SameStep,
+    /// That of the step before.
+    StepBefore,
+}
+
+/// The stages of one step, in the order in which they are issued: it waits only for earlier ones of its own step.
+#[derive(Debug, Clone, Default)]
+pub struct StageGraph {
+    graph: DiGraph<StageRun, Wait>,
+}
+
+/// A step that grows a tree with a model drafter, priced with one table at one context.
+#[derive(Debug, Clone, Copy)]
+pub struct TreeStep<'a> {
+    /// What was measured.
+    pub table: &'a LatencyTable,
+    /// The drafter, by its name in the table.
+    pub drafter: &'a DrafterName,
+    /// Dd, Wd, Wv.
+    pub shape: Shape,
+    /// Committed tokens.
+    pub context: u32,
+    /// When the head is drafted.
+    pub schedule: Schedule,
+    /// When the tail is drafted.
+    pub tail: Tail,
+    /// Nodes that deciding is priced at; `None` where a step decides nothing.
+    pub decided_nodes: Option<u32>,
+}
+
+impl TreeStep<'_> {
+    /// Its stages: `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)` with the host stages that the table has; with heads
+    /// drafted ahead `T_draft(Wv)` in the place of `T_draft(1)`.
+    ///
+    /// # Errors
+    /// [`TableError::Unmeasured`] if a stage lacks a width.
+    ///
+    /// # Panics
+    /// If the shape has no growth.
+    pub fn stages(&self) -> Result<StageGraph, TableError> {
+        let Shape { depth, draft_width, verify_width } = self.shape;
+        assert!(depth >= 1, "a tree has at least one growth");
+        let mut graph = StageGraph::default();
+        let heads = match self.schedule {
+            Schedule::Plain => Some(graph.add(self.forward(Part::Head, 1)?, &[])),
+            Schedule::HeadAhead => None,
+        };
+        let first_growth = graph.add(self.host(Part::Grow, HostStage::Grow, draft_width)?, heads.as_slice());
+        let mut last = first_growth;
+        let mut second_forward = None;
+        for _ in 1..depth {
+            let draft = graph.add(self.forward(Part::Draft, draft_width)?, &[last]);
+            second_forward.get_or_insert(draft);
+            last = graph.add(self.host(Part::Grow, HostStage::Grow, draft_width)?, &[draft]);
+        }
+        let last_growth = last;
+        if let Some(nodes) = self.decided_nodes {
+            last = graph.add(self.decision(nodes)?, &[last]);
+        }
+        for (part, stage) in [(Part::Prune, HostStage::Prune), (Part::Mask, HostStage::Mask)] {
+            last = graph.add(self.host(part, stage, verify_width)?, &[last]);
+        }
+        let us = self.table.latency_us(&Stage::Verify, verify_width, self.context)?;
+        let resource = Resource::Compute;
+        let verify = StageRun { part: Part::Verify, stage: Stage::Verify, resource, us: Some(us) };
+        let verify = graph.add(verify, &[last]);
+        let said = graph.add(self.host(Part::Sample, HostStage::Sample, verify_width)?, &[verify]);
+        let mut ahead = Vec::new();
+        match self.tail {
+            Tail::Shared | Tail::Plain => {}
+            Tail::Ahead => ahead.push(graph.add(self.forward(Part::TailAhead, draft_width)?, &[last_growth])),
+        }
+        match self.schedule {
+            Schedule::Plain => {}
+            Schedule::HeadAhead => {
+                ahead.push(graph.add(self.forward(Part::HeadAhead, verify_width)?, &[said]))
+            }
+        }
+        let accept = graph.add(self.host(Part::Accept, HostStage::Accept, verify_width)?, &[said]);
+        // What is drafted ahead reads the rows that committing moves.
+        let moved = [&[accept][..], &ahead].concat();
+        let mut ends = vec![graph.add(self.host(Part::Commit, HostStage::Commit, verify_width)?, &moved)];
+        match self.tail {
+            Tail::Shared | Tail::Ahead => {}
+            Tail::Plain => ends.push(graph.add(self.forward(Part::Tail, 1)?, &ends)),
+        }
+        // The first growth needs the root and its head; the first forward needs the cache as it then is.
+        let begins = heads.unwrap_or(first_growth);
+        graph.wait_for_step_before(begins, &[&[accept][..], &ahead].concat());
+        graph.wait_for_step_before(heads.or(second_forward).unwrap_or(verify), &ends);
+        Ok(graph)
+    }
+
+    fn forward(&self, part: Part, width: u32) -> Result<StageRun, TableError> {
+        let stage = Stage::Draft(self.drafter.clone());
+        let us = self.table.latency_us(&stage, width, self.context)?;
+        Ok(StageRun { part, stage, resource: Resource::Compute, us: Some(us) })
+    }
+
+    fn host(&self, part: Part, stage: HostStage, width: u32) -> Result<StageRun, TableError> {
+        let resource = if stage == HostStage::Commit { Resource::Copy } else { Resource::Host };
+        let stage = Stage::Host(stage);
+        let is_measured = self.table.has_stage(&stage);
+        let us = is_measured.then(|| self.table.latency_us(&stage, width, self.context)).transpose()?;
+        Ok(StageRun { part, stage, resource, us })
+    }
+
+    /// Deciding is priced at the smallest measured width that holds the tree.
+    fn decision(&self, nodes: u32) -> Result<StageRun, TableError> {
+        let measured = self.table.widths(&Stage::Host(HostStage::Decide));
+        let width = measured.into_iter().find(|width| *width >= nodes).unwrap_or(nodes);
+        self.host(Part::Decide, HostStage::Decide, width)
+    }
+}
+
+impl StageGraph {
+    /// Adds a stage behind all others; it waits for `waits_for` of its own step.
+    pub(super) fn add(&mut self, run: StageRun, waits_for: &[NodeIndex]) -> NodeIndex {
+        let added = self.graph.add_node(run);
+        for earlier in waits_for {
+            self.graph.add_edge(*earlier, added, Wait::SameStep);
+        }
+        added
+    }
+
+    /// Makes a stage wait for stages of the step before.
+    pub(super) fn wait_for_step_before(&mut self, stage: NodeIndex, waits_for: &[NodeIndex]) {
+        for earlier in waits_for {
+            self.graph.add_edge(*earlier, stage, Wait::StepBefore);
+        }
+    }
+
+    /// The stages in the order in which they are issued.
+    pub fn runs(&self) -> impl ExactSizeIterator<Item = &StageRun> {
+        self.graph.raw_nodes().iter().map(|node| &node.weight)
+    }
+
+    /// Places of the stages in the order in which they are issued.
+    pub(super) fn order(&self) -> Vec<usize> {
+        (0..self.graph.node_count()).collect()
+    }
+
+    /// The stage at a place of the order.
+    pub(super) fn run(&self, place: usize) -> &StageRun {
+        &self.graph[NodeIndex::new(place)]
+    }
+
+    /// What the stage at a place waits for: the places of stages, and of which step.
+    pub fn waits(&self, place: usize) -> impl Iterator<Item = (usize, Wait)> {
+        let edges = self.graph.edges_directed(NodeIndex::new(place), Direction::Incoming);
+        edges.map(|edge| (edge.source().index(), *edge.weight()))
+    }
+}

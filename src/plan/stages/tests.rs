@@ -1,0 +1,117 @@
+//! The stages of hand-made steps and what they wait for.
+use petgraph::{algo::toposort, visit::EdgeFiltered};
+use ygg_profiler::{Cell, CellSamples, LatencyTable};
+
+use super::*;
+
+fn name(text: &str) -> DrafterName {
+    DrafterName::new(text).unwrap()
+}
+
+fn samples(stage: &str, width: u32, us: f64) -> CellSamples {
+    CellSamples { cell: Cell { stage: stage.parse().unwrap(), width, context: 0 }, samples_us: vec![us] }
+}
+
+fn table() -> LatencyTable {
+    let mut cells: Vec<_> = [1, 2, 4].iter().map(|w| samples("verify", *w, 100.0)).collect();
+    cells.extend([1, 2, 4].iter().map(|w| samples("draft:x", *w, 10.0 * f64::from(*w))));
+    cells.extend([4, 8].iter().map(|w| samples("host:decide", *w, f64::from(*w))));
+    LatencyTable::from_samples(&cells, 0.1).unwrap()
+}
+
+fn graph(schedule: Schedule, tail: Tail, depth: u32, decided_nodes: Option<u32>) -> StageGraph {
+    let (table, drafter) = (table(), name("x"));
+    let shape = Shape { depth, draft_width: 2, verify_width: 4 };
+    TreeStep { table: &table, drafter: &drafter, shape, context: 0, schedule, tail, decided_nodes }
+        .stages()
+        .unwrap()
+}
+
+/// One line a stage: its name and time, what it waits for, and what of the step before.
+fn described(graph: &StageGraph) -> Vec<String> {
+    let line = |(place, run): (usize, &StageRun)| {
+        let mut parts = vec![run.part.name().to_owned()];
+        parts.extend(run.us.map(|us| us.to_string()));
+        for (sign, wait) in [("<", Wait::SameStep), ("<<", Wait::StepBefore)] {
+            let mut others: Vec<usize> =
+                graph.waits(place).filter(|(_, w)| *w == wait).map(|(other, _)| other).collect();
+            others.sort_unstable();
+            parts.extend(others.iter().map(|other| format!("{sign} {}", graph.run(*other).part.name())));
+        }
+        parts.join(" ")
+    };
+    graph.runs().enumerate().map(line).collect()
+}
+
+#[test]
+fn a_plain_step_is_a_chain_into_the_next() {
+    let lines = described(&graph(Schedule::Plain, Tail::Shared, 2, Some(5)));
+    let expected = [
+        "head 10 << accept << commit",
+        "grow < head",
+        "draft 20 < grow",
+        "grow < draft",
+        "decide 8 < grow",
+        "prune < decide",
+        "mask < prune",
+        "verify 100 < mask",
+        "sample < verify",
+        "accept < sample",
+        "commit < accept",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn heads_drafted_ahead_are_the_first_growths_of_the_next_step() {
+    let lines = described(&graph(Schedule::HeadAhead, Tail::Shared, 2, None));
+    let expected = [
+        "grow << head ahead << accept",
+        "draft 20 < grow << commit",
+        "grow < draft",
+        "prune < grow",
+        "mask < prune",
+        "verify 100 < mask",
+        "sample < verify",
+        "head ahead 40 < sample",
+        "accept < sample",
+        "commit < head ahead < accept",
+    ];
+    assert_eq!(lines, expected);
+    let lines = described(&graph(Schedule::HeadAhead, Tail::Shared, 1, None));
+    assert_eq!(lines[3], "verify 100 < mask << commit", "no other forward needs the cache as it then is");
+}
+
+#[test]
+fn tails_are_drafted_behind_the_step_or_beside_its_walk() {
+    let lines = described(&graph(Schedule::Plain, Tail::Plain, 1, None));
+    assert_eq!(lines[0], "head 10 << accept << commit << tail");
+    assert_eq!(lines.last().unwrap(), "tail 10 < commit");
+    let lines = described(&graph(Schedule::Plain, Tail::Ahead, 1, None));
+    assert_eq!(lines[0], "head 10 << tail ahead << accept << commit");
+    assert!(lines.contains(&"tail ahead 20 < grow".to_owned()), "{lines:?}");
+    assert_eq!(lines.last().unwrap(), "commit < tail ahead < accept");
+}
+
+#[test]
+fn a_step_waits_in_no_circle_and_what_is_missing_is_named() {
+    for schedule in Schedule::ALL {
+        for tail in [Tail::Shared, Tail::Plain, Tail::Ahead] {
+            let StageGraph { graph } = graph(schedule, tail, 3, Some(7));
+            let step = EdgeFiltered::from_fn(&graph, |edge| *edge.weight() == Wait::SameStep);
+            assert_eq!(toposort(&step, None).unwrap().len(), graph.node_count());
+        }
+    }
+    let (table, drafter) = (table(), name("x"));
+    let refused = |shape, schedule, decided_nodes| {
+        let tail = Tail::Shared;
+        let step =
+            TreeStep { table: &table, drafter: &drafter, shape, context: 0, schedule, tail, decided_nodes };
+        step.stages().unwrap_err().to_string()
+    };
+    let shape = Shape { depth: 2, draft_width: 3, verify_width: 4 };
+    assert!(refused(shape, Schedule::Plain, None).contains("draft:x was not measured at width 3"));
+    let shape = Shape { depth: 1, draft_width: 8, verify_width: 8 };
+    assert!(refused(shape, Schedule::HeadAhead, None).contains("verify was not measured at width 8"));
+    assert!(refused(shape, Schedule::Plain, Some(9)).contains("host:decide was not measured at width 9"));
+}

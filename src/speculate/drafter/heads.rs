@@ -1,0 +1,122 @@
+//! Heads drafted ahead: the next root is one of the tokens the verifier just said, so all of them are forwarded before it is
+//! known which, and the forward of that one serves the next proposal.
+//!
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), ahead-of-time head draft. A head attends to the committed
+//! prefix, to the verified rows above it and to itself, which is the sequence that the root will continue: so by row
+//! invariance its candidates are, to the bit, those of a forward of the root in its own step. Heads are written behind the
+//! tree's rows, whose keys and values they read.
+
+use crate::{
+    runtime::{Choice, Session, SkipSet, TrimmedHead},
+    sample::Candidate,
+    speculate::SpeculateError,
+    tree::tail_slots,
+};
+
+use super::Verified;
+
+/// The heads of one step after another, in buffers reserved once.
+#[derive(Debug)]
+pub(super) struct Heads {
+    /// Scratch offset of the first head.
+    bank: usize,
+    /// Committed tokens when the heads were drafted.
+    committed: usize,
+    /// Verified rows that have a head, ascending.
+    rows: Vec<usize>,
+    tokens: Vec<u32>,
+    candidates: Vec<Candidate>,
+    /// Where the candidates of each head end.
+    ends: Vec<usize>,
+    kept: Option<Kept>,
+}
+
+/// The head of a root that is known.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    head: usize,
+    /// Committed tokens before the root.
+    committed: usize,
+}
+
+impl Heads {
+    /// Room for heads of `rows` verified rows with `top_k` candidates each, behind trees of `nodes` nodes.
+    pub(super) fn with_capacity(nodes: usize, rows: usize, top_k: usize) -> Self {
+        Self {
+            bank: nodes,
+            committed: 0,
+            rows: Vec::with_capacity(rows),
+            tokens: Vec::with_capacity(rows),
+            candidates: Vec::with_capacity(rows * top_k),
+            ends: Vec::with_capacity(rows),
+            kept: None,
+        }
+    }
+
+    /// Drafts a head for every verified row behind which there would be another step that drafts.
+    pub(super) fn draft(
+        &mut self,
+        verified: &Verified<'_>,
+        session: &mut Session,
+        trimmed: Option<TrimmedHead>,
+        choice: Choice,
+        skip: &SkipSet,
+    ) -> Result<(), SpeculateError> {
+        self.forget();
+        let Verified { tree, rows, said, tokens_left } = *verified;
+        // The row's own token ends this step; the next one needs one to draft and one to end with.
+        let goes_on = |row: &usize| tree.depth(rows[*row]) as usize + 3 <= tokens_left;
+        self.rows.extend((0..rows.len()).filter(goes_on));
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        self.committed = session.committed();
+        let mut forward = session.forward(self.rows.len())?;
+        for (head, row) in self.rows.iter().enumerate() {
+            let node = rows[*row];
+            let offset = u32::try_from(self.bank + head).expect("trees are small");
+            forward.push(said[*row], tree.depth(node) + 1, offset, |tail| {
+                let above = tail_slots(tree, node, 0, tail);
+                tail[above] = offset;
+                above + 1
+            });
+            self.tokens.push(said[*row]);
+        }
+        let choices = forward.choose_of(trimmed, choice, Some(skip));
+        for head in 0..self.rows.len() {
+            let candidates = choices.row(head);
+            self.candidates.extend(candidates.iter().map(|(token, log_prob)| Candidate { token, log_prob }));
+            self.ends.push(self.candidates.len());
+        }
+        Ok(())
+    }
+
+    /// Keeps the head of the verified row that said the next root, if it has one, and moves its keys and values to the root's
+    /// place. The path to that row must be committed, and nothing behind it.
+    pub(super) fn keep(&mut self, row: usize, session: &mut Session) {
+        let Ok(head) = self.rows.binary_search(&row) else { return };
+        let committed = session.committed();
+        let offset = self.bank + head - (committed - self.committed);
+        session.move_scratch(u32::try_from(offset).expect("trees are small"));
+        self.kept = Some(Kept { head, committed });
+    }
+
+    /// The candidates of a root behind `committed` tokens, most probable first, if its head was kept. Only once.
+    pub(super) fn take(&mut self, root: u32, committed: usize) -> Option<&[Candidate]> {
+        let kept = self.kept.take()?;
+        if kept.committed != committed || self.tokens[kept.head] != root {
+            return None;
+        }
+        let start = kept.head.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(&self.candidates[start..self.ends[kept.head]])
+    }
+
+    /// Drops all heads.
+    pub(super) fn forget(&mut self) {
+        self.rows.clear();
+        self.tokens.clear();
+        self.candidates.clear();
+        self.ends.clear();
+        self.kept = None;
+    }
+}

@@ -1,0 +1,192 @@
+//! Schedules: heads drafted ahead give the trees of plain schedules, bit for bit, wherever a next step drafts.
+//!
+//! The judge is a decoder under the plain schedule that takes the same steps.
+
+use std::sync::Arc;
+
+use yggc::{
+    backend::Tier,
+    plan::Schedule,
+    runtime::{ExecutableSet, SkipSet},
+    sample::Sampling,
+    speculate::{Decoder, LayerSkip, Limits, Lookup, Policy, Shape, SpeculateError},
+    tree::{NodeId, TokenTree},
+};
+
+use crate::{
+    lossless::{any_policy, any_sampling, any_shape},
+    program::{success, yggc},
+    tiny_commands::{json, on_tiny, profile},
+    tiny_model::{Class, Dice, models, session},
+};
+
+/// A decoder with a layer-skip drafter.
+fn decoder(
+    set: &Arc<ExecutableSet>,
+    skipped: &[u32],
+    (shape, schedule): (Shape, Schedule),
+    (context, threads): (usize, usize),
+) -> Result<Decoder, SpeculateError> {
+    let session = session(set, context, shape.scratch_rows(schedule), threads);
+    let skip = SkipSet::new(set.groups(), skipped).expect("groups of the model");
+    let drafter = LayerSkip::new(&session, skip, &shape)?;
+    Decoder::new(session, Some(Box::new(drafter)), shape)?.with_schedule(schedule)
+}
+
+/// Everything about a tree, values to the last bit.
+fn described(tree: &TokenTree) -> Vec<(u32, Option<NodeId>, u32, u16)> {
+    tree.nodes().map(|n| (tree.token(n), tree.parent(n), tree.value(n).to_bits(), tree.rank(n))).collect()
+}
+
+/// Takes `limits` of tokens in turn under both schedules; gives how many heads were taken from the step before, which must
+/// be as many as there were to take.
+fn in_step(plain: &mut Decoder, ahead: &mut Decoder, limits: impl Iterator<Item = usize>, what: &str) -> u64 {
+    let mut heads = 0;
+    let mut has_head = false;
+    for wanted in limits {
+        let room = plain.session().context() + 1 - plain.history().len();
+        let tokens = wanted.min(room);
+        if tokens == 0 {
+            break;
+        }
+        let limits = Limits { tokens, ends: &[] };
+        let report = plain.step(limits, None).expect("the step runs");
+        assert_eq!(ahead.step(limits, None).expect("the step runs"), report, "{what}");
+        assert_eq!(described(ahead.tree()), described(plain.tree()), "{what}");
+        assert_eq!(ahead.history(), plain.history(), "{what}");
+        let has_drafted = plain.tree().len() > 1;
+        heads += u64::from(has_drafted && has_head);
+        // After this step a next one can draft a token and emit another.
+        has_head = has_drafted && plain.emitted().len() + 2 <= tokens;
+        assert_eq!(ahead.stats().heads_ahead, heads, "{what}");
+    }
+    let [plain, ahead] = [plain.stats(), ahead.stats()];
+    assert_eq!((ahead.drafted, ahead.accepted), (plain.drafted, plain.accepted), "{what}");
+    assert_eq!(ahead.guard, plain.guard, "{what}");
+    assert_eq!(plain.heads_ahead, 0);
+    heads
+}
+
+#[test]
+fn heads_drafted_ahead_change_no_tree() {
+    let mut heads = 0;
+    for case in 0..80 {
+        let mut dice = Dice::new(1_000 + case);
+        let model = dice.pick(models());
+        let classes: Vec<Class> = model.classes();
+        let fast: Vec<Class> = classes.into_iter().filter(|class| class.tier != Tier::Reference).collect();
+        let class = *dice.pick(&fast);
+        let set = model.set(class);
+        let shape = any_shape(&mut dice);
+        let percent = *dice.pick(&[10, 30, 60]);
+        let skipped: Vec<u32> = (0..set.groups()).filter(|_| dice.chance(percent)).collect();
+        let len = dice.within(1, 16);
+        let prompt = dice.tokens(len, set.vocabulary());
+        let context = if dice.chance(40) { len + dice.within(2, 20) } else { 128 };
+        let policy = dice.chance(60).then(|| any_policy(&shape, &mut dice));
+        let open = |schedule, threads| {
+            let decoder = decoder(set, &skipped, (shape, schedule), (context, threads));
+            let decoder = decoder.expect("a planned width");
+            match policy.clone() {
+                // Costs as planned: the clock would tell the two apart.
+                Some(policy) => {
+                    decoder.with_policy(Policy { costs: None, ..policy }).expect("planned widths")
+                }
+                None => decoder,
+            }
+        };
+        let (mut plain, mut ahead) =
+            (open(Schedule::Plain, 1), open(Schedule::HeadAhead, 1 + case as usize % 2));
+        let what = format!("case {case}, {} on {class}, {shape:?}", model.name);
+        // Twice: a request knows nothing of the last one.
+        for request in 0..2 {
+            let sampling = any_sampling(&mut dice);
+            for decoder in [&mut plain, &mut ahead] {
+                decoder.start(&prompt, sampling).expect("the prompt fits");
+            }
+            let what = format!("{what}, {sampling:?}, request {request}");
+            if dice.chance(70) {
+                heads += in_step(&mut plain, &mut ahead, (1..25).rev(), &what);
+            } else {
+                // A caller who takes tokens as they please.
+                let limits: Vec<usize> = (0..15).map(|_| dice.within(1, 6)).collect();
+                heads += in_step(&mut plain, &mut ahead, limits.into_iter(), &what);
+            }
+        }
+    }
+    assert!(heads > 800, "{heads} heads were taken from the step before: too few to show anything");
+}
+
+#[test]
+fn another_request_begins_without_a_head() {
+    let set = models()[5].set(Class::native(Tier::detect_best()));
+    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    let mut decoder = decoder(set, &[2], (shape, Schedule::HeadAhead), (128, 1)).expect("a planned width");
+    let prompt = Dice::new(8).tokens(9, set.vocabulary());
+    decoder.start(&prompt, Sampling::GREEDY).expect("the prompt fits");
+    let free = Limits { tokens: 50, ends: &[] };
+    for _ in 0..4 {
+        decoder.step(free, None).expect("the step runs");
+    }
+    assert_eq!(decoder.stats().heads_ahead, 3);
+    // The same tokens as committed now, and the same root: only that it is another request tells them apart.
+    let (root, committed) = decoder.history().split_last().expect("not empty");
+    let (root, committed) = (*root, committed.to_vec());
+    assert_eq!(decoder.start(&committed, Sampling::GREEDY).expect("it fits"), root);
+    decoder.step(free, None).expect("the step runs");
+    assert_eq!(decoder.stats().heads_ahead, 0);
+    decoder.step(free, None).expect("the step runs");
+    assert_eq!(decoder.stats().heads_ahead, 1);
+    let history = decoder.history().to_vec();
+    decoder.assume_history(&history);
+    decoder.step(free, None).expect("the step runs");
+    assert_eq!(decoder.stats().heads_ahead, 1);
+}
+
+#[test]
+fn schedules_that_cannot_be_kept_are_refused() {
+    let set = models()[5].set(Class::native(Tier::detect_best()));
+    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    assert_eq!((shape.scratch_rows(Schedule::Plain), shape.scratch_rows(Schedule::HeadAhead)), (7, 13));
+    let lookup = Lookup::new(3, 1, &shape).expect("lengths in order");
+    let error = Decoder::new(session(set, 64, 13, 1), Some(Box::new(lookup)), shape)
+        .and_then(|decoder| decoder.with_schedule(Schedule::HeadAhead))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("schedule head_ahead: expected a drafter that runs a model"), "{error}");
+    let small = session(set, 64, 12, 1);
+    let skip = SkipSet::new(set.groups(), &[2]).expect("a group of the model");
+    let drafter = LayerSkip::new(&small, skip, &shape).expect("a planned width");
+    let error = Decoder::new(small, Some(Box::new(drafter)), shape)
+        .and_then(|decoder| decoder.with_schedule(Schedule::HeadAhead))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("expected at most 12") && error.contains("found 13"), "{error}");
+}
+
+#[test]
+fn a_plan_with_heads_ahead_answers_as_plain_decoding_does() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plan = folder.path().join("ahead.plan");
+    let mut command = yggc();
+    command.args(["plan", "--profile"]).arg(profile());
+    command.args(["--fix", "drafter=layer_skip,Dd=3,Wd=4,Wv=8,schedule=head_ahead", "-o"]).arg(&plan);
+    let said = success(&command.output().expect("yggc starts"));
+    assert!(said.contains("heads drafted ahead"), "{said}");
+    let shown = json(yggc().args(["plan", "show", "--json"]).arg(&plan));
+    assert_eq!(shown["chosen"]["schedule"], "head_ahead");
+    let widths = shown["plan"]["planned"]["draft"].as_array().expect("a list");
+    assert!(widths.iter().any(|width| *width == 8), "{widths:?}");
+    for arguments in [&[][..], &["--temperature", "0.8", "--seed", "3"]] {
+        let run = || {
+            let mut command = on_tiny("run");
+            command.args(["-p", "hello", "-n", "24", "--json"]).args(arguments);
+            command
+        };
+        let ahead = json(run().arg("--plan").arg(&plan).args(["--drafter", "layer_skip"]));
+        let plain = json(run().arg("--no-spec"));
+        assert_eq!(ahead["token_ids"], plain["token_ids"], "{arguments:?}");
+        assert_eq!(ahead["stats"]["drafter"], "layer_skip");
+        assert!(ahead["stats"]["drafted"].as_u64() > Some(20), "{ahead}");
+    }
+}
