@@ -13,7 +13,9 @@ use std::{
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     model::{Model, synthetic::SyntheticSpec},
-    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, WidthCost},
+    plan::{
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, WidthCost,
+    },
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
     speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Shape},
@@ -116,14 +118,20 @@ fn decode(decoder: &mut Decoder, steps: usize) {
     }
 }
 
-/// A decoder that chooses its rows by calibrated values, under a guard that lets everything pass.
+/// A decoder that is told how deep to draft and chooses its rows by calibrated values, under a guard that lets everything pass.
 fn planned(decoder: Decoder) -> Decoder {
     let widths = [1, 4, 8].map(|width| WidthCost { width, step_us: 10.0 + f64::from(width) }).to_vec();
     let knots = vec![Knot { score: 0.0, probability: 0.4 }, Knot { score: 0.5, probability: 0.9 }];
     let calibration = Some(Calibration { by_depth: vec![knots], fitted_nodes: 1, held_out: None });
     let choice = RowChoice { rule: RowRule::BestRate, widths, calibration };
     let guard = GuardTerms { aal: 1.0, step_us: 1.0, plain_step_us: 1e9 };
-    decoder.with_policy(choice, Some(guard)).expect("the widths of the shape")
+    // A depth more costs nothing, so that all is drafted whatever is told.
+    let cost = |depth| DepthCost { depth, step_us: 10.0, saved_us: 0.0 };
+    let depth = SHAPE.depth as u32;
+    let costs = DepthCosts { reach: vec![1.0; SHAPE.depth], costs: (0..=depth).map(cost).collect() };
+    let network = DepthNetwork::blank(2 * decoder.session().set().model_width(), SHAPE.depth);
+    let decoder = decoder.with_policy(choice, Some(guard)).expect("the widths of the shape");
+    decoder.with_depths(costs, network).expect("a network for the model")
 }
 
 fn check_steps(set: &Arc<ExecutableSet>, name: &str, threads: usize, sampling: Sampling) {

@@ -167,7 +167,7 @@ pub(crate) struct PlanSearchArgs {
     /// Where to write the plan
     #[arg(short = 'o', long, value_name = "FILE.plan")]
     pub(crate) output: PathBuf,
-    /// Parts of the plan to fix instead of searching, as drafter=D,Dd=4,Wd=4,Wv=16
+    /// Parts of the plan to fix instead of searching, as drafter=D,Dd=4,Wd=4,Wv=16,predictor=on
     #[arg(long, value_name = "PARTS", value_parser = Fix::parse)]
     pub(crate) fix: Option<Fix>,
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     plan::{
-        ChosenTuning, DrafterKind, Fingerprints, FittedPlan, GuardTerms, RowChoice, Stage as PlanStage,
-        SubPlan,
+        ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
+        GuardTerms, RowChoice, Stage as PlanStage, SubPlan,
     },
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
@@ -16,6 +16,8 @@ use super::{DrafterChoice, Error, Options, report::Background};
 pub(super) struct Drafting {
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
+    /// How a step chooses its depth, if it does.
+    pub(super) depths: Option<(DepthCosts, DepthNetwork)>,
     /// How a step chooses its rows; `None` without a plan.
     pub(super) row_choice: Option<RowChoice>,
     /// What guards requests; `None` where a drafter is forced or there is none.
@@ -71,6 +73,7 @@ pub(super) fn decide(
     let plain = |reason: &str| Drafting {
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
+        depths: None,
         row_choice: None,
         guard: None,
         widths: Vec::new(),
@@ -123,11 +126,19 @@ pub(super) fn decide(
         step_us: sub_plan.predicted.step_us,
         plain_step_us: sub_plan.predicted.ar_tpot_us,
     });
+    let depths = match &sub_plan.depth_choice {
+        DepthChoice::Fixed => None,
+        DepthChoice::Predicted(costs) => {
+            let network = plan.network_of(sub_plan).expect("a valid plan has the network that it goes by");
+            Some((costs.clone(), network.clone()))
+        }
+    };
     let stages = sub_plan.predicted.stages.iter();
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
+        depths,
         row_choice: Some(sub_plan.row_choice.clone()),
         guard,
         widths: plan.planned.widths(),

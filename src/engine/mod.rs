@@ -116,12 +116,15 @@ impl Engine {
             within_memory(&loaded, &session_options, limit)?;
         }
         let mut session = Session::open(loaded.set().clone(), &session_options)?;
-        let Drafting { kind, shape, row_choice, guard, widths: _, tunings, background } = drafting;
+        let Drafting { kind, shape, depths, row_choice, guard, widths: _, tunings, background } = drafting;
         tune(&mut session, &tunings)?;
         let drafter = make_drafter(&kind, &shape, &session)?;
         let mut decoder = Decoder::new(session, drafter, shape)?;
         if let Some(choice) = row_choice {
             decoder = decoder.with_policy(choice, guard)?;
+        }
+        if let Some((costs, network)) = depths {
+            decoder = decoder.with_depths(costs, network)?;
         }
         Ok(Self { loaded, decoder, session_options, background })
     }

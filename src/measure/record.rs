@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ygg_profiler::{
-    Cell, DrafterName, GridError, GridSettings, HostStage, Profile, Stage, TokenTrace, Trace, measure_grid,
+    Cell, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, Profile, Stage, TokenTrace, Trace,
+    measure_grid,
 };
 
 use crate::{
@@ -16,8 +17,9 @@ use crate::{
 use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
+    depth::train_predictor,
     subject::StepSubject,
-    trace::{TraceOptions, record},
+    trace::{Recorded, TraceOptions, record},
     tuner::measure_tunings,
 };
 
@@ -42,7 +44,8 @@ pub struct ProfileOptions {
     pub contexts: Vec<usize>,
     /// Most tokens recorded per prompt.
     pub tokens: usize,
-    /// Time for everything: a fifth of it at most for tunings, and half of the rest for latencies.
+    /// Time for everything: a fifth of it at most for tunings, a twentieth for depth predictors, and half of the rest for
+    /// latencies.
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
@@ -129,6 +132,7 @@ fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[u
     }
     if drafters.iter().any(|(_, kind)| kind.runs_a_model()) {
         draft_widths().for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
+        add(Stage::Host(HostStage::Predict), 1, context);
     }
     cells
 }
@@ -174,7 +178,8 @@ pub fn profile(
         progress(Progress { what: "tunings", done, total });
     })?;
     let tunings = choose_tunings(&measured_tunings);
-    let rest = options.budget - for_tunings;
+    let for_predictors = options.budget / 20;
+    let rest = options.budget - for_tunings - for_predictors;
     let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;
@@ -199,7 +204,8 @@ pub fn profile(
         prompts: &prompts,
         pinning: options.pinning,
     };
-    let (traces, token_traces) = acceptance(loaded, &drafters, &trace_options, progress)?;
+    let Acceptance { traces, token_traces, predictors } =
+        acceptance(loaded, &drafters, &trace_options, for_predictors, progress)?;
     let profile = Profile {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
         fingerprints: loaded.fingerprints()?,
@@ -210,32 +216,46 @@ pub fn profile(
         measurements: measured.cells,
         traces,
         token_traces,
+        predictors,
     };
     profile.validate().map_err(|e| Error::internal(e.to_string()))?;
     Ok(profile)
 }
 
-/// Records every drafter that runs a model, and the requests; the budget is shared evenly.
+/// What was recorded, and trained on that.
+struct Acceptance {
+    traces: Vec<Trace>,
+    token_traces: Vec<TokenTrace>,
+    predictors: Vec<DepthPredictor>,
+}
+
+/// Records every drafter that runs a model, and the requests, and trains what tells how deep to draft with them; both budgets
+/// are shared evenly.
 fn acceptance(
     loaded: &Loaded,
     drafters: &[(DrafterName, DrafterKind)],
     options: &TraceOptions<'_>,
+    for_predictors: Duration,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(Vec<Trace>, Vec<TokenTrace>), Error> {
+) -> Result<Acceptance, Error> {
     let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
     let recorded: Vec<_> = drafters.iter().filter(|(_, kind)| kind.runs_a_model()).collect();
     if recorded.is_empty() {
-        let (_, requests) = record(loaded, None, options, &mut advance)?;
-        return Ok((Vec::new(), requests));
+        let Recorded { requests, .. } = record(loaded, None, options, &mut advance)?;
+        return Ok(Acceptance { traces: Vec::new(), token_traces: requests, predictors: Vec::new() });
     }
-    let budget = options.budget / u32::try_from(recorded.len()).expect("few drafters");
-    let options = TraceOptions { budget, ..*options };
-    let (mut traces, mut requests) = (Vec::new(), Vec::new());
+    let drafters = u32::try_from(recorded.len()).expect("few drafters");
+    let options = TraceOptions { budget: options.budget / drafters, ..*options };
+    let (mut traces, mut predictors, mut token_traces) = (Vec::new(), Vec::new(), Vec::new());
     for (name, kind) in recorded {
-        let (trace, tokens) = record(loaded, Some((name, kind)), &options, &mut advance)?;
-        traces.extend(trace);
+        let Recorded { trace, requests, features } =
+            record(loaded, Some((name, kind)), &options, &mut advance)?;
+        if let Some(mut trace) = trace {
+            predictors.extend(train_predictor(&mut trace, features, for_predictors / drafters));
+            traces.push(trace);
+        }
         // The same with every drafter, but for where the budget ended it.
-        requests = tokens;
+        token_traces = requests;
     }
-    Ok((traces, requests))
+    Ok(Acceptance { traces, token_traces, predictors })
 }

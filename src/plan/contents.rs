@@ -2,11 +2,11 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use ygg_profiler::{DrafterName, Fingerprints, LatencyTable, Stage};
+use ygg_profiler::{DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage};
 
 use super::{
-    Acceptance, ChosenTuning, DrafterKind, PlanError, RowChoice, RowRule, Shape, StageTime,
-    objective::step_us,
+    Acceptance, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, PlanError, RowChoice, RowRule, Shape,
+    StageTime, objective::step_us,
 };
 
 /// Predicted totals may differ from the sum of their stages by rounding only.
@@ -39,6 +39,8 @@ pub struct Plan {
     pub refused: Vec<Refusal>,
     /// Drafters of the profile that were no candidates.
     pub left_out: Vec<LeftOut>,
+    /// What telling how deep to draft is worth, for every drafter that it was trained for.
+    pub predictors: Vec<PlannedPredictor>,
     /// The linears that do not go the default way.
     pub tunings: Vec<ChosenTuning>,
     /// What was measured.
@@ -67,6 +69,8 @@ pub struct SubPlan {
     pub top_k: u32,
     /// Temperature of the drafter's scores, `t_d`; 1 for drafters that score nothing.
     pub draft_temperature: f32,
+    /// How a step chooses its depth, Dd at most.
+    pub depth_choice: DepthChoice,
     /// The widths a step may verify, with their costs, and how it chooses.
     pub row_choice: RowChoice,
     /// What it should give.
@@ -108,6 +112,8 @@ pub struct Alternative {
     pub name: DrafterName,
     /// The shape.
     pub shape: Shape,
+    /// How a step chooses its depth.
+    pub depth_rule: DepthRule,
     /// How a step chooses its rows.
     pub rule: RowRule,
     /// Tokens per step.
@@ -116,6 +122,21 @@ pub struct Alternative {
     pub step_us: f64,
     /// Predicted speed-up over plain decoding.
     pub speedup: f64,
+}
+
+/// A depth predictor beside what it gains.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedPredictor {
+    /// The drafter.
+    pub name: DrafterName,
+    /// How well it tells steps of prompts that it has not seen.
+    pub report: DepthReport,
+    /// Predicted speed-up over plain decoding of the best shape of fixed depth, if any was priced.
+    pub fixed_speedup: Option<f64>,
+    /// The same of the best shape whose steps are told how deep to draft.
+    pub told_speedup: Option<f64>,
+    /// Its weights, where the drafter's sub-plan uses it.
+    pub network: Option<DepthNetwork>,
 }
 
 /// A tree that needs more than the traces hold.
@@ -147,8 +168,17 @@ impl SubPlan {
     }
 
     fn validate(&self, planned: &PlannedWidths, table: &LatencyTable) -> Result<(), PlanError> {
-        let SubPlan { name, drafter, shape, top_k, draft_temperature, row_choice, predicted, acceptance } =
-            self;
+        let SubPlan {
+            name,
+            drafter,
+            shape,
+            top_k,
+            draft_temperature,
+            depth_choice,
+            row_choice,
+            predicted,
+            acceptance,
+        } = self;
         drafter.validate()?;
         let Shape { depth, draft_width, verify_width } = *shape;
         let show = || format!("Dd {depth}, Wd {draft_width}, Wv {verify_width} for {name}");
@@ -162,6 +192,12 @@ impl SubPlan {
             ensure(measured, "drafter", "one the latency table measured", || name.to_string())?;
         }
         row_choice.validate(verify_width)?;
+        depth_choice.validate(depth)?;
+        if let DepthChoice::Predicted(DepthCosts { costs, .. }) = depth_choice {
+            let least = row_choice.widths.iter().map(|cost| cost.step_us).fold(f64::INFINITY, f64::min);
+            let positive = costs.iter().all(|cost| cost.saved_us < least);
+            ensure(positive, "choice of depth", "savings below what a step costs", || format!("{costs:?}"))?;
+        }
         let all_planned = row_choice.widths.iter().all(|cost| planned.verify.contains(&cost.width));
         ensure(all_planned, "verify width", "a planned one", show)?;
         if drafter.runs_a_model() {
@@ -177,6 +213,27 @@ impl SubPlan {
         let shares = || by_depth.iter().chain(by_rank);
         ensure(shares().all(|s| (0.0..=1.0).contains(s)), "acceptance", "shares of 0 to 1", || {
             format!("{:?}", shares().collect::<Vec<_>>())
+        })
+    }
+}
+
+impl PlannedPredictor {
+    fn validate(&self, by_drafter: &[SubPlan]) -> Result<(), PlanError> {
+        let PlannedPredictor { name, report: _, fixed_speedup, told_speedup, network } = self;
+        for speedup in [fixed_speedup, told_speedup].into_iter().flatten() {
+            ensure(is_positive(*speedup), "predictor", "finite positive speed-ups", || speedup.to_string())?;
+        }
+        let Some(network) = network else { return Ok(()) };
+        network.validate().map_err(|fault| PlanError::Invalid {
+            what: fault.what,
+            expected: fault.expected,
+            found: fault.found,
+        })?;
+        let told = |plan: &&SubPlan| plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted;
+        let deepest = by_drafter.iter().find(told).map(|plan| plan.shape.depth);
+        let fits = deepest.is_some_and(|depth| depth <= network.depths);
+        ensure(fits, "predictor", "a network as deep as the sub-plan it is for", || {
+            format!("{} depths for {deepest:?} of {name}", network.depths)
         })
     }
 }
@@ -234,6 +291,13 @@ impl Plan {
             .max_by(|a, b| a.predicted.speedup.total_cmp(&b.predicted.speedup))
     }
 
+    /// The depth network of a sub-plan whose steps are told how deep to draft.
+    pub fn network_of(&self, sub_plan: &SubPlan) -> Option<&DepthNetwork> {
+        let told = sub_plan.depth_choice.rule() == DepthRule::Predicted;
+        let predictor = self.predictors.iter().find(|predictor| told && predictor.name == sub_plan.name);
+        predictor?.network.as_ref()
+    }
+
     /// The smallest planned verify width that holds `rows`.
     pub fn verify_width_for(&self, rows: u32) -> Option<u32> {
         self.planned.verify.iter().copied().find(|width| *width >= rows)
@@ -257,6 +321,7 @@ impl Plan {
             considered: _,
             refused,
             left_out,
+            predictors,
             tunings,
             table,
         } = self;
@@ -270,6 +335,8 @@ impl Plan {
             sub_plan.validate(planned, table)?;
             let unique = by_drafter[..i].iter().all(|earlier| earlier.name != sub_plan.name);
             ensure(unique, "sub-plans", "one for each drafter", || sub_plan.name.to_string())?;
+            let told = sub_plan.depth_choice.rule() == DepthRule::Fixed || self.network_of(sub_plan).is_some();
+            ensure(told, "choice of depth", "a network to go by", || sub_plan.name.to_string())?;
         }
         let in_range = (*chosen_index as usize) < by_drafter.len();
         ensure(in_range, "chosen sub-plan", "one of the sub-plans", || chosen_index.to_string())?;
@@ -277,7 +344,12 @@ impl Plan {
             let measured = table.widths(&Stage::Verify).contains(width);
             ensure(measured, "planned verify width", "a measured one", || width.to_string())?;
         }
-        for Alternative { name: _, shape: _, rule: _, aal, step_us, speedup } in alternatives {
+        for (i, predictor) in predictors.iter().enumerate() {
+            predictor.validate(by_drafter)?;
+            let unique = predictors[..i].iter().all(|earlier| earlier.name != predictor.name);
+            ensure(unique, "predictors", "one for each drafter", || predictor.name.to_string())?;
+        }
+        for Alternative { name: _, shape: _, depth_rule: _, rule: _, aal, step_us, speedup } in alternatives {
             for number in [aal, step_us, speedup] {
                 ensure(is_positive(*number), "alternative", "finite positive numbers", || {
                     number.to_string()

@@ -1,7 +1,7 @@
-//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16`, or any part of it.
+//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16,predictor=on`, or any part of it.
 use std::fmt;
 
-use super::{PlanError, Shape};
+use super::{DepthRule, PlanError, Shape};
 
 /// Parts of a plan that are given instead of searched.
 ///
@@ -17,10 +17,12 @@ pub struct Fix {
     pub draft_width: Option<u32>,
     /// Rows verified, Wv.
     pub verify_width: Option<u32>,
+    /// How steps choose their depth.
+    pub depth_rule: Option<DepthRule>,
 }
 
 impl Fix {
-    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16`; every part may be left out, none may come twice.
+    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,predictor=on`; every part may be left out, none may come twice.
     ///
     /// # Errors
     /// [`PlanError::FixSyntax`] names the part that is wrong.
@@ -42,6 +44,11 @@ impl Fix {
                 "Dd" => fix.depth.replace(number()?).is_some(),
                 "Wd" => fix.draft_width.replace(number()?).is_some(),
                 "Wv" => fix.verify_width.replace(number()?).is_some(),
+                "predictor" => {
+                    let rule = depth_rule(value);
+                    let rule = rule.ok_or_else(|| error(format!("`{value}` instead of `on` or `off`")))?;
+                    fix.depth_rule.replace(rule).is_some()
+                }
                 _ => return Err(error(format!("the unknown part `{key}`"))),
             };
             if twice {
@@ -72,20 +79,39 @@ impl Fix {
             && agrees(self.verify_width, shape.verify_width)
     }
 
+    /// Whether steps may choose their depth by this rule.
+    pub fn admits_rule(&self, rule: DepthRule) -> bool {
+        self.depth_rule.is_none_or(|fixed| fixed == rule)
+    }
+
     fn has_shape(&self) -> bool {
-        self.depth.is_some() || self.draft_width.is_some() || self.verify_width.is_some()
+        let Fix { drafter: _, depth, draft_width, verify_width, depth_rule } = self;
+        depth.is_some() || draft_width.is_some() || verify_width.is_some() || depth_rule.is_some()
+    }
+}
+
+/// What `predictor=` is followed by.
+fn depth_rule(value: &str) -> Option<DepthRule> {
+    match value {
+        "on" => Some(DepthRule::Predicted),
+        "off" => Some(DepthRule::Fixed),
+        _ => None,
     }
 }
 
 impl fmt::Display for Fix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fix { drafter, depth, draft_width, verify_width } = self;
+        let Fix { drafter, depth, draft_width, verify_width, depth_rule } = self;
         let number = |key, value: &Option<u32>| value.map(|value| format!("{key}={value}"));
         let parts = [
             drafter.as_ref().map(|name| format!("drafter={name}")),
             number("Dd", depth),
             number("Wd", draft_width),
             number("Wv", verify_width),
+            depth_rule.map(|rule| match rule {
+                DepthRule::Predicted => "predictor=on".to_owned(),
+                DepthRule::Fixed => "predictor=off".to_owned(),
+            }),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(","))
     }
@@ -97,7 +123,14 @@ mod tests {
 
     #[test]
     fn every_part_is_read_and_written() {
-        for text in ["drafter=layer_skip,Dd=4,Wd=4,Wv=16", "Wv=8", "drafter=none", "Dd=1,Wd=2"] {
+        for text in [
+            "drafter=layer_skip,Dd=4,Wd=4,Wv=16",
+            "Wv=8",
+            "drafter=none",
+            "Dd=1,Wd=2",
+            "Dd=6,predictor=on",
+            "predictor=off",
+        ] {
             assert_eq!(Fix::parse(text).unwrap().to_string(), text);
         }
         let fix = Fix::parse("Wv=16,Dd=4").unwrap();
@@ -117,6 +150,9 @@ mod tests {
             ("Wv=4294967296", "instead of a number"),
             ("dd=4", "unknown part `dd`"),
             ("Dd=4,Dd=4", "`Dd` twice"),
+            ("predictor=yes", "instead of `on` or `off`"),
+            ("predictor=on,predictor=off", "`predictor` twice"),
+            ("drafter=none,predictor=on", "drafts nothing"),
             ("drafter=", "no name"),
             ("drafter=none,Dd=4", "drafts nothing"),
             ("Dd=4,", "without `=`"),

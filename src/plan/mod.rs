@@ -5,7 +5,8 @@
 //! decoding among them, chooses the tuning of every linear ([`choose_tunings`]), and returns a [`Plan`]. [`write()`] and [`read()`] move plans through checked files; [`FittedPlan`] is
 //! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one.
 //!
-//! What is decided while decoding is decided by pure functions of this room too: [`RowChoice`] says how many rows a step
+//! What is decided while decoding is decided by pure functions of this room too: [`DepthChoice`] says how deep a step drafts,
+//! by what a depth network tells ([`tell`]), [`RowChoice`] says how many rows a step
 //! verifies, by values that a [`Calibration`] turned into probabilities, and [`GuardState`] whether a request drafts at all.
 //!
 //! Invariants: a [`Plan`] that was read or made is valid ([`Plan::validate`]); nothing is interpolated across widths;
@@ -15,6 +16,10 @@
 mod acceptance;
 mod calibration;
 mod contents;
+mod depth;
+mod depth_choice;
+mod depth_replay;
+mod depth_search;
 mod drafter;
 mod error;
 mod file;
@@ -33,7 +38,9 @@ mod tunings;
 
 pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
 pub use calibration::{Calibration, HeldOut, JudgedNode, Knot};
-pub use contents::{Alternative, LeftOut, Plan, PlannedWidths, Prediction, Refusal, SubPlan};
+pub use contents::{Alternative, LeftOut, Plan, PlannedPredictor, PlannedWidths, Prediction, Refusal, SubPlan};
+pub use depth::{DepthScratch, normalise, tell};
+pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
 pub use drafter::DrafterKind;
 pub use error::PlanError;
 pub use file::{PLAN_FORMAT, decode, encode, read, write};
@@ -48,7 +55,7 @@ pub use show::{json, text};
 pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
 pub use tunings::{ChosenTuning, FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};
 pub use ygg_profiler::{
-    BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, Stage, TunedShape,
+    BuildFingerprint, DepthNetwork, DepthReport, Fingerprints, MachineFingerprint, ModelFingerprint, Stage, TunedShape,
 };
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use ygg_profiler::{DrafterName, LatencyTable, Stage, TableError};
 
 use super::{
     Calibration, RowChoice, RowRule, Shape, StageTime, WidthCost,
-    objective::{free_step, step_us, tree_step, with_decision},
+    objective::{free_step, plain_step, step_us, tree_step, with_decision, with_prediction},
 };
 
 /// The steps of one drafter, priced with one table at one context.
@@ -26,6 +26,32 @@ impl Pricing<'_> {
         let stages = tree_step(table, drafter, &Shape { verify_width: width, ..*shape }, context)?;
         let nodes = u32::try_from(shape.nodes()).unwrap_or(u32::MAX);
         self.decided(stages, rule, nodes)
+    }
+
+    /// The stages of a step that is told how deep to draft, to `shape.depth` or nothing at all, and verifies `width` rows.
+    pub(super) fn told_step(
+        &self,
+        shape: &Shape,
+        rule: RowRule,
+        width: u32,
+    ) -> Result<Vec<StageTime>, TableError> {
+        let stages = match shape.depth {
+            0 => plain_step(self.table, self.context)?,
+            1.. => self.tree_step(shape, rule, width)?,
+        };
+        with_prediction(stages, self.table, self.context)
+    }
+
+    /// The choice of rows of steps that are told how deep to draft: trees are of any size, so all measured widths up to Wv.
+    /// Costs are those of Dd growths.
+    pub(super) fn told_choice(
+        &self,
+        shape: &Shape,
+        rule: RowRule,
+        calibration: Option<&Calibration>,
+    ) -> Result<RowChoice, TableError> {
+        let widths = self.verify_widths(shape.verify_width);
+        choice(rule, widths, calibration, |width| self.told_step(shape, rule, width))
     }
 
     /// The stages of a step of a drafter without a model that verifies `width` rows, out of `shape.verify_width` nodes at
@@ -78,7 +104,8 @@ impl Pricing<'_> {
         choice(rule, widths, calibration, |width| self.free_step(shape, rule, width))
     }
 
-    fn verify_widths(&self, most: u32) -> Vec<u32> {
+    /// The measured verify widths up to `most`.
+    pub(super) fn verify_widths(&self, most: u32) -> Vec<u32> {
         let mut widths = self.table.widths(&Stage::Verify);
         widths.retain(|width| *width <= most);
         widths

@@ -85,6 +85,11 @@ impl RowChoice {
 
     /// Most rows of `tree` to verify. A choice by rate leaves calibrated values in the tree, for pruning to go by.
     pub fn rows(&self, tree: &mut TokenTree, scratch: &mut RowScratch) -> u32 {
+        self.rows_saving(tree, 0.0, scratch)
+    }
+
+    /// [`rows`](Self::rows) of a step that took `saved_us` less for its tree than the costs count.
+    pub fn rows_saving(&self, tree: &mut TokenTree, saved_us: f64, scratch: &mut RowScratch) -> u32 {
         match self.rule {
             RowRule::Widest => self.widest(),
             RowRule::BestRate => {
@@ -92,7 +97,7 @@ impl RowChoice {
                     calibration.apply(tree);
                 }
                 expected_tokens(tree, &mut scratch.prune, &mut scratch.expected);
-                self.best_rate(scratch)
+                self.best_rate(saved_us, scratch)
             }
         }
     }
@@ -100,22 +105,28 @@ impl RowChoice {
     /// [`rows`](Self::rows) of a tree whose nodes have these calibrated values, in the order of ids and not above their
     /// ancestors'.
     pub fn rows_of(&self, values: &[f32], scratch: &mut RowScratch) -> u32 {
+        self.rows_of_saving(values, 0.0, scratch)
+    }
+
+    /// [`rows_of`](Self::rows_of) in a step that took `saved_us` less for its tree than the costs count.
+    pub(super) fn rows_of_saving(&self, values: &[f32], saved_us: f64, scratch: &mut RowScratch) -> u32 {
         match self.rule {
             RowRule::Widest => self.widest(),
             RowRule::BestRate => {
                 expected_tokens_of(values, &mut scratch.prune, &mut scratch.expected);
-                self.best_rate(scratch)
+                self.best_rate(saved_us, scratch)
             }
         }
     }
 
     /// Widths beyond the smallest that holds the whole tree are no candidates: no step would run at them.
-    fn best_rate(&self, scratch: &mut RowScratch) -> u32 {
+    fn best_rate(&self, saved_us: f64, scratch: &mut RowScratch) -> u32 {
         let RowScratch { prune: _, expected, widths } = scratch;
         let whole = self.planned(u32::try_from(expected.len() - 1).unwrap_or(u32::MAX)).width;
         widths.clear();
         widths.extend(self.widths.iter().map(|cost| cost.width).filter(|width| *width <= whole));
-        best_width(expected, widths, |width| self.planned(width).step_us).expect("a choice has a width")
+        let cost = |width| self.planned(width).step_us - saved_us;
+        best_width(expected, widths, cost).expect("a choice has a width")
     }
 
     /// Checks that the widths ascend to `widest`, and their costs.
@@ -210,6 +221,17 @@ mod tests {
             let widest = choice(RowRule::Widest, &[(1, 1.0), (width + 1, 7.0)]);
             prop_assert_eq!(widest.rows(&mut tree, &mut scratch), width + 1);
         }
+    }
+
+    #[test]
+    fn time_saved_on_the_tree_makes_rows_dearer() {
+        let choice = choice(RowRule::BestRate, &[(1, 20.0), (2, 25.0)]);
+        let mut tree = tree_of(&[(0, 32)]);
+        let mut scratch = RowScratch::with_capacity(2);
+        // 1.5 / 25 against 1 / 20, then 1.5 / 10 against 1 / 5.
+        assert_eq!(choice.rows_saving(&mut tree, 0.0, &mut scratch), 2);
+        assert_eq!(choice.rows_saving(&mut tree, 15.0, &mut scratch), 1);
+        assert_eq!(choice.rows_of_saving(&[1.0, 0.5], 15.0, &mut scratch), 1);
     }
 
     #[test]

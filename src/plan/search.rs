@@ -4,9 +4,11 @@ use std::{cmp::Ordering, collections::BTreeSet};
 use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
 use super::{
-    Acceptance, AcceptedLengths, Alternative, Calibration, DrafterKind, Fix, FreeReplay, JudgedNode, LeftOut,
-    Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Shape, SubPlan,
-    TreeReplay, acceptance_by_rank, choose_tunings, judge_proposals, judge_trees,
+    Acceptance, AcceptedLengths, Alternative, Calibration, DepthChoice, DepthRule, DrafterKind, Fix,
+    FreeReplay, JudgedNode, LeftOut, Plan, PlanError, PlannedPredictor, PlannedWidths, Prediction, Refusal,
+    ReplayDrafter, RowChoice, RowRule, Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings,
+    depth_search::{DepthSearch, PricedDepths},
+    judge_proposals, judge_trees,
     objective::{mean_step, plain_step},
     pricing::Pricing,
 };
@@ -115,6 +117,7 @@ pub fn make_plan(
         fixed: fix.to_string(),
         context,
         planned: planned_widths(&by_drafter),
+        predictors: predictors(profile, &points, &by_drafter),
         alternatives: alternatives(&plain, &points),
         by_drafter,
         chosen_index,
@@ -168,7 +171,7 @@ impl Origin<'_> {
     }
 
     fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
-        let Evidence { top_k, draft_temperature, row_choice, lengths, by_rank } = evidence;
+        let Evidence { top_k, draft_temperature, depth_choice, row_choice, lengths, by_rank } = evidence;
         let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
         Point {
             place: self.place,
@@ -179,6 +182,7 @@ impl Origin<'_> {
                 shape,
                 top_k,
                 draft_temperature,
+                depth_choice,
                 row_choice,
                 predicted,
                 acceptance,
@@ -197,6 +201,7 @@ struct Rows {
 struct Evidence<'a> {
     top_k: u32,
     draft_temperature: f32,
+    depth_choice: DepthChoice,
     row_choice: RowChoice,
     lengths: &'a AcceptedLengths,
     by_rank: Vec<f64>,
@@ -245,6 +250,7 @@ impl Search<'_> {
                     })
                     .collect::<Result<Vec<Vec<RowChoice>>, _>>()?;
                 let replay = TreeReplay::new(&traces, draft_width, &choices, calibration);
+                let mut replayed = Vec::new();
                 for shape in depths.clone().flat_map(shapes).filter(|shape| origin.limits.admits(shape)) {
                     let Shape { depth, verify_width, .. } = shape;
                     let lengths = match replay.accepted(depth, verify_width) {
@@ -258,12 +264,35 @@ impl Search<'_> {
                         }
                         Err(other) => return Err(other),
                     };
+                    replayed.push(shape);
+                    if !origin.limits.admits_rule(DepthRule::Fixed) {
+                        continue;
+                    }
                     let steps_by_width = replay.steps_by_width(depth, verify_width)?;
                     let stages = mean_step(steps_by_width, |width| pricing.tree_step(&shape, rule, width))?;
                     let predicted = Prediction::new(lengths.aal(), stages, self.ar_tpot_us);
                     let row_choice = pricing.tree_choice(&shape, rule, calibration)?;
-                    let by_rank = by_rank.clone();
-                    let evidence = Evidence { top_k, draft_temperature, row_choice, lengths, by_rank };
+                    let (depth_choice, by_rank) = (DepthChoice::Fixed, by_rank.clone());
+                    let evidence =
+                        Evidence { top_k, draft_temperature, depth_choice, row_choice, lengths, by_rank };
+                    found.points.push(origin.point(shape, evidence, predicted));
+                }
+                let is_trained = self.profile.predictors.iter().any(|p| p.drafter == *origin.name);
+                if !is_trained || !origin.limits.admits_rule(DepthRule::Predicted) {
+                    continue;
+                }
+                let search =
+                    DepthSearch { traces: &traces, pricing, rule, calibration, replay: &replay };
+                for PricedDepths { shape, rows, depths, accepted, stages } in search.priced(&replayed)? {
+                    let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
+                    let evidence = Evidence {
+                        top_k,
+                        draft_temperature,
+                        depth_choice: DepthChoice::Predicted(depths),
+                        row_choice: rows,
+                        lengths: &accepted,
+                        by_rank: by_rank.clone(),
+                    };
                     found.points.push(origin.point(shape, evidence, predicted));
                 }
             }
@@ -290,6 +319,9 @@ impl Search<'_> {
                 expected: "recorded requests of two output tokens or more",
             });
         }
+        if !origin.limits.admits_rule(DepthRule::Fixed) {
+            return Ok(());
+        }
         let fixed_or = |fixed: Option<u32>, open: &[u32]| fixed.map_or(open.to_vec(), |value| vec![value]);
         let verify_widths = self.table.widths(&Stage::Verify);
         let pricing = self.pricing(origin.name);
@@ -311,6 +343,7 @@ impl Search<'_> {
                     let evidence = Evidence {
                         top_k: 0,
                         draft_temperature: 1.0,
+                        depth_choice: DepthChoice::Fixed,
                         row_choice,
                         lengths: replay.accepted(),
                         by_rank: Vec::new(),
@@ -361,12 +394,13 @@ fn speculative(depth: u32, draft_width: u32, verify_widths: &[u32]) -> impl Iter
     verify_widths.iter().map(shape).filter(makes_sense)
 }
 
-/// Larger speed-up first; of equals the smaller shape, then the one that chooses nothing, then the drafter named first.
+/// Larger speed-up first; of equals the smaller shape, then the one that chooses less, then the drafter named first.
 fn best_first(a: &Point, b: &Point) -> Ordering {
     let key = |p: &Point| {
         let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
-        let chooses = p.sub_plan.row_choice.rule == RowRule::BestRate;
-        (verify_width, depth, draft_width, chooses, p.place)
+        let chooses_rows = p.sub_plan.row_choice.rule == RowRule::BestRate;
+        let chooses_depth = p.sub_plan.depth_choice.rule() == DepthRule::Predicted;
+        (verify_width, depth, draft_width, chooses_depth, chooses_rows, p.place)
     };
     let speedup = |p: &Point| p.sub_plan.predicted.speedup;
     speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
@@ -398,6 +432,7 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, PlanErr
         shape: Shape::PLAIN,
         top_k: 0,
         draft_temperature: 1.0,
+        depth_choice: DepthChoice::Fixed,
         row_choice: RowChoice::fixed(1, ar_tpot_us),
         predicted: Prediction::new(1.0, stages, ar_tpot_us),
         acceptance: Acceptance::default(),
@@ -431,10 +466,33 @@ fn planned_widths(by_drafter: &[SubPlan]) -> PlannedWidths {
     PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }
 }
 
+/// Every trained predictor beside what it gains, with its weights where a sub-plan goes by them. Points are best first.
+fn predictors(profile: &Profile, points: &[Point], by_drafter: &[SubPlan]) -> Vec<PlannedPredictor> {
+    let planned = |trained: &ygg_profiler::DepthPredictor| {
+        let name = &trained.drafter;
+        let best = |rule| {
+            let of_rule = |p: &&Point| p.sub_plan.name == *name && p.sub_plan.depth_choice.rule() == rule;
+            points.iter().find(of_rule).map(|point| point.sub_plan.predicted.speedup)
+        };
+        let goes_by_it = |plan: &SubPlan| {
+            plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted
+        };
+        PlannedPredictor {
+            name: name.clone(),
+            report: trained.report.clone(),
+            fixed_speedup: best(DepthRule::Fixed),
+            told_speedup: best(DepthRule::Predicted),
+            network: by_drafter.iter().any(goes_by_it).then(|| trained.network.clone()),
+        }
+    };
+    profile.predictors.iter().map(planned).collect()
+}
+
 fn alternatives(plain: &SubPlan, points: &[Point]) -> Vec<Alternative> {
     let alternative = |plan: &SubPlan| Alternative {
         name: plan.name.clone(),
         shape: plan.shape,
+        depth_rule: plan.depth_choice.rule(),
         rule: plan.row_choice.rule,
         aal: plan.predicted.aal,
         step_us: plan.predicted.step_us,

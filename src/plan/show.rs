@@ -5,8 +5,8 @@ use serde_json::{Value, json as value};
 use ygg_profiler::Fingerprints;
 
 use super::{
-    Alternative, Calibration, ChosenTuning, HeldOut, LeftOut, Plan, Refusal, RowChoice, RowRule, Shape,
-    SubPlan, WidthCost,
+    Alternative, Calibration, ChosenTuning, DepthReport, DepthRule, HeldOut, LeftOut, Plan, PlannedPredictor,
+    Refusal, RowChoice, RowRule, Shape, SubPlan, WidthCost,
 };
 
 /// The plan as text of several lines.
@@ -16,10 +16,18 @@ pub fn text(plan: &Plan) -> String {
     out
 }
 
-/// The plan as JSON: its fields, with the chosen sub-plan and the findings of the table beside them.
+/// The plan as JSON: its fields, with the chosen sub-plan and the findings of the table beside them. Of a depth network its
+/// sizes stand for its weights, which are for programs of this build alone.
 pub fn json(plan: &Plan) -> Value {
     let findings: Vec<String> = plan.table.findings().iter().map(ToString::to_string).collect();
-    value!({ "chosen": plan.chosen(), "findings": findings, "plan": plan })
+    let mut shown = value!({ "chosen": plan.chosen(), "findings": findings, "plan": plan });
+    for (i, predictor) in plan.predictors.iter().enumerate() {
+        if let Some(network) = &predictor.network {
+            shown["plan"]["predictors"][i]["network"] =
+                value!({ "inputs": network.inputs(), "depths": network.depths });
+        }
+    }
+    shown
 }
 
 fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
@@ -51,12 +59,12 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     ];
     for (i, sub_plan) in plan.by_drafter.iter().enumerate() {
         let chosen = if i == plan.chosen_index as usize { "*" } else { "" };
-        let SubPlan { name, shape, row_choice, predicted, .. } = sub_plan;
+        let SubPlan { name, shape, depth_choice, row_choice, predicted, .. } = sub_plan;
         let Shape { depth, draft_width, verify_width } = *shape;
         rows.push([
             chosen.to_owned(),
             name.to_string(),
-            depth.to_string(),
+            describe_depth(depth_choice.rule(), depth),
             draft_width.to_string(),
             describe_rows(row_choice.rule, verify_width),
             format!("{:.2}", predicted.aal),
@@ -108,11 +116,11 @@ acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
     writeln!(out, "\nbest of {} shapes", plan.considered)?;
     let mut rows =
         vec![["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "speed-up"].map(str::to_owned)];
-    for Alternative { name, shape, rule, aal, step_us, speedup } in &plan.alternatives {
+    for Alternative { name, shape, depth_rule, rule, aal, step_us, speedup } in &plan.alternatives {
         let Shape { depth, draft_width, verify_width } = *shape;
         rows.push([
             name.to_string(),
-            depth.to_string(),
+            describe_depth(*depth_rule, depth),
             draft_width.to_string(),
             describe_rows(*rule, verify_width),
             format!("{aal:.2}"),
@@ -124,8 +132,35 @@ acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
     write_list(out, "refused: the traces do not reach", plan.refused.iter().map(describe_refusal))?;
     let left_out = plan.left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
     write_list(out, "drafters left out", left_out)?;
+    write_predictors(out, &plan.predictors)?;
     write_tunings(out, &plan.tunings)?;
     write_list(out, "findings in the latency table", plan.table.findings())
+}
+
+/// What telling how deep to draft is worth; nothing if it was not trained.
+fn write_predictors(out: &mut String, predictors: &[PlannedPredictor]) -> fmt::Result {
+    if predictors.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\ndepth predictors, on prompts they have not seen (predicted speed-up; losses of constant rates)")?;
+    let mut rows = vec![
+        ["drafter", "steps", "log loss", "error", "fixed depth", "told depth", "used"].map(str::to_owned),
+    ];
+    for PlannedPredictor { name, report, fixed_speedup, told_speedup, network } in predictors {
+        let DepthReport { log_loss, base_log_loss, calibration_error, base_calibration_error, .. } = report;
+        let speedup =
+            |speedup: &Option<f64>| speedup.map_or("none".to_owned(), |speedup| format!("{speedup:.3}"));
+        rows.push([
+            name.to_string(),
+            report.steps.to_string(),
+            format!("{log_loss:.3} ({base_log_loss:.3})"),
+            format!("{:.1} % ({:.1} %)", calibration_error * 100.0, base_calibration_error * 100.0),
+            speedup(fixed_speedup),
+            speedup(told_speedup),
+            if network.is_some() { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    write_table(out, &rows)
 }
 
 /// Linears that do not go the default way; nothing if all do.
@@ -152,6 +187,14 @@ fn write_tunings(out: &mut String, tunings: &[ChosenTuning]) -> fmt::Result {
     write_table(out, &rows)
 }
 
+/// Dd, with a sign before it where a step may draft less deep.
+fn describe_depth(rule: DepthRule, depth: u32) -> String {
+    match rule {
+        DepthRule::Fixed => depth.to_string(),
+        DepthRule::Predicted => format!("<={depth}"),
+    }
+}
+
 /// Wv, with a sign before it where a step may verify fewer rows.
 fn describe_rows(rule: RowRule, verify_width: u32) -> String {
     match rule {
@@ -161,8 +204,9 @@ fn describe_rows(rule: RowRule, verify_width: u32) -> String {
 }
 
 fn describe(sub_plan: &SubPlan) -> String {
-    let SubPlan { name, shape, row_choice, predicted, .. } = sub_plan;
+    let SubPlan { name, shape, depth_choice, row_choice, predicted, .. } = sub_plan;
     let Shape { depth, draft_width, verify_width } = *shape;
+    let depth = describe_depth(depth_choice.rule(), depth);
     let rows = describe_rows(row_choice.rule, verify_width);
     if sub_plan.is_plain() {
         return format!("plain decoding, {:.0} us/token predicted", predicted.tpot_us);

@@ -1,14 +1,17 @@
 //! The decode loop: one request's sequence, step by step.
 
 use crate::{
-    plan::{GuardTerms, GuardedStep, ProposalLimits, RowChoice, RowScratch},
+    plan::{
+        DepthCosts, DepthNetwork, GuardTerms, GuardedStep, ProposalLimits, RowChoice, RowScratch,
+    },
     runtime::{Choice, Session},
     sample::{Sampler, Sampling},
     tree::{NodeId, TokenTree, select},
 };
 
 use super::{
-    Budget, Drafter, Limits, Observer, SpeculateError, Stage, Stats, Walk, guard::Guard, stats::Lap, verifier,
+    Budget, Drafter, Limits, Observer, SpeculateError, Stage, Stats, Walk, depth::DepthPolicy, guard::Guard,
+    stats::Lap, verifier,
 };
 
 /// Shape of a step.
@@ -76,6 +79,9 @@ pub struct Decoder {
     tree: TokenTree,
     keep: Vec<NodeId>,
     policy: Option<Policy>,
+    depth: Option<DepthPolicy>,
+    /// The output of the last forward that gave the last token.
+    last_output: usize,
     scratch: RowScratch,
     walk: Walk,
     offsets: Vec<u32>,
@@ -111,6 +117,8 @@ impl Decoder {
             tree: TokenTree::with_capacity(nodes),
             keep: Vec::with_capacity(nodes),
             policy: None,
+            depth: None,
+            last_output: 0,
             scratch: RowScratch::with_capacity(nodes),
             walk: Walk::with_capacity(nodes),
             offsets: Vec::with_capacity(nodes),
@@ -140,6 +148,15 @@ impl Decoder {
         Ok(self)
     }
 
+    /// The same decoder, with steps that are told by `network` how deep to draft and choose by `costs`.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if the network is for a model of another width, or the deepest choice is not the shape's.
+    pub fn with_depths(mut self, costs: DepthCosts, network: DepthNetwork) -> Result<Self, SpeculateError> {
+        self.depth = Some(DepthPolicy::new(costs, network, self.shape.depth, &self.session)?);
+        Ok(self)
+    }
+
     /// Begins a request: forgets the last one, runs the prompt and returns the first token.
     ///
     /// # Errors
@@ -159,6 +176,7 @@ impl Decoder {
         }
         self.history.clear();
         let first = self.sampler.draw(logits, prompt.len() as u64);
+        self.last_output = 0;
         self.stats.prefill = lap.next();
         self.history.extend_from_slice(prompt);
         self.history.push(first);
@@ -183,7 +201,8 @@ impl Decoder {
         let root = self.history[self.history.len() - 1];
         self.tree.reset(root);
         let is_paused = self.guard().is_some_and(|guard| !guard.drafts());
-        let depth = if is_paused { 0 } else { self.shape.depth.min(limits.tokens - 1) };
+        let most = if is_paused { 0 } else { self.shape.depth.min(limits.tokens - 1) };
+        let (depth, saved_us) = self.choose_depth(root, most);
         if let (Some(drafter), 1..) = (&mut self.drafter, depth) {
             let observer = observer.map(|o| -> &mut dyn Observer { o });
             let budget = Budget {
@@ -195,27 +214,39 @@ impl Decoder {
             };
             drafter.propose(&mut self.tree, budget)?;
         }
-        let report = self.verify(limits)?;
+        let report = self.verify(limits, saved_us)?;
         let Some(Policy { choice, guard: Some(guard) }) = &mut self.policy else { return Ok(report) };
         if is_paused {
             guard.paused(&mut self.stats.guard);
-        } else if depth > 0 {
+        } else if most > 0 {
             let count = |n: usize| u32::try_from(n).expect("trees are small");
-            let step_us = choice.planned(count(report.rows)).step_us;
+            let step_us = choice.planned(count(report.rows)).step_us - saved_us;
             let step = GuardedStep { tokens: count(self.walk.emitted.len()), step_us };
             guard.speculated(step, &mut self.stats.guard);
         }
         Ok(report)
     }
 
+    /// How deep to draft from `root`, and the time that saves beside the shape's depth.
+    fn choose_depth(&mut self, root: u32, most: usize) -> (usize, f64) {
+        let (Some(depth), 1..) = (&mut self.depth, most) else { return (most, 0.0) };
+        let mut lap = Lap::start();
+        let cost = depth.choose(&self.session, self.last_output, root, most);
+        self.stats.add_time(Stage::Predict, lap.next());
+        (cost.depth as usize, cost.saved_us)
+    }
+
     fn guard(&self) -> Option<&Guard> {
         self.policy.as_ref()?.guard.as_ref()
     }
 
-    fn verify(&mut self, limits: Limits<'_>) -> Result<StepReport, SpeculateError> {
+    /// Verifies the tree, which took `saved_us` less than one of the shape's depth.
+    fn verify(&mut self, limits: Limits<'_>, saved_us: f64) -> Result<StepReport, SpeculateError> {
         let mut lap = Lap::start();
         let rows = match &self.policy {
-            Some(Policy { choice, .. }) => choice.rows(&mut self.tree, &mut self.scratch) as usize,
+            Some(Policy { choice, .. }) => {
+                choice.rows_saving(&mut self.tree, saved_us, &mut self.scratch) as usize
+            }
             None => self.shape.verify_width,
         };
         self.stats.add_time(Stage::Decide, lap.next());
@@ -235,6 +266,8 @@ impl Decoder {
             self.walk.run(tree, rows, position, limits, |row, place| sampler.draw(logits.row(row), place));
         }
         self.stats.add_time(Stage::Accept, lap.next());
+        let last = self.walk.path.last().expect("a walk begins at the root");
+        self.last_output = self.keep.binary_search(last).expect("a walk keeps to verified nodes");
         self.offsets.clear();
         self.offsets.extend(self.walk.path.iter().map(|node| node.get()));
         self.session.commit(&self.offsets);
@@ -274,6 +307,15 @@ impl Decoder {
     /// Tokens the last step emitted.
     pub fn emitted(&self) -> &[u32] {
         &self.walk.emitted
+    }
+
+    /// Writes what depth networks see of the place where the text now ends, `[2 D]`.
+    ///
+    /// # Panics
+    /// If nothing was started, `features` has another length, or the session was used for something else since.
+    pub fn depth_features(&self, features: &mut [f32]) {
+        let last = *self.history.last().expect("a request was started");
+        super::depth_features(&self.session, self.last_output, last, features);
     }
 
     /// Counters of the current request.

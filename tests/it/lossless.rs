@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use yggc::{
     backend::Tier,
-    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, WidthCost},
+    plan::{
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, WidthCost,
+    },
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Shape, SpeculateError},
@@ -89,6 +91,8 @@ struct Case {
     kind: Kind,
     shape: Shape,
     policy: Option<(RowChoice, Option<GuardTerms>)>,
+    /// Whether a network tells steps how deep to draft.
+    is_told: bool,
     threads: usize,
     context: usize,
     prompt: Vec<u32>,
@@ -143,6 +147,23 @@ fn any_policy(shape: &Shape, dice: &mut Dice) -> (RowChoice, Option<GuardTerms>)
     (RowChoice { rule, widths, calibration }, terms)
 }
 
+/// A network of any weights over rows of `width` elements, and depths at any cost; no saving exceeds what policies cost.
+fn any_depths(depth: usize, width: usize, dice: &mut Dice) -> (DepthCosts, DepthNetwork) {
+    let mut network = DepthNetwork::blank(2 * width, depth);
+    let scale = *dice.pick(&[0.05, 0.3, 1.0]);
+    network.parameters.iter_mut().for_each(|w| *w = scale * (dice.below(2001) as f32 / 1000.0 - 1.0));
+    let mut costs = vec![DepthCost { depth: 0, step_us: 100.0, saved_us: dice.below(49) as f64 }];
+    for depth in 1..=depth {
+        let step_us = 100.0 + dice.below(depth * 60) as f64;
+        costs.push(DepthCost { depth: depth as u32, step_us, saved_us: dice.below(49) as f64 });
+    }
+    // The deepest must be among them, any other need not.
+    let deepest = depth as u32;
+    costs.retain(|cost| cost.depth == 0 || cost.depth == deepest || dice.chance(80));
+    let reach = (0..depth).map(|_| dice.below(150) as f64 / 100.0).collect();
+    (DepthCosts { reach, costs }, network)
+}
+
 impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
         let len = dice.within(1, 16);
@@ -157,6 +178,7 @@ impl Case {
             kind,
             shape,
             policy,
+            is_told: dice.chance(50),
             threads: if dice.chance(25) { 2 } else { 1 },
             context,
             prompt: dice.tokens(len, vocabulary),
@@ -192,7 +214,11 @@ impl Case {
                 dice: Dice::new(dice.bits()),
             }),
         };
-        let decoder = Decoder::new(session, Some(drafter), self.shape).expect("a planned width");
+        let mut decoder = Decoder::new(session, Some(drafter), self.shape).expect("a planned width");
+        if self.is_told {
+            let (costs, network) = any_depths(self.shape.depth, set.model_width(), dice);
+            decoder = decoder.with_depths(costs, network).expect("a network for the model");
+        }
         match self.policy.clone() {
             Some((choice, guard)) => {
                 decoder.with_policy(choice, guard).expect("a choice of the shape's widths")

@@ -10,14 +10,14 @@ mod step;
 use std::sync::Arc;
 
 use ygg_kernels::{
-    KvFormat, Tier,
+    KvFormat, RowsMut, Tier,
     cpu::{Kernels, attention_scratch_bytes},
 };
 
 use crate::ir::{DeviceSpec, Program, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
-use packed_weights::PackedWeights;
+use packed_weights::{MatrixId, PackedWeights};
 pub use pool::Pinning;
 use replay::CpuReplay;
 use step::CpuStep;
@@ -33,6 +33,7 @@ pub(super) struct CpuExecutables {
     programs: Vec<Program>,
     steps: Vec<Vec<CpuStep>>,
     weights: PackedWeights,
+    embedding: Option<MatrixId>,
     kernels: Kernels,
     kv_format: KvFormat,
 }
@@ -51,11 +52,12 @@ impl CpuExecutables {
         })?;
         let kernels = kernels.with_activations(activations);
         let weights = PackedWeights::pack(&programs, source, threads)?;
+        let embedding = super::embedding(&programs[0]).map(|weight| weights.stack(&[weight]));
         let steps = programs
             .iter()
             .map(|p| p.steps.iter().map(|s| CpuStep::resolve(s, &weights)).collect())
             .collect();
-        Ok(Self { programs, steps, weights, kernels, kv_format })
+        Ok(Self { programs, steps, weights, embedding, kernels, kv_format })
     }
 
     fn arena_bytes(&self) -> usize {
@@ -93,6 +95,13 @@ impl Executables for CpuExecutables {
         let ropes = super::rope_bytes(&self.programs[0], options.layout.context);
         let scratch = options.threads * self.scratch_bytes(options) + self.found_bytes(options.threads);
         self.arena_bytes() + cache + ropes + scratch
+    }
+
+    fn embed(&self, token: u32, row: &mut [f32]) {
+        let columns = row.len();
+        let row = RowsMut::new(row, columns);
+        let embedding = self.embedding.expect("the programs embed tokens");
+        self.kernels.embed(self.weights.matrix(embedding), &[token], 0..1, row);
     }
 
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {

@@ -10,9 +10,9 @@ use crate::plan::{
     leviathan, make_plan, show,
 };
 
-const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
-const DRAFT_WIDTHS: [u32; 3] = [1, 2, 4];
-const DEPTH: u32 = 4;
+pub(super) const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
+pub(super) const DRAFT_WIDTHS: [u32; 3] = [1, 2, 4];
+pub(super) const DEPTH: u32 = 4;
 /// Sizes of trees over which deciding was measured.
 const DECIDED_NODES: [u32; 4] = [1, 5, 9, 17];
 
@@ -20,8 +20,13 @@ fn decide_us(measured_nodes: u32) -> f64 {
     f64::from(measured_nodes) / 8.0
 }
 
+/// What deciding costs in a tree of as many nodes.
+pub(super) fn decided_us(nodes: u32) -> f64 {
+    decide_us(*DECIDED_NODES.iter().find(|n| **n >= nodes).unwrap())
+}
+
 /// Latencies with steps in them: `verify` by width, `draft` by width.
-fn cells(verify: &[f64], draft: &[f64]) -> Vec<CellSamples> {
+pub(super) fn cells(verify: &[f64], draft: &[f64]) -> Vec<CellSamples> {
     let verify = VERIFY_WIDTHS.iter().zip(verify).map(|(w, us)| samples("verify", *w, *us));
     let draft = DRAFT_WIDTHS.iter().zip(draft).map(|(w, us)| samples("draft:layer_skip", *w, *us));
     let grow = DRAFT_WIDTHS.iter().map(|w| samples("host:grow", *w, 0.5));
@@ -29,12 +34,12 @@ fn cells(verify: &[f64], draft: &[f64]) -> Vec<CellSamples> {
     verify.chain(draft).chain(grow).chain(decide).chain([samples("draft:lookup", 1, 0.1)]).collect()
 }
 
-fn requests() -> Vec<TokenTrace> {
+pub(super) fn requests() -> Vec<TokenTrace> {
     let output = (0..40).map(|i| [1, 2, 3, 4, 9, 1, 2, 3][i % 8] + (i / 16) as u32).collect();
     vec![TokenTrace { kind: "list".into(), prompt: vec![1, 2, 3, 4], output }]
 }
 
-fn plan(profile: &Profile, fix: &str) -> Result<Plan, PlanError> {
+pub(super) fn plan(profile: &Profile, fix: &str) -> Result<Plan, PlanError> {
     let fix = if fix.is_empty() { Fix::default() } else { Fix::parse(fix)? };
     let mut echo = Echo;
     let mut free =
@@ -69,7 +74,7 @@ fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, 
             }
             let drafted_us = draft[0] + f64::from(depth - 1) * growth_us + 0.5 * f64::from(depth);
             let nodes = depth * draft_width + 1;
-            let decided_us = decide_us(*DECIDED_NODES.iter().find(|n| **n >= nodes).unwrap());
+            let decided_us = decided_us(nodes);
             for place in 1..VERIFY_WIDTHS.len() {
                 if VERIFY_WIDTHS[place] > nodes {
                     continue;
