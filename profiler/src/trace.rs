@@ -134,7 +134,8 @@ impl Trace {
         let mut accepted = 0;
         for token in &step.verified {
             let edges = (0u32..).zip(step.parents.iter().zip(&step.tokens)).skip(1);
-            let child = edges.filter(|(_, (parent, t))| **parent == at && *t == token).map(|(node, _)| node).next();
+            let child =
+                edges.filter(|(_, (parent, t))| **parent == at && *t == token).map(|(node, _)| node).next();
             let Some(child) = child else { return (accepted, self.depth) };
             at = child;
             accepted += 1;
@@ -194,7 +195,12 @@ impl Trace {
         }
         ensure(candidates_of[0].is_some(), "expanded nodes", "the root among them", "no root")?;
 
-        ensure(told.len() <= self.depth as usize, "depths told", format!("at most {}", self.depth), told.len())?;
+        ensure(
+            told.len() <= self.depth as usize,
+            "depths told",
+            format!("at most {}", self.depth),
+            told.len(),
+        )?;
         let falls = told.is_sorted_by(|a, b| a >= b) && told.iter().all(|p| (0.0..=1.0).contains(p));
         ensure(falls, "what was told", "probabilities that never rise", format!("{told:?}"))?;
 

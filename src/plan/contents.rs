@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use ygg_profiler::{DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage};
 
 use super::{
-    Acceptance, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, PlanError, RowChoice, RowRule, Shape,
-    StageTime, objective::step_us,
+    Acceptance, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, PlanError, RowChoice, RowRule,
+    Shape, StageTime, objective::step_us,
 };
 
 /// Predicted totals may differ from the sum of their stages by rounding only.
@@ -335,7 +335,8 @@ impl Plan {
             sub_plan.validate(planned, table)?;
             let unique = by_drafter[..i].iter().all(|earlier| earlier.name != sub_plan.name);
             ensure(unique, "sub-plans", "one for each drafter", || sub_plan.name.to_string())?;
-            let told = sub_plan.depth_choice.rule() == DepthRule::Fixed || self.network_of(sub_plan).is_some();
+            let told =
+                sub_plan.depth_choice.rule() == DepthRule::Fixed || self.network_of(sub_plan).is_some();
             ensure(told, "choice of depth", "a network to go by", || sub_plan.name.to_string())?;
         }
         let in_range = (*chosen_index as usize) < by_drafter.len();

@@ -95,9 +95,8 @@ impl DepthCosts {
         let ends =
             costs.first().is_some_and(|c| c.depth == 0) && costs.last().is_some_and(|c| c.depth == depth);
         ensure(ascending && ends && depth >= 1, "choice of depth", "depths ascending from 0 to Dd", show)?;
-        let good = |cost: &DepthCost| {
-            cost.step_us.is_finite() && cost.step_us > 0.0 && cost.saved_us.is_finite()
-        };
+        let good =
+            |cost: &DepthCost| cost.step_us.is_finite() && cost.step_us > 0.0 && cost.saved_us.is_finite();
         ensure(costs.iter().all(good), "choice of depth", "finite positive times", show)?;
         let shares = reach.len() == depth as usize && reach.iter().all(|r| r.is_finite() && *r >= 0.0);
         ensure(shares, "choice of depth", "a share for every depth", || format!("{reach:?}"))

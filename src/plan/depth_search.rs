@@ -32,7 +32,9 @@ impl DepthSearch<'_> {
     /// Prices every shape, all of one draft width and replayed; none unless all steps were told how deep to draft.
     pub(super) fn priced(&self, shapes: &[Shape]) -> Result<Vec<PricedDepths>, TableError> {
         let told = |trace: &&Trace| trace.steps().all(|step| !step.told.is_empty());
-        let Some(first) = shapes.first().filter(|_| self.traces.iter().all(told)) else { return Ok(Vec::new()) };
+        let Some(first) = shapes.first().filter(|_| self.traces.iter().all(told)) else {
+            return Ok(Vec::new());
+        };
         let policies = shapes.iter().map(|shape| self.policy(shape)).collect::<Result<Vec<_>, _>>()?;
         let outcomes = replay_depths(self.traces, first.draft_width, &policies, self.calibration);
         let priced = policies.into_iter().zip(outcomes).map(|(policy, outcome)| {

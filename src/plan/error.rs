@@ -56,7 +56,9 @@ pub enum PlanError {
         most: f64,
     },
     /// A `--fix` text that is none.
-    #[error("bad fix `{text}`: expected `drafter=D,Dd=4,Wd=4,Wv=16,predictor=on` or a part of it, found {found}")]
+    #[error(
+        "bad fix `{text}`: expected `drafter=D,Dd=4,Wd=4,Wv=16,predictor=on` or a part of it, found {found}"
+    )]
     FixSyntax {
         /// The text.
         text: String,

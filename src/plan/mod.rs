@@ -38,7 +38,9 @@ mod tunings;
 
 pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
 pub use calibration::{Calibration, HeldOut, JudgedNode, Knot};
-pub use contents::{Alternative, LeftOut, Plan, PlannedPredictor, PlannedWidths, Prediction, Refusal, SubPlan};
+pub use contents::{
+    Alternative, LeftOut, Plan, PlannedPredictor, PlannedWidths, Prediction, Refusal, SubPlan,
+};
 pub use depth::{DepthScratch, normalise, tell};
 pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
 pub use drafter::DrafterKind;
@@ -55,7 +57,8 @@ pub use show::{json, text};
 pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
 pub use tunings::{ChosenTuning, FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};
 pub use ygg_profiler::{
-    BuildFingerprint, DepthNetwork, DepthReport, Fingerprints, MachineFingerprint, ModelFingerprint, Stage, TunedShape,
+    BuildFingerprint, DepthNetwork, DepthReport, Fingerprints, MachineFingerprint, ModelFingerprint, Stage,
+    TunedShape,
 };
 
 #[cfg(test)]

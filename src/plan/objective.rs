@@ -270,7 +270,12 @@ mod tests {
 
     #[test]
     fn the_mean_of_unlike_steps_weighs_every_stage_by_all_of_them() {
-        let table = table(&[("verify", 1, 100.0), ("verify", 2, 130.0), ("draft:x", 1, 8.0), ("host:predict", 1, 2.0)]);
+        let table = table(&[
+            ("verify", 1, 100.0),
+            ("verify", 2, 130.0),
+            ("draft:x", 1, 8.0),
+            ("host:predict", 1, 2.0),
+        ]);
         let drafter = DrafterName::new("x").unwrap();
         let plain = with_prediction(plain_step(&table, 0).unwrap(), &table, 0).unwrap();
         let drafted = with_prediction(free_step(&table, &drafter, 2, 0).unwrap(), &table, 0).unwrap();

@@ -281,8 +281,7 @@ impl Search<'_> {
                 if !is_trained || !origin.limits.admits_rule(DepthRule::Predicted) {
                     continue;
                 }
-                let search =
-                    DepthSearch { traces: &traces, pricing, rule, calibration, replay: &replay };
+                let search = DepthSearch { traces: &traces, pricing, rule, calibration, replay: &replay };
                 for PricedDepths { shape, rows, depths, accepted, stages } in search.priced(&replayed)? {
                     let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
                     let evidence = Evidence {
@@ -474,9 +473,8 @@ fn predictors(profile: &Profile, points: &[Point], by_drafter: &[SubPlan]) -> Ve
             let of_rule = |p: &&Point| p.sub_plan.name == *name && p.sub_plan.depth_choice.rule() == rule;
             points.iter().find(of_rule).map(|point| point.sub_plan.predicted.speedup)
         };
-        let goes_by_it = |plan: &SubPlan| {
-            plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted
-        };
+        let goes_by_it =
+            |plan: &SubPlan| plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted;
         PlannedPredictor {
             name: name.clone(),
             report: trained.report.clone(),

@@ -142,7 +142,10 @@ fn write_predictors(out: &mut String, predictors: &[PlannedPredictor]) -> fmt::R
     if predictors.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\ndepth predictors, on prompts they have not seen (predicted speed-up; losses of constant rates)")?;
+    writeln!(
+        out,
+        "\ndepth predictors, on prompts they have not seen (predicted speed-up; losses of constant rates)"
+    )?;
     let mut rows = vec![
         ["drafter", "steps", "log loss", "error", "fixed depth", "told depth", "used"].map(str::to_owned),
     ];

@@ -1,9 +1,7 @@
 //! The decode loop: one request's sequence, step by step.
 
 use crate::{
-    plan::{
-        DepthCosts, DepthNetwork, GuardTerms, GuardedStep, ProposalLimits, RowChoice, RowScratch,
-    },
+    plan::{DepthCosts, DepthNetwork, GuardTerms, GuardedStep, ProposalLimits, RowChoice, RowScratch},
     runtime::{Choice, Session},
     sample::{Sampler, Sampling},
     tree::{NodeId, TokenTree, select},
@@ -203,6 +201,8 @@ impl Decoder {
         let is_paused = self.guard().is_some_and(|guard| !guard.drafts());
         let most = if is_paused { 0 } else { self.shape.depth.min(limits.tokens - 1) };
         let (depth, saved_us) = self.choose_depth(root, most);
+        // Drafting overwrites the row that was just read; should it fail, the next step reads what there is.
+        self.last_output = 0;
         if let (Some(drafter), 1..) = (&mut self.drafter, depth) {
             let observer = observer.map(|o| -> &mut dyn Observer { o });
             let budget = Budget {

@@ -154,7 +154,7 @@ fn any_depths(depth: usize, width: usize, dice: &mut Dice) -> (DepthCosts, Depth
     network.parameters.iter_mut().for_each(|w| *w = scale * (dice.below(2001) as f32 / 1000.0 - 1.0));
     let mut costs = vec![DepthCost { depth: 0, step_us: 100.0, saved_us: dice.below(49) as f64 }];
     for depth in 1..=depth {
-        let step_us = 100.0 + dice.below(depth * 60) as f64;
+        let step_us = 100.0 + dice.below(depth * 25) as f64;
         costs.push(DepthCost { depth: depth as u32, step_us, saved_us: dice.below(49) as f64 });
     }
     // The deepest must be among them, any other need not.
@@ -178,7 +178,7 @@ impl Case {
             kind,
             shape,
             policy,
-            is_told: dice.chance(50),
+            is_told: dice.chance(40),
             threads: if dice.chance(25) { 2 } else { 1 },
             context,
             prompt: dice.tokens(len, vocabulary),
@@ -313,7 +313,7 @@ fn run(kind: Kind, cases: u64) -> (u64, u64) {
 
 #[test]
 fn layer_skip_changes_no_token() {
-    let (drafted, accepted) = run(Kind::LayerSkip, 120);
+    let (drafted, accepted) = run(Kind::LayerSkip, 150);
     assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
 }
 

@@ -16,8 +16,8 @@ use yggc::{
     measure::{CalibrationPrompt, ProfileOptions, plan_from_profile, profile},
     model::synthetic::SyntheticSpec,
     plan::{
-        self, AcceptedLengths, Calibration, DepthChoice, DrafterKind, FreeReplay, PlanError, RowChoice, RowRule,
-        TreeReplay, WidthCost, judge_trees,
+        self, AcceptedLengths, Calibration, DepthChoice, DrafterKind, FreeReplay, PlanError, RowChoice,
+        RowRule, TreeReplay, WidthCost, judge_trees,
     },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,

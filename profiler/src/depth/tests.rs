@@ -54,9 +54,14 @@ fn every_weight_has_the_slope_of_the_loss() {
             };
             let step = 1e-2f32;
             // Fourth order, so that the step can be large beside the rounding of single precision.
-            let slope = (8.0 * (at(step) - at(-step)) - (at(2.0 * step) - at(-2.0 * step))) / (12.0 * f64::from(step));
+            let slope = (8.0 * (at(step) - at(-step)) - (at(2.0 * step) - at(-2.0 * step)))
+                / (12.0 * f64::from(step));
             let error = (slope - f64::from(gradient[place])).abs();
-            assert!(error < 2e-4 * f64::from(largest), "layer {kind}, weight {place}: {slope} and {}", gradient[place]);
+            assert!(
+                error < 2e-4 * f64::from(largest),
+                "layer {kind}, weight {place}: {slope} and {}",
+                gradient[place]
+            );
         }
         let slopes = &gradient[checked..checked + length];
         assert!(slopes.iter().any(|slope| slope.abs() > 1e-3), "layer {kind} has no slope to judge");
@@ -67,9 +72,8 @@ fn every_weight_has_the_slope_of_the_loss() {
 
 #[test]
 fn only_what_a_step_tells_has_a_loss() {
-    let events = |accepted, told| {
-        DepthSample { features: Vec::new(), accepted, told }.events().collect::<Vec<_>>()
-    };
+    let events =
+        |accepted, told| DepthSample { features: Vec::new(), accepted, told }.events().collect::<Vec<_>>();
     assert_eq!(events(0, 4), [false]);
     assert_eq!(events(2, 4), [true, true, false]);
     assert_eq!(events(4, 4), [true; 4]);

@@ -173,12 +173,16 @@ fn mean_loss(network: &DepthNetwork, samples: &[&DepthSample]) -> f64 {
 pub(super) fn loss(network: &DepthNetwork, sample: &DepthSample) -> f64 {
     let states = forward(network, &sample.features);
     let layers = network.layers();
-    sample.events().enumerate().map(|(depth, happened)| {
-        let x = f64::from(head(&layers, &states, depth));
-        // ln(1 + e^-x) for what happened and ln(1 + e^x) for what did not, without overflow.
-        let x = if happened { -x } else { x };
-        x.max(0.0) + (-x.abs()).exp().ln_1p()
-    }).sum()
+    sample
+        .events()
+        .enumerate()
+        .map(|(depth, happened)| {
+            let x = f64::from(head(&layers, &states, depth));
+            // ln(1 + e^-x) for what happened and ln(1 + e^x) for what did not, without overflow.
+            let x = if happened { -x } else { x };
+            x.max(0.0) + (-x.abs()).exp().ln_1p()
+        })
+        .sum()
 }
 
 /// P(accepted d-th, d - 1 being accepted) for every depth `[D]`.
@@ -238,8 +242,8 @@ pub(super) fn add_gradient(network: &DepthNetwork, sample: &DepthSample, gradien
     let (states, layers) = (forward(network, &sample.features), network.layers());
     let depths = network.depths as usize;
     let mut rest = gradient;
-    let [first, first_bias, second, second_bias, heads, head_bias] = lengths(network.inputs(), depths)
-        .map(|length| {
+    let [first, first_bias, second, second_bias, heads, head_bias] =
+        lengths(network.inputs(), depths).map(|length| {
             let (layer, behind) = std::mem::take(&mut rest).split_at_mut(length);
             rest = behind;
             layer
