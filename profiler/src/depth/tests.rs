@@ -44,30 +44,26 @@ fn every_weight_has_the_slope_of_the_loss() {
 
     let total = |network: &DepthNetwork| all.iter().map(|sample| loss(network, sample)).sum::<f64>();
     let largest = gradient.iter().fold(0f32, |most, slope| most.max(slope.abs()));
-    let mut checked = 0;
+    let mut start = 0;
     for (kind, length) in lengths(3, 3).into_iter().enumerate() {
-        for place in checked..checked + length {
+        let slopes = &gradient[start..start + length];
+        for (i, told) in slopes.iter().enumerate() {
             let at = |change: f32| {
                 let mut network = network.clone();
-                network.parameters[place] += change;
+                network.parameters[start + i] += change;
                 total(&network)
             };
             let step = 1e-2f32;
             // Fourth order, so that the step can be large beside the rounding of single precision.
-            let slope = (8.0 * (at(step) - at(-step)) - (at(2.0 * step) - at(-2.0 * step)))
-                / (12.0 * f64::from(step));
-            let error = (slope - f64::from(gradient[place])).abs();
-            assert!(
-                error < 2e-4 * f64::from(largest),
-                "layer {kind}, weight {place}: {slope} and {}",
-                gradient[place]
-            );
+            let [near, far] = [1.0, 2.0].map(|steps| at(steps * step) - at(-steps * step));
+            let slope = (8.0 * near - far) / (12.0 * f64::from(step));
+            let error = (slope - f64::from(*told)).abs();
+            assert!(error < 2e-4 * f64::from(largest), "layer {kind}, weight {i}: {slope} and {told}");
         }
-        let slopes = &gradient[checked..checked + length];
         assert!(slopes.iter().any(|slope| slope.abs() > 1e-3), "layer {kind} has no slope to judge");
-        checked += length;
+        start += length;
     }
-    assert_eq!(checked, network.parameters.len());
+    assert_eq!(start, network.parameters.len());
 }
 
 #[test]
@@ -162,12 +158,15 @@ fn too_little_to_judge_by_trains_nothing() {
     assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [60, 60, 0, 20]);
 }
 
+/// What the error must mention, and the change that causes it.
+type Break = (&'static str, fn(&mut DepthNetwork));
+
 #[test]
 fn contradictory_networks_are_refused() {
     let good = DepthNetwork::blank(2, 3);
     assert_eq!((good.validate(), good.inputs()), (Ok(()), 2));
     assert_eq!(good.layers().heads.len(), 3 * UNITS);
-    let breaks: [(&str, fn(&mut DepthNetwork)); 6] = [
+    let breaks: [Break; 6] = [
         ("inputs", |n| n.mean.clear()),
         ("inputs", |n| n.scale.push(1.0)),
         ("depths", |n| n.depths = 0),

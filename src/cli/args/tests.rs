@@ -117,7 +117,8 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
 
 #[test]
 fn plan_is_a_search_or_a_show() {
-    let Command::Plan(plan) = parse("plan -m m --profile f -o g --fix drafter=lookup,Dd=4,Wv=16").unwrap()
+    let Command::Plan(plan) =
+        parse("plan -m m --profile f -o g --fix drafter=lookup,Dd=4,Wv=16,predictor=on").unwrap()
     else {
         panic!("not `plan`")
     };
@@ -130,7 +131,8 @@ fn plan_is_a_search_or_a_show() {
             drafter: Some("lookup".to_owned()),
             depth: Some(4),
             draft_width: None,
-            verify_width: Some(16)
+            verify_width: Some(16),
+            depth_rule: Some(yggc::plan::DepthRule::Predicted),
         })
     );
 

@@ -273,6 +273,9 @@ fn without_a_predictor_what_steps_were_told_is_of_no_account() {
     );
 }
 
+/// What the error must mention, and the change that causes it.
+type Break<'a> = (&'a str, &'a dyn Fn(&mut Plan));
+
 #[test]
 fn plans_that_contradict_their_predictors_are_refused() {
     let good = foreseen("drafter=layer_skip").unwrap();
@@ -281,7 +284,7 @@ fn plans_that_contradict_their_predictors_are_refused() {
         DepthChoice::Predicted(depths) => std::mem::replace(&mut depths.costs[0].saved_us, 1e9),
         DepthChoice::Fixed => panic!("the plan is told"),
     };
-    let breaks: [(&str, &dyn Fn(&mut Plan)); 6] = [
+    let breaks: [Break<'_>; 6] = [
         ("choice of depth", &|p| p.predictors[0].network = None),
         ("choice of depth", &|p| p.predictors.clear()),
         ("choice of depth", &|p| {
