@@ -13,7 +13,10 @@ use std::{
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     model::{Model, synthetic::SyntheticSpec},
-    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, Schedule, StepCosts, WidthCost},
+    plan::{
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, Schedule,
+        StepCosts, WidthCost,
+    },
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
     speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape},
@@ -126,15 +129,26 @@ fn decode(decoder: &mut Decoder, steps: usize) {
     }
 }
 
-/// A decoder that chooses its rows by calibrated values, under a guard that lets everything pass.
-fn planned(decoder: Decoder) -> Decoder {
+/// A decoder that is told how deep to draft and chooses its rows by calibrated values, under a guard that lets everything pass.
+fn planned(decoder: Decoder, schedule: Schedule) -> Decoder {
     let widths = [1, 4, 8].map(|width| WidthCost { width, step_us: 10.0 + f64::from(width) }).to_vec();
     let knots = vec![Knot { score: 0.0, probability: 0.4 }, Knot { score: 0.5, probability: 0.9 }];
     let calibration = Some(Calibration { by_depth: vec![knots], fitted_nodes: 1, held_out: None });
     let choice = RowChoice { rule: RowRule::BestRate, widths, rate: 0.05, calibration };
     let guard = GuardTerms { aal: 1.0, step_us: 1.0, plain_step_us: 1e9 };
     let policy = Policy { choice, guard: Some(guard), costs: Some(StepCosts::new(10.0)) };
-    decoder.with_policy(policy).expect("the widths of the shape")
+    let decoder = decoder.with_policy(policy).expect("the widths of the shape");
+    match schedule {
+        Schedule::HeadAhead => decoder,
+        Schedule::Plain => {
+            // A depth more costs nothing, so that all is drafted whatever is told.
+            let cost = |depth| DepthCost { depth, step_us: 10.0, saved_us: 0.0 };
+            let depth = SHAPE.depth as u32;
+            let costs = DepthCosts { reach: vec![1.0; SHAPE.depth], costs: (0..=depth).map(cost).collect() };
+            let network = DepthNetwork::blank(2 * decoder.session().set().model_width(), SHAPE.depth);
+            decoder.with_depths(costs, network).expect("a network for the model")
+        }
+    }
 }
 
 fn check_steps(
@@ -148,7 +162,7 @@ fn check_steps(
     let shape = if drafter.is_some() { SHAPE } else { Shape::PLAIN };
     let decoder = Decoder::new(session, drafter, shape).and_then(|decoder| decoder.with_schedule(schedule));
     let decoder = decoder.expect("a planned width");
-    let mut decoder = if name == "none" { decoder } else { planned(decoder) };
+    let mut decoder = if name == "none" { decoder } else { planned(decoder, schedule) };
     decoder.start(&prompt(), sampling).expect("the prompt fits");
     decode(&mut decoder, 3);
 

@@ -2,11 +2,13 @@
 //!
 //! The walk: [`measure_grid`] runs a [`Subject`] cell by cell and keeps raw samples ([`CellSamples`]);
 //! [`LatencyTable::from_samples`] derives medians and spreads from them; a [`Profile`] binds the samples, the recorded
-//! acceptance [`Trace`]s, the times of tunings ([`TuningMeasurement`]) and the [`Fingerprints`] of machine, model and build into one JSON file that the planner reads.
+//! acceptance [`Trace`]s, the [`DepthPredictor`]s that [`cross_fit`] trained on them, the times of tunings
+//! ([`TuningMeasurement`]) and the [`Fingerprints`] of machine, model and build into one JSON file that the planner reads.
 //! The crate knows no graph, no model and no backend.
 #![forbid(unsafe_code)]
 
 mod atomic_file;
+mod depth;
 mod fingerprint;
 mod grid;
 mod machine;
@@ -18,6 +20,10 @@ mod trace;
 mod tuning;
 
 pub use atomic_file::replace_file;
+pub use depth::{
+    CrossFit, DEEPEST, DepthNetwork, DepthPredictor, DepthReport, DepthSample, Layers, NetworkFault,
+    TrainingSettings, UNITS, cross_fit,
+};
 pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerprint};
 pub use grid::{CellSamples, GridError, GridSettings, Measurement, measure_grid, measure_grid_with_clock};
 pub use machine::{MachineError, MachineFingerprint};

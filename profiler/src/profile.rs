@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     atomic_file::replace_file,
+    depth::DepthPredictor,
     fingerprint::{BuildFingerprint, Fingerprints},
     grid::CellSamples,
     subject::{DrafterName, Stage},
@@ -37,6 +38,9 @@ pub struct Profile {
     pub traces: Vec<Trace>,
     /// Recorded requests, for drafters that need no model.
     pub token_traces: Vec<TokenTrace>,
+    /// What was trained on the traces, one for a drafter at most.
+    #[serde(default)]
+    pub predictors: Vec<DepthPredictor>,
 }
 
 /// A drafter as its owner describes it: the profiler compares names and keeps the rest.
@@ -158,6 +162,18 @@ impl Profile {
                 return inconsistent("trace", "a drafter the profile describes", trace.drafter.to_string());
             }
             trace.validate()?;
+        }
+        for (i, DepthPredictor { drafter, network, report }) in self.predictors.iter().enumerate() {
+            let unique = self.predictors[..i].iter().all(|earlier| earlier.drafter != *drafter);
+            if !unique || !known.contains_key(drafter) {
+                return inconsistent("predictors", "one of each described drafter", drafter.to_string());
+            }
+            if let Err(fault) = network.validate() {
+                return inconsistent(fault.what, &fault.expected, fault.found);
+            }
+            if let Some(found) = report.fault() {
+                return inconsistent("report of a predictor", "numbers from 0 on", found);
+            }
         }
         if let Some(i) = self.token_traces.iter().position(|trace| trace.prompt.is_empty()) {
             return inconsistent(

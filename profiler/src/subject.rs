@@ -57,6 +57,8 @@ pub enum Stage {
 /// Work between forwards, once per step unless said otherwise; the width of its cells is given with each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostStage {
+    /// Telling how deep to draft; width 1.
+    Predict,
     /// One tree growth from candidates, after every draft forward; width = nodes grown.
     Grow,
     /// Choosing how many rows to verify; width = nodes of the drafted tree.
@@ -75,7 +77,8 @@ pub enum HostStage {
 
 impl HostStage {
     /// Every host stage, in the order of a step.
-    pub const ALL: [HostStage; 7] = [
+    pub const ALL: [HostStage; 8] = [
+        HostStage::Predict,
         HostStage::Grow,
         HostStage::Decide,
         HostStage::Prune,
@@ -88,6 +91,7 @@ impl HostStage {
     /// The name in a stage's text form.
     pub fn name(self) -> &'static str {
         match self {
+            HostStage::Predict => "predict",
             HostStage::Grow => "grow",
             HostStage::Decide => "decide",
             HostStage::Prune => "prune",
@@ -190,7 +194,7 @@ impl TryFrom<String> for Stage {
 pub enum NameError {
     /// The text names no stage.
     #[error(
-        "unknown stage `{text}`: expected `verify`, `draft:NAME` or `host:` with grow, decide, prune, mask, sample, accept or commit"
+        "unknown stage `{text}`: expected `verify`, `draft:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
     )]
     Stage {
         /// The text found.

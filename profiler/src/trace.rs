@@ -50,6 +50,10 @@ pub struct StepTrace {
     pub expanded: Vec<Expansion>,
     /// Tokens the verifier emitted: the accepted path, then the bonus token.
     pub verified: Vec<u32>,
+    /// P(at least d drafted tokens are accepted), d = 1, 2, ..., as a depth network says that saw no step of this prompt;
+    /// empty where none was trained.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<f32>,
 }
 
 /// The best continuations of one forwarded node.
@@ -123,6 +127,22 @@ impl Trace {
         self.prompts.iter().flat_map(|prompt| &prompt.steps)
     }
 
+    /// How many of a step's drafted tokens were accepted, and how many depths that tells of: all, unless the request ended
+    /// inside the draft.
+    pub fn outcome(&self, step: &StepTrace) -> (u32, u32) {
+        let mut at = 0;
+        let mut accepted = 0;
+        for token in &step.verified {
+            let edges = (0u32..).zip(step.parents.iter().zip(&step.tokens)).skip(1);
+            let child =
+                edges.filter(|(_, (parent, t))| **parent == at && *t == token).map(|(node, _)| node).next();
+            let Some(child) = child else { return (accepted, self.depth) };
+            at = child;
+            accepted += 1;
+        }
+        (accepted, accepted)
+    }
+
     /// Checks numbers and indices: finite non-increasing log-probabilities, a tree whose every edge is a recorded
     /// candidate, and a verified path that walks it.
     ///
@@ -157,7 +177,7 @@ impl Trace {
     }
 
     fn validate_step(&self, step: &StepTrace) -> Result<(), Fault> {
-        let StepTrace { context: _, parents, tokens, expanded, verified } = step;
+        let StepTrace { context: _, parents, tokens, expanded, verified, told } = step;
         let nodes = parents.len();
         let most = 1 + u64::from(self.depth) * u64::from(self.width);
         let size_fits = nodes >= 1 && nodes as u64 <= most;
@@ -174,6 +194,15 @@ impl Trace {
             *place = Some(candidates);
         }
         ensure(candidates_of[0].is_some(), "expanded nodes", "the root among them", "no root")?;
+
+        ensure(
+            told.len() <= self.depth as usize,
+            "depths told",
+            format!("at most {}", self.depth),
+            told.len(),
+        )?;
+        let falls = told.is_sorted_by(|a, b| a >= b) && told.iter().all(|p| (0.0..=1.0).contains(p));
+        ensure(falls, "what was told", "probabilities that never rise", format!("{told:?}"))?;
 
         let mut edges = BTreeSet::new();
         for node in 1..nodes {

@@ -22,7 +22,7 @@ pub use ygg_kernels::{
 };
 use ygg_kernels::{Matrix, RopeTable, Tails};
 
-use crate::ir::{DeviceSpec, Program, RowInputs, WeightSource, WeightSpec};
+use crate::ir::{DeviceSpec, Op, Program, RowInputs, WeightId, WeightSource, WeightSpec};
 
 /// How many slots a cache has, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,12 @@ pub trait Executables: Send + Sync + Debug {
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError>;
 
+    /// Writes the embedding `[D]` of a token, as forwards read it.
+    ///
+    /// # Panics
+    /// If the programs embed nothing, the token is outside the vocabulary or the row has another length.
+    fn embed(&self, token: u32, row: &mut [f32]);
+
     /// Allocates one request's state.
     ///
     /// # Errors
@@ -106,6 +112,10 @@ pub trait Replay: Send + Debug {
 
     /// What output `output` of the last replay shows, which must have been of `program`: logits `[V]`, or a row of candidates.
     fn shown(&self, program: usize, output: usize) -> &[f32];
+
+    /// The hidden row `[D]` of output `output` of the last replay, which must have been of `program`; `None` if the graph
+    /// declares none.
+    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]>;
 
     /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
     /// destinations as long as `from[i] >= first + i`.
@@ -140,6 +150,26 @@ pub fn load(
 fn matrix<'a>(spec: &WeightSpec, bytes: &'a [u8]) -> Result<Matrix<'a>, BackendError> {
     Matrix::new(spec.format, spec.rows, spec.columns, bytes)
         .map_err(|e| BackendError::Weight { name: spec.name.clone(), reason: e.to_string() })
+}
+
+/// The matrix whose rows a program's tokens become, if it embeds tokens.
+fn embedding(program: &Program) -> Option<WeightId> {
+    program.steps.iter().find_map(|step| match step.op {
+        Op::Embed { weight } => Some(weight),
+        Op::Input(_)
+        | Op::RmsNorm(_)
+        | Op::Linear { .. }
+        | Op::GatedLinear { .. }
+        | Op::Swiglu
+        | Op::Rope(_)
+        | Op::AppendKv { .. }
+        | Op::Attention { .. }
+        | Op::Add
+        | Op::Scale { .. }
+        | Op::Slice { .. }
+        | Op::SelectRows
+        | Op::Candidates { .. } => None,
+    })
 }
 
 /// A norm's gain as numbers.

@@ -194,8 +194,8 @@ pub(crate) struct PlanSearchArgs {
     /// Where to write the plan
     #[arg(short = 'o', long, value_name = "FILE.plan")]
     pub(crate) output: PathBuf,
-    /// Parts of the plan to fix instead of searching, as
-    /// drafter=D,Dd=4,Wd=4,Wv=16,rows=all|best,schedule=plain|head_ahead,objective=speedup|aal; Wv=nodes verifies whole trees
+    /// Parts of the plan to fix instead of searching, as drafter=D,Dd=4,Wd=4,Wv=16,rows=all|best,predictor=on|off,
+    /// schedule=plain|head_ahead,objective=speedup|aal, without blanks; Wv=nodes verifies whole trees
     #[arg(long, value_name = "PARTS", value_parser = Fix::parse)]
     pub(crate) fix: Option<Fix>,
 }

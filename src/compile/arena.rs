@@ -2,8 +2,8 @@
 //!
 //! - Values that share bytes share one *block*: slices are views of what they slice, a residual sum in place keeps
 //!   the place of its residual. So the residual stream has one offset through all groups.
-//! - A block is live from the step that makes its first value to the last step that reads any of them, whichever groups
-//!   are skipped: leaving steps out only shortens lives. Blocks whose lives overlap have disjoint bytes.
+//! - A block is live from the step that makes its first value to the last step that reads any of them, or to the end if one
+//!   of them is kept, whichever groups are skipped: leaving steps out only shortens lives. Blocks whose lives overlap have disjoint bytes.
 //! - Blocks start at the device's alignment; rows are padded to [`ROW_ELEMENTS`], so every row starts on a cache line.
 //! - Placement: largest block first, each at the lowest offset that is free all its life.
 
@@ -100,7 +100,7 @@ fn blocks(graph: &Graph, order: &[ValueId], alignment: usize) -> Result<Vec<Bloc
     for value in with_bytes(graph, order) {
         let (owner, _) = home(graph, value);
         let last_read = graph.readers(value).iter().map(|reader| step[reader]).max();
-        let last = if graph.shown() == Some(value) { Some(usize::MAX) } else { last_read };
+        let last = if graph.is_kept(value) { Some(usize::MAX) } else { last_read };
         let last = last.unwrap_or(step[&value]);
         if let Some(block) = number.get(&owner) {
             let block: &mut Block = &mut blocks[*block];

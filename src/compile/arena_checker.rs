@@ -24,7 +24,7 @@ pub enum ArenaError {
         "step {step}: region of {value}: expected whole words and rows within {arena_bytes} bytes, found {found}"
     )]
     Region {
-        /// Index of the step; the number of steps for what is shown.
+        /// Index of the step; the number of steps for what is kept.
         step: usize,
         /// The value in the region.
         value: ValueId,
@@ -36,7 +36,7 @@ pub enum ArenaError {
     /// A read finds something else than the value it names.
     #[error("step {step}: row {row}, column {column}: expected {value}, found {found}")]
     Lost {
-        /// Index of the step; the number of steps for what is shown.
+        /// Index of the step; the number of steps for what is kept.
         step: usize,
         /// The value expected.
         value: ValueId,
@@ -85,7 +85,7 @@ struct Element {
 
 /// Checks that a forward without the groups marked in `skipped` reads only what it means to read: every word of every
 /// operand holds the value its region names, results overlap no operand but a residual replaced in place, all regions
-/// are inside the arena, and what is shown is intact at the end. A residual sum of a skipped group that is in place
+/// are inside the arena, and what is shown and the hidden rows are intact at the end. A residual sum of a skipped group that is in place
 /// counts as its residual.
 ///
 /// # Errors
@@ -108,7 +108,8 @@ pub fn check_arena(program: &Program, skipped: &[bool]) -> Result<(), ArenaError
             replay.run(i, step)?;
         }
     }
-    replay.read(program.steps.len(), &program.shown)
+    let kept = [Some(program.shown), program.hidden];
+    kept.iter().flatten().try_for_each(|region| replay.read(program.steps.len(), region))
 }
 
 const WORD: usize = size_of::<f32>();

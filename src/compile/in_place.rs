@@ -62,13 +62,12 @@ pub(super) fn to_read(graph: &Graph, reader: ValueId, value: ValueId) -> Vec<Bef
 /// Whether all that read `copy`, which is no view, can read `original` instead: the copy is not there to outlive the
 /// original, nor to be overwritten in its stead.
 pub(super) fn can_stand_in(graph: &Graph, original: ValueId, copy: ValueId) -> bool {
-    let shown =
-        |value: ValueId| graph.shown().is_some_and(|shown| viewed(graph, shown) == viewed(graph, value));
+    let kept = |value: ValueId| graph.kept().any(|kept| viewed(graph, kept) == viewed(graph, value));
     let overwritten = |value: ValueId| replacers(graph, value).next().is_some();
-    if byte_readers(graph, original).into_iter().eq([copy]) && !shown(original) {
+    if byte_readers(graph, original).into_iter().eq([copy]) && !kept(original) {
         return true;
     }
-    if overwritten(copy) || (shown(copy) && overwritten(original)) {
+    if overwritten(copy) || (kept(copy) && overwritten(original)) {
         return false;
     }
     let readers = byte_readers(graph, copy);
@@ -76,10 +75,10 @@ pub(super) fn can_stand_in(graph: &Graph, original: ValueId, copy: ValueId) -> b
     can_order(graph, &demands)
 }
 
-/// What it takes for `sum`, which reads `residual`, to overwrite it: every other reader runs before. `None` if the
-/// what is shown is among those bytes.
+/// What it takes for `sum`, which reads `residual`, to overwrite it: every other reader runs before. `None` if
+/// something kept is among those bytes.
 pub(super) fn to_replace(graph: &Graph, sum: ValueId, residual: ValueId) -> Option<Vec<Before>> {
-    let kept = graph.shown().is_some_and(|shown| viewed(graph, shown) == viewed(graph, residual));
+    let kept = graph.kept().any(|kept| viewed(graph, kept) == viewed(graph, residual));
     let others = byte_readers(graph, residual).into_iter().filter(|reader| *reader != sum);
     (!kept).then(|| others.map(|reader| (reader, sum)).collect())
 }

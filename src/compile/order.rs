@@ -77,8 +77,8 @@ fn constraints(graph: &Graph, values: &[ValueId]) -> Result<Vec<(ValueId, ValueI
         if times_read != 1 {
             return refuse(format!("{residual} read by the sum a second time"));
         }
-        if graph.shown().is_some_and(|shown| viewed(graph, shown) == bytes) {
-            return refuse(format!("{residual} wanted as what is shown"));
+        if graph.kept().any(|kept| viewed(graph, kept) == bytes) {
+            return refuse(format!("{residual} wanted when the forward is over"));
         }
         let others = byte_readers(graph, residual).into_iter().filter(|reader| reader != value);
         edges.extend(others.map(|reader| (reader, *value)));

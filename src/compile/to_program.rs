@@ -44,5 +44,6 @@ pub(super) fn to_program(graph: &Graph, device: &DeviceSpec) -> Result<Program, 
         kv: graph.kv(),
         groups: graph.groups(),
         shown: layout.regions[&shown],
+        hidden: graph.hidden().map(|hidden| layout.regions[&hidden]),
     })
 }

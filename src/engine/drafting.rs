@@ -2,8 +2,8 @@
 
 use crate::{
     plan::{
-        ChosenTuning, DrafterKind, Fingerprints, FittedPlan, GuardTerms, Schedule, Stage as PlanStage,
-        StepCosts, SubPlan,
+        ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
+        GuardTerms, Schedule, Stage as PlanStage, StepCosts, SubPlan,
     },
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
@@ -18,6 +18,8 @@ pub(super) struct Drafting {
     pub(super) shape: Shape,
     /// When heads are drafted.
     pub(super) schedule: Schedule,
+    /// How a step chooses its depth, if it does.
+    pub(super) depths: Option<(DepthCosts, DepthNetwork)>,
     /// How steps choose their rows, and what guards requests unless a drafter is forced or nothing is to fall back; `None`
     /// without a plan.
     pub(super) policy: Option<Policy>,
@@ -77,6 +79,7 @@ pub(super) fn decide(
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
         schedule: Schedule::Plain,
+        depths: None,
         policy: None,
         widths: Vec::new(),
         tunings: Vec::new(),
@@ -128,12 +131,20 @@ pub(super) fn decide(
         step_us: sub_plan.predicted.step_us,
         plain_step_us: sub_plan.predicted.ar_tpot_us,
     });
+    let depths = match &sub_plan.depth_choice {
+        DepthChoice::Fixed => None,
+        DepthChoice::Predicted(costs) => {
+            let network = plan.network_of(sub_plan).expect("a valid plan has the network that it goes by");
+            Some((costs.clone(), network.clone()))
+        }
+    };
     let stages = sub_plan.predicted.stages.iter();
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
         schedule: sub_plan.schedule,
+        depths,
         policy: Some(Policy {
             choice: sub_plan.row_choice.clone(),
             guard,

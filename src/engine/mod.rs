@@ -120,12 +120,15 @@ impl Engine {
             within_memory(&loaded, &session_options, limit)?;
         }
         let mut session = Session::open(loaded.set().clone(), &session_options)?;
-        let Drafting { kind, shape, schedule, policy, widths: _, tunings, background } = drafting;
+        let Drafting { kind, shape, schedule, depths, policy, widths: _, tunings, background } = drafting;
         tune(&mut session, &tunings)?;
         let drafter = make_drafter(&kind, &shape, &session)?;
         let mut decoder = Decoder::new(session, drafter, shape)?.with_schedule(schedule)?;
         if let Some(policy) = policy {
             decoder = decoder.with_policy(policy)?;
+        }
+        if let Some((costs, network)) = depths {
+            decoder = decoder.with_depths(costs, network)?;
         }
         Ok(Self { loaded, decoder, session_options, background })
     }

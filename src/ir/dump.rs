@@ -53,6 +53,9 @@ pub fn graph_text(graph: &Graph) -> String {
         let _ =
             writeln!(out, "{value}: {} = {}({operands}){attributes}{group}", node.value_type, node.op.name());
     }
+    if let Some(hidden) = graph.hidden() {
+        let _ = writeln!(out, "hidden {hidden}");
+    }
     if let Some(shown) = graph.shown() {
         let _ = writeln!(out, "{} {shown}", what_is_shown(&graph.node(shown).op));
     }
@@ -153,6 +156,9 @@ pub fn program_text(program: &Program) -> String {
     for (i, step) in program.steps.iter().enumerate() {
         let group = step.group.map_or(String::new(), |g| format!("  ; {g}"));
         let _ = writeln!(out, "{i:4} {}{group}", step_text(program, step));
+    }
+    if let Some(hidden) = program.hidden {
+        let _ = writeln!(out, "hidden {}", operand_text(&Operand::Arena(hidden)));
     }
     let shown = program.steps.iter().find(|step| step.result.region() == Some(program.shown));
     let what = shown.map_or("logits", |step| what_is_shown(&step.op));

@@ -118,6 +118,7 @@ pub struct Graph {
     groups: u32,
     binding: Option<Binding>,
     shown: Option<ValueId>,
+    hidden: Option<ValueId>,
 }
 
 impl Graph {
@@ -132,6 +133,7 @@ impl Graph {
             groups: 0,
             binding: None,
             shown: None,
+            hidden: None,
         }
     }
 
@@ -202,6 +204,11 @@ impl Graph {
         self.shown = Some(value);
     }
 
+    /// Declares the last hidden rows `[R, D]`, from which what is shown is made: they stay readable beside it.
+    pub fn set_hidden(&mut self, value: ValueId) {
+        self.hidden = Some(value);
+    }
+
     /// Makes a graph that shows logits show candidates among them, at most `most` of a row.
     ///
     /// # Errors
@@ -222,7 +229,7 @@ impl Graph {
         self.shown = Some(value);
     }
 
-    /// Makes every reader of `old` read `new` instead, the declaration of what is shown included.
+    /// Makes every reader of `old` read `new` instead, the declarations of what is kept included.
     pub fn replace_uses(&mut self, old: ValueId, new: ValueId) {
         let edges: Vec<_> = self
             .dag
@@ -235,8 +242,10 @@ impl Graph {
                 self.dag.add_edge(new.0, reader, operand);
             }
         }
-        if self.shown == Some(old) {
-            self.shown = Some(new);
+        for kept in [&mut self.shown, &mut self.hidden] {
+            if *kept == Some(old) {
+                *kept = Some(new);
+            }
         }
     }
 
@@ -245,7 +254,7 @@ impl Graph {
     /// # Panics
     /// If something still reads it: a pass that removes a used value is wrong.
     pub fn remove(&mut self, value: ValueId) {
-        assert!(self.readers(value).is_empty() && self.shown != Some(value), "{value} is still read");
+        assert!(self.readers(value).is_empty() && !self.is_kept(value), "{value} is still read");
         self.dag.remove_node(value.0);
     }
 
@@ -310,10 +319,10 @@ impl Graph {
         readers
     }
 
-    /// The reader of a value that nothing else reads and that is not shown.
+    /// The reader of a value that nothing else reads and that is not kept.
     pub fn sole_reader(&self, value: ValueId) -> Option<ValueId> {
         match *self.readers(value) {
-            [reader] if self.shown != Some(value) => Some(reader),
+            [reader] if !self.is_kept(value) => Some(reader),
             _ => None,
         }
     }
@@ -371,6 +380,21 @@ impl Graph {
     /// What the graph is for, once declared: the logits, or candidates among them.
     pub fn shown(&self) -> Option<ValueId> {
         self.shown
+    }
+
+    /// The hidden rows that stay readable, if any are declared.
+    pub fn hidden(&self) -> Option<ValueId> {
+        self.hidden
+    }
+
+    /// What is read once a forward is over: what is shown, and the hidden rows.
+    pub fn kept(&self) -> impl Iterator<Item = ValueId> {
+        self.shown.into_iter().chain(self.hidden)
+    }
+
+    /// Whether a value is read once a forward is over.
+    pub fn is_kept(&self, value: ValueId) -> bool {
+        self.kept().any(|kept| kept == value)
     }
 
     /// `W` as it stands: symbolic or bound.

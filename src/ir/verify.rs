@@ -2,7 +2,8 @@
 //!
 //! 1. Every value's type is what its op infers from its operands.
 //! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append.
-//! 3. What is shown is declared, float, one row per output; candidates are read by nothing else.
+//! 3. What is shown is declared; it and the hidden rows, if declared, are float, one row per output; candidates are read by
+//!    nothing else.
 //! 4. A group is closed: nothing outside reads a value made inside, but for one value, the residual sum, whose
 //!    residual operand comes from outside the group. So leaving the group out is the identity on the residual stream.
 
@@ -73,9 +74,11 @@ fn shown(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
     let Some(shown) = graph.shown() else {
         return Err(law("what is shown", "a declared value", "none"));
     };
-    let found = graph.node(shown).value_type;
-    if found.dtype != Dtype::F32 || found.rows != graph.outputs_rows() {
-        return Err(law("what is shown", "float rows, one per output", found));
+    for (what, kept) in [("what is shown", Some(shown)), ("the hidden rows", graph.hidden())] {
+        let Some(found) = kept.map(|value| graph.node(value).value_type) else { continue };
+        if found.dtype != Dtype::F32 || found.rows != graph.outputs_rows() {
+            return Err(law(what, "float rows, one per output", found));
+        }
     }
     let candidates = order.iter().filter(|value| matches!(graph.node(**value).op, Op::Candidates { .. }));
     for value in candidates {
@@ -95,7 +98,7 @@ pub fn group_result(graph: &Graph, group: GroupId) -> Option<ValueId> {
 pub fn leaves_group(graph: &Graph, value: ValueId) -> bool {
     let group = graph.node(value).group;
     let read_outside = || graph.readers(value).iter().any(|r| graph.node(*r).group != group);
-    group.is_some() && (graph.shown() == Some(value) || read_outside())
+    group.is_some() && (graph.is_kept(value) || read_outside())
 }
 
 /// The residual operand of a residual sum: the one that may be overwritten in place.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ygg_profiler::{
-    Cell, DrafterName, GridError, GridSettings, HostStage, Profile, Stage, TokenTrace, Trace, measure_grid,
+    Cell, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, Profile, Stage, TokenTrace, Trace,
+    measure_grid,
 };
 
 use crate::{
@@ -16,9 +17,10 @@ use crate::{
 use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
+    depth::train_predictor,
     redraft::redraft,
     subject::StepSubject,
-    trace::{TraceOptions, record},
+    trace::{Recorded, TraceOptions, record},
     trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
 };
@@ -51,7 +53,8 @@ pub struct ProfileOptions {
     pub contexts: Vec<usize>,
     /// Most tokens recorded per prompt.
     pub tokens: usize,
-    /// Time for everything: a fifth of it at most for tunings, and half of the rest for latencies.
+    /// Time for everything: a fifth of it at most for tunings, a twentieth for depth predictors, and half of the rest for
+    /// latencies.
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
@@ -139,6 +142,7 @@ fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[u
     }
     if drafters.iter().any(|(_, kind)| kind.runs_a_model()) {
         widths_to(TRACE_WIDTH).for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
+        add(Stage::Host(HostStage::Predict), 1, context);
     }
     cells
 }
@@ -183,7 +187,8 @@ pub fn profile(
         progress(Progress { what: "tunings", done, total });
     })?;
     let tunings = choose_tunings(&measured_tunings);
-    let rest = options.budget - for_tunings;
+    let for_predictors = options.budget / 20;
+    let rest = options.budget - for_tunings - for_predictors;
     let time = RecordingTime::share(rest / 2, &drafters, loaded.set().vocabulary(), &options.head_sizes);
     let shape = Shape {
         depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
@@ -201,7 +206,8 @@ pub fn profile(
         prompts: &prompts,
         pinning: options.pinning,
     };
-    let (mut traces, token_traces) = acceptance(loaded, &drafters, time, &trace_options, progress)?;
+    let Acceptance { mut traces, token_traces, predictors } =
+        acceptance(loaded, &drafters, time, &trace_options, for_predictors, progress)?;
     let trimmed = trimmed_drafters(loaded, &drafters, &options.head_sizes, &prompts, &token_traces)?;
     let heads: Vec<&[u32]> = trimmed.iter().filter_map(|(_, kind)| kind.head_tokens()).collect();
     let loaded = &loaded.with_heads(&heads)?;
@@ -230,6 +236,7 @@ pub fn profile(
         measurements: measured.cells,
         traces,
         token_traces,
+        predictors,
     };
     profile.validate().map_err(|e| Error::internal(e.to_string()))?;
     Ok(profile)
@@ -266,21 +273,36 @@ impl RecordingTime {
     }
 }
 
-/// Records the requests, and then every drafter that runs a model.
+/// What was recorded, and trained on that.
+struct Acceptance {
+    traces: Vec<Trace>,
+    token_traces: Vec<TokenTrace>,
+    predictors: Vec<DepthPredictor>,
+}
+
+/// Records the requests and every drafter that runs a model, and trains what tells how deep to draft with each; they share the
+/// time for that evenly.
 fn acceptance(
     loaded: &Loaded,
     drafters: &[(DrafterName, DrafterKind)],
     time: RecordingTime,
     options: &TraceOptions<'_>,
+    for_predictors: Duration,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(Vec<Trace>, Vec<TokenTrace>), Error> {
+) -> Result<Acceptance, Error> {
     let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
     let of_requests = TraceOptions { budget: time.requests, ..*options };
-    let (_, requests) = record(loaded, None, &of_requests, &mut advance)?;
-    let mut traces = Vec::new();
-    for (name, kind) in drafters.iter().filter(|(_, kind)| kind.runs_a_model()) {
-        let (trace, _) = record(loaded, Some((name, kind)), options, &mut advance)?;
-        traces.extend(trace);
+    let Recorded { requests: token_traces, .. } = record(loaded, None, &of_requests, &mut advance)?;
+    let models: Vec<_> = drafters.iter().filter(|(_, kind)| kind.runs_a_model()).collect();
+    let for_each = for_predictors / u32::try_from(models.len().max(1)).expect("few drafters");
+    let (mut traces, mut predictors) = (Vec::new(), Vec::new());
+    for (name, kind) in models {
+        let Recorded { trace, requests: _, features } =
+            record(loaded, Some((name, kind)), options, &mut advance)?;
+        if let Some(mut trace) = trace {
+            predictors.extend(train_predictor(&mut trace, features, for_each));
+            traces.push(trace);
+        }
     }
-    Ok((traces, requests))
+    Ok(Acceptance { traces, token_traces, predictors })
 }

@@ -12,14 +12,19 @@ use ygg_profiler::{Cell, DrafterName, HostStage, Stage as Cells, Subject};
 
 use crate::{
     engine::{Error, Loaded, make_drafter, tune},
-    plan::{Calibration, ChosenTuning, DrafterKind, JudgedNode, RowChoice, RowRule, RowScratch, WidthCost},
+    plan::{
+        Calibration, ChosenTuning, DepthNetwork, DepthScratch, DrafterKind, JudgedNode, RowChoice, RowRule,
+        RowScratch, WidthCost, tell,
+    },
     runtime::{Choice, Pinning, Session, SessionOptions, SkipSet, TrimmedHead},
-    speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats},
+    speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats, depth_features},
     tree::{NodeId, Source, TokenTree},
 };
 
 /// Growths of the proposal whose mean is the time of one growth.
 const GROWTHS: usize = 4;
+/// Depths of the network that is measured; what a depth more costs is nothing beside the layers.
+const TOLD_DEPTHS: usize = 6;
 /// No temperature is cheaper than another.
 const DRAFT_TEMPERATURE: f32 = 1.0;
 
@@ -66,6 +71,9 @@ pub(super) struct StepSubject {
     vocabulary: usize,
     /// A choice among all widths, for the time that choosing takes.
     row_choice: RowChoice,
+    /// A network of the size of those that are trained, for the time that telling takes.
+    network: DepthNetwork,
+    scratch: DepthScratch,
 }
 
 /// Nodes at many depths that are accepted as often as their score says: their calibration has as many knots as any.
@@ -142,7 +150,10 @@ impl StepSubject {
             rate: 1.0,
             calibration: Calibration::fit(&ladder()),
         };
-        Ok(Self { decoder, planted, drafters, history, top_k, vocabulary, row_choice })
+        let inputs = 2 * loaded.set().model_width();
+        let network = DepthNetwork::blank(inputs, TOLD_DEPTHS);
+        let scratch = DepthScratch::with_inputs(inputs);
+        Ok(Self { decoder, planted, drafters, history, top_k, vocabulary, row_choice, network, scratch })
     }
 
     /// Makes its linears go as chosen.
@@ -226,10 +237,24 @@ impl StepSubject {
         time
     }
 
+    /// Telling how deep to draft from the last row of a step that just ran, as the next step does it.
+    #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
+    fn prediction(&mut self, context: usize) -> Result<Duration, Error> {
+        self.step(1, context, Stage::Verify)?;
+        let Self { decoder, network, scratch, history, .. } = self;
+        let start = Instant::now();
+        depth_features(decoder.session(), 0, history[context], scratch.features_mut());
+        let told = tell(network, scratch);
+        let time = start.elapsed();
+        assert!(told[0] > 0.0, "a blank network excludes nothing");
+        Ok(time)
+    }
+
     fn run(&mut self, cell: &Cell) -> Result<Duration, Error> {
         let (width, context) = (cell.width as usize, cell.context as usize);
         match &cell.stage {
             Cells::Verify => self.step(width, context, Stage::Verify),
+            Cells::Host(HostStage::Predict) => self.prediction(context),
             Cells::Host(HostStage::Decide) => Ok(self.decision(width)),
             Cells::Host(HostStage::Prune) => self.step(width, context, Stage::Prune),
             Cells::Host(HostStage::Mask) => self.step(width, context, Stage::Mask),

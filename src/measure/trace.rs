@@ -1,4 +1,6 @@
 //! Recording acceptance: the widest planned tree drafted and verified at every step of the calibration prompts.
+//!
+//! Beside every step stays in memory what a depth network would have seen before it: too much for a profile to keep.
 
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,17 @@ pub(super) struct TraceOptions<'a> {
     pub(super) pinning: Pinning,
 }
 
+/// What a recording gives.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    /// The steps of the model drafter, if there was one.
+    pub(super) trace: Option<Trace>,
+    /// The requests.
+    pub(super) requests: Vec<TokenTrace>,
+    /// By prompt and step of the trace: what a depth network sees before the step, `[2 D]`.
+    pub(super) features: Vec<Vec<Vec<f32>>>,
+}
+
 /// Keeps what a model drafter offered in one step.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
@@ -52,7 +65,7 @@ pub(super) fn record(
     drafter: Option<(&DrafterName, &DrafterKind)>,
     options: &TraceOptions<'_>,
     mut progress: impl FnMut(usize, usize),
-) -> Result<(Option<Trace>, Vec<TokenTrace>), Error> {
+) -> Result<Recorded, Error> {
     let prompts = options.prompts;
     let ids = prompts.iter().map(|p| p.token_ids(loaded)).collect::<Result<Vec<_>, _>>()?;
     let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
@@ -71,7 +84,7 @@ pub(super) fn record(
         None => None,
     };
     let mut decoder = Decoder::new(session, boxed, shape)?;
-    let (mut recorded, mut token_traces) = (Vec::new(), Vec::new());
+    let (mut recorded, mut requests, mut features) = (Vec::new(), Vec::new(), Vec::new());
     let start = Instant::now();
     for (i, (prompt, ids)) in prompts.iter().zip(&ids).enumerate() {
         if i > 0 && start.elapsed() > options.budget {
@@ -83,22 +96,24 @@ pub(super) fn record(
         let sampling = Sampling { temperature: options.temperature, seed: i as u64, ..Sampling::GREEDY };
         let tokens = options.tokens.min(context - ids.len());
         let is_over = || start.elapsed() > options.budget;
-        let steps = record_prompt(loaded, &mut decoder, ids, sampling, tokens, is_over)?;
+        let (steps, seen) = record_prompt(loaded, &mut decoder, ids, sampling, tokens, is_over)?;
+        features.push(seen);
         recorded.push(PromptTrace { kind: prompt.kind.clone(), steps });
-        token_traces.push(TokenTrace {
+        requests.push(TokenTrace {
             kind: prompt.kind.clone(),
             prompt: ids.clone(),
             output: decoder.history()[ids.len()..].to_vec(),
         });
         progress(i + 1, prompts.len());
     }
-    if token_traces.is_empty() {
+    if requests.is_empty() {
         return Err(Error::input(format!(
             "no calibration prompt fits the model's context of {} tokens: expected at least one shorter one",
             loaded.set().model_context()
         )));
     }
-    Ok((drafter.map(|(name, _)| trace(name, options, recorded)), token_traces))
+    let trace = drafter.map(|(name, _)| trace(name, options, recorded));
+    Ok(Recorded { trace, requests, features })
 }
 
 /// The trace of a drafter at the recorded shape.
@@ -123,8 +138,8 @@ fn record_prompt(
     sampling: Sampling,
     tokens: usize,
     is_over: impl Fn() -> bool,
-) -> Result<Vec<StepTrace>, Error> {
-    let mut steps = Vec::new();
+) -> Result<(Vec<StepTrace>, Vec<Vec<f32>>), Error> {
+    let (mut steps, mut features) = (Vec::new(), Vec::new());
     let mut last = decoder.start(prompt, sampling)?;
     // Fewer tokens left than a whole tree can emit would cut the recorded tree.
     let whole = decoder.shape().depth + 1;
@@ -134,12 +149,15 @@ fn record_prompt(
             break;
         }
         let context = u32::try_from(decoder.history().len() - 1).expect("contexts are below 2^32");
+        let mut seen = vec![0.0; 2 * loaded.set().model_width()];
+        decoder.depth_features(&mut seen);
+        features.push(seen);
         let mut recorder = Recorder::default();
         decoder.step(Limits { tokens: left, ends: loaded.end_ids() }, Some(&mut recorder))?;
         last = *decoder.emitted().last().expect("a step emits");
         steps.push(step_trace(decoder.tree(), context, recorder.expanded, decoder.emitted()));
     }
-    Ok(steps)
+    Ok((steps, features))
 }
 
 pub(super) fn step_trace(
@@ -154,5 +172,6 @@ pub(super) fn step_trace(
         tokens: tree.nodes().map(|n| tree.token(n)).collect(),
         expanded,
         verified: verified.to_vec(),
+        told: Vec::new(),
     }
 }

@@ -2,11 +2,11 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use ygg_profiler::{DrafterName, Fingerprints, LatencyTable, Stage};
+use ygg_profiler::{DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage};
 
 use super::{
-    Acceptance, ChosenTuning, DrafterKind, PlanError, RowChoice, RowRule, Schedule, Shape, StageTime,
-    objective::step_us,
+    Acceptance, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, PlanError, RowChoice, RowRule,
+    Schedule, Shape, StageTime, objective::step_us,
 };
 
 /// Predicted totals may differ from the sum of their stages by rounding only.
@@ -37,6 +37,8 @@ pub struct Plan {
     pub refused: Vec<Refusal>,
     /// Drafters of the profile that were no candidates.
     pub left_out: Vec<LeftOut>,
+    /// What telling how deep to draft is worth, for every drafter that it was trained for.
+    pub predictors: Vec<PlannedPredictor>,
     /// The linears that do not go the default way.
     pub tunings: Vec<ChosenTuning>,
     /// What was measured.
@@ -67,6 +69,8 @@ pub struct SubPlan {
     pub top_k: u32,
     /// Temperature of the drafter's scores, `t_d`; 1 for drafters that score nothing.
     pub draft_temperature: f32,
+    /// How a step chooses its depth, Dd at most.
+    pub depth_choice: DepthChoice,
     /// The widths a step may verify, with their costs, and how it chooses.
     pub row_choice: RowChoice,
     /// What it should give.
@@ -110,6 +114,8 @@ pub struct Alternative {
     pub shape: Shape,
     /// When the head of a step is drafted.
     pub schedule: Schedule,
+    /// How a step chooses its depth.
+    pub depth_rule: DepthRule,
     /// How a step chooses its rows.
     pub rule: RowRule,
     /// Tokens per step.
@@ -127,6 +133,8 @@ pub struct PricedShape {
     pub shape: Shape,
     /// When the head of a step is drafted.
     pub schedule: Schedule,
+    /// How a step chooses its depth.
+    pub depth_rule: DepthRule,
     /// How a step chooses its rows.
     pub rule: RowRule,
     /// Tokens per step.
@@ -137,6 +145,21 @@ pub struct PricedShape {
     pub tpot_us: f64,
     /// Predicted speed-up over plain decoding.
     pub speedup: f64,
+}
+
+/// A depth predictor beside what it gains.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedPredictor {
+    /// The drafter.
+    pub name: DrafterName,
+    /// How well it tells steps of prompts that it has not seen.
+    pub report: DepthReport,
+    /// Predicted speed-up over plain decoding of the best shape of fixed depth, if any was priced.
+    pub fixed_speedup: Option<f64>,
+    /// The same of the best shape whose steps are told how deep to draft.
+    pub told_speedup: Option<f64>,
+    /// Its weights, where the drafter's sub-plan uses it.
+    pub network: Option<DepthNetwork>,
 }
 
 /// A tree that needs more than the traces hold.
@@ -165,9 +188,9 @@ impl SubPlan {
     /// Its shape with its price.
     pub fn priced(&self) -> PricedShape {
         let Prediction { aal, step_us, tpot_us, ar_tpot_us: _, speedup, stages: _ } = self.predicted;
-        let (name, rule) = (self.name.clone(), self.row_choice.rule);
-        let (shape, schedule) = (self.shape, self.schedule);
-        PricedShape { name, shape, schedule, rule, aal, step_us, tpot_us, speedup }
+        let (depth_rule, rule) = (self.depth_choice.rule(), self.row_choice.rule);
+        let (name, shape, schedule) = (self.name.clone(), self.shape, self.schedule);
+        PricedShape { name, shape, schedule, depth_rule, rule, aal, step_us, tpot_us, speedup }
     }
 
     /// Whether this is plain decoding.
@@ -183,6 +206,7 @@ impl SubPlan {
             schedule,
             top_k,
             draft_temperature,
+            depth_choice,
             row_choice,
             predicted,
             acceptance,
@@ -201,6 +225,14 @@ impl SubPlan {
             ensure(measured, "drafter", "one the latency table measured", || name.to_string())?;
         }
         row_choice.validate(verify_width)?;
+        depth_choice.validate(depth)?;
+        if let DepthChoice::Predicted(DepthCosts { costs, .. }) = depth_choice {
+            let begins_with_a_head = *schedule == Schedule::Plain;
+            ensure(begins_with_a_head, "schedule of steps that are told a depth", "plain", || schedule.to_string())?;
+            let least = row_choice.widths.iter().map(|cost| cost.step_us).fold(f64::INFINITY, f64::min);
+            let positive = costs.iter().all(|cost| cost.saved_us < least);
+            ensure(positive, "choice of depth", "savings below what a step costs", || format!("{costs:?}"))?;
+        }
         let all_planned = row_choice.widths.iter().all(|cost| planned.verify.contains(&cost.width));
         ensure(all_planned, "verify width", "a planned one", show)?;
         if drafter.runs_a_model() {
@@ -223,6 +255,27 @@ impl SubPlan {
         let shares = || by_depth.iter().chain(by_rank);
         ensure(shares().all(|s| (0.0..=1.0).contains(s)), "acceptance", "shares of 0 to 1", || {
             format!("{:?}", shares().collect::<Vec<_>>())
+        })
+    }
+}
+
+impl PlannedPredictor {
+    fn validate(&self, by_drafter: &[SubPlan]) -> Result<(), PlanError> {
+        let PlannedPredictor { name, report: _, fixed_speedup, told_speedup, network } = self;
+        for speedup in [fixed_speedup, told_speedup].into_iter().flatten() {
+            ensure(is_positive(*speedup), "predictor", "finite positive speed-ups", || speedup.to_string())?;
+        }
+        let Some(network) = network else { return Ok(()) };
+        network.validate().map_err(|fault| PlanError::Invalid {
+            what: fault.what,
+            expected: fault.expected,
+            found: fault.found,
+        })?;
+        let told = |plan: &&SubPlan| plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted;
+        let deepest = by_drafter.iter().find(told).map(|plan| plan.shape.depth);
+        let fits = deepest.is_some_and(|depth| depth <= network.depths);
+        ensure(fits, "predictor", "a network as deep as the sub-plan it is for", || {
+            format!("{} depths for {deepest:?} of {name}", network.depths)
         })
     }
 }
@@ -279,11 +332,11 @@ impl Plan {
     pub fn priced(&self) -> impl Iterator<Item = PricedShape> {
         let plain = &self.by_drafter[0].predicted;
         self.alternatives.iter().map(|alternative| {
-            let Alternative { drafter, shape, schedule, rule, aal, step_us } = *alternative;
+            let Alternative { drafter, shape, schedule, depth_rule, rule, aal, step_us } = *alternative;
             let tpot_us = step_us / aal;
             let name = self.by_drafter[usize::from(drafter)].name.clone();
             let speedup = plain.ar_tpot_us / tpot_us;
-            PricedShape { name, shape, schedule, rule, aal, step_us, tpot_us, speedup }
+            PricedShape { name, shape, schedule, depth_rule, rule, aal, step_us, tpot_us, speedup }
         })
     }
 
@@ -293,6 +346,13 @@ impl Plan {
             .iter()
             .filter(|plan| plan.name.as_str() == drafter || plan.drafter.name() == drafter)
             .max_by(|a, b| a.predicted.speedup.total_cmp(&b.predicted.speedup))
+    }
+
+    /// The depth network of a sub-plan whose steps are told how deep to draft.
+    pub fn network_of(&self, sub_plan: &SubPlan) -> Option<&DepthNetwork> {
+        let told = sub_plan.depth_choice.rule() == DepthRule::Predicted;
+        let predictor = self.predictors.iter().find(|predictor| told && predictor.name == sub_plan.name);
+        predictor?.network.as_ref()
     }
 
     /// The smallest planned verify width that holds `rows`.
@@ -317,6 +377,7 @@ impl Plan {
             alternatives,
             refused,
             left_out,
+            predictors,
             tunings,
             table,
         } = self;
@@ -330,6 +391,9 @@ impl Plan {
             sub_plan.validate(planned, table)?;
             let unique = by_drafter[..i].iter().all(|earlier| earlier.name != sub_plan.name);
             ensure(unique, "sub-plans", "one for each drafter", || sub_plan.name.to_string())?;
+            let told =
+                sub_plan.depth_choice.rule() == DepthRule::Fixed || self.network_of(sub_plan).is_some();
+            ensure(told, "choice of depth", "a network to go by", || sub_plan.name.to_string())?;
         }
         let in_range = (*chosen_index as usize) < by_drafter.len();
         ensure(in_range, "chosen sub-plan", "one of the sub-plans", || chosen_index.to_string())?;
@@ -337,7 +401,12 @@ impl Plan {
             let measured = table.widths(&Stage::Verify).contains(width);
             ensure(measured, "planned verify width", "a measured one", || width.to_string())?;
         }
-        for Alternative { drafter, shape: _, schedule: _, rule: _, aal, step_us } in alternatives {
+        for (i, predictor) in predictors.iter().enumerate() {
+            predictor.validate(by_drafter)?;
+            let unique = predictors[..i].iter().all(|earlier| earlier.name != predictor.name);
+            ensure(unique, "predictors", "one for each drafter", || predictor.name.to_string())?;
+        }
+        for Alternative { drafter, shape: _, schedule: _, depth_rule: _, rule: _, aal, step_us } in alternatives {
             for number in [aal, step_us] {
                 ensure(is_positive(*number), "alternative", "finite positive numbers", || {
                     number.to_string()

@@ -1,7 +1,8 @@
-//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16,rows=all,schedule=plain,objective=aal`, or any part of it.
+//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,schedule=plain,objective=aal`, or any
+//! part of it.
 use std::fmt;
 
-use super::{PlanError, RowRule, Schedule, Shape};
+use super::{DepthRule, PlanError, RowRule, Schedule, Shape};
 
 /// Parts of a plan that are given instead of searched.
 ///
@@ -20,6 +21,8 @@ pub struct Fix {
     pub verify_width: Option<FixedWidth>,
     /// How a step chooses its rows: `all` of Wv, or the `best` of the widths up to it.
     pub rows: Option<RowRule>,
+    /// How steps choose their depth.
+    pub depth_rule: Option<DepthRule>,
     /// When heads are drafted.
     pub schedule: Option<Schedule>,
     /// What the chosen shape is the largest in; eq. 3 where nothing is said.
@@ -45,8 +48,8 @@ pub enum Objective {
 }
 
 impl Fix {
-    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,schedule=plain,objective=aal`; every part may be left out, none may come
-    /// twice. `Wv` may be `nodes`, `rows` may be `best`, `schedule` may be `head_ahead`, and `objective` may be `speedup`.
+    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,schedule=plain,objective=aal`; every part may be left out,
+    /// none may come twice. `Wv` may be `nodes`, `rows` may be `best`, `predictor` may be `off`, `schedule` may be `head_ahead`, and `objective` may be `speedup`.
     ///
     /// # Errors
     /// [`PlanError::FixSyntax`] names the part that is wrong.
@@ -74,6 +77,11 @@ impl Fix {
                         [RowRule::Widest, RowRule::BestRate].into_iter().find(|r| rows_word(*r) == value);
                     let unknown = || error(format!("`{value}` instead of `all` or `best`"));
                     fix.rows.replace(rule.ok_or_else(unknown)?).is_some()
+                }
+                "predictor" => {
+                    let rule = depth_rule(value);
+                    let rule = rule.ok_or_else(|| error(format!("`{value}` instead of `on` or `off`")))?;
+                    fix.depth_rule.replace(rule).is_some()
                 }
                 "schedule" => {
                     let named = Schedule::parse(value);
@@ -144,9 +152,25 @@ impl Fix {
         self.schedule.is_none_or(|fixed| fixed == schedule)
     }
 
+    /// Whether steps may choose their depth by this rule.
+    pub fn admits_rule(&self, rule: DepthRule) -> bool {
+        self.depth_rule.is_none_or(|fixed| fixed == rule)
+    }
+
     fn has_shape(&self) -> bool {
-        let Fix { drafter: _, depth, draft_width, verify_width, rows, schedule: _, objective: _ } = self;
-        depth.is_some() || draft_width.is_some() || verify_width.is_some() || rows.is_some()
+        let Fix { drafter: _, depth, draft_width, verify_width, rows, depth_rule, schedule: _, objective: _ } =
+            self;
+        let is_told = *depth_rule == Some(DepthRule::Predicted);
+        depth.is_some() || draft_width.is_some() || verify_width.is_some() || rows.is_some() || is_told
+    }
+}
+
+/// What `predictor=` is followed by.
+fn depth_rule(value: &str) -> Option<DepthRule> {
+    match value {
+        "on" => Some(DepthRule::Predicted),
+        "off" => Some(DepthRule::Fixed),
+        _ => None,
     }
 }
 
@@ -179,7 +203,7 @@ fn rows_word(rule: RowRule) -> &'static str {
 
 impl fmt::Display for Fix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fix { drafter, depth, draft_width, verify_width, rows, schedule, objective } = self;
+        let Fix { drafter, depth, draft_width, verify_width, rows, depth_rule, schedule, objective } = self;
         let number = |key, value: &Option<u32>| value.map(|value| format!("{key}={value}"));
         let parts = [
             drafter.as_ref().map(|name| format!("drafter={name}")),
@@ -187,6 +211,10 @@ impl fmt::Display for Fix {
             number("Wd", draft_width),
             verify_width.map(|width| format!("Wv={width}")),
             rows.map(|rule| format!("rows={}", rows_word(rule))),
+            depth_rule.map(|rule| match rule {
+                DepthRule::Predicted => "predictor=on".to_owned(),
+                DepthRule::Fixed => "predictor=off".to_owned(),
+            }),
             schedule.map(|schedule| format!("schedule={schedule}")),
             objective.map(|objective| format!("objective={}", objective.word())),
         ];
@@ -201,10 +229,12 @@ mod tests {
     #[test]
     fn every_part_is_read_and_written() {
         for text in [
-            "drafter=layer_skip,Dd=4,Wd=4,Wv=16,rows=best,schedule=head_ahead,objective=speedup",
+            "drafter=layer_skip,Dd=4,Wd=4,Wv=16,rows=best,predictor=on,schedule=head_ahead,objective=speedup",
             "Wv=8",
             "drafter=none",
             "Dd=1,Wd=2",
+            "Dd=6,predictor=on",
+            "predictor=off",
             "schedule=plain",
             "drafter=lookup,Wv=nodes,rows=all,objective=aal",
         ] {
@@ -278,6 +308,9 @@ mod tests {
             ("Wv=4294967296", "instead of a number"),
             ("dd=4", "unknown part `dd`"),
             ("Dd=4,Dd=4", "`Dd` twice"),
+            ("predictor=yes", "instead of `on` or `off`"),
+            ("predictor=on,predictor=off", "`predictor` twice"),
+            ("drafter=none,predictor=on", "drafts nothing"),
             ("drafter=", "no name"),
             ("drafter=none,Dd=4", "drafts nothing"),
             ("drafter=none,rows=all", "drafts nothing"),

@@ -7,9 +7,9 @@
 //! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one, [`explain()`]
 //! says why it is as it is, [`diff()`] in what two differ.
 //!
-//! What is decided while decoding is decided by pure functions of this room too: [`RowChoice`] says how many rows a step
-//! verifies, by values that a [`Calibration`] turned into probabilities and costs that [`StepCosts`] corrects by the clock, and
-//! [`GuardState`] whether a request drafts at all.
+//! What is decided while decoding is decided by pure functions of this room too: [`DepthChoice`] says how deep a step drafts, by
+//! what a depth network tells ([`tell`]), [`RowChoice`] how many rows it verifies, by values that a [`Calibration`] turned into
+//! probabilities and costs that [`StepCosts`] corrects by the clock, and [`GuardState`] whether a request drafts at all.
 //!
 //! Invariants: a [`Plan`] that was read or made is valid ([`Plan::validate`]); nothing is interpolated across widths;
 //! no plan is chosen that is predicted slower than plain decoding unless it was asked for by a [`Fix`].
@@ -18,6 +18,10 @@
 mod acceptance;
 mod calibration;
 mod contents;
+mod depth;
+mod depth_choice;
+mod depth_replay;
+mod depth_search;
 pub mod diff;
 mod drafter;
 mod error;
@@ -31,6 +35,7 @@ pub mod leviathan;
 mod makespan;
 pub mod objective;
 mod pricing;
+mod rates;
 mod row_choice;
 mod schedule;
 mod search;
@@ -42,7 +47,11 @@ mod tunings;
 
 pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
 pub use calibration::{Calibration, HeldOut, INTERVALS, Interval, JudgedNode, Knot};
-pub use contents::{Alternative, LeftOut, Plan, PlannedWidths, Prediction, PricedShape, Refusal, SubPlan};
+pub use contents::{
+    Alternative, LeftOut, Plan, PlannedPredictor, PlannedWidths, Prediction, PricedShape, Refusal, SubPlan,
+};
+pub use depth::{DepthScratch, normalise, tell};
+pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
 pub use diff::{PlanDiff, diff};
 pub use drafter::DrafterKind;
 pub use error::PlanError;
@@ -63,7 +72,8 @@ pub use step_costs::StepCosts;
 pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
 pub use tunings::{ChosenTuning, FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};
 pub use ygg_profiler::{
-    BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, Stage, TunedShape,
+    BuildFingerprint, DepthNetwork, DepthReport, Fingerprints, MachineFingerprint, ModelFingerprint, Stage,
+    TunedShape,
 };
 
 #[cfg(test)]

@@ -137,6 +137,46 @@ pub fn mean_step(
     Ok(mean)
 }
 
+/// The stages of the mean step over steps of different make-up: `(steps, their stages)`. Stages stand in the order in which
+/// they are met first.
+///
+/// # Errors
+/// What a part refuses.
+pub fn mean_of(
+    parts: impl Iterator<Item = Result<(u64, Vec<StageTime>), TableError>>,
+) -> Result<Vec<StageTime>, TableError> {
+    let parts = parts.collect::<Result<Vec<_>, _>>()?;
+    let all: u64 = parts.iter().map(|(steps, _)| steps).sum();
+    let mut mean: Vec<StageTime> = Vec::new();
+    for (steps, stages) in parts {
+        let share = steps as f64 / all as f64;
+        for StageTime { stage, us } in stages {
+            match mean.iter_mut().find(|known| known.stage == stage) {
+                Some(known) => known.us += share * us,
+                None => mean.push(StageTime { stage, us: share * us }),
+            }
+        }
+    }
+    Ok(mean)
+}
+
+/// Adds to the stages of a step, in front, that of telling how deep to draft, where the table has it.
+///
+/// # Errors
+/// [`TableError::Unmeasured`] if the stage was measured at another width than 1 only.
+pub fn with_prediction(
+    mut stages: Vec<StageTime>,
+    table: &LatencyTable,
+    context: u32,
+) -> Result<Vec<StageTime>, TableError> {
+    let stage = Stage::Host(HostStage::Predict);
+    if table.has_stage(&stage) {
+        let us = table.latency_us(&stage, 1, context)?;
+        stages.insert(0, StageTime { stage, us });
+    }
+    Ok(stages)
+}
+
 /// The time of a step, in microseconds.
 pub fn step_us(stages: &[StageTime]) -> f64 {
     stages.iter().map(|stage| stage.us).sum()
@@ -226,6 +266,24 @@ mod tests {
         let expected = [("draft:x", 1.0), ("verify", 107.5), ("host:decide", 5.0)];
         assert_eq!(named, expected.map(|(name, us)| (name.to_owned(), us)));
         assert!(with_decision(Vec::new(), &table, 9, 0).is_err());
+    }
+
+    #[test]
+    fn the_mean_of_unlike_steps_weighs_every_stage_by_all_of_them() {
+        let table = table(&[
+            ("verify", 1, 100.0),
+            ("verify", 2, 130.0),
+            ("draft:x", 1, 8.0),
+            ("host:predict", 1, 2.0),
+        ]);
+        let drafter = DrafterName::new("x").unwrap();
+        let plain = with_prediction(plain_step(&table, 0).unwrap(), &table, 0).unwrap();
+        let drafted = with_prediction(free_step(&table, &drafter, 2, 0).unwrap(), &table, 0).unwrap();
+        let mean = mean_of([Ok((3, plain)), Ok((1, drafted))].into_iter()).unwrap();
+        let named: Vec<(String, f64)> = mean.iter().map(|s| (s.stage.to_string(), s.us)).collect();
+        let expected = [("host:predict", 2.0), ("verify", 107.5), ("draft:x", 2.0)];
+        assert_eq!(named, expected.map(|(name, us)| (name.to_owned(), us)));
+        assert_eq!(step_us(&mean), 0.75 * 102.0 + 0.25 * 140.0);
     }
 
     #[test]

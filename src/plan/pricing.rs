@@ -4,7 +4,7 @@ use ygg_profiler::{DrafterName, LatencyTable, Stage, TableError};
 use super::{
     Calibration, RowChoice, RowRule, Schedule, Shape, StageTime, WidthCost,
     makespan::Lanes,
-    objective::{free_step, step_us, with_decision},
+    objective::{free_step, plain_step, step_us, with_decision, with_prediction},
     stages::{Tail, TreeStep},
 };
 
@@ -54,6 +54,35 @@ impl Pricing<'_> {
         widths
     }
 
+    /// The stages of a step that is told how deep to draft, to `shape.depth` or nothing at all, and verifies `width` rows.
+    pub(super) fn told_step(
+        &self,
+        shape: &Shape,
+        rule: RowRule,
+        width: u32,
+    ) -> Result<Vec<StageTime>, TableError> {
+        let stages = match shape.depth {
+            0 => plain_step(self.table, self.context)?,
+            1.. => self.tree_step(shape, Schedule::Plain, rule, width)?,
+        };
+        with_prediction(stages, self.table, self.context)
+    }
+
+    /// The choice of rows of steps that are told how deep to draft: trees are of any size, so all measured widths up to Wv.
+    /// Costs are those of Dd growths; time is worth `rate`. Heads are drafted when a step begins: a head drafted ahead would
+    /// overwrite what tells how deep to draft.
+    pub(super) fn told_choice(
+        &self,
+        shape: &Shape,
+        rule: RowRule,
+        calibration: Option<&Calibration>,
+        rate: f64,
+    ) -> Result<RowChoice, TableError> {
+        let widths = self.verify_widths(shape.verify_width);
+        let cost = |width| self.told_step(shape, rule, width);
+        Ok(RowChoice { rule, widths: costs(widths, cost)?, rate, calibration: calibration.cloned() })
+    }
+
     /// The stages of a step of a drafter without a model that verifies `width` rows, out of `shape.verify_width` nodes at
     /// most; deciding is priced at that many.
     pub(super) fn free_step(
@@ -101,7 +130,8 @@ impl Pricing<'_> {
         Ok(RowChoice { rule, widths: costs(widths, cost)?, rate, calibration: calibration.cloned() })
     }
 
-    fn verify_widths(&self, most: u32) -> Vec<u32> {
+    /// The measured verify widths up to `most`.
+    pub(super) fn verify_widths(&self, most: u32) -> Vec<u32> {
         let mut widths = self.table.widths(&Stage::Verify);
         widths.retain(|width| *width <= most);
         widths

@@ -88,7 +88,7 @@ impl RowChoice {
     }
 
     /// Most rows of `tree` to verify, at costs as planned or corrected. A choice by rate leaves calibrated values in the
-    /// tree, for pruning to go by.
+    /// tree, for pruning to go by. What a step takes whatever it verifies decides nothing.
     pub fn rows(&self, tree: &mut TokenTree, scratch: &mut RowScratch, costs: Option<&StepCosts>) -> u32 {
         match self.rule {
             RowRule::Widest => self.widest(),

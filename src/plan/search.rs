@@ -1,17 +1,18 @@
 //! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
 use super::{
-    Acceptance, AcceptedLengths, Alternative, Calibration, DrafterKind, Fix, FreeReplay, JudgedNode, LeftOut,
-    Objective, Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule,
-    Schedule, Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings, judge_proposals, judge_trees,
+    Acceptance, AcceptedLengths, Alternative, Calibration, DepthChoice, DepthRule, DrafterKind, Fix,
+    FreeReplay, JudgedNode, LeftOut, Objective, Plan, PlanError, PlannedPredictor, PlannedWidths, Prediction,
+    Refusal, ReplayDrafter, RowChoice, RowRule, Schedule, Shape, SubPlan, TreeReplay, acceptance_by_rank,
+    choose_tunings,
+    depth_search::{DepthSearch, PricedDepths},
+    judge_proposals, judge_trees,
     objective::{mean_step, plain_step, step_us},
     pricing::Pricing,
+    rates::Rates,
 };
 
 /// How much faster than plain decoding a shape must be predicted before plain decoding is left.
@@ -113,6 +114,7 @@ pub fn make_plan(
         fixed: fix.to_string(),
         context,
         planned: planned_widths(&by_drafter),
+        predictors: predictors(profile, &points, &by_drafter),
         alternatives: alternatives(&by_drafter, &points),
         by_drafter,
         chosen_index,
@@ -172,7 +174,8 @@ impl Origin<'_> {
     }
 
     fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
-        let Evidence { schedule, top_k, draft_temperature, row_choice, lengths, by_rank } = evidence;
+        let Evidence { schedule, top_k, draft_temperature, depth_choice, row_choice, lengths, by_rank } =
+            evidence;
         let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
         Point {
             place: self.place,
@@ -184,43 +187,11 @@ impl Origin<'_> {
                 schedule,
                 top_k,
                 draft_temperature,
+                depth_choice,
                 row_choice,
                 predicted,
                 acceptance,
             },
-        }
-    }
-}
-
-/// What the time of each shape's steps is worth: at first what plain decoding makes of it, then what choosing by the last
-/// worth reached. The rate reached rises from round to round and hardly after the second.
-struct Rates {
-    plain: f64,
-    by_shape: BTreeMap<Shape, f64>,
-    rounds: u32,
-}
-
-impl Rates {
-    const ROUNDS: u32 = 3;
-
-    fn new(ar_tpot_us: f64) -> Self {
-        Rates { plain: 1.0 / ar_tpot_us, by_shape: BTreeMap::new(), rounds: 0 }
-    }
-
-    fn of(&self, shape: &Shape) -> f64 {
-        self.by_shape.get(shape).copied().unwrap_or(self.plain)
-    }
-
-    fn reached(&mut self, shape: Shape, rate: f64) {
-        self.by_shape.insert(shape, rate);
-    }
-
-    /// Whether the replay just made is the last: at once where no step chooses by rate.
-    fn are_found(&mut self, rule: RowRule) -> bool {
-        self.rounds += 1;
-        match rule {
-            RowRule::Widest => true,
-            RowRule::BestRate => self.rounds == Self::ROUNDS,
         }
     }
 }
@@ -236,6 +207,7 @@ struct Evidence<'a> {
     schedule: Schedule,
     top_k: u32,
     draft_temperature: f32,
+    depth_choice: DepthChoice,
     row_choice: RowChoice,
     lengths: &'a AcceptedLengths,
     by_rank: Vec<f64>,
@@ -300,6 +272,7 @@ impl Search<'_> {
                         rates.reached(shape, lengths.aal() / step_us(&stages));
                     }
                 };
+                let mut replayed = Vec::new();
                 for shape in depths.clone().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
                     let Shape { depth, verify_width, .. } = shape;
                     let lengths = match replay.accepted(depth, verify_width) {
@@ -313,15 +286,46 @@ impl Search<'_> {
                         }
                         Err(other) => return Err(other),
                     };
+                    replayed.push(shape);
+                    if !origin.limits.admits_rule(DepthRule::Fixed) {
+                        continue;
+                    }
                     let steps_by_width = replay.steps_by_width(depth, verify_width)?;
                     let at = |width| pricing.tree_step(&shape, schedule, rule, width);
                     let stages = mean_step(steps_by_width, at)?;
                     let predicted = Prediction::new(lengths.aal(), stages, self.ar_tpot_us);
                     let rate = rates.of(&shape);
                     let row_choice = pricing.tree_choice(&shape, schedule, rule, calibration, rate)?;
-                    let by_rank = by_rank.clone();
-                    let evidence =
-                        Evidence { schedule, top_k, draft_temperature, row_choice, lengths, by_rank };
+                    let (depth_choice, by_rank) = (DepthChoice::Fixed, by_rank.clone());
+                    let evidence = Evidence {
+                        schedule,
+                        top_k,
+                        draft_temperature,
+                        depth_choice,
+                        row_choice,
+                        lengths,
+                        by_rank,
+                    };
+                    found.points.push(origin.point(shape, evidence, predicted));
+                }
+                let is_trained = self.profile.predictors.iter().any(|p| p.drafter == *origin.name);
+                let may_be_told = schedule == Schedule::Plain && origin.limits.admits_rule(DepthRule::Predicted);
+                if !is_trained || !may_be_told {
+                    continue;
+                }
+                let (traces, replay, rates) = (&traces, &replay, &rates);
+                let search = DepthSearch { traces, pricing, rule, calibration, replay, rates };
+                for PricedDepths { shape, rows, depths, accepted, stages } in search.priced(&replayed)? {
+                    let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
+                    let evidence = Evidence {
+                        schedule,
+                        top_k,
+                        draft_temperature,
+                        depth_choice: DepthChoice::Predicted(depths),
+                        row_choice: rows,
+                        lengths: &accepted,
+                        by_rank: by_rank.clone(),
+                    };
                     found.points.push(origin.point(shape, evidence, predicted));
                 }
             }
@@ -347,6 +351,9 @@ impl Search<'_> {
                 drafter: name.clone(),
                 expected: "recorded requests of two output tokens or more",
             });
+        }
+        if !origin.limits.admits_rule(DepthRule::Fixed) {
+            return Ok(());
         }
         let fixed_or = |fixed: Option<u32>, open: &[u32]| fixed.map_or(open.to_vec(), |value| vec![value]);
         let verify_widths = self.table.widths(&Stage::Verify);
@@ -381,6 +388,7 @@ impl Search<'_> {
                         schedule: Schedule::Plain,
                         top_k: 0,
                         draft_temperature: 1.0,
+                        depth_choice: DepthChoice::Fixed,
                         row_choice,
                         lengths: replay.accepted(),
                         by_rank: Vec::new(),
@@ -433,13 +441,14 @@ fn speculative(depth: u32, draft_width: u32, verify_widths: &[u32]) -> impl Iter
     verify_widths.iter().map(shape).filter(makes_sense)
 }
 
-/// Larger speed-up first; of equals the smaller shape, then the one that chooses nothing, then the plainer schedule, then the
+/// Larger speed-up first; of equals the smaller shape, then the one that chooses less, then the plainer schedule, then the
 /// drafter named first.
 fn best_first(a: &Point, b: &Point) -> Ordering {
     let key = |p: &Point| {
         let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
-        let chooses = p.sub_plan.row_choice.rule == RowRule::BestRate;
-        (verify_width, depth, draft_width, chooses, p.sub_plan.schedule, p.place)
+        let chooses_rows = p.sub_plan.row_choice.rule == RowRule::BestRate;
+        let chooses_depth = p.sub_plan.depth_choice.rule() == DepthRule::Predicted;
+        (verify_width, depth, draft_width, chooses_depth, chooses_rows, p.sub_plan.schedule, p.place)
     };
     let speedup = |p: &Point| p.sub_plan.predicted.speedup;
     speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
@@ -501,6 +510,7 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, PlanErr
         schedule: Schedule::Plain,
         top_k: 0,
         draft_temperature: 1.0,
+        depth_choice: DepthChoice::Fixed,
         row_choice: RowChoice::fixed(1, ar_tpot_us),
         predicted: Prediction::new(1.0, stages, ar_tpot_us),
         acceptance: Acceptance::default(),
@@ -539,6 +549,27 @@ fn planned_widths(by_drafter: &[SubPlan]) -> PlannedWidths {
     PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }
 }
 
+/// Every trained predictor beside what it gains, with its weights where a sub-plan goes by them. Points are best first.
+fn predictors(profile: &Profile, points: &[Point], by_drafter: &[SubPlan]) -> Vec<PlannedPredictor> {
+    let planned = |trained: &ygg_profiler::DepthPredictor| {
+        let name = &trained.drafter;
+        let best = |rule| {
+            let of_rule = |p: &&Point| p.sub_plan.name == *name && p.sub_plan.depth_choice.rule() == rule;
+            points.iter().find(of_rule).map(|point| point.sub_plan.predicted.speedup)
+        };
+        let goes_by_it =
+            |plan: &SubPlan| plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted;
+        PlannedPredictor {
+            name: name.clone(),
+            report: trained.report.clone(),
+            fixed_speedup: best(DepthRule::Fixed),
+            told_speedup: best(DepthRule::Predicted),
+            network: by_drafter.iter().any(goes_by_it).then(|| trained.network.clone()),
+        }
+    };
+    profile.predictors.iter().map(planned).collect()
+}
+
 /// All points, best first, plain decoding among them: before it only what is predicted faster.
 fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alternative> {
     let alternative = |plan: &SubPlan| {
@@ -549,6 +580,7 @@ fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alternative> {
                 .expect("few drafters, each with its best"),
             shape: plan.shape,
             schedule: plan.schedule,
+            depth_rule: plan.depth_choice.rule(),
             rule: plan.row_choice.rule,
             aal: plan.predicted.aal,
             step_us: plan.predicted.step_us,

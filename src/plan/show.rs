@@ -5,8 +5,8 @@ use serde_json::{Value, json as value};
 use ygg_profiler::{DrafterName, Fingerprints};
 
 use super::{
-    Calibration, ChosenTuning, HeldOut, LeftOut, Plan, PricedShape, Refusal, RowChoice, RowRule, Schedule,
-    Shape, SubPlan, WidthCost,
+    Calibration, ChosenTuning, DepthReport, DepthRule, HeldOut, LeftOut, Plan, PlannedPredictor, PricedShape,
+    Refusal, RowChoice, RowRule, Schedule, Shape, SubPlan, WidthCost,
 };
 
 /// Alternatives shown to people.
@@ -20,11 +20,17 @@ pub fn text(plan: &Plan) -> String {
 }
 
 /// The plan as JSON: its fields, the alternatives spelled out, with the chosen sub-plan and the findings of the table beside
-/// them.
+/// them. Of a depth network its sizes stand for its weights, which are for programs of this build alone.
 pub fn json(plan: &Plan) -> Value {
     let findings: Vec<String> = plan.table.findings().iter().map(ToString::to_string).collect();
     let mut out = value!({ "chosen": plan.chosen(), "findings": findings, "plan": plan });
     out["plan"]["alternatives"] = value!(plan.priced().collect::<Vec<_>>());
+    for (i, predictor) in plan.predictors.iter().enumerate() {
+        if let Some(network) = &predictor.network {
+            out["plan"]["predictors"][i]["network"] =
+                value!({ "inputs": network.inputs(), "depths": network.depths });
+        }
+    }
     out
 }
 
@@ -57,12 +63,12 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     ];
     for (i, sub_plan) in plan.by_drafter.iter().enumerate() {
         let chosen = if i == plan.chosen_index as usize { "*" } else { "" };
-        let SubPlan { name, shape, schedule, row_choice, predicted, .. } = sub_plan;
+        let SubPlan { name, shape, schedule, depth_choice, row_choice, predicted, .. } = sub_plan;
         let Shape { depth, draft_width, verify_width } = *shape;
         rows.push([
             chosen.to_owned(),
             name.to_string(),
-            depth.to_string(),
+            describe_depth(depth_choice.rule(), depth),
             draft_width.to_string(),
             describe_rows(row_choice.rule, verify_width),
             schedule.to_string(),
@@ -117,16 +123,46 @@ acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
     write_list(out, "refused: the traces do not reach", plan.refused.iter().map(describe_refusal))?;
     let left_out = plan.left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
     write_list(out, "drafters left out", left_out)?;
+    write_predictors(out, &plan.predictors)?;
     write_tunings(out, &plan.tunings)?;
     write_list(out, "findings in the latency table", plan.table.findings())
+}
+
+/// What telling how deep to draft is worth; nothing if it was not trained.
+fn write_predictors(out: &mut String, predictors: &[PlannedPredictor]) -> fmt::Result {
+    if predictors.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\ndepth predictors, on prompts they have not seen (predicted speed-up; losses of constant rates)"
+    )?;
+    let mut rows = vec![
+        ["drafter", "steps", "log loss", "error", "fixed depth", "told depth", "used"].map(str::to_owned),
+    ];
+    for PlannedPredictor { name, report, fixed_speedup, told_speedup, network } in predictors {
+        let DepthReport { log_loss, base_log_loss, calibration_error, base_calibration_error, .. } = report;
+        let speedup =
+            |speedup: &Option<f64>| speedup.map_or("none".to_owned(), |speedup| format!("{speedup:.3}"));
+        rows.push([
+            name.to_string(),
+            report.steps.to_string(),
+            format!("{log_loss:.3} ({base_log_loss:.3})"),
+            format!("{:.1} % ({:.1} %)", calibration_error * 100.0, base_calibration_error * 100.0),
+            speedup(fixed_speedup),
+            speedup(told_speedup),
+            if network.is_some() { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    write_table(out, &rows)
 }
 
 /// Priced shapes, a line each.
 pub(super) fn write_priced(out: &mut String, shapes: impl IntoIterator<Item = PricedShape>) -> fmt::Result {
     let mut rows =
         vec![["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "speed-up"].map(str::to_owned)];
-    for PricedShape { name, shape, schedule, rule, aal, step_us, tpot_us: _, speedup } in shapes {
-        let [depth, draft_width, verify_width] = shape_cells(&shape, rule);
+    for PricedShape { name, shape, schedule, depth_rule, rule, aal, step_us, tpot_us: _, speedup } in shapes {
+        let [depth, draft_width, verify_width] = shape_cells(&shape, depth_rule, rule);
         let name = drafter_cell(&name, schedule);
         let numbers = [format!("{aal:.2}"), format!("{step_us:.0}"), format!("{speedup:.2}")];
         let [aal, step, speedup] = numbers;
@@ -144,9 +180,9 @@ pub fn drafter_cell(name: &DrafterName, schedule: Schedule) -> String {
 }
 
 /// Dd, Wd and Wv as the cells of a table.
-pub(super) fn shape_cells(shape: &Shape, rule: RowRule) -> [String; 3] {
+pub(super) fn shape_cells(shape: &Shape, depth_rule: DepthRule, rule: RowRule) -> [String; 3] {
     let Shape { depth, draft_width, verify_width } = *shape;
-    [depth.to_string(), draft_width.to_string(), describe_rows(rule, verify_width)]
+    [describe_depth(depth_rule, depth), draft_width.to_string(), describe_rows(rule, verify_width)]
 }
 
 /// Linears that do not go the default way; nothing if all do.
@@ -173,6 +209,14 @@ fn write_tunings(out: &mut String, tunings: &[ChosenTuning]) -> fmt::Result {
     write_table(out, &rows)
 }
 
+/// Dd, with a sign before it where a step may draft less deep.
+fn describe_depth(rule: DepthRule, depth: u32) -> String {
+    match rule {
+        DepthRule::Fixed => depth.to_string(),
+        DepthRule::Predicted => format!("<={depth}"),
+    }
+}
+
 /// Wv, with a sign before it where a step may verify fewer rows.
 pub(super) fn describe_rows(rule: RowRule, verify_width: u32) -> String {
     match rule {
@@ -182,8 +226,9 @@ pub(super) fn describe_rows(rule: RowRule, verify_width: u32) -> String {
 }
 
 pub(super) fn describe(sub_plan: &SubPlan) -> String {
-    let SubPlan { name, shape, schedule, row_choice, predicted, .. } = sub_plan;
+    let SubPlan { name, shape, schedule, depth_choice, row_choice, predicted, .. } = sub_plan;
     let Shape { depth, draft_width, verify_width } = *shape;
+    let depth = describe_depth(depth_choice.rule(), depth);
     let ahead = match schedule {
         Schedule::Plain => "",
         Schedule::HeadAhead => ", heads drafted ahead",

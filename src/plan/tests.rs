@@ -1,5 +1,6 @@
 //! Tests of the planner against synthetic drafters and plain re-implementations.
 mod artefact;
+mod depths;
 mod diff;
 mod explain;
 mod replay;

@@ -176,7 +176,7 @@ pub(super) fn judge(tree: &TokenTree, prompt: usize, verified: &[u32], judged: &
 }
 
 /// One step's tree at the full depth; the trees of smaller depths are its prefixes.
-struct Growth {
+pub(super) struct Growth {
     depth: usize,
     width: usize,
     top_k: usize,
@@ -184,23 +184,23 @@ struct Growth {
     frontier: Frontier,
     grown: Vec<NodeId>,
     /// Nodes after each growth; the root alone first.
-    sizes: Vec<usize>,
+    pub(super) sizes: Vec<usize>,
     /// The recorded node of every node, where there is one.
     recorded: Vec<Option<u32>>,
     /// Whether a node's candidates are recorded.
     known: Vec<bool>,
     /// A node's value, not above its ancestors'.
-    values: Vec<f32>,
+    pub(super) values: Vec<f32>,
     /// Whether the recorded step ended the request inside its tree, so that no bonus token follows.
-    is_cut: bool,
+    pub(super) is_cut: bool,
     /// Drafted nodes along the verifier's tokens, and how many nodes of the current prefix are worth more than each.
     path: Vec<NodeId>,
-    places: Vec<usize>,
-    scratch: RowScratch,
+    pub(super) places: Vec<usize>,
+    pub(super) scratch: RowScratch,
 }
 
 impl Growth {
-    fn new(depth: usize, width: usize, top_k: usize) -> Self {
+    pub(super) fn new(depth: usize, width: usize, top_k: usize) -> Self {
         let nodes = depth * width + 1;
         Growth {
             depth,
@@ -220,7 +220,7 @@ impl Growth {
         }
     }
 
-    fn grow(&mut self, step: &StepTrace, calibration: Option<&Calibration>) {
+    pub(super) fn grow(&mut self, step: &StepTrace, calibration: Option<&Calibration>) {
         let mut candidates: Vec<&[Candidate]> = vec![&[]; step.parents.len()];
         for expansion in &step.expanded {
             candidates[expansion.node as usize] = &expansion.candidates;
@@ -268,7 +268,7 @@ impl Growth {
     }
 
     /// Finds the drafted nodes along `verified` in the full tree.
-    fn walk(&mut self, verified: &[u32]) {
+    pub(super) fn walk(&mut self, verified: &[u32]) {
         self.path.clear();
         self.places.clear();
         let mut at = NodeId::ROOT;
@@ -281,7 +281,7 @@ impl Growth {
 
     /// Finds the places by value, 0 being the root's, of the path's nodes in the tree after `depth` growths; rising along
     /// the path. To be called with depths 1, 2, ... in turn.
-    fn place_path(&mut self, depth: usize) {
+    pub(super) fn place_path(&mut self, depth: usize) {
         let (before, now) = (self.sizes[depth - 1], self.sizes[depth]);
         for (node, place) in self.path.iter().zip(&mut self.places) {
             let value = self.values[node.index()];

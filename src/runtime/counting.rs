@@ -50,6 +50,7 @@ pub(crate) fn set(widths: &[usize]) -> Arc<ExecutableSet> {
     let x = add(Op::SelectRows, &[x, output_rows]);
     let logits = add(Op::Linear { weights: vec![WeightId(1)], norm: None, residual: false }, &[x]);
     graph.set_logits(logits);
+    graph.set_hidden(x);
     let weights = Permutation {
         embedding: one_hot_rows(|token| token),
         head: one_hot_rows(|next| (next + VOCABULARY - 1) % VOCABULARY),

@@ -163,6 +163,11 @@ impl ExecutableSet {
         self.vocabulary
     }
 
+    /// Elements of a hidden row, `D`; 0 if the graph declares none.
+    pub fn model_width(&self) -> usize {
+        self.executables.programs()[0].hidden.map_or(0, |hidden| hidden.columns)
+    }
+
     /// Longest context of the model in tokens.
     pub fn model_context(&self) -> usize {
         self.model_context

@@ -51,6 +51,7 @@ impl<'a> Forward<'a> {
         let Self { session, program } = self;
         let skipped = session.nothing_skipped.as_mask();
         session.replay.replay_observed(program, &session.inputs[program], skipped, observer);
+        session.last_program = Some(program);
         Logits { session, program }
     }
 
@@ -64,6 +65,7 @@ impl<'a> Forward<'a> {
         let program = session.set().choosing_program(filled, None);
         let skipped = session.nothing_skipped.as_mask();
         session.replay.replay_observed(program, &session.inputs[filled], skipped, observer);
+        session.last_program = Some(program);
         Choices { session, program }
     }
 }

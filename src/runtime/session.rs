@@ -33,6 +33,8 @@ pub struct Session {
     layout: SlotLayout,
     tree_nodes: usize,
     committed: usize,
+    /// The program of the last forward, whose results are still readable.
+    pub(super) last_program: Option<usize>,
     pub(super) nothing_skipped: SkipSet,
 }
 
@@ -56,7 +58,17 @@ impl Session {
             .collect();
         let nothing_skipped = SkipSet::none(set.groups());
         let moves = Vec::with_capacity(tree_nodes);
-        Ok(Self { set, replay, inputs, moves, layout, tree_nodes, committed: 0, nothing_skipped })
+        Ok(Self {
+            set,
+            replay,
+            inputs,
+            moves,
+            layout,
+            tree_nodes,
+            committed: 0,
+            last_program: None,
+            nothing_skipped,
+        })
     }
 
     /// The executables.
@@ -108,7 +120,7 @@ impl Session {
             let (chunk, later) = rest.split_at(width.min(rest.len()));
             self.fill_chunk(program, chunk);
             self.inputs[program].set_output(0, chunk.len() - 1);
-            self.replay.replay(program, &self.inputs[program], self.nothing_skipped.as_mask());
+            self.replay_filled(program);
             self.committed += chunk.len();
             rest = later;
             if rest.is_empty() {
@@ -132,13 +144,37 @@ impl Session {
             let width = self.set.width_for(chunk.len()).expect("a chunk is at most the widest");
             let program = self.set.verify_program(width).expect("a planned width");
             self.fill_chunk(program, chunk);
-            self.replay.replay(program, &self.inputs[program], self.nothing_skipped.as_mask());
+            self.replay_filled(program);
             self.committed += chunk.len();
             for i in 0..chunk.len() {
                 visit(c * widest + i, self.replay.shown(program, i));
             }
         }
         Ok(())
+    }
+
+    /// The last hidden row `[D]` of an output of the last forward, from which its logits were made: of the row pushed as
+    /// number `output`, or of the last token of a prefill as number 0. `None` before the first forward.
+    ///
+    /// # Panics
+    /// If the forward has no such output, or the model's graph declares no hidden rows.
+    pub fn hidden(&self, output: usize) -> Option<&[f32]> {
+        let program = self.last_program?;
+        Some(self.replay.hidden(program, output).expect("the model's graph declares its hidden rows"))
+    }
+
+    /// Writes the embedding `[D]` of a token.
+    ///
+    /// # Panics
+    /// If the token is outside the vocabulary or the row is not of the model's width.
+    pub fn embedding(&self, token: u32, row: &mut [f32]) {
+        self.set.executables().embed(token, row);
+    }
+
+    /// Runs a program on the rows filled in for it.
+    fn replay_filled(&mut self, program: usize) {
+        self.replay.replay(program, &self.inputs[program], self.nothing_skipped.as_mask());
+        self.last_program = Some(program);
     }
 
     /// Whether `tokens` can follow `committed` others.
@@ -258,6 +294,7 @@ impl<'a> Forward<'a> {
         let Self { session, program } = self;
         let skip = skip.unwrap_or(&session.nothing_skipped);
         session.replay.replay(program, &session.inputs[program], skip.as_mask());
+        session.last_program = Some(program);
         Logits { session, program }
     }
 
@@ -279,6 +316,7 @@ impl<'a> Forward<'a> {
         let program = session.set.choosing_program(filled, head);
         let skip = skip.unwrap_or(&session.nothing_skipped);
         session.replay.replay(program, &session.inputs[filled], skip.as_mask());
+        session.last_program = Some(program);
         Choices { session, program }
     }
 }

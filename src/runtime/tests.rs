@@ -112,3 +112,39 @@ fn a_skip_set_has_only_groups_of_the_model() {
 fn more_than_is_committed_cannot_be_kept() {
     session(&set(&[]), CONTEXT, 1).truncate(1);
 }
+
+#[test]
+fn hidden_rows_are_those_of_the_last_forward() {
+    let one_hot = |token: u32| -> Vec<f32> {
+        (0..VOCABULARY).map(|i| f32::from(u8::from(i == token as usize))).collect()
+    };
+    let mut session = session(&set(&[4]), CONTEXT, 4);
+    assert_eq!((session.hidden(0), session.set().model_width()), (None, VOCABULARY));
+    // The counting model's hidden row is the embedding of the row's token. Two chunks: the last row of the last counts.
+    let text: Vec<u32> = (0..70).map(|i| i * 7 % VOCABULARY as u32).collect();
+    session.prefill(&text).unwrap();
+    assert_eq!(session.hidden(0).unwrap(), one_hot(text[69]));
+    for is_chosen in [false, true] {
+        let mut forward = session.forward(3).unwrap();
+        for (offset, token) in [11, 3, 30].into_iter().enumerate() {
+            let offset = offset as u32;
+            forward.push(token, 0, offset, |tail| {
+                tail[0] = offset;
+                1
+            });
+        }
+        if is_chosen {
+            forward.choose(Choice::ARGMAX, None);
+        } else {
+            forward.run(None);
+        }
+        for (row, token) in [11, 3, 30].into_iter().enumerate() {
+            assert_eq!(session.hidden(row).unwrap(), one_hot(token), "row {row}");
+        }
+    }
+    session.commit(&[0, 2]);
+    assert_eq!(session.hidden(2).unwrap(), one_hot(30), "committing leaves them");
+    let mut row = vec![0.0; VOCABULARY];
+    session.embedding(9, &mut row);
+    assert_eq!(row, one_hot(9));
+}

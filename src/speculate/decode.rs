@@ -1,7 +1,7 @@
 //! The decode loop: one request's sequence, step by step.
 
 use crate::{
-    plan::{ProposalLimits, RowScratch, Schedule},
+    plan::{DepthCosts, DepthNetwork, ProposalLimits, RowScratch, Schedule},
     runtime::{Choice, Session},
     sample::{Sampler, Sampling},
     tree::{NodeId, TokenTree, select},
@@ -9,6 +9,7 @@ use crate::{
 
 use super::{
     Budget, Drafter, DraftsAhead, Limits, Observer, Policy, SpeculateError, Stage, Stats, Verified, Walk,
+    depth::DepthPolicy,
     policy::{Policing, StepDone},
     stats::Lap,
     verifier,
@@ -82,6 +83,9 @@ pub struct Decoder {
     tree: TokenTree,
     keep: Vec<NodeId>,
     policy: Option<Policing>,
+    depth: Option<DepthPolicy>,
+    /// The output of the last forward that gave the last token.
+    last_output: usize,
     scratch: RowScratch,
     said: Vec<u32>,
     walk: Walk,
@@ -118,6 +122,8 @@ impl Decoder {
             tree: TokenTree::with_capacity(nodes),
             keep: Vec::with_capacity(nodes),
             policy: None,
+            depth: None,
+            last_output: 0,
             scratch: RowScratch::with_capacity(nodes),
             said: Vec::with_capacity(nodes),
             walk: Walk::with_capacity(nodes),
@@ -148,8 +154,8 @@ impl Decoder {
     /// The same decoder, with heads drafted when `schedule` says. Trees and tokens are the same under every schedule.
     ///
     /// # Errors
-    /// [`SpeculateError::Schedule`] if the drafter cannot keep it, [`SpeculateError::Shape`] if the session has no room for the
-    /// heads.
+    /// [`SpeculateError::Schedule`] if the drafter cannot keep it or depths are told, [`SpeculateError::Shape`] if the session has
+    /// no room for the heads.
     pub fn with_schedule(mut self, schedule: Schedule) -> Result<Self, SpeculateError> {
         let found = self.shape.scratch_rows(schedule);
         if found > self.session.tree_nodes() {
@@ -158,9 +164,26 @@ impl Decoder {
         }
         self.schedule = schedule;
         match schedule {
-            Schedule::HeadAhead if self.ahead().is_none() => Err(SpeculateError::Schedule { schedule }),
+            Schedule::HeadAhead if self.ahead().is_none() || self.depth.is_some() => {
+                Err(SpeculateError::Schedule { schedule })
+            }
             Schedule::HeadAhead | Schedule::Plain => Ok(self),
         }
+    }
+
+    /// The same decoder, with steps that are told by `network` how deep to draft and choose by `costs`.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if the network is for a model of another width, or the deepest choice is not the shape's,
+    /// [`SpeculateError::Schedule`] if heads are drafted ahead, which overwrites what the network would see.
+    pub fn with_depths(mut self, costs: DepthCosts, network: DepthNetwork) -> Result<Self, SpeculateError> {
+        let schedule = self.schedule;
+        match schedule {
+            Schedule::HeadAhead => return Err(SpeculateError::Schedule { schedule }),
+            Schedule::Plain => {}
+        }
+        self.depth = Some(DepthPolicy::new(costs, network, self.shape.depth, &self.session)?);
+        Ok(self)
     }
 
     /// Begins a request: forgets the last one, runs the prompt and returns the first token.
@@ -182,6 +205,7 @@ impl Decoder {
         }
         self.history.clear();
         let first = self.sampler.draw(logits, prompt.len() as u64);
+        self.last_output = 0;
         self.stats.prefill = lap.next();
         self.history.extend_from_slice(prompt);
         self.history.push(first);
@@ -210,7 +234,10 @@ impl Decoder {
         self.tree.reset(root);
         let before = self.stats.step_time();
         let drafts = self.policy.as_ref().is_none_or(Policing::drafts);
-        let depth = if drafts { self.shape.depth.min(limits.tokens - 1) } else { 0 };
+        let most = if drafts { self.shape.depth.min(limits.tokens - 1) } else { 0 };
+        let (depth, saved_us) = self.choose_depth(root, most);
+        // Drafting overwrites the row that was just read; should it fail, the next step reads what there is.
+        self.last_output = 0;
         if let (Some(drafter), 1..) = (&mut self.drafter, depth) {
             let observer = observer.map(|o| -> &mut dyn Observer { o });
             let budget = Budget {
@@ -229,7 +256,8 @@ impl Decoder {
             let step = StepDone {
                 rows: count(report.rows),
                 tokens: count(self.walk.emitted.len()),
-                drafted: depth > 0,
+                speculated: most > 0,
+                saved_us,
                 us: took.as_secs_f64() * 1e6,
             };
             policy.stepped(step, &mut self.stats.guard);
@@ -243,6 +271,15 @@ impl Decoder {
             Schedule::Plain => None,
             Schedule::HeadAhead => self.drafter.as_mut()?.ahead(),
         }
+    }
+
+    /// How deep to draft from `root`, and the time that saves beside the shape's depth.
+    fn choose_depth(&mut self, root: u32, most: usize) -> (usize, f64) {
+        let (Some(depth), 1..) = (&mut self.depth, most) else { return (most, 0.0) };
+        let mut lap = Lap::start();
+        let cost = depth.choose(&self.session, self.last_output, root, most);
+        self.stats.add_time(Stage::Predict, lap.next());
+        (cost.depth as usize, cost.saved_us)
     }
 
     fn verify(&mut self, limits: Limits<'_>) -> Result<StepReport, SpeculateError> {
@@ -292,6 +329,8 @@ impl Decoder {
             self.walk.run(tree, rows, position, limits, |row, place| sampler.draw(logits.row(row), place));
         }
         self.stats.add_time(Stage::Accept, lap.next());
+        let last = self.walk.path.last().expect("a walk begins at the root");
+        self.last_output = self.keep.binary_search(last).expect("a walk keeps to verified nodes");
         self.offsets.clear();
         self.offsets.extend(self.walk.path.iter().map(|node| node.get()));
         self.session.commit(&self.offsets);
@@ -339,6 +378,15 @@ impl Decoder {
     /// Tokens the last step emitted.
     pub fn emitted(&self) -> &[u32] {
         &self.walk.emitted
+    }
+
+    /// Writes what depth networks see of the place where the text now ends, `[2 D]`.
+    ///
+    /// # Panics
+    /// If nothing was started, `features` has another length, or the session was used for something else since.
+    pub fn depth_features(&self, features: &mut [f32]) {
+        let last = *self.history.last().expect("a request was started");
+        super::depth_features(&self.session, self.last_output, last, features);
     }
 
     /// Counters of the current request.

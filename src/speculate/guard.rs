@@ -9,7 +9,7 @@ pub struct GuardCounts {
     pub pauses: u64,
     /// Steps decoded plainly meanwhile.
     pub paused_steps: u64,
-    /// Steps that drafted.
+    /// Steps that drafted, or were told that it does not pay.
     pub speculative_steps: u64,
     /// Tokens these emitted.
     pub speculative_tokens: u64,

@@ -3,14 +3,15 @@
 //! A [`Drafter`] fills a token tree, the verifier checks the planned number of its nodes in one forward, and acceptance
 //! walks from the root: at each node the verifier's own token is drawn with that position's random number, and the walk
 //! goes on if a child carries it. So a token depends only on the verifier's logits, the seed and the position, whatever
-//! was drafted (Leviathan et al., ICML 2023, with the sampler-match rule). Nothing in a step allocates. A guard may stop a
-//! request's drafting and try it again later, and the clock may correct what rows cost, by the policies in `plan`; that changes
-//! how many steps there are, no token. Under the schedule that drafts heads ahead, a step drafts what the next one begins with;
-//! that changes no tree.
+//! was drafted (Leviathan et al., ICML 2023, with the sampler-match rule). Nothing in a step allocates. A depth network may tell
+//! before a step how deep drafting pays, a guard may stop a request's drafting and try it again later, and the clock may correct
+//! what rows cost, by the policies in `plan`; that changes how many steps there are, no token. Under the schedule that drafts
+//! heads ahead, a step drafts what the next one begins with; that changes no tree.
 #![forbid(unsafe_code)]
 
 mod accept;
 mod decode;
+mod depth;
 mod drafter;
 mod error;
 mod guard;
@@ -23,6 +24,7 @@ mod verifier;
 pub use crate::sample::Candidate;
 pub use accept::{Limits, Walk};
 pub use decode::{Decoder, Shape, StepReport};
+pub use depth::depth_features;
 pub use drafter::{Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Verified};
 pub use error::SpeculateError;
 pub use guard::GuardCounts;

@@ -31,8 +31,10 @@ pub(super) struct StepDone {
     pub(super) rows: u32,
     /// Tokens emitted.
     pub(super) tokens: u32,
-    /// Whether a drafter was asked.
-    pub(super) drafted: bool,
+    /// Whether it was to speculate, if only to find that nothing is worth drafting.
+    pub(super) speculated: bool,
+    /// Planned time that it saved by drafting less deep than its shape allows.
+    pub(super) saved_us: f64,
     /// What it took, in microseconds.
     pub(super) us: f64,
 }
@@ -60,12 +62,12 @@ impl Policing {
         self.choice.rows(tree, scratch, self.costs.as_ref())
     }
 
-    /// Takes note of a step that the guard, if there is one, let or did not let draft.
+    /// Takes note of a step that the guard, if there is one, let or did not let speculate.
     pub(super) fn stepped(&mut self, step: StepDone, counts: &mut GuardCounts) {
-        let StepDone { rows, tokens, drafted, us } = step;
-        let planned_us = self.choice.planned(rows).step_us;
+        let StepDone { rows, tokens, speculated, saved_us, us } = step;
+        let planned_us = self.choice.planned(rows).step_us - saved_us;
         if let Some(costs) = &mut self.costs {
-            if drafted {
+            if speculated {
                 costs.took(planned_us, us);
             } else {
                 costs.took_plain(us);
@@ -75,7 +77,7 @@ impl Policing {
         if let Some(guard) = &mut self.guard {
             if !guard.drafts() {
                 guard.paused(counts);
-            } else if drafted {
+            } else if speculated {
                 guard.speculated(GuardedStep { tokens, step_us }, counts);
             }
         }

@@ -7,6 +7,8 @@ use super::GuardCounts;
 /// A stage of a step, as the clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// Telling how deep to draft.
+    Predict,
     /// Drafter forwards, heads of the next step among them, which end with the candidates of their rows, or the search of a drafter without a model.
     Draft,
     /// Growth between drafter forwards.
@@ -27,7 +29,8 @@ pub enum Stage {
 
 impl Stage {
     /// All stages in the order of a step.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
+        Self::Predict,
         Self::Draft,
         Self::Grow,
         Self::Decide,
@@ -41,6 +44,7 @@ impl Stage {
     /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Predict => "predict",
             Self::Draft => "draft",
             Self::Grow => "grow",
             Self::Decide => "decide",

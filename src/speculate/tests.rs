@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Budget, Decoder, Drafter, Limits, Observer, Shape, SpeculateError, Stats, Walk, verifier};
 use crate::{
+    plan::{DepthCost, DepthCosts, DepthNetwork},
     runtime::{
         Choice, Session,
         counting::{VOCABULARY, session, set},
@@ -197,4 +198,90 @@ fn one_set_serves_many_sessions() {
     sessions[1].prefill(&[3]).unwrap();
     assert_eq!(sessions.each_ref().map(Session::committed), [2, 1]);
     assert_eq!(Arc::strong_count(&set), 3);
+}
+
+/// Where a network looks: at the hidden row that gave a token, which in the counting model is the token before it, or at the
+/// token's own embedding.
+#[derive(Clone, Copy, Debug)]
+enum Look {
+    Hidden,
+    Embedding,
+}
+
+/// A network that is sure of drafts where the token it looks at is of the lower half, and of none elsewhere.
+fn lower_half(look: Look) -> DepthNetwork {
+    let mut network = DepthNetwork::blank(2 * VOCABULARY, SHAPE.depth);
+    let units = network.layers().first_bias.len();
+    let start = match look {
+        Look::Hidden => 0,
+        Look::Embedding => VOCABULARY,
+    };
+    // One unit of each layer carries the answer.
+    for token in 0..VOCABULARY / 2 {
+        network.parameters[(start + token) * units] = 100.0;
+    }
+    let second = 2 * VOCABULARY * units + units;
+    network.parameters[second] = 1.0;
+    let heads = second + units * units + units;
+    for depth in 0..SHAPE.depth {
+        network.parameters[heads + depth * units] = 1.0;
+        network.parameters[heads + SHAPE.depth * units + depth] = -20.0;
+    }
+    network.validate().unwrap();
+    network
+}
+
+fn costs(step_us: impl Fn(u32) -> f64) -> DepthCosts {
+    let cost = |depth| DepthCost { depth, step_us: step_us(depth), saved_us: 0.0 };
+    DepthCosts { reach: vec![1.0; SHAPE.depth], costs: (0..=SHAPE.depth as u32).map(cost).collect() }
+}
+
+#[test]
+fn a_step_drafts_as_deep_as_its_own_place_in_the_text_tells() {
+    for look in [Look::Hidden, Look::Embedding] {
+        for right in [0, 1, 3, 9] {
+            let decoder = Decoder::new(counting(100), Some(Box::new(Counter { right })), SHAPE).unwrap();
+            let depths = costs(|depth| 10.0 + f64::from(depth));
+            let mut decoder = decoder.with_depths(depths, lower_half(look)).unwrap();
+            let prompt = upwards(0, 3);
+            decoder.start(&prompt, Sampling::GREEDY).unwrap();
+            for _ in 0..20 {
+                let root = *decoder.history().last().unwrap();
+                let seen = match look {
+                    Look::Hidden => (root as usize + VOCABULARY - 1) % VOCABULARY,
+                    Look::Embedding => root as usize,
+                };
+                let report = decoder.step(FREE, None).unwrap();
+                let expected = if seen < VOCABULARY / 2 { SHAPE.depth + 1 } else { 1 };
+                assert_eq!(report.rows, expected, "root {root}, {look:?}, right {right}");
+            }
+            let emitted = decoder.history().len();
+            assert_eq!(decoder.history(), upwards(0, emitted), "plain decoding's tokens");
+            // Where nothing can be drafted, nothing is asked.
+            decoder.step(Limits { tokens: 1, ends: &[] }, None).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_left_to_emit_limits_the_depth_told() {
+    let decoder = Decoder::new(counting(100), Some(Box::new(Counter { right: 9 })), SHAPE).unwrap();
+    let mut decoder = decoder.with_depths(costs(|_| 10.0), lower_half(Look::Embedding)).unwrap();
+    decoder.start(&[1], Sampling::GREEDY).unwrap();
+    let report = decoder.step(Limits { tokens: 3, ends: &[] }, None).unwrap();
+    assert_eq!((report.rows, report.accepted), (3, 2));
+}
+
+#[test]
+fn networks_and_depths_that_do_not_fit_are_refused() {
+    let refusal = |costs, network| {
+        let decoder = Decoder::new(counting(50), Some(Box::new(Counter { right: 1 })), SHAPE).unwrap();
+        decoder.with_depths(costs, network).unwrap_err().to_string()
+    };
+    let wide = refusal(costs(|_| 1.0), DepthNetwork::blank(2 * VOCABULARY + 1, SHAPE.depth));
+    assert!(wide.contains("inputs of the depth network") && wide.contains("expected 64"), "{wide}");
+    let mut shallow = costs(|_| 1.0);
+    shallow.costs.pop();
+    let shallow = refusal(shallow, lower_half(Look::Hidden));
+    assert!(shallow.contains("deepest choice: expected 5"), "{shallow}");
 }

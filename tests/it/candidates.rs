@@ -19,7 +19,7 @@ use yggc::{
     speculate::{Decoder, Limits, Shape},
 };
 
-use crate::tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, WIDTHS, models, session};
+use crate::tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, WIDTHS, bits, models, session};
 
 /// Tokens whose logits are no numbers; nothing is fed that a tied table would spoil.
 const NO_NUMBERS: [usize; 3] = [0, 255, 289];
@@ -128,6 +128,10 @@ fn check(model: &TinyModel, class: Class, dice: &mut Dice) {
         let skip = dice.chance(50).then_some(&skip);
         let logits = filled(&mut sessions[0], &tokens).run(skip);
         let rows: Vec<Vec<f32>> = (0..width).map(|row| logits.row(row).to_vec()).collect();
+        let hidden = |session: &Session| -> Vec<Vec<u32>> {
+            (0..width).map(|row| bits(session.hidden(row).expect("a forward has run"))).collect()
+        };
+        let hidden_of_logits = hidden(&sessions[0]);
         assert!(rows.iter().all(|row| NO_NUMBERS.iter().all(|token| row[*token].is_nan())));
         assert!(rows.iter().all(|row| EQUAL.iter().all(|(a, b)| row[*a] == row[*b])));
         for (k, temperature) in [(1, None), (2, Some(1.0)), (8, Some(0.7)), (64, None), (64, Some(1.3))] {
@@ -147,6 +151,7 @@ fn check(model: &TinyModel, class: Class, dice: &mut Dice) {
                     let best: Vec<u32> = (0..width).map(|row| choices.row(row).best()).collect();
                     assert_eq!(best, rows.iter().map(|row| argmax(row)).collect::<Vec<_>>());
                 }
+                assert_eq!(hidden(session), hidden_of_logits, "{} on {class}: hidden rows", model.name);
             }
         }
     }

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use yggc::{
     backend::Tier,
-    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, Schedule, StepCosts, WidthCost},
+    plan::{
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, Schedule,
+        StepCosts, WidthCost,
+    },
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape, SpeculateError},
@@ -93,6 +96,8 @@ struct Case {
     shape: Shape,
     schedule: Schedule,
     policy: Option<Policy>,
+    /// Whether a network tells steps how deep to draft.
+    is_told: bool,
     threads: usize,
     context: usize,
     prompt: Vec<u32>,
@@ -158,6 +163,23 @@ fn any_kept(vocabulary: usize, dice: &mut Dice) -> Vec<u32> {
     if kept.is_empty() { vec![dice.below(vocabulary) as u32] } else { kept }
 }
 
+/// A network of any weights over rows of `width` elements, and depths at any cost; no saving exceeds what policies cost.
+fn any_depths(depth: usize, width: usize, dice: &mut Dice) -> (DepthCosts, DepthNetwork) {
+    let mut network = DepthNetwork::blank(2 * width, depth);
+    let scale = *dice.pick(&[0.05, 0.3, 1.0]);
+    network.parameters.iter_mut().for_each(|w| *w = scale * (dice.below(2001) as f32 / 1000.0 - 1.0));
+    let mut costs = vec![DepthCost { depth: 0, step_us: 100.0, saved_us: dice.below(49) as f64 }];
+    for depth in 1..=depth {
+        let step_us = 100.0 + dice.below(depth * 25) as f64;
+        costs.push(DepthCost { depth: depth as u32, step_us, saved_us: dice.below(49) as f64 });
+    }
+    // The deepest must be among them, any other need not.
+    let deepest = depth as u32;
+    costs.retain(|cost| cost.depth == 0 || cost.depth == deepest || dice.chance(80));
+    let reach = (0..depth).map(|_| dice.below(150) as f64 / 100.0).collect();
+    (DepthCosts { reach, costs }, network)
+}
+
 impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
         let len = dice.within(1, 16);
@@ -177,6 +199,7 @@ impl Case {
             shape,
             schedule,
             policy,
+            is_told: schedule == Schedule::Plain && dice.chance(40),
             threads: if dice.chance(25) { 2 } else { 1 },
             context,
             prompt: dice.tokens(len, vocabulary),
@@ -217,9 +240,13 @@ impl Case {
                 dice: Dice::new(dice.bits()),
             }),
         };
-        let decoder = Decoder::new(session, Some(drafter), self.shape)
+        let mut decoder = Decoder::new(session, Some(drafter), self.shape)
             .and_then(|decoder| decoder.with_schedule(self.schedule))
             .expect("a planned width");
+        if self.is_told {
+            let (costs, network) = any_depths(self.shape.depth, set.model_width(), dice);
+            decoder = decoder.with_depths(costs, network).expect("a network for the model");
+        }
         match self.policy.clone() {
             Some(policy) => decoder.with_policy(policy).expect("a choice of the shape's widths"),
             None => decoder,
@@ -318,7 +345,7 @@ fn run(kind: Kind, cases: u64) -> (u64, u64) {
 
 #[test]
 fn layer_skip_changes_no_token() {
-    let (drafted, accepted) = run(Kind::LayerSkip, 120);
+    let (drafted, accepted) = run(Kind::LayerSkip, 150);
     assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
 }
 

@@ -13,11 +13,11 @@ use ygg_kernels::Tier;
 use ygg_profiler::{DrafterDescription, Profile, PromptTrace, Trace};
 use yggc::{
     engine::{Activations, LoadOptions, Loaded, make_drafter},
-    measure::{CalibrationPrompt, ProfileOptions, profile},
+    measure::{CalibrationPrompt, ProfileOptions, plan_from_profile, profile},
     model::synthetic::SyntheticSpec,
     plan::{
-        self, AcceptedLengths, Calibration, DrafterKind, FreeReplay, PlanError, RowChoice, RowRule,
-        TreeReplay, WidthCost, judge_trees,
+        self, AcceptedLengths, Calibration, DepthChoice, DrafterKind, FreeReplay, PlanError, RowChoice,
+        RowRule, TreeReplay, WidthCost, judge_trees,
     },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
@@ -231,4 +231,65 @@ fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
         }
     }
     assert!(narrow > 20 && wide > 20, "{narrow} narrow and {wide} wide steps");
+}
+
+#[test]
+fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
+    let (loaded, profile) = profiled();
+    let [predictor] = &profile.predictors[..] else { panic!("layer skip alone runs a model") };
+    let trace = &profile.traces[0];
+    assert!(trace.steps().all(|step| step.told.len() == trace.depth as usize), "every step was told");
+    assert_eq!(predictor.report.steps as usize, trace.steps().count());
+    let fix = plan::Fix::parse("drafter=layer_skip,Wd=2,Wv=8,predictor=on").expect("a fix");
+    let plan = plan_from_profile(profile, &fix).expect("a plan");
+    let planned = plan.chosen();
+    let DepthChoice::Predicted(planned_depths) = &planned.depth_choice else { panic!("a fixed depth") };
+    let network = plan.network_of(planned).expect("the plan has it");
+    assert_eq!(network, &predictor.network);
+    let shape = Shape {
+        depth: planned.shape.depth as usize,
+        draft_width: 2,
+        verify_width: 8,
+        top_k: planned.top_k as usize,
+        draft_temperature: planned.draft_temperature,
+    };
+    // As planned, and at costs that make every depth worth choosing somewhere.
+    let mut even = planned_depths.clone();
+    even.reach.iter_mut().for_each(|reach| *reach = 1.0);
+    for (cost, i) in even.costs.iter_mut().zip(0u32..) {
+        (cost.step_us, cost.saved_us) = (100.0 + 20.0 * f64::from(i), 0.0);
+    }
+    let options = SessionOptions {
+        context: loaded.set().model_context(),
+        tree_nodes: 1,
+        threads: 1,
+        pinning: Pinning::Floating,
+    };
+    let mut fresh = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
+    let mut chosen = BTreeMap::new();
+    for depths in [planned_depths, &even] {
+        let decoder = decoder(description("layer_skip"), shape);
+        let mut decoder = decoder.with_depths(depths.clone(), network.clone()).expect("a fitting network");
+        for request in &profile.token_traces {
+            decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
+            for _ in 0..6 {
+                let (last, before) = decoder.history().split_last().expect("not empty");
+                fresh.restart(before).expect("it fits");
+                let hidden = fresh.hidden(0).expect("a prefill has run");
+                let square: f32 = hidden.iter().map(|x| x * x).sum();
+                let root_mean_square = (square / hidden.len() as f32).sqrt();
+                let mut features: Vec<f32> = hidden.iter().map(|x| x / root_mean_square).collect();
+                let mut embedding = vec![0.0; hidden.len()];
+                fresh.embedding(*last, &mut embedding);
+                features.extend(embedding);
+                let room = decoder.session().context() + 1 - decoder.history().len();
+                let most = shape.depth.min(room - 1) as u32;
+                let expected = depths.choose(&network.probabilities(&features), most).depth;
+                step(&mut decoder);
+                assert_eq!(decoder.tree().len() as u32, expected * 2 + 1, "the tree of a step of this depth");
+                *chosen.entry(expected).or_insert(0) += 1;
+            }
+        }
+    }
+    assert!(chosen.len() > 1, "one depth alone was chosen: {chosen:?}");
 }

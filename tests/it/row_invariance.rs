@@ -1,4 +1,5 @@
-//! Row invariance of whole forwards: the bits of a row's logits depend on its logical sequence and nothing else.
+//! Row invariance of whole forwards: the bits of a row's logits and of its hidden row depend on its logical sequence and
+//! nothing else.
 //!
 //! The judge decodes every sequence one token at a time on one thread. Equality is of bits; there is no tolerance.
 
@@ -14,7 +15,12 @@ const MOST_ROWS: usize = 64;
 /// Scratch slots that rows are spread over.
 const SCRATCH: usize = 80;
 
-/// One forward of one row, committed; gives the bits of its logits.
+/// The bits of a hidden row of the last forward.
+fn hidden(session: &Session, output: usize) -> Vec<u32> {
+    bits(session.hidden(output).expect("a forward has run"))
+}
+
+/// One forward of one row, committed; gives the bits of its logits and its hidden row.
 fn step(session: &mut Session, token: u32) -> Vec<u32> {
     let mut forward = session.forward(1).expect("one row is always planned");
     forward.push(token, 0, 0, |tail| {
@@ -22,8 +28,9 @@ fn step(session: &mut Session, token: u32) -> Vec<u32> {
         1
     });
     let logits = bits(forward.run(None).row(0));
+    let shown = [logits, hidden(session, 0)].concat();
     session.commit(&[0]);
-    logits
+    shown
 }
 
 /// Decodes plainly: one row per forward, one thread.
@@ -37,8 +44,8 @@ impl Judge {
         Self { session: session(set, MODEL_CONTEXT, 1, 1), tokens: Vec::new() }
     }
 
-    /// Bits of the logits behind `sequence`.
-    fn logits(&mut self, sequence: &[u32]) -> Vec<u32> {
+    /// Bits of the logits behind `sequence`, then of the hidden row they are made of.
+    fn shown(&mut self, sequence: &[u32]) -> Vec<u32> {
         let common = self.tokens.iter().zip(sequence).take_while(|(a, b)| a == b).count();
         let kept = common.min(sequence.len() - 1);
         self.session.truncate(kept);
@@ -109,6 +116,9 @@ impl Rows {
         for (pushed, row) in self.order.iter().enumerate() {
             by_row[*row] = bits(logits.row(pushed));
         }
+        for (pushed, row) in self.order.iter().enumerate() {
+            by_row[*row].extend(hidden(session, pushed));
+        }
         by_row
     }
 
@@ -117,7 +127,7 @@ impl Rows {
             let path = self.path(row);
             let sequence: Vec<u32> =
                 prefix.iter().copied().chain(path.iter().map(|row| self.tokens[*row])).collect();
-            assert!(*found == judge.logits(&sequence), "{what}: row {row} of {self:?} differs");
+            assert!(*found == judge.shown(&sequence), "{what}: row {row} of {self:?} differs");
         }
     }
 }
@@ -132,14 +142,15 @@ fn load(session: &mut Session, prefix: &[u32], judge: &mut Judge, dice: &mut Dic
         let piece = &prefix[done..done + len];
         match dice.below(3) {
             0 => {
-                let found = bits(session.prefill(piece).expect("it fits"));
-                assert!(found == judge.logits(&prefix[..done + len]), "{what}: prefill {done}+{len}");
+                let logits = bits(session.prefill(piece).expect("it fits"));
+                let found = [logits, hidden(session, 0)].concat();
+                assert!(found == judge.shown(&prefix[..done + len]), "{what}: prefill {done}+{len}");
                 done += len;
             }
             1 => {
                 let visit = |i: usize, logits: &[f32]| {
-                    let expected = judge.logits(&prefix[..done + i + 1]);
-                    assert!(bits(logits) == expected, "{what}: score {done}+{len} at {i}");
+                    let expected = judge.shown(&prefix[..done + i + 1]);
+                    assert!(bits(logits) == expected[..logits.len()], "{what}: score {done}+{len} at {i}");
                 };
                 session.score(piece, visit).expect("it fits");
                 done += len;
@@ -147,7 +158,7 @@ fn load(session: &mut Session, prefix: &[u32], judge: &mut Judge, dice: &mut Dic
             _ => {
                 let found = step(session, piece[0]);
                 done += 1;
-                assert!(found == judge.logits(&prefix[..done]), "{what}: step at {done}");
+                assert!(found == judge.shown(&prefix[..done]), "{what}: step at {done}");
             }
         }
     }
@@ -248,14 +259,38 @@ fn a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits() {
                 let what = format!("{} on {class}, {len} tokens", model.name);
                 session.truncate(0);
                 session.poison_scratch(len as u64);
-                let expected = judge.logits(&text[..len]);
-                assert!(bits(session.prefill(&text[..len]).expect("it fits")) == expected, "{what}: prefill");
+                let expected = judge.shown(&text[..len]);
+                let logits = bits(session.prefill(&text[..len]).expect("it fits"));
+                assert!([logits, hidden(&session, 0)].concat() == expected, "{what}: prefill");
                 session.truncate(0);
                 session.poison_scratch(len as u64);
                 let mut last = Vec::new();
                 session.score(&text[..len], |_, logits| last = bits(logits)).expect("it fits");
-                assert!(last == expected, "{what}: score");
+                assert!(last == expected[..last.len()], "{what}: score");
             }
+        }
+    }
+}
+
+#[test]
+fn embeddings_are_the_same_bits_in_every_class() {
+    for model in models() {
+        let rows = |class| -> Vec<Vec<u32>> {
+            let set = model.set(class);
+            let session = session(set, MODEL_CONTEXT, 1, 1);
+            let tokens = [0, 1, 77, set.vocabulary() as u32 - 1];
+            let mut row = vec![0.0; set.model_width()];
+            tokens
+                .map(|token| {
+                    session.embedding(token, &mut row);
+                    bits(&row)
+                })
+                .to_vec()
+        };
+        let expected = rows(Class::native(Tier::Reference));
+        assert!(expected[0] != expected[1], "{}: rows of the table", model.name);
+        for class in model.classes() {
+            assert!(rows(class) == expected, "{} on {class}", model.name);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the profile file and of the rules its traces obey.
 use super::*;
 use crate::{
+    depth::{DepthNetwork, DepthReport},
     fingerprint::{BuildFingerprint, ModelFingerprint},
     machine::MachineFingerprint,
     subject::Cell,
@@ -30,6 +31,7 @@ fn step() -> StepTrace {
             Expansion { node: 1, candidates: candidates(&[(8, -0.25), (9, -2.0)]) },
         ],
         verified: vec![6, 8, 9],
+        told: Vec::new(),
     }
 }
 
@@ -87,6 +89,19 @@ fn profile() -> Profile {
             prompts: vec![PromptTrace { kind: "chat".into(), steps: vec![step()] }],
         }],
         token_traces: vec![TokenTrace { kind: "chat".into(), prompt: vec![1], output: vec![2, 3] }],
+        predictors: vec![DepthPredictor {
+            drafter: name(),
+            network: DepthNetwork::blank(3, 2),
+            report: DepthReport {
+                seed: 1,
+                steps: 1,
+                epochs: vec![2],
+                log_loss: 0.5,
+                base_log_loss: 0.6,
+                calibration_error: 0.0,
+                base_calibration_error: 0.1,
+            },
+        }],
     }
 }
 
@@ -101,7 +116,7 @@ fn a_profile_survives_its_file() {
 
 #[test]
 fn broken_profiles_are_refused() {
-    let breaks: [Break<Profile>; 8] = [
+    let breaks: [Break<Profile>; 12] = [
         ("noise threshold", |p| p.noise_threshold = 0.0),
         ("empty", |p| p.measurements.clear()),
         ("found 0", |p| p.measurements[0].samples_us[0] = 0.0),
@@ -113,6 +128,10 @@ fn broken_profiles_are_refused() {
         ("measured width", |p| p.measurements[0].cell.width = 0),
         ("trace", |p| p.traces[0].drafter = DrafterName::new("other").unwrap()),
         ("token trace", |p| p.token_traces[0].prompt.clear()),
+        ("predictors", |p| p.predictors.push(p.predictors[0].clone())),
+        ("predictors", |p| p.predictors[0].drafter = DrafterName::new("other").unwrap()),
+        ("weights", |p| p.predictors[0].network.parameters.clear()),
+        ("report of a predictor", |p| p.predictors[0].report.log_loss = f64::NAN),
     ];
     for (part, change) in breaks {
         let mut broken = profile();
@@ -125,7 +144,7 @@ fn broken_profiles_are_refused() {
 
 #[test]
 fn broken_steps_are_refused() {
-    let breaks: [Break<StepTrace>; 14] = [
+    let breaks: [Break<StepTrace>; 17] = [
         ("nodes", |s| {
             s.parents.clear();
             s.tokens.clear();
@@ -145,6 +164,9 @@ fn broken_steps_are_refused() {
         ("log-probability", |s| s.expanded[0].candidates[0].log_prob = f32::NAN),
         ("at least the bonus token", |s| s.verified.clear()),
         ("accepted token", |s| s.verified[0] = 9),
+        ("depths told", |s| s.told = vec![0.5; 3]),
+        ("what was told", |s| s.told = vec![0.5, 0.6]),
+        ("what was told", |s| s.told = vec![1.5]),
     ];
     for (part, change) in breaks {
         let mut broken = profile();

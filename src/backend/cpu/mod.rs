@@ -10,14 +10,14 @@ mod step;
 use std::sync::Arc;
 
 use ygg_kernels::{
-    KvFormat, Tier,
+    KvFormat, RowsMut, Tier,
     cpu::{Kernels, attention_scratch_bytes},
 };
 
 use crate::ir::{DeviceSpec, Program, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
-use packed_weights::PackedWeights;
+use packed_weights::{MatrixId, PackedWeights};
 pub use pool::Pinning;
 use replay::CpuReplay;
 use step::CpuStep;
@@ -33,6 +33,7 @@ pub(super) struct CpuExecutables {
     programs: Vec<Program>,
     steps: Vec<Vec<CpuStep>>,
     weights: PackedWeights,
+    embedding: Option<MatrixId>,
     kernels: Kernels,
     kv_format: KvFormat,
 }
@@ -51,7 +52,9 @@ impl CpuExecutables {
         })?;
         let kernels = kernels.with_activations(activations);
         let weights = PackedWeights::default();
-        let mut empty = Self { programs: Vec::new(), steps: Vec::new(), weights, kernels, kv_format };
+        let embedding = None;
+        let mut empty =
+            Self { programs: Vec::new(), steps: Vec::new(), weights, embedding, kernels, kv_format };
         empty.add(programs, source, threads)?;
         Ok(empty)
     }
@@ -66,6 +69,7 @@ impl CpuExecutables {
         let resolve = |p: &Program| p.steps.iter().map(|s| CpuStep::resolve(s, &self.weights)).collect();
         self.steps.extend(programs.iter().map(resolve));
         self.programs.extend(programs);
+        self.embedding = super::embedding(&self.programs[0]).map(|weight| self.weights.stack(&[weight]));
         Ok(())
     }
 
@@ -115,6 +119,13 @@ impl Executables for CpuExecutables {
         let mut both = self.clone();
         both.add(programs, weights, threads)?;
         Ok(Arc::new(both))
+    }
+
+    fn embed(&self, token: u32, row: &mut [f32]) {
+        let columns = row.len();
+        let row = RowsMut::new(row, columns);
+        let embedding = self.embedding.expect("the programs embed tokens");
+        self.kernels.embed(self.weights.matrix(embedding), &[token], 0..1, row);
     }
 
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {

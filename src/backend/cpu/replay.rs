@@ -242,6 +242,12 @@ impl Replay for CpuReplay {
         unsafe { self.arena.rows(region) }.row(output)
     }
 
+    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]> {
+        let region = self.executables.programs[program].hidden.as_ref()?;
+        // SAFETY: `&self`: no replay is running.
+        Some(unsafe { self.arena.rows(region) }.row(output))
+    }
+
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.cache.copy_slots(from, first);
     }

@@ -78,6 +78,13 @@ impl Executables for ReferenceExecutables {
         Ok(Arc::new(both))
     }
 
+    fn embed(&self, token: u32, row: &mut [f32]) {
+        let columns = row.len();
+        let embedding = super::embedding(&self.programs[0]).expect("the programs embed tokens");
+        let matrix = self.matrix(embedding);
+        kernels::embed(&matrix, &[token], RowsMut::new(row, columns));
+    }
+
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
         let arena = Arena::new(self.arena_bytes())?;
         let cache = KvCache::new(self.programs[0].kv, self.kv_format, options.layout.slots())?;
@@ -279,6 +286,12 @@ impl Replay for ReferenceReplay {
         let region = &self.executables.programs[program].shown;
         // SAFETY: `&self`: no replay is running.
         unsafe { self.arena.rows(region) }.row(output)
+    }
+
+    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]> {
+        let region = self.executables.programs[program].hidden.as_ref()?;
+        // SAFETY: `&self`: no replay is running.
+        Some(unsafe { self.arena.rows(region) }.row(output))
     }
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {

@@ -128,7 +128,8 @@ fn widths_are_of_kernels_and_the_refusal_says_so() {
 
 #[test]
 fn plan_is_a_search_or_a_show() {
-    let Command::Plan(plan) = parse("plan -m m --profile f -o g --fix drafter=lookup,Dd=4,Wv=16").unwrap()
+    let Command::Plan(plan) =
+        parse("plan -m m --profile f -o g --fix drafter=lookup,Dd=4,Wv=16,predictor=on").unwrap()
     else {
         panic!("not `plan`")
     };
@@ -141,6 +142,7 @@ fn plan_is_a_search_or_a_show() {
             drafter: Some("lookup".to_owned()),
             depth: Some(4),
             verify_width: Some(yggc::plan::FixedWidth::Rows(16)),
+            depth_rule: Some(yggc::plan::DepthRule::Predicted),
             ..Fix::default()
         })
     );

@@ -2,7 +2,7 @@
 
 use ygg_profiler::Fingerprints;
 use yggc::plan::{
-    ChosenTuning, LeftOut, Plan, PricedShape, Refusal, RowRule, Shape, drafter_cell,
+    ChosenTuning, DepthRule, LeftOut, Plan, PricedShape, Refusal, RowRule, Shape, drafter_cell,
     explain::{
         ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast, Outcome, PartGain,
         StepShares,
@@ -60,10 +60,10 @@ pub(super) fn drafters(page: &mut Page, explanation: &Explanation) {
         "host us",
     ];
     let row = |drafter: &DrafterReason| {
-        let DrafterReason { name, shape, rule, predicted, shares, .. } = drafter;
+        let DrafterReason { name, shape, schedule, depth_rule, rule, predicted, shares, .. } = drafter;
         let StepShares { draft_us, verify_us, host_us } = *shares;
-        let mut row = vec![name.to_string()];
-        row.extend(shape_cells(shape, *rule));
+        let mut row = vec![drafter_cell(name, *schedule)];
+        row.extend(shape_cells(shape, *depth_rule, *rule));
         row.extend([format!("{:.2}", predicted.aal), format!("{:.0}", predicted.tpot_us)]);
         row.push(format!("{:.2}", predicted.speedup));
         row.extend([predicted.step_us, draft_us, verify_us, host_us].map(|us| format!("{us:.1}")));
@@ -192,20 +192,24 @@ fn is_chosen(outcome: Outcome) -> bool {
     }
 }
 
-fn shape_cells(shape: &Shape, rule: RowRule) -> [String; 3] {
+fn shape_cells(shape: &Shape, depth_rule: DepthRule, rule: RowRule) -> [String; 3] {
     let Shape { depth, draft_width, verify_width } = *shape;
     let rows = match rule {
         RowRule::Widest => verify_width.to_string(),
         RowRule::BestRate => format!("\u{2264}{verify_width}"),
     };
-    [depth.to_string(), draft_width.to_string(), rows]
+    let depth = match depth_rule {
+        DepthRule::Fixed => depth.to_string(),
+        DepthRule::Predicted => format!("\u{2264}{depth}"),
+    };
+    [depth, draft_width.to_string(), rows]
 }
 
 /// Drafter, Dd, Wd, Wv, tokens per step, time per step and token, and speed-up.
 fn priced_cells(priced: &PricedShape) -> Vec<String> {
-    let PricedShape { name, shape, schedule, rule, aal, step_us, tpot_us, speedup } = priced;
+    let PricedShape { name, shape, schedule, depth_rule, rule, aal, step_us, tpot_us, speedup } = priced;
     let mut row = vec![drafter_cell(name, *schedule)];
-    row.extend(shape_cells(shape, *rule));
+    row.extend(shape_cells(shape, *depth_rule, *rule));
     row.extend([
         format!("{aal:.2}"),
         format!("{step_us:.0}"),

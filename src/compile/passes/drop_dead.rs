@@ -2,7 +2,7 @@
 
 use crate::ir::{Graph, GraphError, Op};
 
-/// Removes every value that is not needed for what is shown or an append. Leaves appends alone: they write the cache,
+/// Removes every value that is not needed for what is kept or an append. Leaves appends alone: they write the cache,
 /// which later forwards read.
 ///
 /// # Errors
@@ -10,7 +10,7 @@ use crate::ir::{Graph, GraphError, Op};
 pub(in crate::compile) fn drop_dead(graph: &mut Graph) -> Result<(), GraphError> {
     for value in graph.topological().into_iter().rev() {
         let writes = matches!(graph.node(value).op, Op::AppendKv { .. });
-        if !writes && graph.shown() != Some(value) && graph.readers(value).is_empty() {
+        if !writes && !graph.is_kept(value) && graph.readers(value).is_empty() {
             graph.remove(value);
         }
     }

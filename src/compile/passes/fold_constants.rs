@@ -64,7 +64,7 @@ fn merge_with_operand(graph: &mut Graph, outer: ValueId) -> Result<(), GraphErro
         return Ok(());
     }
     graph.rewrite(outer, Op::Scale { factor }, &[x])?;
-    if graph.readers(inner).is_empty() && graph.shown() != Some(inner) {
+    if graph.readers(inner).is_empty() && !graph.is_kept(inner) {
         graph.remove(inner);
     }
     Ok(())

@@ -5,7 +5,7 @@ use crate::ir::{Graph, GraphError, Norm, Op, ValueId};
 
 /// A normalisation that only linear and gated linear ops of its own group read becomes their prologue.
 ///
-/// Leaves alone normalisations with any other reader, being shown included, and those of a value that is overwritten
+/// Leaves alone normalisations with any other reader, being kept included, and those of a value that is overwritten
 /// before a reader runs.
 ///
 /// # Errors
@@ -17,7 +17,7 @@ pub(in crate::compile) fn fuse_norm(graph: &mut Graph) -> Result<(), GraphError>
         let readers = graph.readers(value);
         let fused: Vec<_> =
             readers.iter().filter_map(|reader| with_prologue(graph, *reader, value, norm)).collect();
-        let all = fused.len() == readers.len() && graph.shown() != Some(value);
+        let all = fused.len() == readers.len() && !graph.is_kept(value);
         let demands: Vec<_> = readers.iter().flat_map(|reader| to_read(graph, *reader, x)).collect();
         if readers.is_empty() || !all || !can_order(graph, &demands) {
             continue;

@@ -1,4 +1,4 @@
-//! The passes: one file, one rewrite each. None fuses across a group, and none changes what is shown or the cache.
+//! The passes: one file, one rewrite each. None fuses across a group, and none changes what is kept or the cache.
 
 mod bind_width;
 mod drop_dead;

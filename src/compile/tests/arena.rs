@@ -39,7 +39,9 @@ fn peak_bytes(program: &Program) -> usize {
         place.insert(result.value, life);
         lives.entry(life).or_insert((i, i, bytes(&result))).1 = i;
     }
-    lives.get_mut(&place[&program.shown.value]).unwrap().1 = usize::MAX;
+    for kept in [Some(program.shown), program.hidden].into_iter().flatten() {
+        lives.get_mut(&place[&kept.value]).unwrap().1 = usize::MAX;
+    }
     let live_at =
         |i| lives.values().filter(move |(from, to, _)| (*from..=*to).contains(&i)).map(|life| life.2).sum();
     (0..program.steps.len()).map(live_at).max().unwrap()
@@ -212,6 +214,20 @@ fn lost_logits_are_caught() {
     let mut program = compiled(&Shape::plain(), 6, 6);
     program.shown.value = program.steps[0].result.region().unwrap().value;
     assert!(matches!(check_arena(&program, &whole(&program)), Err(ArenaError::Lost { .. })));
+}
+
+#[test]
+fn lost_hidden_rows_are_caught() {
+    let program = compiled(&Shape::plain(), 6, 6);
+    let hidden = program.hidden.unwrap();
+    let mut elsewhere = program.clone();
+    elsewhere.hidden = Some(Region { offset_bytes: program.shown.offset_bytes, ..hidden });
+    assert!(matches!(check_arena(&elsewhere, &whole(&program)), Err(ArenaError::Lost { .. })));
+    // The product that shows the logits may not take over the rows it is made of.
+    let mut overwritten = program.clone();
+    let Operand::Arena(result) = &mut overwritten.steps.last_mut().unwrap().result else { panic!("logits") };
+    result.offset_bytes = hidden.offset_bytes;
+    assert!(check_arena(&overwritten, &whole(&program)).is_err());
 }
 
 #[test]

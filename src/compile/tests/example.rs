@@ -211,6 +211,7 @@ impl Builder<'_> {
         }
         self.group = None;
         let selected = self.add(Op::SelectRows, &[stream, output_rows]);
+        self.graph.set_hidden(selected);
         let x = self.norm("norm", selected);
         self.linear(if self.shape.tied { "embed" } else { "head" }, x)
     }

@@ -60,10 +60,11 @@ pub(super) struct Forward {
     seed: u64,
 }
 
-/// What a forward leaves: what it shows, and keys and values per layer that ran.
+/// What a forward leaves: what it shows, the hidden rows, and keys and values per layer that ran.
 #[derive(Debug, PartialEq)]
 pub(super) struct Outcome {
     pub(super) shown: Matrix,
+    pub(super) hidden: Option<Matrix>,
     pub(super) cache: BTreeMap<usize, (Matrix, Matrix)>,
 }
 
@@ -76,7 +77,13 @@ impl Outcome {
             a.columns == b.columns && a.data.len() == b.data.len() && a.data.iter().zip(&b.data).all(near)
         };
         let pairs = self.cache.iter().zip(&other.cache);
+        let hidden = match (&self.hidden, &other.hidden) {
+            (Some(a), Some(b)) => close(a, b),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
         close(&self.shown, &other.shown)
+            && hidden
             && self.cache.len() == other.cache.len()
             && pairs.into_iter().all(|((i, a), (j, b))| i == j && close(&a.0, &b.0) && close(&a.1, &b.1))
     }
@@ -129,7 +136,8 @@ impl Forward {
             }
             values.insert(value, result);
         }
-        Outcome { shown: values[&graph.shown().unwrap()].rows().clone(), cache }
+        let rows = |value: ValueId| values[&value].rows().clone();
+        Outcome { shown: rows(graph.shown().unwrap()), hidden: graph.hidden().map(rows), cache }
     }
 
     /// Evaluates a program over an arena that starts as not-a-number, skipping the groups marked.
@@ -162,7 +170,8 @@ impl Forward {
                 Tensor::Input => panic!("inputs are no steps"),
             }
         }
-        Outcome { shown: load(&arena, &program.shown), cache }
+        let hidden = program.hidden.map(|region| load(&arena, &region));
+        Outcome { shown: load(&arena, &program.shown), hidden, cache }
     }
 }
 

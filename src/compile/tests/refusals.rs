@@ -113,7 +113,7 @@ fn a_residual_that_is_the_logits() {
         graph.topological().into_iter().find(|v| graph.node(*v).op == Op::Input(input)).unwrap()
     });
     graph.add(Op::AppendKv { layer: 0, rope: None }, &[k, v, slots, positions], None).unwrap();
-    assert!(refusal(&graph, ONE, &device()).contains("wanted as what is shown"));
+    assert!(refusal(&graph, ONE, &device()).contains("wanted when the forward is over"));
 }
 
 #[test]

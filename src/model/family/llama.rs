@@ -203,6 +203,7 @@ pub(super) fn graph(config: &ModelConfig, names: Names, tensors: &TensorTable) -
         x = graph.add(Op::Add, &[x, out], mlp)?;
     }
     let rows = graph.add(Op::SelectRows, &[x, output_rows], None)?;
+    graph.set_hidden(rows);
     let n = graph.add(norm(final_norm), &[rows], None)?;
     let logits = graph.add(linear(head), &[n], None)?;
     graph.set_logits(logits);

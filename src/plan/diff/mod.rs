@@ -15,7 +15,7 @@ use serde::Serialize;
 use ygg_profiler::{Difference, DrafterName, Fingerprints};
 
 use super::{
-    ChosenTuning, LeftOut, Plan, PlannedWidths, PricedShape, Refusal, RowRule, Schedule, Shape,
+    ChosenTuning, DepthRule, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape, Refusal, RowRule, Schedule, Shape,
     show::describe_refusal,
 };
 
@@ -112,6 +112,7 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         alternatives,
         refused,
         left_out,
+        predictors,
         tunings: _,
         table: _,
     } = a;
@@ -120,6 +121,12 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
     let refusals = |refused: &Vec<Refusal>| list(refused.iter().map(describe_refusal));
     let lacking =
         |out: &Vec<LeftOut>| list(out.iter().map(|LeftOut { name, lacks }| format!("{name} has no {lacks}")));
+    let told = |predictors: &Vec<PlannedPredictor>| {
+        list(predictors.iter().map(|PlannedPredictor { name, report, network, .. }| {
+            let used = if network.is_some() { "used" } else { "not used" };
+            format!("{name}, log loss {:.3}, {used}", report.log_loss)
+        }))
+    };
     let name = |name: &DrafterName| name.to_string();
     let changes = [
         Change::of("made by", created_by, &b.created_by, text),
@@ -132,6 +139,7 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         Change::of("shapes priced", &alternatives.len(), &b.alternatives.len(), usize::to_string),
         Change::of("refused", refused, &b.refused, refusals),
         Change::of("left out", left_out, &b.left_out, lacking),
+        Change::of("depth predictors", predictors, &b.predictors, told),
     ];
     fingerprint_changes(fingerprints, &b.fingerprints)
         .into_iter()
@@ -165,11 +173,11 @@ fn tuning_changes(a: &[ChosenTuning], b: &[ChosenTuning]) -> Vec<Change> {
 }
 
 /// What a plan priced, with the bits of the prices.
-fn prices(plan: &Plan) -> BTreeSet<(DrafterName, Shape, Schedule, bool, u64, u64)> {
+fn prices(plan: &Plan) -> BTreeSet<(DrafterName, Shape, Schedule, [bool; 2], u64, u64)> {
     let price = |priced: PricedShape| {
         let chooses = priced.rule == RowRule::BestRate;
-        let PricedShape { name, shape, schedule, rule: _, aal, step_us, tpot_us: _, speedup: _ } = priced;
-        (name, shape, schedule, chooses, aal.to_bits(), step_us.to_bits())
+        let PricedShape { name, shape, schedule, depth_rule, aal, step_us, .. } = priced;
+        (name, shape, schedule, [chooses, depth_rule == DepthRule::Predicted], aal.to_bits(), step_us.to_bits())
     };
     plan.priced().map(price).collect()
 }

@@ -3,7 +3,7 @@ use serde::Serialize;
 use ygg_profiler::DrafterName;
 
 use crate::plan::{
-    Acceptance, Calibration, DrafterKind, PricedShape, RowChoice, Schedule, StageTime, SubPlan, WidthCost,
+    Acceptance, Calibration, DepthChoice, DepthCosts, DrafterKind, PricedShape, RowChoice, Schedule, StageTime, SubPlan, WidthCost,
     show::shape_cells,
 };
 
@@ -46,6 +46,7 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         drafter,
         shape: _,
         schedule: _,
+        depth_choice,
         top_k,
         draft_temperature,
         row_choice,
@@ -67,6 +68,7 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         Change::of("drafter", drafter, &b.drafter, kind),
         Change::of("candidates per node", top_k, &b.top_k, u32::to_string),
         Change::of("draft temperature", draft_temperature, &b.draft_temperature, f32::to_string),
+        Change::of("choice of depth", depth_choice, &b.depth_choice, describe_depths),
         Change::of("costs of widths", widths, &b.row_choice.widths, costs),
         Change::of("worth of time when rows are chosen", rate, &b.row_choice.rate, per_ms),
         Change::of("calibration", calibration, &b.row_choice.calibration, describe_calibration),
@@ -77,6 +79,15 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         Change::of("accepted candidate 1, 2, ...", by_rank, &b.acceptance.by_rank, shares),
     ];
     changes.into_iter().flatten().collect()
+}
+
+fn describe_depths(choice: &DepthChoice) -> String {
+    match choice {
+        DepthChoice::Fixed => "fixed".to_owned(),
+        DepthChoice::Predicted(DepthCosts { reach: _, costs }) => {
+            list(costs.iter().map(|cost| format!("to depth {} {:.0} us", cost.depth, cost.step_us)))
+        }
+    }
 }
 
 fn describe_calibration(calibration: &Option<Calibration>) -> String {
@@ -91,7 +102,7 @@ fn describe_calibration(calibration: &Option<Calibration>) -> String {
 
 /// A shape in a few words.
 pub(super) fn describe_shape(priced: &PricedShape) -> String {
-    let [depth, draft_width, verify_width] = shape_cells(&priced.shape, priced.rule);
+    let [depth, draft_width, verify_width] = shape_cells(&priced.shape, priced.depth_rule, priced.rule);
     let schedule = match priced.schedule {
         Schedule::Plain => "",
         Schedule::HeadAhead => ", heads drafted ahead",

@@ -2,7 +2,9 @@
 use serde::Serialize;
 use ygg_profiler::{DrafterName, Stage};
 
-use crate::plan::{Acceptance, NOISE_MARGIN, Plan, Prediction, RowRule, Shape, StageTime, SubPlan};
+use crate::plan::{
+    Acceptance, DepthRule, NOISE_MARGIN, Plan, Prediction, RowRule, Schedule, Shape, StageTime, SubPlan,
+};
 
 /// The best shape of one drafter.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -11,6 +13,10 @@ pub struct DrafterReason {
     pub name: DrafterName,
     /// Its best shape.
     pub shape: Shape,
+    /// When the head of a step is drafted.
+    pub schedule: Schedule,
+    /// How a step chooses its depth.
+    pub depth_rule: DepthRule,
     /// How a step chooses its rows.
     pub rule: RowRule,
     /// What became of it.
@@ -77,6 +83,8 @@ pub(super) fn reasons(plan: &Plan) -> Vec<DrafterReason> {
         DrafterReason {
             name: sub_plan.name.clone(),
             shape: sub_plan.shape,
+            schedule: sub_plan.schedule,
+            depth_rule: sub_plan.depth_choice.rule(),
             rule: sub_plan.row_choice.rule,
             outcome,
             reason: words(plan, sub_plan, outcome),

@@ -2,7 +2,7 @@
 use serde::Serialize;
 use ygg_profiler::{DrafterName, Stage};
 
-use crate::plan::{Plan, PricedShape, RowRule, Schedule};
+use crate::plan::{DepthRule, Plan, PricedShape, RowRule, Schedule};
 
 /// How far the search of a part reaches; each reaches as far as the one before and further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -16,13 +16,22 @@ pub enum Part {
     PrunedTree,
     /// Every step chooses how many nodes it verifies.
     RowsChosen,
+    /// Every step may be told how deep to draft.
+    DepthTold,
     /// Heads may be drafted ahead.
     Scheduled,
 }
 
 impl Part {
     /// Every part, each with all before it.
-    pub const ALL: [Part; 5] = [Part::Chain, Part::Tree, Part::PrunedTree, Part::RowsChosen, Part::Scheduled];
+    pub const ALL: [Part; 6] = [
+        Part::Chain,
+        Part::Tree,
+        Part::PrunedTree,
+        Part::RowsChosen,
+        Part::DepthTold,
+        Part::Scheduled,
+    ];
 
     /// What the part is, in words.
     pub fn words(self) -> &'static str {
@@ -31,23 +40,25 @@ impl Part {
             Part::Tree => "a tree",
             Part::PrunedTree => "a pruned tree",
             Part::RowsChosen => "rows chosen at every step",
+            Part::DepthTold => "depth told at every step, or not",
             Part::Scheduled => "heads drafted ahead, or not",
         }
     }
 
     /// Whether a search of this part prices `shape`; `verify_widths` are those measured.
     fn reaches(self, shape: &PricedShape, verify_widths: &[u32]) -> bool {
-        let PricedShape { name: _, shape, schedule, rule, aal: _, step_us: _, tpot_us: _, speedup: _ } =
-            shape;
+        let PricedShape { name: _, shape, schedule, depth_rule, rule, .. } = shape;
         let wider_fits = |width: &u32| *width > shape.verify_width && u64::from(*width) <= shape.nodes();
         let is_whole = !verify_widths.iter().any(wider_fits);
         let is_plain = *schedule == Schedule::Plain;
-        let is_fixed = *rule == RowRule::Widest && is_plain;
+        let is_untold = *depth_rule == DepthRule::Fixed;
+        let is_fixed = *rule == RowRule::Widest && is_plain && is_untold;
         match self {
             Part::Chain => shape.draft_width == 1 && is_whole && is_fixed,
             Part::Tree => is_whole && is_fixed,
             Part::PrunedTree => is_fixed,
-            Part::RowsChosen => is_plain,
+            Part::RowsChosen => is_plain && is_untold,
+            Part::DepthTold => is_plain,
             Part::Scheduled => true,
         }
     }

@@ -6,7 +6,7 @@ use super::{
     synthetic::{Oracle, profile, record, samples},
 };
 use crate::plan::{
-    NOISE_MARGIN, PricedShape, RowRule, Schedule, Shape, explain,
+    DepthRule, NOISE_MARGIN, PricedShape, RowRule, Schedule, Shape, explain,
     explain::{AlphaSource, DrafterReason, Outcome, Part, PartGain, text},
     leviathan,
 };
@@ -72,8 +72,9 @@ fn each_part_reaches_as_far_as_it_says() {
                 fitting.max() == Some(&shape.verify_width)
             };
             let mut best_of_all = 0.0f64;
-            for PricedShape { name, shape, schedule, rule, speedup, .. } in plan.priced() {
-                let is_plain = schedule == Schedule::Plain;
+            for PricedShape { name, shape, schedule, depth_rule, rule, speedup, .. } in plan.priced() {
+                let keeps_order = schedule == Schedule::Plain;
+                let is_plain = keeps_order && depth_rule == DepthRule::Fixed;
                 let is_reached = match part {
                     Part::Chain => {
                         shape.draft_width == 1 && whole(&shape) && rule == RowRule::Widest && is_plain
@@ -81,6 +82,7 @@ fn each_part_reaches_as_far_as_it_says() {
                     Part::Tree => whole(&shape) && rule == RowRule::Widest && is_plain,
                     Part::PrunedTree => rule == RowRule::Widest && is_plain,
                     Part::RowsChosen => is_plain,
+                    Part::DepthTold => keeps_order,
                     Part::Scheduled => true,
                 };
                 if name == sub_plan.name && is_reached {

@@ -10,14 +10,19 @@ use crate::plan::{
     Schedule, Shape, SubPlan, leviathan, make_plan, show,
 };
 
-const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
-const DRAFT_WIDTHS: [u32; 3] = [1, 2, 4];
-const DEPTH: u32 = 4;
+pub(super) const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
+pub(super) const DRAFT_WIDTHS: [u32; 3] = [1, 2, 4];
+pub(super) const DEPTH: u32 = 4;
 /// Sizes of trees over which deciding was measured.
 const DECIDED_NODES: [u32; 4] = [1, 5, 9, 17];
 
 fn decide_us(measured_nodes: u32) -> f64 {
     f64::from(measured_nodes) / 8.0
+}
+
+/// What deciding costs in a tree of as many nodes.
+pub(super) fn decided_us(nodes: u32) -> f64 {
+    decide_us(*DECIDED_NODES.iter().find(|n| **n >= nodes).unwrap())
 }
 
 /// Latencies with steps in them: `verify` by width, `draft` by width.
@@ -69,7 +74,7 @@ fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, 
             }
             let grown_us = f64::from(depth - 1) * growth_us + 0.5 * f64::from(depth);
             let nodes = depth * draft_width + 1;
-            let decided_us = decide_us(*DECIDED_NODES.iter().find(|n| **n >= nodes).unwrap());
+            let decided_us = decided_us(nodes);
             for place in 1..VERIFY_WIDTHS.len() {
                 if VERIFY_WIDTHS[place] > nodes {
                     continue;

@@ -202,6 +202,7 @@ pub(super) fn record_step(oracle: &Oracle, root: u32, width: u32, depth: u32, to
             })
             .collect(),
         verified,
+        told: Vec::new(),
     }
 }
 
@@ -297,5 +298,6 @@ pub(super) fn profile(
         measurements,
         traces,
         token_traces,
+        predictors: Vec::new(),
     }
 }

@@ -1,0 +1,179 @@
+//! How deep a step drafts: as deep as planned, or as deep as pays by what was told of this step.
+//!
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), depth prediction with eq. 3: the depth that gives most
+//! expected tokens per predicted time of the step. The planner's replays and the decoder ask the same function.
+use serde::{Deserialize, Serialize};
+
+use super::{PlanError, contents::ensure};
+
+/// The rule by which a step chooses its depth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DepthRule {
+    /// Always Dd.
+    Fixed,
+    /// Dd at most, by what a network tells of the step.
+    Predicted,
+}
+
+/// What a step costs that drafts to one depth.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DepthCost {
+    /// Growths; 0 for a plain step.
+    pub depth: u32,
+    /// Predicted time of the whole step over the rows that such steps verify.
+    pub step_us: f64,
+    /// Time that the step saves beside one of Dd growths and as many rows.
+    pub saved_us: f64,
+}
+
+/// How a sub-plan's steps choose their depth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DepthChoice {
+    /// Always Dd.
+    Fixed,
+    /// The depth of most expected tokens per time, by what the drafter's network tells.
+    Predicted(DepthCosts),
+}
+
+/// The depths that a step may choose among.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DepthCosts {
+    /// For d = 1, 2, ..., Dd: the share that the shape keeps of what the widest recorded tree accepts to depth d, which is what
+    /// networks tell.
+    pub reach: Vec<f64>,
+    /// Ascending from depth 0 to Dd.
+    pub costs: Vec<DepthCost>,
+}
+
+impl DepthChoice {
+    /// Its rule.
+    pub fn rule(&self) -> DepthRule {
+        match self {
+            DepthChoice::Fixed => DepthRule::Fixed,
+            DepthChoice::Predicted(_) => DepthRule::Predicted,
+        }
+    }
+
+    pub(super) fn validate(&self, depth: u32) -> Result<(), PlanError> {
+        match self {
+            DepthChoice::Fixed => Ok(()),
+            DepthChoice::Predicted(costs) => costs.validate(depth),
+        }
+    }
+}
+
+impl DepthCosts {
+    /// The depth to draft to, `most` at most, when P(accepted >= d) is `told[d - 1]`: the one with most expected tokens per
+    /// time, of equals the least.
+    ///
+    /// # Panics
+    /// If there is no depth.
+    pub fn choose<P: Copy + Into<f64>>(&self, told: &[P], most: u32) -> DepthCost {
+        let mut best = *self.costs.first().expect("a choice has a depth");
+        let (mut best_rate, mut tokens, mut counted) = (1.0 / best.step_us, 1.0, 0);
+        for cost in self.costs[1..].iter().take_while(|cost| cost.depth <= most) {
+            while counted < cost.depth as usize {
+                let told = told.get(counted).map_or(0.0, |told| (*told).into());
+                tokens += told * self.reach.get(counted).copied().unwrap_or(0.0);
+                counted += 1;
+            }
+            let rate = tokens / cost.step_us;
+            if rate > best_rate {
+                (best, best_rate) = (*cost, rate);
+            }
+        }
+        best
+    }
+
+    /// Checks that the depths ascend from 0 to `depth`, and the numbers.
+    fn validate(&self, depth: u32) -> Result<(), PlanError> {
+        let DepthCosts { reach, costs } = self;
+        let show = || format!("{costs:?}");
+        let ascending = costs.is_sorted_by(|a, b| a.depth < b.depth);
+        let ends =
+            costs.first().is_some_and(|c| c.depth == 0) && costs.last().is_some_and(|c| c.depth == depth);
+        ensure(ascending && ends && depth >= 1, "choice of depth", "depths ascending from 0 to Dd", show)?;
+        let good =
+            |cost: &DepthCost| cost.step_us.is_finite() && cost.step_us > 0.0 && cost.saved_us.is_finite();
+        ensure(costs.iter().all(good), "choice of depth", "finite positive times", show)?;
+        let shares = reach.len() == depth as usize && reach.iter().all(|r| r.is_finite() && *r >= 0.0);
+        ensure(shares, "choice of depth", "a share for every depth", || format!("{reach:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn choice(reach: &[f64], costs: &[(u32, f64)]) -> DepthCosts {
+        let costs = costs.iter().map(|(depth, step_us)| DepthCost {
+            depth: *depth,
+            step_us: *step_us,
+            saved_us: 0.0,
+        });
+        DepthCosts { reach: reach.to_vec(), costs: costs.collect() }
+    }
+
+    /// Eq. 3 written out, multiples of 1/64 so that sums are exact.
+    fn best_rate(choice: &DepthCosts, told: &[f64], most: u32) -> f64 {
+        let rate = |cost: &DepthCost| {
+            let tokens: f64 = (0..cost.depth as usize).map(|d| told[d] * choice.reach[d]).sum();
+            (1.0 + tokens) / cost.step_us
+        };
+        choice.costs.iter().filter(|cost| cost.depth <= most).map(rate).fold(0.0, f64::max)
+    }
+
+    proptest! {
+        #[test]
+        fn the_depth_chosen_has_the_best_rate(
+            told in prop::collection::vec(0..=64_u8, 6),
+            reach in prop::collection::vec(0..=4_u8, 6),
+            costs in prop::collection::vec((any::<bool>(), 1..60_u8), 6),
+            most in 0..8_u32,
+        ) {
+            let told: Vec<f64> = told.iter().map(|t| f64::from(*t) / 64.0).collect();
+            let reach: Vec<f64> = reach.iter().map(|r| f64::from(*r) / 4.0).collect();
+            let depths = costs.iter().enumerate().filter(|(depth, (allowed, _))| *depth == 0 || *allowed);
+            let costs: Vec<(u32, f64)> =
+                depths.map(|(depth, (_, us))| (depth as u32, f64::from(*us))).collect();
+            let choice = choice(&reach, &costs);
+            let chosen = choice.choose(&told, most);
+            prop_assert!(chosen.depth <= most);
+            let tokens: f64 = (0..chosen.depth as usize).map(|d| told[d] * reach[d]).sum();
+            prop_assert_eq!((1.0 + tokens) / chosen.step_us, best_rate(&choice, &told, most));
+        }
+    }
+
+    #[test]
+    fn of_equal_depths_the_least_is_chosen_and_what_nobody_told_is_not_expected() {
+        let choice = choice(&[1.0, 1.0], &[(0, 10.0), (1, 15.0), (2, 20.0)]);
+        assert_eq!(choice.choose(&[0.5, 0.5], 9).depth, 0);
+        assert_eq!(choice.choose(&[1.0, 0.9], 9).depth, 2);
+        assert_eq!(choice.choose(&[1.0, 0.9], 1).depth, 1);
+        assert_eq!(choice.choose(&[1.0], 9).depth, 1);
+        assert_eq!(choice.choose::<f64>(&[], 9).depth, 0);
+    }
+
+    #[test]
+    fn contradictory_choices_are_refused() {
+        let good = [(0, 1.0), (1, 2.0), (3, 3.0)];
+        assert!(DepthChoice::Predicted(choice(&[1.0; 3], &good)).validate(3).is_ok());
+        assert!(DepthChoice::Fixed.validate(0).is_ok());
+        for (reach, costs, depth) in [
+            (3, &good[..], 4),
+            (2, &good, 3),
+            (0, &[], 0),
+            (1, &[(1, 2.0)], 1),
+            (1, &[(0, 1.0), (0, 1.0), (1, 2.0)], 1),
+            (1, &[(0, 1.0), (1, 0.0)], 1),
+            (1, &[(0, f64::NAN), (1, 1.0)], 1),
+        ] {
+            let choice = choice(&vec![1.0; reach], costs);
+            assert!(DepthChoice::Predicted(choice).validate(depth).is_err(), "{costs:?}");
+        }
+    }
+}
