@@ -1,5 +1,8 @@
 //! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
-use std::{cmp::Ordering, collections::BTreeSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
@@ -68,7 +71,7 @@ pub fn make_plan(
     let plain = plain_sub_plan(&table, context)?;
     let search = Search { profile, table: &table, context, ar_tpot_us: plain.predicted.tpot_us };
 
-    let mut found = Found { points: Vec::new(), refused: Vec::new() };
+    let mut found = Found { points: Vec::new(), told: BTreeMap::new(), refused: Vec::new() };
     let mut left_out = Vec::new();
     let mut names = Vec::new();
     let open = Fix::default();
@@ -93,7 +96,7 @@ pub fn make_plan(
         }
     }
 
-    let Found { mut points, refused } = found;
+    let Found { mut points, told, refused } = found;
     points.sort_by(best_first);
     let chosen = choose(&points, fix).ok_or_else(|| PlanError::FixImpossible {
         fix: fix.to_string(),
@@ -117,7 +120,7 @@ pub fn make_plan(
         fixed: fix.to_string(),
         context,
         planned: planned_widths(&by_drafter),
-        predictors: predictors(profile, &points, &by_drafter),
+        predictors: predictors(profile, &points, &told, &by_drafter),
         alternatives: alternatives(&plain, &points),
         by_drafter,
         chosen_index,
@@ -142,6 +145,8 @@ struct Point {
 
 struct Found {
     points: Vec<Point>,
+    /// The best speed-up of steps that are told how deep to draft, by place of the drafter, planned or not.
+    told: BTreeMap<usize, f64>,
     refused: Vec<Refusal>,
 }
 
@@ -284,6 +289,12 @@ impl Search<'_> {
                 let search = DepthSearch { traces: &traces, pricing, rule, calibration, replay: &replay };
                 for PricedDepths { shape, rows, depths, accepted, stages } in search.priced(&replayed)? {
                     let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
+                    let best = found.told.entry(origin.place).or_insert(predicted.speedup);
+                    *best = best.max(predicted.speedup);
+                    // Steps that are told best not to draft are plain decoding, which is in the plan as it is.
+                    if predicted.speedup <= 1.0 && origin.limits.depth_rule.is_none() {
+                        continue;
+                    }
                     let evidence = Evidence {
                         top_k,
                         draft_temperature,
@@ -466,20 +477,24 @@ fn planned_widths(by_drafter: &[SubPlan]) -> PlannedWidths {
 }
 
 /// Every trained predictor beside what it gains, with its weights where a sub-plan goes by them. Points are best first.
-fn predictors(profile: &Profile, points: &[Point], by_drafter: &[SubPlan]) -> Vec<PlannedPredictor> {
+fn predictors(
+    profile: &Profile,
+    points: &[Point],
+    told: &BTreeMap<usize, f64>,
+    by_drafter: &[SubPlan],
+) -> Vec<PlannedPredictor> {
     let planned = |trained: &ygg_profiler::DepthPredictor| {
         let name = &trained.drafter;
-        let best = |rule| {
-            let of_rule = |p: &&Point| p.sub_plan.name == *name && p.sub_plan.depth_choice.rule() == rule;
-            points.iter().find(of_rule).map(|point| point.sub_plan.predicted.speedup)
-        };
+        let is_fixed =
+            |p: &&Point| p.sub_plan.name == *name && p.sub_plan.depth_choice.rule() == DepthRule::Fixed;
         let goes_by_it =
             |plan: &SubPlan| plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted;
+        let place = points.iter().find(|p| p.sub_plan.name == *name).map(|p| p.place);
         PlannedPredictor {
             name: name.clone(),
             report: trained.report.clone(),
-            fixed_speedup: best(DepthRule::Fixed),
-            told_speedup: best(DepthRule::Predicted),
+            fixed_speedup: points.iter().find(is_fixed).map(|point| point.sub_plan.predicted.speedup),
+            told_speedup: place.and_then(|place| told.get(&place).copied()),
             network: by_drafter.iter().any(goes_by_it).then(|| trained.network.clone()),
         }
     };
