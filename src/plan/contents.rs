@@ -228,7 +228,9 @@ impl SubPlan {
         depth_choice.validate(depth)?;
         if let DepthChoice::Predicted(DepthCosts { costs, .. }) = depth_choice {
             let begins_with_a_head = *schedule == Schedule::Plain;
-            ensure(begins_with_a_head, "schedule of steps that are told a depth", "plain", || schedule.to_string())?;
+            ensure(begins_with_a_head, "schedule of steps that are told a depth", "plain", || {
+                schedule.to_string()
+            })?;
             let least = row_choice.widths.iter().map(|cost| cost.step_us).fold(f64::INFINITY, f64::min);
             let positive = costs.iter().all(|cost| cost.saved_us < least);
             ensure(positive, "choice of depth", "savings below what a step costs", || format!("{costs:?}"))?;
@@ -406,7 +408,9 @@ impl Plan {
             let unique = predictors[..i].iter().all(|earlier| earlier.name != predictor.name);
             ensure(unique, "predictors", "one for each drafter", || predictor.name.to_string())?;
         }
-        for Alternative { drafter, shape: _, schedule: _, depth_rule: _, rule: _, aal, step_us } in alternatives {
+        for Alternative { drafter, shape: _, schedule: _, depth_rule: _, rule: _, aal, step_us } in
+            alternatives
+        {
             for number in [aal, step_us] {
                 ensure(is_positive(*number), "alternative", "finite positive numbers", || {
                     number.to_string()

@@ -17,6 +17,7 @@
 
 mod acceptance;
 mod calibration;
+mod choosing;
 mod contents;
 mod depth;
 mod depth_choice;
@@ -47,6 +48,7 @@ mod tunings;
 
 pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
 pub use calibration::{Calibration, HeldOut, INTERVALS, Interval, JudgedNode, Knot};
+pub use choosing::NOISE_MARGIN;
 pub use contents::{
     Alternative, LeftOut, Plan, PlannedPredictor, PlannedWidths, Prediction, PricedShape, Refusal, SubPlan,
 };
@@ -65,7 +67,7 @@ pub use makespan::{Lanes, TimeSpan, Timeline};
 pub use objective::{Shape, StageTime};
 pub use row_choice::{RowChoice, RowRule, RowScratch, WidthCost};
 pub use schedule::Schedule;
-pub use search::{FreeDrafter, NOISE_MARGIN, make_plan};
+pub use search::{FreeDrafter, make_plan};
 pub use show::{drafter_cell, json, text};
 pub use stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
 pub use step_costs::StepCosts;

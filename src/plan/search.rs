@@ -1,25 +1,19 @@
 //! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
-use std::{cmp::Ordering, collections::BTreeSet};
+use std::collections::BTreeMap;
 
 use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
 use super::{
-    Acceptance, AcceptedLengths, Alternative, Calibration, DepthChoice, DepthRule, DrafterKind, Fix,
-    FreeReplay, JudgedNode, LeftOut, Objective, Plan, PlanError, PlannedPredictor, PlannedWidths, Prediction,
-    Refusal, ReplayDrafter, RowChoice, RowRule, Schedule, Shape, SubPlan, TreeReplay, acceptance_by_rank,
-    choose_tunings,
+    Acceptance, AcceptedLengths, Calibration, DepthChoice, DepthRule, DrafterKind, Fix, FreeReplay,
+    JudgedNode, LeftOut, Plan, PlanError, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Schedule,
+    Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings,
+    choosing::{Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors},
     depth_search::{DepthSearch, PricedDepths},
     judge_proposals, judge_trees,
     objective::{mean_step, plain_step, step_us},
     pricing::Pricing,
     rates::Rates,
 };
-
-/// How much faster than plain decoding a shape must be predicted before plain decoding is left.
-///
-/// Medians of interleaved repetitions on a quiet machine still differ by about this much between runs, so a smaller
-/// predicted gain may be none.
-pub const NOISE_MARGIN: f64 = 0.03;
 
 /// A drafter without a model, for the search to run over the recorded requests.
 pub struct FreeDrafter<'a> {
@@ -67,7 +61,7 @@ pub fn make_plan(
     let plain = plain_sub_plan(&table, context)?;
     let search = Search { profile, table: &table, context, ar_tpot_us: plain.predicted.tpot_us };
 
-    let mut found = Found { points: Vec::new(), refused: Vec::new() };
+    let mut found = Found { points: Vec::new(), told: BTreeMap::new(), refused: Vec::new() };
     let mut left_out = Vec::new();
     let mut names = Vec::new();
     let open = Fix::default();
@@ -92,7 +86,7 @@ pub fn make_plan(
         }
     }
 
-    let Found { mut points, refused } = found;
+    let Found { mut points, told, refused } = found;
     points.sort_by(best_first);
     let best: Vec<&Point> = (0..names.len()).filter_map(|place| best_of(&points, place, fix)).collect();
     let chosen = choose(&best, fix).ok_or_else(|| PlanError::FixImpossible {
@@ -114,7 +108,7 @@ pub fn make_plan(
         fixed: fix.to_string(),
         context,
         planned: planned_widths(&by_drafter),
-        predictors: predictors(profile, &points, &by_drafter),
+        predictors: predictors(profile, &points, &told, &by_drafter),
         alternatives: alternatives(&by_drafter, &points),
         by_drafter,
         chosen_index,
@@ -125,26 +119,6 @@ pub fn make_plan(
     };
     plan.validate()?;
     Ok(plan)
-}
-
-/// One priced shape.
-struct Point {
-    /// Place of the drafter among those searched.
-    place: usize,
-    /// Whether the fix allows choosing it.
-    asked_for: bool,
-    sub_plan: SubPlan,
-}
-
-struct Found {
-    points: Vec<Point>,
-    refused: Vec<Refusal>,
-}
-
-#[derive(PartialEq, Eq)]
-enum Choice {
-    Plain,
-    Drafter(usize),
 }
 
 /// A drafter under search.
@@ -309,7 +283,8 @@ impl Search<'_> {
                     found.points.push(origin.point(shape, evidence, predicted));
                 }
                 let is_trained = self.profile.predictors.iter().any(|p| p.drafter == *origin.name);
-                let may_be_told = schedule == Schedule::Plain && origin.limits.admits_rule(DepthRule::Predicted);
+                let may_be_told =
+                    schedule == Schedule::Plain && origin.limits.admits_rule(DepthRule::Predicted);
                 if !is_trained || !may_be_told {
                     continue;
                 }
@@ -317,6 +292,12 @@ impl Search<'_> {
                 let search = DepthSearch { traces, pricing, rule, calibration, replay, rates };
                 for PricedDepths { shape, rows, depths, accepted, stages } in search.priced(&replayed)? {
                     let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
+                    let best = found.told.entry(origin.place).or_insert(predicted.speedup);
+                    *best = best.max(predicted.speedup);
+                    // Steps that are told best not to draft are plain decoding, which is in the plan as it is.
+                    if predicted.speedup <= 1.0 && origin.limits.depth_rule.is_none() {
+                        continue;
+                    }
                     let evidence = Evidence {
                         schedule,
                         top_k,
@@ -441,65 +422,6 @@ fn speculative(depth: u32, draft_width: u32, verify_widths: &[u32]) -> impl Iter
     verify_widths.iter().map(shape).filter(makes_sense)
 }
 
-/// Larger speed-up first; of equals the smaller shape, then the one that chooses less, then the plainer schedule, then the
-/// drafter named first.
-fn best_first(a: &Point, b: &Point) -> Ordering {
-    let key = |p: &Point| {
-        let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
-        let chooses_rows = p.sub_plan.row_choice.rule == RowRule::BestRate;
-        let chooses_depth = p.sub_plan.depth_choice.rule() == DepthRule::Predicted;
-        (verify_width, depth, draft_width, chooses_depth, chooses_rows, p.sub_plan.schedule, p.place)
-    };
-    let speedup = |p: &Point| p.sub_plan.predicted.speedup;
-    speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
-}
-
-/// The best point of a drafter, given all points best first. By speed, another schedule than the plain one has to gain more
-/// than noise over it.
-fn best_of<'p>(points: &'p [Point], place: usize, fix: &Fix) -> Option<&'p Point> {
-    let own = || points.iter().filter(move |point| point.place == place);
-    let best = own().next()?;
-    let objective = if best.asked_for { fix.objective() } else { Objective::Speedup };
-    match objective {
-        Objective::Speedup => {
-            let plain = own().find(|point| point.sub_plan.schedule == Schedule::Plain);
-            let speedup = |point: &Point| point.sub_plan.predicted.speedup;
-            let close = plain.filter(|plain| speedup(best) < (1.0 + NOISE_MARGIN) * speedup(plain));
-            Some(close.unwrap_or(best))
-        }
-        Objective::Aal => largest_aal(own()),
-    }
-}
-
-/// Of points that come best first, the first of those with the most tokens per step.
-fn largest_aal<'p>(mut points: impl Iterator<Item = &'p Point>) -> Option<&'p Point> {
-    let first = points.next()?;
-    let aal = |point: &Point| point.sub_plan.predicted.aal;
-    Some(points.fold(first, |best, point| if aal(point) > aal(best) { point } else { best }))
-}
-
-/// What to run, given the best point of every drafter; `None` if the fix leaves nothing.
-fn choose(points: &[&Point], fix: &Fix) -> Option<Choice> {
-    if fix.is_plain() {
-        return Some(Choice::Plain);
-    }
-    let mut asked: Vec<&Point> = points.iter().copied().filter(|point| point.asked_for).collect();
-    asked.sort_by(|a, b| best_first(a, b));
-    let best = match fix.objective() {
-        Objective::Speedup => asked.first().copied(),
-        Objective::Aal => largest_aal(asked.iter().copied()),
-    };
-    if fix.asks_for_speculation() {
-        return best.map(|point| Choice::Drafter(point.place));
-    }
-    match best {
-        Some(point) if point.sub_plan.predicted.speedup >= 1.0 + NOISE_MARGIN => {
-            Some(Choice::Drafter(point.place))
-        }
-        Some(_) | None => Some(Choice::Plain),
-    }
-}
-
 fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, PlanError> {
     let stages = plain_step(table, context)?;
     let ar_tpot_us = stages.iter().map(|stage| stage.us).sum();
@@ -529,66 +451,4 @@ fn reference_context(profile: &Profile, table: &LatencyTable) -> u32 {
     let requests =
         profile.token_traces.iter().map(|t| (t.prompt.len() + t.output.len() / 2) as u64).collect();
     mean(steps).or_else(|| mean(requests)).unwrap_or_else(|| table.contexts()[0])
-}
-
-/// The widths that the sub-plans run: those their steps may choose among, and of their growths and heads drafted ahead.
-fn planned_widths(by_drafter: &[SubPlan]) -> PlannedWidths {
-    let mut verify = BTreeSet::from([1]);
-    let mut draft = BTreeSet::from([1]);
-    for SubPlan { drafter, shape, schedule, row_choice, .. } in by_drafter {
-        let widths = || row_choice.widths.iter().map(|cost| cost.width);
-        verify.extend(widths());
-        if drafter.runs_a_model() {
-            draft.insert(shape.draft_width);
-        }
-        match schedule {
-            Schedule::Plain => {}
-            Schedule::HeadAhead => draft.extend(widths()),
-        }
-    }
-    PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }
-}
-
-/// Every trained predictor beside what it gains, with its weights where a sub-plan goes by them. Points are best first.
-fn predictors(profile: &Profile, points: &[Point], by_drafter: &[SubPlan]) -> Vec<PlannedPredictor> {
-    let planned = |trained: &ygg_profiler::DepthPredictor| {
-        let name = &trained.drafter;
-        let best = |rule| {
-            let of_rule = |p: &&Point| p.sub_plan.name == *name && p.sub_plan.depth_choice.rule() == rule;
-            points.iter().find(of_rule).map(|point| point.sub_plan.predicted.speedup)
-        };
-        let goes_by_it =
-            |plan: &SubPlan| plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted;
-        PlannedPredictor {
-            name: name.clone(),
-            report: trained.report.clone(),
-            fixed_speedup: best(DepthRule::Fixed),
-            told_speedup: best(DepthRule::Predicted),
-            network: by_drafter.iter().any(goes_by_it).then(|| trained.network.clone()),
-        }
-    };
-    profile.predictors.iter().map(planned).collect()
-}
-
-/// All points, best first, plain decoding among them: before it only what is predicted faster.
-fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alternative> {
-    let alternative = |plan: &SubPlan| {
-        let place = by_drafter.iter().position(|best| best.name == plan.name);
-        Alternative {
-            drafter: place
-                .and_then(|place| u16::try_from(place).ok())
-                .expect("few drafters, each with its best"),
-            shape: plan.shape,
-            schedule: plan.schedule,
-            depth_rule: plan.depth_choice.rule(),
-            rule: plan.row_choice.rule,
-            aal: plan.predicted.aal,
-            step_us: plan.predicted.step_us,
-        }
-    };
-    let plain = &by_drafter[0];
-    let place = points.partition_point(|point| point.sub_plan.predicted.speedup > plain.predicted.speedup);
-    let (faster, slower) = points.split_at(place);
-    let plans = faster.iter().map(|point| &point.sub_plan).chain([plain]);
-    plans.chain(slower.iter().map(|point| &point.sub_plan)).map(alternative).collect()
 }

@@ -15,8 +15,8 @@ use serde::Serialize;
 use ygg_profiler::{Difference, DrafterName, Fingerprints};
 
 use super::{
-    ChosenTuning, DepthRule, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape, Refusal, RowRule, Schedule, Shape,
-    show::describe_refusal,
+    ChosenTuning, DepthRule, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape, Refusal, RowRule,
+    Schedule, Shape, show::describe_refusal,
 };
 
 pub use latencies::{LatencyChange, Quartiles};
@@ -177,7 +177,14 @@ fn prices(plan: &Plan) -> BTreeSet<(DrafterName, Shape, Schedule, [bool; 2], u64
     let price = |priced: PricedShape| {
         let chooses = priced.rule == RowRule::BestRate;
         let PricedShape { name, shape, schedule, depth_rule, aal, step_us, .. } = priced;
-        (name, shape, schedule, [chooses, depth_rule == DepthRule::Predicted], aal.to_bits(), step_us.to_bits())
+        (
+            name,
+            shape,
+            schedule,
+            [chooses, depth_rule == DepthRule::Predicted],
+            aal.to_bits(),
+            step_us.to_bits(),
+        )
     };
     plan.priced().map(price).collect()
 }

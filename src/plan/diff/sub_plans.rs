@@ -3,8 +3,8 @@ use serde::Serialize;
 use ygg_profiler::DrafterName;
 
 use crate::plan::{
-    Acceptance, Calibration, DepthChoice, DepthCosts, DrafterKind, PricedShape, RowChoice, Schedule, StageTime, SubPlan, WidthCost,
-    show::shape_cells,
+    Acceptance, Calibration, DepthChoice, DepthCosts, DrafterKind, PricedShape, RowChoice, Schedule,
+    StageTime, SubPlan, WidthCost, show::shape_cells,
 };
 
 use super::{Change, list};

@@ -24,14 +24,8 @@ pub enum Part {
 
 impl Part {
     /// Every part, each with all before it.
-    pub const ALL: [Part; 6] = [
-        Part::Chain,
-        Part::Tree,
-        Part::PrunedTree,
-        Part::RowsChosen,
-        Part::DepthTold,
-        Part::Scheduled,
-    ];
+    pub const ALL: [Part; 6] =
+        [Part::Chain, Part::Tree, Part::PrunedTree, Part::RowsChosen, Part::DepthTold, Part::Scheduled];
 
     /// What the part is, in words.
     pub fn words(self) -> &'static str {

@@ -199,7 +199,11 @@ proptest! {
         prop_assert!((found - expected).abs() <= 1e-9 * expected, "{} instead of {}", found, expected);
         let best = plan.for_drafter("layer_skip").unwrap();
         let goes_by_it = best.depth_choice.rule() == DepthRule::Predicted;
-        prop_assert_eq!(best.predicted.speedup, found.max(predictor.fixed_speedup.unwrap()));
+        // What is no faster than plain decoding is left to that.
+        let fixed = predictor.fixed_speedup.unwrap();
+        let planned = if found > 1.0 { found.max(fixed) } else { fixed };
+        prop_assert_eq!(best.predicted.speedup, planned);
+        prop_assert!(!goes_by_it || found > 1.0);
         prop_assert_eq!(predictor.network.is_some(), goes_by_it);
         prop_assert_eq!(plan.network_of(best).is_some(), goes_by_it);
     }
