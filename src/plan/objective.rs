@@ -52,7 +52,8 @@ pub fn plain_step(table: &LatencyTable, context: u32) -> Result<Vec<StageTime>, 
 }
 
 /// The stages of a step that grows an Equal-Growth Tree with a model drafter:
-/// `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)`, and the host stages that the table has.
+/// `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)`, and the host stages that the table has: the closed form that the
+/// timeline of a plain schedule is judged by.
 ///
 /// # Errors
 /// [`TableError::Unmeasured`] if a stage lacks a width.

@@ -8,7 +8,7 @@ use yggc::{
         Activations, LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier, make_drafter,
     },
     measure::calibration_prompts,
-    plan::DrafterKind,
+    plan::{DrafterKind, Schedule},
     runtime::{Session, SessionOptions},
     speculate::{Decoder, Limits, Shape},
 };
@@ -114,10 +114,11 @@ impl Exam {
         Session::open(Arc::clone(self.loaded.set()), &options).expect("a short session")
     }
 
-    fn decoder(&self, kind: &DrafterKind, shape: Shape, threads: usize) -> Decoder {
-        let session = self.session(shape.tree_nodes(), threads);
+    fn decoder(&self, kind: &DrafterKind, shape: Shape, schedule: Schedule, threads: usize) -> Decoder {
+        let session = self.session(shape.scratch_rows(schedule), threads);
         let drafter = make_drafter(kind, &shape, &session).expect("planned widths");
-        Decoder::new(session, drafter, shape).expect("a planned width")
+        let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+        decoder.with_schedule(schedule).expect("layer skip under any, others under the plain one")
     }
 
     /// Decodes until the answer ends, or has [`TOKENS`] tokens.
@@ -135,9 +136,9 @@ impl Exam {
     }
 
     /// Answers every question with a forced drafter.
-    fn sit(&self, kind: &DrafterKind, shape: Shape) {
-        let mut by_threads = [1, 2].map(|threads| self.decoder(kind, shape, threads));
-        let (mut drafted, mut accepted) = (0, 0);
+    fn sit(&self, kind: &DrafterKind, shape: Shape, schedule: Schedule) {
+        let mut by_threads = [1, 2].map(|threads| self.decoder(kind, shape, schedule, threads));
+        let (mut drafted, mut accepted, mut heads) = (0, 0, 0);
         for (i, question) in self.questions.iter().enumerate() {
             let decoder = &mut by_threads[question.threads - 1];
             self.answer(decoder, question);
@@ -145,32 +146,39 @@ impl Exam {
             assert_eq!(
                 decoder.history()[prompt.len()..],
                 truth[prompt.len()..],
-                "prompt {i} ({what}) on {threads} threads, {sampling:?}, {kind:?}, {shape:?}"
+                "prompt {i} ({what}) on {threads} threads, {sampling:?}, {kind:?}, {shape:?}, {schedule}"
             );
             drafted += decoder.stats().drafted;
             accepted += decoder.stats().accepted;
+            heads += decoder.stats().heads_ahead;
         }
+        assert_eq!(heads > 0, schedule == Schedule::HeadAhead, "{heads} heads drafted ahead");
         assert!(drafted > 0 && accepted > 0, "{accepted} of {drafted} accepted: this shows nothing");
     }
 
-    fn layer_skip(&self, shape: Shape) {
-        self.sit(&every_odd_layer(self.loaded.set().groups()), shape);
+    fn layer_skip(&self, shape: Shape, schedule: Schedule) {
+        self.sit(&every_odd_layer(self.loaded.set().groups()), shape, schedule);
     }
 }
 
 #[test]
 fn a_chain_of_layer_skip_changes_no_token() {
-    exam().layer_skip(layer_skip(4, 1, 4));
+    exam().layer_skip(layer_skip(4, 1, 4), Schedule::Plain);
 }
 
 #[test]
 fn a_tree_of_layer_skip_changes_no_token() {
-    exam().layer_skip(layer_skip(4, 4, 16));
+    exam().layer_skip(layer_skip(4, 4, 16), Schedule::Plain);
 }
 
 #[test]
 fn a_large_tree_of_layer_skip_changes_no_token() {
-    exam().layer_skip(layer_skip(6, 8, 48));
+    exam().layer_skip(layer_skip(6, 8, 48), Schedule::Plain);
+}
+
+#[test]
+fn heads_drafted_ahead_change_no_token() {
+    exam().layer_skip(layer_skip(3, 2, 4), Schedule::HeadAhead);
 }
 
 #[test]
@@ -184,5 +192,5 @@ fn a_trimmed_head_changes_no_token() {
 fn lookup_changes_no_token() {
     let kind = DrafterKind::Lookup { longest_match: 4, shortest_match: 1 };
     let shape = Shape { depth: 7, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
-    exam().sit(&kind, shape);
+    exam().sit(&kind, shape, Schedule::Plain);
 }

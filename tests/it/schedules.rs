@@ -9,7 +9,7 @@ use yggc::{
     plan::Schedule,
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, LayerSkip, Limits, Lookup, Policy, Shape, SpeculateError},
+    speculate::{Candidate, Decoder, LayerSkip, Limits, Lookup, Observer, Policy, Shape, SpeculateError},
     tree::{NodeId, TokenTree},
 };
 
@@ -38,6 +38,16 @@ fn described(tree: &TokenTree) -> Vec<(u32, Option<NodeId>, u32, u16)> {
     tree.nodes().map(|n| (tree.token(n), tree.parent(n), tree.value(n).to_bits(), tree.rank(n))).collect()
 }
 
+/// What was drafted from each node, log-probabilities to the last bit.
+#[derive(Debug, Default, PartialEq)]
+struct Seen(Vec<(NodeId, Vec<(u32, u32)>)>);
+
+impl Observer for Seen {
+    fn expanded(&mut self, node: NodeId, candidates: &[Candidate]) {
+        self.0.push((node, candidates.iter().map(|c| (c.token, c.log_prob.to_bits())).collect()));
+    }
+}
+
 /// Takes `limits` of tokens in turn under both schedules; gives how many heads were taken from the step before, which must
 /// be as many as there were to take.
 fn in_step(plain: &mut Decoder, ahead: &mut Decoder, limits: impl Iterator<Item = usize>, what: &str) -> u64 {
@@ -50,8 +60,10 @@ fn in_step(plain: &mut Decoder, ahead: &mut Decoder, limits: impl Iterator<Item 
             break;
         }
         let limits = Limits { tokens, ends: &[] };
-        let report = plain.step(limits, None).expect("the step runs");
-        assert_eq!(ahead.step(limits, None).expect("the step runs"), report, "{what}");
+        let (mut of_plain, mut of_ahead) = (Seen::default(), Seen::default());
+        let report = plain.step(limits, Some(&mut of_plain)).expect("the step runs");
+        assert_eq!(ahead.step(limits, Some(&mut of_ahead)).expect("the step runs"), report, "{what}");
+        assert_eq!(of_ahead, of_plain, "{what}");
         assert_eq!(described(ahead.tree()), described(plain.tree()), "{what}");
         assert_eq!(ahead.history(), plain.history(), "{what}");
         let has_drafted = plain.tree().len() > 1;
