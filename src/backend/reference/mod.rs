@@ -93,6 +93,14 @@ impl Executables for ReferenceExecutables {
     }
 }
 
+/// The product of a step's numeric class.
+fn linear_of(step: &Step) -> fn(Rows<'_>, &Matrix<'_>, RowsMut<'_>) {
+    match step.kernel.class.activations {
+        Activations::Native => kernels::linear,
+        Activations::Int8 => kernels::linear_int8,
+    }
+}
+
 #[derive(Debug)]
 struct ReferenceReplay {
     executables: Arc<ReferenceExecutables>,
@@ -153,10 +161,7 @@ impl ReferenceReplay {
             Op::Linear { weights, norm, residual } => {
                 let x = self.prepared(read(0), *norm);
                 let x = Rows::new(&x, read(0).columns());
-                let linear = match step.kernel.class.activations {
-                    Activations::Native => kernels::linear,
-                    Activations::Int8 => kernels::linear_int8,
-                };
+                let linear = linear_of(step);
                 let mut first = 0;
                 for weight in weights {
                     let matrix = self.executables.matrix(*weight);
@@ -226,12 +231,13 @@ impl ReferenceReplay {
                 let matrices: Vec<_> = weights.iter().map(|id| self.executables.matrix(*id)).collect();
                 let vocabulary = matrices.iter().map(Matrix::rows).sum();
                 let mut logits = vec![0.0; x.width() * vocabulary];
+                let linear = linear_of(step);
                 let mut first = 0;
                 for matrix in &matrices {
                     let columns = first..first + matrix.rows();
                     first = columns.end;
                     let out = RowsMut::new(&mut logits, vocabulary).slice_columns(columns);
-                    kernels::linear(x, matrix, out);
+                    linear(x, matrix, out);
                 }
                 kernels::candidates(Rows::new(&logits, vocabulary), inputs.choice(), write());
                 self.name_candidates(tokens.as_ref(), result);
