@@ -13,10 +13,10 @@ use std::{
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     model::{Model, synthetic::SyntheticSpec},
-    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, WidthCost},
+    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, StepCosts, WidthCost},
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Shape},
+    speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape},
 };
 
 /// The system's allocator, counted.
@@ -121,9 +121,10 @@ fn planned(decoder: Decoder) -> Decoder {
     let widths = [1, 4, 8].map(|width| WidthCost { width, step_us: 10.0 + f64::from(width) }).to_vec();
     let knots = vec![Knot { score: 0.0, probability: 0.4 }, Knot { score: 0.5, probability: 0.9 }];
     let calibration = Some(Calibration { by_depth: vec![knots], fitted_nodes: 1, held_out: None });
-    let choice = RowChoice { rule: RowRule::BestRate, widths, calibration };
+    let choice = RowChoice { rule: RowRule::BestRate, widths, rate: 0.05, calibration };
     let guard = GuardTerms { aal: 1.0, step_us: 1.0, plain_step_us: 1e9 };
-    decoder.with_policy(choice, Some(guard)).expect("the widths of the shape")
+    let policy = Policy { choice, guard: Some(guard), costs: Some(StepCosts::new(10.0)) };
+    decoder.with_policy(policy).expect("the widths of the shape")
 }
 
 fn check_steps(set: &Arc<ExecutableSet>, name: &str, threads: usize, sampling: Sampling) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     atomic_file::replace_file,
-    fingerprint::Fingerprints,
+    fingerprint::{BuildFingerprint, Fingerprints},
     grid::CellSamples,
     subject::{DrafterName, Stage},
     table::{LatencyTable, TableError},
@@ -51,6 +51,18 @@ pub struct DrafterDescription {
     pub parameters: BTreeMap<String, Vec<u32>>,
 }
 
+/// What profiles of all versions have.
+#[derive(Deserialize)]
+struct Header {
+    created_by: String,
+    fingerprints: HeaderFingerprints,
+}
+
+#[derive(Deserialize)]
+struct HeaderFingerprints {
+    build: BuildFingerprint,
+}
+
 /// Why a profile cannot be read, written or used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
@@ -67,6 +79,19 @@ pub enum ProfileError {
     /// The content is not a profile.
     #[error("not a profile: expected JSON written by `yggc profile`, found {found}")]
     Json {
+        /// What the parser met, and where.
+        found: String,
+    },
+    /// The content was a profile to the program that wrote it, and is none to this one.
+    #[error(
+        "cannot read this profile: expected the layout of this version, found one of {created_by}, plan format \
+         {plan_format} ({found}); measure again with `yggc profile`"
+    )]
+    Layout {
+        /// Version of the program that wrote it.
+        created_by: String,
+        /// The plan format of that program.
+        plan_format: u32,
         /// What the parser met, and where.
         found: String,
     },
@@ -158,8 +183,7 @@ impl Profile {
     /// # Errors
     /// [`ProfileError`] if the text is no profile or contradicts itself.
     pub fn from_json(text: &str) -> Result<Self, ProfileError> {
-        let profile: Profile =
-            serde_json::from_str(text).map_err(|e| ProfileError::Json { found: e.to_string() })?;
+        let profile: Profile = serde_json::from_str(text).map_err(|e| unread(text, &e))?;
         profile.validate()?;
         Ok(profile)
     }
@@ -181,6 +205,17 @@ impl Profile {
         let bytes = fs::read(path).map_err(|source| file_error("read", path, source))?;
         let text = std::str::from_utf8(&bytes).map_err(|e| ProfileError::Json { found: e.to_string() })?;
         Profile::from_json(text)
+    }
+}
+
+/// Why a text is no profile here: it is none at all, or one of another layout.
+fn unread(text: &str, error: &serde_json::Error) -> ProfileError {
+    let found = error.to_string();
+    match serde_json::from_str::<Header>(text) {
+        Ok(Header { created_by, fingerprints: HeaderFingerprints { build } }) => {
+            ProfileError::Layout { created_by, plan_format: build.plan_format, found }
+        }
+        Err(_) => ProfileError::Json { found },
     }
 }
 

@@ -272,7 +272,8 @@ pub(crate) struct BenchArgs {
                                       "min_p", "seed"])]
     pub(crate) kernels: bool,
     /// Rows of the forwards that --kernels measures, numbers and ranges such as 1-64 [default: those of a profile]
-    #[arg(long, value_name = "W,...", value_delimiter = ',', value_parser = widths, conflicts_with = "prompts")]
+    #[arg(long, value_name = "W,...", value_delimiter = ',', value_parser = widths, requires = "kernels",
+          conflicts_with = "prompts")]
     pub(crate) widths: Vec<RangeInclusive<usize>>,
     /// Print one JSON object, with every run
     #[arg(long)]

@@ -2,11 +2,11 @@
 
 use crate::{
     plan::{
-        ChosenTuning, DrafterKind, Fingerprints, FittedPlan, GuardTerms, RowChoice, Stage as PlanStage,
+        ChosenTuning, DrafterKind, Fingerprints, FittedPlan, GuardTerms, Stage as PlanStage, StepCosts,
         SubPlan,
     },
     runtime::{Session, SkipSet},
-    speculate::{Drafter, LayerSkip, Lookup, Shape, SpeculateError},
+    speculate::{Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
 };
 
 use super::{DrafterChoice, Error, Options, report::Background};
@@ -16,10 +16,9 @@ use super::{DrafterChoice, Error, Options, report::Background};
 pub(super) struct Drafting {
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
-    /// How a step chooses its rows; `None` without a plan.
-    pub(super) row_choice: Option<RowChoice>,
-    /// What guards requests; `None` where a drafter is forced, nothing is to fall back, or nothing drafts.
-    pub(super) guard: Option<GuardTerms>,
+    /// How steps choose their rows, and what guards requests unless a drafter is forced or nothing is
+    /// to fall back; `None` without a plan.
+    pub(super) policy: Option<Policy>,
     /// Widths to make executables for.
     pub(super) widths: Vec<usize>,
     /// Tunings of linears; none where the plan was made elsewhere and forced.
@@ -71,8 +70,7 @@ pub(super) fn decide(
     let plain = |reason: &str| Drafting {
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
-        row_choice: None,
-        guard: None,
+        policy: None,
         widths: Vec::new(),
         tunings: Vec::new(),
         background: Background {
@@ -128,8 +126,11 @@ pub(super) fn decide(
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
-        row_choice: Some(sub_plan.row_choice.clone()),
-        guard,
+        policy: Some(Policy {
+            choice: sub_plan.row_choice.clone(),
+            guard,
+            costs: Some(StepCosts::new(sub_plan.predicted.ar_tpot_us)),
+        }),
         widths: plan.planned.widths(),
         tunings: if plan.ignored().is_empty() { plan.tunings.clone() } else { Vec::new() },
         background: Background {

@@ -116,12 +116,12 @@ impl Engine {
             within_memory(&loaded, &session_options, limit)?;
         }
         let mut session = Session::open(loaded.set().clone(), &session_options)?;
-        let Drafting { kind, shape, row_choice, guard, widths: _, tunings, background } = drafting;
+        let Drafting { kind, shape, policy, widths: _, tunings, background } = drafting;
         tune(&mut session, &tunings)?;
         let drafter = make_drafter(&kind, &shape, &session)?;
         let mut decoder = Decoder::new(session, drafter, shape)?;
-        if let Some(choice) = row_choice {
-            decoder = decoder.with_policy(choice, guard)?;
+        if let Some(policy) = policy {
+            decoder = decoder.with_policy(policy)?;
         }
         Ok(Self { loaded, decoder, session_options, background })
     }

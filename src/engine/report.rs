@@ -101,13 +101,13 @@ impl Report {
 
 /// Why a request stopped drafting for a while, if it did.
 fn fell_back(steps: u64, counts: &GuardCounts, terms: &GuardTerms) -> Option<String> {
-    let GuardCounts { pauses, paused_steps, speculative_steps, speculative_tokens, predicted_us } = *counts;
+    let GuardCounts { pauses, paused_steps, speculative_steps, speculative_tokens, priced_us } = *counts;
     let speculative = speculative_steps as f64;
     (pauses > 0).then(|| {
         format!(
             "{paused_steps} of {steps} steps decoded plainly, after drafts that did not pay; steps that drafted gave {:.2} tokens a step, {:.2} would pay, {:.2} were predicted",
             speculative_tokens as f64 / speculative,
-            predicted_us / speculative / terms.plain_step_us,
+            priced_us / speculative / terms.plain_step_us,
             terms.aal
         )
     })

@@ -9,11 +9,12 @@ use ygg_profiler::statistics::median;
 
 use crate::{
     engine::{Error, Loaded},
-    runtime::{Arithmetic, Choice, Exercise, Forward, Moment, Pinning, Session, SessionOptions, StepFacts},
+    runtime::{Arithmetic, Choice, Exercise, Moment, Pinning, Session, StepFacts},
 };
 
 use super::{
     autoplan::Progress,
+    forwards::{StepTime, forward, now, open, step_times, us, usable},
     kernel_report::{ForwardReport, KernelReport, OpReport, Roofline, Timing},
 };
 
@@ -64,22 +65,12 @@ pub fn kernel_report(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<KernelReport, Error> {
     assert!(options.repetitions > 0, "at least one repetition");
-    let model_context = loaded.set().model_context();
-    // The rows of a forward stand at the next two positions.
-    let mut contexts: Vec<usize> =
-        options.contexts.iter().map(|context| (*context).min(model_context.saturating_sub(2))).collect();
+    let mut contexts: Vec<usize> = options.contexts.iter().map(|context| usable(loaded, *context)).collect();
     contexts.sort_unstable();
     contexts.dedup();
     let longest = *contexts.last().expect("at least one context");
     let widths = loaded.set().widths().to_vec();
-    let session_options = SessionOptions {
-        context: (longest + 2).min(model_context),
-        tree_nodes: *widths.last().expect("width 1 is always planned"),
-        threads: loaded.threads(),
-        pinning: options.pinning,
-    };
-    let mut session = Session::open(loaded.set().clone(), &session_options)?;
-    session.poison_scratch(1);
+    let mut session = open(loaded, longest, options.pinning)?;
     let steps = forward(&mut session, widths[0], contexts[0])?.choosing_steps();
     let used: BTreeSet<Arithmetic> =
         steps.iter().filter(|step| step.work.flops > 0).map(|step| step.arithmetic).collect();
@@ -103,32 +94,6 @@ pub fn kernel_report(
     advance("the roofline");
     bounds.run(&mut session);
     Ok(KernelReport { roofline: bounds.roofline(), forwards })
-}
-
-/// A forward of one row and its `width - 1` children, each another token.
-pub(super) fn forward(session: &mut Session, width: usize, context: usize) -> Result<Forward<'_>, Error> {
-    let vocabulary = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
-    session.assume_committed(context);
-    let mut forward = session.forward(width)?;
-    for row in 0..u32::try_from(width).expect("widths are small") {
-        let token = row.wrapping_mul(7919) % vocabulary;
-        forward.push(token, u32::from(row > 0), row, |tail| {
-            let len = 1 + usize::from(row > 0);
-            tail[0] = 0;
-            tail[len - 1] = row;
-            len
-        });
-    }
-    Ok(forward)
-}
-
-#[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
-pub(super) fn now() -> Instant {
-    Instant::now()
-}
-
-pub(super) fn us(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e6
 }
 
 /// Exercises sized so that one lasts, and what they took.
@@ -220,9 +185,9 @@ struct StepTimes {
 }
 
 impl StepTimes {
-    fn add(&mut self, begun: Instant, share_done: Instant, done: Instant) {
-        self.whole.push(us(done - begun));
-        self.wait.push(us(done - share_done));
+    fn add(&mut self, time: StepTime) {
+        self.whole.push(time.whole_us);
+        self.wait.push(time.wait_us);
     }
 }
 
@@ -240,10 +205,7 @@ impl Head {
     }
 
     fn add(&mut self, moments: &[(Moment, Instant)]) {
-        let [.., (_, begun), (_, share_done), (_, done)] = moments else {
-            panic!("a step ends twice, and something ends before the last")
-        };
-        self.times.add(*begun, *share_done, *done);
+        self.times.add(step_times(moments).last().expect("a forward has steps"));
     }
 
     fn report(&self) -> Vec<OpReport> {
@@ -287,18 +249,9 @@ fn measure(
             continue;
         }
         plain.push(plain_us);
-        let (first, last) = (moments[0].1, moments[moments.len() - 1].1);
-        observed.push(us(last - first));
-        let (mut begun, mut share_done) = (first, first);
-        for (moment, at) in &moments {
-            match moment {
-                Moment::Begun => {}
-                Moment::ShareDone(_) => share_done = *at,
-                Moment::StepDone(step) => {
-                    times[*step].add(begun, share_done, *at);
-                    begun = *at;
-                }
-            }
+        observed.push(step_times(&moments).map(|time| time.whole_us).sum());
+        for time in step_times(&moments) {
+            times[time.step].add(time);
         }
     }
     Ok(ForwardReport {

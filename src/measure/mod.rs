@@ -9,6 +9,7 @@
 
 mod autoplan;
 mod calibration;
+mod forwards;
 mod kernel_report;
 mod kernels;
 mod record;

@@ -129,6 +129,7 @@ impl StepSubject {
         let row_choice = RowChoice {
             rule: RowRule::BestRate,
             widths: costs.collect(),
+            rate: 1.0,
             calibration: Calibration::fit(&ladder()),
         };
         Ok(Self { decoder, planted, drafters, history, top_k, vocabulary, row_choice })
@@ -204,7 +205,7 @@ impl StepSubject {
         let mut tree = bushy_tree(nodes);
         let mut scratch = RowScratch::with_capacity(nodes);
         let start = Instant::now();
-        let rows = self.row_choice.rows(&mut tree, &mut scratch);
+        let rows = self.row_choice.rows(&mut tree, &mut scratch, None);
         let time = start.elapsed();
         assert!(rows >= 1, "the root is always verified");
         time

@@ -7,13 +7,14 @@ use ygg_profiler::statistics::{median, paired_ratios};
 use crate::{
     engine::{Error, Loaded, tune},
     plan::ChosenTuning,
-    runtime::{Choice, Moment, Session, SessionOptions, StepFacts, Tuning},
+    runtime::{Choice, Moment, Session, StepFacts, Tuning},
 };
 
 use super::{
     autoplan::Progress,
+    forwards::{forward, now, open, step_times, us, usable},
     kernel_report::Timing,
-    kernels::{KernelOptions, forward, now, us},
+    kernels::KernelOptions,
 };
 
 /// Rounds before the measured ones.
@@ -67,19 +68,10 @@ pub fn tuned_report(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<TunedForward>, Error> {
     assert!(options.repetitions > 0, "at least one repetition");
-    let model_context = loaded.set().model_context();
-    let contexts: Vec<usize> =
-        options.contexts.iter().map(|context| (*context).min(model_context.saturating_sub(2))).collect();
+    let contexts: Vec<usize> = options.contexts.iter().map(|context| usable(loaded, *context)).collect();
     let longest = *contexts.iter().max().expect("at least one context");
     let widths = loaded.set().widths().to_vec();
-    let session_options = SessionOptions {
-        context: (longest + 2).min(model_context),
-        tree_nodes: *widths.last().expect("width 1 is always planned"),
-        threads: loaded.threads(),
-        pinning: options.pinning,
-    };
-    let mut session = Session::open(loaded.set().clone(), &session_options)?;
-    session.poison_scratch(1);
+    let mut session = open(loaded, longest, options.pinning)?;
     let mut forwards = Vec::new();
     let total = contexts.len() * widths.len();
     for &context in &contexts {
@@ -185,16 +177,9 @@ fn go(session: &mut Session, way: Way, tunings: &[ChosenTuning]) -> Result<(), E
 /// Microseconds of a call of each kind of step: the median over the calls of one forward.
 fn calls_us(facts: &[StepFacts], kinds: &[&StepFacts], moments: &[(Moment, Instant)]) -> Vec<f64> {
     let mut calls = vec![Vec::new(); kinds.len()];
-    let mut begun = moments[0].1;
-    for (moment, at) in moments {
-        match moment {
-            Moment::Begun | Moment::ShareDone(_) => {}
-            Moment::StepDone(step) => {
-                if let Some(kind) = kinds.iter().position(|kind| **kind == facts[*step]) {
-                    calls[kind].push(us(*at - begun));
-                }
-                begun = *at;
-            }
+    for time in step_times(moments) {
+        if let Some(kind) = kinds.iter().position(|kind| **kind == facts[time.step]) {
+            calls[kind].push(time.whole_us);
         }
     }
     calls.iter().map(|calls| median(calls).unwrap_or(0.0)).collect()

@@ -10,10 +10,10 @@ use ygg_profiler::{TunedShape, TuningMeasurement, TuningSamples, statistics::med
 use crate::{
     engine::{Error, Loaded},
     plan::FEWEST_ROUNDS,
-    runtime::{Choice, LinearShape, Moment, Pinning, Session, SessionOptions, StepFacts, Tuning},
+    runtime::{Choice, LinearShape, Moment, Pinning, Session, StepFacts, Tuning},
 };
 
-use super::kernels::{forward, now, us};
+use super::forwards::{forward, now, open, step_times, usable};
 
 /// Committed tokens before the forwards: linears do not depend on them.
 const CONTEXT: usize = 200;
@@ -40,21 +40,12 @@ pub(super) fn measure_tunings(
 ) -> Result<Vec<TuningMeasurement>, Error> {
     let start = now();
     let widths = loaded.set().widths().to_vec();
-    let model_context = loaded.set().model_context();
-    // The rows of a forward stand at the next two positions.
-    let context = CONTEXT.min(model_context.saturating_sub(2));
+    let context = usable(loaded, CONTEXT);
     let choices = loaded.set().linear_shapes().iter().any(|shape| shape.candidates().len() > 1);
     if !choices {
         return Ok(Vec::new());
     }
-    let options = SessionOptions {
-        context: (context + 2).min(model_context),
-        tree_nodes: *widths.last().expect("width 1 is always planned"),
-        threads: loaded.threads(),
-        pinning,
-    };
-    let mut session = Session::open(loaded.set().clone(), &options)?;
-    session.poison_scratch(1);
+    let mut session = open(loaded, context, pinning)?;
     let mut measured = Vec::new();
     for (i, width) in widths.iter().enumerate() {
         progress(i, widths.len());
@@ -119,16 +110,9 @@ fn measure(
 /// Microseconds of every call of each linear in one observed forward.
 fn calls(facts: &[StepFacts], moments: &[(Moment, Instant)]) -> BTreeMap<LinearShape, Vec<f64>> {
     let mut calls: BTreeMap<LinearShape, Vec<f64>> = BTreeMap::new();
-    let mut begun = moments[0].1;
-    for (moment, at) in moments {
-        match moment {
-            Moment::Begun | Moment::ShareDone(_) => {}
-            Moment::StepDone(step) => {
-                if let Some(shape) = facts[*step].linear {
-                    calls.entry(shape).or_default().push(us(*at - begun));
-                }
-                begun = *at;
-            }
+    for time in step_times(moments) {
+        if let Some(shape) = facts[time.step].linear {
+            calls.entry(shape).or_default().push(time.whole_us);
         }
     }
     calls

@@ -124,7 +124,7 @@ fn walk(
             let deepest = tree.nodes().map(|n| tree.depth(n)).max().unwrap_or(0);
             assert!(deepest <= limits.depth, "a proposal of depth {deepest} exceeds {limits:?}");
 
-            let rows = choice.rows(&mut tree, &mut scratch);
+            let rows = choice.rows(&mut tree, &mut scratch, None);
             select(&tree, rows as usize, &mut scratch.prune, &mut keep);
             let accepted = accepted_length(&tree, &keep, rest);
             let rows = u32::try_from(keep.len()).expect("trees are small");

@@ -1,7 +1,8 @@
 //! The guard's policy: when a request stops speculating because that does not pay, and when it tries again. Pure.
 //!
 //! A plan predicts a mean over its calibration prompts; a request may accept less. What decides is what the request's own
-//! steps emitted and what the plan says such steps cost: no clock, so the same history always decides the same.
+//! steps emitted and what such steps cost, as the plan says or as [`StepCosts`](super::StepCosts) corrects it by the clock; the
+//! same steps at the same costs always decide the same.
 /// Steps after which evidence counts about a third: what happened long ago counts little.
 const MEMORY_STEPS: f64 = 24.0;
 /// Steps of the plan's prediction that a request starts with, so that a few bad steps decide nothing.
@@ -33,7 +34,7 @@ pub struct GuardTerms {
 pub struct GuardedStep {
     /// Tokens emitted.
     pub tokens: u32,
-    /// The plan's time of a step that verifies as many rows.
+    /// The time of a step that verifies as many rows, as planned or corrected.
     pub step_us: f64,
 }
 
@@ -58,7 +59,7 @@ pub enum GuardMode {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GuardState {
     mode: GuardMode,
-    /// Tokens and predicted time of recent speculative steps, older ones fading.
+    /// Tokens and time of recent speculative steps, older ones fading.
     tokens: f64,
     step_us: f64,
     /// Plain steps of the next pause.

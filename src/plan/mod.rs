@@ -6,7 +6,8 @@
 //! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one.
 //!
 //! What is decided while decoding is decided by pure functions of this room too: [`RowChoice`] says how many rows a step
-//! verifies, by values that a [`Calibration`] turned into probabilities, and [`GuardState`] whether a request drafts at all.
+//! verifies, by values that a [`Calibration`] turned into probabilities and costs that [`StepCosts`] corrects by the clock, and
+//! [`GuardState`] whether a request drafts at all.
 //!
 //! Invariants: a [`Plan`] that was read or made is valid ([`Plan::validate`]); nothing is interpolated across widths;
 //! no plan is chosen that is predicted slower than plain decoding unless it was asked for by a [`Fix`].
@@ -28,6 +29,7 @@ mod pricing;
 mod row_choice;
 mod search;
 mod show;
+mod step_costs;
 mod tree_replay;
 mod tunings;
 
@@ -45,6 +47,7 @@ pub use objective::{Shape, StageTime};
 pub use row_choice::{RowChoice, RowRule, RowScratch, WidthCost};
 pub use search::{FreeDrafter, NOISE_MARGIN, make_plan};
 pub use show::{json, text};
+pub use step_costs::StepCosts;
 pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
 pub use tunings::{ChosenTuning, FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};
 pub use ygg_profiler::{

@@ -53,29 +53,34 @@ impl Pricing<'_> {
         }
     }
 
-    /// The choice of rows of a model drafter's steps: Wv alone, or any measured width up to it.
+    /// The choice of rows of a model drafter's steps, whose time is worth `rate`: Wv alone, or any measured width up to it.
     pub(super) fn tree_choice(
         &self,
         shape: &Shape,
         rule: RowRule,
         calibration: Option<&Calibration>,
+        rate: f64,
     ) -> Result<RowChoice, TableError> {
         let widths = match rule {
             RowRule::Widest => vec![shape.verify_width],
             RowRule::BestRate => self.verify_widths(shape.verify_width),
         };
-        choice(rule, widths, calibration, |width| self.tree_step(shape, rule, width))
+        let cost = |width| self.tree_step(shape, rule, width);
+        Ok(RowChoice { rule, widths: costs(widths, cost)?, rate, calibration: calibration.cloned() })
     }
 
-    /// The choice of rows of a free drafter's steps: a proposal may be of any size, so all measured widths up to Wv.
+    /// The choice of rows of a free drafter's steps, whose time is worth `rate`: a proposal may be of any size, so all measured
+    /// widths up to Wv.
     pub(super) fn free_choice(
         &self,
         shape: &Shape,
         rule: RowRule,
         calibration: Option<&Calibration>,
+        rate: f64,
     ) -> Result<RowChoice, TableError> {
         let widths = self.verify_widths(shape.verify_width);
-        choice(rule, widths, calibration, |width| self.free_step(shape, rule, width))
+        let cost = |width| self.free_step(shape, rule, width);
+        Ok(RowChoice { rule, widths: costs(widths, cost)?, rate, calibration: calibration.cloned() })
     }
 
     fn verify_widths(&self, most: u32) -> Vec<u32> {
@@ -85,13 +90,10 @@ impl Pricing<'_> {
     }
 }
 
-fn choice(
-    rule: RowRule,
+fn costs(
     widths: Vec<u32>,
-    calibration: Option<&Calibration>,
     stages_at: impl Fn(u32) -> Result<Vec<StageTime>, TableError>,
-) -> Result<RowChoice, TableError> {
+) -> Result<Vec<WidthCost>, TableError> {
     let cost = |width| Ok(WidthCost { width, step_us: step_us(&stages_at(width)?) });
-    let widths = widths.into_iter().map(cost).collect::<Result<_, TableError>>()?;
-    Ok(RowChoice { rule, widths, calibration: calibration.cloned() })
+    widths.into_iter().map(cost).collect()
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tree::{PruneScratch, TokenTree, best_width, expected_tokens, expected_tokens_of};
 
-use super::{Calibration, PlanError, contents::ensure};
+use super::{Calibration, PlanError, StepCosts, contents::ensure};
 
 /// The rule by which a step chooses among its planned widths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,8 @@ use super::{Calibration, PlanError, contents::ensure};
 pub enum RowRule {
     /// The widest planned: every step verifies all it may.
     Widest,
-    /// The most expected tokens per predicted time of the step.
+    /// The most expected tokens beyond what the step's time is worth at the rate of [`RowChoice::rate`], so that all steps
+    /// together emit the most tokens per time.
     BestRate,
 }
 
@@ -35,6 +36,8 @@ pub struct RowChoice {
     pub rule: RowRule,
     /// Ascending, not empty; the last is Wv of the shape.
     pub widths: Vec<WidthCost>,
+    /// Tokens per microsecond that steps which choose by rate reach together; what their time is worth.
+    pub rate: f64,
     /// What a drafter's values mean as probabilities; without it they count as they are.
     pub calibration: Option<Calibration>,
 }
@@ -62,7 +65,8 @@ impl RowScratch {
 impl RowChoice {
     /// No choice: every step verifies `width` rows, or what there is of them.
     pub fn fixed(width: u32, step_us: f64) -> Self {
-        RowChoice { rule: RowRule::Widest, widths: vec![WidthCost { width, step_us }], calibration: None }
+        let widths = vec![WidthCost { width, step_us }];
+        RowChoice { rule: RowRule::Widest, widths, rate: 1.0 / step_us, calibration: None }
     }
 
     /// The most rows a step may verify.
@@ -83,8 +87,9 @@ impl RowChoice {
         *holds.unwrap_or_else(|| self.widths.last().expect("a choice has a width"))
     }
 
-    /// Most rows of `tree` to verify. A choice by rate leaves calibrated values in the tree, for pruning to go by.
-    pub fn rows(&self, tree: &mut TokenTree, scratch: &mut RowScratch) -> u32 {
+    /// Most rows of `tree` to verify, at costs as planned or corrected. A choice by rate leaves calibrated values in the
+    /// tree, for pruning to go by.
+    pub fn rows(&self, tree: &mut TokenTree, scratch: &mut RowScratch, costs: Option<&StepCosts>) -> u32 {
         match self.rule {
             RowRule::Widest => self.widest(),
             RowRule::BestRate => {
@@ -92,35 +97,39 @@ impl RowChoice {
                     calibration.apply(tree);
                 }
                 expected_tokens(tree, &mut scratch.prune, &mut scratch.expected);
-                self.best_rate(scratch)
+                self.best_rate(scratch, costs)
             }
         }
     }
 
-    /// [`rows`](Self::rows) of a tree whose nodes have these calibrated values, in the order of ids and not above their
+    /// [`rows`](Self::rows), as planned, of a tree whose nodes have these calibrated values, in the order of ids and not above their
     /// ancestors'.
     pub fn rows_of(&self, values: &[f32], scratch: &mut RowScratch) -> u32 {
         match self.rule {
             RowRule::Widest => self.widest(),
             RowRule::BestRate => {
                 expected_tokens_of(values, &mut scratch.prune, &mut scratch.expected);
-                self.best_rate(scratch)
+                self.best_rate(scratch, None)
             }
         }
     }
 
     /// Widths beyond the smallest that holds the whole tree are no candidates: no step would run at them.
-    fn best_rate(&self, scratch: &mut RowScratch) -> u32 {
+    fn best_rate(&self, scratch: &mut RowScratch, costs: Option<&StepCosts>) -> u32 {
         let RowScratch { prune: _, expected, widths } = scratch;
         let whole = self.planned(u32::try_from(expected.len() - 1).unwrap_or(u32::MAX)).width;
         widths.clear();
         widths.extend(self.widths.iter().map(|cost| cost.width).filter(|width| *width <= whole));
-        best_width(expected, widths, |width| self.planned(width).step_us).expect("a choice has a width")
+        let cost = |width| {
+            let planned_us = self.planned(width).step_us;
+            costs.map_or(planned_us, |costs| costs.corrected_us(planned_us))
+        };
+        best_width(expected, widths, self.rate, cost).expect("a choice has a width")
     }
 
-    /// Checks that the widths ascend to `widest`, and their costs.
+    /// Checks that the widths ascend to `widest`, their costs, and the rate.
     pub(super) fn validate(&self, widest: u32) -> Result<(), PlanError> {
-        let RowChoice { rule: _, widths, calibration } = self;
+        let RowChoice { rule: _, widths, rate, calibration } = self;
         let show = || format!("{widths:?}");
         let ascending = widths.is_sorted_by(|a, b| a.width < b.width);
         let ends =
@@ -128,6 +137,8 @@ impl RowChoice {
         ensure(ascending && ends, "choice of rows", "widths ascending to Wv", show)?;
         let positive = widths.iter().all(|w| w.step_us.is_finite() && w.step_us > 0.0);
         ensure(positive, "choice of rows", "finite positive times", show)?;
+        let is_rate = rate.is_finite() && *rate > 0.0;
+        ensure(is_rate, "rate of a choice of rows", "a finite positive number", || rate.to_string())?;
         calibration.as_ref().map_or(Ok(()), Calibration::validate)
     }
 }
@@ -141,7 +152,7 @@ mod tests {
 
     fn choice(rule: RowRule, widths: &[(u32, f64)]) -> RowChoice {
         let widths = widths.iter().map(|(width, step_us)| WidthCost { width: *width, step_us: *step_us });
-        RowChoice { rule, widths: widths.collect(), calibration: None }
+        RowChoice { rule, widths: widths.collect(), rate: 0.125, calibration: None }
     }
 
     /// Values are multiples of 1/64, so that sums are exact whatever their order.
@@ -156,13 +167,14 @@ mod tests {
         tree
     }
 
-    /// The best rate over every connected set of nodes that a planned width holds, by trying all sets.
-    fn best_rate_of_all_subtrees(tree: &TokenTree, choice: &RowChoice) -> f64 {
+    /// The most tokens beyond what the time is worth, over every connected set of nodes that a planned width holds, by trying
+    /// all sets.
+    fn best_gain_of_all_subtrees(tree: &TokenTree, choice: &RowChoice) -> f64 {
         let value = |node: NodeId| {
             let path = tree.ancestors(node).map(|a| tree.value(a));
             f64::from(path.fold(tree.value(node), f32::min))
         };
-        let mut best = 0.0f64;
+        let mut best = f64::NEG_INFINITY;
         for set in (1u32..1 << tree.len()).step_by(2) {
             let chosen = |node: NodeId| set >> node.get() & 1 == 1;
             if tree.nodes().any(|n| chosen(n) && tree.parent(n).is_some_and(|p| !chosen(p))) {
@@ -170,7 +182,7 @@ mod tests {
             }
             let tokens: f64 = tree.nodes().filter(|n| chosen(*n)).map(value).sum();
             if let Some(cost) = choice.widths.iter().find(|w| w.width >= set.count_ones()) {
-                best = best.max(tokens / cost.step_us);
+                best = best.max(tokens - choice.rate * cost.step_us);
             }
         }
         best
@@ -181,13 +193,14 @@ mod tests {
         fn the_choice_is_the_best_of_all_subtrees_and_widths(
             nodes in prop::collection::vec((0..8_usize, 0..=64_u8), 0..8),
             costs in prop::collection::vec(1..60_u8, 5),
+            rate in 1..64_u8,
         ) {
             let mut tree = tree_of(&nodes);
             let widths: Vec<(u32, f64)> =
                 [1, 2, 3, 5, 9].into_iter().zip(costs.iter().map(|c| f64::from(*c))).collect();
-            let choice = choice(RowRule::BestRate, &widths);
+            let choice = RowChoice { rate: f64::from(rate) / 64.0, ..choice(RowRule::BestRate, &widths) };
             let mut scratch = RowScratch::with_capacity(tree.len());
-            let rows = choice.rows(&mut tree, &mut scratch);
+            let rows = choice.rows(&mut tree, &mut scratch, None);
             let kept = (rows as usize).min(tree.len());
             let run_at = choice.planned(kept as u32);
             prop_assert_eq!(run_at.width, rows, "a step runs at the width it chose");
@@ -195,8 +208,8 @@ mod tests {
             crate::tree::select(&tree, rows as usize, &mut scratch.prune, &mut keep);
             let mut expected = Vec::new();
             expected_tokens(&tree, &mut scratch.prune, &mut expected);
-            let rate = expected[keep.len()] / run_at.step_us;
-            prop_assert_eq!(rate, best_rate_of_all_subtrees(&tree, &choice));
+            let gain = expected[keep.len()] - choice.rate * run_at.step_us;
+            prop_assert_eq!(gain, best_gain_of_all_subtrees(&tree, &choice));
         }
 
         #[test]
@@ -206,9 +219,9 @@ mod tests {
             let mut tree = tree_of(&nodes);
             let mut scratch = RowScratch::with_capacity(tree.len());
             let alone = choice(RowRule::BestRate, &[(width, 7.0)]);
-            prop_assert_eq!(alone.rows(&mut tree, &mut scratch), width);
+            prop_assert_eq!(alone.rows(&mut tree, &mut scratch, None), width);
             let widest = choice(RowRule::Widest, &[(1, 1.0), (width + 1, 7.0)]);
-            prop_assert_eq!(widest.rows(&mut tree, &mut scratch), width + 1);
+            prop_assert_eq!(widest.rows(&mut tree, &mut scratch, None), width + 1);
         }
     }
 
@@ -220,13 +233,27 @@ mod tests {
         let mut choice = choice(RowRule::BestRate, &[(1, 10.0), (2, 11.0), (3, 12.0)]);
         let rows = |choice: &RowChoice, scale: u8| {
             let mut tree = tree_of(&[(0, scale), (1, scale)]);
-            let rows = choice.rows(&mut tree, &mut RowScratch::with_capacity(3));
+            let rows = choice.rows(&mut tree, &mut RowScratch::with_capacity(3), None);
             (rows, tree.value(NodeId::from_index(1)))
         };
         assert_eq!(rows(&choice, 1), (1, 1.0 / 64.0));
         choice.calibration = Some(calibration);
-        // 1.25 / 11 and 1.5 / 12 tokens: the deeper node is certain, but no more than its parent.
+        // Both nodes are worth 1/4, the deeper as much as its parent, and a row costs 1/8.
         assert_eq!(rows(&choice, 1), (3, 0.25));
+    }
+
+    #[test]
+    fn rows_that_have_become_dear_are_left_out() {
+        let choice = choice(RowRule::BestRate, &[(1, 10.0), (2, 11.0), (3, 12.0)]);
+        let mut tree = tree_of(&[(0, 16), (0, 12)]);
+        let mut scratch = RowScratch::with_capacity(3);
+        let mut costs = StepCosts::new(10.0);
+        assert_eq!(choice.rows(&mut tree, &mut scratch, Some(&costs)), 3);
+        for _ in 0..100 {
+            costs.took(12.0, 15.0);
+        }
+        // A row now costs 2.5 of the plan's microseconds, 0.31 tokens.
+        assert_eq!(choice.rows(&mut tree, &mut scratch, Some(&costs)), 1);
     }
 
     #[test]
@@ -248,6 +275,10 @@ mod tests {
             (&[(1, 1.0), (4, f64::NAN)], 4),
         ] {
             assert!(choice(RowRule::BestRate, widths).validate(widest).is_err(), "{widths:?}");
+        }
+        for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let choice = RowChoice { rate, ..choice(RowRule::BestRate, &good) };
+            assert!(choice.validate(4).is_err(), "{rate}");
         }
     }
 }

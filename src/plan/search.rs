@@ -1,5 +1,8 @@
 //! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
-use std::{cmp::Ordering, collections::BTreeSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
 
@@ -7,7 +10,7 @@ use super::{
     Acceptance, AcceptedLengths, Alternative, Calibration, DrafterKind, Fix, FreeReplay, JudgedNode, LeftOut,
     Objective, Plan, PlanError, PlannedWidths, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Shape,
     SubPlan, TreeReplay, acceptance_by_rank, choose_tunings, judge_proposals, judge_trees,
-    objective::{mean_step, plain_step},
+    objective::{mean_step, plain_step, step_us},
     pricing::Pricing,
 };
 
@@ -189,6 +192,39 @@ impl Origin<'_> {
     }
 }
 
+/// What the time of each shape's steps is worth: at first what plain decoding makes of it, then what choosing by the last
+/// worth reached. The rate reached rises from round to round and hardly after the second.
+struct Rates {
+    plain: f64,
+    by_shape: BTreeMap<Shape, f64>,
+    rounds: u32,
+}
+
+impl Rates {
+    const ROUNDS: u32 = 3;
+
+    fn new(ar_tpot_us: f64) -> Self {
+        Rates { plain: 1.0 / ar_tpot_us, by_shape: BTreeMap::new(), rounds: 0 }
+    }
+
+    fn of(&self, shape: &Shape) -> f64 {
+        self.by_shape.get(shape).copied().unwrap_or(self.plain)
+    }
+
+    fn reached(&mut self, shape: Shape, rate: f64) {
+        self.by_shape.insert(shape, rate);
+    }
+
+    /// Whether the replay just made is the last: at once where no step chooses by rate.
+    fn are_found(&mut self, rule: RowRule) -> bool {
+        self.rounds += 1;
+        match rule {
+            RowRule::Widest => true,
+            RowRule::BestRate => self.rounds == Self::ROUNDS,
+        }
+    }
+}
+
 /// How steps choose their rows, and by which values.
 struct Rows {
     rule: RowRule,
@@ -240,13 +276,26 @@ impl Search<'_> {
             let shapes = |depth| speculative(depth, draft_width, &verify_widths);
             for Rows { rule, calibration } in origin.rows(|| judge_trees(&traces, draft_width)) {
                 let calibration = calibration.as_ref();
-                let choices = depths
-                    .clone()
-                    .map(|depth| {
-                        shapes(depth).map(|shape| pricing.tree_choice(&shape, rule, calibration)).collect()
-                    })
-                    .collect::<Result<Vec<Vec<RowChoice>>, _>>()?;
-                let replay = TreeReplay::new(&traces, draft_width, &choices, calibration);
+                let mut rates = Rates::new(self.ar_tpot_us);
+                let replay = loop {
+                    let choice =
+                        |shape: Shape| pricing.tree_choice(&shape, rule, calibration, rates.of(&shape));
+                    let choices = depths
+                        .clone()
+                        .map(|depth| shapes(depth).map(choice).collect())
+                        .collect::<Result<Vec<Vec<RowChoice>>, _>>()?;
+                    let replay = TreeReplay::new(&traces, draft_width, &choices, calibration);
+                    if rates.are_found(rule) {
+                        break replay;
+                    }
+                    for shape in depths.clone().flat_map(shapes) {
+                        let Shape { depth, verify_width, .. } = shape;
+                        let Ok(lengths) = replay.accepted(depth, verify_width) else { continue };
+                        let steps_by_width = replay.steps_by_width(depth, verify_width)?;
+                        let stages = mean_step(steps_by_width, |w| pricing.tree_step(&shape, rule, w))?;
+                        rates.reached(shape, lengths.aal() / step_us(&stages));
+                    }
+                };
                 for shape in depths.clone().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
                     let Shape { depth, verify_width, .. } = shape;
                     let lengths = match replay.accepted(depth, verify_width) {
@@ -263,7 +312,7 @@ impl Search<'_> {
                     let steps_by_width = replay.steps_by_width(depth, verify_width)?;
                     let stages = mean_step(steps_by_width, |width| pricing.tree_step(&shape, rule, width))?;
                     let predicted = Prediction::new(lengths.aal(), stages, self.ar_tpot_us);
-                    let row_choice = pricing.tree_choice(&shape, rule, calibration)?;
+                    let row_choice = pricing.tree_choice(&shape, rule, calibration, rates.of(&shape))?;
                     let by_rank = by_rank.clone();
                     let evidence = Evidence { top_k, draft_temperature, row_choice, lengths, by_rank };
                     found.points.push(origin.point(shape, evidence, predicted));
@@ -305,11 +354,19 @@ impl Search<'_> {
             let shapes = |depth: &u32| speculative(*depth, draft_width, &verify_widths);
             for shape in depths.iter().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
                 for Rows { rule, calibration } in &choices_of_rows {
-                    let row_choice = pricing.free_choice(&shape, *rule, calibration.as_ref())?;
-                    let replay = FreeReplay::new(requests, *drafter, &shape, &row_choice);
-                    let at = |width| pricing.free_step(&shape, *rule, width);
-                    let stages = mean_step(replay.steps_by_width(), at)?;
-                    let predicted = Prediction::new(replay.accepted().aal(), stages, self.ar_tpot_us);
+                    let mut rates = Rates::new(self.ar_tpot_us);
+                    let (row_choice, replay, predicted) = loop {
+                        let rate = rates.of(&shape);
+                        let row_choice = pricing.free_choice(&shape, *rule, calibration.as_ref(), rate)?;
+                        let replay = FreeReplay::new(requests, *drafter, &shape, &row_choice);
+                        let at = |width| pricing.free_step(&shape, *rule, width);
+                        let stages = mean_step(replay.steps_by_width(), at)?;
+                        let predicted = Prediction::new(replay.accepted().aal(), stages, self.ar_tpot_us);
+                        if rates.are_found(*rule) {
+                            break (row_choice, replay, predicted);
+                        }
+                        rates.reached(shape, 1.0 / predicted.tpot_us);
+                    };
                     let evidence = Evidence {
                         top_k: 0,
                         draft_temperature: 1.0,

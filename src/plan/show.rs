@@ -72,11 +72,11 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     let rows: Vec<[String; 2]> =
         stages.iter().map(|s| [s.stage.to_string(), format!("{:.1} us", s.us)]).collect();
     write_table(out, &rows)?;
-    let RowChoice { rule, widths, calibration } = &plan.chosen().row_choice;
+    let RowChoice { rule, widths, rate: _, calibration } = &plan.chosen().row_choice;
     if *rule == RowRule::BestRate {
         writeln!(
             out,
-            "\nevery step verifies the rows that give most expected tokens per time; a step of (predicted)"
+            "\nevery step verifies the rows that let all steps give most tokens per time; a step of (predicted)"
         )?;
         let rows: Vec<[String; 2]> = widths
             .iter()

@@ -1,14 +1,17 @@
 //! The decode loop: one request's sequence, step by step.
 
 use crate::{
-    plan::{GuardTerms, GuardedStep, ProposalLimits, RowChoice, RowScratch},
+    plan::{ProposalLimits, RowScratch},
     runtime::{Choice, Session},
     sample::{Sampler, Sampling},
     tree::{NodeId, TokenTree, select},
 };
 
 use super::{
-    Budget, Drafter, Limits, Observer, SpeculateError, Stage, Stats, Walk, guard::Guard, stats::Lap, verifier,
+    Budget, Drafter, Limits, Observer, Policy, SpeculateError, Stage, Stats, Walk,
+    policy::{Policing, StepDone},
+    stats::Lap,
+    verifier,
 };
 
 /// Shape of a step.
@@ -57,13 +60,6 @@ pub struct StepReport {
     pub accepted: usize,
 }
 
-/// What a plan decides about steps beyond their shape.
-#[derive(Debug)]
-struct Policy {
-    choice: RowChoice,
-    guard: Option<Guard>,
-}
-
 /// One request at a time over one session. Invariant between steps: all tokens of the history but the last are
 /// committed.
 #[derive(Debug)]
@@ -75,7 +71,7 @@ pub struct Decoder {
     history: Vec<u32>,
     tree: TokenTree,
     keep: Vec<NodeId>,
-    policy: Option<Policy>,
+    policy: Option<Policing>,
     scratch: RowScratch,
     walk: Walk,
     offsets: Vec<u32>,
@@ -121,22 +117,18 @@ impl Decoder {
         })
     }
 
-    /// The same decoder, with steps that verify as many rows as `choice` says instead of all that the shape allows, and
-    /// with requests that stop drafting while it does not pay by `guard`, if there is one.
+    /// The same decoder, with steps that verify as many rows as the policy chooses instead of all that the shape allows, and
+    /// with requests that stop drafting while it does not pay, if the policy has a guard.
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the widest choice is not the shape's verify width.
-    pub fn with_policy(
-        mut self,
-        choice: RowChoice,
-        guard: Option<GuardTerms>,
-    ) -> Result<Self, SpeculateError> {
-        let widest = choice.widest() as usize;
+    pub fn with_policy(mut self, policy: Policy) -> Result<Self, SpeculateError> {
+        let widest = policy.choice.widest() as usize;
         if widest != self.shape.verify_width {
             let expected = format!("{}, the verify width", self.shape.verify_width);
             return Err(SpeculateError::Shape { what: "widest choice of rows", expected, found: widest });
         }
-        self.policy = Some(Policy { choice, guard: guard.map(Guard::new) });
+        self.policy = Some(Policing::new(policy));
         Ok(self)
     }
 
@@ -154,8 +146,8 @@ impl Decoder {
         let logits = self.session.restart(prompt)?;
         self.sampler.set_sampling(sampling)?;
         self.stats = Stats::default();
-        if let Some(Policy { guard: Some(guard), .. }) = &mut self.policy {
-            guard.restart();
+        if let Some(policy) = &mut self.policy {
+            policy.restart();
         }
         self.history.clear();
         let first = self.sampler.draw(logits, prompt.len() as u64);
@@ -182,8 +174,9 @@ impl Decoder {
         assert!((1..=room).contains(&limits.tokens), "{} tokens asked for, room for {room}", limits.tokens);
         let root = self.history[self.history.len() - 1];
         self.tree.reset(root);
-        let is_paused = self.guard().is_some_and(|guard| !guard.drafts());
-        let depth = if is_paused { 0 } else { self.shape.depth.min(limits.tokens - 1) };
+        let before = self.stats.step_time();
+        let drafts = self.policy.as_ref().is_none_or(Policing::drafts);
+        let depth = if drafts { self.shape.depth.min(limits.tokens - 1) } else { 0 };
         if let (Some(drafter), 1..) = (&mut self.drafter, depth) {
             let observer = observer.map(|o| -> &mut dyn Observer { o });
             let budget = Budget {
@@ -196,26 +189,24 @@ impl Decoder {
             drafter.propose(&mut self.tree, budget)?;
         }
         let report = self.verify(limits)?;
-        let Some(Policy { choice, guard: Some(guard) }) = &mut self.policy else { return Ok(report) };
-        if is_paused {
-            guard.paused(&mut self.stats.guard);
-        } else if depth > 0 {
+        let took = self.stats.step_time() - before;
+        if let Some(policy) = &mut self.policy {
             let count = |n: usize| u32::try_from(n).expect("trees are small");
-            let step_us = choice.planned(count(report.rows)).step_us;
-            let step = GuardedStep { tokens: count(self.walk.emitted.len()), step_us };
-            guard.speculated(step, &mut self.stats.guard);
+            let step = StepDone {
+                rows: count(report.rows),
+                tokens: count(self.walk.emitted.len()),
+                drafted: depth > 0,
+                us: took.as_secs_f64() * 1e6,
+            };
+            policy.stepped(step, &mut self.stats.guard);
         }
         Ok(report)
-    }
-
-    fn guard(&self) -> Option<&Guard> {
-        self.policy.as_ref()?.guard.as_ref()
     }
 
     fn verify(&mut self, limits: Limits<'_>) -> Result<StepReport, SpeculateError> {
         let mut lap = Lap::start();
         let rows = match &self.policy {
-            Some(Policy { choice, .. }) => choice.rows(&mut self.tree, &mut self.scratch) as usize,
+            Some(policy) => policy.rows(&mut self.tree, &mut self.scratch) as usize,
             None => self.shape.verify_width,
         };
         self.stats.add_time(Stage::Decide, lap.next());

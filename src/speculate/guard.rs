@@ -13,8 +13,8 @@ pub struct GuardCounts {
     pub speculative_steps: u64,
     /// Tokens these emitted.
     pub speculative_tokens: u64,
-    /// Time that the plan predicts for these.
-    pub predicted_us: f64,
+    /// Time of these as planned or corrected, in microseconds of a machine whose plain step takes as long as planned.
+    pub priced_us: f64,
 }
 
 /// The guard of one request after another.
@@ -43,7 +43,7 @@ impl Guard {
     pub(super) fn speculated(&mut self, step: GuardedStep, counts: &mut GuardCounts) {
         counts.speculative_steps += 1;
         counts.speculative_tokens += u64::from(step.tokens);
-        counts.predicted_us += step.step_us;
+        counts.priced_us += step.step_us;
         self.state = self.state.after_speculation(&self.terms, step);
         counts.pauses += u64::from(!self.state.drafts());
     }

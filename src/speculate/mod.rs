@@ -4,7 +4,8 @@
 //! walks from the root: at each node the verifier's own token is drawn with that position's random number, and the walk
 //! goes on if a child carries it. So a token depends only on the verifier's logits, the seed and the position, whatever
 //! was drafted (Leviathan et al., ICML 2023, with the sampler-match rule). Nothing in a step allocates. A guard may stop a
-//! request's drafting and try it again later, by the policy in `plan`; that changes how many steps there are, no token.
+//! request's drafting and try it again later, and the clock may correct what rows cost, by the policies in `plan`; that changes
+//! how many steps there are, no token.
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -12,6 +13,7 @@ mod decode;
 mod drafter;
 mod error;
 mod guard;
+mod policy;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -23,4 +25,5 @@ pub use decode::{Decoder, Shape, StepReport};
 pub use drafter::{Budget, Drafter, LayerSkip, Lookup, Observer};
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
+pub use policy::Policy;
 pub use stats::{Stage, Stats};

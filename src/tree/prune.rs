@@ -96,8 +96,12 @@ fn sum_best_first(scratch: &mut PruneScratch, out: &mut Vec<f64>) {
     }
 }
 
-/// The planned width that emits the most expected tokens per unit of cost: the choice of the verify width in eq. 3 of
-/// Yggdrasil (section on verification-width pruning). `None` if no width is planned.
+/// The planned width that emits the most expected tokens beyond what its time is worth, `expected - rate * cost`: the choice of
+/// the verify width in eq. 3 of Yggdrasil (section on verification-width pruning). `None` if no width is planned.
+///
+/// Eq. 3 is a ratio over many steps, total tokens by total time, which no step maximises by a ratio of its own: with `rate` the
+/// tokens per unit of cost that the steps reach together, choosing the largest difference every time makes that rate the
+/// largest there is (Dinkelbach, *On Nonlinear Fractional Programming*, 1967).
 ///
 /// `expected` comes from [`expected_tokens`]; a width beyond the tree earns no more than the whole tree. `cost(width)`
 /// is the time of a step that verifies `width` rows, draft and fixed stages included, in any unit. Cost curves are
@@ -106,7 +110,7 @@ fn sum_best_first(scratch: &mut PruneScratch, out: &mut Vec<f64>) {
 ///
 /// # Panics
 /// If `expected` is empty, a width is 0, or a cost is not finite and positive.
-pub fn best_width(expected: &[f64], widths: &[u32], cost: impl Fn(u32) -> f64) -> Option<u32> {
+pub fn best_width(expected: &[f64], widths: &[u32], rate: f64, cost: impl Fn(u32) -> f64) -> Option<u32> {
     let nodes = expected.len().checked_sub(1).expect("expected tokens start with those of width 0");
     let mut best: Option<(f64, u32)> = None;
     for &width in widths {
@@ -116,9 +120,9 @@ pub fn best_width(expected: &[f64], widths: &[u32], cost: impl Fn(u32) -> f64) -
             cost.is_finite() && cost > 0.0,
             "the cost of width {width} is {cost}, not finite and positive"
         );
-        let rate = expected[nodes.min(width as usize)] / cost;
-        if best.is_none_or(|(top, at)| rate > top || (rate == top && width < at)) {
-            best = Some((rate, width));
+        let gain = expected[nodes.min(width as usize)] - rate * cost;
+        if best.is_none_or(|(top, at)| gain > top || (gain == top && width < at)) {
+            best = Some((gain, width));
         }
     }
     best.map(|(_, width)| width)

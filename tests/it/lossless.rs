@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use yggc::{
     backend::Tier,
-    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, WidthCost},
+    plan::{Calibration, GuardTerms, Knot, RowChoice, RowRule, StepCosts, WidthCost},
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Shape, SpeculateError},
+    speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape, SpeculateError},
     tree::{NodeId, Source, TokenTree},
 };
 
@@ -88,7 +88,7 @@ struct Case {
     what: String,
     kind: Kind,
     shape: Shape,
-    policy: Option<(RowChoice, Option<GuardTerms>)>,
+    policy: Option<Policy>,
     threads: usize,
     context: usize,
     prompt: Vec<u32>,
@@ -119,8 +119,9 @@ fn any_shape(dice: &mut Dice) -> Shape {
     }
 }
 
-/// A choice among planned widths up to the shape's, at any cost, and terms that a request may or may not meet.
-fn any_policy(shape: &Shape, dice: &mut Dice) -> (RowChoice, Option<GuardTerms>) {
+/// A choice among planned widths up to the shape's, at any cost that the clock may correct, and terms that a request may or
+/// may not meet.
+fn any_policy(shape: &Shape, dice: &mut Dice) -> Policy {
     let smaller = WIDTHS.into_iter().filter(|width| *width < shape.verify_width && dice.chance(70));
     let mut widths: Vec<usize> = smaller.collect();
     widths.push(shape.verify_width);
@@ -140,7 +141,10 @@ fn any_policy(shape: &Shape, dice: &mut Dice) -> (RowChoice, Option<GuardTerms>)
         step_us: 100.0,
         plain_step_us: 50.0 + dice.below(50) as f64,
     });
-    (RowChoice { rule, widths, calibration }, terms)
+    let rate = 0.02 / (1 + dice.below(4)) as f64;
+    let choice = RowChoice { rule, widths, rate, calibration };
+    let costs = dice.chance(50).then(|| StepCosts::new(40.0 + dice.below(40) as f64));
+    Policy { choice, guard: terms, costs }
 }
 
 impl Case {
@@ -194,9 +198,7 @@ impl Case {
         };
         let decoder = Decoder::new(session, Some(drafter), self.shape).expect("a planned width");
         match self.policy.clone() {
-            Some((choice, guard)) => {
-                decoder.with_policy(choice, guard).expect("a choice of the shape's widths")
-            }
+            Some(policy) => decoder.with_policy(policy).expect("a choice of the shape's widths"),
             None => decoder,
         }
     }
@@ -389,9 +391,10 @@ fn falling_back_and_trying_again_changes_no_token() {
         let truth = plain.history().to_vec();
         let drafter =
             LateLearner { truth: truth.clone(), vocabulary: set.vocabulary() as u32, good_from: 30 };
-        let choice = RowChoice { rule, widths: costs.to_vec(), calibration: None };
+        let choice = RowChoice { rule, widths: costs.to_vec(), rate: 0.01, calibration: None };
+        let policy = Policy { choice, guard: Some(terms), costs: None };
         let mut decoder = Decoder::new(session(set, context, 4, 1), Some(Box::new(drafter)), shape)
-            .and_then(|decoder| decoder.with_policy(choice, Some(terms)))
+            .and_then(|decoder| decoder.with_policy(policy))
             .expect("planned widths");
         // Twice: a request does not inherit the fate of the last one.
         for _ in 0..2 {

@@ -21,7 +21,7 @@ use yggc::{
     },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
-    speculate::{Decoder, Limits, Lookup, Shape},
+    speculate::{Decoder, Limits, Lookup, Policy, Shape},
 };
 
 const WIDTHS: [usize; 8] = [1, 2, 3, 4, 6, 8, 16, 64];
@@ -90,7 +90,7 @@ fn numbers(widths: &[usize]) -> Vec<u32> {
 fn widest(most: u32) -> RowChoice {
     let widths = numbers(&WIDTHS).into_iter().filter(|width| *width <= most);
     let costs = widths.map(|width| WidthCost { width, step_us: f64::from(width) });
-    RowChoice { rule: RowRule::Widest, widths: costs.collect(), calibration: None }
+    RowChoice { rule: RowRule::Widest, widths: costs.collect(), rate: 1.0, calibration: None }
 }
 
 fn planned(shape: Shape) -> plan::Shape {
@@ -202,11 +202,14 @@ fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
         let choice = RowChoice {
             rule: RowRule::BestRate,
             widths: costs(verify_width, fixed_us),
+            rate: 2.0 / (fixed_us + 4.0),
             calibration: Some(calibration.clone()),
         };
         let choices = vec![vec![choice.clone()]; trace.depth as usize];
         let decoder = decoder(description("layer_skip"), shape);
-        let mut decoder = decoder.with_policy(choice, None).expect("widths up to the shape's");
+        let mut decoder = decoder
+            .with_policy(Policy { choice, guard: None, costs: None })
+            .expect("widths up to the shape's");
         for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
             let text = [&request.prompt[..], &request.output].concat();
             for recorded in &prompt.steps {

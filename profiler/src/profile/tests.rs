@@ -174,11 +174,28 @@ fn broken_trace_headers_are_refused() {
 #[test]
 fn other_texts_are_not_profiles() {
     let json = profile().to_json().unwrap();
-    for text in ["", "{}", "[1]", &json[..json.len() - 1], &json.replace("\"mixed\"", "1")] {
+    for text in ["", "{}", "[1]", &json[..json.len() - 1]] {
         assert!(matches!(Profile::from_json(text), Err(ProfileError::Json { .. })), "{text}");
     }
     // Larger than any f32, so it would read as an infinity.
     let huge = json.replace("-0.25", "-1e300");
     assert_ne!(huge, json);
     assert!(matches!(Profile::from_json(&huge), Err(ProfileError::Trace(_))));
+}
+
+#[test]
+fn profiles_of_another_layout_are_named_with_their_version() {
+    let json = profile().to_json().unwrap();
+    for (change, to, reason) in [
+        ("\"tunings\"", "\"tuned\"", "unknown field `tuned`"),
+        ("\"mixed\"", "1", "invalid type"),
+        ("\"token_traces\":", "\"older\":[],\"token_traces\":", "unknown field `older`"),
+    ] {
+        let other = json.replacen(change, to, 1);
+        assert_ne!(other, json);
+        let error = Profile::from_json(&other).unwrap_err().to_string();
+        for part in ["yggc 0.1.0", "plan format 1", reason, "`yggc profile`"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
 }

@@ -106,6 +106,7 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "bench --kernels --temperature 1",
         "bench --kernels --seed 1",
         "bench --kernels --force",
+        "bench --widths 4",
         "bench --prompts f --widths 4",
         "bench --kernels --widths 0",
         "bench --kernels --widths 8-4",
@@ -117,6 +118,12 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
     ] {
         assert_eq!(refusal(line).exit_code(), 2, "{line}");
     }
+}
+
+#[test]
+fn widths_are_of_kernels_and_the_refusal_says_so() {
+    assert!(refusal("bench --widths 4").to_string().contains("--kernels"));
+    assert!(refusal("bench --prompts f --widths 4").to_string().contains("cannot be used with"));
 }
 
 #[test]

@@ -79,14 +79,18 @@ fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, 
                 all.push((shape, RowRule::Widest, speedup(&trees, verify[0], fixed)));
                 let options: Vec<(u32, f64)> =
                     (0..=place).map(|i| (VERIFY_WIDTHS[i], drafted_us + verify[i] + decided_us)).collect();
-                let best = |tree: &NaiveTree| {
+                let best = |tree: &NaiveTree, worth: f64| {
                     let holds = options.iter().position(|(rows, _)| *rows as usize >= tree.nodes.len());
                     let useful = &options[..=holds.unwrap_or(place)];
-                    let rate = |(rows, us): &(u32, f64)| tree.expected(*rows) / us;
+                    let gain = |(rows, us): &(u32, f64)| tree.expected(*rows) - worth * us;
                     // Ties go to fewer rows, and `max_by` keeps the last of equals.
-                    *useful.iter().rev().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap()
+                    *useful.iter().rev().max_by(|a, b| gain(a).total_cmp(&gain(b))).unwrap()
                 };
-                all.push((shape, RowRule::BestRate, speedup(&calibrated, verify[0], best)));
+                let mut reached = 1.0;
+                for _round in 0..3 {
+                    reached = speedup(&calibrated, verify[0], |tree| best(tree, reached / verify[0]));
+                }
+                all.push((shape, RowRule::BestRate, reached));
             }
         }
     }

@@ -125,7 +125,7 @@ pub(super) fn fixed_widths(widths: &[u32], depths: u32) -> Vec<Vec<RowChoice>> {
 /// All of a proposal is verified at the smallest width that holds it.
 pub(super) fn widest(widths: &[u32]) -> RowChoice {
     let widths = widths.iter().map(|width| WidthCost { width: *width, step_us: f64::from(*width) });
-    RowChoice { rule: RowRule::Widest, widths: widths.collect(), calibration: None }
+    RowChoice { rule: RowRule::Widest, widths: widths.collect(), rate: 1.0, calibration: None }
 }
 
 impl NaiveTree {

@@ -89,16 +89,49 @@ proptest! {
     }
 
     #[test]
-    fn best_width_is_the_best_of_all(nodes in trees(40), costs in prop::collection::vec(1..50_u8, 8)) {
+    fn best_width_is_the_best_of_all(
+        nodes in trees(40), costs in prop::collection::vec(1..50_u8, 8), rate in 0.0..2.0_f64,
+    ) {
         let tree = tree_of(&nodes);
         let mut expected = Vec::new();
         expected_tokens(&tree, &mut PruneScratch::with_capacity(tree.len()), &mut expected);
         let widths = [32, 1, 2, 4, 8, 16, 64, 128];
         let cost = |w: u32| f64::from(costs[w.trailing_zeros() as usize]);
-        let rate = |w: u32| expected[(w as usize).min(tree.len())] / cost(w);
-        let found = best_width(&expected, &widths, cost).unwrap();
+        let gain = |w: u32| expected[(w as usize).min(tree.len())] - rate * cost(w);
+        let found = best_width(&expected, &widths, rate, cost).unwrap();
         for w in widths {
-            prop_assert!(rate(found) > rate(w) || (rate(found) == rate(w) && found <= w));
+            prop_assert!(gain(found) > gain(w) || (gain(found) == gain(w) && found <= w));
+        }
+    }
+
+    /// Over several trees, each with its own width: no assignment of widths gives more tokens per cost than choosing by the
+    /// rate that choosing so reaches.
+    #[test]
+    fn choosing_by_the_rate_reached_reaches_the_best_rate(
+        all in prop::collection::vec(trees(12), 1..4), costs in prop::collection::vec(1..50_u8, 4),
+    ) {
+        let widths = [1_u32, 2, 4, 8];
+        let cost = |w: u32| f64::from(costs[w.trailing_zeros() as usize]);
+        let expected: Vec<Vec<f64>> = all
+            .iter()
+            .map(|nodes| {
+                let (tree, mut out) = (tree_of(nodes), Vec::new());
+                expected_tokens(&tree, &mut PruneScratch::with_capacity(tree.len()), &mut out);
+                out
+            })
+            .collect();
+        let reached = |chosen: &dyn Fn(usize) -> u32| {
+            let tokens: f64 =
+                expected.iter().enumerate().map(|(i, e)| e[(chosen(i) as usize).min(e.len() - 1)]).sum();
+            tokens / (0..expected.len()).map(|i| cost(chosen(i))).sum::<f64>()
+        };
+        let mut rate = 0.0;
+        for _ in 0..20 {
+            rate = reached(&|i| best_width(&expected[i], &widths, rate, cost).unwrap());
+        }
+        for assignment in 0..widths.len().pow(expected.len() as u32) {
+            let other = reached(&|i| widths[assignment / widths.len().pow(i as u32) % widths.len()]);
+            prop_assert!(rate >= other * (1.0 - 1e-12), "{rate} by choice, {other} by assignment {assignment}");
         }
     }
 }
@@ -127,15 +160,17 @@ fn best_width_passes_over_a_local_descent() {
             2.5
         }
     };
-    assert_eq!(best_width(&expected, &[1, 2, 4, 8], staircase), Some(8));
-    assert_eq!(best_width(&expected, &[], staircase), None);
-    assert_eq!(best_width(&expected, &[64, 16], |_| 1.0), Some(16));
+    // At this rate 8 rows just pay, which 2 and 4 do not.
+    let rate = 1.2;
+    assert_eq!(best_width(&expected, &[1, 2, 4, 8], rate, staircase), Some(8));
+    assert_eq!(best_width(&expected, &[], rate, staircase), None);
+    assert_eq!(best_width(&expected, &[64, 16], rate, |_| 1.0), Some(16));
 }
 
 #[test]
 #[should_panic(expected = "the cost of width 4 is NaN")]
 fn an_unmeasured_cost_is_a_broken_invariant() {
-    best_width(&[0.0, 1.0], &[1, 4], |w| if w == 1 { 1.0 } else { f64::NAN });
+    best_width(&[0.0, 1.0], &[1, 4], 1.0, |w| if w == 1 { 1.0 } else { f64::NAN });
 }
 
 #[test]

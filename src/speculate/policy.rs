@@ -1,0 +1,83 @@
+//! What a plan decides about steps beyond their shape, and its state while a decoder runs.
+
+use crate::plan::{GuardTerms, GuardedStep, RowChoice, RowScratch, StepCosts};
+use crate::tree::TokenTree;
+
+use super::guard::{Guard, GuardCounts};
+
+/// How many rows steps verify, and whether they draft.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The widths a step may verify, with their costs, and how it chooses.
+    pub choice: RowChoice,
+    /// What a request must gain to go on drafting; without it every step drafts.
+    pub guard: Option<GuardTerms>,
+    /// Corrects the planned costs by the time of every step; without it they count as planned, and a history decides all.
+    pub costs: Option<StepCosts>,
+}
+
+/// A policy at work. Costs outlive requests, the guard's state does not.
+#[derive(Debug)]
+pub(super) struct Policing {
+    choice: RowChoice,
+    guard: Option<Guard>,
+    costs: Option<StepCosts>,
+}
+
+/// One step, when it is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepDone {
+    /// Rows verified.
+    pub(super) rows: u32,
+    /// Tokens emitted.
+    pub(super) tokens: u32,
+    /// Whether a drafter was asked.
+    pub(super) drafted: bool,
+    /// What it took, in microseconds.
+    pub(super) us: f64,
+}
+
+impl Policing {
+    pub(super) fn new(policy: Policy) -> Self {
+        let Policy { choice, guard, costs } = policy;
+        Self { choice, guard: guard.map(Guard::new), costs }
+    }
+
+    /// Forgets the last request.
+    pub(super) fn restart(&mut self) {
+        if let Some(guard) = &mut self.guard {
+            guard.restart();
+        }
+    }
+
+    /// Whether the next step drafts.
+    pub(super) fn drafts(&self) -> bool {
+        self.guard.as_ref().is_none_or(Guard::drafts)
+    }
+
+    /// Most rows of `tree` to verify.
+    pub(super) fn rows(&self, tree: &mut TokenTree, scratch: &mut RowScratch) -> u32 {
+        self.choice.rows(tree, scratch, self.costs.as_ref())
+    }
+
+    /// Takes note of a step that the guard, if there is one, let or did not let draft.
+    pub(super) fn stepped(&mut self, step: StepDone, counts: &mut GuardCounts) {
+        let StepDone { rows, tokens, drafted, us } = step;
+        let planned_us = self.choice.planned(rows).step_us;
+        if let Some(costs) = &mut self.costs {
+            if drafted {
+                costs.took(planned_us, us);
+            } else {
+                costs.took_plain(us);
+            }
+        }
+        let step_us = self.costs.as_ref().map_or(planned_us, |costs| costs.corrected_us(planned_us));
+        if let Some(guard) = &mut self.guard {
+            if !guard.drafts() {
+                guard.paused(counts);
+            } else if drafted {
+                guard.speculated(GuardedStep { tokens, step_us }, counts);
+            }
+        }
+    }
+}
