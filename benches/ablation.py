@@ -17,15 +17,20 @@ import measuring
 import tables
 
 # Parts of a fix that every row gets unless it names them: what is switched off until a row switches it on.
-OFF = {}
-# Rows with their fixes: (what is added, parts beside the drafter).
+OFF = {"predictor": "off", "schedule": "plain"}
+# Rows with their fixes: (what is added, parts beside the drafter). A row that a drafter cannot have is left out for it.
 ROWS = [
     ("chain", "Wd=1,Wv=nodes,rows=all"),
     ("+ equal-growth tree", "Wv=nodes,rows=all"),
     ("+ pruning", "rows=all"),
     ("+ rows chosen at every step", "rows=best"),
+    ("+ depth told at every step", "rows=best,predictor=on"),
+    ("+ heads drafted ahead, depth fixed", "rows=best,schedule=head_ahead"),
     ("pruning, by AAL instead of eq. 3", "rows=all,objective=aal"),
 ]
+# Parts of rows that only drafters with a model can have.
+OF_A_MODEL = ["predictor=on", "schedule=head_ahead"]
+WITHOUT_A_MODEL = ["lookup"]
 DRAFTERS = ["lookup", "layer_skip"]
 
 
@@ -63,6 +68,8 @@ def main():
         files = {}
         for drafter in given.drafters:
             for place, (row, parts) in enumerate(ROWS):
+                if drafter in WITHOUT_A_MODEL and any(part in OF_A_MODEL for part in parts.split(",")):
+                    continue
                 name = f"{drafter}_{place}"
                 made = program.plan(name, fix(drafter, parts))
                 if made is None:

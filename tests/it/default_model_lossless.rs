@@ -185,7 +185,7 @@ fn heads_drafted_ahead_change_no_token() {
 fn a_trimmed_head_changes_no_token() {
     let set = exam().loaded.set();
     let kind = every_fifth_token(every_odd_layer(set.groups()), set.vocabulary());
-    exam().sit(&kind, layer_skip(4, 4, 16));
+    exam().sit(&kind, layer_skip(4, 4, 16), Schedule::Plain);
 }
 
 #[test]
