@@ -71,14 +71,18 @@ fn a_plan_explains_itself() {
 #[test]
 fn the_page_is_well_formed_and_whole() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let page = folder.path().join("why.html");
+    let (page, hostile) = (folder.path().join("why.html"), folder.path().join("hostile.plan"));
+    let mut named = plan::read(plan()).expect("the plan is there");
+    named.fingerprints.model.name = "</title><script>alert(\"&nbsp;\")</script>\u{1}".to_owned();
+    named.calibration = "<!-- ' ]]>".to_owned();
+    plan::write(&named, &hostile).expect("a valid plan");
     for round in 0..2 {
         let mut command = yggc();
-        command.args(["plan", "explain"]).arg(plan()).arg("--html").arg(&page);
+        command.args(["plan", "explain"]).arg(&hostile).arg("--html").arg(&page);
         let said = success(&command.output().expect("yggc starts"));
         assert_eq!(said.trim_end(), page.to_str().expect("UTF-8"), "round {round}");
     }
-    assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1, "nothing else is left");
+    assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 2, "nothing else is left");
     let html = fs::read_to_string(&page).expect("written");
     let elements = elements(&html).unwrap_or_else(|wrong| panic!("{wrong}"));
     let of = |name: &str| elements.iter().filter(|element| element.name == name).collect::<Vec<_>>();

@@ -102,7 +102,8 @@ fn a_profile_measures_a_drafter_for_every_size() {
                 steps.iter().flat_map(|step| step.verified.clone()).collect()
             };
             let (trimmed, whole) = (answered(&trimmed.steps), answered(&whole.steps));
-            assert!(whole.starts_with(&trimmed), "both follow one answer");
+            // The time for one or the other may have ended first.
+            assert!(whole.starts_with(&trimmed) || trimmed.starts_with(&whole), "both follow one answer");
         }
     }
     assert_eq!(profile.drafters.iter().filter(|d| d.kind == "layer_skip").count(), 1 + SIZES.len());

@@ -97,6 +97,9 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "plan",
         "plan --profile f",
         "plan show",
+        "plan explain",
+        "plan explain f --json --html g",
+        "plan diff f",
         "plan --profile f -o g show h",
         "bench",
         "bench --kernels --prompts f",
@@ -127,7 +130,7 @@ fn widths_are_of_kernels_and_the_refusal_says_so() {
 }
 
 #[test]
-fn plan_is_a_search_or_a_show() {
+fn plan_is_a_search_or_looks_at_plans() {
     let Command::Plan(plan) =
         parse("plan -m m --profile f -o g --fix drafter=lookup,Dd=4,Wv=16,predictor=on").unwrap()
     else {
@@ -152,6 +155,15 @@ fn plan_is_a_search_or_a_show() {
     let Some(PlanCommand::Show(show)) = plan.command else { panic!("not `plan show`") };
     assert!(show.json);
     assert_eq!(show.file, PathBuf::from("f"));
+    let Command::Plan(plan) = parse("plan explain f --html g").unwrap() else { panic!("not `plan`") };
+    let Some(PlanCommand::Explain(explain)) = plan.command else { panic!("not `plan explain`") };
+    assert_eq!(
+        (explain.file, explain.html, explain.json),
+        (PathBuf::from("f"), Some(PathBuf::from("g")), false)
+    );
+    let Command::Plan(plan) = parse("plan diff f g --json").unwrap() else { panic!("not `plan`") };
+    let Some(PlanCommand::Diff(diff)) = plan.command else { panic!("not `plan diff`") };
+    assert_eq!((diff.a, diff.b, diff.json), (PathBuf::from("f"), PathBuf::from("g"), true));
 }
 
 #[test]

@@ -96,6 +96,8 @@ pub(super) fn curves(axes: Axes<'_>, curves: &[Curve]) -> Result<String, Failure
             .configure_mesh()
             .x_desc(axes.x)
             .y_desc(axes.y)
+            .x_label_formatter(&tick)
+            .y_label_formatter(&tick)
             .label_style((FONT, 15))
             .bold_line_style(GRID)
             .light_line_style(WHITE)
@@ -137,4 +139,9 @@ pub(super) fn curves(axes: Axes<'_>, curves: &[Curve]) -> Result<String, Failure
             .draw()?;
         Ok(())
     })
+}
+
+/// A number at an axis, without needless digits.
+pub(super) fn tick(number: &f64) -> String {
+    ((number * 1e3).round() / 1e3).to_string()
 }

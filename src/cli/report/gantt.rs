@@ -2,7 +2,8 @@
 
 use plotters::{
     prelude::{
-        ChartBuilder, EmptyElement, IntoFont, RGBColor, Rectangle, ShapeStyle, Text, TextStyle, WHITE,
+        ChartBuilder, EmptyElement, IntoFont, PathElement, RGBColor, Rectangle, ShapeStyle, Text, TextStyle,
+        WHITE,
     },
     style::{
         Color,
@@ -15,12 +16,14 @@ use yggc::plan::{StageTime, SubPlan};
 use crate::cli::error::Failure;
 
 use super::{
-    chart::{FONT, INK, svg},
+    chart::{FONT, INK, svg, tick},
     page::Page,
 };
 
 const WIDTH: u32 = 720;
 const ROW: u32 = 30;
+/// Above and below a bar.
+const PADDING: u32 = 4;
 const LEFT: u32 = 150;
 const BELOW: u32 = 46;
 const MARGIN: u32 = 12;
@@ -87,16 +90,18 @@ fn draw(bars: &[Bar]) -> Result<String, Failure> {
             .x_desc("time from the start of the step, us")
             .y_labels(bars.len() + 1)
             .y_label_offset(-(ROW as i32) / 2)
+            .x_label_formatter(&tick)
             .y_label_formatter(&name)
             .label_style((FONT, 14))
             .draw()?;
         for (row, Bar { start_us, us, colour, name: _ }) in (0..count).rev().zip(bars) {
-            // The edge shows where a stage is that is too short to have an inside.
-            for style in [colour.filled(), ShapeStyle::from(colour)] {
-                let mut bar = Rectangle::new([(*start_us, row), (start_us + us, row + 1)], style);
-                bar.set_margin(4, 4, 0, 0);
-                chart.draw_series([bar])?;
-            }
+            let mut bar = Rectangle::new([(*start_us, row), (start_us + us, row + 1)], colour.filled());
+            bar.set_margin(PADDING, PADDING, 0, 0);
+            chart.draw_series([bar])?;
+            // The edge shows where a stage is that is too short to be seen.
+            let ends = vec![(0, PADDING as i32), (0, (ROW - PADDING) as i32)];
+            let edge = PathElement::new(ends, ShapeStyle::from(colour).stroke_width(2));
+            chart.draw_series([EmptyElement::at((*start_us, row + 1)) + edge])?;
             let style =
                 TextStyle::from((FONT, 14).into_font()).color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
             let number = Text::new(format!("{us:.1} us"), (5, ROW as i32 / 2), style);

@@ -2,7 +2,8 @@
 
 use plotters::{
     prelude::{
-        ChartBuilder, Color, EmptyElement, IntoFont, RGBColor, Rectangle, ShapeStyle, Text, TextStyle, WHITE,
+        ChartBuilder, Color, EmptyElement, IntoFont, PathElement, RGBColor, Rectangle, ShapeStyle, Text,
+        TextStyle, WHITE,
     },
     style::text_anchor::{HPos, Pos, VPos},
 };
@@ -88,9 +89,13 @@ pub(super) fn heat_map(map: &HeatMap<'_>) -> Result<String, Failure> {
             chart.draw_series([fill])?;
             chart.draw_series([EmptyElement::at((i, j + 1)) + number])?;
             if *marked {
-                let inside = [(2, 2), (width - 2, height - 2)];
-                let halo = Rectangle::new(inside, ShapeStyle::from(&WHITE).stroke_width(5));
-                let frame = Rectangle::new(inside, ShapeStyle::from(&INK).stroke_width(3));
+                // Dark and light, so that it stands out from cells of any number.
+                let (right, bottom) = (width - 3, height - 3);
+                let corners = vec![(3, 3), (right, 3), (right, bottom), (3, bottom), (3, 3)];
+                let line = |colour: &RGBColor, width| {
+                    PathElement::new(corners.clone(), ShapeStyle::from(colour).stroke_width(width))
+                };
+                let (halo, frame) = (line(&INK, 6), line(&WHITE, 3));
                 chart.draw_series([EmptyElement::at((i, j + 1)) + halo + frame])?;
             }
         }

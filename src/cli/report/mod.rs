@@ -1,7 +1,7 @@
 //! The report of a plan: one HTML file that says in words, tables and plots why the plan is as it is.
 //!
 //! The walk: [`html`] explains the plan and lays the sections out on a [`Page`](page::Page); figures are SVG made by
-//! `chart`, `heat_map` and `gantt` from the plan's own numbers. [`write`] puts it into a file.
+//! `chart`, `heat_map` and `gantt` from the plan's own numbers. [`write()`] puts it into a file.
 //!
 //! Invariants: the page is well-formed XML, needs no script and no network, and what a colour says a number, a marker or a
 //! place says too.

@@ -51,7 +51,7 @@ impl Page {
         }
     }
 
-    /// A table; the rows for which `chosen` holds stand out.
+    /// A table; the rows for which `chosen` holds stand out. Without rows, it says so.
     pub(super) fn table(
         &mut self,
         caption: &str,
@@ -59,6 +59,9 @@ impl Page {
         rows: &[Vec<String>],
         chosen: impl Fn(usize) -> bool,
     ) {
+        if rows.is_empty() {
+            return self.paragraph(format_args!("{caption}: none."));
+        }
         let heads: String =
             titles.iter().map(|title| format!("<th scope=\"col\">{}</th>", escape(title))).collect();
         self.push(format_args!(

@@ -91,12 +91,7 @@ pub(super) fn parts(page: &mut Page, explanation: &Explanation) {
 pub(super) fn objective(page: &mut Page, explanation: &Explanation) {
     page.section("objective", "Tokens per time against tokens per step");
     let ObjectiveContrast { overall, by_drafter } = &explanation.objective;
-    let Contrast { by_speed, by_aal, cost } = overall;
-    page.paragraph(format_args!(
-        "A search for most tokens per step would take {} with {:.2} tokens a step instead of {:.2}, at {cost:.2} times the \
-         time per token.",
-        by_aal.name, by_aal.aal, by_speed.aal
-    ));
+    page.paragraph(format_args!("Over all drafters, {}.", overall.words()));
     let titles = ["drafter", "most per", "Dd", "Wd", "Wv", "tokens/step", "step us", "us/token", "speed-up"];
     let rows = |Contrast { by_speed, by_aal, cost: _ }: &Contrast| {
         [(by_speed, "time"), (by_aal, "step")].map(|(shape, objective)| {

@@ -88,7 +88,7 @@ fn changed_latencies(latencies: &[LatencyChange]) -> Result<String, fmt::Error> 
             }
             None => "not measured".to_owned(),
         };
-        let ratio = a.zip(*b).map_or("-".to_owned(), |(a, b)| format!("{:.2}", b.median_us / a.median_us));
+        let ratio = a.zip(*b).map_or("-".to_owned(), |(a, b)| format!("{:.3}", b.median_us / a.median_us));
         rows.push([cell.to_string(), quartiles(a), quartiles(b), ratio]);
     }
     write_table(&mut out, &rows)?;

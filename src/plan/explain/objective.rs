@@ -25,6 +25,21 @@ pub struct Contrast {
     pub cost: f64,
 }
 
+impl Contrast {
+    /// What the other objective would have meant, in words.
+    pub fn words(&self) -> String {
+        let Contrast { by_speed, by_aal, cost } = self;
+        if by_speed == by_aal {
+            return format!("one shape of {} has most of both", by_speed.name);
+        }
+        format!(
+            "most tokens per step would take {} with {:.2} tokens a step instead of {:.2}, at {cost:.2} times the time per \
+             token",
+            by_aal.name, by_aal.aal, by_speed.aal
+        )
+    }
+}
+
 /// The best shapes of a plan by either objective.
 pub(super) fn contrast(plan: &Plan) -> ObjectiveContrast {
     let all: Vec<PricedShape> = plan.priced().collect();

@@ -104,14 +104,8 @@ fn write_parts(out: &mut String, parts: &[PartGain]) -> fmt::Result {
 
 fn write_objective(out: &mut String, objective: &ObjectiveContrast) -> fmt::Result {
     let ObjectiveContrast { overall, by_drafter } = objective;
-    let Contrast { by_speed, by_aal, cost } = overall;
     writeln!(out, "\nmost tokens per time (eq. 3) against most tokens per step (predicted)")?;
-    writeln!(
-        out,
-        "  most tokens per step would take {} with {:.2} tokens a step instead of {:.2}, at {cost:.2} times the time per \
-         token",
-        by_aal.name, by_aal.aal, by_speed.aal
-    )?;
+    writeln!(out, "  {}", overall.words())?;
     let titles = ["drafter", "Dd", "Wd", "Wv", "tokens/step", "us/token", "speed-up", "most per"];
     let mut rows = vec![cells(titles)];
     for Contrast { by_speed, by_aal, cost: _ } in by_drafter {

@@ -76,7 +76,7 @@ impl Judge<'_> {
     }
 
     /// The place of the width that a step runs at, of those up to `widest`.
-    fn place(&self, tree: &NaiveTree, depth: u32, widest: usize, extra_us: f64, is_told: bool) -> usize {
+    fn place(&self, tree: &NaiveTree, depth: u32, widest: usize, worth: f64, is_told: bool) -> usize {
         let holds = (0..=widest).find(|i| VERIFY_WIDTHS[*i] as usize >= tree.nodes.len()).unwrap_or(widest);
         match self.rule {
             // Steps of fixed depth have one width; those that are told run at the smallest that holds their tree.
@@ -88,18 +88,34 @@ impl Judge<'_> {
                 }
             }
             RowRule::BestRate => {
-                let rate = |i: &usize| tree.expected(VERIFY_WIDTHS[*i]) / (self.cost(depth, *i) + extra_us);
-                (0..=holds).rev().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap()
+                let gain = |i: &usize| tree.expected(VERIFY_WIDTHS[*i]) - worth * self.cost(depth, *i);
+                (0..=holds).rev().max_by(|a, b| gain(a).total_cmp(&gain(b))).unwrap()
             }
         }
+    }
+
+    /// What the time of steps of fixed depth is worth to the choice of their rows, by two rounds.
+    fn worth(&self, depth: u32, widest: usize) -> f64 {
+        (0..2).fold(1.0 / self.verify[0], |worth, _round| {
+            let (mut tokens, mut us) = (0, 0.0);
+            for (step, trees) in &self.steps {
+                let tree = &trees[depth as usize - 1];
+                let place = self.place(tree, depth, widest, worth, false);
+                tokens += 1 + tree.accepted(&step.verified, VERIFY_WIDTHS[place]);
+                us += self.cost(depth, place);
+            }
+            tokens as f64 / us
+        })
     }
 
     /// Speed-up of steps that are told, growths up to `depth` and rows up to the `widest`-th width.
     fn speedup(&self, depth: u32, widest: usize) -> f64 {
         let count = self.steps.len() as f64;
         let places = |d: u32, widest: usize| -> Vec<usize> {
-            let place =
-                |(_, trees): &(_, Vec<NaiveTree>)| self.place(&trees[d as usize - 1], d, widest, 0.0, false);
+            let worth = self.worth(d, widest);
+            let place = |(_, trees): &(_, Vec<NaiveTree>)| {
+                self.place(&trees[d as usize - 1], d, widest, worth, false)
+            };
             self.steps.iter().map(place).collect()
         };
         // What steps of each depth would cost in the mean.
@@ -135,7 +151,7 @@ impl Judge<'_> {
                 continue;
             }
             let tree = &trees[d as usize - 1];
-            let place = self.place(tree, d, widest, PREDICT_US, true);
+            let place = self.place(tree, d, widest, self.worth(depth, widest), true);
             tokens += tree.accepted(&step.verified, VERIFY_WIDTHS[place]);
             us += self.cost(d, place) + PREDICT_US;
         }
@@ -193,7 +209,8 @@ proptest! {
     ) {
         let trace = told(record(&Oracle { seed, skill }, 10, 4, DEPTH, 5), noise(seed));
         let expected = brute_force(&trace, &verify, &draft);
-        let plan = plan(&profile_of(trace, &verify, &draft), "").unwrap();
+        // Steps that are told begin with their head.
+        let plan = plan(&profile_of(trace, &verify, &draft), "schedule=plain").unwrap();
         let [predictor] = &plan.predictors[..] else { panic!("one predictor") };
         let found = predictor.told_speedup.unwrap();
         prop_assert!((found - expected).abs() <= 1e-9 * expected, "{} instead of {}", found, expected);
