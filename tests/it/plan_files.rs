@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use yggc::plan::{self, Prediction};
+use yggc::plan::{self, DepthChoice, Prediction, RowRule};
 
 use crate::{
     program::{failure, success, yggc},
@@ -132,6 +132,9 @@ fn a_request_that_does_not_accept_falls_back_and_says_why() {
     // Plain decoding is said to be so fast that no acceptance pays.
     let predicted = &mut hopeless.by_drafter[drafted].predicted;
     *predicted = Prediction::new(1.0, predicted.stages.clone(), predicted.step_us / 100.0);
+    // And every step that drafts verifies what it drafted, whatever was measured here.
+    hopeless.by_drafter[drafted].row_choice.rule = RowRule::Widest;
+    hopeless.by_drafter[drafted].depth_choice = DepthChoice::Fixed;
     hopeless.chosen_index = u32::try_from(drafted).expect("few drafters");
     plan::write(&hopeless, &file).expect("a valid plan");
 
