@@ -9,41 +9,21 @@ greatest in brackets.
 """
 
 import collections
-import json
 import math
+import pathlib
 import statistics
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import raw_lines
+from raw_lines import spread, table
 
 # What a plan is judged by: the plan's time by that of the fastest shape, and predicted by measured speed-up.
 WITHIN_BEST, WITHIN_PREDICTED = 0.05, 0.10
 
 
 def read(path):
-    """Rows by measure."""
-    rows = collections.defaultdict(list)
-    with open(path) as file:
-        for number, line in enumerate(file, 1):
-            try:
-                row = json.loads(line)
-                rows[row.pop("measure")].append(row)
-            except (ValueError, KeyError):
-                sys.exit(f"{path}, line {number}: expected a measurement of exhaustive.py or ablation.py")
-    if not rows["header"]:
-        sys.exit(f"{path}: no header: expected a file that exhaustive.py or ablation.py wrote")
-    return rows
-
-
-def spread(numbers, digits=2):
-    if not numbers:
-        return "-"
-    middle, least, most = statistics.median(numbers), min(numbers), max(numbers)
-    return f"{middle:.{digits}f} [{least:.{digits}f}-{most:.{digits}f}]"
-
-
-def table(title, head, body):
-    lines = [f"### {title}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(map(str, row)) + " |" for row in body]
-    return "\n".join(lines) + "\n"
+    return raw_lines.read(path, "exhaustive.py or ablation.py")
 
 
 class Arm:

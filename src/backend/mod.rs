@@ -154,22 +154,7 @@ fn matrix<'a>(spec: &WeightSpec, bytes: &'a [u8]) -> Result<Matrix<'a>, BackendE
 
 /// The matrix whose rows a program's tokens become, if it embeds tokens.
 fn embedding(program: &Program) -> Option<WeightId> {
-    program.steps.iter().find_map(|step| match step.op {
-        Op::Embed { weight } => Some(weight),
-        Op::Input(_)
-        | Op::RmsNorm(_)
-        | Op::Linear { .. }
-        | Op::GatedLinear { .. }
-        | Op::Swiglu
-        | Op::Rope(_)
-        | Op::AppendKv { .. }
-        | Op::Attention { .. }
-        | Op::Add
-        | Op::Scale { .. }
-        | Op::Slice { .. }
-        | Op::SelectRows
-        | Op::Candidates { .. } => None,
-    })
+    program.steps.iter().find_map(|step| if let Op::Embed { weight } = step.op { Some(weight) } else { None })
 }
 
 /// A norm's gain as numbers.

@@ -9,9 +9,9 @@ use std::time::Instant;
 use ygg_profiler::{DrafterName, PromptTrace, StepTrace, TokenTrace, Trace};
 
 use crate::{
-    engine::{Error, Loaded, make_drafter, tune},
+    engine::{Error, Loaded, make_drafter},
     plan::DrafterKind,
-    runtime::{Session, SessionOptions},
+    runtime::Session,
     speculate::{Budget, Drafter, Stats},
     tree::{NodeId, TokenTree},
 };
@@ -42,14 +42,7 @@ pub(super) fn redraft(
     let longest = answers.iter().map(|answer| answer.prompt.len() + answer.output.len()).max().unwrap_or(0);
     // Room for a tree at the last token.
     let context = (longest + shape.depth + 1).clamp(2, loaded.set().model_context());
-    let session_options = SessionOptions {
-        context,
-        tree_nodes: shape.tree_nodes(),
-        threads: loaded.threads(),
-        pinning: options.pinning,
-    };
-    let mut session = Session::open(loaded.set().clone(), &session_options)?;
-    tune(&mut session, options.tunings)?;
+    let session = options.session(loaded, context, &shape)?;
     let drafter = make_drafter(kind, &shape, &session)?.expect("a drafter that runs a model");
     let mut drafting = Drafting { session, drafter, tree: TokenTree::with_capacity(shape.tree_nodes()) };
     let mut prompts = Vec::new();

@@ -32,6 +32,21 @@ pub(super) struct TraceOptions<'a> {
     pub(super) pinning: Pinning,
 }
 
+impl TraceOptions<'_> {
+    /// A session for trees of `shape` in texts of at most `context` tokens, its linears tuned.
+    pub(super) fn session(&self, loaded: &Loaded, context: usize, shape: &Shape) -> Result<Session, Error> {
+        let session_options = SessionOptions {
+            context,
+            tree_nodes: shape.tree_nodes(),
+            threads: loaded.threads(),
+            pinning: self.pinning,
+        };
+        let mut session = Session::open(loaded.set().clone(), &session_options)?;
+        tune(&mut session, self.tunings)?;
+        Ok(session)
+    }
+}
+
 /// What a recording gives.
 #[derive(Debug)]
 pub(super) struct Recorded {
@@ -71,14 +86,7 @@ pub(super) fn record(
     let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
     let shape = if drafter.is_some() { options.shape } else { Shape::PLAIN };
     let context = (longest + options.tokens + 1).clamp(2, loaded.set().model_context());
-    let session_options = SessionOptions {
-        context,
-        tree_nodes: shape.tree_nodes(),
-        threads: loaded.threads(),
-        pinning: options.pinning,
-    };
-    let mut session = Session::open(loaded.set().clone(), &session_options)?;
-    tune(&mut session, options.tunings)?;
+    let session = options.session(loaded, context, &shape)?;
     let boxed = match drafter {
         Some((_, kind)) => make_drafter(kind, &shape, &session)?,
         None => None,

@@ -5,7 +5,7 @@ use super::{
     AcceptedLengths, Calibration, DepthCost, DepthCosts, RowChoice, RowRule, Shape, StageTime, TreeReplay,
     depth_replay::{DepthOutcome, DepthPolicy, replay_depths},
     objective::{mean_of, mean_step, step_us},
-    pricing::Pricing,
+    pricing::{Choosing, Pricing},
     rates::Rates,
 };
 
@@ -56,8 +56,8 @@ impl DepthSearch<'_> {
             let stages = self.pricing.told_step(&Shape { depth, ..*shape }, self.rule, width)?;
             Ok(step_us(&stages))
         };
-        let rate = self.rates.of(shape);
-        let rows = self.pricing.told_choice(shape, self.rule, self.calibration, rate)?;
+        let by = Choosing { rule: self.rule, calibration: self.calibration, rate: self.rates.of(shape) };
+        let rows = self.pricing.told_choice(shape, by)?;
         let narrowest = rows.widths[0];
         let plain_us = at(0, 1)?;
         let saved_us = narrowest.step_us - plain_us;

@@ -68,7 +68,7 @@ pub use objective::{Shape, StageTime};
 pub use row_choice::{RowChoice, RowRule, RowScratch, WidthCost};
 pub use schedule::Schedule;
 pub use search::{FreeDrafter, make_plan};
-pub use show::{drafter_cell, json, text};
+pub use show::{TUNING_TITLES, drafter_cell, json, text, tuning_cells};
 pub use stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
 pub use step_costs::StepCosts;
 pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};

@@ -60,7 +60,8 @@ pub fn plain_step(table: &LatencyTable, context: u32) -> Result<Vec<StageTime>, 
 ///
 /// # Panics
 /// If the shape has no growth.
-pub fn tree_step(
+#[cfg(test)]
+pub(super) fn tree_step(
     table: &LatencyTable,
     drafter: &DrafterName,
     shape: &Shape,

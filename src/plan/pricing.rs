@@ -12,6 +12,28 @@ use super::{
 /// committing moves the rows that they read, and a walk is far shorter than what a thread less costs a forward.
 const LANES: Lanes = Lanes::One;
 
+/// How steps choose their rows: by a rule, with values that a calibration turns into probabilities, at a worth of time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choosing<'a> {
+    pub(super) rule: RowRule,
+    pub(super) calibration: Option<&'a Calibration>,
+    pub(super) rate: f64,
+}
+
+impl Choosing<'_> {
+    /// The choice among `widths`, each of which costs what its stages take.
+    fn among(
+        self,
+        widths: Vec<u32>,
+        stages_at: impl Fn(u32) -> Result<Vec<StageTime>, TableError>,
+    ) -> Result<RowChoice, TableError> {
+        let Choosing { rule, calibration, rate } = self;
+        let cost = |width| Ok(WidthCost { width, step_us: step_us(&stages_at(width)?) });
+        let widths = widths.into_iter().map(cost).collect::<Result<_, TableError>>()?;
+        Ok(RowChoice { rule, widths, rate, calibration: calibration.cloned() })
+    }
+}
+
 /// The steps of one drafter, priced with one table at one context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pricing<'a> {
@@ -70,18 +92,11 @@ impl Pricing<'_> {
     }
 
     /// The choice of rows of steps that are told how deep to draft: trees are of any size, so all measured widths up to Wv.
-    /// Costs are those of Dd growths; time is worth `rate`. Heads are drafted when a step begins: a head drafted ahead would
+    /// Costs are those of Dd growths. Heads are drafted when a step begins: a head drafted ahead would
     /// overwrite what tells how deep to draft.
-    pub(super) fn told_choice(
-        &self,
-        shape: &Shape,
-        rule: RowRule,
-        calibration: Option<&Calibration>,
-        rate: f64,
-    ) -> Result<RowChoice, TableError> {
+    pub(super) fn told_choice(&self, shape: &Shape, by: Choosing<'_>) -> Result<RowChoice, TableError> {
         let widths = self.verify_widths(shape.verify_width);
-        let cost = |width| self.told_step(shape, rule, width);
-        Ok(RowChoice { rule, widths: costs(widths, cost)?, rate, calibration: calibration.cloned() })
+        by.among(widths, |width| self.told_step(shape, by.rule, width))
     }
 
     /// The stages of a step of a drafter without a model that verifies `width` rows, out of `shape.verify_width` nodes at
@@ -100,35 +115,24 @@ impl Pricing<'_> {
         }
     }
 
-    /// The choice of rows of a model drafter's steps, whose time is worth `rate`: Wv alone, or any measured width up to it.
+    /// The choice of rows of a model drafter's steps: Wv alone, or any measured width up to it.
     pub(super) fn tree_choice(
         &self,
         shape: &Shape,
         schedule: Schedule,
-        rule: RowRule,
-        calibration: Option<&Calibration>,
-        rate: f64,
+        by: Choosing<'_>,
     ) -> Result<RowChoice, TableError> {
-        let widths = match rule {
+        let widths = match by.rule {
             RowRule::Widest => vec![shape.verify_width],
             RowRule::BestRate => self.verify_widths(shape.verify_width),
         };
-        let cost = |width| self.tree_step(shape, schedule, rule, width);
-        Ok(RowChoice { rule, widths: costs(widths, cost)?, rate, calibration: calibration.cloned() })
+        by.among(widths, |width| self.tree_step(shape, schedule, by.rule, width))
     }
 
-    /// The choice of rows of a free drafter's steps, whose time is worth `rate`: a proposal may be of any size, so all measured
-    /// widths up to Wv.
-    pub(super) fn free_choice(
-        &self,
-        shape: &Shape,
-        rule: RowRule,
-        calibration: Option<&Calibration>,
-        rate: f64,
-    ) -> Result<RowChoice, TableError> {
+    /// The choice of rows of a free drafter's steps: a proposal may be of any size, so all measured widths up to Wv.
+    pub(super) fn free_choice(&self, shape: &Shape, by: Choosing<'_>) -> Result<RowChoice, TableError> {
         let widths = self.verify_widths(shape.verify_width);
-        let cost = |width| self.free_step(shape, rule, width);
-        Ok(RowChoice { rule, widths: costs(widths, cost)?, rate, calibration: calibration.cloned() })
+        by.among(widths, |width| self.free_step(shape, by.rule, width))
     }
 
     /// The measured verify widths up to `most`.
@@ -137,12 +141,4 @@ impl Pricing<'_> {
         widths.retain(|width| *width <= most);
         widths
     }
-}
-
-fn costs(
-    widths: Vec<u32>,
-    stages_at: impl Fn(u32) -> Result<Vec<StageTime>, TableError>,
-) -> Result<Vec<WidthCost>, TableError> {
-    let cost = |width| Ok(WidthCost { width, step_us: step_us(&stages_at(width)?) });
-    widths.into_iter().map(cost).collect()
 }

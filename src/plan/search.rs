@@ -11,7 +11,7 @@ use super::{
     depth_search::{DepthSearch, PricedDepths},
     judge_proposals, judge_trees,
     objective::{mean_step, plain_step, step_us},
-    pricing::Pricing,
+    pricing::{Choosing, Pricing},
     rates::Rates,
 };
 
@@ -227,7 +227,8 @@ impl Search<'_> {
                 let mut rates = Rates::new(self.ar_tpot_us);
                 let replay = loop {
                     let choice = |shape: Shape| {
-                        pricing.tree_choice(&shape, schedule, rule, calibration, rates.of(&shape))
+                        let by = Choosing { rule, calibration, rate: rates.of(&shape) };
+                        pricing.tree_choice(&shape, schedule, by)
                     };
                     let choices = depths
                         .clone()
@@ -268,8 +269,8 @@ impl Search<'_> {
                     let at = |width| pricing.tree_step(&shape, schedule, rule, width);
                     let stages = mean_step(steps_by_width, at)?;
                     let predicted = Prediction::new(lengths.aal(), stages, self.ar_tpot_us);
-                    let rate = rates.of(&shape);
-                    let row_choice = pricing.tree_choice(&shape, schedule, rule, calibration, rate)?;
+                    let by = Choosing { rule, calibration, rate: rates.of(&shape) };
+                    let row_choice = pricing.tree_choice(&shape, schedule, by)?;
                     let (depth_choice, by_rank) = (DepthChoice::Fixed, by_rank.clone());
                     let evidence = Evidence {
                         schedule,
@@ -354,8 +355,9 @@ impl Search<'_> {
                 for Rows { rule, calibration } in &choices_of_rows {
                     let mut rates = Rates::new(self.ar_tpot_us);
                     let (row_choice, replay, predicted) = loop {
-                        let rate = rates.of(&shape);
-                        let row_choice = pricing.free_choice(&shape, *rule, calibration.as_ref(), rate)?;
+                        let calibration = calibration.as_ref();
+                        let by = Choosing { rule: *rule, calibration, rate: rates.of(&shape) };
+                        let row_choice = pricing.free_choice(&shape, by)?;
                         let replay = FreeReplay::new(requests, *drafter, &shape, &row_choice);
                         let at = |width| pricing.free_step(&shape, *rule, width);
                         let stages = mean_step(replay.steps_by_width(), at)?;

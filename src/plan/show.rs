@@ -185,27 +185,33 @@ pub(super) fn shape_cells(shape: &Shape, depth_rule: DepthRule, rule: RowRule) -
     [describe_depth(depth_rule, depth), draft_width.to_string(), describe_rows(rule, verify_width)]
 }
 
+/// Titles of [`tuning_cells`].
+pub const TUNING_TITLES: [&str; 8] =
+    ["kernel", "outputs", "inputs", "rows", "default us", "us", "gain", "tuning"];
+
+/// A tuned linear as the cells of a table.
+pub fn tuning_cells(tuned: &ChosenTuning) -> [String; 8] {
+    let ChosenTuning { shape, tuning, default_us, tuned_us, gain } = tuned;
+    [
+        shape.kernel.clone(),
+        shape.outputs.to_string(),
+        shape.columns.to_string(),
+        shape.rows.to_string(),
+        format!("{default_us:.2}"),
+        format!("{tuned_us:.2}"),
+        format!("{gain:.3}"),
+        tuning.clone(),
+    ]
+}
+
 /// Linears that do not go the default way; nothing if all do.
 fn write_tunings(out: &mut String, tunings: &[ChosenTuning]) -> fmt::Result {
     if tunings.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nlinears tuned for their shape (measured; gain derived)")?;
-    let mut rows = vec![
-        ["kernel", "outputs", "inputs", "rows", "default us", "us", "gain", "tuning"].map(str::to_owned),
-    ];
-    for ChosenTuning { shape, tuning, default_us, tuned_us, gain } in tunings {
-        rows.push([
-            shape.kernel.clone(),
-            shape.outputs.to_string(),
-            shape.columns.to_string(),
-            shape.rows.to_string(),
-            format!("{default_us:.2}"),
-            format!("{tuned_us:.2}"),
-            format!("{gain:.3}"),
-            tuning.clone(),
-        ]);
-    }
+    let mut rows = vec![TUNING_TITLES.map(str::to_owned)];
+    rows.extend(tunings.iter().map(tuning_cells));
     write_table(out, &rows)
 }
 

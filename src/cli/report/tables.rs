@@ -2,11 +2,12 @@
 
 use ygg_profiler::Fingerprints;
 use yggc::plan::{
-    ChosenTuning, DepthRule, LeftOut, Plan, PricedShape, Refusal, RowRule, Shape, drafter_cell,
+    DepthRule, LeftOut, Plan, PricedShape, Refusal, RowRule, Shape, TUNING_TITLES, drafter_cell,
     explain::{
         ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast, Outcome, PartGain,
         StepShares,
     },
+    tuning_cells,
 };
 
 use super::page::Page;
@@ -145,21 +146,8 @@ pub(super) fn tunings(page: &mut Page, plan: &Plan) {
     if plan.tunings.is_empty() {
         return page.paragraph("All linears go the default way.");
     }
-    let titles = ["kernel", "outputs", "inputs", "rows", "default us", "us", "gain", "tuning"];
-    let row = |ChosenTuning { shape, tuning, default_us, tuned_us, gain }: &ChosenTuning| {
-        vec![
-            shape.kernel.clone(),
-            shape.outputs.to_string(),
-            shape.columns.to_string(),
-            shape.rows.to_string(),
-            format!("{default_us:.2}"),
-            format!("{tuned_us:.2}"),
-            format!("{gain:.3}"),
-            tuning.clone(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = plan.tunings.iter().map(row).collect();
-    page.table("Tunings that beat the default (measured; gain derived)", &titles, &rows, |_| false);
+    let rows: Vec<Vec<String>> = plan.tunings.iter().map(|tuned| tuning_cells(tuned).to_vec()).collect();
+    page.table("Tunings that beat the default (measured; gain derived)", &TUNING_TITLES, &rows, |_| false);
 }
 
 pub(super) fn remarks(page: &mut Page, explanation: &Explanation) {
