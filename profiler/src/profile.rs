@@ -38,7 +38,7 @@ pub struct Profile {
     pub traces: Vec<Trace>,
     /// Recorded requests, for drafters that need no model.
     pub token_traces: Vec<TokenTrace>,
-    /// What was trained on the traces, one for a drafter at most.
+    /// What was trained on the traces of greedy requests, one for a drafter at most.
     #[serde(default)]
     pub predictors: Vec<DepthPredictor>,
 }
@@ -118,6 +118,16 @@ pub enum ProfileError {
 }
 
 impl Profile {
+    /// The temperatures of everything recorded, ascending, each once.
+    pub fn temperatures(&self) -> Vec<f32> {
+        let of_traces = self.traces.iter().map(|trace| trace.temperature);
+        let of_requests = self.token_traces.iter().map(|request| request.temperature);
+        let mut temperatures: Vec<f32> = of_traces.chain(of_requests).collect();
+        temperatures.sort_by(f32::total_cmp);
+        temperatures.dedup();
+        temperatures
+    }
+
     /// The latency table of the samples.
     ///
     /// # Errors
@@ -174,6 +184,11 @@ impl Profile {
             if let Some(found) = report.fault() {
                 return inconsistent("report of a predictor", "numbers from 0 on", found);
             }
+        }
+        let is_one = |t: f32| t.is_finite() && t >= 0.0;
+        if let Some(trace) = self.token_traces.iter().find(|trace| !is_one(trace.temperature)) {
+            let found = trace.temperature.to_string();
+            return inconsistent("token trace", "a temperature of 0 or more", found);
         }
         if let Some(i) = self.token_traces.iter().position(|trace| trace.prompt.is_empty()) {
             return inconsistent(

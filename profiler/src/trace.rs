@@ -92,6 +92,8 @@ impl From<Candidate> for (u32, f32) {
 pub struct TokenTrace {
     /// Kind of the prompt, as the calibration set calls it.
     pub kind: String,
+    /// Temperature of the request.
+    pub temperature: f32,
     /// Prompt tokens, not empty.
     pub prompt: Vec<u32>,
     /// What the verifier answered.

@@ -163,6 +163,9 @@ pub(crate) struct PlanShowArgs {
 pub(crate) struct PlanExplainArgs {
     /// The plan
     pub(crate) file: PathBuf,
+    /// For requests of this temperature; one table tells of all temperatures
+    #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true, default_value_t = 0.0)]
+    pub(crate) temperature: f32,
     /// Write it, with plots, as one HTML page
     #[arg(long, value_name = "OUT")]
     pub(crate) html: Option<PathBuf>,

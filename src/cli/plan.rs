@@ -35,10 +35,10 @@ fn show_plan(args: &PlanShowArgs) -> Result<(), Failure> {
 fn explain_plan(args: &PlanExplainArgs) -> Result<(), Failure> {
     let plan = plan::read(&args.file)?;
     if let Some(file) = &args.html {
-        report::write(&plan, file)?;
+        report::write(&plan, args.temperature, file)?;
         return output::text(format_args!("{}\n", file.display()));
     }
-    let explanation = plan::explain(&plan);
+    let explanation = plan::explain_at(&plan, args.temperature);
     if args.json { output::json(&explanation) } else { output::text(plan::explain::text(&explanation)) }
 }
 

@@ -31,6 +31,7 @@ struct StatsJson<'a> {
     tokens_per_s: Option<f64>,
     drafter: &'a str,
     plan: Option<&'a str>,
+    plan_temperature: Option<f32>,
     spec_off_reason: Option<&'a str>,
     acceptance_by_depth: &'a [f64],
     predicted_tpot_ms: Option<f64>,
@@ -69,6 +70,7 @@ impl<'a> StatsJson<'a> {
             tokens_per_s,
             drafter,
             plan,
+            plan_temperature,
             spec_off_reason,
             acceptance_by_depth,
             predicted_tpot_ms,
@@ -90,6 +92,7 @@ impl<'a> StatsJson<'a> {
             tokens_per_s: *tokens_per_s,
             drafter,
             plan: plan.as_deref(),
+            plan_temperature: *plan_temperature,
             spec_off_reason: spec_off_reason.as_deref(),
             acceptance_by_depth,
             predicted_tpot_ms: *predicted_tpot_ms,
@@ -137,7 +140,10 @@ fn write_table(report: &Report, out: &mut String) -> std::fmt::Result {
         writeln!(out, "accepted   {} (share of steps that went so deep)", shares.join(" "))?;
     }
     if let Some(plan) = &report.plan {
-        writeln!(out, "plan       {plan}")?;
+        match report.plan_temperature {
+            Some(temperature) => writeln!(out, "plan       {plan}, as it is for temperature {temperature}")?,
+            None => writeln!(out, "plan       {plan}")?,
+        }
         writeln!(
             out,
             "predicted  {} ms/token, {}x plain decoding",

@@ -3,17 +3,29 @@
 use crate::{
     plan::{
         ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
-        GuardTerms, Schedule, Stage as PlanStage, StepCosts, SubPlan,
+        GuardTerms, Plan, Schedule, Stage as PlanStage, StepCosts, SubPlan,
     },
     runtime::{Session, SkipSet},
-    speculate::{Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
+    speculate::{Decoder, Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
 };
 
-use super::{DrafterChoice, Error, Options, report::Background};
+use super::{DrafterChoice, Error, Options, PlanSource, report::Background};
 
 /// What was decided before the model is loaded.
 #[derive(Clone, Debug)]
 pub(super) struct Drafting {
+    /// How requests are stepped, by temperatures that ascend from 0.
+    pub(super) ways: Vec<Way>,
+    /// Widths to make executables for.
+    pub(super) widths: Vec<usize>,
+    /// Tunings of linears; none where the plan was made elsewhere and forced.
+    pub(super) tunings: Vec<ChosenTuning>,
+}
+
+/// How requests of one temperature are stepped.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) temperature: f32,
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
     /// When heads are drafted.
@@ -23,10 +35,6 @@ pub(super) struct Drafting {
     /// How steps choose their rows, and what guards requests unless a drafter is forced or nothing is to fall back; `None`
     /// without a plan.
     pub(super) policy: Option<Policy>,
-    /// Widths to make executables for.
-    pub(super) widths: Vec<usize>,
-    /// Tunings of linears; none where the plan was made elsewhere and forced.
-    pub(super) tunings: Vec<ChosenTuning>,
     pub(super) background: Background,
 }
 
@@ -70,24 +78,26 @@ pub fn make_drafter(
     }
 }
 
-/// Checks the plan against what is `here`, asked only if there is a plan, and picks the sub-plan.
+/// Checks the plan against what is `here`, asked only if there is a plan, and picks a sub-plan for every temperature.
 pub(super) fn decide(
     here: impl FnOnce() -> Result<Fingerprints, Error>,
     options: &Options,
 ) -> Result<Drafting, Error> {
-    let plain = |reason: &str| Drafting {
-        kind: DrafterKind::None,
-        shape: Shape::PLAIN,
-        schedule: Schedule::Plain,
-        depths: None,
-        policy: None,
-        widths: Vec::new(),
-        tunings: Vec::new(),
-        background: Background {
-            drafter: "none".to_owned(),
-            spec_off_reason: Some(reason.to_owned()),
-            ..Background::default()
-        },
+    let plain = |reason: &str| {
+        let way = Way {
+            temperature: 0.0,
+            kind: DrafterKind::None,
+            shape: Shape::PLAIN,
+            schedule: Schedule::Plain,
+            depths: None,
+            policy: None,
+            background: Background {
+                drafter: "none".to_owned(),
+                spec_off_reason: Some(reason.to_owned()),
+                ..Background::default()
+            },
+        };
+        Drafting { ways: vec![way], widths: Vec::new(), tunings: Vec::new() }
     };
     let Some(source) = &options.plan else {
         let absent = options.plan_absent_reason.as_deref().unwrap_or("no plan");
@@ -106,7 +116,27 @@ pub(super) fn decide(
     } else {
         FittedPlan::new(source.plan.clone(), &here)?
     };
-    let (sub_plan, reason) = match &options.drafter {
+    let mut ways = Vec::new();
+    for (place, temperature) in plan.temperatures().enumerate() {
+        let band = plan.of_band(place);
+        match planned(&band, options, source) {
+            Ok((sub_plan, reason)) => ways.push(way(temperature, &band, sub_plan, reason, options, source)),
+            Err(error) if place == 0 => return Err(error),
+            // Requests of a temperature at which nothing speaks for a forced drafter go by the nearest at which something does.
+            Err(_) => {}
+        }
+    }
+    let tunings = if plan.ignored().is_empty() { plan.tunings.clone() } else { Vec::new() };
+    Ok(Drafting { ways, widths: plan.planned.widths(), tunings })
+}
+
+/// The sub-plan of a plan that the options ask for, and why nothing is drafted if it is plain decoding.
+fn planned<'p>(
+    plan: &'p Plan,
+    options: &Options,
+    source: &PlanSource,
+) -> Result<(&'p SubPlan, &'static str), Error> {
+    Ok(match &options.drafter {
         DrafterChoice::Planned | DrafterChoice::Unguarded => {
             (plan.chosen(), "the plan found no drafter that is faster than plain decoding here")
         }
@@ -124,7 +154,18 @@ pub(super) fn decide(
             })?;
             (sub_plan, "switched off by the request")
         }
-    };
+    })
+}
+
+/// How a sub-plan steps requests of one temperature.
+fn way(
+    temperature: f32,
+    plan: &Plan,
+    sub_plan: &SubPlan,
+    reason: &str,
+    options: &Options,
+    source: &PlanSource,
+) -> Way {
     let is_guarded = options.drafter == DrafterChoice::Planned && !sub_plan.is_plain();
     let guard = is_guarded.then_some(GuardTerms {
         aal: sub_plan.predicted.aal,
@@ -140,7 +181,8 @@ pub(super) fn decide(
     };
     let stages = sub_plan.predicted.stages.iter();
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
-    Ok(Drafting {
+    Way {
+        temperature,
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
         schedule: sub_plan.schedule,
@@ -150,9 +192,8 @@ pub(super) fn decide(
             guard,
             costs: Some(StepCosts::new(sub_plan.predicted.ar_tpot_us)),
         }),
-        widths: plan.planned.widths(),
-        tunings: if plan.ignored().is_empty() { plan.tunings.clone() } else { Vec::new() },
         background: Background {
+            plan_temperature: Some(temperature),
             drafter: sub_plan.drafter.name().to_owned(),
             plan: Some(source.name.clone()),
             spec_off_reason: sub_plan.is_plain().then(|| reason.to_owned()),
@@ -161,7 +202,44 @@ pub(super) fn decide(
             predicted_speedup: Some(sub_plan.predicted.speedup),
             predicted_stages,
         },
-    })
+    }
+}
+
+/// The decoder that steps these ways, the first of which is for temperature 0, and what reports say of each.
+///
+/// # Errors
+/// [`SpeculateError`] when the session or the model has not what a way needs.
+///
+/// # Panics
+/// Without a way, or if temperatures do not ascend.
+pub(super) fn decoder(
+    session: Session,
+    ways: Vec<Way>,
+) -> Result<(Decoder, Vec<Background>), SpeculateError> {
+    let drafters: Vec<_> =
+        ways.iter().map(|way| make_drafter(&way.kind, &way.shape, &session)).collect::<Result<_, _>>()?;
+    let backgrounds = ways.iter().map(|way| way.background.clone()).collect();
+    let mut ways = ways.into_iter().zip(drafters);
+    let (first, drafter) = ways.next().expect("a way at least");
+    let decoder = first.set(Decoder::new(session, drafter, first.shape)?)?;
+    let decoder = ways.try_fold(decoder, |decoder, (way, drafter)| {
+        way.set(decoder.with_way(way.temperature, drafter, way.shape)?)
+    })?;
+    Ok((decoder, backgrounds))
+}
+
+impl Way {
+    /// Sets what the way at work of a decoder goes by beside drafter and shape.
+    fn set(&self, decoder: Decoder) -> Result<Decoder, SpeculateError> {
+        let mut decoder = decoder.with_schedule(self.schedule)?;
+        if let Some(policy) = self.policy.clone() {
+            decoder = decoder.with_policy(policy)?;
+        }
+        match self.depths.clone() {
+            Some((costs, network)) => decoder.with_depths(costs, network),
+            None => Ok(decoder),
+        }
+    }
 }
 
 /// The name under which a request reports the time of a planned stage.

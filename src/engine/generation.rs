@@ -51,7 +51,8 @@ impl<'e> Generation<'e> {
 
     /// The numbers so far.
     pub fn report(&self) -> Report {
-        Report::new(self.yielded, self.engine.decoder.stats(), &self.engine.background)
+        let Engine { decoder, backgrounds, .. } = &*self.engine;
+        Report::new(self.yielded, decoder.stats(), &backgrounds[decoder.way()])
     }
 
     /// Runs to the end and gives the whole answer.

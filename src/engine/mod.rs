@@ -61,7 +61,8 @@ pub struct Engine {
     loaded: Arc<Loaded>,
     decoder: Decoder,
     session_options: SessionOptions,
-    background: Background,
+    /// By ways of the decoder.
+    backgrounds: Vec<Background>,
 }
 
 impl Engine {
@@ -106,13 +107,15 @@ impl Engine {
     }
 
     fn assemble(mut loaded: Arc<Loaded>, drafting: Drafting, options: &Options) -> Result<Self, Error> {
-        if let Some(tokens) = drafting.kind.head_tokens() {
-            loaded = Arc::new(loaded.with_heads(&[tokens])?);
+        let Drafting { ways, widths: _, tunings } = drafting;
+        let heads: Vec<&[u32]> = ways.iter().filter_map(|way| way.kind.head_tokens()).collect();
+        if !heads.is_empty() {
+            loaded = Arc::new(loaded.with_heads(&heads)?);
         }
         let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
         let session_options = SessionOptions {
             context,
-            tree_nodes: drafting.shape.scratch_rows(drafting.schedule),
+            tree_nodes: ways.iter().map(|way| way.shape.scratch_rows(way.schedule)).max().unwrap_or(1),
             threads: loaded.threads(),
             pinning: options.pinning,
         };
@@ -120,17 +123,9 @@ impl Engine {
             within_memory(&loaded, &session_options, limit)?;
         }
         let mut session = Session::open(loaded.set().clone(), &session_options)?;
-        let Drafting { kind, shape, schedule, depths, policy, widths: _, tunings, background } = drafting;
         tune(&mut session, &tunings)?;
-        let drafter = make_drafter(&kind, &shape, &session)?;
-        let mut decoder = Decoder::new(session, drafter, shape)?.with_schedule(schedule)?;
-        if let Some(policy) = policy {
-            decoder = decoder.with_policy(policy)?;
-        }
-        if let Some((costs, network)) = depths {
-            decoder = decoder.with_depths(costs, network)?;
-        }
-        Ok(Self { loaded, decoder, session_options, background })
+        let (decoder, backgrounds) = drafting::decoder(session, ways)?;
+        Ok(Self { loaded, decoder, session_options, backgrounds })
     }
 
     /// Begins a request. The events come from the returned iterator; the engine is borrowed until it is dropped.

@@ -37,6 +37,8 @@ pub struct Report {
     pub drafter: String,
     /// Where the plan came from.
     pub plan: Option<String>,
+    /// Temperature of the recorded requests that the request's part of the plan was made for: the nearest to its own.
+    pub plan_temperature: Option<f32>,
     /// Why nothing was drafted, or not at every step, if so.
     pub spec_off_reason: Option<String>,
     /// For depths 1, 2, ...: of the steps that verified a node so deep, the share that accepted one.
@@ -54,6 +56,7 @@ pub struct Report {
 pub(super) struct Background {
     pub(super) drafter: String,
     pub(super) plan: Option<String>,
+    pub(super) plan_temperature: Option<f32>,
     pub(super) spec_off_reason: Option<String>,
     pub(super) guard: Option<GuardTerms>,
     pub(super) predicted_tpot_ms: Option<f64>,
@@ -87,6 +90,7 @@ impl Report {
             tokens_per_s: tpot_ms.filter(|t| *t > 0.0).map(|t| 1e3 / t),
             drafter: background.drafter.clone(),
             plan: background.plan.clone(),
+            plan_temperature: background.plan_temperature,
             spec_off_reason: background
                 .spec_off_reason
                 .clone()

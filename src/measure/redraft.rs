@@ -63,7 +63,7 @@ impl Drafting {
     /// The steps of one answer.
     fn answer(
         &mut self,
-        TokenTrace { kind: _, prompt, output }: &TokenTrace,
+        TokenTrace { kind: _, temperature: _, prompt, output }: &TokenTrace,
         ends: &[u32],
         depth: usize,
         is_over: impl Fn() -> bool,

@@ -109,6 +109,7 @@ pub(super) fn record(
         recorded.push(PromptTrace { kind: prompt.kind.clone(), steps });
         requests.push(TokenTrace {
             kind: prompt.kind.clone(),
+            temperature: options.temperature,
             prompt: ids.clone(),
             output: decoder.history()[ids.len()..].to_vec(),
         });

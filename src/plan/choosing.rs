@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use ygg_profiler::Profile;
+use ygg_profiler::DepthPredictor;
 
 use super::{
     Alternative, DepthRule, Fix, Objective, PlannedPredictor, PlannedWidths, Refusal, RowRule, Schedule,
@@ -101,10 +101,10 @@ pub(super) fn choose(points: &[&Point], fix: &Fix) -> Option<Choice> {
 }
 
 /// The widths that the sub-plans run: those their steps may choose among, and of their growths and heads drafted ahead.
-pub(super) fn planned_widths(by_drafter: &[SubPlan]) -> PlannedWidths {
+pub(super) fn planned_widths<'a>(sub_plans: impl Iterator<Item = &'a SubPlan>) -> PlannedWidths {
     let mut verify = BTreeSet::from([1]);
     let mut draft = BTreeSet::from([1]);
-    for SubPlan { drafter, shape, schedule, row_choice, .. } in by_drafter {
+    for SubPlan { drafter, shape, schedule, row_choice, .. } in sub_plans {
         let widths = || row_choice.widths.iter().map(|cost| cost.width);
         verify.extend(widths());
         if drafter.runs_a_model() {
@@ -120,12 +120,12 @@ pub(super) fn planned_widths(by_drafter: &[SubPlan]) -> PlannedWidths {
 
 /// Every trained predictor beside what it gains, with its weights where a sub-plan goes by them. Points are best first.
 pub(super) fn predictors(
-    profile: &Profile,
+    trained: &[DepthPredictor],
     points: &[Point],
     told: &BTreeMap<usize, f64>,
     by_drafter: &[SubPlan],
 ) -> Vec<PlannedPredictor> {
-    let planned = |trained: &ygg_profiler::DepthPredictor| {
+    let planned = |trained: &DepthPredictor| {
         let name = &trained.drafter;
         let is_fixed =
             |p: &&Point| p.sub_plan.name == *name && p.sub_plan.depth_choice.rule() == DepthRule::Fixed;
@@ -140,7 +140,7 @@ pub(super) fn predictors(
             network: by_drafter.iter().any(goes_by_it).then(|| trained.network.clone()),
         }
     };
-    profile.predictors.iter().map(planned).collect()
+    trained.iter().map(planned).collect()
 }
 
 /// All points, best first, plain decoding among them: before it only what is predicted faster.

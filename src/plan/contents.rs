@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use ygg_profiler::{DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage};
 
 use super::{
-    Acceptance, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, PlanError, RowChoice, RowRule,
-    Schedule, Shape, StageTime, objective::step_us,
+    Acceptance, Band, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, PlanError, RowChoice,
+    RowRule, Schedule, Shape, StageTime, objective::step_us,
 };
 
 /// Predicted totals may differ from the sum of their stages by rounding only.
@@ -27,6 +27,9 @@ pub struct Plan {
     pub context: u32,
     /// Every width the runtime compiles.
     pub planned: PlannedWidths,
+    /// What is decided otherwise for requests that are not greedy, by temperatures that ascend from above 0; all else that is
+    /// decided is for temperature 0.
+    pub bands: Vec<Band>,
     /// The best sub-plan of every drafter measured; plain decoding first.
     pub by_drafter: Vec<SubPlan>,
     /// The place of the chosen sub-plan in `by_drafter`.
@@ -374,6 +377,7 @@ impl Plan {
             fixed: _,
             context: _,
             planned,
+            bands,
             by_drafter,
             chosen_index,
             alternatives,
@@ -384,6 +388,13 @@ impl Plan {
             table,
         } = self;
         planned.validate()?;
+        let ascending = self.temperatures().is_sorted_by(|a, b| a < b && b.is_finite());
+        ensure(ascending, "temperatures", "finite ones that ascend from above 0", || {
+            format!("{:?}", bands.iter().map(|band| band.temperature).collect::<Vec<_>>())
+        })?;
+        for place in 1..=bands.len() {
+            self.of_band(place).validate()?;
+        }
         let plain_first = by_drafter.first().is_some_and(SubPlan::is_plain)
             && by_drafter.iter().filter(|plan| plan.is_plain()).count() == 1;
         ensure(plain_first, "sub-plans", "plain decoding first and once", || {

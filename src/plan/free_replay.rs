@@ -112,7 +112,8 @@ fn walk(
     let mut tree = TokenTree::with_capacity(shape.verify_width as usize);
     let mut scratch = RowScratch::with_capacity(shape.verify_width as usize);
     let (mut keep, mut history) = (Vec::new(), Vec::new());
-    for (prompt, TokenTrace { kind: _, prompt: tokens, output }) in traces.iter().enumerate() {
+    for (prompt, TokenTrace { kind: _, temperature: _, prompt: tokens, output }) in traces.iter().enumerate()
+    {
         history.clear();
         history.extend_from_slice(tokens);
         history.extend(output.first());

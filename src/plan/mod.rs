@@ -3,7 +3,7 @@
 //! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`FreeReplay`]), prices every
 //! shape with the latency table ([`objective`], eq. 3 of Yggdrasil; for trees under every [`Schedule`], by the [`Timeline`] of
 //! its [`StageGraph`]), keeps the best sub-plan of every drafter and plain
-//! decoding among them, chooses the tuning of every linear ([`choose_tunings`]), and returns a [`Plan`]. [`write()`] and [`read()`] move plans through checked files; [`FittedPlan`] is
+//! decoding among them, once for every temperature that requests were recorded at ([`Band`]), chooses the tuning of every linear ([`choose_tunings`]), and returns a [`Plan`]. [`write()`] and [`read()`] move plans through checked files; [`FittedPlan`] is
 //! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one, [`explain()`]
 //! says why it is as it is, [`diff()`] in what two differ.
 //!
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptance;
+mod bands;
 mod calibration;
 mod choosing;
 mod contents;
@@ -47,6 +48,7 @@ mod tree_replay;
 mod tunings;
 
 pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
+pub use bands::{Band, nearest};
 pub use calibration::{Calibration, HeldOut, INTERVALS, Interval, JudgedNode, Knot};
 pub use choosing::NOISE_MARGIN;
 pub use contents::{
@@ -57,7 +59,7 @@ pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
 pub use diff::{PlanDiff, diff};
 pub use drafter::DrafterKind;
 pub use error::PlanError;
-pub use explain::{Explanation, explain};
+pub use explain::{Explanation, explain, explain_at};
 pub use file::{PLAN_FORMAT, decode, encode, read, write};
 pub use fit::FittedPlan;
 pub use fix::{Fix, FixedWidth, Objective};

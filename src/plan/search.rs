@@ -1,12 +1,12 @@
 //! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
 use std::collections::BTreeMap;
 
-use ygg_profiler::{DrafterName, LatencyTable, Profile, Stage, Trace};
+use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, Profile, Stage, TokenTrace, Trace};
 
 use super::{
-    Acceptance, AcceptedLengths, Calibration, DepthChoice, DepthRule, DrafterKind, Fix, FreeReplay,
-    JudgedNode, LeftOut, Plan, PlanError, Prediction, Refusal, ReplayDrafter, RowChoice, RowRule, Schedule,
-    Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings,
+    Acceptance, AcceptedLengths, Band, Calibration, DepthChoice, DepthRule, DrafterKind, Fix, FreeReplay,
+    JudgedNode, LeftOut, Plan, PlanError, PlannedPredictor, Prediction, Refusal, ReplayDrafter, RowChoice,
+    RowRule, Schedule, Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings,
     choosing::{Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors},
     depth_search::{DepthSearch, PricedDepths},
     judge_proposals, judge_trees,
@@ -40,9 +40,9 @@ impl std::fmt::Debug for FreeDrafter<'_> {
 
 /// Makes the plan that `profile` speaks for, within what `fix` leaves open.
 ///
-/// `free_drafters` holds every drafter of the profile that runs no model. Traces of one drafter at several temperatures
-/// are pooled. A fixed depth or draft width of a free drafter need not be among those it would try. A drafter without
-/// evidence is no candidate: the plan says so in [`Plan::left_out`].
+/// `free_drafters` holds every drafter of the profile that runs no model. Every temperature that was recorded is searched by
+/// itself; one above 0 at which nothing satisfies the fix gets no band. A fixed depth or draft width of a free drafter need not be
+/// among those it would try. A drafter without evidence is no candidate: the plan says so in [`Plan::left_out`].
 ///
 /// # Errors
 /// [`PlanError`]: an unusable profile, no evidence for the drafter that `fix` names, an unmeasured width or a fix that
@@ -57,59 +57,32 @@ pub fn make_plan(
 ) -> Result<Plan, PlanError> {
     profile.validate()?;
     let table = profile.table()?;
-    let context = reference_context(profile, &table);
+    let greedy = Recorded::greedy(profile);
+    let context = reference_context(&greedy, &table);
     let plain = plain_sub_plan(&table, context)?;
-    let search = Search { profile, table: &table, context, ar_tpot_us: plain.predicted.tpot_us };
-
-    let mut found = Found { points: Vec::new(), told: BTreeMap::new(), refused: Vec::new() };
-    let mut left_out = Vec::new();
-    let mut names = Vec::new();
-    let open = Fix::default();
-    for description in &profile.drafters {
-        let kind = DrafterKind::from_description(description)?;
-        let name = &description.name;
-        let asked_for = fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name());
-        let limits = if asked_for { fix } else { &open };
-        let origin = Origin { name, kind: &kind, limits, place: names.len(), asked_for };
-        let searched = match &kind {
-            DrafterKind::None => continue,
-            DrafterKind::LayerSkip { .. } => search.tree_drafter(&origin, &mut found),
-            DrafterKind::Lookup { .. } => search.free_drafter(&origin, free_drafters, &mut found),
-        };
-        let is_named = asked_for && fix.drafter.is_some();
-        match searched {
-            Ok(()) => names.push(name.clone()),
-            Err(PlanError::NoEvidence { drafter: name, expected }) if !is_named => {
-                left_out.push(LeftOut { name, lacks: expected.to_owned() });
-            }
+    let ar_tpot_us = plain.predicted.tpot_us;
+    let at = |recorded| Search { profile, recorded, table: &table, context, ar_tpot_us };
+    let (greedy, predictors) = at(greedy).band(&plain, free_drafters, fix)?;
+    let mut bands = Vec::new();
+    for temperature in profile.temperatures().into_iter().filter(|temperature| *temperature > 0.0) {
+        match at(Recorded::warm(profile, temperature)).band(&plain, free_drafters, fix) {
+            Ok((band, _)) => bands.push(band),
+            Err(PlanError::FixImpossible { .. } | PlanError::NoEvidence { .. }) => {}
             Err(other) => return Err(other),
         }
     }
-
-    let Found { mut points, told, refused } = found;
-    points.sort_by(best_first);
-    let best: Vec<&Point> = (0..names.len()).filter_map(|place| best_of(&points, place, fix)).collect();
-    let chosen = choose(&best, fix).ok_or_else(|| PlanError::FixImpossible {
-        fix: fix.to_string(),
-        measured: search.choices(free_drafters),
-    })?;
-    let mut by_drafter = vec![plain];
-    let mut chosen_index = 0;
-    for point in best {
-        if chosen == Choice::Drafter(point.place) {
-            chosen_index = by_drafter.len() as u32;
-        }
-        by_drafter.push(point.sub_plan.clone());
-    }
+    let Band { temperature: _, by_drafter, chosen_index, alternatives, refused, left_out } = greedy;
+    let all = by_drafter.iter().chain(bands.iter().flat_map(|band| &band.by_drafter));
     let plan = Plan {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
         fingerprints: profile.fingerprints.clone(),
         calibration: profile.calibration.clone(),
         fixed: fix.to_string(),
         context,
-        planned: planned_widths(&by_drafter),
-        predictors: predictors(profile, &points, &told, &by_drafter),
-        alternatives: alternatives(&by_drafter, &points),
+        planned: planned_widths(all),
+        bands,
+        predictors,
+        alternatives,
         by_drafter,
         chosen_index,
         refused,
@@ -119,6 +92,27 @@ pub fn make_plan(
     };
     plan.validate()?;
     Ok(plan)
+}
+
+/// What was recorded at one temperature.
+struct Recorded<'a> {
+    temperature: f32,
+    traces: Vec<&'a Trace>,
+    requests: Vec<TokenTrace>,
+    /// What was trained on it.
+    trained: &'a [DepthPredictor],
+}
+
+impl<'a> Recorded<'a> {
+    fn greedy(profile: &'a Profile) -> Self {
+        Self { trained: &profile.predictors, ..Self::warm(profile, 0.0) }
+    }
+
+    fn warm(profile: &'a Profile, temperature: f32) -> Self {
+        let requests = profile.token_traces.iter().filter(|request| request.temperature == temperature);
+        let traces = profile.traces.iter().filter(|trace| trace.temperature == temperature);
+        Self { temperature, traces: traces.collect(), requests: requests.cloned().collect(), trained: &[] }
+    }
 }
 
 /// A drafter under search.
@@ -189,12 +183,67 @@ struct Evidence<'a> {
 
 struct Search<'a> {
     profile: &'a Profile,
+    recorded: Recorded<'a>,
     table: &'a LatencyTable,
     context: u32,
     ar_tpot_us: f64,
 }
 
 impl Search<'_> {
+    /// What is decided for requests like those recorded, and every trained predictor beside what it gains.
+    fn band(
+        &self,
+        plain: &SubPlan,
+        free_drafters: &mut [FreeDrafter<'_>],
+        fix: &Fix,
+    ) -> Result<(Band, Vec<PlannedPredictor>), PlanError> {
+        let mut found = Found { points: Vec::new(), told: BTreeMap::new(), refused: Vec::new() };
+        let mut left_out = Vec::new();
+        let mut names = Vec::new();
+        let open = Fix::default();
+        for description in &self.profile.drafters {
+            let kind = DrafterKind::from_description(description)?;
+            let name = &description.name;
+            let asked_for = fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name());
+            let limits = if asked_for { fix } else { &open };
+            let origin = Origin { name, kind: &kind, limits, place: names.len(), asked_for };
+            let searched = match &kind {
+                DrafterKind::None => continue,
+                DrafterKind::LayerSkip { .. } => self.tree_drafter(&origin, &mut found),
+                DrafterKind::Lookup { .. } => self.free_drafter(&origin, free_drafters, &mut found),
+            };
+            let is_named = asked_for && fix.drafter.is_some();
+            match searched {
+                Ok(()) => names.push(name.clone()),
+                Err(PlanError::NoEvidence { drafter: name, expected }) if !is_named => {
+                    left_out.push(LeftOut { name, lacks: expected.to_owned() });
+                }
+                Err(other) => return Err(other),
+            }
+        }
+
+        let Found { mut points, told, refused } = found;
+        points.sort_by(best_first);
+        let best: Vec<&Point> = (0..names.len()).filter_map(|place| best_of(&points, place, fix)).collect();
+        let chosen = choose(&best, fix).ok_or_else(|| PlanError::FixImpossible {
+            fix: fix.to_string(),
+            measured: self.choices(free_drafters),
+        })?;
+        let mut by_drafter = vec![plain.clone()];
+        let mut chosen_index = 0;
+        for point in best {
+            if chosen == Choice::Drafter(point.place) {
+                chosen_index = by_drafter.len() as u32;
+            }
+            by_drafter.push(point.sub_plan.clone());
+        }
+        let predictors = predictors(self.recorded.trained, &points, &told, &by_drafter);
+        let alternatives = alternatives(&by_drafter, &points);
+        let temperature = self.recorded.temperature;
+        let band = Band { temperature, by_drafter, chosen_index, alternatives, refused, left_out };
+        Ok((band, predictors))
+    }
+
     fn tree_drafter(&self, origin: &Origin<'_>, found: &mut Found) -> Result<(), PlanError> {
         let traces = self.traces_of(origin.name);
         let no_evidence =
@@ -283,7 +332,7 @@ impl Search<'_> {
                     };
                     found.points.push(origin.point(shape, evidence, predicted));
                 }
-                let is_trained = self.profile.predictors.iter().any(|p| p.drafter == *origin.name);
+                let is_trained = self.recorded.trained.iter().any(|p| p.drafter == *origin.name);
                 let may_be_told =
                     schedule == Schedule::Plain && origin.limits.admits_rule(DepthRule::Predicted);
                 if !is_trained || !may_be_told {
@@ -328,7 +377,7 @@ impl Search<'_> {
         let drafter = free_drafters.iter_mut().find(|d| d.name == *origin.name);
         let FreeDrafter { name, drafter, depths, widths } =
             drafter.unwrap_or_else(|| panic!("drafter {} has no implementation to replay", origin.name));
-        if self.profile.token_traces.iter().all(|request| request.output.len() < 2) {
+        if self.recorded.requests.iter().all(|request| request.output.len() < 2) {
             return Err(PlanError::NoEvidence {
                 drafter: name.clone(),
                 expected: "recorded requests of two output tokens or more",
@@ -345,7 +394,7 @@ impl Search<'_> {
         let (Some(deepest), Some(widest)) = (deepest, widest) else { return Ok(()) };
         for draft_width in fixed_or(origin.limits.draft_width, widths) {
             let largest = Shape { depth: *deepest, draft_width, verify_width: *widest };
-            let requests = &self.profile.token_traces;
+            let requests = &self.recorded.requests;
             let choices_of_rows = origin.rows(|| judge_proposals(requests, *drafter, &largest));
             let shapes = |depth: &u32| speculative(*depth, draft_width, &verify_widths);
             if !origin.limits.admits_schedule(Schedule::Plain) {
@@ -384,7 +433,7 @@ impl Search<'_> {
     }
 
     fn traces_of(&self, name: &DrafterName) -> Vec<&Trace> {
-        self.profile.traces.iter().filter(|trace| trace.drafter == *name).collect()
+        self.recorded.traces.iter().copied().filter(|trace| trace.drafter == *name).collect()
     }
 
     /// The measured draft widths that every trace of the drafter was recorded for.
@@ -443,14 +492,14 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, PlanErr
 
 /// The context that all drafters are compared at: the mean of the recorded steps, else of the recorded requests, else the
 /// shortest measured.
-fn reference_context(profile: &Profile, table: &LatencyTable) -> u32 {
+fn reference_context(recorded: &Recorded<'_>, table: &LatencyTable) -> u32 {
     let mean = |contexts: Vec<u64>| {
         let count = contexts.len() as u64;
         let sum: u64 = contexts.into_iter().sum();
         (sum + count / 2).checked_div(count).map(|mean| u32::try_from(mean).unwrap_or(u32::MAX))
     };
-    let steps = profile.traces.iter().flat_map(Trace::steps).map(|step| u64::from(step.context)).collect();
-    let requests =
-        profile.token_traces.iter().map(|t| (t.prompt.len() + t.output.len() / 2) as u64).collect();
+    let steps =
+        recorded.traces.iter().flat_map(|trace| trace.steps()).map(|step| u64::from(step.context)).collect();
+    let requests = recorded.requests.iter().map(|t| (t.prompt.len() + t.output.len() / 2) as u64).collect();
     mean(steps).or_else(|| mean(requests)).unwrap_or_else(|| table.contexts()[0])
 }

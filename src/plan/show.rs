@@ -25,6 +25,10 @@ pub fn json(plan: &Plan) -> Value {
     let findings: Vec<String> = plan.table.findings().iter().map(ToString::to_string).collect();
     let mut out = value!({ "chosen": plan.chosen(), "findings": findings, "plan": plan });
     out["plan"]["alternatives"] = value!(plan.priced().collect::<Vec<_>>());
+    for place in 0..plan.bands.len() {
+        let band = plan.of_band(place + 1);
+        out["plan"]["bands"][place]["alternatives"] = value!(band.priced().collect::<Vec<_>>());
+    }
     for (i, predictor) in plan.predictors.iter().enumerate() {
         if let Some(network) = &predictor.network {
             out["plan"]["predictors"][i]["network"] =
@@ -38,6 +42,15 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     let Fingerprints { machine, model, build } = &plan.fingerprints;
     let widths = |widths: &[u32]| widths.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
     writeln!(out, "plan         {}", describe(plan.chosen()))?;
+    for band in &plan.bands {
+        writeln!(out, "{:<12} {}", format!("at {}", band.temperature), describe(band.chosen()))?;
+    }
+    match &plan.bands[..] {
+        [] => writeln!(out, "temperature  0 alone was recorded; requests of every temperature go by it")?,
+        [_, ..] => {
+            writeln!(out, "temperature  0 where nothing is said; a request goes by the nearest to its own")?
+        }
+    }
     if !plan.fixed.is_empty() {
         writeln!(out, "fixed        {}", plan.fixed)?;
     }

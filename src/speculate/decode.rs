@@ -1,5 +1,7 @@
 //! The decode loop: one request's sequence, step by step.
 
+use std::mem;
+
 use crate::{
     plan::{DepthCosts, DepthNetwork, ProposalLimits, RowScratch, Schedule},
     runtime::{Choice, Session},
@@ -9,6 +11,7 @@ use crate::{
 
 use super::{
     Budget, Drafter, DraftsAhead, Limits, Observer, Policy, SpeculateError, Stage, Stats, Verified, Walk,
+    bands::{Bands, Way, planned_temperature},
     depth::DepthPolicy,
     policy::{Policing, StepDone},
     stats::Lap,
@@ -49,6 +52,22 @@ impl Shape {
         }
     }
 
+    /// Whether a session can run such steps.
+    fn check(&self, session: &Session) -> Result<(), SpeculateError> {
+        if session.set().width_for(self.verify_width).is_none() || self.verify_width == 0 {
+            let widths = session.set().widths();
+            let expected = format!("1 to {}", widths[widths.len() - 1]);
+            return Err(SpeculateError::Shape { what: "verify width", expected, found: self.verify_width });
+        }
+        if self.tree_nodes() > session.tree_nodes() {
+            let expected =
+                format!("trees of at most {} nodes, for which the session was opened", session.tree_nodes());
+            let found = self.tree_nodes();
+            return Err(SpeculateError::Shape { what: "depth x draft width + 1", expected, found });
+        }
+        Ok(())
+    }
+
     /// What the shape allows a drafter that runs no model: `Wd` continuations of `Dd` tokens, and no more nodes than `Wv`
     /// rows verify.
     ///
@@ -84,6 +103,8 @@ pub struct Decoder {
     keep: Vec<NodeId>,
     policy: Option<Policing>,
     depth: Option<DepthPolicy>,
+    /// The ways of stepping for other temperatures.
+    bands: Bands,
     /// The output of the last forward that gave the last token.
     last_output: usize,
     scratch: RowScratch,
@@ -103,17 +124,7 @@ impl Decoder {
         drafter: Option<Box<dyn Drafter>>,
         shape: Shape,
     ) -> Result<Self, SpeculateError> {
-        if session.set().width_for(shape.verify_width).is_none() || shape.verify_width == 0 {
-            let widths = session.set().widths();
-            let expected = format!("1 to {}", widths[widths.len() - 1]);
-            return Err(SpeculateError::Shape { what: "verify width", expected, found: shape.verify_width });
-        }
-        if shape.tree_nodes() > session.tree_nodes() {
-            let expected =
-                format!("trees of at most {} nodes, for which the session was opened", session.tree_nodes());
-            let found = shape.tree_nodes();
-            return Err(SpeculateError::Shape { what: "depth x draft width + 1", expected, found });
-        }
+        shape.check(&session)?;
         let sampler = Sampler::new(Sampling::GREEDY, session.set().vocabulary())?;
         let nodes = shape.tree_nodes();
         Ok(Self {
@@ -123,6 +134,7 @@ impl Decoder {
             keep: Vec::with_capacity(nodes),
             policy: None,
             depth: None,
+            bands: Bands::default(),
             last_output: 0,
             scratch: RowScratch::with_capacity(nodes),
             said: Vec::with_capacity(nodes),
@@ -134,6 +146,46 @@ impl Decoder {
             shape,
             schedule: Schedule::Plain,
         })
+    }
+
+    /// The same decoder, with another way of stepping: for requests whose temperature is nearer to `temperature` than to that
+    /// of any way it has, the first of which is for 0. Schedule, policy and depths that are set from here on are this way's.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Panics
+    /// If the temperature is not above that of the way before.
+    pub fn with_way(
+        mut self,
+        temperature: f32,
+        drafter: Option<Box<dyn Drafter>>,
+        shape: Shape,
+    ) -> Result<Self, SpeculateError> {
+        shape.check(&self.session)?;
+        let place = self.bands.push(temperature);
+        self.exchange(place);
+        (self.drafter, self.shape) = (drafter, shape);
+        let nodes = shape.tree_nodes().max(self.tree.capacity());
+        self.tree = TokenTree::with_capacity(nodes);
+        self.keep = Vec::with_capacity(nodes);
+        self.scratch = RowScratch::with_capacity(nodes);
+        self.said = Vec::with_capacity(nodes);
+        self.walk = Walk::with_capacity(nodes);
+        self.offsets = Vec::with_capacity(nodes);
+        Ok(self)
+    }
+
+    /// Puts the way at `place` to work, and the one at work away.
+    fn exchange(&mut self, place: usize) {
+        let Self { drafter, shape, schedule, policy, depth, .. } = self;
+        self.bands.exchange(place, |way: &mut Way| {
+            mem::swap(drafter, &mut way.drafter);
+            mem::swap(shape, &mut way.shape);
+            mem::swap(schedule, &mut way.schedule);
+            mem::swap(policy, &mut way.policy);
+            mem::swap(depth, &mut way.depth);
+        });
     }
 
     /// The same decoder, with steps that verify as many rows as the policy chooses instead of all that the shape allows, and
@@ -200,15 +252,16 @@ impl Decoder {
         let logits = self.session.restart(prompt)?;
         self.sampler.set_sampling(sampling)?;
         self.stats = Stats::default();
-        if let Some(policy) = &mut self.policy {
-            policy.restart();
-        }
         self.history.clear();
         let first = self.sampler.draw(logits, prompt.len() as u64);
         self.last_output = 0;
         self.stats.prefill = lap.next();
         self.history.extend_from_slice(prompt);
         self.history.push(first);
+        self.exchange(self.bands.nearest(planned_temperature(&sampling)));
+        if let Some(policy) = &mut self.policy {
+            policy.restart();
+        }
         if let Some(ahead) = self.ahead() {
             ahead.forget_heads();
         }
@@ -368,6 +421,11 @@ impl Decoder {
     /// Prompt and output so far.
     pub fn history(&self) -> &[u32] {
         &self.history
+    }
+
+    /// The place of the way that the current request goes by: 0 for the first, 1 for the first that was added.
+    pub fn way(&self) -> usize {
+        self.bands.current()
     }
 
     /// The tree of the last step.

@@ -6,10 +6,12 @@
 //! was drafted (Leviathan et al., ICML 2023, with the sampler-match rule). Nothing in a step allocates. A depth network may tell
 //! before a step how deep drafting pays, a guard may stop a request's drafting and try it again later, and the clock may correct
 //! what rows cost, by the policies in `plan`; that changes how many steps there are, no token. Under the schedule that drafts
-//! heads ahead, a step drafts what the next one begins with; that changes no tree.
+//! heads ahead, a step drafts what the next one begins with; that changes no tree. A request's temperature may choose who drafts and
+//! in what shape.
 #![forbid(unsafe_code)]
 
 mod accept;
+mod bands;
 mod decode;
 mod depth;
 mod drafter;

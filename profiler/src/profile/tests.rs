@@ -88,7 +88,12 @@ fn profile() -> Profile {
             top_k: 2,
             prompts: vec![PromptTrace { kind: "chat".into(), steps: vec![step()] }],
         }],
-        token_traces: vec![TokenTrace { kind: "chat".into(), prompt: vec![1], output: vec![2, 3] }],
+        token_traces: vec![TokenTrace {
+            kind: "chat".into(),
+            temperature: 0.0,
+            prompt: vec![1],
+            output: vec![2, 3],
+        }],
         predictors: vec![DepthPredictor {
             drafter: name(),
             network: DepthNetwork::blank(3, 2),
@@ -116,7 +121,7 @@ fn a_profile_survives_its_file() {
 
 #[test]
 fn broken_profiles_are_refused() {
-    let breaks: [Break<Profile>; 12] = [
+    let breaks: [Break<Profile>; 14] = [
         ("noise threshold", |p| p.noise_threshold = 0.0),
         ("empty", |p| p.measurements.clear()),
         ("found 0", |p| p.measurements[0].samples_us[0] = 0.0),
@@ -128,6 +133,8 @@ fn broken_profiles_are_refused() {
         ("measured width", |p| p.measurements[0].cell.width = 0),
         ("trace", |p| p.traces[0].drafter = DrafterName::new("other").unwrap()),
         ("token trace", |p| p.token_traces[0].prompt.clear()),
+        ("token trace", |p| p.token_traces[0].temperature = -0.5),
+        ("token trace", |p| p.token_traces[0].temperature = f32::NAN),
         ("predictors", |p| p.predictors.push(p.predictors[0].clone())),
         ("predictors", |p| p.predictors[0].drafter = DrafterName::new("other").unwrap()),
         ("weights", |p| p.predictors[0].network.parameters.clear()),

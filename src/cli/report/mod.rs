@@ -25,11 +25,11 @@ use self::page::Page;
 /// What every report begins with.
 const START: &str = "<!DOCTYPE html>\n<!-- yggc plan explain -->\n";
 
-/// Writes the report of `plan` to `path`, replacing an older report or nothing.
+/// Writes the report of `plan`, for requests of `temperature`, to `path`, replacing an older report or nothing.
 ///
 /// # Errors
 /// [`Failure::Input`] if the file cannot be written, or is there and no report.
-pub(super) fn write(plan: &Plan, path: &Path) -> Result<(), Failure> {
+pub(super) fn write(plan: &Plan, temperature: f32, path: &Path) -> Result<(), Failure> {
     settings::output_file_of(path, "--html OUT")?;
     let refused = |why: String| {
         Failure::Input(format!(
@@ -40,7 +40,7 @@ pub(super) fn write(plan: &Plan, path: &Path) -> Result<(), Failure> {
     if path.exists() && !is_report(path) {
         return Err(refused("it is there and is no report of `yggc plan explain`".to_owned()));
     }
-    let html = html(plan)?;
+    let html = html(plan, temperature)?;
     replace_file(path, html.as_bytes()).map_err(|error| refused(error.to_string()))
 }
 
@@ -54,10 +54,12 @@ fn is_report(path: &Path) -> bool {
 ///
 /// # Errors
 /// [`Failure::Internal`] if a figure cannot be drawn.
-fn html(plan: &Plan) -> Result<String, Failure> {
-    let explanation = plan::explain(plan);
+fn html(plan: &Plan, temperature: f32) -> Result<String, Failure> {
+    let explanation = plan::explain_at(plan, temperature);
+    let plan = &*plan.of_band(plan.band_for(temperature));
     let mut page = Page::new(&format!("Why {} of {}", explanation.chosen, plan.fingerprints.model.name));
     tables::summary(&mut page, plan, &explanation);
+    tables::temperatures(&mut page, &explanation);
     tables::drafters(&mut page, &explanation);
     tables::parts(&mut page, &explanation);
     page.section("surface", "Speed-up over depth, width and rows");

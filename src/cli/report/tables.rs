@@ -4,8 +4,8 @@ use ygg_profiler::Fingerprints;
 use yggc::plan::{
     DepthRule, LeftOut, Plan, PricedShape, Refusal, RowRule, Shape, TUNING_TITLES, drafter_cell,
     explain::{
-        ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast, Outcome, PartGain,
-        StepShares,
+        BandReason, ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast, Outcome,
+        PartGain, StepShares,
     },
     tuning_cells,
 };
@@ -41,6 +41,41 @@ pub(super) fn summary(page: &mut Page, plan: &Plan, explanation: &Explanation) {
         "Times of forwards and acceptance were measured; times of steps, tokens per step and speed-ups are predicted from \
          them.",
     );
+}
+
+pub(super) fn temperatures(page: &mut Page, explanation: &Explanation) {
+    page.section("temperatures", "What requests of each temperature get");
+    let bands = &explanation.bands;
+    if bands.len() == 1 {
+        return page
+            .paragraph("Only greedy requests were recorded, so requests of every temperature go by them.");
+    }
+    page.paragraph(format_args!(
+        "A request goes by the recorded temperature that is nearest to its own. The sections below are for temperature {}.",
+        explanation.temperature
+    ));
+    let titles = [
+        "recorded",
+        "requests up to",
+        "drafter",
+        "Dd",
+        "Wd",
+        "Wv",
+        "tokens/step",
+        "step us",
+        "us/token",
+        "speed-up",
+        "beside temperature 0",
+    ];
+    let row = |BandReason { temperature, up_to, chosen, reason }: &BandReason| {
+        let mut row = vec![temperature.to_string(), up_to.map_or("any".to_owned(), |t| t.to_string())];
+        row.extend(priced_cells(chosen));
+        row.push(reason.clone());
+        row
+    };
+    let rows: Vec<Vec<String>> = bands.iter().map(row).collect();
+    let is_told = |place: usize| bands[place].temperature == explanation.temperature;
+    page.table("Chosen for each temperature (predicted)", &titles, &rows, is_told);
 }
 
 pub(super) fn drafters(page: &mut Page, explanation: &Explanation) {

@@ -2,6 +2,7 @@
 //!
 //! [`diff`] compares everything a plan holds: a field that is not compared does not compile. Latencies are told apart from
 //! noise: a cell counts as changed only where the middle halves of its samples do not meet. [`text()`] writes it for people.
+mod bands;
 mod latencies;
 mod sub_plans;
 mod text;
@@ -19,6 +20,7 @@ use super::{
     Schedule, Shape, show::describe_refusal,
 };
 
+pub use bands::BandDiff;
 pub use latencies::{LatencyChange, Quartiles};
 pub use sub_plans::DrafterDiff;
 pub use text::text;
@@ -30,6 +32,8 @@ pub struct PlanDiff {
     pub facts: Vec<Change>,
     /// Drafters of which anything differs, in the order of A, then of B.
     pub drafters: Vec<DrafterDiff>,
+    /// Temperatures that both plans were searched for and of which anything differs.
+    pub bands: Vec<BandDiff>,
     /// Cells whose middle halves do not meet, and cells that only one plan has.
     pub latencies: Vec<LatencyChange>,
     /// Cells whose numbers differ by no more than their spreads.
@@ -54,9 +58,10 @@ pub struct Change {
 impl PlanDiff {
     /// Whether the plans do not differ.
     pub fn is_empty(&self) -> bool {
-        let PlanDiff { facts, drafters, latencies, latencies_within_spread, tunings, prices } = self;
+        let PlanDiff { facts, drafters, bands, latencies, latencies_within_spread, tunings, prices } = self;
         facts.is_empty()
             && drafters.is_empty()
+            && bands.is_empty()
             && latencies.is_empty()
             && *latencies_within_spread == 0
             && tunings.is_empty()
@@ -92,6 +97,7 @@ pub fn diff(a: &Plan, b: &Plan) -> PlanDiff {
     PlanDiff {
         facts: facts(a, b),
         drafters: sub_plans::changes(&a.by_drafter, &b.by_drafter),
+        bands: bands::changes(&a.bands, &b.bands),
         latencies,
         latencies_within_spread,
         tunings: tuning_changes(&a.tunings, &b.tunings),
@@ -107,6 +113,7 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         fixed,
         context,
         planned: PlannedWidths { verify, draft },
+        bands: _,
         by_drafter: _,
         chosen_index: _,
         alternatives,
@@ -118,9 +125,7 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
     } = a;
     let text = |text: &String| if text.is_empty() { "nothing".to_owned() } else { text.clone() };
     let widths = |widths: &Vec<u32>| list(widths.iter().map(u32::to_string));
-    let refusals = |refused: &Vec<Refusal>| list(refused.iter().map(describe_refusal));
-    let lacking =
-        |out: &Vec<LeftOut>| list(out.iter().map(|LeftOut { name, lacks }| format!("{name} has no {lacks}")));
+    let temperatures = |plan: &Plan| plan.temperatures().collect::<Vec<f32>>();
     let told = |predictors: &Vec<PlannedPredictor>| {
         list(predictors.iter().map(|PlannedPredictor { name, report, network, .. }| {
             let used = if network.is_some() { "used" } else { "not used" };
@@ -134,6 +139,9 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         Change::of("fixed", fixed, &b.fixed, text),
         Change::of("context", context, &b.context, u32::to_string),
         Change::of("chosen drafter", &a.chosen().name, &b.chosen().name, name),
+        Change::of("temperatures", &temperatures(a), &temperatures(b), |t| {
+            list(t.iter().map(f32::to_string))
+        }),
         Change::of("verify widths", verify, &b.planned.verify, widths),
         Change::of("draft widths", draft, &b.planned.draft, widths),
         Change::of("shapes priced", &alternatives.len(), &b.alternatives.len(), usize::to_string),
@@ -145,6 +153,14 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         .into_iter()
         .chain(changes.into_iter().flatten())
         .collect()
+}
+
+fn refusals(refused: &Vec<Refusal>) -> String {
+    list(refused.iter().map(describe_refusal))
+}
+
+fn lacking(out: &Vec<LeftOut>) -> String {
+    list(out.iter().map(|LeftOut { name, lacks }| format!("{name} has no {lacks}")))
 }
 
 fn fingerprint_changes(a: &Fingerprints, b: &Fingerprints) -> Vec<Change> {
@@ -172,21 +188,19 @@ fn tuning_changes(a: &[ChosenTuning], b: &[ChosenTuning]) -> Vec<Change> {
     all.filter_map(|tuning| Change::of(&tuning.shape, &find(a, tuning), &find(b, tuning), brief)).collect()
 }
 
-/// What a plan priced, with the bits of the prices.
-fn prices(plan: &Plan) -> BTreeSet<(DrafterName, Shape, Schedule, [bool; 2], u64, u64)> {
-    let price = |priced: PricedShape| {
+/// What a plan priced at each temperature, with the bits of the prices.
+fn prices(plan: &Plan) -> BTreeSet<(u32, DrafterName, Shape, Schedule, [bool; 2], [u64; 2])> {
+    let price = |temperature: f32, priced: PricedShape| {
         let chooses = priced.rule == RowRule::BestRate;
         let PricedShape { name, shape, schedule, depth_rule, aal, step_us, .. } = priced;
-        (
-            name,
-            shape,
-            schedule,
-            [chooses, depth_rule == DepthRule::Predicted],
-            aal.to_bits(),
-            step_us.to_bits(),
-        )
+        let chooses = [chooses, depth_rule == DepthRule::Predicted];
+        (temperature.to_bits(), name, shape, schedule, chooses, [aal.to_bits(), step_us.to_bits()])
     };
-    plan.priced().map(price).collect()
+    let mut all = BTreeSet::new();
+    for (place, temperature) in plan.temperatures().enumerate() {
+        all.extend(plan.of_band(place).priced().map(|priced| price(temperature, priced)));
+    }
+    all
 }
 
 /// Items in a row.

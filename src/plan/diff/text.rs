@@ -3,7 +3,7 @@ use std::fmt::{self, Write};
 
 use crate::plan::{PricedShape, show::write_table};
 
-use super::{Change, DrafterDiff, LatencyChange, PlanDiff, Quartiles, sub_plans::describe_shape};
+use super::{BandDiff, Change, DrafterDiff, LatencyChange, PlanDiff, Quartiles, sub_plans::describe_shape};
 
 /// The difference as text of several lines.
 pub fn text(diff: &PlanDiff) -> String {
@@ -16,14 +16,13 @@ fn write_text(diff: &PlanDiff, out: &mut String) -> fmt::Result {
     if diff.is_empty() {
         return writeln!(out, "no difference");
     }
-    let PlanDiff { facts, drafters, latencies, latencies_within_spread, tunings, prices } = diff;
+    let PlanDiff { facts, drafters, bands, latencies, latencies_within_spread, tunings, prices } = diff;
     let mut sections = Vec::new();
     sections.push(changes("facts", facts)?);
-    if !drafters.is_empty() {
-        sections.push(predictions(drafters)?);
-    }
-    for DrafterDiff { name, changes: others, .. } in drafters {
-        sections.push(changes(&format!("{name}, beside its shape"), others)?);
+    sections.extend(drafter_sections("", drafters)?);
+    for BandDiff { temperature, facts, drafters } in bands {
+        sections.push(changes(&format!("at temperature {temperature}"), facts)?);
+        sections.extend(drafter_sections(&format!("at temperature {temperature}, "), drafters)?);
     }
     sections.push(changed_latencies(latencies)?);
     sections.push(changes("linears tuned for their shape", tunings)?);
@@ -39,6 +38,18 @@ fn write_text(diff: &PlanDiff, out: &mut String) -> fmt::Result {
     write!(out, "{}", sections.join("\n"))
 }
 
+/// The drafters that differ; `place` says where, and ends as the words before a title do.
+fn drafter_sections(place: &str, drafters: &[DrafterDiff]) -> Result<Vec<String>, fmt::Error> {
+    let mut sections = Vec::new();
+    if !drafters.is_empty() {
+        sections.push(predictions(place, drafters)?);
+    }
+    for DrafterDiff { name, changes: others, .. } in drafters {
+        sections.push(changes(&format!("{place}{name}, beside its shape"), others)?);
+    }
+    Ok(sections)
+}
+
 fn changes(title: &str, changes: &[Change]) -> Result<String, fmt::Error> {
     let mut out = String::new();
     if changes.is_empty() {
@@ -51,9 +62,9 @@ fn changes(title: &str, changes: &[Change]) -> Result<String, fmt::Error> {
     Ok(out)
 }
 
-fn predictions(drafters: &[DrafterDiff]) -> Result<String, fmt::Error> {
+fn predictions(place: &str, drafters: &[DrafterDiff]) -> Result<String, fmt::Error> {
     let mut out = String::new();
-    writeln!(out, "best shape of every drafter that differs (predicted)")?;
+    writeln!(out, "{place}best shape of every drafter that differs (predicted)")?;
     let titles = ["drafter", "plan", "tokens/step", "step us", "us/token", "speed-up", "shape"];
     let mut rows = vec![titles.map(str::to_owned)];
     for DrafterDiff { name, a, b, changes: _ } in drafters {

@@ -1,9 +1,10 @@
 //! Why a plan is as it is: everything here is derived from the plan alone, so it says what the planner knew and no more.
 //!
-//! The walk: [`explain`] weighs every drafter's best shape against plain decoding ([`DrafterReason`]), finds the best shape
+//! The walk: [`explain_at`] says what requests of each temperature get ([`BandReason`]), and for one temperature weighs every drafter's best shape against plain decoding ([`DrafterReason`]), finds the best shape
 //! within narrower and narrower searches ([`PartGain`]), what the search for tokens alone would have chosen
 //! ([`ObjectiveContrast`]), what the analysis of chains says ([`ChainAnalysis`]) and how much a forward of many rows costs
 //! ([`Staircase`]); [`text()`] writes it for people.
+mod bands;
 mod chains;
 mod drafters;
 mod objective;
@@ -16,6 +17,7 @@ use ygg_profiler::DrafterName;
 
 use super::{LeftOut, NOISE_MARGIN, Plan, Refusal};
 
+pub use bands::BandReason;
 pub use chains::{AlphaSource, ChainAnalysis};
 pub use drafters::{DrafterReason, Outcome, StepShares};
 pub use objective::{Contrast, ObjectiveContrast};
@@ -26,6 +28,8 @@ pub use text::text;
 /// Why a plan is as it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
+    /// The temperature whose requests the sub-plans, parts and prices told here are for.
+    pub temperature: f32,
     /// The drafter of the chosen sub-plan.
     pub chosen: DrafterName,
     /// What the user fixed, as text; empty if nothing.
@@ -34,6 +38,8 @@ pub struct Explanation {
     pub context: u32,
     /// Shapes priced.
     pub considered: usize,
+    /// What requests of every temperature get; one temperature where no more were recorded.
+    pub bands: Vec<BandReason>,
     /// How the best shape stands to noise.
     pub margin: Margin,
     /// The best shape of every drafter and what became of it, in the plan's order.
@@ -65,12 +71,26 @@ pub struct Margin {
     pub as_good: usize,
 }
 
-/// Says why `plan` is as it is.
+/// Says why `plan` is as it is for greedy requests.
 ///
 /// # Panics
 /// If the plan is not valid.
 pub fn explain(plan: &Plan) -> Explanation {
+    explain_at(plan, 0.0)
+}
+
+/// Says why `plan` is as it is for requests of `temperature`: of the nearest that it was searched for.
+///
+/// # Panics
+/// If the plan is not valid.
+pub fn explain_at(plan: &Plan, temperature: f32) -> Explanation {
+    let place = plan.band_for(temperature);
+    let temperature = plan.temperatures().nth(place).expect("the place of one of them");
+    let bands = bands::reasons(plan);
+    let plan = &*plan.of_band(place);
     Explanation {
+        temperature,
+        bands,
         chosen: plan.chosen().name.clone(),
         fixed: plan.fixed.clone(),
         context: plan.context,

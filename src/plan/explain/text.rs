@@ -12,8 +12,8 @@ use crate::plan::{
 };
 
 use super::{
-    ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast, PartGain, Stair,
-    Staircase, StepShares,
+    BandReason, ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast, PartGain,
+    Stair, Staircase, StepShares,
 };
 
 /// The explanation as text of several lines.
@@ -25,10 +25,12 @@ pub fn text(explanation: &Explanation) -> String {
 
 fn write_text(explanation: &Explanation, out: &mut String) -> fmt::Result {
     let Explanation {
+        temperature,
         chosen,
         fixed,
         context,
         considered,
+        bands,
         margin,
         drafters,
         parts,
@@ -39,7 +41,7 @@ fn write_text(explanation: &Explanation, out: &mut String) -> fmt::Result {
         left_out,
         findings,
     } = explanation;
-    writeln!(out, "chosen       {chosen}")?;
+    writeln!(out, "chosen       {chosen}, for requests of temperature {temperature}")?;
     if !fixed.is_empty() {
         writeln!(out, "fixed        {fixed}")?;
     }
@@ -52,6 +54,7 @@ fn write_text(explanation: &Explanation, out: &mut String) -> fmt::Result {
         needed * 100.0,
         best * 100.0
     )?;
+    write_bands(out, bands)?;
     write_drafters(out, drafters)?;
     write_parts(out, parts)?;
     write_objective(out, objective)?;
@@ -62,6 +65,35 @@ fn write_text(explanation: &Explanation, out: &mut String) -> fmt::Result {
     let lacking = left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
     write_list(out, "drafters left out", lacking)?;
     write_list(out, "findings in the latency table", findings)
+}
+
+/// A table of the temperatures; a line where there is only one.
+fn write_bands(out: &mut String, bands: &[BandReason]) -> fmt::Result {
+    if bands.len() == 1 {
+        return writeln!(out, "temperatures only greedy requests were recorded, so all requests go by them");
+    }
+    writeln!(
+        out,
+        "\nwhat requests of each temperature get (predicted); the rest is said of one, see --temperature"
+    )?;
+    let titles = ["recorded", "requests", "drafter", "Dd", "Wd", "Wv", "tokens/step", "us/token", "speed-up"];
+    let mut rows = vec![cells(titles)];
+    for band in bands {
+        rows.push(band_cells(band));
+    }
+    write_table(out, &rows)?;
+    bands
+        .iter()
+        .skip(1)
+        .try_for_each(|BandReason { temperature, reason, .. }| writeln!(out, "  at {temperature}: {reason}"))
+}
+
+/// Temperature, requests that go by it, and the chosen shape.
+fn band_cells(BandReason { temperature, up_to, chosen, reason: _ }: &BandReason) -> Vec<String> {
+    let requests = up_to.map_or("above".to_owned(), |up_to| format!("to {up_to}"));
+    let mut row = vec![temperature.to_string(), requests];
+    row.extend(priced_cells(chosen));
+    row
 }
 
 fn write_drafters(out: &mut String, drafters: &[DrafterReason]) -> fmt::Result {

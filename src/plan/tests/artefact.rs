@@ -16,6 +16,7 @@ fn small_plan() -> Plan {
     let trace = record(&Oracle { seed: 5, skill: 95 }, 10, 2, 3, 4);
     let request = ygg_profiler::TokenTrace {
         kind: "copy".into(),
+        temperature: 0.0,
         prompt: vec![1, 2, 1],
         output: vec![2, 1, 2, 1, 2, 1],
     };

@@ -37,7 +37,12 @@ fn every_drafter_is_told_what_became_of_it() {
     assert_eq!(outcomes(&plain.drafters)[0], ("none", Outcome::AskedFor));
 
     let trace = record(&Oracle { seed: 5, skill: 0 }, 30, 4, 4, 5);
-    let strange = vec![TokenTrace { kind: "noise".into(), prompt: vec![100], output: (0..40).collect() }];
+    let strange = vec![TokenTrace {
+        kind: "noise".into(),
+        temperature: 0.0,
+        prompt: vec![100],
+        output: (0..40).collect(),
+    }];
     let useless = profile(cells(&[90.0; 5], &[1.0; 3]), vec![trace], strange);
     let useless = explain(&plan(&useless, "").unwrap());
     assert_eq!(
@@ -46,7 +51,8 @@ fn every_drafter_is_told_what_became_of_it() {
     );
 
     // Every proposal of one token is accepted, and verifying two rows costs nearly two.
-    let copy = vec![TokenTrace { kind: "copy".into(), prompt: vec![7, 7], output: vec![7; 41] }];
+    let copy =
+        vec![TokenTrace { kind: "copy".into(), temperature: 0.0, prompt: vec![7, 7], output: vec![7; 41] }];
     let dear = [("verify", 1, 100.0), ("verify", 2, 195.0), ("draft:lookup", 1, 1.0)];
     let dear = profile(dear.map(|(stage, width, us)| samples(stage, width, us)).to_vec(), vec![], copy);
     let dear = explain(&plan(&dear, "").unwrap());
