@@ -39,11 +39,16 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     profile.write(&args.output)?;
     let findings = profile.table().map_err(ygg_profiler::ProfileError::from)?.findings().len();
     output::text(format_args!(
-        "{}: {} cells measured on {}, {} requests recorded{}\n",
+        "{}: {} cells measured on {}, {} requests recorded at {}{}\n",
         args.output.display(),
         profile.measurements.len(),
         profile.fingerprints.machine,
         profile.token_traces.len(),
+        match &profile.temperatures()[..] {
+            [] | [_] => "temperature 0 alone".to_owned(),
+            several =>
+                format!("temperatures {}", several.iter().map(f32::to_string).collect::<Vec<_>>().join(", ")),
+        },
         if findings == 0 { String::new() } else { format!("; {findings} findings, see `yggc plan show`") }
     ))
 }

@@ -23,6 +23,7 @@ mod trace;
 mod trimming;
 mod tuned;
 mod tuner;
+mod warm;
 
 pub use autoplan::{AutoplanOptions, Progress, autoplan};
 pub use calibration::{CalibrationPrompt, calibration_prompts, read_prompts};

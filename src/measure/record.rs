@@ -23,6 +23,7 @@ use super::{
     trace::{Recorded, TraceOptions, record},
     trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
+    warm::{LEAST_BUDGET, TEMPERATURES, WarmTime, record_warm},
 };
 
 /// Growths of the recorded trees.
@@ -49,6 +50,8 @@ pub struct ProfileOptions {
     pub calibration: String,
     /// Numbers of tokens that trimmed heads keep, where that is less than half of the vocabulary.
     pub head_sizes: Vec<usize>,
+    /// Temperatures above 0 that requests are recorded at too, ascending; every one has a share of the time for acceptance.
+    pub temperatures: Vec<f32>,
     /// Committed tokens at which latencies are measured.
     pub contexts: Vec<usize>,
     /// Most tokens recorded per prompt.
@@ -64,13 +67,14 @@ impl ProfileOptions {
     /// Widths that executables are measured at.
     pub const WIDTHS: [usize; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
-    /// The shipped calibration set within `budget`.
+    /// The shipped calibration set within `budget`; greedy requests alone where that is short.
     pub fn new(budget: Duration) -> Self {
         Self {
             drafters: Vec::new(),
             prompts: super::calibration_prompts(),
             calibration: "shipped".to_owned(),
             head_sizes: vec![8192, 16384],
+            temperatures: if budget < LEAST_BUDGET { Vec::new() } else { TEMPERATURES.to_vec() },
             contexts: vec![128, 1024],
             tokens: 48,
             budget,
@@ -189,7 +193,8 @@ pub fn profile(
     let tunings = choose_tunings(&measured_tunings);
     let for_predictors = options.budget / 20;
     let rest = options.budget - for_tunings - for_predictors;
-    let time = RecordingTime::share(rest / 2, &drafters, loaded.set().vocabulary(), &options.head_sizes);
+    let warm = WarmTime::share(rest / 2, &options.temperatures)?;
+    let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), &options.head_sizes);
     let shape = Shape {
         depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
         draft_width: TRACE_WIDTH.min(widest.saturating_sub(1)).max(1),
@@ -206,7 +211,7 @@ pub fn profile(
         prompts: &prompts,
         pinning: options.pinning,
     };
-    let Acceptance { mut traces, token_traces, predictors } =
+    let Acceptance { mut traces, mut token_traces, predictors } =
         acceptance(loaded, &drafters, time, &trace_options, for_predictors, progress)?;
     let trimmed = trimmed_drafters(loaded, &drafters, &options.head_sizes, &prompts, &token_traces)?;
     let heads: Vec<&[u32]> = trimmed.iter().filter_map(|(_, kind)| kind.head_tokens()).collect();
@@ -217,6 +222,13 @@ pub fn profile(
         traces.push(redraft(loaded, (name, kind), &token_traces, &trace_options, advance)?);
     }
     drafters.extend(trimmed);
+    for temperature in &options.temperatures {
+        let advance = |done, total| progress(Progress { what: "other temperatures", done, total });
+        let trace_options = TraceOptions { temperature: *temperature, budget: warm.each, ..trace_options };
+        let (of_drafters, requests) = record_warm(loaded, &drafters, &trace_options, advance)?;
+        traces.extend(of_drafters);
+        token_traces.extend(requests);
+    }
 
     let cells = cells(loaded, &drafters, &contexts);
     let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };

@@ -1,5 +1,6 @@
 //! Tests of the planner against synthetic drafters and plain re-implementations.
 mod artefact;
+mod bands;
 mod depths;
 mod diff;
 mod explain;

@@ -1,0 +1,101 @@
+//! Recording requests of temperatures above 0, which take tokens that greedy ones do not, and all drafters along their answers.
+//!
+//! At every temperature, acceptance is the sampler's word (Leviathan et al., ICML 2023, with the sampler-match rule), so the answer
+//! that plain decoding draws with a seed is what would accept or refuse a drafted tree.
+
+use std::time::Duration;
+
+use ygg_profiler::{DrafterName, TokenTrace, Trace};
+
+use crate::{
+    engine::{Error, Loaded},
+    plan::DrafterKind,
+};
+
+use super::{
+    redraft::redraft,
+    trace::{Recorded, TraceOptions, record},
+};
+
+/// The temperatures that are recorded beside 0.
+pub(super) const TEMPERATURES: [f32; 2] = [0.6, 1.0];
+/// A budget in which they are recorded: in less, too few requests of each would speak.
+pub(super) const LEAST_BUDGET: Duration = Duration::from_secs(120);
+/// The share of greedy requests, beside one part for every other temperature: they are asked most, and train depth predictors.
+const GREEDY_PARTS: u32 = 3;
+/// The part of a temperature's time that its requests are recorded in; drafters have the rest.
+const REQUESTS_PART: u32 = 3;
+/// The part of a greedy answer's tokens that other answers have, so that as many prompts speak in less time.
+const TOKENS_PART: usize = 2;
+
+/// Time for acceptance by temperatures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WarmTime {
+    /// Of temperature 0.
+    pub(super) greedy: Duration,
+    /// Of every other.
+    pub(super) each: Duration,
+}
+
+impl WarmTime {
+    /// Shares `budget` among temperature 0 and `temperatures`.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` if they do not ascend from above 0.
+    pub(super) fn share(budget: Duration, temperatures: &[f32]) -> Result<Self, Error> {
+        let all = || std::iter::once(&0.0).chain(temperatures);
+        if !(all().is_sorted_by(|a, b| a < b) && all().all(|t| t.is_finite())) {
+            return Err(Error::input(format!(
+                "temperatures to record beside 0: expected finite numbers that ascend from above 0, found {temperatures:?}"
+            )));
+        }
+        let others = u32::try_from(temperatures.len()).expect("few temperatures");
+        let each = budget / (GREEDY_PARTS + others);
+        Ok(Self { greedy: budget - others * each, each })
+    }
+}
+
+/// Records requests of the options' temperature, decoded plainly and each with a seed of its own, then every drafter that runs a
+/// model along their answers. The options' budget is for all of it, their tokens are those of a greedy answer.
+pub(super) fn record_warm(
+    loaded: &Loaded,
+    drafters: &[(DrafterName, DrafterKind)],
+    options: &TraceOptions<'_>,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<(Vec<Trace>, Vec<TokenTrace>), Error> {
+    let models: Vec<_> = drafters.iter().filter(|(_, kind)| kind.runs_a_model()).collect();
+    let for_requests = if models.is_empty() { options.budget } else { options.budget / REQUESTS_PART };
+    let for_each =
+        (options.budget - for_requests) / u32::try_from(models.len().max(1)).expect("few drafters");
+    // A step that ends with the answer is not recorded, so an answer is longer than a step.
+    let tokens = (options.tokens / TOKENS_PART).max(2 * (options.shape.depth + 1)).min(options.tokens);
+    let of_requests = TraceOptions { budget: for_requests, tokens, ..*options };
+    let Recorded { requests, .. } = record(loaded, None, &of_requests, &mut progress)?;
+    let of_drafters = TraceOptions { budget: for_each, ..*options };
+    let traces = models
+        .into_iter()
+        .map(|(name, kind)| redraft(loaded, (name, kind), &requests, &of_drafters, &mut progress));
+    Ok((traces.collect::<Result<_, _>>()?, requests))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greedy_requests_get_the_most_and_nothing_is_left() {
+        let budget = Duration::from_secs(90);
+        for (temperatures, greedy, each) in [(&[][..], 90, 30), (&[0.6, 1.0], 54, 18)] {
+            let time = WarmTime::share(budget, temperatures).unwrap();
+            let [greedy, each] = [greedy, each].map(Duration::from_secs);
+            assert_eq!(time, WarmTime { greedy, each });
+            assert_eq!(time.greedy + temperatures.len() as u32 * time.each, budget);
+        }
+        for bad in
+            [&[0.0][..], &[1.0, 0.6], &[0.6, 0.6], &[-1.0], &[f32::NAN], &[f32::INFINITY], &[0.6, f32::NAN]]
+        {
+            let error = WarmTime::share(budget, bad).unwrap_err().to_string();
+            assert!(error.contains("ascend from above 0, found"), "{error}");
+        }
+    }
+}
