@@ -255,7 +255,7 @@ impl Case {
 }
 
 /// Decodes until `tokens` are emitted, one of `ends` is, or the context is full; poisons scratch before every step.
-fn decode(
+pub(crate) fn decode(
     decoder: &mut Decoder,
     prompt: &[u32],
     sampling: Sampling,

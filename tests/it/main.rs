@@ -39,6 +39,7 @@ mod refusals;
 mod replays;
 mod row_invariance;
 mod schedules;
+mod temperatures;
 #[cfg(feature = "cli")]
 mod tiny_commands;
 mod tiny_model;

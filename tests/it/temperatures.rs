@@ -1,0 +1,356 @@
+//! Plans by temperature on their way: what is recorded at each, the plan that is searched for each, and one engine that serves
+//! them all in turn, with plain decoding's tokens.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use ygg_profiler::{Expansion, Profile};
+use yggc::{
+    engine::{
+        Activations, Answer, DrafterChoice, Engine, LoadOptions, Loaded, Options, Pinning, PlanSource,
+        Sampling, make_drafter,
+    },
+    measure::{CalibrationPrompt, ProfileOptions, plan_from_profile, profile},
+    model::synthetic::SyntheticSpec,
+    plan::{self, DepthChoice, DrafterKind, Fix, Plan, RowRule, Schedule, SubPlan, nearest},
+    runtime::{Session, SessionOptions, SkipSet},
+    speculate::{self, Decoder, Drafter, LayerSkip, Limits, Lookup, Observer, Shape},
+    tree::NodeId,
+};
+
+use crate::{
+    lossless::{any_policy, any_sampling, any_shape, decode},
+    tiny_model::{Dice, models, session},
+};
+
+const TEMPERATURES: [f32; 3] = [0.0, 0.6, 1.0];
+
+/// A way of stepping, of whatever kind.
+struct AnyWay {
+    drafter: &'static str,
+    shape: Shape,
+    schedule: Schedule,
+}
+
+impl AnyWay {
+    fn new(drafter: &'static str, dice: &mut Dice) -> Self {
+        let shape = if drafter == "none" { Shape::PLAIN } else { any_shape(dice) };
+        let is_ahead = drafter == "layer_skip" && dice.chance(50);
+        Self { drafter, shape, schedule: if is_ahead { Schedule::HeadAhead } else { Schedule::Plain } }
+    }
+
+    fn drafter(&self, session: &Session, dice: &mut Dice) -> Option<Box<dyn Drafter>> {
+        let groups = session.set().groups();
+        match self.drafter {
+            "none" => None,
+            "lookup" => Some(Box::new(Lookup::new(3, 1, &self.shape).expect("lengths in order"))),
+            "layer_skip" => {
+                let skipped: Vec<u32> = (0..groups).filter(|_| dice.chance(40)).collect();
+                let skip = SkipSet::new(groups, &skipped).expect("groups of the model");
+                Some(Box::new(LayerSkip::new(session, skip, &self.shape).expect("a planned width")))
+            }
+            other => unreachable!("drafter {other}"),
+        }
+    }
+}
+
+#[test]
+fn requests_of_any_temperature_in_any_order_are_answered_as_plain_decoding_does() {
+    let (mut drafted, mut served) = ([0; 3], [0; 3]);
+    for case in 0..60 {
+        let mut dice = Dice::new(case);
+        let model = dice.pick(models());
+        let set = model.set(*model.classes().last().expect("portable at least"));
+        let mut kinds = ["none", "lookup", "layer_skip"];
+        dice.shuffle(&mut kinds);
+        let ways = kinds.map(|kind| AnyWay::new(kind, &mut dice));
+        let rows = ways.iter().map(|way| way.shape.scratch_rows(way.schedule)).max().expect("three");
+        let context = 100;
+        let session_of = |rows| session(set, context, rows, 1);
+        let opened = session_of(rows);
+        let drafters = [0, 1, 2].map(|i| ways[i].drafter(&opened, &mut dice));
+        let mut made: Option<Decoder> = None;
+        let mut opened = Some(opened);
+        for ((way, drafter), temperature) in ways.iter().zip(drafters).zip(TEMPERATURES) {
+            let decoder = match made.take() {
+                None => Decoder::new(opened.take().expect("once"), drafter, way.shape),
+                Some(decoder) => decoder.with_way(temperature, drafter, way.shape),
+            };
+            let decoder =
+                decoder.and_then(|decoder| decoder.with_schedule(way.schedule)).expect("widths fit");
+            let has_policy = way.drafter != "none" && dice.chance(60);
+            made = Some(match has_policy {
+                true => decoder.with_policy(any_policy(&way.shape, &mut dice)).expect("the shape's widths"),
+                false => decoder,
+            });
+        }
+        let mut decoder = made.expect("three ways");
+        let mut plain = Decoder::new(session_of(1), None, Shape::PLAIN).expect("plain decoding");
+        for _ in 0..8 {
+            let temperature = *dice.pick(&[0.0, 0.1, 0.5, 0.6, 0.7, 1.0, 3.0]);
+            let sampling = Sampling { temperature, ..any_sampling(&mut dice) };
+            let len = dice.within(1, 16);
+            let prompt = dice.tokens(len, set.vocabulary());
+            let tokens = dice.within(1, 40);
+            decode(&mut plain, &prompt, sampling, tokens, &[], None);
+            decode(&mut decoder, &prompt, sampling, tokens, &[], Some(dice.bits() >> 1));
+            assert_eq!(decoder.history(), plain.history(), "case {case}, {}, {sampling:?}", model.name);
+            let is_certain = temperature == 0.0 || sampling.top_k == 1;
+            let expected = nearest(TEMPERATURES, if is_certain { 0.0 } else { temperature });
+            assert_eq!(decoder.way(), expected, "{sampling:?}");
+            assert_eq!(*decoder.shape(), ways[expected].shape);
+            assert!(ways[expected].drafter != "none" || decoder.stats().drafted == 0);
+            served[expected] += 1;
+            drafted[expected] += decoder.stats().drafted;
+        }
+    }
+    assert!(served.iter().all(|served| *served > 50) && drafted.iter().all(|drafted| *drafted > 500));
+}
+
+#[test]
+#[should_panic(expected = "ways ascend in temperature")]
+fn ways_ascend() {
+    let set = models()[0].set(*models()[0].classes().last().expect("portable at least"));
+    let decoder = Decoder::new(session(set, 20, 1, 1), None, Shape::PLAIN).expect("plain decoding");
+    drop(decoder.with_way(0.0, None, Shape::PLAIN));
+}
+
+#[test]
+fn a_way_for_which_the_session_has_no_room_is_refused() {
+    let set = models()[0].set(*models()[0].classes().last().expect("portable at least"));
+    let decoder = || Decoder::new(session(set, 20, 4, 1), None, Shape::PLAIN).expect("plain decoding");
+    let shape = Shape { depth: 4, draft_width: 1, verify_width: 4, top_k: 0, draft_temperature: 1.0 };
+    for bad in [shape, Shape { verify_width: 0, ..shape }, Shape { verify_width: 65, ..shape }] {
+        assert!(decoder().with_way(0.6, None, bad).is_err(), "{bad:?}");
+    }
+    assert!(decoder().with_way(0.6, None, Shape { depth: 3, ..shape }).is_ok());
+}
+
+/// A loaded model and its profile at three temperatures, made once.
+fn profiled() -> &'static (Arc<Loaded>, Profile) {
+    static PROFILED: OnceLock<(Arc<Loaded>, Profile)> = OnceLock::new();
+    PROFILED.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("tiny.gguf");
+        let spec = SyntheticSpec { layers: 6, context: 256, ..SyntheticSpec::default() };
+        spec.write_gguf(&path).expect("the model is written");
+        let options = LoadOptions {
+            tier: None,
+            activations: Activations::Native,
+            threads: Some(1),
+            widths: vec![1, 2, 4, 8, 16, 64],
+        };
+        let loaded = Loaded::open(&path, &options).expect("a generated model loads");
+        let texts = ["abc abc abc", "one two three one two", "zzzzzzzz", "to be or not to be"];
+        let options = ProfileOptions {
+            prompts: texts
+                .map(|text| CalibrationPrompt { kind: "test".to_owned(), text: text.to_owned() })
+                .to_vec(),
+            head_sizes: vec![40],
+            temperatures: TEMPERATURES[1..].to_vec(),
+            contexts: vec![16],
+            pinning: Pinning::Floating,
+            ..ProfileOptions::new(Duration::from_secs(60))
+        };
+        let profile = profile(&loaded, &options, &mut |_| {}).expect("the model can be profiled");
+        (Arc::new(loaded), profile)
+    })
+}
+
+fn sampling(temperature: f32, seed: usize) -> Sampling {
+    Sampling { temperature, seed: seed as u64, ..Sampling::GREEDY }
+}
+
+#[test]
+fn budgets_decide_whether_other_temperatures_are_recorded() {
+    let at = |seconds| ProfileOptions::new(Duration::from_secs(seconds)).temperatures;
+    assert_eq!((at(60), at(240)), (vec![], TEMPERATURES[1..].to_vec()));
+    let (_, profile) = profiled();
+    assert_eq!(profile.temperatures(), TEMPERATURES);
+    let drafters = profile.traces.iter().map(|trace| (trace.temperature, trace.drafter.as_str()));
+    let expected = TEMPERATURES.map(|t| ["layer_skip", "layer_skip_v40"].map(|name| (t, name))).concat();
+    assert_eq!(drafters.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn requests_are_recorded_as_plain_decoding_answers_at_their_temperature() {
+    let (loaded, profile) = profiled();
+    let options = SessionOptions {
+        context: loaded.set().model_context(),
+        tree_nodes: 1,
+        threads: 1,
+        pinning: Pinning::Floating,
+    };
+    let session = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
+    let mut plain = Decoder::new(session, None, Shape::PLAIN).expect("plain decoding");
+    for temperature in TEMPERATURES {
+        let requests = profile.token_traces.iter().filter(|request| request.temperature == temperature);
+        let mut answered = 0;
+        for (seed, request) in requests.enumerate() {
+            plain.start(&request.prompt, sampling(temperature, seed)).expect("the prompt fits");
+            while plain.history().len() < request.prompt.len() + request.output.len() {
+                plain.step(Limits { tokens: 1, ends: loaded.end_ids() }, None).expect("it runs");
+            }
+            assert_eq!(plain.history()[request.prompt.len()..], request.output, "temperature {temperature}");
+            answered += request.output.len();
+        }
+        assert!(answered > 20, "{answered} tokens at {temperature}");
+    }
+    let outputs = |temperature| -> Vec<&Vec<u32>> {
+        let of = profile.token_traces.iter().filter(|request| request.temperature == temperature);
+        of.map(|request| &request.output).collect()
+    };
+    assert_ne!(outputs(0.6), outputs(1.0));
+}
+
+/// Keeps what was offered in one step.
+#[derive(Debug, Default)]
+struct Offered(Vec<Expansion>);
+
+impl Observer for Offered {
+    fn expanded(&mut self, node: NodeId, candidates: &[speculate::Candidate]) {
+        let candidates = candidates.iter().map(|c| (c.token, c.log_prob).into()).collect();
+        self.0.push(Expansion { node: node.get(), candidates });
+    }
+}
+
+#[test]
+fn drafters_are_recorded_at_each_temperature_as_a_verifying_decoder_steps_at_it() {
+    let (loaded, profile) = profiled();
+    for trace in profile.traces.iter().filter(|trace| trace.temperature > 0.0) {
+        let what = format!("{} at {}", trace.drafter, trace.temperature);
+        let described = profile.drafters.iter().find(|d| d.name == trace.drafter).expect("described");
+        let kind = DrafterKind::from_description(described).expect("a drafter of this build");
+        let shape = Shape {
+            depth: trace.depth as usize,
+            draft_width: trace.width as usize,
+            verify_width: 64,
+            top_k: trace.top_k as usize,
+            draft_temperature: trace.draft_temperature,
+        };
+        let heads: Vec<&[u32]> = kind.head_tokens().into_iter().collect();
+        let loaded = loaded.with_heads(&heads).expect("tokens in order");
+        let options = SessionOptions {
+            context: loaded.set().model_context(),
+            tree_nodes: shape.tree_nodes(),
+            threads: 1,
+            pinning: Pinning::Floating,
+        };
+        let session = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
+        let drafter = make_drafter(&kind, &shape, &session).expect("planned widths");
+        let mut decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+        let requests = profile.token_traces.iter().filter(|r| r.temperature == trace.temperature);
+        let mut steps = 0;
+        for (seed, (prompt, request)) in trace.prompts.iter().zip(requests).enumerate() {
+            let text = [&request.prompt[..], &request.output].concat();
+            for recorded in &prompt.steps {
+                let known = &text[..recorded.context as usize];
+                decoder.start(known, sampling(trace.temperature, seed)).expect("the prefix fits");
+                let mut offered = Offered::default();
+                let tokens = decoder.session().context() + 1 - decoder.history().len();
+                decoder.step(Limits { tokens, ends: loaded.end_ids() }, Some(&mut offered)).expect("it runs");
+                let tokens: Vec<u32> =
+                    decoder.tree().nodes().map(|node| decoder.tree().token(node)).collect();
+                assert_eq!((&recorded.tokens, &recorded.expanded), (&tokens, &offered.0), "{what}");
+                assert_eq!(recorded.verified, decoder.emitted(), "{what}");
+                steps += 1;
+            }
+        }
+        assert!(steps > 10, "{steps} steps of {what}");
+    }
+}
+
+fn engine(plan: Option<Plan>, drafter: DrafterChoice) -> Engine {
+    let options = Options {
+        plan: plan.map(|plan| PlanSource { plan, name: "test".to_owned(), force: false }),
+        drafter,
+        context: Some(200),
+        pinning: Pinning::Floating,
+        ..Options::new("unused")
+    };
+    Engine::with_loaded(Arc::clone(&profiled().0), &options).expect("the plan fits")
+}
+
+fn answer(engine: &mut Engine, temperature: f32) -> Answer {
+    let sampling = Sampling { temperature, seed: 5, ..Sampling::GREEDY };
+    let generation = engine.generate_tokens(&[5, 6, 7, 5, 6], 60, sampling).expect("it fits");
+    generation.collect_answer().expect("an answer")
+}
+
+/// The place of a drafter, set so that every step drafts with it.
+fn chosen(sub_plans: &mut [SubPlan], name: &str) -> u32 {
+    let place = sub_plans.iter().position(|p| p.name.as_str() == name).expect("measured");
+    sub_plans[place].row_choice.rule = RowRule::Widest;
+    sub_plans[place].depth_choice = DepthChoice::Fixed;
+    place as u32
+}
+
+/// A plan that drafts otherwise at every temperature.
+fn plan() -> Plan {
+    let mut plan = plan_from_profile(&profiled().1, &Fix::default()).expect("a plan");
+    assert_eq!(plan.temperatures().collect::<Vec<f32>>(), TEMPERATURES);
+    plan.chosen_index = chosen(&mut plan.by_drafter, "lookup_short");
+    plan.bands[0].chosen_index = chosen(&mut plan.bands[0].by_drafter, "layer_skip_v40");
+    plan.bands[1].chosen_index = chosen(&mut plan.bands[1].by_drafter, "layer_skip");
+    for predictor in &mut plan.predictors {
+        predictor.network = plan
+            .by_drafter
+            .iter()
+            .any(|p| p.name == predictor.name && p.depth_choice != DepthChoice::Fixed)
+            .then(|| predictor.network.clone())
+            .flatten();
+    }
+    plan::decode(&plan::encode(&plan).expect("a valid plan")).expect("a whole file")
+}
+
+#[test]
+fn an_engine_serves_every_temperature_by_its_part_of_the_plan() {
+    let mut engine_of_all = engine(Some(plan()), DrafterChoice::Unguarded);
+    let mut plain = engine(None, DrafterChoice::Planned);
+    let mut drafted = 0;
+    // Every change of temperature, both ways.
+    for (temperature, recorded, drafter) in [
+        (0.0, 0.0, "lookup"),
+        (0.6, 0.6, "layer_skip"),
+        (0.0, 0.0, "lookup"),
+        (1.0, 1.0, "layer_skip"),
+        (0.7, 0.6, "layer_skip"),
+        (2.0, 1.0, "layer_skip"),
+        (0.2, 0.0, "lookup"),
+        (0.2, 0.0, "lookup"),
+    ] {
+        let (expected, found) = (answer(&mut plain, temperature), answer(&mut engine_of_all, temperature));
+        assert_eq!(found.token_ids, expected.token_ids, "temperature {temperature}");
+        assert_eq!((found.report.plan_temperature, found.report.drafter.as_str()), (Some(recorded), drafter));
+        assert_eq!((expected.report.plan_temperature, expected.report.drafter.as_str()), (None, "none"));
+        assert!(drafter == "lookup" || found.report.drafted > 0, "nothing drafted at {temperature}");
+        drafted += found.report.drafted;
+    }
+    assert!(drafted > 100, "{drafted} nodes drafted");
+}
+
+#[test]
+fn a_forced_drafter_serves_by_its_shape_at_each_temperature() {
+    let mut plan = plan();
+    let forced = |plan: &Plan| engine(Some(plan.clone()), DrafterChoice::Forced("layer_skip_v40".to_owned()));
+    let served = |engine: &mut Engine| {
+        TEMPERATURES.map(|t| {
+            let Answer { report, .. } = answer(engine, t);
+            (report.drafter, report.plan_temperature)
+        })
+    };
+    let by_itself = TEMPERATURES.map(|t| ("layer_skip".to_owned(), Some(t)));
+    assert_eq!(served(&mut forced(&plan)), by_itself);
+    // Where nothing speaks for it, the nearest temperature at which something does.
+    let band = &mut plan.bands[1];
+    let place = band.by_drafter.iter().position(|p| p.name.as_str() == "layer_skip_v40").expect("measured");
+    band.by_drafter.truncate(place);
+    band.alternatives.retain(|alternative| usize::from(alternative.drafter) < place);
+    let mut nearest = by_itself;
+    nearest[2].1 = Some(0.6);
+    assert_eq!(served(&mut forced(&plan)), nearest);
+    let mut off = engine(Some(plan), DrafterChoice::Plain);
+    assert!(served(&mut off).iter().all(|(drafter, _)| drafter == "none"));
+}
