@@ -180,6 +180,35 @@ fn check_steps(
     assert_eq!(decoder.stats().heads_ahead, heads, "{name}, {schedule}");
 }
 
+/// Requests of other temperatures, which other drafters serve, in turn.
+fn check_ways(set: &Arc<ExecutableSet>, threads: usize) {
+    let session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
+    let [lookup, skip] = ["lookup", "layer_skip"].map(|name| drafter(name, &session));
+    let narrow = Shape { depth: 2, draft_width: 1, verify_width: 3, ..SHAPE };
+    let ahead = |decoder: Decoder| decoder.with_schedule(Schedule::HeadAhead);
+    let mut decoder = Decoder::new(session, lookup, narrow)
+        .and_then(|decoder| decoder.with_way(0.6, skip, SHAPE))
+        .and_then(ahead)
+        .and_then(|decoder| decoder.with_way(1.0, None, Shape::PLAIN))
+        .expect("planned widths");
+    let mut begun = |temperature: f32| {
+        let sampling = Sampling { temperature, seed: 3, ..Sampling::GREEDY };
+        let before = ALLOCATIONS.load(Ordering::SeqCst);
+        decoder.start(&prompt(), sampling).expect("the prompt fits");
+        let started = ALLOCATIONS.load(Ordering::SeqCst);
+        decode(&mut decoder, 10);
+        let stepped = ALLOCATIONS.load(Ordering::SeqCst) - started;
+        assert_eq!(stepped, 0, "at {temperature} on {threads} threads: allocations in 10 steps");
+        (started - before, decoder.way())
+    };
+    begun(0.0);
+    // A change of temperature takes no more than the same again.
+    for (temperature, way) in [(0.0, 0), (0.6, 1), (1.0, 2), (0.6, 1), (0.0, 0)] {
+        let (changed, at) = begun(temperature);
+        assert_eq!((changed, at), (begun(temperature).0, way), "at {temperature} on {threads} threads");
+    }
+}
+
 /// Watching a forward changes nothing about it, and neither do exercises.
 fn check_observed(set: &Arc<ExecutableSet>, threads: usize) {
     let mut session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
@@ -247,6 +276,7 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
         }
         for threads in [1, 2] {
             check_observed(&set, threads);
+            check_ways(&set, threads);
         }
         for name in ["none", "lookup", "layer_skip", "trimmed_head"] {
             for threads in [1, 2] {

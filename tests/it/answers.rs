@@ -39,6 +39,7 @@ fn run_prints_the_contracts_object_and_nothing_else() {
             "drafted",
             "drafter",
             "plan",
+            "plan_temperature",
             "predicted_tpot_ms",
             "spec_off_reason",
             "stages",
@@ -52,6 +53,7 @@ fn run_prints_the_contracts_object_and_nothing_else() {
     assert_eq!(stats["tokens"].as_u64(), Some(answer["token_ids"].as_array().unwrap().len() as u64));
     assert_eq!(stats["drafter"], "layer_skip");
     assert_eq!(stats["plan"], plan().to_str().unwrap());
+    assert_eq!(stats["plan_temperature"], 0.0);
     assert_eq!(stats["spec_off_reason"], Value::Null);
     assert!(stats["drafted"].as_u64().unwrap() > 0 && stats["predicted_tpot_ms"].as_f64().unwrap() > 0.0);
     for stage in stats["stages"].as_array().unwrap() {

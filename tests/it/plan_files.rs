@@ -63,7 +63,7 @@ fn a_profile_of_chosen_drafters_leaves_the_others_out() {
     let mut command = on_tiny("profile");
     command.args(["--drafter", "lookup", "--budget", "20", "--prompts"]).arg(prompts());
     let said = success(&command.arg("-o").arg(&profile).output().expect("yggc starts"));
-    assert!(said.contains("2 requests recorded"), "{said}");
+    assert!(said.contains("2 requests recorded at temperature 0 alone"), "{said}");
     let mut command = yggc();
     command.args(["plan", "--profile"]).arg(&profile).arg("-o").arg(&plan);
     success(&command.output().expect("yggc starts"));

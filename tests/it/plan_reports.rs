@@ -2,17 +2,18 @@
 
 use std::{collections::BTreeSet, fs};
 
-use yggc::plan::{self, PLAN_FORMAT};
+use yggc::plan::{self, Band, PLAN_FORMAT};
 
 use crate::{
     program::{failure, success, yggc},
-    tiny_commands::{json, keys, plan, profile},
+    tiny_commands::{json, keys, on_tiny, plan, profile},
     xml::elements,
 };
 
 /// The sections of every page.
-const SECTIONS: [&str; 13] = [
+const SECTIONS: [&str; 14] = [
     "summary",
+    "temperatures",
     "drafters",
     "parts",
     "surface",
@@ -48,6 +49,7 @@ fn a_plan_explains_itself() {
     assert_eq!(
         keys(&told),
         [
+            "bands",
             "chains",
             "chosen",
             "considered",
@@ -61,11 +63,65 @@ fn a_plan_explains_itself() {
             "parts",
             "refused",
             "staircases",
+            "temperature",
         ]
     );
     let read = plan::read(plan()).expect("the plan is there");
     assert_eq!(told["chosen"], read.chosen().name.as_str());
     assert_eq!(told["considered"].as_u64(), Some(read.alternatives.len() as u64));
+}
+
+#[test]
+fn a_temperature_is_told_of_by_itself() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, page) = (folder.path().join("warm.plan"), folder.path().join("why.html"));
+    let mut warm = plan::read(plan()).expect("the plan is there");
+    // Hot requests are said to be best decoded plainly.
+    let mut by_drafter = warm.by_drafter.clone();
+    by_drafter.truncate(1);
+    warm.bands = vec![Band {
+        temperature: 0.8,
+        by_drafter,
+        chosen_index: 0,
+        alternatives: warm.alternatives.iter().filter(|a| a.drafter == 0).copied().collect(),
+        refused: Vec::new(),
+        left_out: Vec::new(),
+    }];
+    plan::write(&warm, &file).expect("a valid plan");
+    let explain = |arguments: &[&str]| {
+        let mut command = yggc();
+        command.args(["plan", "explain"]).arg(&file).args(arguments);
+        command
+    };
+    for (arguments, temperature, considered) in
+        [(&[][..], 0.0, warm.alternatives.len()), (&["--temperature", "0.7"], 0.8, 1)]
+    {
+        let told = json(explain(arguments).arg("--json"));
+        let said = told["temperature"].as_f64().expect("a number");
+        assert!((said - temperature).abs() < 1e-6, "{said}");
+        assert_eq!(told["considered"].as_u64(), Some(considered as u64));
+        assert_eq!(told["bands"].as_array().map(Vec::len), Some(2));
+    }
+    let said = success(&explain(&["--temperature", "1"]).output().expect("yggc starts"));
+    for part in
+        ["chosen       none, for requests of temperature 0.8", "what requests of each temperature get"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    success(&explain(&["--temperature", "1", "--html"]).arg(&page).output().expect("yggc starts"));
+    let html = fs::read_to_string(&page).expect("written");
+    elements(&html).unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert!(html.contains("The sections below are for temperature 0.8."));
+    let said = failure(&explain(&["--temperature", "-1"]).output().expect("yggc starts"), 2);
+    assert!(said.contains("--temperature"), "{said}");
+
+    for (temperature, served) in [("0", 0.0), ("0.3", 0.0), ("0.9", 0.8)] {
+        let mut command = on_tiny("run");
+        command.args(["-p", "hello", "-n", "8", "--json", "--temperature", temperature, "--plan"]).arg(&file);
+        let answer = json(&mut command);
+        let found = answer["stats"]["plan_temperature"].as_f64().expect("a number");
+        assert!((found - served).abs() < 1e-6, "{temperature} went by {found}");
+    }
 }
 
 #[test]
@@ -164,7 +220,7 @@ fn plans_are_compared() {
     let told = json(yggc().args(["plan", "diff"]).arg(plan()).arg(&fixed).arg("--json"));
     assert_eq!(
         keys(&told),
-        ["drafters", "facts", "latencies", "latencies_within_spread", "prices", "tunings"]
+        ["bands", "drafters", "facts", "latencies", "latencies_within_spread", "prices", "tunings"]
     );
     assert!(told["drafters"].as_array().is_some_and(|list| list.iter().any(|d| d["name"] == "layer_skip")));
 }

@@ -35,8 +35,8 @@ fn facts(a: &Band, b: &Band) -> Vec<Change> {
     let changes = [
         Change::of("chosen drafter", &a.chosen().name, &b.chosen().name, DrafterName::to_string),
         Change::of("shapes priced", &alternatives.len(), &b.alternatives.len(), usize::to_string),
-        Change::of("refused", refused, &b.refused, refusals),
-        Change::of("left out", left_out, &b.left_out, lacking),
+        Change::of("refused", &refused[..], &b.refused, refusals),
+        Change::of("left out", &left_out[..], &b.left_out, lacking),
     ];
     changes.into_iter().flatten().collect()
 }

@@ -145,8 +145,8 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         Change::of("verify widths", verify, &b.planned.verify, widths),
         Change::of("draft widths", draft, &b.planned.draft, widths),
         Change::of("shapes priced", &alternatives.len(), &b.alternatives.len(), usize::to_string),
-        Change::of("refused", refused, &b.refused, refusals),
-        Change::of("left out", left_out, &b.left_out, lacking),
+        Change::of("refused", &refused[..], &b.refused, refusals),
+        Change::of("left out", &left_out[..], &b.left_out, lacking),
         Change::of("depth predictors", predictors, &b.predictors, told),
     ];
     fingerprint_changes(fingerprints, &b.fingerprints)
@@ -155,11 +155,11 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         .collect()
 }
 
-fn refusals(refused: &Vec<Refusal>) -> String {
+fn refusals(refused: &[Refusal]) -> String {
     list(refused.iter().map(describe_refusal))
 }
 
-fn lacking(out: &Vec<LeftOut>) -> String {
+fn lacking(out: &[LeftOut]) -> String {
     list(out.iter().map(|LeftOut { name, lacks }| format!("{name} has no {lacks}")))
 }
 
@@ -188,13 +188,17 @@ fn tuning_changes(a: &[ChosenTuning], b: &[ChosenTuning]) -> Vec<Change> {
     all.filter_map(|tuning| Change::of(&tuning.shape, &find(a, tuning), &find(b, tuning), brief)).collect()
 }
 
-/// What a plan priced at each temperature, with the bits of the prices.
-fn prices(plan: &Plan) -> BTreeSet<(u32, DrafterName, Shape, Schedule, [bool; 2], [u64; 2])> {
+/// A shape, whether its steps choose rows and depth, and the bits of its temperature, tokens per step and time of a step.
+type Price = (DrafterName, Shape, Schedule, [bool; 2], [u64; 3]);
+
+/// What a plan priced at each temperature.
+fn prices(plan: &Plan) -> BTreeSet<Price> {
     let price = |temperature: f32, priced: PricedShape| {
         let chooses = priced.rule == RowRule::BestRate;
         let PricedShape { name, shape, schedule, depth_rule, aal, step_us, .. } = priced;
         let chooses = [chooses, depth_rule == DepthRule::Predicted];
-        (temperature.to_bits(), name, shape, schedule, chooses, [aal.to_bits(), step_us.to_bits()])
+        let bits = [f64::from(temperature), aal, step_us].map(f64::to_bits);
+        (name, shape, schedule, chooses, bits)
     };
     let mut all = BTreeSet::new();
     for (place, temperature) in plan.temperatures().enumerate() {

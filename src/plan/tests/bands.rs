@@ -103,11 +103,14 @@ fn a_temperature_that_cannot_keep_the_fix_gets_no_band() {
     assert!(matches!(temperatures(&partly, "drafter=layer_skip"), Err(PlanError::NoEvidence { .. })));
 }
 
+/// What is wrong or differs, and the change that causes it.
+type Mutation = (&'static str, fn(&mut Vec<Band>));
+
 #[test]
 fn bands_survive_the_file_and_broken_ones_are_refused() {
     let good = whole();
     assert_eq!(decode(&encode(&good).unwrap()).unwrap(), good);
-    let breaks: [(&str, fn(&mut Vec<Band>)); 9] = [
+    let breaks: [Mutation; 9] = [
         ("temperatures", |bands| bands.swap(0, 1)),
         ("temperatures", |bands| bands[0].temperature = 0.0),
         ("temperatures", |bands| bands[0].temperature = f32::NAN),
@@ -187,7 +190,7 @@ fn a_band_with_the_same_choice_says_what_it_gives() {
 
 #[test]
 fn what_differs_at_a_temperature_is_told() {
-    let mutations: [(&str, fn(&mut Vec<Band>)); 8] = [
+    let mutations: [Mutation; 8] = [
         ("temperatures", |bands| bands.truncate(1)),
         ("temperatures", |bands| bands[1].temperature = 1.1),
         ("chosen drafter", |bands| bands[0].chosen_index = 0),
