@@ -2,13 +2,14 @@
 
 use crate::{
     plan::{DepthCosts, DepthNetwork, ProposalLimits, RowScratch, Schedule},
-    runtime::{Choice, Session},
-    sample::{Sampler, Sampling},
+    runtime::{Choice, Choices, ExecutableSet, Logits, Session},
+    sample::{Candidate, Sampler, Sampling, top},
     tree::{NodeId, TokenTree, select},
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, Limits, Observer, Policy, SpeculateError, Stage, Stats, Verified, Walk,
+    Budget, Drafter, DraftsAhead, Lesson, Limits, Observer, Offers, Policy, SpeculateError, Stage, Stats,
+    Verified, Walk,
     depth::DepthPolicy,
     policy::{Policing, StepDone},
     stats::Lap,
@@ -70,6 +71,21 @@ pub struct StepReport {
     pub accepted: usize,
 }
 
+/// What a drafter that learns is shown of the verifier.
+#[derive(Debug)]
+struct Lessons {
+    /// Continuations of each row, 1 or more.
+    most: usize,
+    offers: Offers,
+    scratch: Vec<Candidate>,
+}
+
+impl Lessons {
+    fn new(most: usize, rows: usize) -> Self {
+        Self { most, offers: Offers::with_capacity(rows, most), scratch: Vec::with_capacity(most) }
+    }
+}
+
 /// One request at a time over one session. Invariant between steps: all tokens of the history but the last are
 /// committed.
 #[derive(Debug)]
@@ -88,6 +104,7 @@ pub struct Decoder {
     last_output: usize,
     scratch: RowScratch,
     said: Vec<u32>,
+    lessons: Option<Lessons>,
     walk: Walk,
     offsets: Vec<u32>,
     stats: Stats,
@@ -116,7 +133,13 @@ impl Decoder {
         }
         let sampler = Sampler::new(Sampling::GREEDY, session.set().vocabulary())?;
         let nodes = shape.tree_nodes();
+        let listens = drafter.as_ref().map_or(0, |drafter| drafter.listens());
+        if listens > ExecutableSet::MOST_CANDIDATES {
+            let expected = format!("at most {}", ExecutableSet::MOST_CANDIDATES);
+            return Err(SpeculateError::Shape { what: "candidates to learn from", expected, found: listens });
+        }
         Ok(Self {
+            lessons: (listens > 0).then(|| Lessons::new(listens, nodes.min(shape.verify_width))),
             sampler,
             history: Vec::with_capacity(session.context() + 1),
             tree: TokenTree::with_capacity(nodes),
@@ -212,6 +235,9 @@ impl Decoder {
         if let Some(ahead) = self.ahead() {
             ahead.forget_heads();
         }
+        if let Some(drafter) = &mut self.drafter {
+            drafter.begin(&self.history);
+        }
         Ok(first)
     }
 
@@ -302,12 +328,14 @@ impl Decoder {
         if let Some(ahead) = &mut ahead {
             self.said.clear();
             if is_greedy {
-                let best = forward.choose(Choice::ARGMAX, None);
+                let best = forward.choose(best_of(self.lessons.as_ref()), None);
                 self.stats.add_time(Stage::Verify, lap.next());
+                note_choices(self.lessons.as_mut(), best, rows.len());
                 self.said.extend((0..rows.len()).map(|row| best.row(row).best()));
             } else {
                 let logits = forward.run(None);
                 self.stats.add_time(Stage::Verify, lap.next());
+                note_logits(self.lessons.as_mut(), logits, rows.len());
                 let place = |node: NodeId| (position + tree.depth(node) as usize) as u64;
                 let drawn = rows.iter().enumerate();
                 self.said.extend(drawn.map(|(row, n)| self.sampler.draw(logits.row(row), place(*n))));
@@ -319,12 +347,14 @@ impl Decoder {
             self.stats.add_time(Stage::Draft, lap.next());
             self.walk.run(tree, rows, position, limits, |row, _| said[row]);
         } else if is_greedy {
-            let best = forward.choose(Choice::ARGMAX, None);
+            let best = forward.choose(best_of(self.lessons.as_ref()), None);
             self.stats.add_time(Stage::Verify, lap.next());
+            note_choices(self.lessons.as_mut(), best, rows.len());
             self.walk.run(tree, rows, position, limits, |row, _| best.row(row).best());
         } else {
             let logits = forward.run(None);
             self.stats.add_time(Stage::Verify, lap.next());
+            note_logits(self.lessons.as_mut(), logits, rows.len());
             let sampler = &mut self.sampler;
             self.walk.run(tree, rows, position, limits, |row, place| sampler.draw(logits.row(row), place));
         }
@@ -341,6 +371,12 @@ impl Decoder {
         }
         self.history.extend_from_slice(&self.walk.emitted);
         self.stats.add_time(Stage::Commit, lap.next());
+        if let (Some(drafter), Some(Lessons { offers, .. })) = (&mut self.drafter, &self.lessons) {
+            let Walk { path, emitted, accepted: _ } = &self.walk;
+            let (tree, rows, history) = (&self.tree, self.keep.as_slice(), self.history.as_slice());
+            drafter.learn(&Lesson { tree, rows, offers, path, history, emitted: emitted.len() });
+            self.stats.add_time(Stage::Learn, lap.next());
+        }
         let deepest = self.keep.iter().map(|n| self.tree.depth(*n) as usize).max().unwrap_or(0);
         self.stats.steps += 1;
         self.stats.step_tokens += self.walk.emitted.len() as u64;
@@ -407,5 +443,29 @@ impl Decoder {
     /// The session, for measuring.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
+    }
+}
+
+/// What a greedy verification chooses of every row: the best token, and as many as the drafter learns from.
+fn best_of(lessons: Option<&Lessons>) -> Choice {
+    Choice { k: lessons.map_or(Choice::ARGMAX.k, |lessons| lessons.most), ..Choice::ARGMAX }
+}
+
+/// Keeps the continuations of a greedy verification's rows for a drafter that learns.
+fn note_choices(lessons: Option<&mut Lessons>, choices: Choices<'_>, rows: usize) {
+    let Some(Lessons { most: _, offers, scratch: _ }) = lessons else { return };
+    offers.clear();
+    for row in 0..rows {
+        let candidates = choices.row(row).iter().map(|(token, log_prob)| Candidate { token, log_prob });
+        offers.add_row(|out| out.extend(candidates));
+    }
+}
+
+/// Keeps the best continuations of the rows of a verification that showed logits for a drafter that learns.
+fn note_logits(lessons: Option<&mut Lessons>, logits: Logits<'_>, rows: usize) {
+    let Some(Lessons { most, offers, scratch }) = lessons else { return };
+    offers.clear();
+    for row in 0..rows {
+        offers.add_row(|out| top(logits.row(row), *most, scratch, out));
     }
 }

@@ -15,6 +15,7 @@ mod depth;
 mod drafter;
 mod error;
 mod guard;
+mod lesson;
 mod policy;
 mod stats;
 #[cfg(test)]
@@ -28,5 +29,6 @@ pub use depth::depth_features;
 pub use drafter::{Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Verified};
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
+pub use lesson::{Lesson, Offers};
 pub use policy::Policy;
 pub use stats::{Stage, Stats};
