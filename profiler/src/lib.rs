@@ -13,6 +13,7 @@ mod fingerprint;
 mod grid;
 mod machine;
 mod profile;
+mod selection;
 pub mod statistics;
 mod subject;
 mod table;
@@ -28,6 +29,7 @@ pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerpri
 pub use grid::{CellSamples, GridError, GridSettings, Measurement, measure_grid, measure_grid_with_clock};
 pub use machine::{MachineError, MachineFingerprint};
 pub use profile::{DrafterDescription, Profile, ProfileError};
+pub use selection::{CellSelection, SelectionError};
 pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject};
 pub use table::{Finding, LatencyTable, Summary, TableError};
 pub use trace::{Candidate, Expansion, PromptTrace, StepTrace, TokenTrace, Trace, TraceError};

@@ -6,6 +6,7 @@
 use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use ygg_profiler::CellSelection;
 use yggc::{compile::stage_names, plan::Fix};
 
 #[cfg(test)]
@@ -118,11 +119,17 @@ pub(crate) struct ProfileArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
     /// A drafter to measure; may be repeated [default: all that this model allows]
-    #[arg(long = "drafter", value_name = "D", value_enum)]
+    #[arg(long = "drafter", value_name = "D", value_enum, conflicts_with = "again")]
     pub(crate) drafters: Vec<DrafterName>,
     /// Calibration prompts [default: the set shipped with yggc]
-    #[arg(long, value_name = "FILE.jsonl")]
+    #[arg(long, value_name = "FILE.jsonl", conflicts_with = "again")]
     pub(crate) prompts: Option<PathBuf>,
+    /// A profile of this machine whose latencies are measured again, in part, and which is kept otherwise
+    #[arg(long, value_name = "FILE.profile")]
+    pub(crate) again: Option<PathBuf>,
+    /// Latencies to measure again: all, noisy, STAGE, STAGE@WIDTH or STAGE@WIDTHxCONTEXT, as in verify@4x128; may be repeated
+    #[arg(long, value_name = "CELLS", requires = "again", default_values_t = [CellSelection::Noisy])]
+    pub(crate) cells: Vec<CellSelection>,
     /// Seconds that measuring may take; half of them at most for latencies
     #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 240)]
     pub(crate) budget: usize,

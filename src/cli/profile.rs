@@ -1,11 +1,13 @@
 //! `yggc profile`: measures this machine and the drafters on it, and writes what it measured.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
+use ygg_profiler::Profile;
 use yggc::{
     engine::Loaded,
-    measure::{self, ProfileOptions},
+    measure::{self, AgainOptions, ProfileOptions},
     model::Model,
+    runtime::Pinning,
 };
 
 use crate::cli::{
@@ -23,25 +25,45 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     settings::output_file(&args.output)?;
     let machine = Machine::new(&args.device)?;
     let budget = Duration::from_secs(u64::try_from(args.budget).unwrap_or(u64::MAX));
+    let open = || -> Result<Loaded, Failure> {
+        let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+        let widths = ProfileOptions::WIDTHS.to_vec();
+        Ok(Loaded::new(Model::open(&path)?, &load_options(machine, widths))?)
+    };
+    if let Some(file) = &args.again {
+        let profile = Profile::read(file)?;
+        let cells = args.cells.clone();
+        let options = AgainOptions { cells, budget, pinning: Pinning::default() };
+        let loaded = open()?;
+        let bar = Progress::OnStderr.parts();
+        let again = measure::measure_again(&loaded, profile, &options, &mut |step| advance(&bar, step));
+        bar.finish_and_clear();
+        let (profile, measured) = again?;
+        profile.write(&args.output)?;
+        return report(args, &profile, format_args!("{measured} cells measured again"));
+    }
     let mut options = ProfileOptions::new(budget);
     options.drafters = args.drafters.iter().map(|drafter| drafter.name().to_owned()).collect();
     if let Some(file) = &args.prompts {
         options.prompts = measure::read_prompts(file)?;
         options.calibration = file.display().to_string();
     }
-    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
-    let widths = ProfileOptions::WIDTHS.to_vec();
-    let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, widths))?;
+    let loaded = open()?;
     let bar = Progress::OnStderr.parts();
     let profile = measure::profile(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
     let profile = profile?;
     profile.write(&args.output)?;
+    let done = format_args!("{} cells measured", profile.measurements.len());
+    report(args, &profile, done)
+}
+
+/// Says what was written.
+fn report(args: &ProfileArgs, profile: &Profile, done: fmt::Arguments<'_>) -> Result<(), Failure> {
     let findings = profile.table().map_err(ygg_profiler::ProfileError::from)?.findings().len();
     output::text(format_args!(
-        "{}: {} cells measured on {}, {} requests recorded at {}{}\n",
+        "{}: {done} on {}, {} requests recorded at {}{}\n",
         args.output.display(),
-        profile.measurements.len(),
         profile.fingerprints.machine,
         profile.token_traces.len(),
         match &profile.temperatures()[..] {

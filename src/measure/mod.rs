@@ -2,12 +2,13 @@
 //!
 //! [`profile`] measures latencies of every planned width, records acceptance on the calibration prompts, of layer skip with
 //! trimmed heads and at other temperatures too, and trains on it what tells how deep to draft;
-//! [`autoplan`] goes on to the plan, within a time budget. [`score`] is teacher-forced scoring.
+//! [`measure_again`] measures some of its latencies once more; [`autoplan`] goes on to the plan, within a time budget. [`score`] is teacher-forced scoring.
 //! [`kernel_report`] takes forwards apart, op by op, beside what bounds them on this machine, and [`tuned_report`] compares
 //! them with the tunings of a plan. Nothing here decides:
 //! planning is `plan`'s, and the profile keeps raw numbers.
 #![forbid(unsafe_code)]
 
+mod again;
 mod autoplan;
 mod calibration;
 mod depth;
@@ -25,6 +26,7 @@ mod tuned;
 mod tuner;
 mod warm;
 
+pub use again::{AgainOptions, measure_again};
 pub use autoplan::{AutoplanOptions, Progress, autoplan};
 pub use calibration::{CalibrationPrompt, calibration_prompts, read_prompts};
 pub use kernel_report::{ForwardReport, KernelReport, OpReport, Roofline, Timing};

@@ -29,7 +29,7 @@ use super::{
 /// Growths of the recorded trees.
 const TRACE_DEPTH: usize = 6;
 /// Nodes per growth of the recorded trees.
-const TRACE_WIDTH: usize = 8;
+pub(super) const TRACE_WIDTH: usize = 8;
 /// The part of the time for acceptance that requests are recorded in, where trees are recorded too: a plain forward a token
 /// costs a fraction of a tree a step, and what replays drafters without a model should be of many prompts.
 const REQUESTS_PART: u32 = 3;
@@ -152,7 +152,7 @@ fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[u
 }
 
 /// Whose fault it is that latencies could not be measured.
-fn grid_error(error: GridError<Error>) -> Error {
+pub(super) fn grid_error(error: GridError<Error>) -> Error {
     let said = error.to_string();
     match error {
         GridError::Subject { source, .. } => source.while_doing(&said),

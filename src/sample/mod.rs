@@ -21,6 +21,6 @@ mod sampling;
 
 pub use candidate::Candidate;
 pub use philox::{philox4x32_10, uniform};
-pub use rank::argmax;
+pub use rank::{argmax, top};
 pub use sampler::Sampler;
 pub use sampling::{SampleError, Sampling};

@@ -84,6 +84,16 @@ pub(super) fn select_top(logits: &[f32], k: usize, out: &mut Vec<Candidate>) {
     }
 }
 
+/// Appends the first `k` tokens of the order to `out`, fewer if fewer are not NaN, the first first. Their `log_prob` is the logit.
+///
+/// Allocates nothing once `scratch` has room for `k` and `out` for `k` more.
+pub fn top(logits: &[f32], k: usize, scratch: &mut Vec<Candidate>, out: &mut Vec<Candidate>) {
+    select_top(logits, k, scratch);
+    let earlier = |a: &Candidate, b: &Candidate| key(b.token, b.log_prob).cmp(&key(a.token, a.log_prob));
+    scratch.sort_unstable_by(earlier);
+    out.extend_from_slice(scratch);
+}
+
 /// Restores the heap below `i`; the last of the order is at the top.
 fn sift_down(heap: &mut [Candidate], mut i: usize) {
     loop {
@@ -132,6 +142,10 @@ mod tests {
             top.sort_by(|a, b| if before(a, b) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater });
             let ids: Vec<u32> = top.iter().map(|c| c.token).collect();
             prop_assert_eq!(&ids[..], &expected[..k.min(expected.len())]);
+
+            let mut appended = vec![Candidate { token: 7, log_prob: 0.5 }];
+            super::top(&logits, k, &mut Vec::new(), &mut appended);
+            prop_assert_eq!(&appended[1..], &top[..]);
 
             let mut keys: Vec<u64> = expected.iter().map(|&i| key(i, logits[i as usize])).collect();
             prop_assert!(keys.is_sorted_by(|a, b| a > b));

@@ -8,7 +8,7 @@ use crate::{
     sample::Sampling,
 };
 
-use super::{Drafter, Shape, depth::DepthPolicy, policy::Policing};
+use super::{Drafter, Shape, decode::Lessons, depth::DepthPolicy, policy::Policing};
 
 /// What a decoder steps by, while it does not.
 #[derive(Debug)]
@@ -18,11 +18,18 @@ pub(super) struct Way {
     pub(super) schedule: Schedule,
     pub(super) policy: Option<Policing>,
     pub(super) depth: Option<DepthPolicy>,
+    pub(super) lessons: Option<Lessons>,
 }
 
 impl Way {
-    const PLAIN: Self =
-        Self { drafter: None, shape: Shape::PLAIN, schedule: Schedule::Plain, policy: None, depth: None };
+    const PLAIN: Self = Self {
+        drafter: None,
+        shape: Shape::PLAIN,
+        schedule: Schedule::Plain,
+        policy: None,
+        depth: None,
+        lessons: None,
+    };
 }
 
 /// The ways of a decoder. Invariant: the way at work is the decoder's own, and at its place here is a plain one in its stead.

@@ -4,13 +4,14 @@ use std::mem;
 
 use crate::{
     plan::{DepthCosts, DepthNetwork, ProposalLimits, RowScratch, Schedule},
-    runtime::{Choice, Session},
-    sample::{Sampler, Sampling},
+    runtime::{Choice, Choices, ExecutableSet, Logits, Session},
+    sample::{Candidate, Sampler, Sampling, top},
     tree::{NodeId, TokenTree, select},
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, Limits, Observer, Policy, SpeculateError, Stage, Stats, Verified, Walk,
+    Budget, Drafter, DraftsAhead, Lesson, Limits, Observer, Offers, Policy, SpeculateError, Stage, Stats,
+    Verified, Walk,
     bands::{Bands, Way, planned_temperature},
     depth::DepthPolicy,
     policy::{Policing, StepDone},
@@ -89,6 +90,29 @@ pub struct StepReport {
     pub accepted: usize,
 }
 
+/// What a drafter that learns is shown of the verifier.
+#[derive(Debug)]
+pub(super) struct Lessons {
+    /// Continuations of each row, 1 or more.
+    most: usize,
+    offers: Offers,
+    scratch: Vec<Candidate>,
+}
+
+impl Lessons {
+    /// For steps of `shape`; none where the drafter learns nothing.
+    fn of(drafter: Option<&dyn Drafter>, shape: &Shape) -> Result<Option<Self>, SpeculateError> {
+        let most = drafter.map_or(0, |drafter| drafter.listens());
+        if most > ExecutableSet::MOST_CANDIDATES {
+            let expected = format!("at most {}", ExecutableSet::MOST_CANDIDATES);
+            return Err(SpeculateError::Shape { what: "candidates to learn from", expected, found: most });
+        }
+        let rows = shape.tree_nodes().min(shape.verify_width);
+        let offers = || Offers::with_capacity(rows, most);
+        Ok((most > 0).then(|| Self { most, offers: offers(), scratch: Vec::with_capacity(most) }))
+    }
+}
+
 /// One request at a time over one session. Invariant between steps: all tokens of the history but the last are
 /// committed.
 #[derive(Debug)]
@@ -109,6 +133,7 @@ pub struct Decoder {
     last_output: usize,
     scratch: RowScratch,
     said: Vec<u32>,
+    lessons: Option<Lessons>,
     walk: Walk,
     offsets: Vec<u32>,
     stats: Stats,
@@ -128,6 +153,7 @@ impl Decoder {
         let sampler = Sampler::new(Sampling::GREEDY, session.set().vocabulary())?;
         let nodes = shape.tree_nodes();
         Ok(Self {
+            lessons: Lessons::of(drafter.as_deref(), &shape)?,
             sampler,
             history: Vec::with_capacity(session.context() + 1),
             tree: TokenTree::with_capacity(nodes),
@@ -163,9 +189,10 @@ impl Decoder {
         shape: Shape,
     ) -> Result<Self, SpeculateError> {
         shape.check(&self.session)?;
+        let lessons = Lessons::of(drafter.as_deref(), &shape)?;
         let place = self.bands.push(temperature);
         self.exchange(place);
-        (self.drafter, self.shape) = (drafter, shape);
+        (self.drafter, self.shape, self.lessons) = (drafter, shape, lessons);
         let nodes = shape.tree_nodes().max(self.tree.capacity());
         self.tree = TokenTree::with_capacity(nodes);
         self.keep = Vec::with_capacity(nodes);
@@ -178,13 +205,14 @@ impl Decoder {
 
     /// Puts the way at `place` to work, and the one at work away.
     fn exchange(&mut self, place: usize) {
-        let Self { drafter, shape, schedule, policy, depth, .. } = self;
+        let Self { drafter, shape, schedule, policy, depth, lessons, .. } = self;
         self.bands.exchange(place, |way: &mut Way| {
             mem::swap(drafter, &mut way.drafter);
             mem::swap(shape, &mut way.shape);
             mem::swap(schedule, &mut way.schedule);
             mem::swap(policy, &mut way.policy);
             mem::swap(depth, &mut way.depth);
+            mem::swap(lessons, &mut way.lessons);
         });
     }
 
@@ -264,6 +292,9 @@ impl Decoder {
         }
         if let Some(ahead) = self.ahead() {
             ahead.forget_heads();
+        }
+        if let Some(drafter) = &mut self.drafter {
+            drafter.begin(&self.history);
         }
         Ok(first)
     }
@@ -355,12 +386,14 @@ impl Decoder {
         if let Some(ahead) = &mut ahead {
             self.said.clear();
             if is_greedy {
-                let best = forward.choose(Choice::ARGMAX, None);
+                let best = forward.choose(best_of(self.lessons.as_ref()), None);
                 self.stats.add_time(Stage::Verify, lap.next());
+                note_choices(self.lessons.as_mut(), best, rows.len());
                 self.said.extend((0..rows.len()).map(|row| best.row(row).best()));
             } else {
                 let logits = forward.run(None);
                 self.stats.add_time(Stage::Verify, lap.next());
+                note_logits(self.lessons.as_mut(), logits, rows.len());
                 let place = |node: NodeId| (position + tree.depth(node) as usize) as u64;
                 let drawn = rows.iter().enumerate();
                 self.said.extend(drawn.map(|(row, n)| self.sampler.draw(logits.row(row), place(*n))));
@@ -372,12 +405,14 @@ impl Decoder {
             self.stats.add_time(Stage::Draft, lap.next());
             self.walk.run(tree, rows, position, limits, |row, _| said[row]);
         } else if is_greedy {
-            let best = forward.choose(Choice::ARGMAX, None);
+            let best = forward.choose(best_of(self.lessons.as_ref()), None);
             self.stats.add_time(Stage::Verify, lap.next());
+            note_choices(self.lessons.as_mut(), best, rows.len());
             self.walk.run(tree, rows, position, limits, |row, _| best.row(row).best());
         } else {
             let logits = forward.run(None);
             self.stats.add_time(Stage::Verify, lap.next());
+            note_logits(self.lessons.as_mut(), logits, rows.len());
             let sampler = &mut self.sampler;
             self.walk.run(tree, rows, position, limits, |row, place| sampler.draw(logits.row(row), place));
         }
@@ -394,6 +429,12 @@ impl Decoder {
         }
         self.history.extend_from_slice(&self.walk.emitted);
         self.stats.add_time(Stage::Commit, lap.next());
+        if let (Some(drafter), Some(Lessons { offers, .. })) = (&mut self.drafter, &self.lessons) {
+            let Walk { path, emitted, accepted: _ } = &self.walk;
+            let (tree, rows, history) = (&self.tree, self.keep.as_slice(), self.history.as_slice());
+            drafter.learn(&Lesson { tree, rows, offers, path, history, emitted: emitted.len() });
+            self.stats.add_time(Stage::Learn, lap.next());
+        }
         let deepest = self.keep.iter().map(|n| self.tree.depth(*n) as usize).max().unwrap_or(0);
         self.stats.steps += 1;
         self.stats.step_tokens += self.walk.emitted.len() as u64;
@@ -465,5 +506,29 @@ impl Decoder {
     /// The session, for measuring.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
+    }
+}
+
+/// What a greedy verification chooses of every row: the best token, and as many as the drafter learns from.
+fn best_of(lessons: Option<&Lessons>) -> Choice {
+    Choice { k: lessons.map_or(Choice::ARGMAX.k, |lessons| lessons.most), ..Choice::ARGMAX }
+}
+
+/// Keeps the continuations of a greedy verification's rows for a drafter that learns.
+fn note_choices(lessons: Option<&mut Lessons>, choices: Choices<'_>, rows: usize) {
+    let Some(Lessons { most: _, offers, scratch: _ }) = lessons else { return };
+    offers.clear();
+    for row in 0..rows {
+        let candidates = choices.row(row).iter().map(|(token, log_prob)| Candidate { token, log_prob });
+        offers.add_row(|out| out.extend(candidates));
+    }
+}
+
+/// Keeps the best continuations of the rows of a verification that showed logits for a drafter that learns.
+fn note_logits(lessons: Option<&mut Lessons>, logits: Logits<'_>, rows: usize) {
+    let Some(Lessons { most, offers, scratch }) = lessons else { return };
+    offers.clear();
+    for row in 0..rows {
+        offers.add_row(|out| top(logits.row(row), *most, scratch, out));
     }
 }

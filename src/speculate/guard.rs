@@ -26,12 +26,12 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn new(terms: GuardTerms) -> Self {
-        Self { terms, state: GuardState::new(&terms) }
+        Self { terms, state: GuardState::new() }
     }
 
     /// Forgets the last request.
     pub(super) fn restart(&mut self) {
-        self.state = GuardState::new(&self.terms);
+        self.state = GuardState::new();
     }
 
     /// Whether the next step drafts.

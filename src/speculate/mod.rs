@@ -17,6 +17,7 @@ mod depth;
 mod drafter;
 mod error;
 mod guard;
+mod lesson;
 mod policy;
 mod stats;
 #[cfg(test)]
@@ -30,5 +31,6 @@ pub use depth::depth_features;
 pub use drafter::{Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Verified};
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
+pub use lesson::{Lesson, Offers};
 pub use policy::Policy;
 pub use stats::{Stage, Stats};

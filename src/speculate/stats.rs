@@ -25,11 +25,13 @@ pub enum Stage {
     Accept,
     /// Moving the accepted rows in the cache.
     Commit,
+    /// Showing the step to a drafter that learns.
+    Learn,
 }
 
 impl Stage {
     /// All stages in the order of a step.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Predict,
         Self::Draft,
         Self::Grow,
@@ -39,6 +41,7 @@ impl Stage {
         Self::Verify,
         Self::Accept,
         Self::Commit,
+        Self::Learn,
     ];
 
     /// Name in reports.
@@ -53,6 +56,7 @@ impl Stage {
             Self::Verify => "verify",
             Self::Accept => "accept",
             Self::Commit => "commit",
+            Self::Learn => "learn",
         }
     }
 }

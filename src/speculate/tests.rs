@@ -1,8 +1,10 @@
 //! Tests over the counting model, whose answers are known without decoding: walks, limits, counters.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
-use super::{Budget, Decoder, Drafter, Limits, Observer, Shape, SpeculateError, Stats, Walk, verifier};
+use super::{
+    Budget, Decoder, Drafter, Lesson, Limits, Observer, Shape, SpeculateError, Stats, Walk, verifier,
+};
 use crate::{
     plan::{DepthCost, DepthCosts, DepthNetwork},
     runtime::{
@@ -133,6 +135,92 @@ fn a_decoder_fills_the_context_to_its_end() {
         assert_eq!(decoder.history(), upwards(0, context + 1));
         assert_eq!(decoder.session().committed(), context);
     }
+}
+
+/// A counter that writes down what it is taught.
+#[derive(Debug)]
+struct Pupil {
+    counter: Counter,
+    notes: mpsc::Sender<Note>,
+}
+
+/// What a [`Pupil`] noted.
+#[derive(Debug, PartialEq)]
+enum Note {
+    Begun(Vec<u32>),
+    /// Tokens of the verified rows, what each was offered, tokens of the path, the history, and how much of it is new.
+    Learned(Vec<u32>, Vec<Vec<u32>>, Vec<u32>, Vec<u32>, usize),
+}
+
+impl Drafter for Pupil {
+    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
+        self.counter.propose(tree, budget)
+    }
+
+    fn listens(&self) -> usize {
+        3
+    }
+
+    fn begin(&mut self, history: &[u32]) {
+        self.notes.send(Note::Begun(history.to_vec())).unwrap();
+    }
+
+    fn learn(&mut self, lesson: &Lesson<'_>) {
+        let Lesson { tree, rows, offers, path, history, emitted } = *lesson;
+        let tokens = |nodes: &[NodeId]| nodes.iter().map(|node| tree.token(*node)).collect();
+        let offered = (0..rows.len()).map(|row| offers.row(row).iter().map(|c| c.token).collect());
+        let note = Note::Learned(tokens(rows), offered.collect(), tokens(path), history.to_vec(), emitted);
+        self.notes.send(note).unwrap();
+    }
+}
+
+#[test]
+fn a_drafter_that_learns_is_shown_every_step_greedy_or_sampled() {
+    let taught = |sampling, tokens: &[usize]| {
+        let (notes, noted) = mpsc::channel();
+        let pupil = Pupil { counter: Counter { right: 2 }, notes };
+        let mut decoder = Decoder::new(counting(60), Some(Box::new(pupil)), SHAPE).unwrap();
+        decoder.start(&[5, 6], sampling).unwrap();
+        for tokens in tokens {
+            decoder.step(Limits { tokens: *tokens, ends: &[] }, None).unwrap();
+        }
+        drop(decoder);
+        noted.into_iter().collect::<Vec<_>>()
+    };
+    // The last step may emit one token only, so it drafts nothing and is taught of its root.
+    let greedy = taught(Sampling::GREEDY, &[20, 20, 1]);
+    assert_eq!(greedy[0], Note::Begun(vec![5, 6, 7]));
+    let Note::Learned(rows, offered, path, history, emitted) = &greedy[2] else { panic!("{:?}", greedy[2]) };
+    assert_eq!(
+        (rows.as_slice(), path.as_slice()),
+        ([10, 11, 12, 14, 16, 18].as_slice(), [10, 11, 12].as_slice())
+    );
+    assert_eq!((history.as_slice(), *emitted), (upwards(5, 9).as_slice(), 3));
+    for (row, offered) in rows.iter().zip(offered) {
+        assert_eq!((offered.len(), offered[0]), (3, (row + 1) % VOCABULARY as u32));
+    }
+    let Note::Learned(rows, _, path, _, emitted) = &greedy[3] else { panic!("{:?}", greedy[3]) };
+    assert_eq!((rows.as_slice(), path.as_slice(), *emitted), ([13].as_slice(), [13].as_slice(), 1));
+    // Cold enough to say what is best: the same is shown of logits as of candidates.
+    let sampled = taught(Sampling { temperature: 1e-3, ..Sampling::GREEDY }, &[20, 20, 1]);
+    assert_eq!(sampled, greedy);
+    assert_eq!(greedy.len(), 4);
+}
+
+#[test]
+fn a_drafter_that_would_learn_from_more_than_there_is_is_refused() {
+    #[derive(Debug)]
+    struct Greedy;
+    impl Drafter for Greedy {
+        fn propose(&mut self, _tree: &mut TokenTree, _budget: Budget<'_>) -> Result<(), SpeculateError> {
+            Ok(())
+        }
+        fn listens(&self) -> usize {
+            crate::runtime::ExecutableSet::MOST_CANDIDATES + 1
+        }
+    }
+    let error = Decoder::new(counting(9), Some(Box::new(Greedy)), SHAPE).unwrap_err().to_string();
+    assert!(error.contains("candidates to learn from"), "{error}");
 }
 
 /// A drafter that shows the observer everything it does.

@@ -22,6 +22,7 @@ mod default_model_lossless;
 mod fetch;
 #[cfg(feature = "cli")]
 mod first_use;
+mod guard;
 #[cfg(feature = "cli")]
 mod inspect;
 mod kernel_bench;

@@ -2,11 +2,12 @@
 
 use std::{fs, path::Path};
 
+use ygg_profiler::Profile;
 use yggc::plan::{self, DepthChoice, Prediction, RowRule};
 
 use crate::{
     program::{failure, success, yggc},
-    tiny_commands::{json, keys, model, on_tiny, other_model, plan, profile, prompts},
+    tiny_commands::{json, keys, model, on_machine, on_tiny, other_model, plan, profile, prompts},
 };
 
 fn search(arguments: &[&str], output: &Path) -> std::process::Output {
@@ -72,6 +73,46 @@ fn a_profile_of_chosen_drafters_leaves_the_others_out() {
     command.args(["-p", "hello", "--drafter", "layer_skip", "--plan"]).arg(&plan);
     let said = failure(&command.output().expect("yggc starts"), 3);
     assert!(said.contains("layer_skip") && said.contains("yggc profile --drafter layer_skip"), "{said}");
+}
+
+#[test]
+fn latencies_of_a_profile_are_measured_again_and_all_else_is_kept() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("again.profile");
+    let again = |arguments: &[&str]| {
+        let mut command = on_tiny("profile");
+        command.args(["--budget", "20", "--again"]).arg(profile()).args(arguments).arg("-o").arg(&file);
+        command.output().expect("yggc starts")
+    };
+    let said = success(&again(&["--cells", "verify@4", "--cells", "draft:layer_skip@2x128"]));
+    assert!(said.contains("3 cells measured again"), "{said}");
+    let [old, new] = [profile(), &file].map(|file| Profile::read(file).expect("a profile"));
+    let mut measured = Vec::new();
+    for (old, new) in old.measurements.iter().zip(&new.measurements) {
+        assert_eq!(old.cell, new.cell);
+        if old.samples_us != new.samples_us {
+            measured.push(old.cell.to_string());
+        }
+    }
+    let expected = [
+        "verify at width 4, context 128",
+        "draft:layer_skip at width 2, context 128",
+        "verify at width 4, context 189",
+    ];
+    assert_eq!(measured, expected);
+    let restored = Profile { measurements: old.measurements.clone(), ..new };
+    assert_eq!(restored, old);
+
+    let said = failure(&again(&["--cells", "verify@5"]), 3);
+    assert!(said.contains("`verify@5` selects no cell") && said.contains("widths [1, 2, 3, 4"), "{said}");
+    let said = failure(&again(&["--cells", "verify@x"]), 2);
+    assert!(said.contains("expected all, noisy"), "{said}");
+    let said = failure(&again(&["--prompts", "x.jsonl"]), 2);
+    assert!(said.contains("cannot be used with"), "{said}");
+    let mut command = on_machine("profile", other_model());
+    command.arg("--again").arg(profile()).args(["--cells", "all", "-o"]).arg(&file);
+    let said = failure(&command.output().expect("yggc starts"), 3);
+    assert!(said.contains("model: expected") && said.contains("yggc profile"), "{said}");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 use crate::{
     runtime::{Choice, Session, SkipSet, TrimmedHead},
     sample::Candidate,
-    speculate::SpeculateError,
+    speculate::{Offers, SpeculateError},
     tree::tail_slots,
 };
 
@@ -25,9 +25,7 @@ pub(super) struct Heads {
     /// Verified rows that have a head, ascending.
     rows: Vec<usize>,
     tokens: Vec<u32>,
-    candidates: Vec<Candidate>,
-    /// Where the candidates of each head end.
-    ends: Vec<usize>,
+    offers: Offers,
     kept: Option<Kept>,
 }
 
@@ -47,8 +45,7 @@ impl Heads {
             committed: 0,
             rows: Vec::with_capacity(rows),
             tokens: Vec::with_capacity(rows),
-            candidates: Vec::with_capacity(rows * top_k),
-            ends: Vec::with_capacity(rows),
+            offers: Offers::with_capacity(rows, top_k),
             kept: None,
         }
     }
@@ -84,9 +81,8 @@ impl Heads {
         }
         let choices = forward.choose_of(trimmed, choice, Some(skip));
         for head in 0..self.rows.len() {
-            let candidates = choices.row(head);
-            self.candidates.extend(candidates.iter().map(|(token, log_prob)| Candidate { token, log_prob }));
-            self.ends.push(self.candidates.len());
+            let candidates = choices.row(head).iter().map(|(token, log_prob)| Candidate { token, log_prob });
+            self.offers.add_row(|out| out.extend(candidates));
         }
         Ok(())
     }
@@ -107,16 +103,14 @@ impl Heads {
         if kept.committed != committed || self.tokens[kept.head] != root {
             return None;
         }
-        let start = kept.head.checked_sub(1).map_or(0, |before| self.ends[before]);
-        Some(&self.candidates[start..self.ends[kept.head]])
+        Some(self.offers.row(kept.head))
     }
 
     /// Drops all heads.
     pub(super) fn forget(&mut self) {
         self.rows.clear();
         self.tokens.clear();
-        self.candidates.clear();
-        self.ends.clear();
+        self.offers.clear();
         self.kept = None;
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     tree::{NodeId, TokenTree},
 };
 
-use super::{SpeculateError, Stats};
+use super::{Lesson, SpeculateError, Stats};
 
 /// What a drafter may use for one proposal.
 #[derive(Debug)]
@@ -43,6 +43,18 @@ pub trait Drafter: std::fmt::Debug + Send {
     /// # Errors
     /// [`SpeculateError`] when the session refuses a forward.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError>;
+
+    /// How many of the verifier's best continuations of every verified row it learns from; none if it learns nothing. The same
+    /// for as long as it lives.
+    fn listens(&self) -> usize {
+        0
+    }
+
+    /// Another request begins: `history` is its prompt and its first token. What was learned from earlier ones may stay.
+    fn begin(&mut self, _history: &[u32]) {}
+
+    /// Takes note of a finished step, whether it drafted or not, if it [listens](Self::listens). Allocates nothing.
+    fn learn(&mut self, _lesson: &Lesson<'_>) {}
 
     /// Itself, if it can draft the head of a step before the step's root is known: a drafter that runs a model.
     fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {

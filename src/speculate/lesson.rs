@@ -1,0 +1,81 @@
+//! What a finished step teaches a drafter: what was verified, what the verifier offers behind each row, what was accepted.
+
+use crate::{
+    sample::Candidate,
+    tree::{NodeId, TokenTree},
+};
+
+/// The best continuations of some rows, in buffers reserved once.
+#[derive(Clone, Debug, Default)]
+pub struct Offers {
+    candidates: Vec<Candidate>,
+    /// Where the candidates of each row end.
+    ends: Vec<usize>,
+}
+
+impl Offers {
+    /// Room for `rows` rows of `most` candidates each.
+    pub fn with_capacity(rows: usize, most: usize) -> Self {
+        Self { candidates: Vec::with_capacity(rows * most), ends: Vec::with_capacity(rows) }
+    }
+
+    /// Forgets all rows.
+    pub fn clear(&mut self) {
+        self.candidates.clear();
+        self.ends.clear();
+    }
+
+    /// Adds a row that `write` appends the candidates of, most probable first.
+    pub fn add_row(&mut self, write: impl FnOnce(&mut Vec<Candidate>)) {
+        write(&mut self.candidates);
+        self.ends.push(self.candidates.len());
+    }
+
+    /// Candidates of the row added as number `row`, most probable first.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: usize) -> &[Candidate] {
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.candidates[start..self.ends[row]]
+    }
+}
+
+/// A finished step, shown to a drafter when its tokens are committed.
+#[derive(Clone, Copy, Debug)]
+pub struct Lesson<'a> {
+    /// The drafted tree; of a step that did not draft, its root alone.
+    pub tree: &'a TokenTree,
+    /// The verified nodes, ascending.
+    pub rows: &'a [NodeId],
+    /// The verifier's best continuations of each of them: as many as [`Drafter::listens`](super::Drafter::listens) says, fewer where
+    /// fewer are numbers. The values are logits.
+    pub offers: &'a Offers,
+    /// Nodes whose keys and values are now the sequence's: the root and the accepted ones.
+    pub path: &'a [NodeId],
+    /// The sequence with what the step emitted; the last token is the next root.
+    pub history: &'a [u32],
+    /// How many tokens the step emitted, 1 or more.
+    pub emitted: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_any_length_are_kept_apart() {
+        let rows: [&[u32]; 4] = [&[3, 1], &[], &[7], &[5, 6, 2]];
+        let mut offers = Offers::with_capacity(4, 3);
+        for _ in 0..2 {
+            offers.clear();
+            for row in rows {
+                let candidate = |token: &u32| Candidate { token: *token, log_prob: 0.0 };
+                offers.add_row(|out| out.extend(row.iter().map(candidate)));
+            }
+            for (i, row) in rows.iter().enumerate() {
+                assert_eq!(offers.row(i).iter().map(|c| c.token).collect::<Vec<_>>(), *row);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The guard, judged by recorded requests: it takes little from those that pay and saves those that do not.
+//!
+//! The requests and plans are the committed ones; costs are the plan's, or dearer, so no clock decides.
+
+use std::path::Path;
+
+use ygg_profiler::{Profile, TokenTrace};
+use yggc::{
+    plan::{self, DrafterKind, GuardState, GuardTerms, GuardedStep, ReplayDrafter, RowScratch, SubPlan},
+    speculate::{Lookup, Shape},
+    tree::{NodeId, TokenTree, select},
+};
+
+/// What requests took, in microseconds.
+#[derive(Debug, Default)]
+struct Taken {
+    plain: f64,
+    all: f64,
+    /// Of the request that lost most by speculating, by the time of plain decoding.
+    worst: f64,
+}
+
+/// Decodes the requests with a lookup sub-plan, where what a step costs beyond a plain one is `beyond` times as planned.
+fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, beyond: f64, guarded: bool) -> Taken {
+    let DrafterKind::Lookup { longest_match, shortest_match } = sub_plan.drafter else {
+        panic!("{:?} is not lookup", sub_plan.drafter)
+    };
+    let plan::Shape { depth, draft_width, verify_width } = sub_plan.shape;
+    let [depth, draft_width, verify_width] = [depth, draft_width, verify_width].map(|n| n as usize);
+    let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+    let mut drafter = Lookup::new(longest_match as usize, shortest_match as usize, &shape).expect("a plan's");
+    let plain_step_us = sub_plan.predicted.ar_tpot_us;
+    let terms =
+        GuardTerms { aal: sub_plan.predicted.aal, step_us: sub_plan.predicted.step_us, plain_step_us };
+    let mut tree = TokenTree::with_capacity(verify_width);
+    let (mut scratch, mut keep) = (RowScratch::with_capacity(verify_width), Vec::new());
+    let mut taken = Taken::default();
+    let greedy = requests.iter().filter(|request| request.temperature == 0.0 && request.output.len() > 1);
+    for TokenTrace { kind: _, temperature: _, prompt, output } in greedy {
+        let text = [&prompt[..], output].concat();
+        let (mut len, mut us, mut guard) = (prompt.len() + 1, 0.0, GuardState::new());
+        while len < text.len() {
+            if guarded && !guard.drafts() {
+                (len, us, guard) = (len + 1, us + plain_step_us, guard.after_plain());
+                continue;
+            }
+            tree.reset(text[len - 1]);
+            ReplayDrafter::propose(&mut drafter, &text[..len], &shape.limits(), &mut tree);
+            let rows = sub_plan.row_choice.rows(&mut tree, &mut scratch, None);
+            select(&tree, rows as usize, &mut scratch.prune, &mut keep);
+            let (mut node, mut emitted) = (NodeId::ROOT, 1);
+            while let Some(child) = text.get(len + emitted - 1).and_then(|token| tree.child(node, *token))
+                && keep.binary_search(&child).is_ok()
+                && len + emitted < text.len()
+            {
+                (node, emitted) = (child, emitted + 1);
+            }
+            let planned_us =
+                sub_plan.row_choice.planned(u32::try_from(keep.len()).expect("few rows")).step_us;
+            let step_us = plain_step_us + beyond * (planned_us - plain_step_us);
+            if guarded {
+                let tokens = u32::try_from(emitted).expect("few tokens");
+                guard = guard.after_speculation(&terms, GuardedStep { tokens, step_us });
+            }
+            (len, us) = (len + emitted, us + step_us);
+        }
+        let plain = plain_step_us * (output.len() - 1) as f64;
+        taken.worst = taken.worst.max(us / plain);
+        taken.plain += plain;
+        taken.all += us;
+    }
+    taken
+}
+
+#[test]
+fn it_takes_little_from_requests_that_pay_and_saves_those_that_do_not() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans/amd-epyc-zen4-2-threads");
+    let file = |extension: &str| folder.join(format!("smollm2-135m-instruct.{extension}"));
+    let profile = Profile::read(&file("profile")).expect("a committed profile");
+    let plan = plan::read(&file("plan")).expect("a committed plan");
+    let sub_plan = plan.for_drafter("lookup").expect("it was measured");
+    let [free, guarded] = [false, true].map(|on| decode(&profile.token_traces, sub_plan, 1.0, on));
+    assert!(free.all < free.plain, "the plan does not pay: {free:?}");
+    assert!(guarded.all < 1.005 * free.all, "the guard takes too much: {guarded:?} instead of {free:?}");
+    // So dear that speculating loses on the whole: requests are too short to lose little, but not as much.
+    let [free, guarded] = [false, true].map(|on| decode(&profile.token_traces, sub_plan, 6.0, on));
+    let lost = |taken: &Taken| taken.all / taken.plain - 1.0;
+    assert!(lost(&free) > 0.1, "not dear enough: {free:?}");
+    assert!(
+        lost(&guarded) < 0.8 * lost(&free),
+        "the guard saves too little: {guarded:?} instead of {free:?}"
+    );
+    assert!(guarded.worst < free.worst, "{guarded:?} instead of {free:?}");
+}
