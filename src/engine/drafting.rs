@@ -3,7 +3,7 @@
 use crate::{
     plan::{
         ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
-        GuardTerms, Schedule, Stage as PlanStage, StepCosts, SubPlan,
+        GrowthChoice, GuardTerms, Schedule, Stage as PlanStage, StepCosts, SubPlan,
     },
     runtime::{Session, SkipSet},
     speculate::{Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
@@ -16,6 +16,8 @@ use super::{DrafterChoice, Error, Options, report::Background};
 pub(super) struct Drafting {
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
+    /// How trees grow.
+    pub(super) growth: GrowthChoice,
     /// When heads are drafted.
     pub(super) schedule: Schedule,
     /// How a step chooses its depth, if it does.
@@ -45,12 +47,26 @@ fn shape_of(sub_plan: &SubPlan) -> Shape {
     }
 }
 
-/// Makes a drafter of the given kind over a session, whose executables have its trimmed head if it drafts with one.
+/// Makes a drafter of the given kind over a session, whose executables have its trimmed head if it drafts with one; its trees
+/// grow equally.
 ///
 /// # Errors
 /// [`SpeculateError`] when the session or the model has not what the drafter needs.
 pub fn make_drafter(
     kind: &DrafterKind,
+    shape: &Shape,
+    session: &Session,
+) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+    make_growing_drafter(kind, &GrowthChoice::Equal, shape, session)
+}
+
+/// Like [`make_drafter`], with trees that grow as `growth` says where the drafter runs a model.
+///
+/// # Errors
+/// As `make_drafter`, and where a template does not fit the shape.
+pub fn make_growing_drafter(
+    kind: &DrafterKind,
+    growth: &GrowthChoice,
     shape: &Shape,
     session: &Session,
 ) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
@@ -61,7 +77,10 @@ pub fn make_drafter(
         }
         DrafterKind::LayerSkip { skipped, head_tokens } => {
             let skip = SkipSet::new(session.set().groups(), skipped)?;
-            let whole = LayerSkip::new(session, skip, shape)?;
+            let mut whole = LayerSkip::new(session, skip, shape)?;
+            if let Some(tree) = growth.static_tree() {
+                whole = whole.with_template(&tree.template, shape)?;
+            }
             Ok(Some(Box::new(match head_tokens {
                 Some(tokens) => whole.with_head(session.set().head(tokens)?),
                 None => whole,
@@ -78,6 +97,7 @@ pub(super) fn decide(
     let plain = |reason: &str| Drafting {
         kind: DrafterKind::None,
         shape: Shape::PLAIN,
+        growth: GrowthChoice::Equal,
         schedule: Schedule::Plain,
         depths: None,
         policy: None,
@@ -143,6 +163,7 @@ pub(super) fn decide(
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
+        growth: sub_plan.growth.clone(),
         schedule: sub_plan.schedule,
         depths,
         policy: Some(Policy {

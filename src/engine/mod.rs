@@ -21,7 +21,7 @@ pub use crate::{
     sample::{Sampling, argmax},
     text::{Message, Role},
 };
-pub use drafting::make_drafter;
+pub use drafting::{make_drafter, make_growing_drafter};
 pub use error::{Error, ErrorKind};
 pub use generation::Generation;
 pub use loaded::{KV_FORMAT, LoadOptions, Loaded, default_threads, fingerprints};
@@ -120,9 +120,10 @@ impl Engine {
             within_memory(&loaded, &session_options, limit)?;
         }
         let mut session = Session::open(loaded.set().clone(), &session_options)?;
-        let Drafting { kind, shape, schedule, depths, policy, widths: _, tunings, background } = drafting;
+        let Drafting { kind, shape, growth, schedule, depths, policy, widths: _, tunings, background } =
+            drafting;
         tune(&mut session, &tunings)?;
-        let drafter = make_drafter(&kind, &shape, &session)?;
+        let drafter = make_growing_drafter(&kind, &growth, &shape, &session)?;
         let mut decoder = Decoder::new(session, drafter, shape)?.with_schedule(schedule)?;
         if let Some(policy) = policy {
             decoder = decoder.with_policy(policy)?;

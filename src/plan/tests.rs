@@ -5,4 +5,5 @@ mod diff;
 mod explain;
 mod replay;
 mod search;
+mod static_trees;
 mod synthetic;

@@ -15,8 +15,8 @@ use serde::Serialize;
 use ygg_profiler::{Difference, DrafterName, Fingerprints};
 
 use super::{
-    ChosenTuning, DepthRule, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape, Refusal, RowRule,
-    Schedule, Shape, show::describe_refusal,
+    ChosenTuning, DepthRule, GrowthRule, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape,
+    Refusal, RowRule, Schedule, Shape, show::describe_refusal,
 };
 
 pub use latencies::{LatencyChange, Quartiles};
@@ -173,13 +173,14 @@ fn tuning_changes(a: &[ChosenTuning], b: &[ChosenTuning]) -> Vec<Change> {
 }
 
 /// What a plan priced, with the bits of the prices.
-fn prices(plan: &Plan) -> BTreeSet<(DrafterName, Shape, Schedule, [bool; 2], u64, u64)> {
+fn prices(plan: &Plan) -> BTreeSet<(DrafterName, Shape, GrowthRule, Schedule, [bool; 2], u64, u64)> {
     let price = |priced: PricedShape| {
         let chooses = priced.rule == RowRule::BestRate;
-        let PricedShape { name, shape, schedule, depth_rule, aal, step_us, .. } = priced;
+        let PricedShape { name, shape, growth, schedule, depth_rule, aal, step_us, .. } = priced;
         (
             name,
             shape,
+            growth,
             schedule,
             [chooses, depth_rule == DepthRule::Predicted],
             aal.to_bits(),
