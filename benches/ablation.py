@@ -30,9 +30,12 @@ ROWS = [
     ("pruning, by AAL instead of eq. 3", "rows=all,objective=aal"),
     ("a static tree of best ranks (Sequoia) instead", "rows=all,growth=sequoia"),
     ("a static k-ary tree instead", "rows=all,growth=kary"),
+    ("8 rows of an equal-growth tree", "Wv=8,rows=all,growth=egt"),
+    ("8 rows of a static tree of best ranks (Sequoia)", "Wv=8,rows=all,growth=sequoia"),
+    ("8 rows of a static k-ary tree", "Wv=8,rows=all,growth=kary"),
 ]
 # Parts of rows that only drafters with a model can have.
-OF_A_MODEL = ["predictor=on", "schedule=head_ahead", "growth=sequoia", "growth=kary"]
+OF_A_MODEL = ["predictor=on", "schedule=head_ahead", "growth=egt", "growth=sequoia", "growth=kary"]
 # Arms that no plan decides about: plain decoding op by op.
 WITHOUT_A_PLAN = ["eager"]
 WITHOUT_A_MODEL = ["lookup"]
@@ -41,7 +44,7 @@ DRAFTERS = ["lookup", "layer_skip"]
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    measuring.add_options(parser, prompts=6, tokens=48, repetitions=5)
+    measuring.add_options(parser, prompts=4, tokens=32, repetitions=5)
     add = parser.add_argument
     add("--temperatures", default="0,0.3,0.6,1.0", help="separated by commas [%(default)s]")
     add("--seed", type=int, default=7, help="of sampled answers [%(default)s]")

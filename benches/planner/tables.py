@@ -196,7 +196,7 @@ def ablation(rows):
         text.append(table(f"Temperature {temperature:g}, {guard}", head, body))
     text.append(
         "A row is the shape that is predicted to be best when no more than it and the rows above it have may be chosen; where it says "
-        "`instead`, in the place of what the row with pruning has.\n"
+        "`instead`, in the place of what the row with pruning has. Rows of as many rows compare ways to grow.\n"
     )
     for refused in rows["refused"]:
         text.append(f"{refused['of']}: {refused['row']}: the recorded steps cannot answer for any such tree.\n")

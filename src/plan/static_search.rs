@@ -100,7 +100,7 @@ impl StaticSearch<'_> {
     }
 
     /// Every template of the rule that has as many nodes as one of the widths verifies, or the most that its depth and ranks
-    /// allow; none twice.
+    /// allow; none twice. In a k-ary one the root has all its children, k being 2 or more.
     fn templates(&self, verify_widths: &[u32]) -> Vec<Template> {
         let mut seen = BTreeSet::new();
         let mut templates = Vec::new();
@@ -109,9 +109,9 @@ impl StaticSearch<'_> {
                 let of_rule: Vec<Template> = match self.rule {
                     GrowthRule::Equal => Vec::new(),
                     GrowthRule::ByRank => vec![Template::best(self.by_rank, nodes, depth)],
-                    GrowthRule::Kary => {
-                        (2..=self.top_k as usize).map(|k| Template::kary(k, depth, nodes)).collect()
-                    }
+                    GrowthRule::Kary => (2..nodes.min(self.top_k as usize + 1))
+                        .map(|k| Template::kary(k, depth, nodes))
+                        .collect(),
                 };
                 let drafts = |template: &Template| template.nodes() >= 2;
                 templates.extend(of_rule.into_iter().filter(drafts).filter(|t| seen.insert(t.clone())));

@@ -93,16 +93,35 @@ pub struct ExecutableSet {
     model_context: usize,
 }
 
-/// From a graph to programs, and from those to executables.
-struct Execution {
-    compile: fn(&Graph, Binding, &DeviceSpec) -> Result<Program, CompileError>,
-    load:
-        fn(Vec<Program>, &DeviceSpec, &dyn WeightSource, usize) -> Result<Arc<dyn Executables>, BackendError>,
+/// How a set's programs run.
+#[derive(Clone, Copy, Debug)]
+enum Execution {
+    /// Fused, and replayed.
+    Static,
+    /// Unfused, op by op.
+    Eager,
 }
 
 impl Execution {
-    const STATIC: Execution = Execution { compile: compile::compile, load: backend::load };
-    const EAGER: Execution = Execution { compile: compile::compile_unfused, load: backend::load_eager };
+    fn compile(self, graph: &Graph, binding: Binding, device: &DeviceSpec) -> Result<Program, CompileError> {
+        match self {
+            Execution::Static => compile::compile(graph, binding, device),
+            Execution::Eager => compile::compile_unfused(graph, binding, device),
+        }
+    }
+
+    fn load(
+        self,
+        programs: Vec<Program>,
+        device: &DeviceSpec,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        match self {
+            Execution::Static => backend::load(programs, device, weights, threads),
+            Execution::Eager => backend::load_eager(programs, device, weights, threads),
+        }
+    }
 }
 
 impl ExecutableSet {
@@ -119,7 +138,7 @@ impl ExecutableSet {
         weights: &dyn WeightSource,
         options: &SetOptions,
     ) -> Result<Self, RuntimeError> {
-        Self::build_for(&Execution::STATIC, graph, weights, options)
+        Self::build_for(Execution::Static, graph, weights, options)
     }
 
     /// Like [`build`](Self::build), but every forward runs its ops one by one, unfused, each with a buffer of its own: what static
@@ -132,11 +151,11 @@ impl ExecutableSet {
         weights: &dyn WeightSource,
         options: &SetOptions,
     ) -> Result<Self, RuntimeError> {
-        Self::build_for(&Execution::EAGER, graph, weights, options)
+        Self::build_for(Execution::Eager, graph, weights, options)
     }
 
     fn build_for(
-        execution: &Execution,
+        execution: Execution,
         graph: &Graph,
         weights: &dyn WeightSource,
         options: &SetOptions,
@@ -159,9 +178,9 @@ impl ExecutableSet {
         let programs = all_rows(graph)
             .chain(prefill)
             .chain(all_rows(&choosing))
-            .map(|(graph, binding)| (execution.compile)(graph, binding, &device))
+            .map(|(graph, binding)| execution.compile(graph, binding, &device))
             .collect::<Result<Vec<_>, _>>()?;
-        let executables = (execution.load)(programs, &device, weights, options.threads)?;
+        let executables = execution.load(programs, &device, weights, options.threads)?;
         let vocabulary = executables.programs()[0].shown.columns;
         let prefill = PREFILL_WIDTHS.iter().enumerate().map(|(i, w)| (*w, widths.len() + i)).collect();
         Ok(Self {

@@ -1,6 +1,6 @@
 //! The template of most expected accepted tokens, when acceptance depends on nothing but rank.
 //!
-//! Sequoia (<https://arxiv.org/abs/2402.12374>), section 4.1, with the tree bounded in depth too: a child of rank r is accepted
+//! Sequoia (<https://arxiv.org/abs/2402.12374>), tree construction by dynamic programming, with the tree bounded in depth too: a child of rank r is accepted
 //! with probability `by_rank[r]` wherever it is, so the value of a node is the product along its path, and the best tree
 //! of n nodes is the best way to share n - 1 nodes among the subtrees of the root's children.
 

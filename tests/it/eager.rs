@@ -14,7 +14,7 @@ use yggc::{
 use crate::tiny_model::{Class, Dice, TinyModel, bits, models, session};
 
 const CONTEXT: usize = 128;
-const TOKENS: usize = 16;
+const TOKENS: usize = 10;
 
 fn eager(model: &TinyModel, class: Class) -> Arc<ExecutableSet> {
     let options = SetOptions {

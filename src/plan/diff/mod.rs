@@ -172,8 +172,11 @@ fn tuning_changes(a: &[ChosenTuning], b: &[ChosenTuning]) -> Vec<Change> {
     all.filter_map(|tuning| Change::of(&tuning.shape, &find(a, tuning), &find(b, tuning), brief)).collect()
 }
 
+/// One price of a plan: what it is of, and the bits of its numbers.
+type Price = (DrafterName, Shape, GrowthRule, Schedule, [bool; 2], u64, u64);
+
 /// What a plan priced, with the bits of the prices.
-fn prices(plan: &Plan) -> BTreeSet<(DrafterName, Shape, GrowthRule, Schedule, [bool; 2], u64, u64)> {
+fn prices(plan: &Plan) -> BTreeSet<Price> {
     let price = |priced: PricedShape| {
         let chooses = priced.rule == RowRule::BestRate;
         let PricedShape { name, shape, growth, schedule, depth_rule, aal, step_us, .. } = priced;

@@ -158,7 +158,9 @@ fn best_template(profile: &Profile, rule: GrowthRule, verify: &[f64], draft: &[f
             let nodes = *nodes as usize;
             match rule {
                 GrowthRule::ByRank => templates.push(Template::best(&by_rank, nodes, depth)),
-                GrowthRule::Kary => templates.extend((2..=5).map(|k| Template::kary(k, depth, nodes))),
+                GrowthRule::Kary => {
+                    templates.extend((2..=5).filter(|k| *k < nodes).map(|k| Template::kary(k, depth, nodes)))
+                }
                 GrowthRule::Equal => unreachable!("no template"),
             }
         }
