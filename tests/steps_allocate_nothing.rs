@@ -20,6 +20,7 @@ use yggc::{
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
     speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape},
+    tree::Template,
 };
 
 /// The system's allocator, counted.
@@ -108,6 +109,12 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
         "layer_skip" => {
             let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
             Some(Box::new(LayerSkip::new(session, skip, &SHAPE).expect("a planned width")))
+        }
+        "template" => {
+            let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
+            let equal = LayerSkip::new(session, skip, &SHAPE).expect("a planned width");
+            let template = Template::kary(2, 3, 8);
+            Some(Box::new(equal.with_template(&template, &SHAPE).expect("it fits the shape")))
         }
         "trimmed_head" => {
             let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
@@ -280,7 +287,7 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             check_observed(&set, threads);
             check_ways(&set, threads);
         }
-        for name in ["none", "lookup", "layer_skip", "trimmed_head"] {
+        for name in ["none", "lookup", "layer_skip", "trimmed_head", "template"] {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
                     check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);
@@ -288,7 +295,9 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             }
         }
         for (threads, sampling) in [(1, sampled), (2, Sampling::GREEDY), (2, cut)] {
-            check_steps(&set, ("layer_skip", Schedule::HeadAhead), threads, sampling);
+            for name in ["layer_skip", "template"] {
+                check_steps(&set, (name, Schedule::HeadAhead), threads, sampling);
+            }
         }
     }
 }

@@ -45,6 +45,11 @@ def check_options(parser, given):
             parser.error(f"--{name}: no file `{getattr(given, name)}`; {hint}")
 
 
+def growth_name(growth):
+    """A plan's growth: its name, or an object with the name and the template."""
+    return growth if isinstance(growth, str) else next(iter(growth))
+
+
 def say(text):
     print(f"{datetime.datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
@@ -120,6 +125,7 @@ class Measuring:
             "Dd": shape["depth"],
             "Wd": shape["draft_width"],
             "Wv": shape["verify_width"],
+            "growth": growth_name(chosen["growth"]),
             "rows": {"widest": "all", "best_rate": "best"}[chosen["row_choice"]["rule"]],
             "predicted": {key: predicted[key] for key in ["aal", "step_us", "tpot_us", "ar_tpot_us", "speedup"]},
         }
@@ -131,7 +137,8 @@ class Measuring:
         return {entry["name"]: entry["top_k"] > 0 for entry in plan["by_drafter"] if entry["name"] != "none"}
 
     def bench(self, phase, call, plans, arms, repetitions, sampling=()):
-        """`yggc bench` of plan files by name; every answer becomes a line. Plain decoding is always among the arms."""
+        """`yggc bench` of plan files by name; every answer becomes a line. Plain decoding is always among the arms, and only
+        eager plain decoding is not of a plan."""
         files = {file: name for name, file in plans.items()}
         given = [argument for file in files for argument in ("--plan", file)]
         asked = ["--prompts", self.prompts, "-n", str(self.given.tokens), "--repetitions", str(repetitions)]
@@ -143,7 +150,7 @@ class Measuring:
         who = []
         for arm in bench["arms"]:
             kind, _, file = arm["name"].partition(":")
-            name = "ar" if kind == "ar" else files[file or next(iter(files))]
+            name = kind if kind in ["ar", "eager"] else files[file or next(iter(files))]
             who.append({"name": name, "arm": kind})
         for place, prompt in enumerate(bench["prompts"]):
             for run in prompt["runs"]:

@@ -168,8 +168,12 @@ def ablation(rows):
     for temperature in dict.fromkeys(run["temperature"] for run in rows["run"]):
         found = arms(rows, phase="ablation", temperature=temperature)
         kinds = [kind for kind in ["unguarded", "plan"] if any(arm == kind for _, arm in found)]
-        plain = found["ar", "ar"]
-        body = [["plain decoding", *["-"] * 4, "1.00", spread(plain.step_ms), spread(plain.tpot_ms), "1.00", "1.00", "-"]]
+        body = []
+        for title, who in [("plain decoding, eager: op by op", "eager"), ("plain decoding, static programs", "ar")]:
+            plain = found.get((who, who))
+            if plain:
+                times = [spread(plain.step_ms), spread(plain.tpot_ms)]
+                body.append([title, *["-"] * 4, f"{plain.aal:.2f}", *times, "-", spread(plain.speedup), "-"])
         for name, configuration in configurations.items():
             arm = found[name, kinds[0]]
             line = [
@@ -190,7 +194,12 @@ def ablation(rows):
         head = ["", *SHAPE, "AAL", "ms per step", "ms per token", "speed-up predicted for greedy requests", "speed-up"]
         head.append("speed-up with the guard, answers that fell back")
         text.append(table(f"Temperature {temperature:g}, {guard}", head, body))
-    text.append("A row is the shape that is predicted to be best when no more than it and the rows above it have may be chosen.\n")
+    text.append(
+        "A row is the shape that is predicted to be best when no more than it and the rows above it have may be chosen; where it says "
+        "`instead`, in the place of what the row with pruning has. Rows of as many rows compare ways to grow.\n"
+    )
+    for refused in rows["refused"]:
+        text.append(f"{refused['of']}: {refused['row']}: the recorded steps cannot answer for any such tree.\n")
     return "\n".join(text)
 
 

@@ -15,6 +15,16 @@ pub enum BackendError {
         /// Tiers that this machine has.
         available: String,
     },
+    /// A tier that runs nothing eagerly.
+    #[error(
+        "eager execution is for the tiers of this processor: expected one of {available}, found `{found}`; choose one with --isa"
+    )]
+    NeverEager {
+        /// Tier asked for.
+        found: Tier,
+        /// Tiers that this machine has.
+        available: String,
+    },
     /// A weight cannot be packed.
     #[error("weight `{name}` cannot be packed: {reason}")]
     Weight {

@@ -1,6 +1,6 @@
 //! Memory of one request: the arena that steps share and the key/value cache.
 
-use std::{alloc::Layout, ops::Range, ptr::NonNull};
+use std::{alloc::Layout, collections::BTreeMap, ops::Range, ptr::NonNull};
 
 use ygg_kernels::{KvFormat, KvLayer, Rows, RowsMut, cpu::allocate};
 
@@ -72,16 +72,75 @@ impl Drop for Block {
 
 /// The arena that a program's steps read and write.
 #[derive(Debug)]
-pub(super) struct Arena(Block);
+pub(super) struct Arena(Places);
+
+#[derive(Debug)]
+enum Places {
+    /// Offsets are those of one block.
+    Together(Block),
+    /// Every value has a buffer while it is claimed, found by its offset; released ones wait in a cache, by size, to be claimed
+    /// again.
+    Apart { claimed: BTreeMap<usize, Block>, released: BTreeMap<usize, Vec<Block>> },
+}
 
 impl Arena {
     pub(super) fn new(bytes: usize) -> Result<Self, BackendError> {
-        Block::zeroed(bytes, "the arena of activations").map(Self)
+        let block = Block::zeroed(bytes, "the arena of activations")?;
+        Ok(Self(Places::Together(block)))
+    }
+
+    /// An arena without bytes, for programs whose values have bytes of their own: each must be claimed before it is written.
+    pub(super) fn apart() -> Self {
+        Self(Places::Apart { claimed: BTreeMap::new(), released: BTreeMap::new() })
+    }
+
+    /// Gives a value its buffer.
+    ///
+    /// # Panics
+    /// If all values live together, the value has a buffer, or the system refuses memory.
+    pub(super) fn claim(&mut self, region: &Region) {
+        let Places::Apart { claimed, released } = &mut self.0 else { unreachable!("a value of one block") };
+        let bytes = region.rows * region.row_stride * size_of::<f32>();
+        let spare = released.get_mut(&bytes).and_then(Vec::pop);
+        let new = || Block::zeroed(bytes, "a result").unwrap_or_else(|error| panic!("{error}"));
+        let before = claimed.insert(region.offset_bytes, spare.unwrap_or_else(new));
+        assert!(before.is_none(), "a value is claimed once");
+    }
+
+    /// Takes the buffer of the value at `offset` back; nothing if it has none.
+    ///
+    /// # Panics
+    /// If all values live together.
+    pub(super) fn release(&mut self, offset: usize) {
+        let Places::Apart { claimed, released } = &mut self.0 else { unreachable!("a value of one block") };
+        if let Some(block) = claimed.remove(&offset) {
+            released.entry(block.layout.size()).or_default().push(block);
+        }
+    }
+
+    /// Takes all buffers back.
+    ///
+    /// # Panics
+    /// If all values live together.
+    pub(super) fn release_all(&mut self) {
+        while let Places::Apart { claimed, .. } = &self.0
+            && let Some(offset) = claimed.keys().next().copied()
+        {
+            self.release(offset);
+        }
     }
 
     fn start(&self, region: &Region) -> *mut f32 {
         let elements = (region.rows - 1) * region.row_stride + region.columns;
-        self.0.at(region.offset_bytes, elements * size_of::<f32>()).cast()
+        let bytes = elements * size_of::<f32>();
+        match &self.0 {
+            Places::Together(block) => block.at(region.offset_bytes, bytes).cast(),
+            Places::Apart { claimed, released: _ } => {
+                let (start, block) =
+                    claimed.range(..=region.offset_bytes).next_back().expect("a claimed value");
+                block.at(region.offset_bytes - start, bytes).cast()
+            }
+        }
     }
 
     /// # Safety

@@ -146,6 +146,30 @@ pub fn load(
     }
 }
 
+/// Like [`load`], for programs that are to be run op by op, each by itself: what static programs are measured against. They must
+/// be unfused, with bytes of its own for every value. What is opened from them allocates.
+///
+/// # Errors
+/// As `load`, and [`BackendError::NeverEager`] for the reference tier, which is no measure of anything.
+pub fn load_eager(
+    programs: Vec<Program>,
+    device: &DeviceSpec,
+    weights: &dyn WeightSource,
+    threads: usize,
+) -> Result<Arc<dyn Executables>, BackendError> {
+    assert!(!programs.is_empty(), "at least one program");
+    match device.tier {
+        Tier::Reference => {
+            let available = available_tiers().iter().map(|tier| tier.name()).collect::<Vec<_>>().join(", ");
+            Err(BackendError::NeverEager { found: device.tier, available })
+        }
+        Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Amx => {
+            let unfused = cpu::CpuExecutables::load(programs, device, weights, threads)?;
+            Ok(Arc::new(cpu::EagerExecutables::new(unfused)))
+        }
+    }
+}
+
 /// A weight's bytes as a matrix.
 fn matrix<'a>(spec: &WeightSpec, bytes: &'a [u8]) -> Result<Matrix<'a>, BackendError> {
     Matrix::new(spec.format, spec.rows, spec.columns, bytes)

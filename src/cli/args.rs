@@ -205,7 +205,7 @@ pub(crate) struct PlanSearchArgs {
     #[arg(short = 'o', long, value_name = "FILE.plan")]
     pub(crate) output: PathBuf,
     /// Parts of the plan to fix instead of searching, as drafter=D,Dd=4,Wd=4,Wv=16,rows=all|best,predictor=on|off,
-    /// schedule=plain|head_ahead,objective=speedup|aal, without blanks; Wv=nodes verifies whole trees
+    /// growth=egt|sequoia|kary,schedule=plain|head_ahead,objective=speedup|aal, without blanks; Wv=nodes verifies whole trees
     #[arg(long, value_name = "PARTS", value_parser = Fix::parse)]
     pub(crate) fix: Option<Fix>,
 }
@@ -292,8 +292,8 @@ pub(crate) struct BenchArgs {
     /// Prompts, one JSON object a line with a "text" or "turns"
     #[arg(long, value_name = "FILE.jsonl", required_unless_present = "kernels")]
     pub(crate) prompts: Option<PathBuf>,
-    /// What to compare: ar, plan, unguarded (the plan without falling back to plain decoding), or a drafter's name; ar is
-    /// always among them
+    /// What to compare: ar, eager (plain decoding op by op, without static programs), plan, unguarded (the plan without
+    /// falling back to plain decoding), or a drafter's name; ar is always among them
     #[arg(long, value_name = "ARM,...", value_delimiter = ',', default_values_t = [Arm::Ar, Arm::Plan])]
     pub(crate) arms: Vec<Arm>,
     /// Tokens to generate per prompt at most
@@ -403,6 +403,8 @@ impl FromStr for StageName {
 pub(crate) enum Arm {
     /// Plain decoding.
     Ar,
+    /// Plain decoding op by op, without static programs.
+    Eager,
     /// Each plan, as it decides.
     Plan,
     /// Each plan, at every step.
@@ -417,12 +419,13 @@ impl FromStr for Arm {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "ar" => Ok(Self::Ar),
+            "eager" => Ok(Self::Eager),
             "plan" => Ok(Self::Plan),
             "unguarded" => Ok(Self::Unguarded),
             "none" => Err("plain decoding is the arm `ar`".to_owned()),
             name => match DrafterName::from_str(name, false) {
                 Ok(drafter) => Ok(Self::Drafter(drafter)),
-                Err(_) => Err("expected ar, plan, unguarded, lookup or layer_skip".to_owned()),
+                Err(_) => Err("expected ar, eager, plan, unguarded, lookup or layer_skip".to_owned()),
             },
         }
     }
@@ -432,6 +435,7 @@ impl std::fmt::Display for Arm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Ar => "ar",
+            Self::Eager => "eager",
             Self::Plan => "plan",
             Self::Unguarded => "unguarded",
             Self::Drafter(drafter) => drafter.name(),

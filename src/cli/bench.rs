@@ -7,6 +7,8 @@
 //! `unguarded` is a plan that never falls back to plain decoding, so that what its shape does can be compared with what was
 //! predicted. Sampled answers have one seed, and are compared with plain decoding's of that seed.
 //!
+//! `eager` is plain decoding op by op, as a framework without static programs runs it: what those are measured against.
+//!
 //! With `--kernels` it measures kernels instead of answers, and with `--plan` too what the plan's tunings gain.
 
 mod kernels;
@@ -78,7 +80,7 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
     let model = Model::open(&path)?;
     // Made before the weights are: they count against the memory that is free now.
     let mut options = machine.options(&path, args.context.context);
-    let needs_plan = args.arms.iter().any(|arm| *arm != ArmName::Ar);
+    let needs_plan = args.arms.iter().any(|arm| !matches!(arm, ArmName::Ar | ArmName::Eager));
     let (prepared, plans, absent) = match given {
         given if !given.is_empty() || !needs_plan => (Prepared::Open(Box::new(model)), given, None),
         _ => match planning::first_use(model, machine, cache, Progress::OnStderr)? {
@@ -106,7 +108,7 @@ fn arms(
     mut options: Options,
 ) -> Result<Vec<Arm>, Failure> {
     let mut arms: Vec<Arm> = Vec::new();
-    let mut add = |name: String, drafter: DrafterChoice, plan: Option<&PlanSource>| {
+    let mut add = |name: String, loaded: &Arc<Loaded>, drafter: DrafterChoice, plan: Option<&PlanSource>| {
         if arms.iter().any(|arm| arm.name == name) {
             return Ok(());
         }
@@ -118,7 +120,7 @@ fn arms(
         Ok::<(), Failure>(())
     };
     let first = plans.first();
-    add(ArmName::Ar.to_string(), DrafterChoice::Plain, first)?;
+    add(ArmName::Ar.to_string(), loaded, DrafterChoice::Plain, first)?;
     for name in names {
         let of_plans = |drafter: DrafterChoice| match plans {
             [] | [_] => vec![(name.to_string(), drafter, first)],
@@ -129,6 +131,12 @@ fn arms(
         };
         let entries = match name {
             ArmName::Ar => Vec::new(),
+            ArmName::Eager => {
+                // It runs nothing that a plan decides.
+                let eager = Arc::new(loaded.eager()?);
+                add(name.to_string(), &eager, DrafterChoice::Plain, None)?;
+                Vec::new()
+            }
             ArmName::Plan => of_plans(DrafterChoice::Planned),
             ArmName::Unguarded => of_plans(DrafterChoice::Unguarded),
             ArmName::Drafter(drafter) => {
@@ -136,7 +144,7 @@ fn arms(
             }
         };
         for (name, drafter, plan) in entries {
-            add(name, drafter, plan)?;
+            add(name, loaded, drafter, plan)?;
         }
     }
     Ok(arms)

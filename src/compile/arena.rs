@@ -18,6 +18,15 @@ use crate::ir::{DeviceSpec, Dtype, Graph, Op, Region, Rows, ValueId};
 /// Row strides are multiples of this many f32: 64 bytes.
 const ROW_ELEMENTS: usize = 16;
 
+/// How values get their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// Bytes are reused as soon as nothing needs them, and residual sums are in place.
+    Reused,
+    /// Every value but a view has bytes of its own.
+    Apart,
+}
+
 /// Regions of all values that have bytes.
 pub(super) struct Layout {
     pub(super) regions: BTreeMap<ValueId, Region>,
@@ -38,16 +47,21 @@ struct Block {
 ///
 /// # Errors
 /// [`CompileError::Alignment`], [`CompileError::TooLarge`].
-pub(super) fn lay_out(graph: &Graph, order: &[ValueId], device: &DeviceSpec) -> Result<Layout, CompileError> {
+pub(super) fn lay_out(
+    graph: &Graph,
+    order: &[ValueId],
+    device: &DeviceSpec,
+    placement: Placement,
+) -> Result<Layout, CompileError> {
     let alignment = device.arena_alignment;
     if !alignment.is_power_of_two() || alignment < size_of::<f32>() {
         return Err(CompileError::Alignment { found: alignment });
     }
-    let mut blocks = blocks(graph, order, alignment)?;
+    let mut blocks = blocks(graph, order, alignment, placement)?;
     let arena_bytes = place(&mut blocks).map_err(|owner| too_large(graph, owner))?;
     let by_owner: BTreeMap<_, _> = blocks.iter().map(|block| (block.owner, block)).collect();
     let regions = with_bytes(graph, order).map(|value| {
-        let (owner, column) = home(graph, value);
+        let (owner, column) = home(graph, value, placement);
         let (block, shape) = (by_owner[&owner], graph.node(value).value_type);
         let region = Region {
             value: viewed(graph, value),
@@ -66,13 +80,13 @@ fn with_bytes<'a>(graph: &'a Graph, order: &'a [ValueId]) -> impl Iterator<Item 
 }
 
 /// The owner of the bytes a value lives in, and the value's first column there.
-fn home(graph: &Graph, mut value: ValueId) -> (ValueId, usize) {
+fn home(graph: &Graph, mut value: ValueId, placement: Placement) -> (ValueId, usize) {
     let mut column = 0;
     loop {
         if let Op::Slice { start, .. } = graph.node(value).op {
             column += start;
             value = graph.operands(value)[0];
-        } else if let Some(residual) = replaced(graph, value) {
+        } else if let (Placement::Reused, Some(residual)) = (placement, replaced(graph, value)) {
             value = residual;
         } else {
             return (value, column);
@@ -93,15 +107,24 @@ fn too_large(graph: &Graph, value: ValueId) -> CompileError {
 }
 
 /// The blocks with their sizes and lives, not yet placed.
-fn blocks(graph: &Graph, order: &[ValueId], alignment: usize) -> Result<Vec<Block>, CompileError> {
+fn blocks(
+    graph: &Graph,
+    order: &[ValueId],
+    alignment: usize,
+    placement: Placement,
+) -> Result<Vec<Block>, CompileError> {
     let step: BTreeMap<_, _> = order.iter().enumerate().map(|(i, v)| (*v, i)).collect();
     let mut blocks: Vec<Block> = Vec::new();
     let mut number = BTreeMap::new();
     for value in with_bytes(graph, order) {
-        let (owner, _) = home(graph, value);
+        let (owner, _) = home(graph, value, placement);
         let last_read = graph.readers(value).iter().map(|reader| step[reader]).max();
         let last = if graph.is_kept(value) { Some(usize::MAX) } else { last_read };
         let last = last.unwrap_or(step[&value]);
+        let (first, last) = match placement {
+            Placement::Reused => (step[&owner], last),
+            Placement::Apart => (0, usize::MAX),
+        };
         if let Some(block) = number.get(&owner) {
             let block: &mut Block = &mut blocks[*block];
             block.last = block.last.max(last);
@@ -116,7 +139,7 @@ fn blocks(graph: &Graph, order: &[ValueId], alignment: usize) -> Result<Vec<Bloc
             return Err(too_large(graph, owner));
         };
         number.insert(owner, blocks.len());
-        blocks.push(Block { owner, row_stride, bytes, first: step[&owner], last, offset: 0 });
+        blocks.push(Block { owner, row_stride, bytes, first, last, offset: 0 });
     }
     Ok(blocks)
 }

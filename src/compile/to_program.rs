@@ -1,6 +1,11 @@
 //! From a bound, rewritten graph to a program: kernels, order, arena, then the list of steps.
 
-use super::{CompileError, arena::lay_out, order::order, select_kernels::select_kernel};
+use super::{
+    CompileError,
+    arena::{Placement, lay_out},
+    order::order,
+    select_kernels::select_kernel,
+};
 use crate::ir::{DeviceSpec, Dtype, Graph, KernelChoice, Op, Operand, Program, Step, ValueId};
 
 /// Makes the program of a lawful bound graph.
@@ -8,9 +13,21 @@ use crate::ir::{DeviceSpec, Dtype, Graph, KernelChoice, Op, Operand, Program, St
 /// # Errors
 /// [`CompileError`] of kernel selection, order and arena.
 pub(super) fn to_program(graph: &Graph, device: &DeviceSpec) -> Result<Program, CompileError> {
+    to_program_placed(graph, device, Placement::Reused)
+}
+
+/// Like [`to_program`], with values placed as `placement` says.
+///
+/// # Errors
+/// As `to_program`.
+pub(super) fn to_program_placed(
+    graph: &Graph,
+    device: &DeviceSpec,
+    placement: Placement,
+) -> Result<Program, CompileError> {
     let choice = KernelChoice::for_device(device);
     let order = order(graph)?;
-    let layout = lay_out(graph, &order, device)?;
+    let layout = lay_out(graph, &order, device, placement)?;
     let operand = |value: ValueId| {
         let node = graph.node(value);
         match (node.value_type.dtype, &node.op) {

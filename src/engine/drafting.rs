@@ -3,7 +3,7 @@
 use crate::{
     plan::{
         ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
-        GuardTerms, Plan, Schedule, Stage as PlanStage, StepCosts, SubPlan,
+        GrowthChoice, GuardTerms, Plan, Schedule, Stage as PlanStage, StepCosts, SubPlan,
     },
     runtime::{Session, SkipSet},
     speculate::{Decoder, Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
@@ -28,6 +28,8 @@ pub(super) struct Way {
     pub(super) temperature: f32,
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
+    /// How trees grow.
+    pub(super) growth: GrowthChoice,
     /// When heads are drafted.
     pub(super) schedule: Schedule,
     /// How a step chooses its depth, if it does.
@@ -53,12 +55,26 @@ fn shape_of(sub_plan: &SubPlan) -> Shape {
     }
 }
 
-/// Makes a drafter of the given kind over a session, whose executables have its trimmed head if it drafts with one.
+/// Makes a drafter of the given kind over a session, whose executables have its trimmed head if it drafts with one; its trees
+/// grow equally.
 ///
 /// # Errors
 /// [`SpeculateError`] when the session or the model has not what the drafter needs.
 pub fn make_drafter(
     kind: &DrafterKind,
+    shape: &Shape,
+    session: &Session,
+) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+    make_growing_drafter(kind, &GrowthChoice::Equal, shape, session)
+}
+
+/// Like [`make_drafter`], with trees that grow as `growth` says where the drafter runs a model.
+///
+/// # Errors
+/// As `make_drafter`, and where a template does not fit the shape.
+pub fn make_growing_drafter(
+    kind: &DrafterKind,
+    growth: &GrowthChoice,
     shape: &Shape,
     session: &Session,
 ) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
@@ -69,7 +85,10 @@ pub fn make_drafter(
         }
         DrafterKind::LayerSkip { skipped, head_tokens } => {
             let skip = SkipSet::new(session.set().groups(), skipped)?;
-            let whole = LayerSkip::new(session, skip, shape)?;
+            let mut whole = LayerSkip::new(session, skip, shape)?;
+            if let Some(tree) = growth.static_tree() {
+                whole = whole.with_template(&tree.template, shape)?;
+            }
             Ok(Some(Box::new(match head_tokens {
                 Some(tokens) => whole.with_head(session.set().head(tokens)?),
                 None => whole,
@@ -88,6 +107,7 @@ pub(super) fn decide(
             temperature: 0.0,
             kind: DrafterKind::None,
             shape: Shape::PLAIN,
+            growth: GrowthChoice::Equal,
             schedule: Schedule::Plain,
             depths: None,
             policy: None,
@@ -185,6 +205,7 @@ fn way(
         temperature,
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
+        growth: sub_plan.growth.clone(),
         schedule: sub_plan.schedule,
         depths,
         policy: Some(Policy {
@@ -217,7 +238,7 @@ pub(super) fn decoder(
     ways: Vec<Way>,
 ) -> Result<(Decoder, Vec<Background>), SpeculateError> {
     let drafters: Vec<_> =
-        ways.iter().map(|way| make_drafter(&way.kind, &way.shape, &session)).collect::<Result<_, _>>()?;
+        ways.iter().map(|way| make_growing_drafter(&way.kind, &way.growth, &way.shape, &session)).collect::<Result<_, _>>()?;
     let backgrounds = ways.iter().map(|way| way.background.clone()).collect();
     let mut ways = ways.into_iter().zip(drafters);
     let (first, drafter) = ways.next().expect("a way at least");

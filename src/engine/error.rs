@@ -81,7 +81,10 @@ impl From<RuntimeError> for Error {
         let message = error.to_string();
         match error {
             RuntimeError::Backend(
-                BackendError::MissingTier { .. } | BackendError::Memory { .. } | BackendError::Threads { .. },
+                BackendError::MissingTier { .. }
+                | BackendError::NeverEager { .. }
+                | BackendError::Memory { .. }
+                | BackendError::Threads { .. },
             ) => Self::device(message),
             RuntimeError::Backend(BackendError::Weight { .. })
             | RuntimeError::ContextFull { .. }

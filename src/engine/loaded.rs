@@ -116,6 +116,24 @@ impl Loaded {
         Ok(Self { set: Arc::new(set), ..self.clone() })
     }
 
+    /// The same model with executables of width 1 that run op by op as a framework without compiled programs does, to measure
+    /// plain decoding against. It has packed weights of its own.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Device` when the machine refuses.
+    pub fn eager(&self) -> Result<Self, Error> {
+        let options = SetOptions {
+            tier: self.tier,
+            kv_format: KV_FORMAT,
+            activations: self.activations,
+            widths: Vec::new(),
+            model_context: self.model.config.context,
+            threads: self.threads,
+        };
+        let set = ExecutableSet::build_eager(&self.model.graph, self.model.weights.as_ref(), &options)?;
+        Ok(Self { set: Arc::new(set), ..self.clone() })
+    }
+
     /// The model: configuration, graph, weights.
     pub fn model(&self) -> &Model {
         &self.model

@@ -21,7 +21,7 @@ pub use crate::{
     sample::{Sampling, argmax},
     text::{Message, Role},
 };
-pub use drafting::make_drafter;
+pub use drafting::{make_drafter, make_growing_drafter};
 pub use error::{Error, ErrorKind};
 pub use generation::Generation;
 pub use loaded::{KV_FORMAT, LoadOptions, Loaded, default_threads, fingerprints};

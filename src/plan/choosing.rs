@@ -48,7 +48,16 @@ pub(super) fn best_first(a: &Point, b: &Point) -> Ordering {
         let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
         let chooses_rows = p.sub_plan.row_choice.rule == RowRule::BestRate;
         let chooses_depth = p.sub_plan.depth_choice.rule() == DepthRule::Predicted;
-        (verify_width, depth, draft_width, chooses_depth, chooses_rows, p.sub_plan.schedule, p.place)
+        (
+            verify_width,
+            depth,
+            draft_width,
+            chooses_depth,
+            chooses_rows,
+            p.sub_plan.growth.rule(),
+            p.sub_plan.schedule,
+            p.place,
+        )
     };
     let speedup = |p: &Point| p.sub_plan.predicted.speedup;
     speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
@@ -104,11 +113,11 @@ pub(super) fn choose(points: &[&Point], fix: &Fix) -> Option<Choice> {
 pub(super) fn planned_widths<'a>(sub_plans: impl Iterator<Item = &'a SubPlan>) -> PlannedWidths {
     let mut verify = BTreeSet::from([1]);
     let mut draft = BTreeSet::from([1]);
-    for SubPlan { drafter, shape, schedule, row_choice, .. } in sub_plans {
+    for SubPlan { drafter, shape, growth, schedule, row_choice, .. } in sub_plans {
         let widths = || row_choice.widths.iter().map(|cost| cost.width);
         verify.extend(widths());
         if drafter.runs_a_model() {
-            draft.insert(shape.draft_width);
+            draft.extend(growth.draft_widths(shape));
         }
         match schedule {
             Schedule::Plain => {}
@@ -152,6 +161,7 @@ pub(super) fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alte
                 .and_then(|place| u16::try_from(place).ok())
                 .expect("few drafters, each with its best"),
             shape: plan.shape,
+            growth: plan.growth.rule(),
             schedule: plan.schedule,
             depth_rule: plan.depth_choice.rule(),
             rule: plan.row_choice.rule,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use ygg_profiler::{DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage};
 
 use super::{
-    Acceptance, Band, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, PlanError, RowChoice,
-    RowRule, Schedule, Shape, StageTime, objective::step_us,
+    Acceptance, Band, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, GrowthChoice, GrowthRule,
+    PlanError, RowChoice, RowRule, Schedule, Shape, StageTime, objective::step_us,
 };
 
 /// Predicted totals may differ from the sum of their stages by rounding only.
@@ -66,6 +66,8 @@ pub struct SubPlan {
     pub drafter: DrafterKind,
     /// Dd, Wd, Wv; [`Shape::PLAIN`] for plain decoding.
     pub shape: Shape,
+    /// How its trees grow; [`GrowthChoice::Equal`] for drafters that run no model.
+    pub growth: GrowthChoice,
     /// When the head of a step is drafted; [`Schedule::Plain`] for drafters that run no model.
     pub schedule: Schedule,
     /// Candidates kept of every expanded node; 0 for drafters that run no model.
@@ -115,6 +117,8 @@ pub struct Alternative {
     pub drafter: u16,
     /// The shape.
     pub shape: Shape,
+    /// How its trees grow.
+    pub growth: GrowthRule,
     /// When the head of a step is drafted.
     pub schedule: Schedule,
     /// How a step chooses its depth.
@@ -134,6 +138,8 @@ pub struct PricedShape {
     pub name: DrafterName,
     /// The shape.
     pub shape: Shape,
+    /// How its trees grow.
+    pub growth: GrowthRule,
     /// When the head of a step is drafted.
     pub schedule: Schedule,
     /// How a step chooses its depth.
@@ -170,11 +176,13 @@ pub struct PlannedPredictor {
 pub struct Refusal {
     /// The drafter.
     pub name: DrafterName,
+    /// How the tree grows.
+    pub growth: GrowthRule,
     /// Growths.
     pub depth: u32,
-    /// Nodes per growth.
+    /// Nodes per growth, of a template the most.
     pub draft_width: u32,
-    /// Share of forwarded nodes without recorded candidates.
+    /// Share of forwarded nodes without recorded candidates; of a template, among those that the verifier went through.
     pub missing: f64,
 }
 
@@ -193,7 +201,8 @@ impl SubPlan {
         let Prediction { aal, step_us, tpot_us, ar_tpot_us: _, speedup, stages: _ } = self.predicted;
         let (depth_rule, rule) = (self.depth_choice.rule(), self.row_choice.rule);
         let (name, shape, schedule) = (self.name.clone(), self.shape, self.schedule);
-        PricedShape { name, shape, schedule, depth_rule, rule, aal, step_us, tpot_us, speedup }
+        let growth = self.growth.rule();
+        PricedShape { name, shape, growth, schedule, depth_rule, rule, aal, step_us, tpot_us, speedup }
     }
 
     /// Whether this is plain decoding.
@@ -206,6 +215,7 @@ impl SubPlan {
             name,
             drafter,
             shape,
+            growth,
             schedule,
             top_k,
             draft_temperature,
@@ -222,7 +232,9 @@ impl SubPlan {
             ensure(*shape == Shape::PLAIN, "shape of plain decoding", "Dd 0, Wd 0, Wv 1", show)?;
         } else {
             ensure(depth >= 1 && draft_width >= 1, "shape", "Dd and Wd of 1 or more", show)?;
-            let fits = verify_width >= 2 && u64::from(verify_width) <= shape.nodes();
+            // A template is padded where no width is as wide as it has nodes.
+            let is_held = growth.rule().is_static() || u64::from(verify_width) <= shape.nodes();
+            let fits = verify_width >= 2 && is_held;
             ensure(fits, "verify width", "2 to Dd * Wd + 1", show)?;
             let measured = table.has_stage(&Stage::Draft(name.clone()));
             ensure(measured, "drafter", "one the latency table measured", || name.to_string())?;
@@ -241,8 +253,20 @@ impl SubPlan {
         let all_planned = row_choice.widths.iter().all(|cost| planned.verify.contains(&cost.width));
         ensure(all_planned, "verify width", "a planned one", show)?;
         if drafter.runs_a_model() {
-            ensure(planned.draft.contains(&draft_width), "draft width", "a planned one", show)?;
-            ensure(*top_k >= draft_width, "candidates per node", "Wd or more", || top_k.to_string())?;
+            let draft_widths = growth.draft_widths(shape);
+            let all_planned = draft_widths.iter().all(|width| planned.draft.contains(width));
+            ensure(all_planned, "draft width", "a planned one", show)?;
+            match growth.static_tree() {
+                None => {
+                    ensure(*top_k >= draft_width, "candidates per node", "Wd or more", || top_k.to_string())?;
+                }
+                Some(tree) => {
+                    tree.validate(shape, *top_k)?;
+                    let chooses_nothing =
+                        depth_choice.rule() == DepthRule::Fixed && row_choice.rule == RowRule::Widest;
+                    ensure(chooses_nothing, "choices of a template", "fixed depth and all rows", show)?;
+                }
+            }
             let heads_planned = row_choice.widths.iter().all(|cost| planned.draft.contains(&cost.width));
             ensure(
                 *schedule == Schedule::Plain || heads_planned,
@@ -252,6 +276,8 @@ impl SubPlan {
             )?;
         } else {
             ensure(*top_k == 0, "candidates per node", "0 without a model", || top_k.to_string())?;
+            let grows = growth.static_tree().is_some();
+            ensure(!grows, "growth", "no template without a model", || growth.rule().to_string())?;
         }
         let positive = draft_temperature.is_finite() && *draft_temperature > 0.0;
         ensure(positive, "draft temperature", "more than 0", || draft_temperature.to_string())?;
@@ -337,11 +363,12 @@ impl Plan {
     pub fn priced(&self) -> impl Iterator<Item = PricedShape> {
         let plain = &self.by_drafter[0].predicted;
         self.alternatives.iter().map(|alternative| {
-            let Alternative { drafter, shape, schedule, depth_rule, rule, aal, step_us } = *alternative;
+            let Alternative { drafter, shape, growth, schedule, depth_rule, rule, aal, step_us } =
+                *alternative;
             let tpot_us = step_us / aal;
             let name = self.by_drafter[usize::from(drafter)].name.clone();
             let speedup = plain.ar_tpot_us / tpot_us;
-            PricedShape { name, shape, schedule, depth_rule, rule, aal, step_us, tpot_us, speedup }
+            PricedShape { name, shape, growth, schedule, depth_rule, rule, aal, step_us, tpot_us, speedup }
         })
     }
 
@@ -419,9 +446,17 @@ impl Plan {
             let unique = predictors[..i].iter().all(|earlier| earlier.name != predictor.name);
             ensure(unique, "predictors", "one for each drafter", || predictor.name.to_string())?;
         }
-        for Alternative { drafter, shape: _, schedule: _, depth_rule: _, rule: _, aal, step_us } in
-            alternatives
-        {
+        for alternative in alternatives {
+            let Alternative {
+                drafter,
+                shape: _,
+                growth: _,
+                schedule: _,
+                depth_rule: _,
+                rule: _,
+                aal,
+                step_us,
+            } = alternative;
             for number in [aal, step_us] {
                 ensure(is_positive(*number), "alternative", "finite positive numbers", || {
                     number.to_string()
@@ -430,7 +465,7 @@ impl Plan {
             let known = usize::from(*drafter) < by_drafter.len();
             ensure(known, "alternative", "a drafter of the sub-plans", || drafter.to_string())?;
         }
-        for Refusal { name: _, depth: _, draft_width: _, missing } in refused {
+        for Refusal { name: _, growth: _, depth: _, draft_width: _, missing } in refused {
             ensure((0.0..=1.0).contains(missing), "refusal", "a share of 0 to 1", || missing.to_string())?;
         }
         for LeftOut { name, lacks: _ } in left_out {

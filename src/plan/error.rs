@@ -57,7 +57,7 @@ pub enum PlanError {
     },
     /// A `--fix` text that is none.
     #[error(
-        "bad fix `{text}`: expected `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,schedule=plain,objective=aal` or a part of it, found {found}"
+        "bad fix `{text}`: expected `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal` or a part of it, found {found}"
     )]
     FixSyntax {
         /// The text.

@@ -1,8 +1,8 @@
-//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,schedule=plain,objective=aal`, or any
-//! part of it.
+//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal`, or
+//! any part of it.
 use std::fmt;
 
-use super::{DepthRule, PlanError, RowRule, Schedule, Shape};
+use super::{DepthRule, GrowthRule, PlanError, RowRule, Schedule, Shape};
 
 /// Parts of a plan that are given instead of searched.
 ///
@@ -23,6 +23,8 @@ pub struct Fix {
     pub rows: Option<RowRule>,
     /// How steps choose their depth.
     pub depth_rule: Option<DepthRule>,
+    /// How the trees of drafters that run a model grow; equally where nothing is said.
+    pub growth: Option<GrowthRule>,
     /// When heads are drafted.
     pub schedule: Option<Schedule>,
     /// What the chosen shape is the largest in; eq. 3 where nothing is said.
@@ -48,8 +50,9 @@ pub enum Objective {
 }
 
 impl Fix {
-    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,schedule=plain,objective=aal`; every part may be left out,
-    /// none may come twice. `Wv` may be `nodes`, `rows` may be `best`, `predictor` may be `off`, `schedule` may be `head_ahead`, and `objective` may be `speedup`.
+    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal`; every part may be left
+    /// out, none may come twice. `Wv` may be `nodes`, `rows` may be `best`, `predictor` may be `off`, `growth` may be `sequoia` or
+    /// `kary`, `schedule` may be `head_ahead`, and `objective` may be `speedup`.
     ///
     /// # Errors
     /// [`PlanError::FixSyntax`] names the part that is wrong.
@@ -83,6 +86,11 @@ impl Fix {
                     let rule = rule.ok_or_else(|| error(format!("`{value}` instead of `on` or `off`")))?;
                     fix.depth_rule.replace(rule).is_some()
                 }
+                "growth" => {
+                    let named = GrowthRule::parse(value);
+                    let growth = named.map_err(|names| error(format!("`{value}` instead of {names}")))?;
+                    fix.growth.replace(growth).is_some()
+                }
                 "schedule" => {
                     let named = Schedule::parse(value);
                     let schedule = named.map_err(|names| error(format!("`{value}` instead of {names}")))?;
@@ -99,7 +107,16 @@ impl Fix {
                 return Err(error(format!("`{key}` twice")));
             }
         }
-        if fix.is_plain() && (fix.has_shape() || fix.schedule.is_some() || fix.objective.is_some()) {
+        let chooses = fix.rows == Some(RowRule::BestRate) || fix.depth_rule == Some(DepthRule::Predicted);
+        if fix.growth().is_static() && chooses {
+            let growth = fix.growth();
+            return Err(error(format!(
+                "`rows=best` or `predictor=on` for `growth={growth}`, which chooses nothing"
+            )));
+        }
+        let is_more =
+            fix.has_shape() || fix.growth.is_some() || fix.schedule.is_some() || fix.objective.is_some();
+        if fix.is_plain() && is_more {
             return Err(error("a shape or schedule for `drafter=none`, which drafts nothing".to_owned()));
         }
         Ok(fix)
@@ -109,7 +126,13 @@ impl Fix {
     pub fn asks_for_speculation(&self) -> bool {
         let names_a_drafter = self.drafter.is_some() && !self.is_plain();
         let drafts_ahead = self.schedule == Some(Schedule::HeadAhead);
-        names_a_drafter || self.has_shape() || drafts_ahead || self.objective() == Objective::Aal
+        let is_static = self.growth().is_static();
+        names_a_drafter || self.has_shape() || is_static || drafts_ahead || self.objective() == Objective::Aal
+    }
+
+    /// How trees grow.
+    pub fn growth(&self) -> GrowthRule {
+        self.growth.unwrap_or(GrowthRule::Equal)
     }
 
     /// What shapes are compared by.
@@ -158,8 +181,17 @@ impl Fix {
     }
 
     fn has_shape(&self) -> bool {
-        let Fix { drafter: _, depth, draft_width, verify_width, rows, depth_rule, schedule: _, objective: _ } =
-            self;
+        let Fix {
+            drafter: _,
+            depth,
+            draft_width,
+            verify_width,
+            rows,
+            depth_rule,
+            growth: _,
+            schedule: _,
+            objective: _,
+        } = self;
         let is_told = *depth_rule == Some(DepthRule::Predicted);
         depth.is_some() || draft_width.is_some() || verify_width.is_some() || rows.is_some() || is_told
     }
@@ -203,7 +235,8 @@ fn rows_word(rule: RowRule) -> &'static str {
 
 impl fmt::Display for Fix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fix { drafter, depth, draft_width, verify_width, rows, depth_rule, schedule, objective } = self;
+        let Fix { drafter, depth, draft_width, verify_width, rows, depth_rule, growth, schedule, objective } =
+            self;
         let number = |key, value: &Option<u32>| value.map(|value| format!("{key}={value}"));
         let parts = [
             drafter.as_ref().map(|name| format!("drafter={name}")),
@@ -215,6 +248,7 @@ impl fmt::Display for Fix {
                 DepthRule::Predicted => "predictor=on".to_owned(),
                 DepthRule::Fixed => "predictor=off".to_owned(),
             }),
+            growth.map(|growth| format!("growth={growth}")),
             schedule.map(|schedule| format!("schedule={schedule}")),
             objective.map(|objective| format!("objective={}", objective.word())),
         ];
@@ -229,7 +263,9 @@ mod tests {
     #[test]
     fn every_part_is_read_and_written() {
         for text in [
-            "drafter=layer_skip,Dd=4,Wd=4,Wv=16,rows=best,predictor=on,schedule=head_ahead,objective=speedup",
+            "drafter=layer_skip,Dd=4,Wd=4,Wv=16,rows=best,predictor=on,growth=egt,schedule=head_ahead,objective=speedup",
+            "drafter=layer_skip,Wv=16,rows=all,predictor=off,growth=sequoia",
+            "growth=kary,schedule=head_ahead",
             "Wv=8",
             "drafter=none",
             "Dd=1,Wd=2",
@@ -289,6 +325,8 @@ mod tests {
             ("rows=all", true),
             ("Wv=nodes", true),
             ("Dd=1", true),
+            ("growth=egt", false),
+            ("growth=kary", true),
         ] {
             assert_eq!(Fix::parse(text).unwrap().asks_for_speculation(), asks, "{text}");
         }
@@ -321,6 +359,11 @@ mod tests {
             ("rows=all,rows=all", "`rows` twice"),
             ("objective=speed", "instead of `speedup` or `aal`"),
             ("drafter=none,schedule=plain", "drafts nothing"),
+            ("drafter=none,growth=egt", "drafts nothing"),
+            ("growth=tree", "`tree` instead of egt or sequoia or kary"),
+            ("growth=kary,growth=kary", "`growth` twice"),
+            ("growth=sequoia,rows=best", "which chooses nothing"),
+            ("growth=kary,predictor=on", "which chooses nothing"),
             ("schedule=ahead", "`ahead` instead of plain or head_ahead"),
             ("schedule=plain,schedule=plain", "`schedule` twice"),
             ("Dd=4,", "without `=`"),

@@ -7,6 +7,8 @@
 //! a plan whose fingerprints are those of the machine, model and build at hand; [`text`] and [`json`] show one, [`explain()`]
 //! says why it is as it is, [`diff()`] in what two differ.
 //!
+//! Trees that are the same at every step ([`StaticTree`]) are searched where a [`Fix`] names them, to compare with.
+//!
 //! What is decided while decoding is decided by pure functions of this room too: [`DepthChoice`] says how deep a step drafts, by
 //! what a depth network tells ([`tell`]), [`RowChoice`] how many rows it verifies, by values that a [`Calibration`] turned into
 //! probabilities and costs that [`StepCosts`] corrects by the clock, and [`GuardState`] whether a request drafts at all.
@@ -32,6 +34,7 @@ mod file;
 mod fit;
 mod fix;
 mod free_replay;
+mod growth_choice;
 mod guard;
 pub mod leviathan;
 mod makespan;
@@ -43,6 +46,8 @@ mod schedule;
 mod search;
 mod show;
 mod stages;
+mod static_replay;
+mod static_search;
 mod step_costs;
 mod tree_replay;
 mod tunings;
@@ -64,6 +69,7 @@ pub use file::{PLAN_FORMAT, decode, encode, read, write};
 pub use fit::FittedPlan;
 pub use fix::{Fix, FixedWidth, Objective};
 pub use free_replay::{FreeReplay, ProposalLimits, ReplayDrafter, judge_proposals};
+pub use growth_choice::{GrowthChoice, GrowthRule, StaticTree};
 pub use guard::{GuardMode, GuardState, GuardTerms, GuardedStep};
 pub use makespan::{Lanes, TimeSpan, Timeline};
 pub use objective::{Shape, StageTime};

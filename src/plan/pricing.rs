@@ -2,7 +2,7 @@
 use ygg_profiler::{DrafterName, LatencyTable, Stage, TableError};
 
 use super::{
-    Calibration, RowChoice, RowRule, Schedule, Shape, StageTime, WidthCost,
+    Calibration, RowChoice, RowRule, Schedule, Shape, StageTime, StaticTree, WidthCost,
     makespan::Lanes,
     objective::{free_step, plain_step, step_us, with_decision, with_prediction},
     stages::{Tail, TreeStep},
@@ -58,8 +58,38 @@ impl Pricing<'_> {
         };
         let shape = Shape { verify_width: width, ..*shape };
         let tail = Tail::Shared;
-        let step = TreeStep { table, drafter, shape, context, schedule, tail, decided_nodes };
+        let static_tree = None;
+        let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
         Ok(step.stages()?.times(LANES))
+    }
+
+    /// The stages of a step that fills a template and verifies all of it, at `shape.verify_width` rows.
+    pub(super) fn static_step(
+        &self,
+        shape: &Shape,
+        tree: &StaticTree,
+        schedule: Schedule,
+    ) -> Result<Vec<StageTime>, TableError> {
+        let Pricing { table, drafter, context } = *self;
+        let (shape, static_tree, tail, decided_nodes) = (*shape, Some(tree), Tail::Shared, None);
+        let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
+        Ok(step.stages()?.times(LANES))
+    }
+
+    /// The choice of rows of steps that fill a template: all of it.
+    pub(super) fn static_choice(
+        &self,
+        shape: &Shape,
+        tree: &StaticTree,
+        schedule: Schedule,
+        by: Choosing<'_>,
+    ) -> Result<RowChoice, TableError> {
+        by.among(vec![shape.verify_width], |_| self.static_step(shape, tree, schedule))
+    }
+
+    /// The measured draft widths, ascending.
+    pub(super) fn draft_widths(&self) -> Vec<u32> {
+        self.table.widths(&Stage::Draft(self.drafter.clone()))
     }
 
     /// The verify widths that a model drafter's steps can be priced for: all measured ones, but where heads are drafted ahead
@@ -69,7 +99,7 @@ impl Pricing<'_> {
         match schedule {
             Schedule::Plain => {}
             Schedule::HeadAhead => {
-                let drafted = self.table.widths(&Stage::Draft(self.drafter.clone()));
+                let drafted = self.draft_widths();
                 let all = widths.iter().take_while(|width| drafted.contains(width)).count();
                 widths.truncate(all);
             }

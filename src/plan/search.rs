@@ -5,14 +5,15 @@ use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, Profile, Stage, To
 
 use super::{
     Acceptance, AcceptedLengths, Band, Calibration, DepthChoice, DepthRule, DrafterKind, Fix, FreeReplay,
-    JudgedNode, LeftOut, Plan, PlanError, PlannedPredictor, Prediction, Refusal, ReplayDrafter, RowChoice,
-    RowRule, Schedule, Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings,
+    GrowthChoice, GrowthRule, JudgedNode, LeftOut, Plan, PlanError, PlannedPredictor, Prediction, Refusal,
+    ReplayDrafter, RowChoice, RowRule, Schedule, Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings,
     choosing::{Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors},
     depth_search::{DepthSearch, PricedDepths},
     judge_proposals, judge_trees,
     objective::{mean_step, plain_step, step_us},
     pricing::{Choosing, Pricing},
     rates::Rates,
+    static_search::{PricedTemplate, RefusedTemplate, StaticSearch},
 };
 
 /// A drafter without a model, for the search to run over the recorded requests.
@@ -142,8 +143,16 @@ impl Origin<'_> {
     }
 
     fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
-        let Evidence { schedule, top_k, draft_temperature, depth_choice, row_choice, lengths, by_rank } =
-            evidence;
+        let Evidence {
+            growth,
+            schedule,
+            top_k,
+            draft_temperature,
+            depth_choice,
+            row_choice,
+            lengths,
+            by_rank,
+        } = evidence;
         let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
         Point {
             place: self.place,
@@ -152,6 +161,7 @@ impl Origin<'_> {
                 name: self.name.clone(),
                 drafter: self.kind.clone(),
                 shape,
+                growth,
                 schedule,
                 top_k,
                 draft_temperature,
@@ -172,6 +182,7 @@ struct Rows {
 
 /// How steps are run beside their shape, and what a prediction rests on.
 struct Evidence<'a> {
+    growth: GrowthChoice,
     schedule: Schedule,
     top_k: u32,
     draft_temperature: f32,
@@ -264,6 +275,13 @@ impl Search<'_> {
         let by_rank = acceptance_by_rank(&traces);
         let depths = 1..=traces.iter().map(|t| t.depth).min().unwrap_or(0);
         let pricing = self.pricing(origin.name);
+        let rule = origin.limits.growth();
+        if rule.is_static() {
+            let (traces, by_rank, rate) = (&traces, &by_rank, 1.0 / self.ar_tpot_us);
+            let depth = *depths.end();
+            let search = StaticSearch { traces, pricing, rule, by_rank, depth, top_k, rate };
+            return self.static_trees(origin, &search, draft_temperature, found);
+        }
         for draft_width in self.draft_widths(origin.name) {
             if origin.limits.draft_width.is_some_and(|fixed| fixed != draft_width) {
                 continue;
@@ -302,7 +320,8 @@ impl Search<'_> {
                     let lengths = match replay.accepted(depth, verify_width) {
                         Ok(lengths) => lengths,
                         Err(PlanError::IncompleteTrace { drafter: name, missing, .. }) => {
-                            let refusal = Refusal { name, depth, draft_width, missing };
+                            let growth = GrowthRule::Equal;
+                            let refusal = Refusal { name, growth, depth, draft_width, missing };
                             if !found.refused.contains(&refusal) {
                                 found.refused.push(refusal);
                             }
@@ -322,6 +341,7 @@ impl Search<'_> {
                     let row_choice = pricing.tree_choice(&shape, schedule, by)?;
                     let (depth_choice, by_rank) = (DepthChoice::Fixed, by_rank.clone());
                     let evidence = Evidence {
+                        growth: GrowthChoice::Equal,
                         schedule,
                         top_k,
                         draft_temperature,
@@ -349,6 +369,7 @@ impl Search<'_> {
                         continue;
                     }
                     let evidence = Evidence {
+                        growth: GrowthChoice::Equal,
                         schedule,
                         top_k,
                         draft_temperature,
@@ -360,6 +381,36 @@ impl Search<'_> {
                     found.points.push(origin.point(shape, evidence, predicted));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Adds what a search of trees that are the same at every step found.
+    fn static_trees(
+        &self,
+        origin: &Origin<'_>,
+        search: &StaticSearch<'_>,
+        draft_temperature: f32,
+        found: &mut Found,
+    ) -> Result<(), PlanError> {
+        let (priced, refused) = search.priced(origin.limits)?;
+        for RefusedTemplate { shape: Shape { depth, draft_width, verify_width: _ }, missing } in refused {
+            let (name, growth) = (origin.name.clone(), search.rule);
+            found.refused.push(Refusal { name, growth, depth, draft_width, missing });
+        }
+        for PricedTemplate { shape, growth, schedule, rows: row_choice, accepted, stages } in priced {
+            let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
+            let evidence = Evidence {
+                growth,
+                schedule,
+                top_k: search.top_k,
+                draft_temperature,
+                depth_choice: DepthChoice::Fixed,
+                row_choice,
+                lengths: &accepted,
+                by_rank: search.by_rank.to_vec(),
+            };
+            found.points.push(origin.point(shape, evidence, predicted));
         }
         Ok(())
     }
@@ -383,7 +434,7 @@ impl Search<'_> {
                 expected: "recorded requests of two output tokens or more",
             });
         }
-        if !origin.limits.admits_rule(DepthRule::Fixed) {
+        if !origin.limits.admits_rule(DepthRule::Fixed) || origin.limits.growth().is_static() {
             return Ok(());
         }
         let fixed_or = |fixed: Option<u32>, open: &[u32]| fixed.map_or(open.to_vec(), |value| vec![value]);
@@ -417,6 +468,7 @@ impl Search<'_> {
                         rates.reached(shape, 1.0 / predicted.tpot_us);
                     };
                     let evidence = Evidence {
+                        growth: GrowthChoice::Equal,
                         schedule: Schedule::Plain,
                         top_k: 0,
                         draft_temperature: 1.0,
@@ -480,6 +532,7 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, PlanErr
         name: DrafterName::new("none").expect("`none` is a drafter name"),
         drafter: DrafterKind::None,
         shape: Shape::PLAIN,
+        growth: GrowthChoice::Equal,
         schedule: Schedule::Plain,
         top_k: 0,
         draft_temperature: 1.0,

@@ -5,8 +5,8 @@ use serde_json::{Value, json as value};
 use ygg_profiler::{DrafterName, Fingerprints};
 
 use super::{
-    Calibration, ChosenTuning, DepthReport, DepthRule, HeldOut, LeftOut, Plan, PlannedPredictor, PricedShape,
-    Refusal, RowChoice, RowRule, Schedule, Shape, SubPlan, WidthCost,
+    Calibration, ChosenTuning, DepthReport, DepthRule, GrowthRule, HeldOut, LeftOut, Plan, PlannedPredictor,
+    PricedShape, Refusal, RowChoice, RowRule, Schedule, Shape, SubPlan, WidthCost,
 };
 
 /// Alternatives shown to people.
@@ -76,11 +76,11 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     ];
     for (i, sub_plan) in plan.by_drafter.iter().enumerate() {
         let chosen = if i == plan.chosen_index as usize { "*" } else { "" };
-        let SubPlan { name, shape, schedule, depth_choice, row_choice, predicted, .. } = sub_plan;
+        let SubPlan { name, shape, growth, schedule, depth_choice, row_choice, predicted, .. } = sub_plan;
         let Shape { depth, draft_width, verify_width } = *shape;
         rows.push([
             chosen.to_owned(),
-            name.to_string(),
+            drafter_cell(name, growth.rule(), Schedule::Plain),
             describe_depth(depth_choice.rule(), depth),
             draft_width.to_string(),
             describe_rows(row_choice.rule, verify_width),
@@ -174,9 +174,21 @@ fn write_predictors(out: &mut String, predictors: &[PlannedPredictor]) -> fmt::R
 pub(super) fn write_priced(out: &mut String, shapes: impl IntoIterator<Item = PricedShape>) -> fmt::Result {
     let mut rows =
         vec![["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "speed-up"].map(str::to_owned)];
-    for PricedShape { name, shape, schedule, depth_rule, rule, aal, step_us, tpot_us: _, speedup } in shapes {
+    for priced in shapes {
+        let PricedShape {
+            name,
+            shape,
+            growth,
+            schedule,
+            depth_rule,
+            rule,
+            aal,
+            step_us,
+            tpot_us: _,
+            speedup,
+        } = priced;
         let [depth, draft_width, verify_width] = shape_cells(&shape, depth_rule, rule);
-        let name = drafter_cell(&name, schedule);
+        let name = drafter_cell(&name, growth, schedule);
         let numbers = [format!("{aal:.2}"), format!("{step_us:.0}"), format!("{speedup:.2}")];
         let [aal, step, speedup] = numbers;
         rows.push([name, depth, draft_width, verify_width, aal, step, speedup]);
@@ -184,11 +196,12 @@ pub(super) fn write_priced(out: &mut String, shapes: impl IntoIterator<Item = Pr
     write_table(out, &rows)
 }
 
-/// A drafter as the cell of a table, with its schedule unless that is plain.
-pub fn drafter_cell(name: &DrafterName, schedule: Schedule) -> String {
+/// A drafter as the cell of a table, with how its trees grow unless equally, and its schedule unless that is plain.
+pub fn drafter_cell(name: &DrafterName, growth: GrowthRule, schedule: Schedule) -> String {
+    let growth = if growth.is_static() { format!(", {growth}") } else { String::new() };
     match schedule {
-        Schedule::Plain => name.to_string(),
-        Schedule::HeadAhead => format!("{name}, {schedule}"),
+        Schedule::Plain => format!("{name}{growth}"),
+        Schedule::HeadAhead => format!("{name}{growth}, {schedule}"),
     }
 }
 
@@ -244,8 +257,17 @@ pub(super) fn describe_rows(rule: RowRule, verify_width: u32) -> String {
     }
 }
 
+/// How trees grow, behind a shape; nothing where they grow equally.
+pub(super) fn describe_growth(growth: GrowthRule) -> &'static str {
+    match growth {
+        GrowthRule::Equal => "",
+        GrowthRule::ByRank => ", one tree of best ranks (sequoia)",
+        GrowthRule::Kary => ", one k-ary tree (kary)",
+    }
+}
+
 pub(super) fn describe(sub_plan: &SubPlan) -> String {
-    let SubPlan { name, shape, schedule, depth_choice, row_choice, predicted, .. } = sub_plan;
+    let SubPlan { name, shape, growth, schedule, depth_choice, row_choice, predicted, .. } = sub_plan;
     let Shape { depth, draft_width, verify_width } = *shape;
     let depth = describe_depth(depth_choice.rule(), depth);
     let ahead = match schedule {
@@ -253,18 +275,23 @@ pub(super) fn describe(sub_plan: &SubPlan) -> String {
         Schedule::HeadAhead => ", heads drafted ahead",
     };
     let rows = describe_rows(row_choice.rule, verify_width);
+    let growth = describe_growth(growth.rule());
     if sub_plan.is_plain() {
         return format!("plain decoding, {:.0} us/token predicted", predicted.tpot_us);
     }
     format!(
-        "{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{ahead}: {:.2} tokens/step, {:.2}x plain decoding predicted",
+        "{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}{ahead}: {:.2} tokens/step, {:.2}x plain decoding predicted",
         predicted.aal, predicted.speedup
     )
 }
 
 pub(super) fn describe_refusal(refusal: &Refusal) -> String {
-    let Refusal { name, depth, draft_width, missing } = refusal;
-    format!("{name}, Dd {depth}, Wd {draft_width}: {:.1} % of its nodes were never expanded", missing * 100.0)
+    let Refusal { name, growth, depth, draft_width, missing } = refusal;
+    let growth = describe_growth(*growth);
+    format!(
+        "{name}, Dd {depth}, Wd {draft_width}{growth}: {:.1} % of its nodes were never expanded",
+        missing * 100.0
+    )
 }
 
 pub(super) fn write_list(

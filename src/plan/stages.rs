@@ -11,7 +11,7 @@ use petgraph::{
 };
 use ygg_profiler::{DrafterName, HostStage, LatencyTable, Stage, TableError};
 
-use super::{Schedule, Shape};
+use super::{Schedule, Shape, StaticTree};
 
 #[cfg(test)]
 mod tests;
@@ -128,6 +128,8 @@ pub struct TreeStep<'a> {
     pub drafter: &'a DrafterName,
     /// Dd, Wd, Wv.
     pub shape: Shape,
+    /// The tree, if it is the same at every step.
+    pub static_tree: Option<&'a StaticTree>,
     /// Committed tokens.
     pub context: u32,
     /// When the head is drafted.
@@ -138,9 +140,19 @@ pub struct TreeStep<'a> {
     pub decided_nodes: Option<u32>,
 }
 
+/// The widths of one growth.
+#[derive(Debug, Clone, Copy)]
+struct Growth {
+    /// Rows of the forward before it, the first being the head's.
+    forwarded: u32,
+    /// Nodes that it adds.
+    grown: u32,
+}
+
 impl TreeStep<'_> {
     /// Its stages: `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)` with the host stages that the table has; with heads
-    /// drafted ahead `T_draft(Wv)` in the place of `T_draft(1)`.
+    /// drafted ahead `T_draft(Wv)` in the place of `T_draft(1)`. A tree that is the same at every step has a draft width for
+    /// each growth in the place of Wd.
     ///
     /// # Errors
     /// [`TableError::Unmeasured`] if a stage lacks a width.
@@ -150,18 +162,19 @@ impl TreeStep<'_> {
     pub fn stages(&self) -> Result<StageGraph, TableError> {
         let Shape { depth, draft_width, verify_width } = self.shape;
         assert!(depth >= 1, "a tree has at least one growth");
+        let growths = self.growths();
         let mut graph = StageGraph::default();
         let heads = match self.schedule {
             Schedule::Plain => Some(graph.add(self.forward(Part::Head, 1)?, &[])),
             Schedule::HeadAhead => None,
         };
-        let first_growth = graph.add(self.host(Part::Grow, HostStage::Grow, draft_width)?, heads.as_slice());
+        let first_growth = graph.add(self.grow(growths[0])?, heads.as_slice());
         let mut last = first_growth;
         let mut second_forward = None;
-        for _ in 1..depth {
-            let draft = graph.add(self.forward(Part::Draft, draft_width)?, &[last]);
+        for growth in &growths[1..] {
+            let draft = graph.add(self.forward(Part::Draft, growth.forwarded)?, &[last]);
             second_forward.get_or_insert(draft);
-            last = graph.add(self.host(Part::Grow, HostStage::Grow, draft_width)?, &[draft]);
+            last = graph.add(self.grow(*growth)?, &[draft]);
         }
         let last_growth = last;
         if let Some(nodes) = self.decided_nodes {
@@ -199,6 +212,39 @@ impl TreeStep<'_> {
         graph.wait_for_step_before(begins, &[&[accept][..], &ahead].concat());
         graph.wait_for_step_before(heads.or(second_forward).unwrap_or(verify), &ends);
         Ok(graph)
+    }
+
+    fn growths(&self) -> Vec<Growth> {
+        let Shape { depth, draft_width, verify_width: _ } = self.shape;
+        match self.static_tree {
+            None => vec![Growth { forwarded: draft_width, grown: draft_width }; depth as usize],
+            Some(StaticTree { template, draft_widths }) => {
+                let count = |n: usize| u32::try_from(n).expect("templates are small");
+                let grown = template.levels().into_iter().map(|level| count(level.nodes.len()));
+                draft_widths
+                    .iter()
+                    .zip(grown)
+                    .map(|(forwarded, grown)| Growth { forwarded: *forwarded, grown })
+                    .collect()
+            }
+        }
+    }
+
+    /// One growth, as measured at as many nodes. Levels of a template are of any size: as many growths of the widest measured as
+    /// they hold, and one of the smallest that holds the rest.
+    fn grow(&self, growth: Growth) -> Result<StageRun, TableError> {
+        let measured = self.table.widths(&Stage::Host(HostStage::Grow));
+        let (Some(_), Some(widest)) = (self.static_tree, measured.last()) else {
+            return self.host(Part::Grow, HostStage::Grow, growth.grown);
+        };
+        let (whole, rest) = (growth.grown / widest, growth.grown % widest);
+        let mut run = self.host(Part::Grow, HostStage::Grow, *widest)?;
+        let us_of =
+            |width| Ok::<f64, TableError>(self.host(Part::Grow, HostStage::Grow, width)?.us.unwrap_or(0.0));
+        let holds_rest = measured.iter().find(|width| rest > 0 && **width >= rest);
+        let rest_us = holds_rest.map_or(Ok(0.0), |width| us_of(*width))?;
+        run.us = run.us.map(|us| f64::from(whole) * us + rest_us);
+        Ok(run)
     }
 
     fn forward(&self, part: Part, width: u32) -> Result<StageRun, TableError> {

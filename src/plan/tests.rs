@@ -6,4 +6,5 @@ mod diff;
 mod explain;
 mod replay;
 mod search;
+mod static_trees;
 mod synthetic;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    backend::{self, Activations, Executables, KvFormat, ReplayOptions, SlotLayout, Tier},
+    backend::{self, Activations, BackendError, Executables, KvFormat, ReplayOptions, SlotLayout, Tier},
     compile::{self, CompileError},
-    ir::{Binding, DeviceSpec, Graph, HeadTokens, WeightSource},
+    ir::{Binding, DeviceSpec, Graph, HeadTokens, Program, WeightSource},
 };
 
 use super::{RuntimeError, SessionOptions};
@@ -93,6 +93,37 @@ pub struct ExecutableSet {
     model_context: usize,
 }
 
+/// How a set's programs run.
+#[derive(Clone, Copy, Debug)]
+enum Execution {
+    /// Fused, and replayed.
+    Static,
+    /// Unfused, op by op.
+    Eager,
+}
+
+impl Execution {
+    fn compile(self, graph: &Graph, binding: Binding, device: &DeviceSpec) -> Result<Program, CompileError> {
+        match self {
+            Execution::Static => compile::compile(graph, binding, device),
+            Execution::Eager => compile::compile_unfused(graph, binding, device),
+        }
+    }
+
+    fn load(
+        self,
+        programs: Vec<Program>,
+        device: &DeviceSpec,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        match self {
+            Execution::Static => backend::load(programs, device, weights, threads),
+            Execution::Eager => backend::load_eager(programs, device, weights, threads),
+        }
+    }
+}
+
 impl ExecutableSet {
     /// Most candidates of a row that a forward can be asked for.
     pub const MOST_CANDIDATES: usize = 64;
@@ -103,6 +134,28 @@ impl ExecutableSet {
     /// # Errors
     /// [`RuntimeError`] when the device refuses.
     pub fn build(
+        graph: &Graph,
+        weights: &dyn WeightSource,
+        options: &SetOptions,
+    ) -> Result<Self, RuntimeError> {
+        Self::build_for(Execution::Static, graph, weights, options)
+    }
+
+    /// Like [`build`](Self::build), but every forward runs its ops one by one, unfused, each with a buffer of its own: what static
+    /// programs are measured against. Sessions of such a set give the same bits, cannot skip groups, and allocate.
+    ///
+    /// # Errors
+    /// As `build`, and for the reference tier.
+    pub fn build_eager(
+        graph: &Graph,
+        weights: &dyn WeightSource,
+        options: &SetOptions,
+    ) -> Result<Self, RuntimeError> {
+        Self::build_for(Execution::Eager, graph, weights, options)
+    }
+
+    fn build_for(
+        execution: Execution,
         graph: &Graph,
         weights: &dyn WeightSource,
         options: &SetOptions,
@@ -125,9 +178,9 @@ impl ExecutableSet {
         let programs = all_rows(graph)
             .chain(prefill)
             .chain(all_rows(&choosing))
-            .map(|(graph, binding)| compile::compile(graph, binding, &device))
+            .map(|(graph, binding)| execution.compile(graph, binding, &device))
             .collect::<Result<Vec<_>, _>>()?;
-        let executables = backend::load(programs, &device, weights, options.threads)?;
+        let executables = execution.load(programs, &device, weights, options.threads)?;
         let vocabulary = executables.programs()[0].shown.columns;
         let prefill = PREFILL_WIDTHS.iter().enumerate().map(|(i, w)| (*w, widths.len() + i)).collect();
         Ok(Self {

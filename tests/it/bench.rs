@@ -143,6 +143,10 @@ fn the_tables_are_for_people() {
     for part in ["arm", "ar ", "plan", "speed-up", "category", "sums", "all arms gave the same tokens"] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    let eager = json(&mut bench(&["--json", "--arms", "eager"]));
+    let of_eager = |arm: &&Value| arm["name"] == "eager";
+    let arm = list(&eager["arms"]).iter().find(of_eager).expect("an arm of its own");
+    assert_eq!((&arm["drafter"], list(&eager["arms"]).len()), (&Value::from("none"), 2));
     let alone = success(&bench(&["--arms", "ar"]).output().expect("yggc starts"));
     assert!(!alone.contains("category"), "{alone}");
 }

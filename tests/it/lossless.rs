@@ -14,7 +14,7 @@ use yggc::{
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape, SpeculateError},
-    tree::{NodeId, Source, TokenTree},
+    tree::{NodeId, Source, Template, TokenTree},
 };
 
 use crate::tiny_model::{Class, Dice, WIDTHS, models, session};
@@ -82,6 +82,7 @@ impl Drafter for Adversary {
 enum Kind {
     LayerSkip,
     TrimmedHead,
+    Template,
     Lookup,
     Adversary,
 }
@@ -93,6 +94,8 @@ struct Case {
     kind: Kind,
     /// Tokens of a trimmed head; none where it is whole.
     kept: Vec<u32>,
+    /// What trees are filled from; none where they grow equally.
+    template: Option<Template>,
     shape: Shape,
     schedule: Schedule,
     policy: Option<Policy>,
@@ -126,6 +129,26 @@ pub(crate) fn any_shape(dice: &mut Dice) -> Shape {
         top_k: dice.within(1, 9),
         draft_temperature: *dice.pick(&[0.2, 1.0, 2.0]),
     }
+}
+
+/// A template of either kind, and a shape that it fits; at times less of it is verified.
+fn any_template(dice: &mut Dice) -> (Template, Shape) {
+    let (nodes, depth) = (dice.within(2, 24), dice.within(1, 5));
+    let template = if dice.chance(50) {
+        Template::kary(dice.within(2, 4), depth, nodes)
+    } else {
+        let by_rank: Vec<f64> = (0..dice.within(1, 8)).map(|_| (1 + dice.below(90)) as f64 / 100.0).collect();
+        Template::best(&by_rank, nodes, depth)
+    };
+    let levels = template.levels();
+    let shape = Shape {
+        depth: levels.len(),
+        draft_width: levels.iter().map(|level| level.nodes.len()).max().expect("a level"),
+        verify_width: if dice.chance(80) { template.nodes() } else { dice.within(1, 64) },
+        top_k: template.candidates() + dice.below(3),
+        draft_temperature: *dice.pick(&[0.2, 1.0, 2.0]),
+    };
+    (template, shape)
 }
 
 /// A choice among planned widths up to the shape's, at any cost that the clock may correct, and terms that a request may or
@@ -187,15 +210,23 @@ impl Case {
         let tokens = dice.within(1, if kind == Kind::Lookup { 70 } else { 24 });
         // A tight context ends the text before the wish does.
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
-        let shape = any_shape(dice);
+        let (template, shape) = match kind {
+            Kind::Template => {
+                let (template, shape) = any_template(dice);
+                (Some(template), shape)
+            }
+            Kind::LayerSkip | Kind::TrimmedHead | Kind::Lookup | Kind::Adversary => (None, any_shape(dice)),
+        };
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
         let kept = if kind == Kind::TrimmedHead { any_kept(vocabulary, dice) } else { Vec::new() };
-        let is_ahead = matches!(kind, Kind::LayerSkip | Kind::TrimmedHead) && dice.chance(50);
+        let is_ahead =
+            matches!(kind, Kind::LayerSkip | Kind::TrimmedHead | Kind::Template) && dice.chance(50);
         let schedule = if is_ahead { Schedule::HeadAhead } else { Schedule::Plain };
         Self {
             what,
             kind,
             kept,
+            template,
             shape,
             schedule,
             policy,
@@ -219,11 +250,14 @@ impl Case {
         let rows = self.shape.scratch_rows(self.schedule);
         let session = session(set, self.context, rows, self.threads);
         let drafter: Box<dyn Drafter> = match self.kind {
-            Kind::LayerSkip | Kind::TrimmedHead => {
+            Kind::LayerSkip | Kind::TrimmedHead | Kind::Template => {
                 let percent = *dice.pick(&[10, 30, 60, 100]);
                 let skipped: Vec<u32> = (0..set.groups()).filter(|_| dice.chance(percent)).collect();
                 let skip = SkipSet::new(set.groups(), &skipped).expect("groups of the model");
-                let whole = LayerSkip::new(&session, skip, &self.shape).expect("a planned width");
+                let mut whole = LayerSkip::new(&session, skip, &self.shape).expect("a planned width");
+                if let Some(template) = &self.template {
+                    whole = whole.with_template(template, &self.shape).expect("its own shape");
+                }
                 Box::new(match &self.kept[..] {
                     [] => whole,
                     kept => whole.with_head(set.head(kept).expect("it was made")),
@@ -353,6 +387,12 @@ fn layer_skip_changes_no_token() {
 fn a_trimmed_head_changes_no_token() {
     let (drafted, accepted) = run(Kind::TrimmedHead, 120);
     assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn a_template_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Template, 150);
+    assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]

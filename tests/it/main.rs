@@ -18,6 +18,7 @@ mod committed_plans;
 mod default_model;
 #[cfg(feature = "cli")]
 mod default_model_lossless;
+mod eager;
 #[cfg(feature = "cli")]
 mod fetch;
 #[cfg(feature = "cli")]

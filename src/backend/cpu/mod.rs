@@ -2,6 +2,7 @@
 
 mod affinity;
 mod barrier;
+mod eager;
 mod packed_weights;
 mod pool;
 mod replay;
@@ -17,6 +18,7 @@ use ygg_kernels::{
 use crate::ir::{DeviceSpec, Program, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
+pub(super) use eager::EagerExecutables;
 use packed_weights::{MatrixId, PackedWeights};
 pub use pool::Pinning;
 use replay::CpuReplay;
@@ -71,6 +73,10 @@ impl CpuExecutables {
         self.programs.extend(programs);
         self.embedding = super::embedding(&self.programs[0]).map(|weight| self.weights.stack(&[weight]));
         Ok(())
+    }
+
+    fn weights(&self) -> &PackedWeights {
+        &self.weights
     }
 
     fn arena_bytes(&self) -> usize {

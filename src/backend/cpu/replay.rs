@@ -47,8 +47,17 @@ impl CpuReplay {
         executables: Arc<CpuExecutables>,
         options: &ReplayOptions,
     ) -> Result<Self, BackendError> {
-        let first = &executables.programs[0];
         let arena = Arena::new(executables.arena_bytes())?;
+        Self::with_arena(executables, options, arena)
+    }
+
+    /// Like `new`, over an arena of another kind.
+    pub(super) fn with_arena(
+        executables: Arc<CpuExecutables>,
+        options: &ReplayOptions,
+        arena: Arena,
+    ) -> Result<Self, BackendError> {
+        let first = &executables.programs[0];
         let cache = KvCache::new(first.kv, executables.kv_format, options.layout.slots())?;
         let scratch_bytes = executables.scratch_bytes(options);
         let scratch = Block::zeroed(scratch_bytes * options.threads, "the threads' scratch")?;
@@ -62,8 +71,25 @@ impl CpuReplay {
         Ok(Self { executables, arena, cache, scratch, scratch_bytes, found, ropes, all_rows, tunings, pool })
     }
 
+    pub(super) fn executables(&self) -> Arc<CpuExecutables> {
+        Arc::clone(&self.executables)
+    }
+
+    pub(super) fn arena_mut(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
+
+    /// The tuning of a step of a program.
+    pub(super) fn tuning(&self, program: usize, step: usize) -> Tuning {
+        self.tunings[program][step]
+    }
+
     /// What the workers share, and the workers.
-    fn forward<'a>(&'a mut self, program: usize, inputs: &'a RowInputs) -> (Forward<'a>, &'a mut Pool) {
+    pub(super) fn forward<'a>(
+        &'a mut self,
+        program: usize,
+        inputs: &'a RowInputs,
+    ) -> (Forward<'a>, &'a mut Pool) {
         let executables = &*self.executables;
         let forward = Forward {
             kernels: executables.kernels,

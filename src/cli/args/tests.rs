@@ -202,7 +202,7 @@ fn repeated_and_listed_values() {
 #[test]
 fn every_arm_is_read_back_from_its_name() {
     let drafters = [DrafterName::Lookup, DrafterName::LayerSkip].map(Arm::Drafter);
-    for arm in [Arm::Ar, Arm::Plan, Arm::Unguarded].into_iter().chain(drafters) {
+    for arm in [Arm::Ar, Arm::Eager, Arm::Plan, Arm::Unguarded].into_iter().chain(drafters) {
         assert_eq!(arm.to_string().parse(), Ok(arm));
     }
 }

@@ -2,7 +2,7 @@
 
 use ygg_profiler::Fingerprints;
 use yggc::plan::{
-    DepthRule, LeftOut, Plan, PricedShape, Refusal, RowRule, Shape, TUNING_TITLES, drafter_cell,
+    DepthRule, LeftOut, Plan, PricedShape, Refusal, RowRule, Schedule, Shape, TUNING_TITLES, drafter_cell,
     explain::{
         BandReason, ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast, Outcome,
         PartGain, StepShares,
@@ -96,9 +96,10 @@ pub(super) fn drafters(page: &mut Page, explanation: &Explanation) {
         "host us",
     ];
     let row = |drafter: &DrafterReason| {
-        let DrafterReason { name, shape, schedule, depth_rule, rule, predicted, shares, .. } = drafter;
+        let DrafterReason { name, shape, growth, schedule, depth_rule, rule, predicted, shares, .. } =
+            drafter;
         let StepShares { draft_us, verify_us, host_us } = *shares;
-        let mut row = vec![drafter_cell(name, *schedule)];
+        let mut row = vec![drafter_cell(name, *growth, *schedule)];
         row.extend(shape_cells(shape, *depth_rule, *rule));
         row.extend([format!("{:.2}", predicted.aal), format!("{:.0}", predicted.tpot_us)]);
         row.push(format!("{:.2}", predicted.speedup));
@@ -196,8 +197,9 @@ pub(super) fn remarks(page: &mut Page, explanation: &Explanation) {
             .iter()
             .map(|LeftOut { name, lacks }| format!("{name} was left out: the profile has no {lacks}")),
     );
-    page.list(refused.iter().map(|Refusal { name, depth, draft_width, missing }| {
+    page.list(refused.iter().map(|Refusal { name, growth, depth, draft_width, missing }| {
         let missing = missing * 100.0;
+        let name = drafter_cell(name, *growth, Schedule::Plain);
         format!("{name}, Dd {depth}, Wd {draft_width} was refused: {missing:.1} % of its nodes were never expanded")
     }));
     page.list(findings);
@@ -225,8 +227,9 @@ fn shape_cells(shape: &Shape, depth_rule: DepthRule, rule: RowRule) -> [String; 
 
 /// Drafter, Dd, Wd, Wv, tokens per step, time per step and token, and speed-up.
 fn priced_cells(priced: &PricedShape) -> Vec<String> {
-    let PricedShape { name, shape, schedule, depth_rule, rule, aal, step_us, tpot_us, speedup } = priced;
-    let mut row = vec![drafter_cell(name, *schedule)];
+    let PricedShape { name, shape, growth, schedule, depth_rule, rule, aal, step_us, tpot_us, speedup } =
+        priced;
+    let mut row = vec![drafter_cell(name, *growth, *schedule)];
     row.extend(shape_cells(shape, *depth_rule, *rule));
     row.extend([
         format!("{aal:.2}"),

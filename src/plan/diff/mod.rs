@@ -16,8 +16,8 @@ use serde::Serialize;
 use ygg_profiler::{Difference, DrafterName, Fingerprints};
 
 use super::{
-    ChosenTuning, DepthRule, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape, Refusal, RowRule,
-    Schedule, Shape, show::describe_refusal,
+    ChosenTuning, DepthRule, GrowthRule, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape,
+    Refusal, RowRule, Schedule, Shape, show::describe_refusal,
 };
 
 pub use bands::BandDiff;
@@ -189,16 +189,16 @@ fn tuning_changes(a: &[ChosenTuning], b: &[ChosenTuning]) -> Vec<Change> {
 }
 
 /// A shape, whether its steps choose rows and depth, and the bits of its temperature, tokens per step and time of a step.
-type Price = (DrafterName, Shape, Schedule, [bool; 2], [u64; 3]);
+type Price = (DrafterName, Shape, GrowthRule, Schedule, [bool; 2], [u64; 3]);
 
 /// What a plan priced at each temperature.
 fn prices(plan: &Plan) -> BTreeSet<Price> {
     let price = |temperature: f32, priced: PricedShape| {
         let chooses = priced.rule == RowRule::BestRate;
-        let PricedShape { name, shape, schedule, depth_rule, aal, step_us, .. } = priced;
+        let PricedShape { name, shape, growth, schedule, depth_rule, aal, step_us, .. } = priced;
         let chooses = [chooses, depth_rule == DepthRule::Predicted];
         let bits = [f64::from(temperature), aal, step_us].map(f64::to_bits);
-        (name, shape, schedule, chooses, bits)
+        (name, shape, growth, schedule, chooses, bits)
     };
     let mut all = BTreeSet::new();
     for (place, temperature) in plan.temperatures().enumerate() {

@@ -3,8 +3,9 @@ use serde::Serialize;
 use ygg_profiler::DrafterName;
 
 use crate::plan::{
-    Acceptance, Calibration, DepthChoice, DepthCosts, DrafterKind, PricedShape, RowChoice, Schedule,
-    StageTime, SubPlan, WidthCost, show::shape_cells,
+    Acceptance, Calibration, DepthChoice, DepthCosts, DrafterKind, GrowthChoice, PricedShape, RowChoice,
+    Schedule, StageTime, StaticTree, SubPlan, WidthCost,
+    show::{describe_growth, shape_cells},
 };
 
 use super::{Change, list};
@@ -45,6 +46,7 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         name: _,
         drafter,
         shape: _,
+        growth,
         schedule: _,
         depth_choice,
         top_k,
@@ -66,6 +68,7 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
     let shares = |shares: &Vec<f64>| list(shares.iter().map(|share| format!("{share:.2}")));
     let changes = [
         Change::of("drafter", drafter, &b.drafter, kind),
+        Change::of("growth", growth, &b.growth, describe_template),
         Change::of("candidates per node", top_k, &b.top_k, u32::to_string),
         Change::of("draft temperature", draft_temperature, &b.draft_temperature, f32::to_string),
         Change::of("choice of depth", depth_choice, &b.depth_choice, describe_depths),
@@ -79,6 +82,17 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         Change::of("accepted candidate 1, 2, ...", by_rank, &b.acceptance.by_rank, shares),
     ];
     changes.into_iter().flatten().collect()
+}
+
+fn describe_template(growth: &GrowthChoice) -> String {
+    let rule = growth.rule();
+    match growth.static_tree() {
+        None => rule.to_string(),
+        Some(StaticTree { template, draft_widths }) => {
+            let widths = list(draft_widths.iter().map(u32::to_string));
+            format!("{rule}, {} nodes drafted at widths {widths}", template.nodes())
+        }
+    }
 }
 
 fn describe_depths(choice: &DepthChoice) -> String {
@@ -107,5 +121,6 @@ pub(super) fn describe_shape(priced: &PricedShape) -> String {
         Schedule::Plain => "",
         Schedule::HeadAhead => ", heads drafted ahead",
     };
-    format!("Dd {depth}, Wd {draft_width}, Wv {verify_width}{schedule}")
+    let growth = describe_growth(priced.growth);
+    format!("Dd {depth}, Wd {draft_width}, Wv {verify_width}{growth}{schedule}")
 }

@@ -3,7 +3,8 @@ use serde::Serialize;
 use ygg_profiler::{DrafterName, Stage};
 
 use crate::plan::{
-    Acceptance, DepthRule, NOISE_MARGIN, Plan, Prediction, RowRule, Schedule, Shape, StageTime, SubPlan,
+    Acceptance, DepthRule, GrowthRule, NOISE_MARGIN, Plan, Prediction, RowRule, Schedule, Shape, StageTime,
+    SubPlan,
 };
 
 /// The best shape of one drafter.
@@ -13,6 +14,8 @@ pub struct DrafterReason {
     pub name: DrafterName,
     /// Its best shape.
     pub shape: Shape,
+    /// How its trees grow.
+    pub growth: GrowthRule,
     /// When the head of a step is drafted.
     pub schedule: Schedule,
     /// How a step chooses its depth.
@@ -83,6 +86,7 @@ pub(super) fn reasons(plan: &Plan) -> Vec<DrafterReason> {
         DrafterReason {
             name: sub_plan.name.clone(),
             shape: sub_plan.shape,
+            growth: sub_plan.growth.rule(),
             schedule: sub_plan.schedule,
             depth_rule: sub_plan.depth_choice.rule(),
             rule: sub_plan.row_choice.rule,

@@ -2,7 +2,7 @@
 use serde::Serialize;
 use ygg_profiler::{DrafterName, Stage};
 
-use crate::plan::{DepthRule, Plan, PricedShape, RowRule, Schedule};
+use crate::plan::{DepthRule, GrowthRule, Plan, PricedShape, RowRule, Schedule};
 
 /// How far the search of a part reaches; each reaches as far as the one before and further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -39,14 +39,17 @@ impl Part {
         }
     }
 
-    /// Whether a search of this part prices `shape`; `verify_widths` are those measured.
+    /// Whether a search of this part prices `shape`, which none does of a template; `verify_widths` are those measured.
     fn reaches(self, shape: &PricedShape, verify_widths: &[u32]) -> bool {
-        let PricedShape { name: _, shape, schedule, depth_rule, rule, .. } = shape;
+        let PricedShape { name: _, shape, growth, schedule, depth_rule, rule, .. } = shape;
         let wider_fits = |width: &u32| *width > shape.verify_width && u64::from(*width) <= shape.nodes();
         let is_whole = !verify_widths.iter().any(wider_fits);
         let is_plain = *schedule == Schedule::Plain;
         let is_untold = *depth_rule == DepthRule::Fixed;
         let is_fixed = *rule == RowRule::Widest && is_plain && is_untold;
+        if *growth != GrowthRule::Equal {
+            return false;
+        }
         match self {
             Part::Chain => shape.draft_width == 1 && is_whole && is_fixed,
             Part::Tree => is_whole && is_fixed,

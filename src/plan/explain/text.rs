@@ -105,9 +105,10 @@ fn write_drafters(out: &mut String, drafters: &[DrafterReason]) -> fmt::Result {
     let titles =
         ["drafter", "Dd", "Wd", "Wv", "tokens/step", "us/token", "speed-up", "step us", "draft", "verify"];
     let mut rows = vec![cells(titles.into_iter().chain(["host"]))];
-    for DrafterReason { name, shape, schedule, depth_rule, rule, predicted, shares, .. } in drafters {
+    for reason in drafters {
+        let DrafterReason { name, shape, growth, schedule, depth_rule, rule, predicted, shares, .. } = reason;
         let StepShares { draft_us, verify_us, host_us } = shares;
-        let mut row = vec![drafter_cell(name, *schedule)];
+        let mut row = vec![drafter_cell(name, *growth, *schedule)];
         row.extend(shape_cells(shape, *depth_rule, *rule));
         row.push(format!("{:.2}", predicted.aal));
         row.push(format!("{:.0}", predicted.tpot_us));
@@ -225,8 +226,9 @@ fn cells<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
 
 /// Drafter, Dd, Wd, Wv, tokens per step, time per token and speed-up.
 fn priced_cells(priced: &PricedShape) -> Vec<String> {
-    let PricedShape { name, shape, schedule, depth_rule, rule, aal, step_us: _, tpot_us, speedup } = priced;
-    let mut row = vec![drafter_cell(name, *schedule)];
+    let PricedShape { name, shape, growth, schedule, depth_rule, rule, aal, step_us: _, tpot_us, speedup } =
+        priced;
+    let mut row = vec![drafter_cell(name, *growth, *schedule)];
     row.extend(shape_cells(shape, *depth_rule, *rule));
     row.extend([format!("{aal:.2}"), format!("{tpot_us:.0}"), format!("{speedup:.2}")]);
     row

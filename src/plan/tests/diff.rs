@@ -6,7 +6,7 @@ use super::{
     synthetic::{Oracle, name, profile, record},
 };
 use crate::plan::{
-    Calibration, ChosenTuning, Knot, LeftOut, Plan, PlanDiff, Prediction, Refusal, RowRule, diff,
+    Calibration, ChosenTuning, GrowthRule, Knot, LeftOut, Plan, PlanDiff, Prediction, Refusal, RowRule, diff,
     diff::{Change, LatencyChange, text},
 };
 
@@ -59,7 +59,14 @@ fn every_field_is_compared() {
             };
         }),
         ("refused", |p| {
-            p.refused.push(Refusal { name: name("layer_skip"), depth: 9, draft_width: 9, missing: 0.5 });
+            let growth = GrowthRule::Equal;
+            p.refused.push(Refusal {
+                name: name("layer_skip"),
+                growth,
+                depth: 9,
+                draft_width: 9,
+                missing: 0.5,
+            });
         }),
         ("left out", |p| {
             p.left_out.push(LeftOut { name: name("ngram"), lacks: "recorded steps".to_owned() })

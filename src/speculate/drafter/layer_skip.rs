@@ -1,4 +1,5 @@
-//! Layer skip: the verifier without some of its sub-layers drafts an Equal-Growth Tree over the verifier's own cache.
+//! Layer skip: the verifier without some of its sub-layers drafts a tree over the verifier's own cache, an Equal-Growth Tree or
+//! one of a template.
 //!
 //! Self-speculation as in SWIFT (<https://arxiv.org/abs/2410.06916>), here with a fixed skip set. The drafter reads the
 //! committed keys and values of the layers it keeps and writes its own rows to scratch slots; verification rewrites
@@ -8,24 +9,22 @@ use crate::{
     runtime::{Choice, ExecutableSet, Session, SkipSet, TrimmedHead},
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
-    tree::{Frontier, NodeId, Source, TokenTree},
+    tree::{Filling, Frontier, NodeId, Source, Template, TokenTree},
 };
 
-use super::{Budget, Drafter, DraftsAhead, Verified, heads::Heads};
+use super::{Budget, Drafter, DraftsAhead, Verified, growth::Growth, heads::Heads};
 
-/// The drafter's mark in [`Source`].
-const SOURCE: u8 = 1;
+/// The drafter's mark.
+const SOURCE: Source = Source::new(1);
 
 /// The layer-skip drafter.
 #[derive(Debug)]
 pub struct LayerSkip {
     skip: SkipSet,
     trimmed: Option<TrimmedHead>,
-    width: usize,
     choice: Choice,
-    frontier: Frontier,
+    growth: Growth,
     rows: Vec<NodeId>,
-    grown: Vec<NodeId>,
     candidates: Vec<Candidate>,
     heads: Heads,
 }
@@ -49,11 +48,12 @@ impl LayerSkip {
         Ok(Self {
             skip,
             trimmed: None,
-            width: shape.draft_width,
             choice: Choice { k: top_k, temperature: Some(shape.draft_temperature) },
-            frontier: Frontier::with_capacity(nodes, top_k),
+            growth: Growth::Equal {
+                frontier: Frontier::with_capacity(nodes, top_k),
+                width: shape.draft_width,
+            },
             rows: Vec::with_capacity(shape.draft_width),
-            grown: Vec::with_capacity(shape.draft_width),
             candidates: Vec::with_capacity(top_k),
             heads: Heads::with_capacity(nodes, nodes.min(shape.verify_width), top_k),
         })
@@ -64,15 +64,35 @@ impl LayerSkip {
     pub fn with_head(self, head: TrimmedHead) -> Self {
         Self { trimmed: Some(head), ..self }
     }
+
+    /// The same, but filling a template by the ranks of candidates instead of growing equally. It must fit the shape that the
+    /// drafter was made for.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
+    pub fn with_template(self, template: &Template, shape: &Shape) -> Result<Self, SpeculateError> {
+        let levels = template.levels();
+        let widest = levels.iter().map(|level| level.nodes.len()).max().unwrap_or(0);
+        for (what, most, found) in [
+            ("depth of a template", shape.depth, levels.len()),
+            ("nodes on a level of a template", shape.draft_width, widest),
+            ("candidates per node of a template", self.choice.k, template.candidates()),
+        ] {
+            if found > most {
+                return Err(SpeculateError::Shape { what, expected: format!("at most {most}"), found });
+            }
+        }
+        Ok(Self { growth: Growth::Static(Filling::new(template.clone())), ..self })
+    }
 }
 
 impl Drafter for LayerSkip {
-    /// `depth` forwards, the root's of one row and then one of `width` rows after each growth but the last (Yggdrasil,
-    /// Equal-Growth Tree): the nodes of the last growth are never forwarded here, and neither is a root whose head was
-    /// drafted ahead.
+    /// `depth` forwards, the root's of one row and then one after each growth but the last, of Wd rows (Yggdrasil, Equal-Growth
+    /// Tree) or of the nodes that have children in the template: what has no children is never forwarded here, and neither is
+    /// a root whose head was drafted ahead.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let Budget { session, history: _, depth, stats, mut observer } = budget;
-        self.frontier.clear();
+        self.growth.restart();
         self.rows.clear();
         self.rows.push(NodeId::ROOT);
         let mut lap = Lap::start();
@@ -82,7 +102,8 @@ impl Drafter for LayerSkip {
             if let Some(observer) = observer.as_deref_mut() {
                 observer.expanded(NodeId::ROOT, candidates);
             }
-            self.frontier.expand(tree, NodeId::ROOT, candidates.iter().map(|c| (c.token, c.log_prob)));
+            let candidates = candidates.iter().map(|c| (c.token, c.log_prob));
+            self.growth.expand(tree, NodeId::ROOT, candidates, SOURCE);
             stats.heads_ahead += 1;
         }
         for growth in 0..depth {
@@ -98,11 +119,11 @@ impl Drafter for LayerSkip {
                     if let Some(observer) = observer.as_deref_mut() {
                         observer.expanded(*node, &self.candidates);
                     }
-                    self.frontier.expand(tree, *node, self.candidates.iter().map(|c| (c.token, c.log_prob)));
+                    let candidates = self.candidates.iter().map(|c| (c.token, c.log_prob));
+                    self.growth.expand(tree, *node, candidates, SOURCE);
                 }
             }
-            self.frontier.grow(tree, self.width, Source::new(SOURCE), &mut self.grown);
-            std::mem::swap(&mut self.rows, &mut self.grown);
+            self.growth.grow(tree, SOURCE, &mut self.rows);
             stats.add_time(Stage::Grow, lap.next());
             if self.rows.is_empty() {
                 break;

@@ -1,5 +1,6 @@
 //! Drafters: whatever proposes tokens, behind one trait.
 
+mod growth;
 mod heads;
 mod layer_skip;
 mod lookup;

@@ -1,0 +1,160 @@
+//! Eager execution, for measuring what static programs are worth: every op is run by itself, as a framework without compiled
+//! programs does.
+//!
+//! What it includes beside the kernels: for each op of an unfused program the look-up of its kernel and weights, a buffer for its
+//! result from the cache of freed ones, the publication of the op to all threads, their return to the caller behind it, and
+//! the release of what nobody reads any more. What it does not include: an interpreter above all that, checks of shapes, or
+//! kernels that are slower than a static program's. Bits are those of every other execution.
+
+use std::{ops::Range, sync::Arc};
+
+use ygg_kernels::cpu::Tuning;
+
+use crate::ir::{Program, RowInputs, Step, WeightSource};
+
+use super::{
+    super::{BackendError, Executables, Exercise, Moment, Observer, Replay, ReplayOptions, memory::Arena},
+    CpuExecutables,
+    pool::Worker,
+    replay::CpuReplay,
+    step::CpuStep,
+};
+
+/// Unfused programs, to be run op by op.
+#[derive(Clone, Debug)]
+pub(in crate::backend) struct EagerExecutables(Arc<CpuExecutables>);
+
+impl EagerExecutables {
+    /// Takes programs that no pass fused, whose values have bytes of their own.
+    pub(in crate::backend) fn new(unfused: CpuExecutables) -> Self {
+        Self(Arc::new(unfused))
+    }
+}
+
+impl Executables for EagerExecutables {
+    fn programs(&self) -> &[Program] {
+        self.0.programs()
+    }
+
+    fn weight_bytes(&self) -> usize {
+        self.0.weight_bytes()
+    }
+
+    /// At most as many: results that nobody reads any more make room for others.
+    fn replay_bytes(&self, options: &ReplayOptions) -> usize {
+        self.0.replay_bytes(options)
+    }
+
+    fn with(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        let mut both = CpuExecutables::clone(&self.0);
+        both.add(programs, weights, threads)?;
+        Ok(Arc::new(Self::new(both)))
+    }
+
+    fn embed(&self, token: u32, row: &mut [f32]) {
+        self.0.embed(token, row);
+    }
+
+    fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
+        let dead_behind = self.0.programs().iter().map(dead_behind).collect();
+        let replay = CpuReplay::with_arena(Arc::clone(&self.0), options, Arena::apart())?;
+        Ok(Box::new(EagerReplay { replay, dead_behind }))
+    }
+}
+
+/// For every step of a program, the offsets of the results that nobody reads behind it.
+fn dead_behind(program: &Program) -> Vec<Vec<usize>> {
+    let Program { steps, shown, hidden, .. } = program;
+    let results: Vec<_> = steps.iter().map(|step| step.result.region()).collect();
+    let mut dead = vec![Vec::new(); steps.len()];
+    for (made, result) in results.iter().enumerate() {
+        let Some(result) = result else { continue };
+        let is_kept =
+            [Some(shown), hidden.as_ref()].into_iter().flatten().any(|kept| kept.value == result.value);
+        // A view names the value that it shows.
+        let reads = |step: &Step| {
+            step.operands.iter().filter_map(|operand| operand.region()).any(|read| read.value == result.value)
+        };
+        let last = (made..steps.len()).rev().find(|step| reads(&steps[*step])).unwrap_or(made);
+        if !is_kept {
+            dead[last].push(result.offset_bytes);
+        }
+    }
+    dead
+}
+
+/// One request's state, run op by op. Unlike other replays it allocates.
+#[derive(Debug)]
+struct EagerReplay {
+    replay: CpuReplay,
+    /// By program and step.
+    dead_behind: Vec<Vec<Vec<usize>>>,
+}
+
+impl EagerReplay {
+    fn run(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool], see: &mut dyn FnMut(Moment)) {
+        assert!(!skipped.contains(&true), "an unfused program has no groups to skip");
+        let executables = self.replay.executables();
+        self.replay.arena_mut().release_all();
+        for (number, step) in executables.programs()[program].steps.iter().enumerate() {
+            if let Some(result) = step.result.region() {
+                self.replay.arena_mut().claim(&result);
+            }
+            let op = CpuStep::resolve(step, executables.weights());
+            let tuning = self.replay.tuning(program, number);
+            let (forward, pool) = self.replay.forward(program, inputs);
+            pool.run(&|worker: Worker<'_>| op.run(&forward, tuning, worker));
+            see(Moment::ShareDone(number));
+            for offset in &self.dead_behind[program][number] {
+                self.replay.arena_mut().release(*offset);
+            }
+            see(Moment::StepDone(number));
+        }
+    }
+}
+
+impl Replay for EagerReplay {
+    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+        self.run(program, inputs, skipped, &mut |_| ());
+    }
+
+    fn replay_observed(
+        &mut self,
+        program: usize,
+        inputs: &RowInputs,
+        skipped: &[bool],
+        observer: Observer<'_>,
+    ) {
+        observer(Moment::Begun);
+        self.run(program, inputs, skipped, observer);
+    }
+
+    fn tune(&mut self, program: usize, step: usize, tuning: Tuning) {
+        self.replay.tune(program, step, tuning);
+    }
+
+    fn exercise(&mut self, exercise: Exercise) -> u64 {
+        self.replay.exercise(exercise)
+    }
+
+    fn shown(&self, program: usize, output: usize) -> &[f32] {
+        self.replay.shown(program, output)
+    }
+
+    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]> {
+        self.replay.hidden(program, output)
+    }
+
+    fn copy_slots(&mut self, from: &[u32], first: u32) {
+        self.replay.copy_slots(from, first);
+    }
+
+    fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
+        self.replay.poison_slots(slots, seed);
+    }
+}
