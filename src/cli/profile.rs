@@ -25,6 +25,7 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let budget = Duration::from_secs(u64::try_from(args.budget).unwrap_or(u64::MAX));
     let mut options = ProfileOptions::new(budget);
     options.drafters = args.drafters.iter().map(|drafter| drafter.name().to_owned()).collect();
+    options.store.clone_from(&args.store);
     if let Some(file) = &args.prompts {
         options.prompts = measure::read_prompts(file)?;
         options.calibration = file.display().to_string();

@@ -1,12 +1,14 @@
 //! From a plan and the caller's wish to a drafter and a shape.
 
+use std::path::Path;
+
 use crate::{
     plan::{
         ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
         GuardTerms, Schedule, Stage as PlanStage, StepCosts, SubPlan,
     },
     runtime::{Session, SkipSet},
-    speculate::{Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
+    speculate::{CorpusStore, Drafter, LayerSkip, Lookup, Policy, Retrieval, Shape, SpeculateError},
 };
 
 use super::{DrafterChoice, Error, Options, report::Background};
@@ -48,7 +50,7 @@ fn shape_of(sub_plan: &SubPlan) -> Shape {
 /// Makes a drafter of the given kind over a session, whose executables have its trimmed head if it drafts with one.
 ///
 /// # Errors
-/// [`SpeculateError`] when the session or the model has not what the drafter needs.
+/// [`SpeculateError`] when the session or the model has not what the drafter needs, or its corpus store is absent or another.
 pub fn make_drafter(
     kind: &DrafterKind,
     shape: &Shape,
@@ -58,6 +60,16 @@ pub fn make_drafter(
         DrafterKind::None => Ok(None),
         DrafterKind::Lookup { longest_match, shortest_match } => {
             Ok(Some(Box::new(Lookup::new(*longest_match as usize, *shortest_match as usize, shape)?)))
+        }
+        DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match } => {
+            let store = CorpusStore::open_expecting(Path::new(&store.path), &store.digest)?;
+            let retrieval = Retrieval::new(store, *longest_match as usize, *shortest_match as usize, shape)?;
+            Ok(Some(Box::new(match lookup_match {
+                Some((longest, shortest)) => {
+                    retrieval.after_lookup(Lookup::new(*longest as usize, *shortest as usize, shape)?)
+                }
+                None => retrieval,
+            })))
         }
         DrafterKind::LayerSkip { skipped, head_tokens } => {
             let skip = SkipSet::new(session.set().groups(), skipped)?;
@@ -141,7 +153,10 @@ pub(super) fn decide(
     let stages = sub_plan.predicted.stages.iter();
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
     Ok(Drafting {
-        kind: sub_plan.drafter.clone(),
+        kind: match &options.store {
+            Some(path) => sub_plan.drafter.clone().with_store_at(&path.display().to_string()),
+            None => sub_plan.drafter.clone(),
+        },
         shape: shape_of(sub_plan),
         schedule: sub_plan.schedule,
         depths,

@@ -74,7 +74,9 @@ pub fn make_plan(
         let searched = match &kind {
             DrafterKind::None => continue,
             DrafterKind::LayerSkip { .. } => search.tree_drafter(&origin, &mut found),
-            DrafterKind::Lookup { .. } => search.free_drafter(&origin, free_drafters, &mut found),
+            DrafterKind::Lookup { .. } | DrafterKind::Retrieval { .. } => {
+                search.free_drafter(&origin, free_drafters, &mut found)
+            }
         };
         let is_named = asked_for && fix.drafter.is_some();
         match searched {
