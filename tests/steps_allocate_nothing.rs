@@ -19,7 +19,10 @@ use yggc::{
     },
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape},
+    speculate::{
+        Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Retrieval, Shape,
+        corpus::{Corpus, CorpusStore},
+    },
 };
 
 /// The system's allocator, counted.
@@ -105,6 +108,11 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
     match name {
         "none" => None,
         "lookup" => Some(Box::new(Lookup::new(3, 1, &SHAPE).expect("lengths in order"))),
+        "retrieval" => Some(Box::new(retrieval())),
+        "retrieval_lookup" => {
+            let lookup = Lookup::new(3, 1, &SHAPE).expect("lengths in order");
+            Some(Box::new(retrieval().after_lookup(lookup)))
+        }
         "layer_skip" => {
             let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
             Some(Box::new(LayerSkip::new(session, skip, &SHAPE).expect("a planned width")))
@@ -116,6 +124,20 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
         }
         other => unreachable!("drafter {other}"),
     }
+}
+
+/// Retrieval from a store of many texts that begin like the prompt, and of every pair of tokens.
+fn retrieval() -> Retrieval {
+    let mut corpus = Corpus::default();
+    corpus.push(&prompt());
+    for first in 0..60 {
+        corpus.push(&(0..400).map(|i| (i * (first + 1) + first) % 4_096).collect::<Vec<u32>>());
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("texts.store");
+    std::fs::write(&path, corpus.encode(4_096, [0; 32]).expect("a small corpus")).expect("written");
+    let store = CorpusStore::open(&path).expect("it was just written");
+    Retrieval::new(store, 16, 1, &SHAPE).expect("lengths in order")
 }
 
 /// A prompt that repeats itself, so that lookup proposes.
@@ -248,7 +270,7 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
         for threads in [1, 2] {
             check_observed(&set, threads);
         }
-        for name in ["none", "lookup", "layer_skip", "trimmed_head"] {
+        for name in ["none", "lookup", "retrieval", "retrieval_lookup", "layer_skip", "trimmed_head"] {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
                     check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);
