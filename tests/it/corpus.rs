@@ -165,7 +165,7 @@ fn a_plan_with_a_store_drafts_from_it_wherever_it_is() {
         command.args(["--fix", "drafter=retrieval,Dd=3,Wd=2"]).args(arguments).output().expect("starts")
     };
     let said = success(&search(&[]));
-    assert!(said.contains("retrieval_lookup"), "{said}");
+    assert!(said.contains("retrieval_lookup") && said.contains("first.store ("), "{said}");
 
     let run = |arguments: &[&str], store: Option<&Path>| {
         let mut command = on_tiny("run");

@@ -41,7 +41,7 @@ pub struct CorpusOptions {
     pub snippet_tokens: usize,
     /// Snippets to keep at most.
     pub most_snippets: usize,
-    /// Tokens to keep at most: they decide the memory that building takes, 28 bytes each.
+    /// Tokens to keep at most: they decide the memory that building takes, 20 bytes each.
     pub most_tokens: usize,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
