@@ -63,6 +63,7 @@ pub fn make_drafter(
         }
         DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match } => {
             let store = CorpusStore::open_expecting(Path::new(&store.path), &store.digest)?;
+            store.expect_vocabulary(session.set().vocabulary())?;
             let retrieval = Retrieval::new(store, *longest_match as usize, *shortest_match as usize, shape)?;
             Ok(Some(Box::new(match lookup_match {
                 Some((longest, shortest)) => {

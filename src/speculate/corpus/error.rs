@@ -88,6 +88,20 @@ pub enum StoreError {
         /// Digest of the model that scored it.
         found: String,
     },
+    /// A store with tokens that the model does not have.
+    #[error(
+        "the corpus store `{}` is of another vocabulary: expected at most {expected} tokens, found {found}; build one with this \
+         model by `yggc corpus build`",
+        path.display()
+    )]
+    Vocabulary {
+        /// The file.
+        path: PathBuf,
+        /// Tokens of the model at hand.
+        expected: usize,
+        /// Tokens of the store's.
+        found: u32,
+    },
     /// More tokens than 32-bit places can number.
     #[error("a corpus of {found} tokens: expected fewer than {expected}; keep fewer with --keep or --tokens")]
     TooLarge {

@@ -81,6 +81,18 @@ impl CorpusStore {
         Err(StoreError::OtherModel { path: self.file.path().to_owned(), expected, found })
     }
 
+    /// Refuses a store that may hold tokens beyond those of a model of `vocabulary` tokens.
+    ///
+    /// # Errors
+    /// [`StoreError::Vocabulary`].
+    pub fn expect_vocabulary(&self, vocabulary: usize) -> Result<(), StoreError> {
+        let found = self.header.vocabulary;
+        if found as usize <= vocabulary {
+            return Ok(());
+        }
+        Err(StoreError::Vocabulary { path: self.file.path().to_owned(), expected: vocabulary, found })
+    }
+
     /// What the store is known by: 64 hexadecimal digits that follow from every byte of it.
     pub fn digest(&self) -> String {
         hex(&self.digest)

@@ -127,6 +127,8 @@ fn the_same_snippets_give_the_same_bytes_and_another_order_another_digest() {
     let store = CorpusStore::open(&first).unwrap();
     assert!(store.expect_model(&MODEL).is_ok());
     assert!(matches!(store.expect_model(&[8; 32]), Err(StoreError::OtherModel { .. })));
+    assert!(store.expect_vocabulary(4).is_ok() && store.expect_vocabulary(5).is_ok());
+    assert!(matches!(store.expect_vocabulary(3), Err(StoreError::Vocabulary { expected: 3, found: 4, .. })));
 }
 
 #[test]
