@@ -19,7 +19,10 @@ use yggc::{
     },
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape},
+    speculate::{
+        Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Retrieval, Shape,
+        corpus::{Corpus, CorpusStore},
+    },
     tree::Template,
 };
 
@@ -106,6 +109,11 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
     match name {
         "none" => None,
         "lookup" => Some(Box::new(Lookup::new(3, 1, &SHAPE).expect("lengths in order"))),
+        "retrieval" => Some(Box::new(retrieval(60))),
+        "retrieval_lookup" => {
+            let lookup = Lookup::new(3, 1, &SHAPE).expect("lengths in order");
+            Some(Box::new(retrieval(60).after_lookup(lookup)))
+        }
         "layer_skip" => {
             let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
             Some(Box::new(LayerSkip::new(session, skip, &SHAPE).expect("a planned width")))
@@ -123,6 +131,20 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
         }
         other => unreachable!("drafter {other}"),
     }
+}
+
+/// Retrieval from a store of the prompt and of some `texts` of 400 tokens.
+fn retrieval(texts: u32) -> Retrieval {
+    let mut corpus = Corpus::default();
+    corpus.push(&prompt());
+    for first in 0..texts {
+        corpus.push(&(0..400).map(|i| (i * (first + 1) + first) % 4_096).collect::<Vec<u32>>());
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("texts.store");
+    std::fs::write(&path, corpus.encode(4_096, [0; 32]).expect("a small corpus")).expect("written");
+    let store = CorpusStore::open(&path).expect("it was just written");
+    Retrieval::new(store, 16, 1, &SHAPE).expect("lengths in order")
 }
 
 /// A prompt that repeats itself, so that lookup proposes.
@@ -237,6 +259,13 @@ fn check_observed(set: &Arc<ExecutableSet>, threads: usize) {
     assert!(moments > 20);
 }
 
+/// A store is mapped: of 200,000 tokens nothing is copied, and what the drafter reserves is small.
+fn check_store_memory() {
+    let (taken, drafter) = bytes_kept(|| retrieval(500));
+    assert!(taken <= 16 << 10, "retrieval from 200,000 tokens took {taken} bytes");
+    drop(drafter);
+}
+
 fn check_memory(set: &Arc<ExecutableSet>, threads: usize) {
     let options = session_options(threads);
     let announced = set.memory(&options).session_bytes;
@@ -253,6 +282,7 @@ fn check_memory(set: &Arc<ExecutableSet>, threads: usize) {
 
 #[test]
 fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
+    check_store_memory();
     let model = model();
     let sampled = Sampling { temperature: 0.8, top_k: 0, top_p: 0.95, min_p: 0.02, seed: 3 };
     let cut = Sampling { top_k: 40, ..sampled };
@@ -287,7 +317,9 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             check_observed(&set, threads);
             check_ways(&set, threads);
         }
-        for name in ["none", "lookup", "layer_skip", "trimmed_head", "template"] {
+        for name in
+            ["none", "lookup", "retrieval", "retrieval_lookup", "layer_skip", "trimmed_head", "template"]
+        {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
                     check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);

@@ -28,7 +28,7 @@ pub use depth::{
 pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerprint};
 pub use grid::{CellSamples, GridError, GridSettings, Measurement, measure_grid, measure_grid_with_clock};
 pub use machine::{MachineError, MachineFingerprint};
-pub use profile::{DrafterDescription, Profile, ProfileError};
+pub use profile::{DrafterDescription, DrafterFile, Profile, ProfileError};
 pub use selection::{CellSelection, SelectionError};
 pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject};
 pub use table::{Finding, LatencyTable, Summary, TableError};

@@ -53,6 +53,19 @@ pub struct DrafterDescription {
     pub kind: String,
     /// Its parameters by name.
     pub parameters: BTreeMap<String, Vec<u32>>,
+    /// The file that it drafts from, if it needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<DrafterFile>,
+}
+
+/// A file that a drafter needs beside the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrafterFile {
+    /// Where it was.
+    pub path: String,
+    /// What it is known by, wherever it is: a digest of its content.
+    pub digest: String,
 }
 
 /// What profiles of all versions have.

@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Answer a prompt, or chat when no prompt is given
     Run(Box<RunArgs>),
+    /// Build what retrieval drafts from
+    Corpus(CorpusArgs),
     /// Compare plain decoding, plans and drafters on a set of prompts, or measure kernels
     Bench(BenchArgs),
 }
@@ -113,6 +115,50 @@ pub(crate) struct ScoreArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CorpusArgs {
+    #[command(subcommand)]
+    pub(crate) command: CorpusCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CorpusCommand {
+    /// Score texts with the model and index those that it finds most probable; goes on where a killed build was
+    Build(CorpusBuildArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CorpusBuildArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Texts: .jsonl files, a JSON object with a "text" or "turns" a line, or any other UTF-8 files
+    #[arg(long = "input", value_name = "FILE", num_args = 1.., required = true)]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// Where to write the store
+    #[arg(short = 'o', long, value_name = "STORE")]
+    pub(crate) output: PathBuf,
+    /// Tokens of a snippet at most, which is scored and kept or left as a whole
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 128)]
+    pub(crate) snippet: usize,
+    /// Snippets to keep at most
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 100_000)]
+    pub(crate) keep: usize,
+    /// Tokens to keep at most
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true,
+          default_value_t = 8_000_000)]
+    pub(crate) tokens: usize,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// The corpus store that the retrieval drafter needs, as `yggc corpus build` writes it
+    /// [default: where it was when it was profiled]
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ProfileArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
@@ -121,6 +167,9 @@ pub(crate) struct ProfileArgs {
     /// A drafter to measure; may be repeated [default: all that this model allows]
     #[arg(long = "drafter", value_name = "D", value_enum, conflicts_with = "again")]
     pub(crate) drafters: Vec<DrafterName>,
+    /// A corpus store to measure retrieval with, as `yggc corpus build` writes it [default: retrieval is not measured]
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: Option<PathBuf>,
     /// Calibration prompts [default: the set shipped with yggc]
     #[arg(long, value_name = "FILE.jsonl", conflicts_with = "again")]
     pub(crate) prompts: Option<PathBuf>,
@@ -208,6 +257,9 @@ pub(crate) struct PlanSearchArgs {
     /// growth=egt|sequoia|kary,schedule=plain|head_ahead,objective=speedup|aal, without blanks; Wv=nodes verifies whole trees
     #[arg(long, value_name = "PARTS", value_parser = Fix::parse)]
     pub(crate) fix: Option<Fix>,
+    /// The profile's corpus store [default: where it was when it was profiled]
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -221,6 +273,8 @@ pub(crate) struct RunArgs {
     pub(crate) context: ContextArgs,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     /// Plan to use [default: the cached plan of this machine and model, made on first use]
     #[arg(long, value_name = "FILE.plan")]
     pub(crate) plan: Option<PathBuf>,
@@ -283,6 +337,8 @@ pub(crate) struct BenchArgs {
     pub(crate) context: ContextArgs,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     /// A plan to compare; may be repeated; drafters take their shapes from the first [default: the cached plan]
     #[arg(long = "plan", value_name = "FILE.plan")]
     pub(crate) plans: Vec<PathBuf>,
@@ -327,6 +383,8 @@ pub(crate) enum DrafterName {
     Lookup,
     /// The model itself with some of its layers left out
     LayerSkip,
+    /// Continues as texts of a corpus store do
+    Retrieval,
 }
 
 impl DrafterName {
@@ -336,6 +394,7 @@ impl DrafterName {
             Self::None => "none",
             Self::Lookup => "lookup",
             Self::LayerSkip => "layer_skip",
+            Self::Retrieval => "retrieval",
         }
     }
 }
@@ -425,7 +484,7 @@ impl FromStr for Arm {
             "none" => Err("plain decoding is the arm `ar`".to_owned()),
             name => match DrafterName::from_str(name, false) {
                 Ok(drafter) => Ok(Self::Drafter(drafter)),
-                Err(_) => Err("expected ar, eager, plan, unguarded, lookup or layer_skip".to_owned()),
+                Err(_) => Err("expected ar, eager, plan, unguarded, lookup, layer_skip or retrieval".to_owned()),
             },
         }
     }

@@ -79,7 +79,8 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
     let model = Model::open(&path)?;
     // Made before the weights are: they count against the memory that is free now.
-    let mut options = machine.options(&path, args.context.context);
+    let options = machine.options(&path, args.context.context);
+    let mut options = Options { store: args.store.store.clone(), ..options };
     let needs_plan = args.arms.iter().any(|arm| !matches!(arm, ArmName::Ar | ArmName::Eager));
     let (prepared, plans, absent) = match given {
         given if !given.is_empty() || !needs_plan => (Prepared::Open(Box::new(model)), given, None),

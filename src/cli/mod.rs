@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod cache;
 mod chat;
+mod corpus;
 mod error;
 mod fetch;
 mod inspect;
@@ -60,6 +61,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Profile(args) => profile::command(&args, &cache),
         Command::Plan(args) => plan::command(&args, &cache),
         Command::Run(args) => run::command(&args, &cache),
+        Command::Corpus(args) => corpus::command(&args, &cache),
         Command::Bench(args) => bench::command(&args, &cache),
     }
 }

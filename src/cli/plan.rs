@@ -1,5 +1,7 @@
 //! `yggc plan`: from a profile to a plan, and plans for people and programs.
 
+use std::path::Path;
+
 use ygg_profiler::Profile;
 use yggc::{
     measure::plan_from_profile,
@@ -47,9 +49,19 @@ fn diff_plans(args: &PlanDiffArgs) -> Result<(), Failure> {
     if args.json { output::json(&diff) } else { output::text(plan::diff::text(&diff)) }
 }
 
+/// Where the store of a profile's drafters is now.
+fn store_at(profile: &mut Profile, store: &Path) {
+    for file in profile.drafters.iter_mut().filter_map(|drafter| drafter.file.as_mut()) {
+        file.path = store.display().to_string();
+    }
+}
+
 fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure> {
     settings::output_file(&args.output)?;
-    let profile = Profile::read(&args.profile)?;
+    let mut profile = Profile::read(&args.profile)?;
+    if let Some(store) = &args.store {
+        store_at(&mut profile, store);
+    }
     let name = args.profile.display();
     let format = profile.fingerprints.build.plan_format;
     if format != PLAN_FORMAT {

@@ -25,8 +25,11 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
     let model = Model::open(&path)?;
-    let options =
-        Options { drafter: settings::drafter(args), ..machine.options(&path, args.context.context) };
+    let options = Options {
+        drafter: settings::drafter(args),
+        store: args.store.store.clone(),
+        ..machine.options(&path, args.context.context)
+    };
     let (prepared, options) = with_plan(model, options, given, machine, cache)?;
     let mut engine = prepared.engine(&options)?;
     if args.stats {

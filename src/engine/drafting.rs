@@ -1,12 +1,16 @@
 //! From a plan and the caller's wish to a drafter and a shape.
 
+use std::path::Path;
+
 use crate::{
     plan::{
         ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
         GrowthChoice, GuardTerms, Plan, Schedule, Stage as PlanStage, StepCosts, SubPlan,
     },
     runtime::{Session, SkipSet},
-    speculate::{Decoder, Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
+    speculate::{
+        CorpusStore, Decoder, Drafter, LayerSkip, Lookup, Policy, Retrieval, Shape, SpeculateError,
+    },
 };
 
 use super::{DrafterChoice, Error, Options, PlanSource, report::Background};
@@ -59,7 +63,7 @@ fn shape_of(sub_plan: &SubPlan) -> Shape {
 /// grow equally.
 ///
 /// # Errors
-/// [`SpeculateError`] when the session or the model has not what the drafter needs.
+/// [`SpeculateError`] when the session or the model has not what the drafter needs, or its corpus store is absent or another.
 pub fn make_drafter(
     kind: &DrafterKind,
     shape: &Shape,
@@ -82,6 +86,17 @@ pub fn make_growing_drafter(
         DrafterKind::None => Ok(None),
         DrafterKind::Lookup { longest_match, shortest_match } => {
             Ok(Some(Box::new(Lookup::new(*longest_match as usize, *shortest_match as usize, shape)?)))
+        }
+        DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match } => {
+            let store = CorpusStore::open_expecting(Path::new(&store.path), &store.digest)?;
+            store.expect_vocabulary(session.set().vocabulary())?;
+            let retrieval = Retrieval::new(store, *longest_match as usize, *shortest_match as usize, shape)?;
+            Ok(Some(Box::new(match lookup_match {
+                Some((longest, shortest)) => {
+                    retrieval.after_lookup(Lookup::new(*longest as usize, *shortest as usize, shape)?)
+                }
+                None => retrieval,
+            })))
         }
         DrafterKind::LayerSkip { skipped, head_tokens } => {
             let skip = SkipSet::new(session.set().groups(), skipped)?;
@@ -203,7 +218,10 @@ fn way(
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
     Way {
         temperature,
-        kind: sub_plan.drafter.clone(),
+        kind: match &options.store {
+            Some(path) => sub_plan.drafter.clone().with_store_at(&path.display().to_string()),
+            None => sub_plan.drafter.clone(),
+        },
         shape: shape_of(sub_plan),
         growth: sub_plan.growth.clone(),
         schedule: sub_plan.schedule,

@@ -1,8 +1,12 @@
 //! The one error of the public API: what happened, and whose fault it is.
 
 use crate::{
-    backend::BackendError, model::ModelError, plan::PlanError, runtime::RuntimeError,
-    speculate::SpeculateError, text::TextError,
+    backend::BackendError,
+    model::ModelError,
+    plan::PlanError,
+    runtime::RuntimeError,
+    speculate::{SpeculateError, StoreError},
+    text::TextError,
 };
 
 /// Whose fault an [`Error`] is; decides the exit code of the program.
@@ -76,6 +80,12 @@ impl From<PlanError> for Error {
     }
 }
 
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        Self::input(error.to_string())
+    }
+}
+
 impl From<RuntimeError> for Error {
     fn from(error: RuntimeError) -> Self {
         let message = error.to_string();
@@ -105,6 +115,7 @@ impl From<SpeculateError> for Error {
         match error {
             SpeculateError::Runtime(error) => error.into(),
             SpeculateError::Sample(_)
+            | SpeculateError::Store(_)
             | SpeculateError::EmptyPrompt
             | SpeculateError::Shape { .. }
             | SpeculateError::Schedule { .. } => Self::input(error.to_string()),

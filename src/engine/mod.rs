@@ -19,7 +19,7 @@ pub use crate::backend::{Activations, Tier};
 pub use crate::{
     runtime::Pinning,
     sample::{Sampling, argmax},
-    text::{Message, Role},
+    text::{Message, Role, Special},
 };
 pub use drafting::{make_drafter, make_growing_drafter};
 pub use error::{Error, ErrorKind};

@@ -61,6 +61,8 @@ pub struct Options {
     pub plan_absent_reason: Option<String>,
     /// What drafts.
     pub drafter: DrafterChoice,
+    /// Where the corpus store of the plan's drafter is; `None` takes the place where it was profiled. It must be the same store.
+    pub store: Option<PathBuf>,
     /// Instruction-set tier; `None` takes the best this machine has.
     pub tier: Option<Tier>,
     /// What linears make of activations: [`Activations::Int8`] is another numeric class, faster where forwards are wide
@@ -85,6 +87,7 @@ impl Options {
             plan: None,
             plan_absent_reason: None,
             drafter: DrafterChoice::Planned,
+            store: None,
             tier: None,
             activations: Activations::Native,
             threads: None,

@@ -2,7 +2,8 @@
 //!
 //! [`profile`] measures latencies of every planned width, records acceptance on the calibration prompts, of layer skip with
 //! trimmed heads and at other temperatures too, and trains on it what tells how deep to draft;
-//! [`measure_again`] measures some of its latencies once more; [`autoplan`] goes on to the plan, within a time budget. [`score`] is teacher-forced scoring.
+//! [`measure_again`] measures some of its latencies once more; [`autoplan`] goes on to the plan, within a time budget. [`score`] is
+//! teacher-forced scoring, and [`build_corpus`] keeps the texts that score best in a store to retrieve from.
 //! [`kernel_report`] takes forwards apart, op by op, beside what bounds them on this machine, and [`tuned_report`] compares
 //! them with the tunings of a plan. Nothing here decides:
 //! planning is `plan`'s, and the profile keeps raw numbers.
@@ -11,6 +12,7 @@
 mod again;
 mod autoplan;
 mod calibration;
+mod corpus;
 mod depth;
 mod forwards;
 mod kernel_report;
@@ -29,6 +31,7 @@ mod warm;
 pub use again::{AgainOptions, measure_again};
 pub use autoplan::{AutoplanOptions, Progress, autoplan};
 pub use calibration::{CalibrationPrompt, calibration_prompts, read_prompts};
+pub use corpus::{CorpusOptions, CorpusReport, build_corpus};
 pub use kernel_report::{ForwardReport, KernelReport, OpReport, Roofline, Timing};
 pub use kernels::{KernelOptions, kernel_report};
 pub use record::{ProfileOptions, profile};

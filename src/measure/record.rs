@@ -1,6 +1,9 @@
 //! Profiling: latencies of every planned width and stage, then traces of acceptance.
 
-use std::time::Duration;
+use std::{
+    path::{self, Path, PathBuf},
+    time::Duration,
+};
 
 use ygg_profiler::{
     Cell, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, Profile, Stage, TokenTrace, Trace,
@@ -9,9 +12,9 @@ use ygg_profiler::{
 
 use crate::{
     engine::{Error, Loaded},
-    plan::{DrafterKind, choose_tunings},
+    plan::{DrafterFile, DrafterKind, choose_tunings},
     runtime::Pinning,
-    speculate::Shape,
+    speculate::{CorpusStore, Shape},
 };
 
 use super::{
@@ -44,6 +47,8 @@ const AROUND_VERIFY: [HostStage; 5] =
 pub struct ProfileOptions {
     /// Drafters to measure; empty for all that can be made from the model.
     pub drafters: Vec<String>,
+    /// Corpus store that retrieval drafts from; without one retrieval is not measured.
+    pub store: Option<PathBuf>,
     /// Calibration prompts.
     pub prompts: Vec<CalibrationPrompt>,
     /// Name of the calibration set.
@@ -71,6 +76,7 @@ impl ProfileOptions {
     pub fn new(budget: Duration) -> Self {
         Self {
             drafters: Vec::new(),
+            store: None,
             prompts: super::calibration_prompts(),
             calibration: "shipped".to_owned(),
             head_sizes: vec![8192, 16384],
@@ -90,7 +96,32 @@ fn first_skip_set(groups: u32) -> Vec<u32> {
     (1..layers.saturating_sub(1)).step_by(2).flat_map(|l| [2 * l, 2 * l + 1]).collect()
 }
 
-fn drafters(loaded: &Loaded, asked: &[String]) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
+/// Retrieval from the store at `path`, alone and behind lookup, with the match lengths of REST.
+fn retrieval_drafters(loaded: &Loaded, path: &Path) -> Result<[(&'static str, DrafterKind); 2], Error> {
+    let store = CorpusStore::open(path)?;
+    store.expect_model(loaded.model().fingerprint().as_bytes())?;
+    let absolute = path::absolute(path).map_err(|error| {
+        Error::input(format!("the store `{}` has no absolute path: {error}", path.display()))
+    })?;
+    let place = absolute.to_str().ok_or_else(|| {
+        let shown = absolute.display();
+        Error::input(format!("the path of the store, `{shown}`: expected UTF-8, as profiles are; rename it"))
+    })?;
+    let file = DrafterFile { path: place.to_owned(), digest: store.digest() };
+    let kind = |lookup_match| DrafterKind::Retrieval {
+        store: file.clone(),
+        longest_match: 16,
+        shortest_match: 2,
+        lookup_match,
+    };
+    Ok([("retrieval", kind(None)), ("retrieval_lookup", kind(Some((3, 1))))])
+}
+
+fn drafters(
+    loaded: &Loaded,
+    asked: &[String],
+    store: Option<&Path>,
+) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
     let skipped = first_skip_set(loaded.set().groups());
     let mut all = vec![
         ("lookup", DrafterKind::Lookup { longest_match: 4, shortest_match: 2 }),
@@ -98,6 +129,16 @@ fn drafters(loaded: &Loaded, asked: &[String]) -> Result<Vec<(DrafterName, Draft
     ];
     if !skipped.is_empty() {
         all.push(("layer_skip", DrafterKind::LayerSkip { skipped, head_tokens: None }));
+    }
+    match store {
+        Some(path) => all.extend(retrieval_drafters(loaded, path)?),
+        None if asked.iter().any(|name| name == "retrieval") => {
+            return Err(Error::input(
+                "drafter `retrieval` needs a corpus store: expected one, found none; make it with `yggc corpus build` and give \
+                 it with --store",
+            ));
+        }
+        None => {}
     }
     for name in asked {
         if name != "none" && all.iter().all(|(_, kind)| kind.name() != name) {
@@ -171,7 +212,7 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Profile, Error> {
-    let mut drafters = drafters(loaded, &options.drafters)?;
+    let mut drafters = drafters(loaded, &options.drafters, options.store.as_deref())?;
     let model_context = loaded.set().model_context();
     let widest = *loaded.set().widths().last().expect("width 1 is always planned");
     let most = model_context.saturating_sub(widest + 3).max(1);

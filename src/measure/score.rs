@@ -33,27 +33,46 @@ pub struct Score {
 /// # Errors
 /// [`Error`] of kind `Input` when the sequence is too short, too long or has unknown ids.
 pub fn score(loaded: &Loaded, ids: &[u32], pinning: Pinning) -> Result<Score, Error> {
-    if ids.len() < 2 {
-        return Err(Error::input(format!(
-            "{} tokens to score: expected at least 2, the first is only context",
-            ids.len()
-        )));
+    Scorer::new(loaded, ids.len(), pinning)?.score(ids)
+}
+
+/// Scores one sequence after another in one session.
+#[derive(Debug)]
+pub(super) struct Scorer<'a> {
+    loaded: &'a Loaded,
+    session: Session,
+}
+
+impl<'a> Scorer<'a> {
+    /// For sequences of `longest` tokens at most.
+    pub(super) fn new(loaded: &'a Loaded, longest: usize, pinning: Pinning) -> Result<Self, Error> {
+        let context = longest.clamp(2, loaded.set().model_context());
+        let options = SessionOptions { context, tree_nodes: 1, threads: loaded.threads(), pinning };
+        Ok(Self { loaded, session: Session::open(loaded.set().clone(), &options)? })
     }
-    // The last id is only looked up, so no forward would refuse it.
-    let vocabulary = loaded.set().vocabulary();
-    if let Some(found) = ids.iter().copied().find(|id| *id as usize >= vocabulary) {
-        return Err(RuntimeError::Token { found, vocabulary }.into());
+
+    /// As [`score`].
+    pub(super) fn score(&mut self, ids: &[u32]) -> Result<Score, Error> {
+        if ids.len() < 2 {
+            return Err(Error::input(format!(
+                "{} tokens to score: expected at least 2, the first is only context",
+                ids.len()
+            )));
+        }
+        // The last id is only looked up, so no forward would refuse it.
+        let vocabulary = self.loaded.set().vocabulary();
+        if let Some(found) = ids.iter().copied().find(|id| *id as usize >= vocabulary) {
+            return Err(RuntimeError::Token { found, vocabulary }.into());
+        }
+        let mut tokens = Vec::with_capacity(ids.len() - 1);
+        self.session.truncate(0);
+        self.session.score(&ids[..ids.len() - 1], |i, logits| {
+            let id = ids[i + 1];
+            tokens.push(ScoredToken { id, nll: nll(logits, id), argmax: argmax(logits) });
+        })?;
+        let mean_nll = tokens.iter().map(|t| t.nll).sum::<f64>() / tokens.len() as f64;
+        Ok(Score { tokens, mean_nll, perplexity: mean_nll.exp() })
     }
-    let context = ids.len().clamp(2, loaded.set().model_context());
-    let options = SessionOptions { context, tree_nodes: 1, threads: loaded.threads(), pinning };
-    let mut session = Session::open(loaded.set().clone(), &options)?;
-    let mut tokens = Vec::with_capacity(ids.len() - 1);
-    session.score(&ids[..ids.len() - 1], |i, logits| {
-        let id = ids[i + 1];
-        tokens.push(ScoredToken { id, nll: nll(logits, id), argmax: argmax(logits) });
-    })?;
-    let mean_nll = tokens.iter().map(|t| t.nll).sum::<f64>() / tokens.len() as f64;
-    Ok(Score { tokens, mean_nll, perplexity: mean_nll.exp() })
 }
 
 fn nll(logits: &[f32], id: u32) -> f64 {

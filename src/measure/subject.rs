@@ -51,7 +51,12 @@ struct Measured {
     name: DrafterName,
     kind: DrafterKind,
     draft: Option<DraftForward>,
+    /// The drafter itself where it runs no model: opening a store takes longer than asking it.
+    free: Option<Box<dyn Drafter>>,
 }
+
+/// The shape of the proposals that are measured of drafters without a model.
+const FREE: Shape = Shape { depth: 8, draft_width: 2, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
 
 /// What a drafter's forward leaves out of the model's.
 #[derive(Clone, Debug)]
@@ -125,9 +130,10 @@ impl StepSubject {
                         skip: SkipSet::new(groups, skipped)?,
                         head: head_tokens.as_ref().map(|tokens| loaded.set().head(tokens)).transpose()?,
                     }),
-                    DrafterKind::None | DrafterKind::Lookup { .. } => None,
+                    DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::Retrieval { .. } => None,
                 };
-                Ok(Measured { name: name.clone(), kind: kind.clone(), draft })
+                let free = if draft.is_none() { make_drafter(kind, &FREE, &session)? } else { None };
+                Ok(Measured { name: name.clone(), kind: kind.clone(), draft, free })
             })
             .collect::<Result<_, Error>>()?;
         let planted = Arc::new(AtomicUsize::new(0));
@@ -161,8 +167,8 @@ impl StepSubject {
         tune(self.decoder.session_mut(), tunings)
     }
 
-    fn measured(&self, name: &DrafterName) -> &Measured {
-        self.drafters.iter().find(|d| d.name == *name).expect("cells name drafters of this profile")
+    fn measured(&mut self, name: &DrafterName) -> &mut Measured {
+        self.drafters.iter_mut().find(|d| d.name == *name).expect("cells name drafters of this profile")
     }
 
     /// A whole step of `width` rows; the time of one of its stages.
@@ -203,14 +209,13 @@ impl StepSubject {
     /// A whole proposal; the time of one of its stages.
     fn proposal(
         &mut self,
-        kind: &DrafterKind,
+        drafter: &mut dyn Drafter,
         shape: &Shape,
         context: usize,
         stage: Stage,
     ) -> Result<Duration, Error> {
         let session = self.decoder.session_mut();
         session.assume_committed(context);
-        let mut drafter = make_drafter(kind, shape, session)?.expect("plain decoding proposes nothing");
         let mut tree = TokenTree::with_capacity(shape.tree_nodes());
         tree.reset(self.history[context]);
         let mut stats = Stats::default();
@@ -270,25 +275,20 @@ impl StepSubject {
                     top_k: self.top_k,
                     draft_temperature: 1.0,
                 };
-                let all = self.proposal(&kind, &shape, context, Stage::Grow)?;
+                let drafter = make_drafter(&kind, &shape, self.decoder.session())?;
+                let mut drafter = drafter.expect("a drafter that runs a model");
+                let all = self.proposal(&mut *drafter, &shape, context, Stage::Grow)?;
                 Ok(all / u32::try_from(GROWTHS).expect("few growths"))
             }
             Cells::Draft(name) => {
-                let drafter = self.measured(name);
-                let (kind, draft) = (drafter.kind.clone(), drafter.draft.clone());
-                match draft {
-                    Some(draft) => self.draft_forward(&draft, width, context),
-                    None => {
-                        let shape = Shape {
-                            depth: 8,
-                            draft_width: 2,
-                            verify_width: 16,
-                            top_k: 0,
-                            draft_temperature: 1.0,
-                        };
-                        self.proposal(&kind, &shape, context, Stage::Draft)
-                    }
+                let measured = self.measured(name);
+                if let Some(draft) = measured.draft.clone() {
+                    return self.draft_forward(&draft, width, context);
                 }
+                let mut drafter = measured.free.take().expect("a drafter without a model");
+                let time = self.proposal(&mut *drafter, &FREE, context, Stage::Draft);
+                self.measured(name).free = Some(drafter);
+                time
             }
         }
     }

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use ygg_profiler::{DrafterDescription, DrafterName};
+use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
 
 use super::PlanError;
 
@@ -26,8 +26,20 @@ pub enum DrafterKind {
         /// Tokens that its head knows, ascending; all that the model knows where its head is not trimmed.
         head_tokens: Option<Vec<u32>>,
     },
+    /// Continuations that texts of a corpus store had after the last tokens.
+    Retrieval {
+        /// The store.
+        store: DrafterFile,
+        /// Longest suffix looked for.
+        longest_match: u32,
+        /// Shortest suffix looked for.
+        shortest_match: u32,
+        /// Longest and shortest suffix of a lookup in the sequence itself, whose guesses come first; none without one.
+        lookup_match: Option<(u32, u32)>,
+    },
 }
 
+const LOOKUP: &str = "lookup_match";
 const LONGEST: &str = "longest_match";
 const SHORTEST: &str = "shortest_match";
 const SKIPPED: &str = "skipped";
@@ -35,7 +47,7 @@ const HEAD_TOKENS: &str = "head_tokens";
 
 impl DrafterKind {
     /// The names of all kinds, as the command line calls them.
-    pub const NAMES: [&'static str; 3] = ["none", "lookup", "layer_skip"];
+    pub const NAMES: [&'static str; 4] = ["none", "lookup", "layer_skip", "retrieval"];
 
     /// The name of the kind, as the command line calls it.
     pub fn name(&self) -> &'static str {
@@ -43,13 +55,14 @@ impl DrafterKind {
             DrafterKind::None => "none",
             DrafterKind::Lookup { .. } => "lookup",
             DrafterKind::LayerSkip { .. } => "layer_skip",
+            DrafterKind::Retrieval { .. } => "retrieval",
         }
     }
 
     /// Whether drafting runs forwards of a model, and so grows Equal-Growth Trees.
     pub fn runs_a_model(&self) -> bool {
         match self {
-            DrafterKind::None | DrafterKind::Lookup { .. } => false,
+            DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::Retrieval { .. } => false,
             DrafterKind::LayerSkip { .. } => true,
         }
     }
@@ -57,9 +70,27 @@ impl DrafterKind {
     /// Tokens of the trimmed head that it drafts with, if it has one.
     pub fn head_tokens(&self) -> Option<&[u32]> {
         match self {
-            DrafterKind::None | DrafterKind::Lookup { .. } => None,
+            DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::Retrieval { .. } => None,
             DrafterKind::LayerSkip { skipped: _, head_tokens } => head_tokens.as_deref(),
         }
+    }
+
+    /// The corpus store that it drafts from, if it needs one.
+    pub fn store(&self) -> Option<&DrafterFile> {
+        match self {
+            DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::LayerSkip { .. } => None,
+            DrafterKind::Retrieval { store, .. } => Some(store),
+        }
+    }
+
+    /// The same with its store, if it needs one, at another place.
+    #[must_use]
+    pub fn with_store_at(mut self, path: &str) -> Self {
+        match &mut self {
+            DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::LayerSkip { .. } => {}
+            DrafterKind::Retrieval { store, .. } => path.clone_into(&mut store.path),
+        }
+        self
     }
 
     /// The drafter as a profile describes it, under `name`.
@@ -74,8 +105,19 @@ impl DrafterKind {
                 let trimmed = head_tokens.iter().map(|tokens| (HEAD_TOKENS.to_owned(), tokens.clone()));
                 std::iter::once((SKIPPED.to_owned(), skipped.clone())).chain(trimmed).collect()
             }
+            DrafterKind::Retrieval { store: _, longest_match, shortest_match, lookup_match } => {
+                let lookup = lookup_match.map(|(longest, shortest)| vec![longest, shortest]);
+                let lookup = lookup.map(|lengths| (LOOKUP.to_owned(), lengths));
+                let lengths = [(LONGEST, *longest_match), (SHORTEST, *shortest_match)];
+                lengths
+                    .map(|(key, length)| (key.to_owned(), vec![length]))
+                    .into_iter()
+                    .chain(lookup)
+                    .collect()
+            }
         };
-        DrafterDescription { name, kind: self.name().to_owned(), parameters }
+        let file = self.store().cloned();
+        DrafterDescription { name, kind: self.name().to_owned(), parameters, file }
     }
 
     /// The drafter that a profile describes.
@@ -83,7 +125,7 @@ impl DrafterKind {
     /// # Errors
     /// [`PlanError::UnknownDrafter`] or [`PlanError::DrafterParameters`] if this build has no such drafter.
     pub fn from_description(description: &DrafterDescription) -> Result<Self, PlanError> {
-        let DrafterDescription { name, kind, parameters } = description;
+        let DrafterDescription { name, kind, parameters, file } = description;
         let expect = |names: &[&str]| {
             let found: Vec<&str> = parameters.keys().map(String::as_str).collect();
             if found == names {
@@ -103,6 +145,11 @@ impl DrafterKind {
                 found: format!("{other:?}"),
             }),
         };
+        let wrong = |expected: &str, found: String| PlanError::DrafterParameters {
+            drafter: name.to_string(),
+            expected: expected.to_owned(),
+            found,
+        };
         let drafter = match kind.as_str() {
             "none" => {
                 expect(&[])?;
@@ -117,6 +164,19 @@ impl DrafterKind {
                 expect(if head_tokens.is_some() { &[HEAD_TOKENS, SKIPPED] } else { &[SKIPPED] })?;
                 DrafterKind::LayerSkip { skipped: parameters[SKIPPED].clone(), head_tokens }
             }
+            "retrieval" => {
+                let lookup_match = match parameters.get(LOOKUP).map(Vec::as_slice) {
+                    None => None,
+                    Some([longest, shortest]) => Some((*longest, *shortest)),
+                    Some(other) => return Err(wrong("two numbers for lookup_match", format!("{other:?}"))),
+                };
+                let all = [LONGEST, LOOKUP, SHORTEST];
+                expect(if lookup_match.is_some() { &all } else { &[LONGEST, SHORTEST] })?;
+                let store =
+                    file.clone().ok_or_else(|| wrong("a file, the corpus store", "none".to_owned()))?;
+                let (longest_match, shortest_match) = (one(LONGEST)?, one(SHORTEST)?);
+                DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match }
+            }
             _ => {
                 return Err(PlanError::UnknownDrafter {
                     expected: DrafterKind::NAMES.join(", "),
@@ -124,6 +184,9 @@ impl DrafterKind {
                 });
             }
         };
+        if let (None, Some(file)) = (drafter.store(), file) {
+            return Err(wrong("no file", file.path.clone()));
+        }
         drafter.validate()?;
         Ok(drafter)
     }
@@ -147,6 +210,27 @@ impl DrafterKind {
                     return Ok(());
                 }
                 error("1 <= shortest_match <= longest_match", format!("{shortest_match}, {longest_match}"))
+            }
+            DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match } => {
+                for (longest, shortest) in
+                    std::iter::once(&(*longest_match, *shortest_match)).chain(lookup_match)
+                {
+                    if *shortest < 1 || shortest > longest {
+                        return error(
+                            "1 <= shortest match <= longest match",
+                            format!("{shortest}, {longest}"),
+                        );
+                    }
+                }
+                let DrafterFile { path, digest } = store;
+                let is_digest = digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit());
+                if path.is_empty() || !is_digest {
+                    return error(
+                        "a store with a path and a digest of 64 digits",
+                        format!("`{path}`, `{digest}`"),
+                    );
+                }
+                Ok(())
             }
             DrafterKind::LayerSkip { skipped, head_tokens } => {
                 let ascending = |ids: &[u32]| !ids.is_empty() && ids.is_sorted_by(|a, b| a < b);
@@ -174,18 +258,25 @@ mod tests {
         DrafterKind::LayerSkip { skipped: skipped.to_vec(), head_tokens: head_tokens.map(<[u32]>::to_vec) }
     }
 
-    fn all() -> [DrafterKind; 4] {
+    fn retrieval(longest_match: u32, shortest_match: u32, lookup_match: Option<(u32, u32)>) -> DrafterKind {
+        let store = DrafterFile { path: "a.store".to_owned(), digest: "0a".repeat(32) };
+        DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match }
+    }
+
+    fn all() -> [DrafterKind; 6] {
         [
             DrafterKind::None,
             DrafterKind::Lookup { longest_match: 4, shortest_match: 2 },
             layer_skip(&[2, 3, 9], None),
+            retrieval(16, 2, None),
+            retrieval(16, 2, Some((3, 1))),
             layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
         ]
     }
 
     #[test]
     fn every_kind_survives_its_description() {
-        assert_eq!(all().map(|kind| kind.name())[..3], DrafterKind::NAMES);
+        assert_eq!(all().map(|kind| kind.name())[..4], DrafterKind::NAMES);
         for kind in all() {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert_eq!(DrafterKind::from_description(&description).unwrap(), kind);
@@ -198,6 +289,15 @@ mod tests {
             let good = kind.describe(DrafterName::new("any").unwrap());
             let mut extra = good.clone();
             extra.parameters.insert("more".into(), vec![1]);
+            let mut other_file = good.clone();
+            other_file.file = match &good.file {
+                Some(_) => None,
+                None => Some(DrafterFile { path: "x".to_owned(), digest: "0".repeat(64) }),
+            };
+            assert!(matches!(
+                DrafterKind::from_description(&other_file),
+                Err(PlanError::DrafterParameters { .. })
+            ));
             let mut unknown = good;
             unknown.kind = "oracle".into();
             assert!(matches!(
@@ -209,6 +309,10 @@ mod tests {
         for kind in [
             DrafterKind::Lookup { longest_match: 1, shortest_match: 2 },
             DrafterKind::Lookup { longest_match: 1, shortest_match: 0 },
+            retrieval(1, 2, None),
+            retrieval(2, 0, None),
+            retrieval(2, 1, Some((1, 2))),
+            retrieval(2, 1, None).with_store_at(""),
             layer_skip(&[], None),
             layer_skip(&[3, 2], None),
             layer_skip(&[2, 2], None),

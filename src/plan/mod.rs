@@ -82,8 +82,8 @@ pub use step_costs::StepCosts;
 pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
 pub use tunings::{ChosenTuning, FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};
 pub use ygg_profiler::{
-    BuildFingerprint, DepthNetwork, DepthReport, Fingerprints, MachineFingerprint, ModelFingerprint, Stage,
-    TunedShape,
+    BuildFingerprint, DepthNetwork, DepthReport, DrafterFile, Fingerprints, MachineFingerprint,
+    ModelFingerprint, Stage, TunedShape,
 };
 
 #[cfg(test)]

@@ -221,7 +221,9 @@ impl Search<'_> {
             let searched = match &kind {
                 DrafterKind::None => continue,
                 DrafterKind::LayerSkip { .. } => self.tree_drafter(&origin, &mut found),
-                DrafterKind::Lookup { .. } => self.free_drafter(&origin, free_drafters, &mut found),
+                DrafterKind::Lookup { .. } | DrafterKind::Retrieval { .. } => {
+                    self.free_drafter(&origin, free_drafters, &mut found)
+                }
             };
             let is_named = asked_for && fix.drafter.is_some();
             match searched {

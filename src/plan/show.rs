@@ -2,7 +2,7 @@
 use std::fmt::{self, Display, Write};
 
 use serde_json::{Value, json as value};
-use ygg_profiler::{DrafterName, Fingerprints};
+use ygg_profiler::{DrafterFile, DrafterName, Fingerprints};
 
 use super::{
     Calibration, ChosenTuning, DepthReport, DepthRule, GrowthRule, HeldOut, LeftOut, Plan, PlannedPredictor,
@@ -68,6 +68,12 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
         widths(&plan.planned.verify),
         widths(&plan.planned.draft)
     )?;
+
+    let mut stores: Vec<_> = plan.by_drafter.iter().filter_map(|sub_plan| sub_plan.drafter.store()).collect();
+    stores.dedup();
+    for DrafterFile { path, digest } in stores {
+        writeln!(out, "store        {path} ({digest})")?;
+    }
 
     writeln!(out, "\nbest shape of every drafter (predicted)")?;
     let mut rows = vec![

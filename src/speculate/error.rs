@@ -1,5 +1,6 @@
 //! What can go wrong while decoding.
 
+use super::StoreError;
 use crate::{plan::Schedule, runtime::RuntimeError, sample::SampleError};
 
 /// Why decoding refuses.
@@ -11,6 +12,9 @@ pub enum SpeculateError {
     /// The sampling parameters are out of range.
     #[error(transparent)]
     Sample(#[from] SampleError),
+    /// The corpus store of a drafter cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A prompt without tokens.
     #[error("the prompt is empty: expected at least one token")]
     EmptyPrompt,

@@ -12,6 +12,7 @@
 
 mod accept;
 mod bands;
+pub mod corpus;
 mod decode;
 mod depth;
 mod drafter;
@@ -26,9 +27,10 @@ mod verifier;
 
 pub use crate::sample::Candidate;
 pub use accept::{Limits, Walk};
+pub use corpus::{CorpusStore, StoreError};
 pub use decode::{Decoder, Shape, StepReport};
 pub use depth::depth_features;
-pub use drafter::{Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Verified};
+pub use drafter::{Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Retrieval, Verified};
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use lesson::{Lesson, Offers};

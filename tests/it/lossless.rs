@@ -13,10 +13,13 @@ use yggc::{
     },
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape, SpeculateError},
+    speculate::{
+        Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Retrieval, Shape, SpeculateError,
+    },
     tree::{NodeId, Source, Template, TokenTree},
 };
 
+use crate::retrieval::store;
 use crate::tiny_model::{Class, Dice, WIDTHS, models, session};
 
 /// A drafter that knows how plain decoding goes on and proposes anything but what is usual.
@@ -84,6 +87,7 @@ enum Kind {
     TrimmedHead,
     Template,
     Lookup,
+    Retrieval,
     Adversary,
 }
 
@@ -207,7 +211,7 @@ impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
         let len = dice.within(1, 16);
         // Random models repeat themselves late.
-        let tokens = dice.within(1, if kind == Kind::Lookup { 70 } else { 24 });
+        let tokens = dice.within(1, if matches!(kind, Kind::Lookup | Kind::Retrieval) { 70 } else { 24 });
         // A tight context ends the text before the wish does.
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
         let (template, shape) = match kind {
@@ -268,6 +272,17 @@ impl Case {
                 let longest = dice.within(shortest, 6);
                 Box::new(Lookup::new(longest, shortest, &self.shape).expect("lengths in order"))
             }
+            Kind::Retrieval => {
+                let texts = any_texts(truth, set.vocabulary(), dice);
+                let store = store(&texts, set.vocabulary());
+                let shortest = dice.within(1, 3);
+                let longest = dice.within(shortest, 16);
+                let drafter =
+                    Retrieval::new(store, longest, shortest, &self.shape).expect("lengths in order");
+                let is_mixed = dice.chance(50);
+                let lookup = || Lookup::new(3, 1, &self.shape).expect("lengths in order");
+                Box::new(if is_mixed { drafter.after_lookup(lookup()) } else { drafter })
+            }
             Kind::Adversary => Box::new(Adversary {
                 truth: truth.to_vec(),
                 vocabulary: set.vocabulary(),
@@ -286,6 +301,17 @@ impl Case {
             None => decoder,
         }
     }
+}
+
+/// Texts that go on like plain decoding here and there, and differ in some tokens.
+fn any_texts(truth: &[u32], vocabulary: usize, dice: &mut Dice) -> Vec<Vec<u32>> {
+    let mut text = || {
+        let begin = dice.below(truth.len());
+        let wrong = *dice.pick(&[0, 5, 30]);
+        let some = |token: &u32| if dice.chance(wrong) { dice.below(vocabulary) as u32 } else { *token };
+        truth[begin..].iter().map(some).collect()
+    };
+    (0..12).map(|_| text()).collect()
 }
 
 /// Decodes until `tokens` are emitted, one of `ends` is, or the context is full; poisons scratch before every step.
@@ -399,6 +425,12 @@ fn a_template_changes_no_token() {
 fn lookup_changes_no_token() {
     let (drafted, accepted) = run(Kind::Lookup, 120);
     assert!(drafted > 300 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn retrieval_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Retrieval, 120);
+    assert!(drafted > 800 && accepted > 400, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]

@@ -15,6 +15,8 @@ mod candidates;
 mod command_line;
 mod committed_plans;
 #[cfg(feature = "cli")]
+mod corpus;
+#[cfg(feature = "cli")]
 mod default_model;
 #[cfg(feature = "cli")]
 mod default_model_lossless;
@@ -39,6 +41,7 @@ mod program;
 mod reference;
 mod refusals;
 mod replays;
+mod retrieval;
 mod row_invariance;
 mod schedules;
 mod temperatures;

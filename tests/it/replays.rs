@@ -27,7 +27,7 @@ use yggc::{
 const WIDTHS: [usize; 8] = [1, 2, 3, 4, 6, 8, 16, 64];
 
 /// A loaded model and its profile, made once.
-fn profiled() -> &'static (Loaded, Profile) {
+pub(crate) fn profiled() -> &'static (Loaded, Profile) {
     static PROFILED: OnceLock<(Loaded, Profile)> = OnceLock::new();
     PROFILED.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -61,7 +61,7 @@ fn description(kind: &str) -> &'static DrafterDescription {
 }
 
 /// A decoder of the profiled model that drafts as described, in this shape.
-fn decoder(drafter: &DrafterDescription, shape: Shape) -> Decoder {
+pub(crate) fn decoder(drafter: &DrafterDescription, shape: Shape) -> Decoder {
     let (loaded, _) = profiled();
     let options = SessionOptions {
         context: loaded.set().model_context(),
@@ -76,7 +76,7 @@ fn decoder(drafter: &DrafterDescription, shape: Shape) -> Decoder {
 }
 
 /// A step that may emit whatever its tree allows.
-fn step(decoder: &mut Decoder) -> (usize, usize) {
+pub(crate) fn step(decoder: &mut Decoder) -> (usize, usize) {
     let room = decoder.session().context() + 1 - decoder.history().len();
     let report = decoder.step(Limits { tokens: room, ends: &[] }, None).expect("the step runs");
     (report.rows, report.accepted)
@@ -87,13 +87,13 @@ fn numbers(widths: &[usize]) -> Vec<u32> {
 }
 
 /// All of a proposal is verified at the smallest width up to `most` that holds it.
-fn widest(most: u32) -> RowChoice {
+pub(crate) fn widest(most: u32) -> RowChoice {
     let widths = numbers(&WIDTHS).into_iter().filter(|width| *width <= most);
     let costs = widths.map(|width| WidthCost { width, step_us: f64::from(width) });
     RowChoice { rule: RowRule::Widest, widths: costs.collect(), rate: 1.0, calibration: None }
 }
 
-fn planned(shape: Shape) -> plan::Shape {
+pub(crate) fn planned(shape: Shape) -> plan::Shape {
     let Shape { depth, draft_width, verify_width, .. } = shape;
     plan::Shape { depth: depth as u32, draft_width: draft_width as u32, verify_width: verify_width as u32 }
 }

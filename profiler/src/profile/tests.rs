@@ -76,6 +76,7 @@ fn profile() -> Profile {
             name: name(),
             kind: "layer_skip".into(),
             parameters: BTreeMap::from([("skipped".to_owned(), vec![2, 3])]),
+            file: None,
         }],
         tunings: vec![tuned(&[("default", &[2.0, 2.5]), ("other", &[1.0, 1.5])])],
         measurements: vec![cell(Stage::Verify), cell(Stage::Draft(name()))],

@@ -61,10 +61,15 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("run -p x --threads 0", "from 1 to 1024"),
         ("run -p x --threads 100000", "from 1 to 1024"),
         ("run -p x --context 0", "at least 1"),
-        ("run -p x --drafter retrieval", "layer_skip"),
+        ("run -p x --drafter oracle", "layer_skip"),
+        ("corpus build --input a -o b --snippet 0", "at least 1"),
+        ("corpus build --input a -o b --keep none", "at least 1"),
         ("run -p x --drafter layer-skip", "layer_skip"),
         ("run -p x --isa sse2", "portable"),
-        ("bench --prompts f --arms ar,model", "expected ar, plan, unguarded, lookup or layer_skip"),
+        (
+            "bench --prompts f --arms ar,model",
+            "expected ar, plan, unguarded, lookup, layer_skip or retrieval",
+        ),
         ("bench --prompts f --arms none", "the arm `ar`"),
         ("bench --prompts f --repetitions 0", "at least 1"),
         ("bench --prompts f --temperature -1", "0 or more"),
@@ -94,6 +99,9 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "score",
         "score --text-file a --token-ids b",
         "profile",
+        "corpus",
+        "corpus build -o s",
+        "corpus build --input a",
         "plan",
         "plan --profile f",
         "plan show",
@@ -201,7 +209,7 @@ fn repeated_and_listed_values() {
 
 #[test]
 fn every_arm_is_read_back_from_its_name() {
-    let drafters = [DrafterName::Lookup, DrafterName::LayerSkip].map(Arm::Drafter);
+    let drafters = [DrafterName::Lookup, DrafterName::LayerSkip, DrafterName::Retrieval].map(Arm::Drafter);
     for arm in [Arm::Ar, Arm::Eager, Arm::Plan, Arm::Unguarded].into_iter().chain(drafters) {
         assert_eq!(arm.to_string().parse(), Ok(arm));
     }

@@ -4,9 +4,11 @@ mod growth;
 mod heads;
 mod layer_skip;
 mod lookup;
+mod retrieval;
 
 pub use layer_skip::LayerSkip;
 pub use lookup::Lookup;
+pub use retrieval::Retrieval;
 
 use crate::{
     runtime::Session,

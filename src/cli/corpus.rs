@@ -1,0 +1,55 @@
+//! `yggc corpus build`: scores texts with the model and writes the store that retrieval drafts from.
+
+use yggc::{
+    engine::Loaded,
+    measure::{self, CorpusOptions, CorpusReport},
+    model::Model,
+};
+
+use crate::cli::{
+    args::{CorpusArgs, CorpusBuildArgs, CorpusCommand},
+    cache::CachePlace,
+    error::Failure,
+    fetch, output,
+    planning::load_options,
+    progress::Progress,
+    settings::{self, Machine},
+};
+
+/// Rows per forward: the widest that pays everywhere; it decides the time, not the result.
+const WIDTH: usize = 64;
+
+/// Runs `yggc corpus`.
+pub(crate) fn command(args: &CorpusArgs, cache: &CachePlace) -> Result<(), Failure> {
+    match &args.command {
+        CorpusCommand::Build(args) => build(args, cache),
+    }
+}
+
+fn build(args: &CorpusBuildArgs, cache: &CachePlace) -> Result<(), Failure> {
+    settings::output_file(&args.output)?;
+    let machine = Machine::new(&args.device)?;
+    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, vec![WIDTH]))?;
+    let options = CorpusOptions {
+        snippet_tokens: args.snippet,
+        most_snippets: args.keep,
+        most_tokens: args.tokens,
+        ..CorpusOptions::new(args.inputs.clone(), args.output.clone())
+    };
+    let bar = Progress::OnStderr.parts();
+    let built = measure::build_corpus(&loaded, &options, &mut |step| {
+        bar.set_length(step.total as u64);
+        bar.set_position(step.done as u64);
+        bar.set_message(step.what);
+    });
+    bar.finish_and_clear();
+    let CorpusReport { snippets, resumed, kept_snippets, kept_tokens, highest_perplexity, bytes } = built?;
+    let resumed =
+        if resumed == 0 { String::new() } else { format!(", {resumed} of them by an earlier build") };
+    output::text(format_args!(
+        "{}: {kept_snippets} of {snippets} snippets kept, {kept_tokens} tokens of perplexity {highest_perplexity:.1} or less, \
+         {bytes} bytes; {snippets} scored{resumed}\n",
+        args.output.display()
+    ))
+}

@@ -1,0 +1,229 @@
+//! Building a corpus store: texts are cut into snippets, the verifier scores them, and what it finds most probable is kept.
+//!
+//! After SPECTRA (ACL 2025): a corpus refined by the verifier's perplexity suggests what the verifier itself would say. The walk:
+//! [`Snippets`] streams the inputs, every snippet is scored and its score is appended to a file beside the output
+//! ([`ScoreFile`]), [`Selection`] keeps the best, and the kept ones are sorted into a store that takes its name when it is
+//! whole. Memory is bounded by what is kept, not by the inputs.
+//!
+//! Invariant: a build that was killed at any time and begun again ends with the same bytes as one that was not.
+
+mod score_file;
+mod selection;
+mod snippets;
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use ygg_profiler::replace_file;
+
+use crate::{
+    engine::{Error, Loaded},
+    runtime::Pinning,
+    speculate::corpus::Corpus,
+};
+
+use super::{Progress, score::Scorer};
+use score_file::ScoreFile;
+use selection::Selection;
+use snippets::Snippets;
+
+/// What a store is built of.
+#[derive(Clone, Debug)]
+pub struct CorpusOptions {
+    /// Texts, in order: `.jsonl` files of objects with a `text` or `turns`, and any other file as plain text (UTF-8).
+    pub inputs: Vec<PathBuf>,
+    /// Where the store goes. Scores are kept beside it until it is written.
+    pub output: PathBuf,
+    /// Tokens of a snippet at most; a match never spans two.
+    pub snippet_tokens: usize,
+    /// Snippets to keep at most.
+    pub most_snippets: usize,
+    /// Tokens to keep at most: they decide the memory that building takes, 20 bytes each.
+    pub most_tokens: usize,
+    /// Whether worker threads are bound to processors.
+    pub pinning: Pinning,
+}
+
+impl CorpusOptions {
+    /// A store of the best of `inputs` at `output`, within the limits of a small machine.
+    pub fn new(inputs: Vec<PathBuf>, output: PathBuf) -> Self {
+        Self {
+            inputs,
+            output,
+            snippet_tokens: 128,
+            most_snippets: 100_000,
+            most_tokens: 8_000_000,
+            pinning: Pinning::default(),
+        }
+    }
+}
+
+/// What became of the inputs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CorpusReport {
+    /// Snippets read.
+    pub snippets: u64,
+    /// Of them those whose scores were there from an earlier build.
+    pub resumed: u64,
+    /// Snippets kept.
+    pub kept_snippets: u64,
+    /// Tokens kept.
+    pub kept_tokens: u64,
+    /// Perplexity of the least probable snippet that was kept.
+    pub highest_perplexity: f64,
+    /// Bytes of the store.
+    pub bytes: u64,
+}
+
+/// Scores the inputs with `loaded`, whose widest executable should be wide, and writes the store. Scores that an earlier build
+/// with the same model, machine and snippet length left are used.
+///
+/// # Errors
+/// [`Error`] of kind `Input` if an input cannot be read or is no text, scores were left by another build, another build is at
+/// work, nothing is left to keep or the output cannot be written.
+pub fn build_corpus(
+    loaded: &Loaded,
+    options: &CorpusOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<CorpusReport, Error> {
+    let CorpusOptions { inputs, output, snippet_tokens, most_snippets, most_tokens, pinning } = options;
+    let context = loaded.set().model_context();
+    if *snippet_tokens < snippets::LEAST_TOKENS || snippet_tokens + 1 > context {
+        return Err(Error::input(format!(
+            "snippets of {snippet_tokens} tokens: expected {} to {}, which the model can score; choose another --snippet",
+            snippets::LEAST_TOKENS,
+            context - 1
+        )));
+    }
+    let mut snippets = Snippets::open(loaded, inputs, *snippet_tokens)?;
+    let score_path = beside(output, ".scores")?;
+    let mut scores = ScoreFile::open(&score_path, settings(loaded, *snippet_tokens)?)?;
+    remove_half_written(output);
+    let mut scorer = Scorer::new(loaded, snippet_tokens + 1, *pinning)?;
+    let mut selection = Selection::new(*most_snippets, *most_tokens);
+    let (mut number, mut resumed) = (0, 0);
+    while let Some(snippet) = snippets.next_snippet()? {
+        let nll = match scores.next_known()? {
+            Some(known) if known.snippet == snippet => {
+                resumed += 1;
+                known.mean_nll
+            }
+            Some(_) => return Err(scores.other_inputs()),
+            None => {
+                let nll = mean_nll(&mut scorer, loaded, &snippet)?;
+                scores.append(&snippet, nll)?;
+                nll
+            }
+        };
+        selection.offer(nll, number, snippet.len());
+        number += 1;
+        let (done, total) = snippets.bytes();
+        progress(Progress { what: "scoring", done, total });
+    }
+    if scores.next_known()?.is_some() {
+        return Err(scores.other_inputs());
+    }
+    let Some(highest) = selection.highest() else {
+        return Err(Error::input(format!(
+            "no snippet to keep: expected texts of {} tokens or more, found {number} snippets, none within --keep and --tokens; \
+             give other files with --input",
+            snippets::LEAST_TOKENS
+        )));
+    };
+    let corpus = kept(&mut scores, selection, progress)?;
+    progress(Progress { what: "sorting", done: 0, total: 1 });
+    let vocabulary = u32::try_from(loaded.set().vocabulary()).expect("token ids are 32 bits");
+    let bytes = corpus.encode(vocabulary, *loaded.model().fingerprint().as_bytes())?;
+    replace_file(output, &bytes).map_err(|error| cannot("write", output, &error))?;
+    scores.remove()?;
+    Ok(CorpusReport {
+        snippets: number,
+        resumed,
+        kept_snippets: corpus.snippets(),
+        kept_tokens: corpus.tokens(),
+        highest_perplexity: highest.exp(),
+        bytes: bytes.len() as u64,
+    })
+}
+
+/// The selected snippets in the order of the inputs, read back from the scores.
+fn kept(
+    scores: &mut ScoreFile,
+    selection: Selection,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Corpus, Error> {
+    let selected = selection.ascending();
+    let mut corpus = Corpus::default();
+    scores.rewind()?;
+    let (mut number, total) = (0, selected.len());
+    for (done, wanted) in selected.into_iter().enumerate() {
+        let known = loop {
+            let known = scores.next_known()?.ok_or_else(|| {
+                Error::input(
+                    "scores vanished while the store was built: expected what was written; build again",
+                )
+            })?;
+            number += 1;
+            if number > wanted {
+                break known;
+            }
+        };
+        corpus.push(&known.snippet);
+        progress(Progress { what: "keeping", done: done + 1, total });
+    }
+    Ok(corpus)
+}
+
+/// Mean negative log-likelihood of a snippet's tokens in nats; of the first one too where texts begin with a token of their own.
+fn mean_nll(scorer: &mut Scorer<'_>, loaded: &Loaded, snippet: &[u32]) -> Result<f64, Error> {
+    let tokenizer = loaded.tokenizer();
+    match tokenizer.bos().filter(|_| tokenizer.adds_bos()) {
+        Some(bos) => Ok(scorer.score(&[&[bos], snippet].concat())?.mean_nll),
+        None => Ok(scorer.score(snippet)?.mean_nll),
+    }
+}
+
+/// A digest of what scores follow from, beside the texts.
+fn settings(loaded: &Loaded, snippet_tokens: usize) -> Result<[u8; 32], Error> {
+    let build = loaded.fingerprints()?.build.kernels;
+    let class = format!("{} {:?} {build} {snippet_tokens}", loaded.tier(), loaded.activations());
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(loaded.model().fingerprint().as_bytes()).update(class.as_bytes());
+    Ok(*hasher.finalize().as_bytes())
+}
+
+/// The file `.NAME` with `ending`, beside `path`.
+fn beside(path: &Path, ending: &str) -> Result<PathBuf, Error> {
+    let name = path.file_name().ok_or_else(|| {
+        Error::input(format!("`{}` names no file: expected a place for the store", path.display()))
+    })?;
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(ending);
+    Ok(path.with_file_name(hidden))
+}
+
+/// Removes what writers of `output` that were killed have left. The caller holds the lock of the scores.
+fn remove_half_written(output: &Path) {
+    let folder = match output.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        Some(_) | None => Path::new("."),
+    };
+    let (Some(name), Ok(entries)) = (output.file_name(), fs::read_dir(folder)) else { return };
+    let begin = format!(".{}.", name.to_string_lossy());
+    for entry in entries.flatten() {
+        let found = entry.file_name();
+        let middle = found.to_str().and_then(|f| f.strip_prefix(&begin)?.strip_suffix(".partial"));
+        if middle.is_some_and(|pid| pid.bytes().all(|b| b.is_ascii_digit())) {
+            // What cannot be removed does no harm.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn cannot(action: &str, path: &Path, error: &io::Error) -> Error {
+    Error::input(format!("cannot {action} `{}`: {error}; check the path and the space left", path.display()))
+}

@@ -1,0 +1,113 @@
+//! Why a corpus store is refused.
+
+use std::path::PathBuf;
+
+use crate::storage::StorageError;
+
+/// Why a corpus store cannot be used. The file's or the caller's fault, never the system's but for [`StoreError::Storage`].
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file cannot be opened or mapped.
+    #[error("no corpus store: {0}; say where it is with --store, or make one with `yggc corpus build`")]
+    Storage(#[from] StorageError),
+    /// Another kind of file.
+    #[error(
+        "`{}` is no corpus store: expected a file that begins with `YGGCORP`, found `{found}`; make one with `yggc corpus build`",
+        path.display()
+    )]
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+        /// Its first bytes.
+        found: String,
+    },
+    /// A store of another layout.
+    #[error(
+        "the corpus store `{}` has format {found}, expected {expected}; build it again with `yggc corpus build`",
+        path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// What this build reads.
+        expected: u32,
+        /// What the file says.
+        found: u32,
+    },
+    /// Bytes are missing, or there are too many.
+    #[error(
+        "the corpus store `{}` is damaged: expected {expected} bytes, found {found}; copy it again or build it again",
+        path.display()
+    )]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// What its header speaks for, or the length of a header.
+        expected: u128,
+        /// What is there.
+        found: u64,
+    },
+    /// The content is not what was written.
+    #[error(
+        "the corpus store `{}` is damaged: expected checksum {expected}, found {found}; copy it again or build it again",
+        path.display()
+    )]
+    Checksum {
+        /// The file.
+        path: PathBuf,
+        /// What the header says.
+        expected: String,
+        /// What the content gives.
+        found: String,
+    },
+    /// A whole store, but not the one that was asked for.
+    #[error(
+        "`{}` is another corpus store: expected {expected}, found {found}; give the one that was profiled with --store, or \
+         profile and plan with this one",
+        path.display()
+    )]
+    OtherStore {
+        /// The file.
+        path: PathBuf,
+        /// Digest of the store that was asked for.
+        expected: String,
+        /// Digest of this one.
+        found: String,
+    },
+    /// A store that was scored by another model.
+    #[error(
+        "the corpus store `{}` was built with another model: expected {expected}, found {found}; build one with this model by \
+         `yggc corpus build`",
+        path.display()
+    )]
+    OtherModel {
+        /// The file.
+        path: PathBuf,
+        /// Digest of the model at hand.
+        expected: String,
+        /// Digest of the model that scored it.
+        found: String,
+    },
+    /// A store with tokens that the model does not have.
+    #[error(
+        "the corpus store `{}` is of another vocabulary: expected at most {expected} tokens, found {found}; build one with this \
+         model by `yggc corpus build`",
+        path.display()
+    )]
+    Vocabulary {
+        /// The file.
+        path: PathBuf,
+        /// Tokens of the model at hand.
+        expected: usize,
+        /// Tokens of the store's.
+        found: u32,
+    },
+    /// More tokens than 32-bit places can number.
+    #[error("a corpus of {found} tokens: expected fewer than {expected}; keep fewer with --keep or --tokens")]
+    TooLarge {
+        /// The limit.
+        expected: u64,
+        /// What was given.
+        found: u64,
+    },
+}

@@ -1,0 +1,103 @@
+//! The layout of a store file: a checked header, the symbols of all snippets, and the sorted places where text goes on.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..8 | magic `YGGCORP\0` |
+//! | 8..12 | format version, u32 little-endian |
+//! | 12..16 | tokens in the vocabulary, u32 |
+//! | 16..24 | tokens, u64: n |
+//! | 24..32 | snippets, u64: s |
+//! | 32..64 | digest of the model that scored it |
+//! | 64..96 | BLAKE3 of everything else: the store's digest |
+//! | 96.. | n + s symbols, u32: token + 1, and [`END`] after each snippet |
+//! | | n places among the symbols, u32, sorted by what stands there |
+
+use std::path::Path;
+
+use super::StoreError;
+
+/// The version that this build reads and writes.
+pub(super) const STORE_FORMAT: u32 = 1;
+pub(super) const HEADER_BYTES: usize = 96;
+/// Ends a snippet; smaller than every token's symbol.
+pub(super) const END: u32 = 0;
+/// Longest match that is looked for, as REST has it.
+pub const LONGEST_MATCH: usize = 16;
+/// Symbols that places are sorted by; those equal so far are in the order of the corpus.
+pub const SORTED_TOKENS: usize = 32;
+
+const MAGIC: &[u8; 8] = b"YGGCORP\0";
+const CHECKED_BYTES: usize = 64;
+
+/// What a header says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) vocabulary: u32,
+    pub(super) tokens: u64,
+    pub(super) snippets: u64,
+    pub(super) model: [u8; 32],
+}
+
+impl Header {
+    /// Bytes of the whole file.
+    pub(super) fn file_bytes(&self) -> u128 {
+        HEADER_BYTES as u128 + 4 * (2 * u128::from(self.tokens) + u128::from(self.snippets))
+    }
+
+    /// Writes the header before `payload`, whose place is reserved in `file`.
+    ///
+    /// # Panics
+    /// If `file` is not as long as it says.
+    pub(super) fn seal(&self, file: &mut [u8]) {
+        let Header { vocabulary, tokens, snippets, model } = self;
+        assert_eq!(file.len() as u128, self.file_bytes(), "a file as long as its header says");
+        file[..8].copy_from_slice(MAGIC);
+        file[8..12].copy_from_slice(&STORE_FORMAT.to_le_bytes());
+        file[12..16].copy_from_slice(&vocabulary.to_le_bytes());
+        file[16..24].copy_from_slice(&tokens.to_le_bytes());
+        file[24..32].copy_from_slice(&snippets.to_le_bytes());
+        file[32..64].copy_from_slice(model);
+        let digest = digest(file);
+        file[CHECKED_BYTES..HEADER_BYTES].copy_from_slice(&digest);
+    }
+
+    /// The header of `file` and the digest of the whole, if it is a whole, unchanged store.
+    pub(super) fn check(file: &[u8], path: &Path) -> Result<(Self, [u8; 32]), StoreError> {
+        let path = path.to_owned();
+        let start = &file[..file.len().min(MAGIC.len())];
+        if !MAGIC.starts_with(start) {
+            return Err(StoreError::NotAStore { path, found: start.escape_ascii().to_string() });
+        }
+        let found = file.len() as u64;
+        let Some(header) = file.first_chunk::<HEADER_BYTES>() else {
+            return Err(StoreError::Length { path, expected: HEADER_BYTES as u128, found });
+        };
+        let four = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
+        let eight = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
+        let digest_at = |at: usize| header[at..at + 32].try_into().expect("32 bytes");
+        if four(8) != STORE_FORMAT {
+            return Err(StoreError::Version { path, expected: STORE_FORMAT, found: four(8) });
+        }
+        let this =
+            Self { vocabulary: four(12), tokens: eight(16), snippets: eight(24), model: digest_at(32) };
+        let expected = this.file_bytes();
+        if u128::from(found) != expected {
+            return Err(StoreError::Length { path, expected, found });
+        }
+        let (expected, found): ([u8; 32], _) = (digest_at(CHECKED_BYTES), digest(file));
+        if expected != found {
+            let (expected, found) = (hex(&expected), hex(&found));
+            return Err(StoreError::Checksum { path, expected, found });
+        }
+        Ok((this, found))
+    }
+}
+
+fn digest(file: &[u8]) -> [u8; 32] {
+    *blake3::Hasher::new().update(&file[..CHECKED_BYTES]).update(&file[HEADER_BYTES..]).finalize().as_bytes()
+}
+
+/// A digest as people and plans write it.
+pub(super) fn hex(digest: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*digest).to_hex().to_string()
+}
