@@ -11,6 +11,7 @@ mod atomic_file;
 mod depth;
 mod fingerprint;
 mod grid;
+mod live_trace;
 mod machine;
 mod profile;
 pub mod statistics;
@@ -26,6 +27,7 @@ pub use depth::{
 };
 pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerprint};
 pub use grid::{CellSamples, GridError, GridSettings, Measurement, measure_grid, measure_grid_with_clock};
+pub use live_trace::{LivePrompt, LiveStep, LiveTrace, LiveTraceError};
 pub use machine::{MachineError, MachineFingerprint};
 pub use profile::{DrafterDescription, Profile, ProfileError};
 pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject};

@@ -88,6 +88,7 @@ fn profile() -> Profile {
             top_k: 2,
             prompts: vec![PromptTrace { kind: "chat".into(), steps: vec![step()] }],
         }],
+        live_traces: Vec::new(),
         token_traces: vec![TokenTrace { kind: "chat".into(), prompt: vec![1], output: vec![2, 3] }],
         predictors: vec![DepthPredictor {
             drafter: name(),
