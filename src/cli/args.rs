@@ -317,6 +317,12 @@ pub(crate) enum DrafterName {
     Lookup,
     /// The model itself with some of its layers left out
     LayerSkip,
+    /// Continues the longest suffix seen earlier, in this request or those before it
+    Suffix,
+    /// What the verifier last offered behind every token, along a fixed tree
+    Recycling,
+    /// Dictionaries of n-grams, of the text and of what the verifier makes of a pool of sequences
+    Ngram,
 }
 
 impl DrafterName {
@@ -326,6 +332,9 @@ impl DrafterName {
             Self::None => "none",
             Self::Lookup => "lookup",
             Self::LayerSkip => "layer_skip",
+            Self::Suffix => "suffix",
+            Self::Recycling => "recycling",
+            Self::Ngram => "ngram",
         }
     }
 }

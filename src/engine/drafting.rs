@@ -6,7 +6,7 @@ use crate::{
         GuardTerms, Schedule, Stage as PlanStage, StepCosts, SubPlan,
     },
     runtime::{Session, SkipSet},
-    speculate::{Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
+    speculate::{Drafter, LayerSkip, Lookup, Ngram, Policy, Recycling, Shape, SpeculateError, Suffix},
 };
 
 use super::{DrafterChoice, Error, Options, report::Background};
@@ -67,6 +67,9 @@ pub fn make_drafter(
                 None => whole,
             })))
         }
+        DrafterKind::Suffix(settings) => Ok(Some(Box::new(Suffix::new(*settings, shape)))),
+        DrafterKind::Recycling => Ok(Some(Box::new(Recycling::new(session.set().vocabulary(), shape)))),
+        DrafterKind::Ngram(settings) => Ok(Some(Box::new(Ngram::new(*settings, shape)?))),
     }
 }
 

@@ -38,7 +38,7 @@ impl Default for AutoplanOptions {
     }
 }
 
-/// Profiles `loaded`, which must have been opened with [`ProfileOptions::WIDTHS`], without trimmed heads, and plans from it.
+/// Profiles `loaded`, which must have been opened with [`ProfileOptions::WIDTHS`], without trimmed heads and drafters that learn, and plans from it.
 ///
 /// # Errors
 /// As [`profile`] and [`plan_from_profile`].
@@ -47,10 +47,11 @@ pub fn autoplan(
     options: &AutoplanOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Profile, Plan), Error> {
-    // Trimmed heads are left to profiles of their own: their cells would take a fourth of a time that is short already.
+    // Trimmed heads and drafters that learn are left to profiles of their own: their cells and recordings would take a third of a time that is short already.
     let profile_options = ProfileOptions {
         pinning: options.pinning,
         head_sizes: Vec::new(),
+        with_learners: false,
         ..ProfileOptions::new(options.budget)
     };
     let profile = profile(loaded, &profile_options, progress)?;

@@ -1,7 +1,7 @@
 //! Measuring and recording with the real thing: what the profiler asks for, over sessions and decoders.
 //!
 //! [`profile`] measures latencies of every planned width, records acceptance on the calibration prompts, of layer skip with
-//! trimmed heads too, and trains on it what tells how deep to draft;
+//! trimmed heads and of drafters that learn from the verifier too, and trains on it what tells how deep to draft;
 //! [`autoplan`] goes on to the plan, within a time budget. [`score`] is teacher-forced scoring.
 //! [`kernel_report`] takes forwards apart, op by op, beside what bounds them on this machine, and [`tuned_report`] compares
 //! them with the tunings of a plan. Nothing here decides:
@@ -14,6 +14,7 @@ mod depth;
 mod forwards;
 mod kernel_report;
 mod kernels;
+mod live;
 mod record;
 mod redraft;
 mod replay;

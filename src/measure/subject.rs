@@ -125,7 +125,11 @@ impl StepSubject {
                         skip: SkipSet::new(groups, skipped)?,
                         head: head_tokens.as_ref().map(|tokens| loaded.set().head(tokens)).transpose()?,
                     }),
-                    DrafterKind::None | DrafterKind::Lookup { .. } => None,
+                    DrafterKind::None
+                    | DrafterKind::Lookup { .. }
+                    | DrafterKind::Suffix(_)
+                    | DrafterKind::Recycling
+                    | DrafterKind::Ngram(_) => None,
                 };
                 Ok(Measured { name: name.clone(), kind: kind.clone(), draft })
             })
@@ -213,6 +217,7 @@ impl StepSubject {
         let mut drafter = make_drafter(kind, shape, session)?.expect("plain decoding proposes nothing");
         let mut tree = TokenTree::with_capacity(shape.tree_nodes());
         tree.reset(self.history[context]);
+        drafter.begin(&self.history[..=context]);
         let mut stats = Stats::default();
         let budget = Budget {
             session,

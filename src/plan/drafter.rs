@@ -6,6 +6,11 @@ use ygg_profiler::{DrafterDescription, DrafterName};
 
 use super::PlanError;
 
+mod settings;
+
+use self::settings::Fault;
+pub use self::settings::{MOST_ORDER, NgramSettings, SuffixSettings};
+
 /// Who drafts, and how it is set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -26,6 +31,12 @@ pub enum DrafterKind {
         /// Tokens that its head knows, ascending; all that the model knows where its head is not trimmed.
         head_tokens: Option<Vec<u32>>,
     },
+    /// Continuations of the longest suffix that occurred earlier, in this request or those before it.
+    Suffix(SuffixSettings),
+    /// What the verifier last offered behind every token, gathered along a fixed tree.
+    Recycling,
+    /// Dictionaries of the n-grams of the text and of what the verifier makes of a pool of sequences.
+    Ngram(NgramSettings),
 }
 
 const LONGEST: &str = "longest_match";
@@ -35,7 +46,7 @@ const HEAD_TOKENS: &str = "head_tokens";
 
 impl DrafterKind {
     /// The names of all kinds, as the command line calls them.
-    pub const NAMES: [&'static str; 3] = ["none", "lookup", "layer_skip"];
+    pub const NAMES: [&'static str; 6] = ["none", "lookup", "layer_skip", "suffix", "recycling", "ngram"];
 
     /// The name of the kind, as the command line calls it.
     pub fn name(&self) -> &'static str {
@@ -43,21 +54,55 @@ impl DrafterKind {
             DrafterKind::None => "none",
             DrafterKind::Lookup { .. } => "lookup",
             DrafterKind::LayerSkip { .. } => "layer_skip",
+            DrafterKind::Suffix(_) => "suffix",
+            DrafterKind::Recycling => "recycling",
+            DrafterKind::Ngram(_) => "ngram",
         }
     }
 
     /// Whether drafting runs forwards of a model, and so grows Equal-Growth Trees.
     pub fn runs_a_model(&self) -> bool {
         match self {
-            DrafterKind::None | DrafterKind::Lookup { .. } => false,
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_) => false,
             DrafterKind::LayerSkip { .. } => true,
+        }
+    }
+
+    /// Whether it learns from what the verifier says to its rows, so that only its own steps tell what it drafts.
+    pub fn learns(&self) -> bool {
+        match self {
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::LayerSkip { .. } => false,
+            DrafterKind::Recycling | DrafterKind::Ngram(_) => true,
+        }
+    }
+
+    /// Rows that it has verified at every step whatever they are worth.
+    pub fn pinned_rows(&self) -> u32 {
+        match self {
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::LayerSkip { .. } => 0,
+            DrafterKind::Ngram(settings) => settings.pool_rows(),
         }
     }
 
     /// Tokens of the trimmed head that it drafts with, if it has one.
     pub fn head_tokens(&self) -> Option<&[u32]> {
         match self {
-            DrafterKind::None | DrafterKind::Lookup { .. } => None,
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_) => None,
             DrafterKind::LayerSkip { skipped: _, head_tokens } => head_tokens.as_deref(),
         }
     }
@@ -65,7 +110,7 @@ impl DrafterKind {
     /// The drafter as a profile describes it, under `name`.
     pub fn describe(&self, name: DrafterName) -> DrafterDescription {
         let parameters = match self {
-            DrafterKind::None => BTreeMap::new(),
+            DrafterKind::None | DrafterKind::Recycling => BTreeMap::new(),
             DrafterKind::Lookup { longest_match, shortest_match } => BTreeMap::from([
                 (LONGEST.to_owned(), vec![*longest_match]),
                 (SHORTEST.to_owned(), vec![*shortest_match]),
@@ -74,6 +119,8 @@ impl DrafterKind {
                 let trimmed = head_tokens.iter().map(|tokens| (HEAD_TOKENS.to_owned(), tokens.clone()));
                 std::iter::once((SKIPPED.to_owned(), skipped.clone())).chain(trimmed).collect()
             }
+            DrafterKind::Suffix(settings) => named(SuffixSettings::NAMES, settings.values()),
+            DrafterKind::Ngram(settings) => named(NgramSettings::NAMES, settings.values()),
         };
         DrafterDescription { name, kind: self.name().to_owned(), parameters }
     }
@@ -117,6 +164,18 @@ impl DrafterKind {
                 expect(if head_tokens.is_some() { &[HEAD_TOKENS, SKIPPED] } else { &[SKIPPED] })?;
                 DrafterKind::LayerSkip { skipped: parameters[SKIPPED].clone(), head_tokens }
             }
+            "suffix" => {
+                expect(&SuffixSettings::NAMES)?;
+                DrafterKind::Suffix(SuffixSettings::from_values(values(SuffixSettings::NAMES, one)?))
+            }
+            "recycling" => {
+                expect(&[])?;
+                DrafterKind::Recycling
+            }
+            "ngram" => {
+                expect(&NgramSettings::NAMES)?;
+                DrafterKind::Ngram(NgramSettings::from_values(values(NgramSettings::NAMES, one)?))
+            }
             _ => {
                 return Err(PlanError::UnknownDrafter {
                     expected: DrafterKind::NAMES.join(", "),
@@ -141,7 +200,7 @@ impl DrafterKind {
             })
         };
         match self {
-            DrafterKind::None => Ok(()),
+            DrafterKind::None | DrafterKind::Recycling => Ok(()),
             DrafterKind::Lookup { longest_match, shortest_match } => {
                 if 1 <= *shortest_match && shortest_match <= longest_match {
                     return Ok(());
@@ -162,8 +221,31 @@ impl DrafterKind {
                     Some(_) | None => Ok(()),
                 }
             }
+            DrafterKind::Suffix(settings) => {
+                settings.validate().or_else(|(rule, found): Fault| error(rule, found))
+            }
+            DrafterKind::Ngram(settings) => {
+                settings.validate().or_else(|(rule, found): Fault| error(rule, found))
+            }
         }
     }
+}
+
+/// Settings under their names.
+fn named<const N: usize>(names: [&str; N], values: [u32; N]) -> BTreeMap<String, Vec<u32>> {
+    names.map(str::to_owned).into_iter().zip(values.map(|value| vec![value])).collect()
+}
+
+/// The settings of these names.
+fn values<const N: usize>(
+    names: [&str; N],
+    one: impl Fn(&str) -> Result<u32, PlanError>,
+) -> Result<[u32; N], PlanError> {
+    let mut values = [0; N];
+    for (value, name) in values.iter_mut().zip(names) {
+        *value = one(name)?;
+    }
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -174,18 +256,21 @@ mod tests {
         DrafterKind::LayerSkip { skipped: skipped.to_vec(), head_tokens: head_tokens.map(<[u32]>::to_vec) }
     }
 
-    fn all() -> [DrafterKind; 4] {
+    fn all() -> [DrafterKind; 7] {
         [
             DrafterKind::None,
             DrafterKind::Lookup { longest_match: 4, shortest_match: 2 },
             layer_skip(&[2, 3, 9], None),
+            DrafterKind::Suffix(SuffixSettings::DEFAULT),
+            DrafterKind::Recycling,
+            DrafterKind::Ngram(NgramSettings::DEFAULT),
             layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
         ]
     }
 
     #[test]
     fn every_kind_survives_its_description() {
-        assert_eq!(all().map(|kind| kind.name())[..3], DrafterKind::NAMES);
+        assert_eq!(all().map(|kind| kind.name())[..6], DrafterKind::NAMES);
         for kind in all() {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert_eq!(DrafterKind::from_description(&description).unwrap(), kind);
@@ -215,6 +300,11 @@ mod tests {
             layer_skip(&[2], Some(&[])),
             layer_skip(&[2], Some(&[3, 2])),
             layer_skip(&[2], Some(&[4, 4])),
+            DrafterKind::Suffix(SuffixSettings { counted: 1, ..SuffixSettings::DEFAULT }),
+            DrafterKind::Suffix(SuffixSettings { remembered: 1 << 25, ..SuffixSettings::DEFAULT }),
+            DrafterKind::Ngram(NgramSettings { order: 1, ..NgramSettings::DEFAULT }),
+            DrafterKind::Ngram(NgramSettings { order: 9, ..NgramSettings::DEFAULT }),
+            DrafterKind::Ngram(NgramSettings { explored_percent: 101, ..NgramSettings::DEFAULT }),
         ] {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert!(DrafterKind::from_description(&description).is_err(), "{kind:?}");

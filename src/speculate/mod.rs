@@ -26,7 +26,9 @@ pub use crate::sample::Candidate;
 pub use accept::{Limits, Walk};
 pub use decode::{Decoder, Shape, StepReport};
 pub use depth::depth_features;
-pub use drafter::{Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Verified};
+pub use drafter::{
+    Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Ngram, Observer, Recycling, Suffix, Verified,
+};
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use lesson::{Lesson, Offers};

@@ -3,9 +3,15 @@
 mod heads;
 mod layer_skip;
 mod lookup;
+mod ngram;
+mod recycling;
+mod suffix;
 
 pub use layer_skip::LayerSkip;
 pub use lookup::Lookup;
+pub use ngram::Ngram;
+pub use recycling::Recycling;
+pub use suffix::Suffix;
 
 use crate::{
     runtime::Session,
