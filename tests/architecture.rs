@@ -41,7 +41,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("ygg_kernels", &["ir", "model", "compile", "backend", "kernels"]),
     ("ygg_profiler", &["plan", "measure", "cli"]),
     ("bincode", &["plan"]),
-    ("blake3", &["model", "plan", "profiler", "kernels"]),
+    ("blake3", &["model", "plan", "speculate", "profiler", "kernels"]),
     ("clap", &["cli"]),
     ("criterion", &["kernels"]),
     ("half", &["kernels", "model", "backend"]),

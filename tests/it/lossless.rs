@@ -8,12 +8,15 @@ use std::sync::Arc;
 use yggc::{
     backend::Tier,
     plan::{
-        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, Schedule,
-        StepCosts, WidthCost,
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, NgramSettings, RowChoice,
+        RowRule, Schedule, StepCosts, SuffixSettings, WidthCost,
     },
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape, SpeculateError},
+    speculate::{
+        Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Ngram, Policy, Recycling, Shape, SpeculateError,
+        Suffix,
+    },
     tree::{NodeId, Source, TokenTree},
 };
 
@@ -83,7 +86,17 @@ enum Kind {
     LayerSkip,
     TrimmedHead,
     Lookup,
+    Suffix,
+    Recycling,
+    Ngram,
     Adversary,
+}
+
+impl Kind {
+    /// Whether it drafts what it has seen.
+    fn repeats(self) -> bool {
+        matches!(self, Kind::Lookup | Kind::Suffix | Kind::Recycling | Kind::Ngram)
+    }
 }
 
 /// One decoding problem.
@@ -156,6 +169,23 @@ pub(crate) fn any_policy(shape: &Shape, dice: &mut Dice) -> Policy {
     Policy { choice, guard: terms, costs }
 }
 
+/// Any settings whose pool leaves room in the shape.
+fn any_ngrams(shape: &Shape, dice: &mut Dice) -> NgramSettings {
+    let order = dice.within(2, 5);
+    let nodes = shape.verify_width.min(shape.tree_nodes());
+    let room = if shape.depth < order - 1 { 0 } else { nodes.saturating_sub(2) / (order - 1) };
+    let backward = dice.chance(70);
+    NgramSettings {
+        order: order as u32,
+        pool: dice.within(0, room.min(4)) as u32,
+        explored_percent: *dice.pick(&[0, 10, 90]),
+        forward_guesses: if backward { dice.below(9) as u32 } else { 5 },
+        backward,
+        parts: dice.chance(70),
+        entries: *dice.pick(&[16, 1000]),
+    }
+}
+
 /// From one token to all of the vocabulary.
 fn any_kept(vocabulary: usize, dice: &mut Dice) -> Vec<u32> {
     let percent = *dice.pick(&[1, 20, 60, 90, 100]);
@@ -184,7 +214,7 @@ impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
         let len = dice.within(1, 16);
         // Random models repeat themselves late.
-        let tokens = dice.within(1, if kind == Kind::Lookup { 70 } else { 24 });
+        let tokens = dice.within(1, if kind.repeats() { 70 } else { 24 });
         // A tight context ends the text before the wish does.
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
         let shape = any_shape(dice);
@@ -233,6 +263,18 @@ impl Case {
                 let shortest = dice.within(1, 3);
                 let longest = dice.within(shortest, 6);
                 Box::new(Lookup::new(longest, shortest, &self.shape).expect("lengths in order"))
+            }
+            Kind::Suffix => {
+                let settings = SuffixSettings {
+                    tokens_per_match: dice.within(1, 4) as u32,
+                    counted: dice.within(2, 9) as u32,
+                    remembered: *dice.pick(&[16, 60, 1000]),
+                };
+                Box::new(Suffix::new(settings, &self.shape))
+            }
+            Kind::Recycling => Box::new(Recycling::new(set.vocabulary(), &self.shape)),
+            Kind::Ngram => {
+                Box::new(Ngram::new(any_ngrams(&self.shape, dice), &self.shape).expect("a pool that fits"))
             }
             Kind::Adversary => Box::new(Adversary {
                 truth: truth.to_vec(),
@@ -359,6 +401,24 @@ fn a_trimmed_head_changes_no_token() {
 fn lookup_changes_no_token() {
     let (drafted, accepted) = run(Kind::Lookup, 120);
     assert!(drafted > 300 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn a_suffix_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Suffix, 120);
+    assert!(drafted > 300 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn recycling_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Recycling, 120);
+    assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn n_grams_change_no_token() {
+    let (drafted, accepted) = run(Kind::Ngram, 120);
+    assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]
