@@ -14,13 +14,13 @@ use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     model::{Model, synthetic::SyntheticSpec},
     plan::{
-        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, Schedule,
-        StepCosts, WidthCost,
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, NgramSettings, RowChoice,
+        RowRule, Schedule, StepCosts, SuffixSettings, WidthCost,
     },
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
     speculate::{
-        Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Retrieval, Shape,
+        Decoder, Drafter, LayerSkip, Limits, Lookup, Ngram, Policy, Recycling, Retrieval, Shape, Suffix,
         corpus::{Corpus, CorpusStore},
     },
     tree::Template,
@@ -113,6 +113,16 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
         "retrieval_lookup" => {
             let lookup = Lookup::new(3, 1, &SHAPE).expect("lengths in order");
             Some(Box::new(retrieval(60).after_lookup(lookup)))
+        }
+        "suffix" => Some(Box::new(Suffix::new(
+            // A text that is dropped and built again within the steps that are counted.
+            SuffixSettings { remembered: 70, ..SuffixSettings::DEFAULT },
+            &SHAPE,
+        ))),
+        "recycling" => Some(Box::new(Recycling::new(session.set().vocabulary(), &SHAPE))),
+        "ngram" => {
+            let settings = NgramSettings { pool: 1, ..NgramSettings::DEFAULT };
+            Some(Box::new(Ngram::new(settings, &SHAPE).expect("a pool that fits")))
         }
         "layer_skip" => {
             let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
@@ -317,9 +327,18 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             check_observed(&set, threads);
             check_ways(&set, threads);
         }
-        for name in
-            ["none", "lookup", "retrieval", "retrieval_lookup", "layer_skip", "trimmed_head", "template"]
-        {
+        for name in [
+            "none",
+            "lookup",
+            "retrieval",
+            "retrieval_lookup",
+            "suffix",
+            "recycling",
+            "ngram",
+            "layer_skip",
+            "trimmed_head",
+            "template",
+        ] {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
                     check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);

@@ -11,6 +11,7 @@ mod atomic_file;
 mod depth;
 mod fingerprint;
 mod grid;
+mod live_trace;
 mod machine;
 mod profile;
 mod selection;
@@ -27,6 +28,7 @@ pub use depth::{
 };
 pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerprint};
 pub use grid::{CellSamples, GridError, GridSettings, Measurement, measure_grid, measure_grid_with_clock};
+pub use live_trace::{LivePrompt, LiveStep, LiveTrace, LiveTraceError};
 pub use machine::{MachineError, MachineFingerprint};
 pub use profile::{DrafterDescription, DrafterFile, Profile, ProfileError};
 pub use selection::{CellSelection, SelectionError};

@@ -8,6 +8,7 @@ use crate::{
     depth::DepthPredictor,
     fingerprint::{BuildFingerprint, Fingerprints},
     grid::CellSamples,
+    live_trace::{LiveTrace, LiveTraceError},
     subject::{DrafterName, Stage},
     table::{LatencyTable, TableError},
     trace::{TokenTrace, Trace, TraceError},
@@ -38,6 +39,9 @@ pub struct Profile {
     pub traces: Vec<Trace>,
     /// Recorded requests, for drafters that need no model.
     pub token_traces: Vec<TokenTrace>,
+    /// Recorded steps of drafters that learn from the verifier, one for each drafter and shape.
+    #[serde(default)]
+    pub live_traces: Vec<LiveTrace>,
     /// What was trained on the traces of greedy requests, one for a drafter at most.
     #[serde(default)]
     pub predictors: Vec<DepthPredictor>,
@@ -118,6 +122,9 @@ pub enum ProfileError {
     /// A trace contradicts itself.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// A recording contradicts itself.
+    #[error(transparent)]
+    LiveTrace(#[from] LiveTraceError),
     /// The parts of the profile contradict each other.
     #[error("inconsistent profile: {what}: expected {expected}, found {found}")]
     Inconsistent {
@@ -183,6 +190,16 @@ impl Profile {
         for trace in &self.traces {
             if !known.contains_key(&trace.drafter) {
                 return inconsistent("trace", "a drafter the profile describes", trace.drafter.to_string());
+            }
+            trace.validate()?;
+        }
+        for trace in &self.live_traces {
+            if !known.contains_key(&trace.drafter) {
+                return inconsistent(
+                    "recording",
+                    "a drafter the profile describes",
+                    trace.drafter.to_string(),
+                );
             }
             trace.validate()?;
         }

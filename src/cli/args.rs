@@ -385,6 +385,12 @@ pub(crate) enum DrafterName {
     LayerSkip,
     /// Continues as texts of a corpus store do
     Retrieval,
+    /// Continues the longest suffix seen earlier, in this request or those before it
+    Suffix,
+    /// What the verifier last offered behind every token, along a fixed tree
+    Recycling,
+    /// Dictionaries of n-grams, of the text and of what the verifier makes of a pool of sequences
+    Ngram,
 }
 
 impl DrafterName {
@@ -395,6 +401,9 @@ impl DrafterName {
             Self::Lookup => "lookup",
             Self::LayerSkip => "layer_skip",
             Self::Retrieval => "retrieval",
+            Self::Suffix => "suffix",
+            Self::Recycling => "recycling",
+            Self::Ngram => "ngram",
         }
     }
 }

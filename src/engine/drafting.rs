@@ -9,7 +9,8 @@ use crate::{
     },
     runtime::{Session, SkipSet},
     speculate::{
-        CorpusStore, Decoder, Drafter, LayerSkip, Lookup, Policy, Retrieval, Shape, SpeculateError,
+        CorpusStore, Decoder, Drafter, LayerSkip, Lookup, Ngram, Policy, Recycling, Retrieval, Shape,
+        SpeculateError, Suffix,
     },
 };
 
@@ -109,6 +110,9 @@ pub fn make_growing_drafter(
                 None => whole,
             })))
         }
+        DrafterKind::Suffix(settings) => Ok(Some(Box::new(Suffix::new(*settings, shape)))),
+        DrafterKind::Recycling => Ok(Some(Box::new(Recycling::new(session.set().vocabulary(), shape)))),
+        DrafterKind::Ngram(settings) => Ok(Some(Box::new(Ngram::new(*settings, shape)?))),
     }
 }
 

@@ -118,7 +118,8 @@ impl From<SpeculateError> for Error {
             | SpeculateError::Store(_)
             | SpeculateError::EmptyPrompt
             | SpeculateError::Shape { .. }
-            | SpeculateError::Schedule { .. } => Self::input(error.to_string()),
+            | SpeculateError::Schedule { .. }
+            | SpeculateError::SavedNgrams { .. } => Self::input(error.to_string()),
         }
     }
 }

@@ -38,8 +38,8 @@ impl Default for AutoplanOptions {
     }
 }
 
-/// Profiles `loaded`, which must have been opened with [`ProfileOptions::WIDTHS`], without trimmed heads and by greedy
-/// requests alone, and plans from it.
+/// Profiles `loaded`, which must have been opened with [`ProfileOptions::WIDTHS`], without trimmed heads, without drafters that
+/// learn and by greedy requests alone, and plans from it.
 ///
 /// # Errors
 /// As [`profile`] and [`plan_from_profile`].
@@ -48,11 +48,12 @@ pub fn autoplan(
     options: &AutoplanOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Profile, Plan), Error> {
-    // Trimmed heads and other temperatures are left to profiles of their own, in a time that is short already: the cells of the
-    // heads would take a fourth of it, and every temperature a fifth of what is recorded.
+    // Trimmed heads, drafters that learn and other temperatures are left to profiles of their own, in a time that is short already:
+    // the cells of the heads would take a fourth of it, live recordings an eighth, and every temperature a fifth of what is recorded.
     let profile_options = ProfileOptions {
         pinning: options.pinning,
         head_sizes: Vec::new(),
+        with_learners: false,
         temperatures: Vec::new(),
         ..ProfileOptions::new(options.budget)
     };

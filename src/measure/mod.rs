@@ -1,9 +1,9 @@
 //! Measuring and recording with the real thing: what the profiler asks for, over sessions and decoders.
 //!
 //! [`profile`] measures latencies of every planned width, records acceptance on the calibration prompts, of layer skip with
-//! trimmed heads and at other temperatures too, and trains on it what tells how deep to draft;
-//! [`measure_again`] measures some of its latencies once more; [`autoplan`] goes on to the plan, within a time budget. [`score`] is
-//! teacher-forced scoring, and [`build_corpus`] keeps the texts that score best in a store to retrieve from.
+//! trimmed heads, of drafters that learn from the verifier and at other temperatures too, and trains on it what tells how deep to
+//! draft; [`measure_again`] measures some of its latencies once more; [`autoplan`] goes on to the plan, within a time budget.
+//! [`score`] is teacher-forced scoring, and [`build_corpus`] keeps the texts that score best in a store to retrieve from.
 //! [`kernel_report`] takes forwards apart, op by op, beside what bounds them on this machine, and [`tuned_report`] compares
 //! them with the tunings of a plan. Nothing here decides:
 //! planning is `plan`'s, and the profile keeps raw numbers.
@@ -17,6 +17,7 @@ mod depth;
 mod forwards;
 mod kernel_report;
 mod kernels;
+mod live;
 mod record;
 mod redraft;
 mod replay;

@@ -12,7 +12,7 @@ use ygg_profiler::{
 
 use crate::{
     engine::{Error, Loaded},
-    plan::{DrafterFile, DrafterKind, choose_tunings},
+    plan::{DrafterFile, DrafterKind, NgramSettings, SuffixSettings, choose_tunings},
     runtime::Pinning,
     speculate::{CorpusStore, Shape},
 };
@@ -21,6 +21,7 @@ use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
     depth::train_predictor,
+    live::recordings,
     redraft::redraft,
     subject::StepSubject,
     trace::{Recorded, TraceOptions, record},
@@ -36,6 +37,8 @@ pub(super) const TRACE_WIDTH: usize = 8;
 /// The part of the time for acceptance that requests are recorded in, where trees are recorded too: a plain forward a token
 /// costs a fraction of a tree a step, and what replays drafters without a model should be of many prompts.
 const REQUESTS_PART: u32 = 3;
+/// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded.
+const LIVE_PART: u32 = 8;
 /// The widest draft width that is measured: wider than any growth, for heads drafted ahead of as many verified rows.
 const WIDEST_DRAFT: usize = 16;
 /// Host stages around the verify forward, measured at every width.
@@ -57,6 +60,8 @@ pub struct ProfileOptions {
     pub head_sizes: Vec<usize>,
     /// Temperatures above 0 that requests are recorded at too, ascending; every one has a share of the time for acceptance.
     pub temperatures: Vec<f32>,
+    /// Whether drafters that learn from the verifier are recorded.
+    pub with_learners: bool,
     /// Committed tokens at which latencies are measured.
     pub contexts: Vec<usize>,
     /// Most tokens recorded per prompt.
@@ -81,6 +86,7 @@ impl ProfileOptions {
             calibration: "shipped".to_owned(),
             head_sizes: vec![8192, 16384],
             temperatures: if budget < LEAST_BUDGET { Vec::new() } else { TEMPERATURES.to_vec() },
+            with_learners: true,
             contexts: vec![128, 1024],
             tokens: 48,
             budget,
@@ -126,6 +132,10 @@ fn drafters(
     let mut all = vec![
         ("lookup", DrafterKind::Lookup { longest_match: 4, shortest_match: 2 }),
         ("lookup_short", DrafterKind::Lookup { longest_match: 3, shortest_match: 1 }),
+        ("suffix", DrafterKind::Suffix(SuffixSettings::DEFAULT)),
+        ("recycling", DrafterKind::Recycling),
+        ("ngram", DrafterKind::Ngram(NgramSettings::DEFAULT)),
+        ("ngram_pool", DrafterKind::Ngram(NgramSettings { pool: 1, ..NgramSettings::DEFAULT })),
     ];
     if !skipped.is_empty() {
         all.push(("layer_skip", DrafterKind::LayerSkip { skipped, head_tokens: None }));
@@ -213,6 +223,7 @@ pub fn profile(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Profile, Error> {
     let mut drafters = drafters(loaded, &options.drafters, options.store.as_deref())?;
+    drafters.retain(|(_, kind)| options.with_learners || !kind.learns());
     let model_context = loaded.set().model_context();
     let widest = *loaded.set().widths().last().expect("width 1 is always planned");
     let most = model_context.saturating_sub(widest + 3).max(1);
@@ -234,7 +245,9 @@ pub fn profile(
     let tunings = choose_tunings(&measured_tunings);
     let for_predictors = options.budget / 20;
     let rest = options.budget - for_tunings - for_predictors;
-    let warm = WarmTime::share(rest / 2, &options.temperatures)?;
+    let live = recordings(&drafters, loaded.set().widths());
+    let for_live = if live.is_empty() { Duration::ZERO } else { rest / LIVE_PART };
+    let warm = WarmTime::share(rest / 2 - for_live, &options.temperatures)?;
     let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), &options.head_sizes);
     let shape = Shape {
         depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
@@ -254,6 +267,12 @@ pub fn profile(
     };
     let Acceptance { mut traces, mut token_traces, predictors } =
         acceptance(loaded, &drafters, time, &trace_options, for_predictors, progress)?;
+    let mut live_traces = Vec::with_capacity(live.len());
+    for recording in &live {
+        let budget = for_live / u32::try_from(live.len()).expect("few recordings");
+        live_traces.push(recording.record(loaded, &trace_options, budget)?);
+        progress(Progress { what: "drafters that learn", done: live_traces.len(), total: live.len() });
+    }
     let trimmed = trimmed_drafters(loaded, &drafters, &options.head_sizes, &prompts, &token_traces)?;
     let heads: Vec<&[u32]> = trimmed.iter().filter_map(|(_, kind)| kind.head_tokens()).collect();
     let loaded = &loaded.with_heads(&heads)?;
@@ -289,6 +308,7 @@ pub fn profile(
         measurements: measured.cells,
         traces,
         token_traces,
+        live_traces,
         predictors,
     };
     profile.validate().map_err(|e| Error::internal(e.to_string()))?;

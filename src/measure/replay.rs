@@ -7,7 +7,7 @@ use ygg_profiler::{DrafterName, Profile};
 use crate::{
     engine::Error,
     plan::{DrafterKind, Fix, FreeDrafter, Plan, ReplayDrafter, make_plan},
-    speculate::{CorpusStore, Lookup, Retrieval, Shape},
+    speculate::{CorpusStore, Lookup, Retrieval, Shape, Suffix},
 };
 
 /// Depths of lookup that are tried.
@@ -18,6 +18,11 @@ const BRANCHES: [u32; 3] = [1, 2, 3];
 const RETRIEVED_DEPTHS: [u32; 6] = [1, 2, 3, 5, 7, 10];
 /// Numbers of continuations of a node that are tried.
 const RETRIEVED_BRANCHES: [u32; 4] = [1, 2, 4, 8];
+
+/// Depths that are tried of drafters that remember requests, whose replays are slower.
+const REMEMBERED_DEPTHS: [u32; 4] = [2, 4, 7, 11];
+/// Numbers of their continuations that are tried.
+const REMEMBERED_BRANCHES: [u32; 2] = [1, 3];
 
 /// A drafter to replay, with the depths and widths to try.
 struct Replayed {
@@ -54,7 +59,15 @@ pub fn plan_from_profile(profile: &Profile, fix: &Fix) -> Result<Plan, Error> {
                 let (depths, widths) = (&RETRIEVED_DEPTHS, &RETRIEVED_BRANCHES);
                 replayed.push(Replayed { name, drafter: Box::new(retrieval), depths, widths });
             }
-            DrafterKind::None | DrafterKind::LayerSkip { .. } => {}
+            DrafterKind::Suffix(settings) => {
+                let drafter = Box::new(Suffix::new(settings, &Shape::PLAIN));
+                let (depths, widths) = (&REMEMBERED_DEPTHS, &REMEMBERED_BRANCHES);
+                replayed.push(Replayed { name, drafter, depths, widths });
+            }
+            DrafterKind::None
+            | DrafterKind::LayerSkip { .. }
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_) => {}
         }
     }
     let mut free: Vec<FreeDrafter<'_>> = replayed

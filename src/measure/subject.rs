@@ -130,7 +130,12 @@ impl StepSubject {
                         skip: SkipSet::new(groups, skipped)?,
                         head: head_tokens.as_ref().map(|tokens| loaded.set().head(tokens)).transpose()?,
                     }),
-                    DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::Retrieval { .. } => None,
+                    DrafterKind::None
+                    | DrafterKind::Lookup { .. }
+                    | DrafterKind::Retrieval { .. }
+                    | DrafterKind::Suffix(_)
+                    | DrafterKind::Recycling
+                    | DrafterKind::Ngram(_) => None,
                 };
                 let free = if draft.is_none() { make_drafter(kind, &FREE, &session)? } else { None };
                 Ok(Measured { name: name.clone(), kind: kind.clone(), draft, free })
@@ -218,6 +223,7 @@ impl StepSubject {
         session.assume_committed(context);
         let mut tree = TokenTree::with_capacity(shape.tree_nodes());
         tree.reset(self.history[context]);
+        drafter.begin(&self.history[..=context]);
         let mut stats = Stats::default();
         let budget = Budget {
             session,

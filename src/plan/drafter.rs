@@ -6,6 +6,11 @@ use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
 
 use super::PlanError;
 
+mod settings;
+
+use self::settings::Fault;
+pub use self::settings::{MOST_ORDER, NgramSettings, SuffixSettings};
+
 /// Who drafts, and how it is set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -37,6 +42,12 @@ pub enum DrafterKind {
         /// Longest and shortest suffix of a lookup in the sequence itself, whose guesses come first; none without one.
         lookup_match: Option<(u32, u32)>,
     },
+    /// Continuations of the longest suffix that occurred earlier, in this request or those before it.
+    Suffix(SuffixSettings),
+    /// What the verifier last offered behind every token, gathered along a fixed tree.
+    Recycling,
+    /// Dictionaries of the n-grams of the text and of what the verifier makes of a pool of sequences.
+    Ngram(NgramSettings),
 }
 
 const LOOKUP: &str = "lookup_match";
@@ -47,7 +58,8 @@ const HEAD_TOKENS: &str = "head_tokens";
 
 impl DrafterKind {
     /// The names of all kinds, as the command line calls them.
-    pub const NAMES: [&'static str; 4] = ["none", "lookup", "layer_skip", "retrieval"];
+    pub const NAMES: [&'static str; 7] =
+        ["none", "lookup", "layer_skip", "retrieval", "suffix", "recycling", "ngram"];
 
     /// The name of the kind, as the command line calls it.
     pub fn name(&self) -> &'static str {
@@ -56,21 +68,59 @@ impl DrafterKind {
             DrafterKind::Lookup { .. } => "lookup",
             DrafterKind::LayerSkip { .. } => "layer_skip",
             DrafterKind::Retrieval { .. } => "retrieval",
+            DrafterKind::Suffix(_) => "suffix",
+            DrafterKind::Recycling => "recycling",
+            DrafterKind::Ngram(_) => "ngram",
         }
     }
 
     /// Whether drafting runs forwards of a model, and so grows Equal-Growth Trees.
     pub fn runs_a_model(&self) -> bool {
         match self {
-            DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::Retrieval { .. } => false,
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::Retrieval { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_) => false,
             DrafterKind::LayerSkip { .. } => true,
+        }
+    }
+
+    /// Whether it learns from what the verifier says to its rows, so that only its own steps tell what it drafts.
+    pub fn learns(&self) -> bool {
+        match self {
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::Retrieval { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::LayerSkip { .. } => false,
+            DrafterKind::Recycling | DrafterKind::Ngram(_) => true,
+        }
+    }
+
+    /// Rows that it has verified at every step whatever they are worth.
+    pub fn pinned_rows(&self) -> u32 {
+        match self {
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::Retrieval { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::LayerSkip { .. } => 0,
+            DrafterKind::Ngram(settings) => settings.pool_rows(),
         }
     }
 
     /// Tokens of the trimmed head that it drafts with, if it has one.
     pub fn head_tokens(&self) -> Option<&[u32]> {
         match self {
-            DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::Retrieval { .. } => None,
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::Retrieval { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_) => None,
             DrafterKind::LayerSkip { skipped: _, head_tokens } => head_tokens.as_deref(),
         }
     }
@@ -96,7 +146,7 @@ impl DrafterKind {
     /// The drafter as a profile describes it, under `name`.
     pub fn describe(&self, name: DrafterName) -> DrafterDescription {
         let parameters = match self {
-            DrafterKind::None => BTreeMap::new(),
+            DrafterKind::None | DrafterKind::Recycling => BTreeMap::new(),
             DrafterKind::Lookup { longest_match, shortest_match } => BTreeMap::from([
                 (LONGEST.to_owned(), vec![*longest_match]),
                 (SHORTEST.to_owned(), vec![*shortest_match]),
@@ -115,6 +165,8 @@ impl DrafterKind {
                     .chain(lookup)
                     .collect()
             }
+            DrafterKind::Suffix(settings) => named(SuffixSettings::NAMES, settings.values()),
+            DrafterKind::Ngram(settings) => named(NgramSettings::NAMES, settings.values()),
         };
         let file = self.store().cloned();
         DrafterDescription { name, kind: self.name().to_owned(), parameters, file }
@@ -177,6 +229,18 @@ impl DrafterKind {
                 let (longest_match, shortest_match) = (one(LONGEST)?, one(SHORTEST)?);
                 DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match }
             }
+            "suffix" => {
+                expect(&SuffixSettings::NAMES)?;
+                DrafterKind::Suffix(SuffixSettings::from_values(values(SuffixSettings::NAMES, one)?))
+            }
+            "recycling" => {
+                expect(&[])?;
+                DrafterKind::Recycling
+            }
+            "ngram" => {
+                expect(&NgramSettings::NAMES)?;
+                DrafterKind::Ngram(NgramSettings::from_values(values(NgramSettings::NAMES, one)?))
+            }
             _ => {
                 return Err(PlanError::UnknownDrafter {
                     expected: DrafterKind::NAMES.join(", "),
@@ -204,7 +268,7 @@ impl DrafterKind {
             })
         };
         match self {
-            DrafterKind::None => Ok(()),
+            DrafterKind::None | DrafterKind::Recycling => Ok(()),
             DrafterKind::Lookup { longest_match, shortest_match } => {
                 if 1 <= *shortest_match && shortest_match <= longest_match {
                     return Ok(());
@@ -246,8 +310,31 @@ impl DrafterKind {
                     Some(_) | None => Ok(()),
                 }
             }
+            DrafterKind::Suffix(settings) => {
+                settings.validate().or_else(|(rule, found): Fault| error(rule, found))
+            }
+            DrafterKind::Ngram(settings) => {
+                settings.validate().or_else(|(rule, found): Fault| error(rule, found))
+            }
         }
     }
+}
+
+/// Settings under their names.
+fn named<const N: usize>(names: [&str; N], values: [u32; N]) -> BTreeMap<String, Vec<u32>> {
+    names.map(str::to_owned).into_iter().zip(values.map(|value| vec![value])).collect()
+}
+
+/// The settings of these names.
+fn values<const N: usize>(
+    names: [&str; N],
+    one: impl Fn(&str) -> Result<u32, PlanError>,
+) -> Result<[u32; N], PlanError> {
+    let mut values = [0; N];
+    for (value, name) in values.iter_mut().zip(names) {
+        *value = one(name)?;
+    }
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -263,20 +350,23 @@ mod tests {
         DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match }
     }
 
-    fn all() -> [DrafterKind; 6] {
+    fn all() -> [DrafterKind; 9] {
         [
             DrafterKind::None,
             DrafterKind::Lookup { longest_match: 4, shortest_match: 2 },
             layer_skip(&[2, 3, 9], None),
             retrieval(16, 2, None),
             retrieval(16, 2, Some((3, 1))),
+            DrafterKind::Suffix(SuffixSettings::DEFAULT),
+            DrafterKind::Recycling,
+            DrafterKind::Ngram(NgramSettings::DEFAULT),
             layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
         ]
     }
 
     #[test]
     fn every_kind_survives_its_description() {
-        assert_eq!(all().map(|kind| kind.name())[..4], DrafterKind::NAMES);
+        assert_eq!(all().map(|kind| kind.name())[..4], DrafterKind::NAMES[..4]);
         for kind in all() {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert_eq!(DrafterKind::from_description(&description).unwrap(), kind);
@@ -319,6 +409,11 @@ mod tests {
             layer_skip(&[2], Some(&[])),
             layer_skip(&[2], Some(&[3, 2])),
             layer_skip(&[2], Some(&[4, 4])),
+            DrafterKind::Suffix(SuffixSettings { counted: 1, ..SuffixSettings::DEFAULT }),
+            DrafterKind::Suffix(SuffixSettings { remembered: 1 << 25, ..SuffixSettings::DEFAULT }),
+            DrafterKind::Ngram(NgramSettings { order: 1, ..NgramSettings::DEFAULT }),
+            DrafterKind::Ngram(NgramSettings { order: 9, ..NgramSettings::DEFAULT }),
+            DrafterKind::Ngram(NgramSettings { explored_percent: 101, ..NgramSettings::DEFAULT }),
         ] {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert!(DrafterKind::from_description(&description).is_err(), "{kind:?}");

@@ -6,8 +6,14 @@ use ygg_profiler::TokenTrace;
 use super::{AcceptedLengths, JudgedNode, RowChoice, RowScratch, objective::Shape, tree_replay::judge};
 use crate::tree::{NodeId, TokenTree, select};
 
-/// A drafter that is a pure function of the committed tokens.
+/// A drafter that is a pure function of the committed tokens, and of the requests before them if it remembers any.
 pub trait ReplayDrafter {
+    /// Forgets all requests: it is as it was opened.
+    fn forget(&mut self) {}
+
+    /// Another request begins with these tokens.
+    fn begin(&mut self, _history: &[u32]) {}
+
     /// Adds a proposal to `tree`, whose root carries the last token of `history`.
     fn propose(&mut self, history: &[u32], limits: &ProposalLimits, tree: &mut TokenTree);
 }
@@ -49,10 +55,15 @@ impl FreeReplay {
         let mut replay = FreeReplay::default();
         walk(traces, drafter, shape, choice, |step| {
             let FreeStep { rest, accepted, rows, .. } = step;
-            replay.accepted.record(accepted, rest.len());
-            *replay.steps_by_width.entry(choice.planned(rows).width).or_default() += 1;
+            replay.record(accepted, rest.len(), choice.planned(rows).width);
         });
         replay
+    }
+
+    /// Counts a step that accepted `accepted` drafted tokens, emitted `most` at most and ran at `width`.
+    pub(super) fn record(&mut self, accepted: usize, most: usize, width: u32) {
+        self.accepted.record(accepted, most);
+        *self.steps_by_width.entry(width).or_default() += 1;
     }
 
     /// Steps replayed.
@@ -112,11 +123,13 @@ fn walk(
     let mut tree = TokenTree::with_capacity(shape.verify_width as usize);
     let mut scratch = RowScratch::with_capacity(shape.verify_width as usize);
     let (mut keep, mut history) = (Vec::new(), Vec::new());
+    drafter.forget();
     for (prompt, TokenTrace { kind: _, temperature: _, prompt: tokens, output }) in traces.iter().enumerate()
     {
         history.clear();
         history.extend_from_slice(tokens);
         history.extend(output.first());
+        drafter.begin(&history);
         let mut emitted = 1;
         while emitted < output.len() {
             let rest = &output[emitted..];
@@ -138,7 +151,7 @@ fn walk(
 }
 
 /// Drafted tokens that the recorded output follows among the nodes kept.
-fn accepted_length(tree: &TokenTree, keep: &[NodeId], rest: &[u32]) -> usize {
+pub(super) fn accepted_length(tree: &TokenTree, keep: &[NodeId], rest: &[u32]) -> usize {
     let mut at = NodeId::ROOT;
     rest.iter()
         .map_while(|token| {

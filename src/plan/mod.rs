@@ -1,6 +1,6 @@
 //! The planner: from a profile to the plan that decides everything about speculation on one machine.
 //!
-//! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`FreeReplay`]), prices every
+//! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`FreeReplay`], [`replay_live`]), prices every
 //! shape with the latency table ([`objective`], eq. 3 of Yggdrasil; for trees under every [`Schedule`], by the [`Timeline`] of
 //! its [`StageGraph`]), keeps the best sub-plan of every drafter and plain
 //! decoding among them, once for every temperature that requests were recorded at ([`Band`]), chooses the tuning of every linear ([`choose_tunings`]), and returns a [`Plan`]. [`write()`] and [`read()`] move plans through checked files; [`FittedPlan`] is
@@ -37,6 +37,7 @@ mod free_replay;
 mod growth_choice;
 mod guard;
 pub mod leviathan;
+mod live_replay;
 mod makespan;
 pub mod objective;
 mod pricing;
@@ -62,7 +63,7 @@ pub use contents::{
 pub use depth::{DepthScratch, normalise, tell};
 pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
 pub use diff::{PlanDiff, diff};
-pub use drafter::DrafterKind;
+pub use drafter::{DrafterKind, MOST_ORDER, NgramSettings, SuffixSettings};
 pub use error::PlanError;
 pub use explain::{Explanation, explain, explain_at};
 pub use file::{PLAN_FORMAT, decode, encode, read, write};
@@ -71,6 +72,7 @@ pub use fix::{Fix, FixedWidth, Objective};
 pub use free_replay::{FreeReplay, ProposalLimits, ReplayDrafter, judge_proposals};
 pub use growth_choice::{GrowthChoice, GrowthRule, StaticTree};
 pub use guard::{GuardMode, GuardState, GuardTerms, GuardedStep};
+pub use live_replay::{judge_live, replay_live};
 pub use makespan::{Lanes, TimeSpan, Timeline};
 pub use objective::{Shape, StageTime};
 pub use row_choice::{RowChoice, RowRule, RowScratch, WidthCost};

@@ -97,7 +97,8 @@ impl RowChoice {
                     calibration.apply(tree);
                 }
                 expected_tokens(tree, &mut scratch.prune, &mut scratch.expected);
-                self.best_rate(scratch, costs)
+                let pinned = u32::try_from(tree.pinned()).unwrap_or(u32::MAX);
+                self.best_rate(scratch, costs, pinned)
             }
         }
     }
@@ -109,17 +110,19 @@ impl RowChoice {
             RowRule::Widest => self.widest(),
             RowRule::BestRate => {
                 expected_tokens_of(values, &mut scratch.prune, &mut scratch.expected);
-                self.best_rate(scratch, None)
+                self.best_rate(scratch, None, 0)
             }
         }
     }
 
-    /// Widths beyond the smallest that holds the whole tree are no candidates: no step would run at them.
-    fn best_rate(&self, scratch: &mut RowScratch, costs: Option<&StepCosts>) -> u32 {
+    /// Widths beyond the smallest that holds the whole tree are no candidates: no step would run at them. Neither are those that
+    /// do not hold the pinned nodes, where another does: what those are worth, later steps tell.
+    fn best_rate(&self, scratch: &mut RowScratch, costs: Option<&StepCosts>, pinned: u32) -> u32 {
         let RowScratch { prune: _, expected, widths } = scratch;
         let whole = self.planned(u32::try_from(expected.len() - 1).unwrap_or(u32::MAX)).width;
         widths.clear();
-        widths.extend(self.widths.iter().map(|cost| cost.width).filter(|width| *width <= whole));
+        let least = pinned.saturating_add(1).min(whole);
+        widths.extend(self.widths.iter().map(|cost| cost.width).filter(|w| (least..=whole).contains(w)));
         let cost = |width| {
             let planned_us = self.planned(width).step_us;
             costs.map_or(planned_us, |costs| costs.corrected_us(planned_us))

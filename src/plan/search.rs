@@ -1,7 +1,7 @@
 //! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, Profile, Stage, TokenTrace, Trace};
+use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile, Stage, TokenTrace, Trace};
 
 use super::{
     Acceptance, AcceptedLengths, Band, Calibration, DepthChoice, DepthRule, DrafterKind, Fix, FreeReplay,
@@ -9,10 +9,12 @@ use super::{
     ReplayDrafter, RowChoice, RowRule, Schedule, Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings,
     choosing::{Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors},
     depth_search::{DepthSearch, PricedDepths},
-    judge_proposals, judge_trees,
+    judge_live, judge_proposals, judge_trees,
+    live_replay::recorded_shape,
     objective::{mean_step, plain_step, step_us},
     pricing::{Choosing, Pricing},
     rates::Rates,
+    replay_live,
     static_search::{PricedTemplate, RefusedTemplate, StaticSearch},
 };
 
@@ -221,7 +223,8 @@ impl Search<'_> {
             let searched = match &kind {
                 DrafterKind::None => continue,
                 DrafterKind::LayerSkip { .. } => self.tree_drafter(&origin, &mut found),
-                DrafterKind::Lookup { .. } | DrafterKind::Retrieval { .. } => {
+                DrafterKind::Recycling | DrafterKind::Ngram(_) => self.live_drafter(&origin, &mut found),
+                DrafterKind::Lookup { .. } | DrafterKind::Suffix(_) | DrafterKind::Retrieval { .. } => {
                     self.free_drafter(&origin, free_drafters, &mut found)
                 }
             };
@@ -441,7 +444,6 @@ impl Search<'_> {
         }
         let fixed_or = |fixed: Option<u32>, open: &[u32]| fixed.map_or(open.to_vec(), |value| vec![value]);
         let verify_widths = self.table.widths(&Stage::Verify);
-        let pricing = self.pricing(origin.name);
         let depths = fixed_or(origin.limits.depth, depths);
         let (deepest, widest) = (depths.iter().max(), verify_widths.iter().max());
         let (Some(deepest), Some(widest)) = (deepest, widest) else { return Ok(()) };
@@ -454,36 +456,87 @@ impl Search<'_> {
                 continue;
             }
             for shape in depths.iter().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
-                for Rows { rule, calibration } in &choices_of_rows {
-                    let mut rates = Rates::new(self.ar_tpot_us);
-                    let (row_choice, replay, predicted) = loop {
-                        let calibration = calibration.as_ref();
-                        let by = Choosing { rule: *rule, calibration, rate: rates.of(&shape) };
-                        let row_choice = pricing.free_choice(&shape, by)?;
-                        let replay = FreeReplay::new(requests, *drafter, &shape, &row_choice);
-                        let at = |width| pricing.free_step(&shape, *rule, width);
-                        let stages = mean_step(replay.steps_by_width(), at)?;
-                        let predicted = Prediction::new(replay.accepted().aal(), stages, self.ar_tpot_us);
-                        if rates.are_found(*rule) {
-                            break (row_choice, replay, predicted);
-                        }
-                        rates.reached(shape, 1.0 / predicted.tpot_us);
-                    };
-                    let evidence = Evidence {
-                        growth: GrowthChoice::Equal,
-                        schedule: Schedule::Plain,
-                        top_k: 0,
-                        draft_temperature: 1.0,
-                        depth_choice: DepthChoice::Fixed,
-                        row_choice,
-                        lengths: replay.accepted(),
-                        by_rank: Vec::new(),
-                    };
-                    found.points.push(origin.point(shape, evidence, predicted));
+                for rows in &choices_of_rows {
+                    let replay = |choice: &RowChoice| FreeReplay::new(requests, *drafter, &shape, choice);
+                    found.points.push(self.free_point(origin, shape, rows, replay)?);
                 }
             }
         }
         Ok(())
+    }
+
+    /// A drafter that learns from the verifier: shapes as they were recorded, with fewer rows verified down to what the next
+    /// narrower recording answers for.
+    fn live_drafter(&self, origin: &Origin<'_>, found: &mut Found) -> Result<(), PlanError> {
+        let traces = self.live_traces_of(origin.name);
+        if traces.is_empty() {
+            return Err(PlanError::NoEvidence {
+                drafter: origin.name.clone(),
+                expected: "recorded steps of its own",
+            });
+        }
+        if !origin.limits.admits_rule(DepthRule::Fixed) || !origin.limits.admits_schedule(Schedule::Plain) {
+            return Ok(());
+        }
+        let mut narrower = 1;
+        for trace in traces {
+            let recorded = recorded_shape(trace);
+            let answered = narrower + 1..=recorded.verify_width;
+            let widths = self.table.widths(&Stage::Verify).into_iter().filter(|w| answered.contains(w));
+            let shapes = widths.map(|verify_width| Shape { verify_width, ..recorded });
+            let choices_of_rows = origin.rows(|| judge_live(trace));
+            for shape in origin.limits.admitted(shapes) {
+                for rows in &choices_of_rows {
+                    let point = self.free_point(origin, shape, rows, |choice| replay_live(trace, choice))?;
+                    found.points.push(point);
+                }
+            }
+            narrower = recorded.verify_width;
+        }
+        Ok(())
+    }
+
+    /// A shape of a drafter without a model, priced by what `replay` says of a choice of rows.
+    fn free_point(
+        &self,
+        origin: &Origin<'_>,
+        shape: Shape,
+        Rows { rule, calibration }: &Rows,
+        mut replay: impl FnMut(&RowChoice) -> FreeReplay,
+    ) -> Result<Point, PlanError> {
+        let pricing = self.pricing(origin.name);
+        let mut rates = Rates::new(self.ar_tpot_us);
+        let (row_choice, replayed, predicted) = loop {
+            let by = Choosing { rule: *rule, calibration: calibration.as_ref(), rate: rates.of(&shape) };
+            let row_choice = pricing.free_choice(&shape, by)?;
+            let replayed = replay(&row_choice);
+            let at = |width| pricing.free_step(&shape, *rule, width);
+            let stages = mean_step(replayed.steps_by_width(), at)?;
+            let predicted = Prediction::new(replayed.accepted().aal(), stages, self.ar_tpot_us);
+            if rates.are_found(*rule) {
+                break (row_choice, replayed, predicted);
+            }
+            rates.reached(shape, 1.0 / predicted.tpot_us);
+        };
+        let evidence = Evidence {
+            schedule: Schedule::Plain,
+            top_k: 0,
+            draft_temperature: 1.0,
+            depth_choice: DepthChoice::Fixed,
+            row_choice,
+            lengths: replayed.accepted(),
+            by_rank: Vec::new(),
+        };
+        Ok(origin.point(shape, evidence, predicted))
+    }
+
+    /// The recordings of a drafter that learns, narrowest first.
+    fn live_traces_of(&self, name: &DrafterName) -> Vec<&LiveTrace> {
+        let all = self.profile.live_traces.iter();
+        let mut traces: Vec<_> =
+            all.filter(|trace| trace.drafter == *name && trace.steps().next().is_some()).collect();
+        traces.sort_by_key(|trace| trace.nodes);
+        traces
     }
 
     fn traces_of(&self, name: &DrafterName) -> Vec<&Trace> {
@@ -503,8 +556,18 @@ impl Search<'_> {
         let mut choices = vec!["drafter=none".to_owned()];
         for description in &self.profile.drafters {
             let name = &description.name;
+            let recorded = self.live_traces_of(name);
             let (depths, widths) = match free_drafters.iter().find(|d| d.name == *name) {
                 Some(_) => ("any".to_owned(), "any".to_owned()),
+                None if !recorded.is_empty() => {
+                    let list = |of: fn(&LiveTrace) -> u32| {
+                        format!("{:?}", recorded.iter().map(|trace| of(trace)).collect::<BTreeSet<_>>())
+                    };
+                    (
+                        list(|trace| trace.depth),
+                        format!("{} with Wv up to {}", list(|t| t.width), list(|t| t.nodes)),
+                    )
+                }
                 None => {
                     let depth = self.traces_of(name).iter().map(|t| t.depth).min().unwrap_or(0);
                     let heads = self.pricing(name).tree_widths(Schedule::HeadAhead);

@@ -28,6 +28,16 @@ pub enum SpeculateError {
         /// What was asked for.
         found: usize,
     },
+    /// Saved dictionaries that are damaged, or not of this model or order.
+    #[error(
+        "saved n-grams: expected {expected}, found {found}; remove them to begin with empty dictionaries"
+    )]
+    SavedNgrams {
+        /// What was to be there.
+        expected: String,
+        /// What is.
+        found: String,
+    },
     /// A schedule that the drafter cannot keep.
     #[error(
         "schedule {schedule}: expected a drafter that runs a model, found none; plan again or fix schedule={}",

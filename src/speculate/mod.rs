@@ -30,7 +30,9 @@ pub use accept::{Limits, Walk};
 pub use corpus::{CorpusStore, StoreError};
 pub use decode::{Decoder, Shape, StepReport};
 pub use depth::depth_features;
-pub use drafter::{Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Retrieval, Verified};
+pub use drafter::{
+    Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Ngram, Observer, Recycling, Retrieval, Suffix, Verified,
+};
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use lesson::{Lesson, Offers};

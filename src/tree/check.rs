@@ -57,6 +57,12 @@ pub enum TreeError {
         /// The child.
         node: NodeId,
     },
+    /// A pinned node whose parent is not, or a pinned root.
+    #[error("node {node}: expected pins on all nodes above a pinned one but the root; report this as a bug")]
+    Pin {
+        /// The node.
+        node: NodeId,
+    },
     /// Two children of one node with the same token.
     #[error(
         "node {node}: expected children with different tokens, found token {token} twice; report this as a bug"
@@ -80,6 +86,10 @@ impl TokenTree {
         }
         for node in self.nodes() {
             self.check_node(node)?;
+            let parent = self.parent(node).filter(|parent| *parent != NodeId::ROOT);
+            if self.is_pinned(node) && (node == NodeId::ROOT || parent.is_some_and(|p| !self.is_pinned(p))) {
+                return Err(TreeError::Pin { node });
+            }
         }
         for node in self.nodes() {
             self.check_children(node)?;

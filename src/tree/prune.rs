@@ -15,17 +15,23 @@ mod tests;
 pub struct PruneScratch {
     /// Value of each node, not above its parent's.
     values: Vec<f32>,
+    pinned: Vec<bool>,
     order: Vec<NodeId>,
 }
 
 impl PruneScratch {
     /// Room for trees of at most `nodes` nodes.
     pub fn with_capacity(nodes: usize) -> Self {
-        Self { values: Vec::with_capacity(nodes), order: Vec::with_capacity(nodes) }
+        Self {
+            values: Vec::with_capacity(nodes),
+            pinned: Vec::with_capacity(nodes),
+            order: Vec::with_capacity(nodes),
+        }
     }
 
     fn fill(&mut self, tree: &TokenTree) {
         self.values.clear();
+        self.pinned.clear();
         self.order.clear();
         for node in tree.nodes() {
             let value = match tree.parent(node) {
@@ -34,20 +40,25 @@ impl PruneScratch {
                 None => 1.0,
             };
             self.values.push(value);
+            self.pinned.push(node == NodeId::ROOT || tree.is_pinned(node));
             self.order.push(node);
         }
     }
 }
 
-/// Worth more first; equal values by id, so that a parent always precedes its children.
-fn by_value(values: &[f32]) -> impl Fn(&NodeId, &NodeId) -> std::cmp::Ordering {
-    |a, b| values[b.index()].total_cmp(&values[a.index()]).then(a.cmp(b))
+/// Pinned first, then worth more first; equal values by id, so that a parent always precedes its children.
+fn best_first(values: &[f32], pinned: &[bool]) -> impl Fn(&NodeId, &NodeId) -> std::cmp::Ordering {
+    |a, b| {
+        let by_pin = pinned[b.index()].cmp(&pinned[a.index()]);
+        by_pin.then(values[b.index()].total_cmp(&values[a.index()])).then(a.cmp(b))
+    }
 }
 
 /// Replaces `keep` by the connected subtree of at most `width` nodes with the greatest sum of values, the root
 /// included, in the order of ids: parents precede children, and row 0 is the root.
 ///
-/// Values count as not above those of their ancestors; equal values go to the lower id. The whole tree is kept
+/// Pinned nodes come before all others, as far as `width` goes. Values count as not above those of their ancestors; equal values
+/// go to the lower id. The whole tree is kept
 /// if it is not larger than `width`.
 ///
 /// # Panics
@@ -55,9 +66,9 @@ fn by_value(values: &[f32]) -> impl Fn(&NodeId, &NodeId) -> std::cmp::Ordering {
 pub fn select(tree: &TokenTree, width: usize, scratch: &mut PruneScratch, keep: &mut Vec<NodeId>) {
     assert!(!tree.is_empty() && width > 0, "a verify forward has at least the root's row");
     scratch.fill(tree);
-    let PruneScratch { values, order } = scratch;
+    let PruneScratch { values, pinned, order } = scratch;
     if width < order.len() {
-        order.select_nth_unstable_by(width - 1, by_value(values));
+        order.select_nth_unstable_by(width - 1, best_first(values, pinned));
         order.truncate(width);
         order.sort_unstable();
     }
@@ -66,7 +77,7 @@ pub fn select(tree: &TokenTree, width: usize, scratch: &mut PruneScratch, keep: 
 }
 
 /// Replaces `out` by the expected number of tokens that a step emits, `[nodes + 1]`: `out[w]` if the best `w` nodes are
-/// verified, `out[0]` = 0.
+/// verified, pinned ones before all others, `out[0]` = 0.
 ///
 /// The root's share is exactly 1: it stands for the bonus token that every step emits.
 pub fn expected_tokens(tree: &TokenTree, scratch: &mut PruneScratch, out: &mut Vec<f64>) {
@@ -79,14 +90,16 @@ pub fn expected_tokens(tree: &TokenTree, scratch: &mut PruneScratch, out: &mut V
 pub fn expected_tokens_of(values: &[f32], scratch: &mut PruneScratch, out: &mut Vec<f64>) {
     scratch.values.clear();
     scratch.values.extend_from_slice(values);
+    scratch.pinned.clear();
+    scratch.pinned.resize(values.len(), false);
     scratch.order.clear();
     scratch.order.extend((0..values.len()).map(NodeId::from_index));
     sum_best_first(scratch, out);
 }
 
 fn sum_best_first(scratch: &mut PruneScratch, out: &mut Vec<f64>) {
-    let PruneScratch { values, order } = scratch;
-    order.sort_unstable_by(by_value(values));
+    let PruneScratch { values, pinned, order } = scratch;
+    order.sort_unstable_by(best_first(values, pinned));
     out.clear();
     out.push(0.0);
     let mut sum = 0.0;

@@ -7,7 +7,8 @@
 //! 3. A node's depth is its parent's plus one.
 //! 4. The children of a node carry different tokens and are listed in insertion order.
 //! 5. Values are not negative and not NaN. They need *not* fall along a path: pruning takes care of that.
-//! 6. The length never exceeds the capacity given at creation, and no array is ever reallocated.
+//! 6. The ancestors of a pinned node are pinned, but for the root, which never is.
+//! 7. The length never exceeds the capacity given at creation, and no array is ever reallocated.
 
 use std::fmt;
 
@@ -126,6 +127,9 @@ pub struct TokenTree {
     values: Vec<f32>,
     ranks: Vec<u16>,
     sources: Vec<Source>,
+    pins: Vec<bool>,
+    /// Pinned nodes.
+    pinned: usize,
     first_children: Vec<u32>,
     next_siblings: Vec<u32>,
 }
@@ -148,6 +152,8 @@ impl TokenTree {
             values: Vec::with_capacity(nodes),
             ranks: Vec::with_capacity(nodes),
             sources: Vec::with_capacity(nodes),
+            pins: Vec::with_capacity(nodes),
+            pinned: 0,
             first_children: Vec::with_capacity(nodes),
             next_siblings: Vec::with_capacity(nodes),
         }
@@ -163,6 +169,8 @@ impl TokenTree {
             values,
             ranks,
             sources,
+            pins,
+            pinned,
             first_children,
             next_siblings,
         } = self;
@@ -172,6 +180,8 @@ impl TokenTree {
         values.clear();
         ranks.clear();
         sources.clear();
+        pins.clear();
+        *pinned = 0;
         first_children.clear();
         next_siblings.clear();
         self.push(token, NONE, 0, 1.0, 0, Source::NONE);
@@ -220,6 +230,31 @@ impl TokenTree {
         assert_ne!(node, NodeId::ROOT, "the value of the root is 1");
         assert_value(value);
         self.values[node.index()] = value;
+    }
+
+    /// Has a node and all above it verified whatever they are worth: rows that a drafter learns from.
+    ///
+    /// # Panics
+    /// If `node` is not in the tree.
+    pub fn pin(&mut self, node: NodeId) {
+        let mut next = node;
+        while next != NodeId::ROOT && !self.pins[next.index()] {
+            self.pins[next.index()] = true;
+            self.pinned += 1;
+            next = NodeId(self.parents[next.index()]);
+        }
+    }
+
+    /// Whether a node is pinned.
+    #[inline]
+    pub fn is_pinned(&self, node: NodeId) -> bool {
+        self.pins[node.index()]
+    }
+
+    /// Pinned nodes.
+    #[inline]
+    pub fn pinned(&self) -> usize {
+        self.pinned
     }
 
     /// Number of nodes, the root included; 0 only before the first [`Self::reset`].
@@ -320,6 +355,7 @@ impl TokenTree {
         self.values.push(value);
         self.ranks.push(rank);
         self.sources.push(source);
+        self.pins.push(false);
         self.first_children.push(NONE);
         self.next_siblings.push(NONE);
         node

@@ -8,7 +8,7 @@ use yggc::{
         Activations, LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier, make_drafter,
     },
     measure::calibration_prompts,
-    plan::{DrafterKind, Schedule},
+    plan::{DrafterKind, NgramSettings, Schedule, SuffixSettings},
     runtime::{Session, SessionOptions},
     speculate::{Decoder, Limits, Shape},
 };
@@ -193,4 +193,23 @@ fn lookup_changes_no_token() {
     let kind = DrafterKind::Lookup { longest_match: 4, shortest_match: 1 };
     let shape = Shape { depth: 7, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
     exam().sit(&kind, shape, Schedule::Plain);
+}
+
+/// A shape of drafters that run no model.
+const FREE: Shape = Shape { depth: 6, draft_width: 3, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
+
+#[test]
+fn a_suffix_changes_no_token() {
+    exam().sit(&DrafterKind::Suffix(SuffixSettings::DEFAULT), FREE, Schedule::Plain);
+}
+
+#[test]
+fn recycling_changes_no_token() {
+    exam().sit(&DrafterKind::Recycling, FREE, Schedule::Plain);
+}
+
+#[test]
+fn n_grams_of_a_pool_change_no_token() {
+    let settings = NgramSettings { pool: 2, ..NgramSettings::DEFAULT };
+    exam().sit(&DrafterKind::Ngram(settings), FREE, Schedule::Plain);
 }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use yggc::{
     backend::Tier,
     plan::{
-        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, Schedule,
-        StepCosts, WidthCost,
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, NgramSettings, RowChoice,
+        RowRule, Schedule, StepCosts, SuffixSettings, WidthCost,
     },
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{
-        Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Retrieval, Shape, SpeculateError,
+        Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Ngram, Policy, Recycling, Retrieval, Shape,
+        SpeculateError, Suffix,
     },
     tree::{NodeId, Source, Template, TokenTree},
 };
@@ -88,7 +89,17 @@ enum Kind {
     Template,
     Lookup,
     Retrieval,
+    Suffix,
+    Recycling,
+    Ngram,
     Adversary,
+}
+
+impl Kind {
+    /// Whether it drafts what it has seen.
+    fn repeats(self) -> bool {
+        matches!(self, Kind::Lookup | Kind::Retrieval | Kind::Suffix | Kind::Recycling | Kind::Ngram)
+    }
 }
 
 /// One decoding problem.
@@ -183,6 +194,23 @@ pub(crate) fn any_policy(shape: &Shape, dice: &mut Dice) -> Policy {
     Policy { choice, guard: terms, costs }
 }
 
+/// Any settings whose pool leaves room in the shape.
+fn any_ngrams(shape: &Shape, dice: &mut Dice) -> NgramSettings {
+    let order = dice.within(2, 5);
+    let nodes = shape.verify_width.min(shape.tree_nodes());
+    let room = if shape.depth < order - 1 { 0 } else { nodes.saturating_sub(2) / (order - 1) };
+    let backward = dice.chance(70);
+    NgramSettings {
+        order: order as u32,
+        pool: dice.within(0, room.min(4)) as u32,
+        explored_percent: *dice.pick(&[0, 10, 90]),
+        forward_guesses: if backward { dice.below(9) as u32 } else { 5 },
+        backward,
+        parts: dice.chance(70),
+        entries: *dice.pick(&[16, 1000]),
+    }
+}
+
 /// From one token to all of the vocabulary.
 fn any_kept(vocabulary: usize, dice: &mut Dice) -> Vec<u32> {
     let percent = *dice.pick(&[1, 20, 60, 90, 100]);
@@ -211,7 +239,7 @@ impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
         let len = dice.within(1, 16);
         // Random models repeat themselves late.
-        let tokens = dice.within(1, if matches!(kind, Kind::Lookup | Kind::Retrieval) { 70 } else { 24 });
+        let tokens = dice.within(1, if kind.repeats() { 70 } else { 24 });
         // A tight context ends the text before the wish does.
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
         let (template, shape) = match kind {
@@ -282,6 +310,17 @@ impl Case {
                 let is_mixed = dice.chance(50);
                 let lookup = || Lookup::new(3, 1, &self.shape).expect("lengths in order");
                 Box::new(if is_mixed { drafter.after_lookup(lookup()) } else { drafter })
+            Kind::Suffix => {
+                let settings = SuffixSettings {
+                    tokens_per_match: dice.within(1, 4) as u32,
+                    counted: dice.within(2, 9) as u32,
+                    remembered: *dice.pick(&[16, 60, 1000]),
+                };
+                Box::new(Suffix::new(settings, &self.shape))
+            }
+            Kind::Recycling => Box::new(Recycling::new(set.vocabulary(), &self.shape)),
+            Kind::Ngram => {
+                Box::new(Ngram::new(any_ngrams(&self.shape, dice), &self.shape).expect("a pool that fits"))
             }
             Kind::Adversary => Box::new(Adversary {
                 truth: truth.to_vec(),
@@ -431,6 +470,24 @@ fn lookup_changes_no_token() {
 fn retrieval_changes_no_token() {
     let (drafted, accepted) = run(Kind::Retrieval, 120);
     assert!(drafted > 800 && accepted > 400, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn a_suffix_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Suffix, 120);
+    assert!(drafted > 300 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn recycling_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Recycling, 120);
+    assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn n_grams_change_no_token() {
+    let (drafted, accepted) = run(Kind::Ngram, 120);
+    assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]

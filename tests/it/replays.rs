@@ -16,12 +16,12 @@ use yggc::{
     measure::{CalibrationPrompt, ProfileOptions, plan_from_profile, profile},
     model::synthetic::SyntheticSpec,
     plan::{
-        self, AcceptedLengths, Calibration, DepthChoice, DrafterKind, FreeReplay, PlanError, RowChoice,
-        RowRule, TreeReplay, WidthCost, judge_trees,
+        self, AcceptedLengths, Calibration, DepthChoice, DrafterKind, Fix, FreeReplay, PlanError, RowChoice,
+        RowRule, TreeReplay, WidthCost, judge_live, judge_trees, replay_live,
     },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
-    speculate::{Decoder, Limits, Lookup, Policy, Shape},
+    speculate::{Decoder, Limits, Lookup, Policy, Shape, Suffix},
 };
 
 const WIDTHS: [usize; 8] = [1, 2, 3, 4, 6, 8, 16, 64];
@@ -135,6 +135,87 @@ fn a_replayed_lookup_is_the_decoders_step_by_step() {
         }
     }
     assert!(drafted > 1_000, "only {drafted} tokens were drafted");
+}
+
+/// What it remembers of earlier requests included.
+#[test]
+fn a_replayed_suffix_is_the_decoders_request_by_request() {
+    let (loaded, profile) = profiled();
+    let drafter = description("suffix");
+    let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
+    let DrafterKind::Suffix(settings) = kind else { unreachable!("a suffix drafter") };
+    let mut drafted = 0;
+    for (depth, draft_width, verify_width) in [(1, 1, 2), (4, 1, 4), (7, 3, 8), (7, 2, 3), (11, 3, 16)] {
+        let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+        let mut decoder = decoder(drafter, shape);
+        let mut expected = AcceptedLengths::default();
+        let mut by_width: BTreeMap<u32, u64> = BTreeMap::new();
+        for request in &profile.token_traces {
+            let end = request.prompt.len() + request.output.len();
+            decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
+            while decoder.history().len() < end {
+                let left = end - decoder.history().len();
+                let (rows, accepted) = step(&mut decoder);
+                drafted += rows - 1;
+                expected.record(accepted.min(left), left);
+                let width = loaded.set().width_for(rows).expect("the step ran");
+                *by_width.entry(width as u32).or_default() += 1;
+            }
+        }
+        let mut suffix = Suffix::new(settings, &Shape::PLAIN);
+        for _ in 0..2 {
+            let choice = widest(verify_width as u32);
+            let replay = FreeReplay::new(&profile.token_traces, &mut suffix, &planned(shape), &choice);
+            assert_eq!(replay.accepted(), &expected, "{shape:?}");
+            assert_eq!(replay.steps_by_width(), &by_width, "{shape:?}");
+        }
+    }
+    assert!(drafted > 100, "only {drafted} tokens were drafted");
+}
+
+/// The recorded steps of drafters that learn are those of a decoder of the recorded shape, request after request.
+#[test]
+fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
+    let (loaded, profile) = profiled();
+    let ends = loaded.end_ids();
+    let (mut names, mut pinned, mut accepted_sum) = (Vec::new(), 0, 0);
+    for trace in &profile.live_traces {
+        let drafter = profile.drafters.iter().find(|d| d.name == trace.drafter).expect("it is described");
+        let (depth, draft_width) = (trace.depth as usize, trace.width as usize);
+        let verify_width = trace.nodes as usize;
+        let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+        let mut decoder = decoder(drafter, shape);
+        let mut expected = AcceptedLengths::default();
+        for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
+            decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
+            for recorded in &prompt.steps {
+                assert_eq!(recorded.context as usize, decoder.history().len() - 1);
+                let tokens = decoder.session().context() + 1 - decoder.history().len();
+                let report = decoder.step(Limits { tokens, ends }, None).expect("the step runs");
+                assert_eq!(decoder.emitted(), recorded.verified, "{drafter:?}, {shape:?}");
+                expected.record(report.accepted, usize::MAX);
+                accepted_sum += report.accepted;
+                pinned += recorded.pinned.len();
+            }
+        }
+        let replay = replay_live(trace, &widest(trace.nodes));
+        assert_eq!(replay.accepted().by_depth(), expected.by_depth(), "{drafter:?}, {shape:?}");
+        assert!(!judge_live(trace).is_empty(), "{drafter:?} drafted nothing in {shape:?}");
+        names.push(trace.drafter.to_string());
+    }
+    names.dedup();
+    assert_eq!(names, ["recycling", "ngram", "ngram_pool"]);
+    assert!(pinned > 100 && accepted_sum > 100, "{pinned} rows of pools, {accepted_sum} accepted");
+    let plan = plan_from_profile(profile, &Fix::default()).expect("the profile makes a plan");
+    for name in ["suffix", "recycling", "ngram"] {
+        let sub_plan = plan.for_drafter(name).unwrap_or_else(|| panic!("no shape for {name}"));
+        assert!(sub_plan.acceptance.steps > 0 && sub_plan.shape.verify_width >= 2, "{sub_plan:?}");
+    }
+    let fix = |text| plan_from_profile(profile, &Fix::parse(text).expect("a good fix"));
+    let fixed = fix("drafter=ngram_pool,Wv=8").expect("it was recorded");
+    assert_eq!(fixed.chosen().shape.verify_width, 8);
+    let error = fix("drafter=recycling,Dd=2").unwrap_err().to_string();
+    assert!(error.contains("drafter=recycling with Dd {6}"), "{error}");
 }
 
 #[test]

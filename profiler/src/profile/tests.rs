@@ -89,6 +89,7 @@ fn profile() -> Profile {
             top_k: 2,
             prompts: vec![PromptTrace { kind: "chat".into(), steps: vec![step()] }],
         }],
+        live_traces: Vec::new(),
         token_traces: vec![TokenTrace {
             kind: "chat".into(),
             temperature: 0.0,

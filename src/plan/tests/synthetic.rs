@@ -298,6 +298,7 @@ pub(super) fn profile(
         measurements,
         traces,
         token_traces,
+        live_traces: Vec::new(),
         predictors: Vec::new(),
     }
 }

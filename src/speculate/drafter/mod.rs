@@ -4,11 +4,17 @@ mod growth;
 mod heads;
 mod layer_skip;
 mod lookup;
+mod ngram;
+mod recycling;
 mod retrieval;
+mod suffix;
 
 pub use layer_skip::LayerSkip;
 pub use lookup::Lookup;
+pub use ngram::Ngram;
+pub use recycling::Recycling;
 pub use retrieval::Retrieval;
+pub use suffix::Suffix;
 
 use crate::{
     runtime::Session,

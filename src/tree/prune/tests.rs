@@ -88,6 +88,40 @@ proptest! {
         prop_assert_eq!(keep.iter().map(|&n| capped(&tree, n)).sum::<f64>(), best);
     }
 
+    /// The best of all connected subsets that hold the pinned nodes; of the pinned nodes alone where not all fit.
+    #[test]
+    fn pinned_nodes_are_kept_before_all_others(
+        nodes in trees(9), pins in prop::collection::vec(1..9_usize, 1..4), width in 1..9_usize,
+    ) {
+        let mut tree = tree_of(&nodes);
+        for pin in pins.into_iter().filter(|pin| *pin < tree.len()).collect::<Vec<_>>() {
+            tree.pin(NodeId::from_index(pin));
+        }
+        tree.check().unwrap();
+        let pinned: Vec<NodeId> = tree.nodes().filter(|n| tree.is_pinned(*n)).collect();
+        prop_assert_eq!(tree.pinned(), pinned.len());
+        let size = width.min(tree.len());
+        let mut best = f64::NEG_INFINITY;
+        for subset in 0..1_u32 << tree.len() {
+            let chosen: Vec<NodeId> = tree.nodes().filter(|n| subset >> n.get() & 1 == 1).collect();
+            let holds = if size > pinned.len() {
+                pinned.iter().all(|n| chosen.contains(n))
+            } else {
+                chosen.iter().skip(1).all(|n| pinned.contains(n))
+            };
+            if chosen.len() == size && holds && connected(&tree, &chosen) {
+                best = best.max(chosen.iter().map(|&n| capped(&tree, n)).sum());
+            }
+        }
+        let (mut keep, mut scratch) = (Vec::new(), PruneScratch::with_capacity(tree.len()));
+        select(&tree, width, &mut scratch, &mut keep);
+        prop_assert!(connected(&tree, &keep) && keep.len() == size);
+        prop_assert_eq!(keep.iter().map(|&n| capped(&tree, n)).sum::<f64>(), best);
+        let mut expected = Vec::new();
+        expected_tokens(&tree, &mut scratch, &mut expected);
+        prop_assert_eq!(expected[size], best);
+    }
+
     #[test]
     fn best_width_is_the_best_of_all(
         nodes in trees(40), costs in prop::collection::vec(1..50_u8, 8), rate in 0.0..2.0_f64,

@@ -1,0 +1,194 @@
+//! Recorded steps of drafters that learn from the verifier while they decode: what each step drafted, and what came of it.
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::subject::DrafterName;
+
+/// The steps of one such drafter over calibration prompts, decoded greedily one after another in one shape. What it drafts
+/// depends on what it was shown before, so another shape is another recording, but for one that verifies somewhat less.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LiveTrace {
+    /// Which drafter of the profile.
+    pub drafter: DrafterName,
+    /// Dd of the shape.
+    pub depth: u32,
+    /// Wd of the shape, as the drafter understands it.
+    pub width: u32,
+    /// Wv of the shape: most nodes of a tree, all of which were verified.
+    pub nodes: u32,
+    /// What was recorded, prompt by prompt.
+    pub prompts: Vec<LivePrompt>,
+}
+
+/// The steps of one prompt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LivePrompt {
+    /// Kind of the prompt, as the calibration set calls it.
+    pub kind: String,
+    /// Steps in order.
+    pub steps: Vec<LiveStep>,
+}
+
+/// One recorded step. Nodes are numbered as they were inserted; the root is node 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LiveStep {
+    /// Committed tokens before the root.
+    pub context: u32,
+    /// Parent of every node, smaller than the node; the root's is 0.
+    pub parents: Vec<u32>,
+    /// Token of every node.
+    pub tokens: Vec<u32>,
+    /// The drafter's value of every node.
+    pub values: Vec<f32>,
+    /// Nodes that are verified whatever they are worth, ascending; with each its ancestors below the root.
+    pub pinned: Vec<u32>,
+    /// Tokens the verifier emitted: the accepted path, then the bonus token.
+    pub verified: Vec<u32>,
+}
+
+/// A recording that contradicts itself.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("recording of drafter {drafter}, step {step}: {what}: expected {expected}, found {found}")]
+pub struct LiveTraceError {
+    /// The drafter.
+    pub drafter: DrafterName,
+    /// Place of the step among all of the recording.
+    pub step: usize,
+    /// What is wrong.
+    pub what: &'static str,
+    /// The rule.
+    pub expected: String,
+    /// What breaks it.
+    pub found: String,
+}
+
+impl LiveTrace {
+    /// Every step in order.
+    pub fn steps(&self) -> impl Iterator<Item = &LiveStep> {
+        self.prompts.iter().flat_map(|prompt| &prompt.steps)
+    }
+
+    /// Checks the shape and every tree.
+    ///
+    /// # Errors
+    /// [`LiveTraceError`] names the first step that is wrong.
+    pub fn validate(&self) -> Result<(), LiveTraceError> {
+        let error = |step, (what, expected, found): Fault| LiveTraceError {
+            drafter: self.drafter.clone(),
+            step,
+            what,
+            expected,
+            found,
+        };
+        let LiveTrace { drafter: _, depth, width, nodes, prompts: _ } = self;
+        let most = u64::from(*depth) * u64::from(*width) + 1;
+        if *depth == 0 || *width == 0 || *nodes < 2 || u64::from(*nodes) > most {
+            let found = format!("Dd {depth}, Wd {width}, Wv {nodes}");
+            return Err(error(0, ("shape", "Wv from 2 to Dd * Wd + 1".to_owned(), found)));
+        }
+        self.steps().enumerate().try_for_each(|(i, step)| self.check(step).map_err(|fault| error(i, fault)))
+    }
+
+    fn check(&self, step: &LiveStep) -> Result<(), Fault> {
+        let LiveStep { context: _, parents, tokens, values, pinned, verified } = step;
+        let nodes = parents.len();
+        let fits =
+            (1..=self.nodes as usize).contains(&nodes) && tokens.len() == nodes && values.len() == nodes;
+        let sizes = || format!("{nodes} parents, {} tokens, {} values", tokens.len(), values.len());
+        ensure(fits, "nodes", || format!("1 to {}, each with all it has", self.nodes), sizes)?;
+        let good = values.iter().all(|value| value.is_finite() && *value >= 0.0);
+        ensure(good, "values", || "finite, 0 or more".to_owned(), || format!("{values:?}"))?;
+        let (mut depths, mut edges) = (vec![0_u32; nodes], BTreeSet::new());
+        for node in 1..nodes {
+            let parent = parents[node] as usize;
+            ensure(parent < node, "parent", || format!("below {node}"), || parent.to_string())?;
+            depths[node] = depths[parent] + 1;
+            let shallow = depths[node] <= self.depth;
+            ensure(shallow, "depth", || format!("at most {}", self.depth), || depths[node].to_string())?;
+            let distinct = edges.insert((parent, tokens[node]));
+            ensure(distinct, "children", || "distinct tokens".to_owned(), || tokens[node].to_string())?;
+        }
+        let ascends = pinned.is_sorted_by(|a, b| a < b);
+        let whole = |node: &u32| {
+            let parent = parents.get(*node as usize).copied();
+            *node > 0 && parent.is_some_and(|p| p == 0 || pinned.binary_search(&p).is_ok())
+        };
+        let rule = || "ascending nodes with their ancestors".to_owned();
+        ensure(ascends && pinned.iter().all(whole), "pinned nodes", rule, || format!("{pinned:?}"))?;
+        let Some((_, accepted)) = verified.split_last() else {
+            return Err(("verified tokens", "at least the bonus token".to_owned(), "none".to_owned()));
+        };
+        let mut at = 0;
+        for token in accepted {
+            let child = (at + 1..nodes).find(|n| parents[*n] as usize == at && tokens[*n] == *token);
+            let Some(child) = child else {
+                return Err(("accepted token", format!("a child of node {at}"), token.to_string()));
+            };
+            at = child;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong, the rule, and what breaks it.
+type Fault = (&'static str, String, String);
+
+fn ensure(
+    holds: bool,
+    what: &'static str,
+    expected: impl FnOnce() -> String,
+    found: impl FnOnce() -> String,
+) -> Result<(), Fault> {
+    if holds { Ok(()) } else { Err((what, expected(), found())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace() -> LiveTrace {
+        let step = LiveStep {
+            context: 9,
+            parents: vec![0, 0, 1, 0],
+            tokens: vec![5, 6, 7, 8],
+            values: vec![1.0, 0.5, 0.25, 0.0],
+            pinned: vec![1, 2],
+            verified: vec![6, 7, 3],
+        };
+        LiveTrace {
+            drafter: DrafterName::new("learner").unwrap(),
+            depth: 2,
+            width: 2,
+            nodes: 4,
+            prompts: vec![LivePrompt { kind: "chat".to_owned(), steps: vec![step] }],
+        }
+    }
+
+    #[test]
+    fn a_good_recording_passes_and_each_broken_rule_is_named() {
+        trace().validate().unwrap();
+        type Break = fn(&mut LiveTrace);
+        let breaks: [(&str, Break); 11] = [
+            ("shape", |t| t.nodes = 6),
+            ("shape", |t| t.depth = 0),
+            ("nodes", |t| t.nodes = 3),
+            ("nodes", |t| t.prompts[0].steps[0].values.truncate(3)),
+            ("values", |t| t.prompts[0].steps[0].values[2] = f32::NAN),
+            ("parent", |t| t.prompts[0].steps[0].parents[2] = 2),
+            ("depth", |t| t.prompts[0].steps[0].parents[3] = 2),
+            ("children", |t| t.prompts[0].steps[0].tokens[3] = 6),
+            ("pinned nodes", |t| t.prompts[0].steps[0].pinned = vec![2]),
+            ("accepted token", |t| t.prompts[0].steps[0].verified[1] = 9),
+            ("verified tokens", |t| t.prompts[0].steps[0].verified.clear()),
+        ];
+        for (what, break_it) in breaks {
+            let mut broken = trace();
+            break_it(&mut broken);
+            assert_eq!(broken.validate().unwrap_err().what, what);
+        }
+    }
+}
