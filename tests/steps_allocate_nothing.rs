@@ -15,11 +15,11 @@ use yggc::{
     model::{Model, synthetic::SyntheticSpec},
     plan::{
         Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, Schedule,
-        StepCosts, WidthCost,
+        SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, StepCosts, WidthCost,
     },
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape},
+    speculate::{Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Policy, Shape, Swift},
 };
 
 /// The system's allocator, counted.
@@ -68,6 +68,9 @@ fn bytes_kept<T>(work: impl FnOnce() -> T) -> (usize, T) {
 const CONTEXT: usize = 2_048;
 const SHAPE: Shape = Shape { depth: 4, draft_width: 4, verify_width: 8, top_k: 8, draft_temperature: 1.0 };
 
+/// Tokens that a try of another skip set is over.
+const WINDOW: usize = 8;
+
 fn model() -> Model {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("tiny.gguf");
@@ -96,7 +99,7 @@ fn kept() -> Vec<u32> {
 }
 
 fn session_options(threads: usize) -> SessionOptions {
-    let tree_nodes = SHAPE.scratch_rows(Schedule::HeadAhead);
+    let tree_nodes = SHAPE.scratch_rows(Schedule::HeadAhead) + WINDOW;
     SessionOptions { context: CONTEXT, tree_nodes, threads, pinning: Pinning::Floating }
 }
 
@@ -114,8 +117,27 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
             let head = session.set().head(&kept()).expect("it was made");
             Some(Box::new(LayerSkip::new(session, skip, &SHAPE).expect("a planned width").with_head(head)))
         }
+        "swift" => Some(Box::new(swift(session, DraftGrowth::Equal))),
+        "confident_swift" => Some(Box::new(swift(session, DraftGrowth::Confident))),
         other => unreachable!("drafter {other}"),
     }
+}
+
+/// A drafter that tries another skip set before every step, every second one by the Gaussian process.
+fn swift(session: &Session, growth: DraftGrowth) -> Swift {
+    let times = SkipTimes { verify: vec![(1, 1.0), (8, 2.0)], draft: vec![(1, 0.5)] };
+    let settings = SkipSearchSettings {
+        window: WINDOW,
+        share: 1e3,
+        interval: 2,
+        enough: 2.0,
+        ..SkipSearchSettings::default()
+    };
+    let depth = SHAPE.depth as u32;
+    let search =
+        SkipSearch::new(session.set().groups(), &[2, 5], depth, SkipCosts::new(times, 0.75), settings);
+    Swift::new(session, search, &SHAPE, growth, SHAPE.scratch_rows(Schedule::HeadAhead))
+        .expect("room for tries")
 }
 
 /// A prompt that repeats itself, so that lookup proposes.
@@ -177,7 +199,10 @@ fn check_steps(
     );
     assert_eq!(decoder.stats().drafted > 0, name != "none", "{name} drafted {}", decoder.stats().drafted);
     let heads = if schedule == Schedule::HeadAhead { 39 } else { 0 };
-    assert_eq!(decoder.stats().heads_ahead, heads, "{name}, {schedule}");
+    let tries = decoder.skip_search().map_or(0, |search| search.counts().tries);
+    assert_eq!(tries > 20, name.ends_with("swift"), "{name} tried {tries} sets");
+    assert!(heads == 0 || name != "swift" || decoder.stats().heads_ahead > 10, "{name}, {schedule}");
+    assert!(name == "swift" || decoder.stats().heads_ahead == heads, "{name}, {schedule}");
 }
 
 /// Watching a forward changes nothing about it, and neither do exercises.
@@ -248,7 +273,7 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
         for threads in [1, 2] {
             check_observed(&set, threads);
         }
-        for name in ["none", "lookup", "layer_skip", "trimmed_head"] {
+        for name in ["none", "lookup", "layer_skip", "trimmed_head", "swift", "confident_swift"] {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
                     check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);
@@ -257,6 +282,7 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
         }
         for (threads, sampling) in [(1, sampled), (2, Sampling::GREEDY), (2, cut)] {
             check_steps(&set, ("layer_skip", Schedule::HeadAhead), threads, sampling);
+            check_steps(&set, ("swift", Schedule::HeadAhead), threads, sampling);
         }
     }
 }

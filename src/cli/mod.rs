@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod score;
 mod settings;
+mod skip_state;
 mod stats;
 mod stream;
 

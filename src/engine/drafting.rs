@@ -2,11 +2,11 @@
 
 use crate::{
     plan::{
-        ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
-        GuardTerms, Schedule, Stage as PlanStage, StepCosts, SubPlan,
+        ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan, GroupSet,
+        GuardTerms, Schedule, SkipCosts, SkipSearch, SkipTimes, Stage as PlanStage, StepCosts, SubPlan,
     },
     runtime::{Session, SkipSet},
-    speculate::{Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError},
+    speculate::{DraftGrowth, Drafter, LayerSkip, Lookup, Policy, Shape, SpeculateError, Swift},
 };
 
 use super::{DrafterChoice, Error, Options, report::Background};
@@ -27,6 +27,8 @@ pub(super) struct Drafting {
     pub(super) widths: Vec<usize>,
     /// Tunings of linears; none where the plan was made elsewhere and forced.
     pub(super) tunings: Vec<ChosenTuning>,
+    /// Times that the work of a drafter which tunes itself is counted by.
+    pub(super) skip_times: Option<SkipTimes>,
     pub(super) background: Background,
 }
 
@@ -45,7 +47,7 @@ fn shape_of(sub_plan: &SubPlan) -> Shape {
     }
 }
 
-/// Makes a drafter of the given kind over a session, whose executables have its trimmed head if it drafts with one.
+/// Makes a drafter of the given kind, set as the kind says and tuned by nothing, over a session, whose executables have its trimmed head if it drafts with one.
 ///
 /// # Errors
 /// [`SpeculateError`] when the session or the model has not what the drafter needs.
@@ -67,6 +69,58 @@ pub fn make_drafter(
                 None => whole,
             })))
         }
+        DrafterKind::Swift { skipped } => {
+            let skip = SkipSet::new(session.set().groups(), skipped)?;
+            Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
+        }
+    }
+}
+
+impl Drafting {
+    /// Widths to load a model with: those that are planned, and one that holds a try where none does, lest it takes several
+    /// forwards.
+    pub(super) fn widths_to_load(&self, options: &Options) -> Vec<usize> {
+        let window = options.skip_search.window;
+        let lacks = self.skip_times.is_some() && self.widths.iter().all(|width| *width < window);
+        self.widths.iter().copied().chain(lacks.then_some(window)).collect()
+    }
+
+    /// Rows behind the committed prefix that steps write: those of the shape, and behind them those of tries.
+    pub(super) fn scratch_rows(&self, options: &Options) -> usize {
+        let rows = self.shape.scratch_rows(self.schedule);
+        rows + if self.skip_times.is_some() { options.skip_search.window } else { 0 }
+    }
+
+    /// Makes the drafter that serves requests: one that tunes itself does.
+    pub(super) fn drafter(
+        &self,
+        session: &Session,
+        options: &Options,
+    ) -> Result<Option<Box<dyn Drafter>>, Error> {
+        let (DrafterKind::Swift { skipped }, Some(times)) = (&self.kind, &self.skip_times) else {
+            return Ok(make_drafter(&self.kind, &self.shape, session)?);
+        };
+        let groups = session.set().groups();
+        if groups > GroupSet::MOST_GROUPS {
+            return Err(Error::input(format!(
+                "drafter `swift` searches at most {} sub-layers, found {groups}; force another drafter or plan again without it",
+                GroupSet::MOST_GROUPS
+            )));
+        }
+        // Names the group that the model has not, if there is one.
+        SkipSet::new(groups, skipped).map_err(SpeculateError::from)?;
+        let settings = options.skip_search;
+        if settings.window == 0 || settings.interval == 0 {
+            return Err(Error::input(format!(
+                "the search for a skip set: expected a window and an interval of 1 or more, found {} and {}",
+                settings.window, settings.interval
+            )));
+        }
+        let costs = SkipCosts::new(times.clone(), 1.0 - skipped.len() as f64 / f64::from(groups));
+        let depth = u32::try_from(self.shape.depth).expect("shapes are small");
+        let search = SkipSearch::new(groups, skipped, depth, costs, settings);
+        let bank = self.shape.scratch_rows(self.schedule);
+        Ok(Some(Box::new(Swift::new(session, search, &self.shape, options.draft_growth, bank)?)))
     }
 }
 
@@ -83,6 +137,7 @@ pub(super) fn decide(
         policy: None,
         widths: Vec::new(),
         tunings: Vec::new(),
+        skip_times: None,
         background: Background {
             drafter: "none".to_owned(),
             spec_off_reason: Some(reason.to_owned()),
@@ -138,12 +193,15 @@ pub(super) fn decide(
             Some((costs.clone(), network.clone()))
         }
     };
+    let is_tuned = matches!(sub_plan.drafter, DrafterKind::Swift { .. });
+    let skip_times = if is_tuned { Some(SkipTimes::of_plan(&plan, sub_plan)?) } else { None };
+    let is_confident = is_tuned && options.draft_growth == DraftGrowth::Confident;
     let stages = sub_plan.predicted.stages.iter();
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
     Ok(Drafting {
         kind: sub_plan.drafter.clone(),
         shape: shape_of(sub_plan),
-        schedule: sub_plan.schedule,
+        schedule: if is_confident { Schedule::Plain } else { sub_plan.schedule },
         depths,
         policy: Some(Policy {
             choice: sub_plan.row_choice.clone(),
@@ -152,14 +210,15 @@ pub(super) fn decide(
         }),
         widths: plan.planned.widths(),
         tunings: if plan.ignored().is_empty() { plan.tunings.clone() } else { Vec::new() },
+        skip_times,
         background: Background {
             drafter: sub_plan.drafter.name().to_owned(),
             plan: Some(source.name.clone()),
             spec_off_reason: sub_plan.is_plain().then(|| reason.to_owned()),
             guard,
-            predicted_tpot_ms: Some(sub_plan.predicted.tpot_us / 1e3),
-            predicted_speedup: Some(sub_plan.predicted.speedup),
-            predicted_stages,
+            predicted_tpot_ms: (!is_confident).then_some(sub_plan.predicted.tpot_us / 1e3),
+            predicted_speedup: (!is_confident).then_some(sub_plan.predicted.speedup),
+            predicted_stages: if is_confident { Vec::new() } else { predicted_stages },
         },
     })
 }

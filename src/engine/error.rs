@@ -1,8 +1,12 @@
 //! The one error of the public API: what happened, and whose fault it is.
 
 use crate::{
-    backend::BackendError, model::ModelError, plan::PlanError, runtime::RuntimeError,
-    speculate::SpeculateError, text::TextError,
+    backend::BackendError,
+    model::ModelError,
+    plan::{PlanError, SkipStateError},
+    runtime::RuntimeError,
+    speculate::SpeculateError,
+    text::TextError,
 };
 
 /// Whose fault an [`Error`] is; decides the exit code of the program.
@@ -94,6 +98,12 @@ impl From<RuntimeError> for Error {
                 Self::internal(message)
             }
         }
+    }
+}
+
+impl From<SkipStateError> for Error {
+    fn from(error: SkipStateError) -> Self {
+        Self::input(error.to_string())
     }
 }
 

@@ -32,6 +32,7 @@ pub use tuning::tune;
 
 use crate::{
     model::Model,
+    plan::SkipState,
     runtime::{Memory, Session, SessionOptions},
     speculate::Decoder,
 };
@@ -83,7 +84,7 @@ impl Engine {
         let activations = options.activations;
         let here = || fingerprints(&model, tier, activations, threads);
         let drafting = drafting::decide(here, options)?;
-        let widths = drafting.widths.clone();
+        let widths = drafting.widths_to_load(options);
         let load = LoadOptions { tier: Some(tier), activations, threads: Some(threads), widths };
         Self::assemble(Arc::new(Loaded::new(model, &load)?), drafting, options)
     }
@@ -112,7 +113,7 @@ impl Engine {
         let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
         let session_options = SessionOptions {
             context,
-            tree_nodes: drafting.shape.scratch_rows(drafting.schedule),
+            tree_nodes: drafting.scratch_rows(options),
             threads: loaded.threads(),
             pinning: options.pinning,
         };
@@ -120,9 +121,9 @@ impl Engine {
             within_memory(&loaded, &session_options, limit)?;
         }
         let mut session = Session::open(loaded.set().clone(), &session_options)?;
-        let Drafting { kind, shape, schedule, depths, policy, widths: _, tunings, background } = drafting;
-        tune(&mut session, &tunings)?;
-        let drafter = make_drafter(&kind, &shape, &session)?;
+        tune(&mut session, &drafting.tunings)?;
+        let drafter = drafting.drafter(&session, options)?;
+        let Drafting { shape, schedule, depths, policy, background, .. } = drafting;
         let mut decoder = Decoder::new(session, drafter, shape)?.with_schedule(schedule)?;
         if let Some(policy) = policy {
             decoder = decoder.with_policy(policy)?;
@@ -181,6 +182,27 @@ impl Engine {
     /// The model with its tokenizer and executables.
     pub fn loaded(&self) -> &Loaded {
         &self.loaded
+    }
+
+    /// What a drafter that tunes itself has found out, for [`write_skip_state`](crate::plan::write_skip_state); `None` if the drafter
+    /// does not.
+    pub fn skip_state(&mut self) -> Option<SkipState> {
+        self.decoder.skip_search().map(|search| search.state().clone())
+    }
+
+    /// Goes on from what was found out before, as [`read_skip_state`](crate::plan::read_skip_state) gives it.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` if the drafter does not tune itself, or the state is of another model.
+    pub fn restore_skip_state(&mut self, state: SkipState) -> Result<(), Error> {
+        let drafter = self.background.drafter.clone();
+        let search = self.decoder.skip_search().ok_or_else(|| {
+            Error::input(format!(
+                "a skip set is kept for drafter `swift` only: expected it to draft, found `{drafter}`; force it or leave the state out"
+            ))
+        })?;
+        search.restore(state)?;
+        Ok(())
     }
 
     /// Bytes this engine holds.

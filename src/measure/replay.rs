@@ -26,7 +26,7 @@ pub fn plan_from_profile(profile: &Profile, fix: &Fix) -> Result<Plan, Error> {
                 let lookup = Lookup::new(longest_match as usize, shortest_match as usize, &Shape::PLAIN)?;
                 lookups.push((description.name.clone(), lookup));
             }
-            DrafterKind::None | DrafterKind::LayerSkip { .. } => {}
+            DrafterKind::None | DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } => {}
         }
     }
     let mut free: Vec<FreeDrafter<'_>> = lookups

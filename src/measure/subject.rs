@@ -125,6 +125,9 @@ impl StepSubject {
                         skip: SkipSet::new(groups, skipped)?,
                         head: head_tokens.as_ref().map(|tokens| loaded.set().head(tokens)).transpose()?,
                     }),
+                    DrafterKind::Swift { skipped } => {
+                        Some(DraftForward { skip: SkipSet::new(groups, skipped)?, head: None })
+                    }
                     DrafterKind::None | DrafterKind::Lookup { .. } => None,
                 };
                 Ok(Measured { name: name.clone(), kind: kind.clone(), draft })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterDescription, DrafterName};
 
-use super::PlanError;
+use super::{GroupSet, PlanError};
 
 /// Who drafts, and how it is set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,11 @@ pub enum DrafterKind {
         /// Tokens that its head knows, ascending; all that the model knows where its head is not trimmed.
         head_tokens: Option<Vec<u32>>,
     },
+    /// The same, with sub-layers that change while it runs, as they are found to be spared more easily.
+    Swift {
+        /// Groups left out at first, ascending.
+        skipped: Vec<u32>,
+    },
 }
 
 const LONGEST: &str = "longest_match";
@@ -35,7 +40,7 @@ const HEAD_TOKENS: &str = "head_tokens";
 
 impl DrafterKind {
     /// The names of all kinds, as the command line calls them.
-    pub const NAMES: [&'static str; 3] = ["none", "lookup", "layer_skip"];
+    pub const NAMES: [&'static str; 4] = ["none", "lookup", "layer_skip", "swift"];
 
     /// The name of the kind, as the command line calls it.
     pub fn name(&self) -> &'static str {
@@ -43,6 +48,7 @@ impl DrafterKind {
             DrafterKind::None => "none",
             DrafterKind::Lookup { .. } => "lookup",
             DrafterKind::LayerSkip { .. } => "layer_skip",
+            DrafterKind::Swift { .. } => "swift",
         }
     }
 
@@ -50,14 +56,24 @@ impl DrafterKind {
     pub fn runs_a_model(&self) -> bool {
         match self {
             DrafterKind::None | DrafterKind::Lookup { .. } => false,
-            DrafterKind::LayerSkip { .. } => true,
+            DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } => true,
+        }
+    }
+
+    /// The drafter that one which tunes itself is until it has found something better: what is recorded of that one tells of both.
+    pub fn begins_as(&self) -> Option<DrafterKind> {
+        match self {
+            DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::LayerSkip { .. } => None,
+            DrafterKind::Swift { skipped } => {
+                Some(DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens: None })
+            }
         }
     }
 
     /// Tokens of the trimmed head that it drafts with, if it has one.
     pub fn head_tokens(&self) -> Option<&[u32]> {
         match self {
-            DrafterKind::None | DrafterKind::Lookup { .. } => None,
+            DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::Swift { .. } => None,
             DrafterKind::LayerSkip { skipped: _, head_tokens } => head_tokens.as_deref(),
         }
     }
@@ -74,6 +90,7 @@ impl DrafterKind {
                 let trimmed = head_tokens.iter().map(|tokens| (HEAD_TOKENS.to_owned(), tokens.clone()));
                 std::iter::once((SKIPPED.to_owned(), skipped.clone())).chain(trimmed).collect()
             }
+            DrafterKind::Swift { skipped } => BTreeMap::from([(SKIPPED.to_owned(), skipped.clone())]),
         };
         DrafterDescription { name, kind: self.name().to_owned(), parameters }
     }
@@ -117,6 +134,10 @@ impl DrafterKind {
                 expect(if head_tokens.is_some() { &[HEAD_TOKENS, SKIPPED] } else { &[SKIPPED] })?;
                 DrafterKind::LayerSkip { skipped: parameters[SKIPPED].clone(), head_tokens }
             }
+            "swift" => {
+                expect(&[SKIPPED])?;
+                DrafterKind::Swift { skipped: parameters[SKIPPED].clone() }
+            }
             _ => {
                 return Err(PlanError::UnknownDrafter {
                     expected: DrafterKind::NAMES.join(", "),
@@ -140,6 +161,7 @@ impl DrafterKind {
                 found,
             })
         };
+        let ascending = |ids: &[u32]| !ids.is_empty() && ids.is_sorted_by(|a, b| a < b);
         match self {
             DrafterKind::None => Ok(()),
             DrafterKind::Lookup { longest_match, shortest_match } => {
@@ -149,7 +171,6 @@ impl DrafterKind {
                 error("1 <= shortest_match <= longest_match", format!("{shortest_match}, {longest_match}"))
             }
             DrafterKind::LayerSkip { skipped, head_tokens } => {
-                let ascending = |ids: &[u32]| !ids.is_empty() && ids.is_sorted_by(|a, b| a < b);
                 if !ascending(skipped) {
                     return error("ascending, distinct groups to skip", format!("{skipped:?}"));
                 }
@@ -161,6 +182,14 @@ impl DrafterKind {
                     }
                     Some(_) | None => Ok(()),
                 }
+            }
+            DrafterKind::Swift { skipped } => {
+                let known = skipped.last().is_none_or(|last| *last < GroupSet::MOST_GROUPS);
+                if ascending(skipped) && known {
+                    return Ok(());
+                }
+                let most = GroupSet::MOST_GROUPS;
+                error(&format!("ascending, distinct groups to skip, below {most}"), format!("{skipped:?}"))
             }
         }
     }
@@ -174,18 +203,23 @@ mod tests {
         DrafterKind::LayerSkip { skipped: skipped.to_vec(), head_tokens: head_tokens.map(<[u32]>::to_vec) }
     }
 
-    fn all() -> [DrafterKind; 4] {
+    fn swift(skipped: &[u32]) -> DrafterKind {
+        DrafterKind::Swift { skipped: skipped.to_vec() }
+    }
+
+    fn all() -> [DrafterKind; 5] {
         [
             DrafterKind::None,
             DrafterKind::Lookup { longest_match: 4, shortest_match: 2 },
             layer_skip(&[2, 3, 9], None),
+            swift(&[2, 3, 9]),
             layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
         ]
     }
 
     #[test]
     fn every_kind_survives_its_description() {
-        assert_eq!(all().map(|kind| kind.name())[..3], DrafterKind::NAMES);
+        assert_eq!(all().map(|kind| kind.name())[..4], DrafterKind::NAMES);
         for kind in all() {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert_eq!(DrafterKind::from_description(&description).unwrap(), kind);
@@ -215,6 +249,9 @@ mod tests {
             layer_skip(&[2], Some(&[])),
             layer_skip(&[2], Some(&[3, 2])),
             layer_skip(&[2], Some(&[4, 4])),
+            swift(&[]),
+            swift(&[2, 2]),
+            swift(&[2, 512]),
         ] {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert!(DrafterKind::from_description(&description).is_err(), "{kind:?}");

@@ -72,8 +72,8 @@ pub use schedule::Schedule;
 pub use search::{FreeDrafter, make_plan};
 pub use show::{TUNING_TITLES, drafter_cell, json, text, tuning_cells};
 pub use skip_search::{
-    GroupSet, SkipCosts, SkipCounts, SkipObjective, SkipSearch, SkipSearchSettings, SkipState, SkipStateError, TriedSet,
-    expected_speedup, read_skip_state, write_skip_state,
+    GroupSet, SkipCosts, SkipCounts, SkipObjective, SkipSearch, SkipSearchSettings, SkipState,
+    SkipStateError, SkipTimes, TriedSet, expected_speedup, read_skip_state, write_skip_state,
 };
 pub use stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
 pub use step_costs::StepCosts;

@@ -73,7 +73,9 @@ pub fn make_plan(
         let origin = Origin { name, kind: &kind, limits, place: names.len(), asked_for };
         let searched = match &kind {
             DrafterKind::None => continue,
-            DrafterKind::LayerSkip { .. } => search.tree_drafter(&origin, &mut found),
+            DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } => {
+                search.tree_drafter(&origin, &mut found)
+            }
             DrafterKind::Lookup { .. } => search.free_drafter(&origin, free_drafters, &mut found),
         };
         let is_named = asked_for && fix.drafter.is_some();
@@ -383,8 +385,24 @@ impl Search<'_> {
         Ok(())
     }
 
+    /// The traces of a drafter; where it has none, those of the drafter that it begins as.
     fn traces_of(&self, name: &DrafterName) -> Vec<&Trace> {
-        self.profile.traces.iter().filter(|trace| trace.drafter == *name).collect()
+        let of = |name: &DrafterName| -> Vec<&Trace> {
+            self.profile.traces.iter().filter(|trace| trace.drafter == *name).collect()
+        };
+        let own = of(name);
+        if !own.is_empty() {
+            return own;
+        }
+        let kinds = || {
+            self.profile
+                .drafters
+                .iter()
+                .filter_map(|d| Some((&d.name, DrafterKind::from_description(d).ok()?)))
+        };
+        let begins_as = kinds().find(|(other, _)| *other == name).and_then(|(_, kind)| kind.begins_as());
+        let twin = begins_as.and_then(|begins_as| kinds().find(|(_, kind)| *kind == begins_as));
+        twin.map_or(Vec::new(), |(twin, _)| of(twin))
     }
 
     /// The measured draft widths that every trace of the drafter was recorded for.

@@ -26,7 +26,7 @@ pub use crate::sample::Candidate;
 pub use accept::{Limits, Walk};
 pub use decode::{Decoder, Shape, StepReport};
 pub use depth::depth_features;
-pub use drafter::{Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Verified};
+pub use drafter::{Budget, DraftGrowth, Drafter, DraftsAhead, LayerSkip, Lookup, Observer, Swift, Verified};
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use lesson::{Lesson, Offers};

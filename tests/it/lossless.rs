@@ -9,14 +9,18 @@ use yggc::{
     backend::Tier,
     plan::{
         Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, Schedule,
-        StepCosts, WidthCost,
+        SkipSearch, StepCosts, WidthCost,
     },
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Policy, Shape, SpeculateError},
+    speculate::{
+        Budget, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Policy, Shape, SpeculateError,
+        Swift,
+    },
     tree::{NodeId, Source, TokenTree},
 };
 
+use crate::skip_search::{any_skip_costs, any_skip_search};
 use crate::tiny_model::{Class, Dice, WIDTHS, models, session};
 
 /// A drafter that knows how plain decoding goes on and proposes anything but what is usual.
@@ -82,6 +86,7 @@ impl Drafter for Adversary {
 enum Kind {
     LayerSkip,
     TrimmedHead,
+    Swift,
     Lookup,
     Adversary,
 }
@@ -184,13 +189,13 @@ impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
         let len = dice.within(1, 16);
         // Random models repeat themselves late.
-        let tokens = dice.within(1, if kind == Kind::Lookup { 70 } else { 24 });
+        let tokens = dice.within(1, if matches!(kind, Kind::Lookup | Kind::Swift) { 70 } else { 24 });
         // A tight context ends the text before the wish does.
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
         let shape = any_shape(dice);
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
         let kept = if kind == Kind::TrimmedHead { any_kept(vocabulary, dice) } else { Vec::new() };
-        let is_ahead = matches!(kind, Kind::LayerSkip | Kind::TrimmedHead) && dice.chance(50);
+        let is_ahead = matches!(kind, Kind::LayerSkip | Kind::TrimmedHead | Kind::Swift) && dice.chance(50);
         let schedule = if is_ahead { Schedule::HeadAhead } else { Schedule::Plain };
         Self {
             what,
@@ -216,7 +221,9 @@ impl Case {
     }
 
     fn decoder(&self, set: &Arc<ExecutableSet>, truth: &[u32], dice: &mut Dice) -> Decoder {
-        let rows = self.shape.scratch_rows(self.schedule);
+        let bank = self.shape.scratch_rows(self.schedule);
+        let window = if self.kind == Kind::Swift { dice.within(1, 9) } else { 0 };
+        let rows = bank + window;
         let session = session(set, self.context, rows, self.threads);
         let drafter: Box<dyn Drafter> = match self.kind {
             Kind::LayerSkip | Kind::TrimmedHead => {
@@ -228,6 +235,17 @@ impl Case {
                     [] => whole,
                     kept => whole.with_head(set.head(kept).expect("it was made")),
                 })
+            }
+            Kind::Swift => {
+                let start: Vec<u32> = (0..set.groups()).filter(|_| dice.chance(40)).collect();
+                let start = if start.is_empty() { vec![0] } else { start };
+                let depth = self.shape.depth as u32;
+                let (costs, settings) = (any_skip_costs(), any_skip_search(window, dice));
+                let search = SkipSearch::new(set.groups(), &start, depth, costs, settings);
+                let may_end_early = self.schedule == Schedule::Plain && dice.chance(50);
+                let growth = if may_end_early { DraftGrowth::Confident } else { DraftGrowth::Equal };
+                let drafter = Swift::new(&session, search, &self.shape, growth, bank);
+                Box::new(drafter.expect("room for tries"))
             }
             Kind::Lookup => {
                 let shortest = dice.within(1, 3);
@@ -353,6 +371,12 @@ fn layer_skip_changes_no_token() {
 fn a_trimmed_head_changes_no_token() {
     let (drafted, accepted) = run(Kind::TrimmedHead, 120);
     assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn a_skip_set_that_changes_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Swift, 200);
+    assert!(drafted > 5_000 && accepted > 500, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]

@@ -39,6 +39,9 @@ mod refusals;
 mod replays;
 mod row_invariance;
 mod schedules;
+mod skip_search;
+#[cfg(feature = "cli")]
+mod skip_states;
 #[cfg(feature = "cli")]
 mod tiny_commands;
 mod tiny_model;

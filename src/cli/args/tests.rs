@@ -64,7 +64,7 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("run -p x --drafter retrieval", "layer_skip"),
         ("run -p x --drafter layer-skip", "layer_skip"),
         ("run -p x --isa sse2", "portable"),
-        ("bench --prompts f --arms ar,model", "expected ar, plan, unguarded, lookup or layer_skip"),
+        ("bench --prompts f --arms ar,model", "expected ar, plan, unguarded, lookup, layer_skip or swift"),
         ("bench --prompts f --arms none", "the arm `ar`"),
         ("bench --prompts f --repetitions 0", "at least 1"),
         ("bench --prompts f --temperature -1", "0 or more"),
@@ -201,7 +201,7 @@ fn repeated_and_listed_values() {
 
 #[test]
 fn every_arm_is_read_back_from_its_name() {
-    let drafters = [DrafterName::Lookup, DrafterName::LayerSkip].map(Arm::Drafter);
+    let drafters = [DrafterName::Lookup, DrafterName::LayerSkip, DrafterName::Swift].map(Arm::Drafter);
     for arm in [Arm::Ar, Arm::Plan, Arm::Unguarded].into_iter().chain(drafters) {
         assert_eq!(arm.to_string().parse(), Ok(arm));
     }

@@ -248,7 +248,8 @@ mod tests {
     #[test]
     fn a_full_process_knows_its_points_and_little_far_away() {
         let mut process = GaussianProcess::with_capacity(128, 1e-2);
-        let set = |i: u32| GroupSet::of((0..50).filter(|g| (i.wrapping_mul(2_654_435_761) >> (g % 32)) & 1 == 1));
+        let set =
+            |i: u32| GroupSet::of((0..50).filter(|g| (i.wrapping_mul(2_654_435_761) >> (g % 32)) & 1 == 1));
         // Sets are worth their share of even groups.
         let worth = |set: &GroupSet| f64::from(set.iter().filter(|g| g % 2 == 0).count() as u32) / 25.0;
         process.fit((0..128).map(|i| (set(i), worth(&set(i)))));

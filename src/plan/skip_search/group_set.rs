@@ -73,7 +73,10 @@ mod tests {
     fn a_set_is_what_was_put_in_and_not_taken_out() {
         let mut set = GroupSet::of([3, 64, 511, 3]);
         assert_eq!(set.iter().collect::<Vec<_>>(), [3, 64, 511]);
-        assert_eq!((set.len(), set.contains(64), set.contains(65), set.contains(9_999)), (3, true, false, false));
+        assert_eq!(
+            (set.len(), set.contains(64), set.contains(65), set.contains(9_999)),
+            (3, true, false, false)
+        );
         assert_eq!(set.distance(&GroupSet::of([64, 70])), 3);
         set.remove(64);
         set.remove(65);

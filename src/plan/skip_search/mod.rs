@@ -19,4 +19,4 @@ pub use group_set::GroupSet;
 pub use search::{SkipCounts, SkipSearch, SkipSearchSettings};
 pub use state::{SkipState, TriedSet};
 pub use state_file::{SkipStateError, read_skip_state, write_skip_state};
-pub use worth::{SkipCosts, SkipObjective, expected_speedup};
+pub use worth::{SkipCosts, SkipObjective, SkipTimes, expected_speedup};

@@ -1,5 +1,7 @@
 //! The search: which set to try next, which set drafts, when to stop and to begin again, and what that may cost.
 
+use serde::Serialize;
+
 use super::{
     GroupSet, SkipCosts, SkipObjective, SkipState, SkipStateError, TriedSet, expected_speedup,
     gaussian_process::GaussianProcess, state::Phase,
@@ -55,7 +57,7 @@ impl Default for SkipSearchSettings {
 }
 
 /// What the search did and what it cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SkipCounts {
     /// Sets tried in all, in earlier runs too if their state was kept.
     pub tries: u64,
@@ -95,11 +97,17 @@ pub struct SkipSearch {
 
 impl SkipSearch {
     /// A search that begins with `start` among the `groups` groups of a model, for a drafter of chains of at most `depth` tokens.
-    /// The first and the last layer are always kept, unless `start` skips some of them: then they are never tried otherwise.
+    /// Sets that are tried keep the first and the last layer, whatever `start` does.
     ///
     /// # Panics
     /// If there are more than [`GroupSet::MOST_GROUPS`] groups, or the window or the interval is 0.
-    pub fn new(groups: u32, start: &[u32], depth: u32, costs: SkipCosts, settings: SkipSearchSettings) -> Self {
+    pub fn new(
+        groups: u32,
+        start: &[u32],
+        depth: u32,
+        costs: SkipCosts,
+        settings: SkipSearchSettings,
+    ) -> Self {
         assert!(groups <= GroupSet::MOST_GROUPS, "at most {} groups, found {groups}", GroupSet::MOST_GROUPS);
         assert!(settings.window > 0 && settings.interval > 0, "a window and an interval of 1 or more");
         let start = GroupSet::of(start.iter().copied());

@@ -82,6 +82,11 @@ impl SkipState {
         self.best
     }
 
+    /// The sets tried lately, in the order of tries until there are [`MOST_POINTS`](Self::MOST_POINTS).
+    pub fn points(&self) -> &[TriedSet] {
+        &self.points
+    }
+
     /// What is wrong with it, if something is.
     pub(super) fn fault(&self) -> Option<&'static str> {
         let Self { groups, best, is_scored: _, phase: _, points, oldest, level, .. } = self;

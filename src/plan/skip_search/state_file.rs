@@ -37,7 +37,9 @@ pub enum SkipStateError {
         source: io::Error,
     },
     /// Another kind of file, another format, or not the bytes that were written.
-    #[error("no usable state of a skip search: expected {expected}, found {found}; remove the file to begin anew")]
+    #[error(
+        "no usable state of a skip search: expected {expected}, found {found}; remove the file to begin anew"
+    )]
     Damaged {
         /// What a good file has.
         expected: String,
@@ -45,7 +47,9 @@ pub enum SkipStateError {
         found: String,
     },
     /// A state of another model, or of a drafter that keeps other layers.
-    #[error("the state of the skip search is for {found}: expected {expected}; name another file or remove it")]
+    #[error(
+        "the state of the skip search is for {found}: expected {expected}; name another file or remove it"
+    )]
     Foreign {
         /// What is here.
         expected: String,
@@ -67,7 +71,10 @@ fn damaged(expected: impl Into<String>, found: impl Into<String>) -> SkipStateEr
 }
 
 fn options() -> impl Options {
-    bincode::DefaultOptions::new().with_fixint_encoding().with_limit(MOST_PAYLOAD_BYTES).reject_trailing_bytes()
+    bincode::DefaultOptions::new()
+        .with_fixint_encoding()
+        .with_limit(MOST_PAYLOAD_BYTES)
+        .reject_trailing_bytes()
 }
 
 /// The bytes of a state file.
@@ -122,7 +129,11 @@ fn in_file(path: &Path, reason: SkipStateError) -> SkipStateError {
 ///
 /// # Errors
 /// [`SkipStateError::InFile`] if the file cannot be written.
-pub fn write_skip_state(state: &SkipState, model: &ModelFingerprint, path: &Path) -> Result<(), SkipStateError> {
+pub fn write_skip_state(
+    state: &SkipState,
+    model: &ModelFingerprint,
+    path: &Path,
+) -> Result<(), SkipStateError> {
     replace_file(path, &encode(state, model))
         .map_err(|source| in_file(path, SkipStateError::Io { action: "write", source }))
 }

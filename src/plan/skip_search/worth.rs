@@ -15,54 +15,62 @@ pub enum SkipObjective {
     Speed,
 }
 
+/// Widths, ascending, with times of forwards in microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SkipTimes {
+    /// Of whole forwards.
+    pub verify: Vec<(u32, f64)>,
+    /// Of forwards that leave out the start set.
+    pub draft: Vec<(u32, f64)>,
+}
+
+impl SkipTimes {
+    /// What the plan's table says of the verifier and of the drafter of `sub_plan`.
+    ///
+    /// # Errors
+    /// [`PlanError::Table`] if the table lacks a time, which the table of a valid plan does not.
+    pub fn of_plan(plan: &Plan, sub_plan: &SubPlan) -> Result<Self, PlanError> {
+        let times = |stage: Stage| {
+            let widths = plan.table.widths(&stage).into_iter();
+            let at = |w| Ok((w, plan.table.latency_us(&stage, w, plan.context)?));
+            widths.map(at).collect::<Result<_, PlanError>>()
+        };
+        Ok(Self { verify: times(Stage::Verify)?, draft: times(Stage::Draft(sub_plan.name.clone()))? })
+    }
+}
+
 /// Measured times of forwards, by which work is counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SkipCosts {
-    /// Widths, ascending, with the time of a whole forward in microseconds.
-    verify: Vec<(u32, f64)>,
-    /// The same of forwards that leave out the start set.
-    draft: Vec<(u32, f64)>,
+    times: SkipTimes,
     /// Share of the groups that the start set keeps.
     start_kept: f64,
 }
 
 impl SkipCosts {
-    /// Times by width, in microseconds, of whole forwards and of those that keep the share `start_kept` of the groups.
+    /// Times of whole forwards and of those that keep the share `start_kept` of the groups.
     ///
     /// # Panics
     /// If a list is empty, does not ascend in width, or holds a time that is not positive, or the share is not below 1.
-    pub fn new(verify: Vec<(u32, f64)>, draft: Vec<(u32, f64)>, start_kept: f64) -> Self {
-        for times in [&verify, &draft] {
+    pub fn new(times: SkipTimes, start_kept: f64) -> Self {
+        for times in [&times.verify, &times.draft] {
             assert!(!times.is_empty() && times.is_sorted_by(|a, b| a.0 < b.0), "widths ascend: {times:?}");
             assert!(times.iter().all(|(_, us)| us.is_finite() && *us > 0.0), "times are positive: {times:?}");
         }
         assert!((0.0..1.0).contains(&start_kept), "a start set skips something: it keeps {start_kept}");
-        Self { verify, draft, start_kept }
-    }
-
-    /// What the plan's table says of the verifier and of the drafter of `sub_plan`, which skips `skipped` of `groups` groups.
-    ///
-    /// # Errors
-    /// [`PlanError::Table`] if the table lacks a time, which the table of a valid plan does not.
-    pub fn of_plan(plan: &Plan, sub_plan: &SubPlan, skipped: usize, groups: u32) -> Result<Self, PlanError> {
-        let times = |stage: Stage| {
-            let widths = plan.table.widths(&stage).into_iter();
-            widths.map(|w| Ok((w, plan.table.latency_us(&stage, w, plan.context)?))).collect::<Result<_, PlanError>>()
-        };
-        let start_kept = 1.0 - skipped as f64 / f64::from(groups);
-        Ok(Self::new(times(Stage::Verify)?, times(Stage::Draft(sub_plan.name.clone()))?, start_kept))
+        Self { times, start_kept }
     }
 
     /// Time of a whole forward of `rows` rows: at the smallest measured width that holds them, else at the widest as often as it
     /// takes.
     pub fn verify_us(&self, rows: u32) -> f64 {
-        at_width(&self.verify, rows)
+        at_width(&self.times.verify, rows)
     }
 
     /// Time of a forward of `rows` rows that keeps the share `kept` of the groups: the line through the forward that keeps all and
     /// the one that was measured with the start set.
     pub fn draft_us(&self, rows: u32, kept: f64) -> f64 {
-        let (whole, start) = (at_width(&self.verify, rows), at_width(&self.draft, rows));
+        let (whole, start) = (at_width(&self.times.verify, rows), at_width(&self.times.draft, rows));
         let slope = (whole - start).max(0.0) / (1.0 - self.start_kept);
         (start + slope * (kept - self.start_kept)).max(0.0)
     }
@@ -116,12 +124,16 @@ mod tests {
 
     #[test]
     fn costs_are_those_measured_and_on_the_line_between() {
-        let costs = SkipCosts::new(vec![(1, 10.0), (4, 20.0)], vec![(1, 6.0)], 0.5);
-        assert_eq!((costs.draft_us(1, 0.5), costs.draft_us(1, 1.0), costs.draft_us(1, 0.25)), (6.0, 10.0, 4.0));
+        let times = SkipTimes { verify: vec![(1, 10.0), (4, 20.0)], draft: vec![(1, 6.0)] };
+        let costs = SkipCosts::new(times, 0.5);
+        assert_eq!(
+            (costs.draft_us(1, 0.5), costs.draft_us(1, 1.0), costs.draft_us(1, 0.25)),
+            (6.0, 10.0, 4.0)
+        );
         assert_eq!((costs.verify_us(1), costs.verify_us(3), costs.verify_us(9)), (10.0, 20.0, 60.0));
         assert_eq!((costs.ratio(0.5), costs.try_us(4, 0.5), costs.try_us(4, 1.5)), (0.6, 12.0, 20.0));
         // A draft that was measured slower than the whole forward does not get cheaper by keeping more.
-        let odd = SkipCosts::new(vec![(1, 10.0)], vec![(1, 11.0)], 0.5);
+        let odd = SkipCosts::new(SkipTimes { verify: vec![(1, 10.0)], draft: vec![(1, 11.0)] }, 0.5);
         assert_eq!((odd.draft_us(1, 0.9), odd.draft_us(1, 0.1)), (11.0, 11.0));
     }
 }
