@@ -273,16 +273,22 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
         for threads in [1, 2] {
             check_observed(&set, threads);
         }
-        for name in ["none", "lookup", "layer_skip", "trimmed_head", "swift", "confident_swift"] {
+        for name in ["none", "lookup", "layer_skip", "trimmed_head"] {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
                     check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);
                 }
             }
         }
+        for (drafter, threads, sampling) in [
+            (("swift", Schedule::Plain), 1, sampled),
+            (("swift", Schedule::HeadAhead), 2, Sampling::GREEDY),
+            (("confident_swift", Schedule::Plain), 2, Sampling::GREEDY),
+        ] {
+            check_steps(&set, drafter, threads, sampling);
+        }
         for (threads, sampling) in [(1, sampled), (2, Sampling::GREEDY), (2, cut)] {
             check_steps(&set, ("layer_skip", Schedule::HeadAhead), threads, sampling);
-            check_steps(&set, ("swift", Schedule::HeadAhead), threads, sampling);
         }
     }
 }

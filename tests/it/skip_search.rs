@@ -178,7 +178,10 @@ fn the_same_seed_and_history_decide_the_same() {
         assert_eq!(first, run(1, growth));
         let other = run(2, growth);
         assert_ne!(first.0, other.0, "another seed tries other sets");
-        assert_eq!(first.1, other.1, "and emits the same tokens");
+        // Steps are of other lengths, so one is ahead of the other.
+        let both = first.1.len().min(other.1.len());
+        assert!(both > 25, "20 steps emit as many tokens or more");
+        assert_eq!(first.1[..both], other.1[..both], "and emits the same tokens");
     }
 }
 

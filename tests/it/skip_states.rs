@@ -115,5 +115,9 @@ fn a_run_keeps_its_state_and_refuses_what_is_none() {
     fs::write(&file, &good[..good.len() / 2]).expect("a writable folder");
     let refused = failure(&run("swift").output().expect("yggc starts"), 3);
     assert!(refused.contains("tiny.skip") && refused.contains("remove the file"), "{refused}");
-    assert_eq!(fs::read(&file).expect("still there"), &good[..good.len() / 2], "a refused file is left as it is");
+    assert_eq!(
+        fs::read(&file).expect("still there"),
+        &good[..good.len() / 2],
+        "a refused file is left as it is"
+    );
 }
