@@ -15,12 +15,14 @@ use yggc::{
     model::{Model, synthetic::SyntheticSpec},
     plan::{
         Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, NgramSettings, RowChoice,
-        RowRule, Schedule, StepCosts, SuffixSettings, WidthCost,
+        RowRule, Schedule, SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, StepCosts, SuffixSettings,
+        WidthCost,
     },
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
     speculate::{
-        Decoder, Drafter, LayerSkip, Limits, Lookup, Ngram, Policy, Recycling, Retrieval, Shape, Suffix,
+        Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Ngram, Policy, Recycling, Retrieval, Shape,
+        Suffix, Swift,
         corpus::{Corpus, CorpusStore},
     },
     tree::Template,
@@ -72,6 +74,9 @@ fn bytes_kept<T>(work: impl FnOnce() -> T) -> (usize, T) {
 const CONTEXT: usize = 2_048;
 const SHAPE: Shape = Shape { depth: 4, draft_width: 4, verify_width: 8, top_k: 8, draft_temperature: 1.0 };
 
+/// Tokens that a try of another skip set is over.
+const WINDOW: usize = 8;
+
 fn model() -> Model {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("tiny.gguf");
@@ -100,7 +105,7 @@ fn kept() -> Vec<u32> {
 }
 
 fn session_options(threads: usize) -> SessionOptions {
-    let tree_nodes = SHAPE.scratch_rows(Schedule::HeadAhead);
+    let tree_nodes = SHAPE.scratch_rows(Schedule::HeadAhead) + WINDOW;
     SessionOptions { context: CONTEXT, tree_nodes, threads, pinning: Pinning::Floating }
 }
 
@@ -139,6 +144,8 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
             let head = session.set().head(&kept()).expect("it was made");
             Some(Box::new(LayerSkip::new(session, skip, &SHAPE).expect("a planned width").with_head(head)))
         }
+        "swift" => Some(Box::new(swift(session, DraftGrowth::Equal))),
+        "confident_swift" => Some(Box::new(swift(session, DraftGrowth::Confident))),
         other => unreachable!("drafter {other}"),
     }
 }
@@ -155,6 +162,23 @@ fn retrieval(texts: u32) -> Retrieval {
     std::fs::write(&path, corpus.encode(4_096, [0; 32]).expect("a small corpus")).expect("written");
     let store = CorpusStore::open(&path).expect("it was just written");
     Retrieval::new(store, 16, 1, &SHAPE).expect("lengths in order")
+}
+
+/// A drafter that tries another skip set before every step, every second one by the Gaussian process.
+fn swift(session: &Session, growth: DraftGrowth) -> Swift {
+    let times = SkipTimes { verify: vec![(1, 1.0), (8, 2.0)], draft: vec![(1, 0.5)] };
+    let settings = SkipSearchSettings {
+        window: WINDOW,
+        share: 1e3,
+        interval: 2,
+        enough: 2.0,
+        ..SkipSearchSettings::default()
+    };
+    let depth = SHAPE.depth as u32;
+    let search =
+        SkipSearch::new(session.set().groups(), &[2, 5], depth, SkipCosts::new(times, 0.75), settings);
+    Swift::new(session, search, &SHAPE, growth, SHAPE.scratch_rows(Schedule::HeadAhead))
+        .expect("room for tries")
 }
 
 /// A prompt that repeats itself, so that lookup proposes.
@@ -216,7 +240,10 @@ fn check_steps(
     );
     assert_eq!(decoder.stats().drafted > 0, name != "none", "{name} drafted {}", decoder.stats().drafted);
     let heads = if schedule == Schedule::HeadAhead { 39 } else { 0 };
-    assert_eq!(decoder.stats().heads_ahead, heads, "{name}, {schedule}");
+    let tries = decoder.skip_search().map_or(0, |search| search.counts().tries);
+    assert_eq!(tries > 20, name.ends_with("swift"), "{name} tried {tries} sets");
+    assert!(heads == 0 || name != "swift" || decoder.stats().heads_ahead > 10, "{name}, {schedule}");
+    assert!(name == "swift" || decoder.stats().heads_ahead == heads, "{name}, {schedule}");
 }
 
 /// Requests of other temperatures, which other drafters serve, in turn.
@@ -344,6 +371,13 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
                     check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);
                 }
             }
+        }
+        for (drafter, threads, sampling) in [
+            (("swift", Schedule::Plain), 1, sampled),
+            (("swift", Schedule::HeadAhead), 2, Sampling::GREEDY),
+            (("confident_swift", Schedule::Plain), 2, Sampling::GREEDY),
+        ] {
+            check_steps(&set, drafter, threads, sampling);
         }
         for (threads, sampling) in [(1, sampled), (2, Sampling::GREEDY), (2, cut)] {
             for name in ["layer_skip", "template"] {

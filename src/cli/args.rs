@@ -297,6 +297,11 @@ pub(crate) struct RunArgs {
     /// Always draft with D, in the plan's best shape for it
     #[arg(long, value_name = "D", value_enum)]
     pub(crate) drafter: Option<DrafterName>,
+    #[command(flatten)]
+    pub(crate) skip: SkipArgs,
+    /// Go on from what drafter swift found out in earlier runs, and keep what it finds out in this one
+    #[arg(long, value_name = "FILE", conflicts_with = "no_spec")]
+    pub(crate) skip_state: Option<PathBuf>,
     /// Plain decoding
     #[arg(long, conflicts_with_all = ["drafter", "plan"])]
     pub(crate) no_spec: bool,
@@ -306,6 +311,35 @@ pub(crate) struct RunArgs {
     /// Print one JSON object instead of the text
     #[arg(long, requires = "prompt_source")]
     pub(crate) json: bool,
+}
+
+/// How drafter swift goes about it.
+#[derive(Debug, Args)]
+pub(crate) struct SkipArgs {
+    /// What drafter swift looks for in the layers it leaves out
+    #[arg(long, value_name = "O", value_enum, default_value_t = SkipObjectiveName::Matchness)]
+    pub(crate) skip_objective: SkipObjectiveName,
+    /// How the drafts of drafter swift grow
+    #[arg(long, value_name = "G", value_enum, default_value_t = DraftGrowthName::Equal)]
+    pub(crate) draft_growth: DraftGrowthName,
+}
+
+/// What a skip set is judged by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SkipObjectiveName {
+    /// Tokens reproduced, with as much skipped as at first
+    Matchness,
+    /// Predicted time per token, with any share skipped
+    Speed,
+}
+
+/// How drafts grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DraftGrowthName {
+    /// As planned: trees of equal growth
+    Equal,
+    /// A chain that ends where the drafter is unsure, with siblings where it is; no prediction is for it
+    Confident,
 }
 
 #[derive(Debug, Args)]
@@ -356,6 +390,8 @@ pub(crate) struct BenchArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true,
           default_value_t = 128)]
     pub(crate) max_tokens: usize,
+    #[command(flatten)]
+    pub(crate) skip: SkipArgs,
     /// How often every arm answers every prompt [default: 5], or with --kernels every forward is measured [default: 30]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) repetitions: Option<usize>,
@@ -391,6 +427,8 @@ pub(crate) enum DrafterName {
     Recycling,
     /// Dictionaries of n-grams, of the text and of what the verifier makes of a pool of sequences
     Ngram,
+    /// The same, with layers that are chosen anew while it runs
+    Swift,
 }
 
 impl DrafterName {
@@ -404,6 +442,7 @@ impl DrafterName {
             Self::Suffix => "suffix",
             Self::Recycling => "recycling",
             Self::Ngram => "ngram",
+            Self::Swift => "swift",
         }
     }
 }
@@ -493,7 +532,7 @@ impl FromStr for Arm {
             "none" => Err("plain decoding is the arm `ar`".to_owned()),
             name => match DrafterName::from_str(name, false) {
                 Ok(drafter) => Ok(Self::Drafter(drafter)),
-                Err(_) => Err("expected ar, eager, plan, unguarded, lookup, layer_skip or retrieval".to_owned()),
+                Err(_) => Err("expected ar, eager, plan, unguarded or a drafter".to_owned()),
             },
         }
     }

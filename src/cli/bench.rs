@@ -25,7 +25,7 @@ use yggc::{
 };
 
 use crate::cli::{
-    args::{Arm as ArmName, BenchArgs},
+    args::{Arm as ArmName, BenchArgs, DrafterName},
     cache::CachePlace,
     error::Failure,
     fetch, output,
@@ -80,7 +80,8 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
     let model = Model::open(&path)?;
     // Made before the weights are: they count against the memory that is free now.
     let options = machine.options(&path, args.context.context);
-    let mut options = Options { store: args.store.store.clone(), ..options };
+    let options = Options { store: args.store.store.clone(), ..options };
+    let mut options = settings::with_skip(&args.skip, options);
     let needs_plan = args.arms.iter().any(|arm| !matches!(arm, ArmName::Ar | ArmName::Eager));
     let (prepared, plans, absent) = match given {
         given if !given.is_empty() || !needs_plan => (Prepared::Open(Box::new(model)), given, None),
@@ -90,7 +91,10 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
         },
     };
     options.plan_absent_reason = absent;
-    let loaded = prepared.loaded(machine, plans.iter().flat_map(|p| p.plan.planned.widths()).collect())?;
+    let tries =
+        args.arms.contains(&ArmName::Drafter(DrafterName::Swift)).then_some(options.skip_search.window);
+    let planned = plans.iter().flat_map(|p| p.plan.planned.widths());
+    let loaded = prepared.loaded(machine, planned.chain(tries).collect())?;
     let mut arms = arms(&args.arms, &plans, &loaded, options)?;
     let question = |prompt: &CalibrationPrompt| {
         Ok(Question { category: prompt.kind.clone(), ids: prompt.token_ids(&loaded)? })

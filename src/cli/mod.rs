@@ -22,6 +22,7 @@ mod report;
 mod run;
 mod score;
 mod settings;
+mod skip_state;
 mod stats;
 mod stream;
 

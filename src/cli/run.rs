@@ -1,7 +1,7 @@
 //! `yggc run`: answers a prompt, as text that streams or as one JSON object; without a prompt, a chat.
 
 use yggc::{
-    engine::{DrafterChoice, Message, Options, PlanSource, Prompt, Request, Role},
+    engine::{DrafterChoice, Engine, Message, Options, PlanSource, Prompt, Request, Role},
     model::Model,
 };
 
@@ -14,7 +14,7 @@ use crate::cli::{
     planning::{self, Prepared},
     progress::Progress,
     settings::{self, Machine},
-    stats,
+    skip_state, stats,
     stream::stream,
 };
 
@@ -30,12 +30,22 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
         store: args.store.store.clone(),
         ..machine.options(&path, args.context.context)
     };
+    let options = settings::with_skip(&args.skip, options);
     let (prepared, options) = with_plan(model, options, given, machine, cache)?;
     let mut engine = prepared.engine(&options)?;
+    if let Some(file) = &args.skip_state {
+        skip_state::resume(&mut engine, file)?;
+    }
+    answer(&mut engine, args, prompt)?;
+    args.skip_state.as_deref().map_or(Ok(()), |file| skip_state::keep(&mut engine, file))
+}
+
+/// Answers the prompt, or chats without one.
+fn answer(engine: &mut Engine, args: &RunArgs, prompt: Option<String>) -> Result<(), Failure> {
     if args.stats {
         output::remark(stats::memory(engine.memory()));
     }
-    let Some(text) = prompt else { return chat::command(&mut engine, args) };
+    let Some(text) = prompt else { return chat::command(engine, args) };
     let prompt =
         if args.raw { Prompt::Raw(text) } else { Prompt::Chat(vec![Message::new(Role::User, text)]) };
     let sampling = settings::sampling(&args.sampling);
@@ -45,7 +55,7 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
         output::json(&stats::AnswerJson::new(&answer))?;
         answer.report
     } else {
-        let report = stream(&mut engine, &request, |_| {})?;
+        let report = stream(engine, &request, |_| {})?;
         output::text("\n")?;
         report
     };

@@ -5,10 +5,15 @@ use std::{fs, path::Path};
 use yggc::{
     backend::available_tiers,
     engine::{Activations, DrafterChoice, Options, Sampling, Tier, default_threads},
+    plan::{SkipObjective, SkipSearchSettings},
+    speculate::DraftGrowth,
 };
 
 use crate::cli::{
-    args::{ActivationsName, DeviceArgs, DeviceName, DrafterName, IsaName, RunArgs, SamplingArgs},
+    args::{
+        ActivationsName, DeviceArgs, DeviceName, DraftGrowthName, DrafterName, IsaName, RunArgs,
+        SamplingArgs, SkipArgs, SkipObjectiveName,
+    },
     error::Failure,
 };
 
@@ -86,6 +91,19 @@ pub(crate) fn drafter(args: &RunArgs) -> DrafterChoice {
         Some(DrafterName::None) => DrafterChoice::Plain,
         Some(drafter) => DrafterChoice::Forced(drafter.name().to_owned()),
     }
+}
+
+/// The options with what is said about drafter swift.
+pub(crate) fn with_skip(args: &SkipArgs, options: Options) -> Options {
+    let objective = match args.skip_objective {
+        SkipObjectiveName::Matchness => SkipObjective::Matchness,
+        SkipObjectiveName::Speed => SkipObjective::Speed,
+    };
+    let draft_growth = match args.draft_growth {
+        DraftGrowthName::Equal => DraftGrowth::Equal,
+        DraftGrowthName::Confident => DraftGrowth::Confident,
+    };
+    Options { skip_search: SkipSearchSettings { objective, ..options.skip_search }, draft_growth, ..options }
 }
 
 /// How tokens are drawn.

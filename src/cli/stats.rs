@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use yggc::{
     engine::{Answer, Report, StageReport},
+    plan::SkipCounts,
     runtime::Memory,
 };
 
@@ -35,6 +36,8 @@ struct StatsJson<'a> {
     spec_off_reason: Option<&'a str>,
     acceptance_by_depth: &'a [f64],
     predicted_tpot_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skip_search: Option<SkipCounts>,
     stages: Vec<StageJson<'a>>,
 }
 
@@ -75,6 +78,7 @@ impl<'a> StatsJson<'a> {
             acceptance_by_depth,
             predicted_tpot_ms,
             predicted_speedup: _,
+            skip_search,
             stages,
         } = report;
         let stage = |StageReport { name, predicted_ms, measured_ms }: &'a StageReport| StageJson {
@@ -96,6 +100,7 @@ impl<'a> StatsJson<'a> {
             spec_off_reason: spec_off_reason.as_deref(),
             acceptance_by_depth,
             predicted_tpot_ms: *predicted_tpot_ms,
+            skip_search: *skip_search,
             stages: stages.iter().map(stage).collect(),
         }
     }
@@ -138,6 +143,27 @@ fn write_table(report: &Report, out: &mut String) -> std::fmt::Result {
         let shares: Vec<String> =
             report.acceptance_by_depth.iter().map(|share| format!("{share:.2}")).collect();
         writeln!(out, "accepted   {} (share of steps that went so deep)", shares.join(" "))?;
+    }
+    if let Some(counts) = &report.skip_search {
+        let SkipCounts {
+            tries,
+            changes,
+            reopened,
+            is_searching,
+            matchness,
+            skip_ratio,
+            tried_us,
+            stepped_us,
+        } = *counts;
+        let state = if is_searching { "searching" } else { "settled" };
+        writeln!(
+            out,
+            "skip set   {state} after {tries} tries, {changes} changes, begun again {reopened} times; it skips {:.0} % and \
+             said {:.0} % of the last tokens; tries were {:.2} % of the counted work",
+            skip_ratio * 100.0,
+            matchness * 100.0,
+            if stepped_us > 0.0 { tried_us / stepped_us * 100.0 } else { 0.0 }
+        )?;
     }
     if let Some(plan) = &report.plan {
         match report.plan_temperature {

@@ -5,16 +5,16 @@ use std::path::Path;
 use crate::{
     plan::{
         ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
-        GrowthChoice, GuardTerms, Plan, Schedule, Stage as PlanStage, StepCosts, SubPlan,
+        GrowthChoice, GuardTerms, Plan, Schedule, SkipTimes, Stage as PlanStage, StepCosts, SubPlan,
     },
     runtime::{Session, SkipSet},
     speculate::{
-        CorpusStore, Decoder, Drafter, LayerSkip, Lookup, Ngram, Policy, Recycling, Retrieval, Shape,
-        SpeculateError, Suffix,
+        CorpusStore, Decoder, DraftGrowth, Drafter, LayerSkip, Lookup, Ngram, Policy, Recycling, Retrieval,
+        Shape, SpeculateError, Suffix,
     },
 };
 
-use super::{DrafterChoice, Error, Options, PlanSource, report::Background};
+use super::{DrafterChoice, Error, Options, PlanSource, report::Background, self_tuning::self_tuning};
 
 /// What was decided before the model is loaded.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub(super) struct Way {
     pub(super) growth: GrowthChoice,
     /// When heads are drafted.
     pub(super) schedule: Schedule,
+    /// Times that the work of a drafter which tunes itself is counted by.
+    pub(super) skip_times: Option<SkipTimes>,
     /// How a step chooses its depth, if it does.
     pub(super) depths: Option<(DepthCosts, DepthNetwork)>,
     /// How steps choose their rows, and what guards requests unless a drafter is forced or nothing is to fall back; `None`
@@ -60,8 +62,8 @@ fn shape_of(sub_plan: &SubPlan) -> Shape {
     }
 }
 
-/// Makes a drafter of the given kind over a session, whose executables have its trimmed head if it drafts with one; its trees
-/// grow equally.
+/// Makes a drafter of the given kind, set as the kind says and tuned by nothing, over a session, whose executables have its trimmed
+/// head if it drafts with one; its trees grow equally.
 ///
 /// # Errors
 /// [`SpeculateError`] when the session or the model has not what the drafter needs, or its corpus store is absent or another.
@@ -113,6 +115,10 @@ pub fn make_growing_drafter(
         DrafterKind::Suffix(settings) => Ok(Some(Box::new(Suffix::new(*settings, shape)))),
         DrafterKind::Recycling => Ok(Some(Box::new(Recycling::new(session.set().vocabulary(), shape)))),
         DrafterKind::Ngram(settings) => Ok(Some(Box::new(Ngram::new(*settings, shape)?))),
+        DrafterKind::Swift { skipped } => {
+            let skip = SkipSet::new(session.set().groups(), skipped)?;
+            Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
+        }
     }
 }
 
@@ -130,6 +136,7 @@ pub(super) fn decide(
             schedule: Schedule::Plain,
             depths: None,
             policy: None,
+            skip_times: None,
             background: Background {
                 drafter: "none".to_owned(),
                 spec_off_reason: Some(reason.to_owned()),
@@ -159,7 +166,7 @@ pub(super) fn decide(
     for (place, temperature) in plan.temperatures().enumerate() {
         let band = plan.of_band(place);
         match planned(&band, options, source) {
-            Ok((sub_plan, reason)) => ways.push(way(temperature, &band, sub_plan, reason, options, source)),
+            Ok((sub_plan, reason)) => ways.push(way(temperature, &band, sub_plan, reason, options, source)?),
             Err(error) if place == 0 => return Err(error),
             // Requests of a temperature at which nothing speaks for a forced drafter go by the nearest at which something does.
             Err(_) => {}
@@ -204,7 +211,7 @@ fn way(
     reason: &str,
     options: &Options,
     source: &PlanSource,
-) -> Way {
+) -> Result<Way, Error> {
     let is_guarded = options.drafter == DrafterChoice::Planned && !sub_plan.is_plain();
     let guard = is_guarded.then_some(GuardTerms {
         aal: sub_plan.predicted.aal,
@@ -218,9 +225,12 @@ fn way(
             Some((costs.clone(), network.clone()))
         }
     };
+    let is_tuned = matches!(sub_plan.drafter, DrafterKind::Swift { .. });
+    let skip_times = if is_tuned { Some(SkipTimes::of_plan(plan, sub_plan)?) } else { None };
+    let is_confident = is_tuned && options.draft_growth == DraftGrowth::Confident;
     let stages = sub_plan.predicted.stages.iter();
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
-    Way {
+    Ok(Way {
         temperature,
         kind: match &options.store {
             Some(path) => sub_plan.drafter.clone().with_store_at(&path.display().to_string()),
@@ -228,39 +238,41 @@ fn way(
         },
         shape: shape_of(sub_plan),
         growth: sub_plan.growth.clone(),
-        schedule: sub_plan.schedule,
+        schedule: if is_confident { Schedule::Plain } else { sub_plan.schedule },
         depths,
         policy: Some(Policy {
             choice: sub_plan.row_choice.clone(),
             guard,
             costs: Some(StepCosts::new(sub_plan.predicted.ar_tpot_us)),
         }),
+        skip_times,
         background: Background {
             plan_temperature: Some(temperature),
             drafter: sub_plan.drafter.name().to_owned(),
             plan: Some(source.name.clone()),
             spec_off_reason: sub_plan.is_plain().then(|| reason.to_owned()),
             guard,
-            predicted_tpot_ms: Some(sub_plan.predicted.tpot_us / 1e3),
-            predicted_speedup: Some(sub_plan.predicted.speedup),
-            predicted_stages,
+            predicted_tpot_ms: (!is_confident).then_some(sub_plan.predicted.tpot_us / 1e3),
+            predicted_speedup: (!is_confident).then_some(sub_plan.predicted.speedup),
+            predicted_stages: if is_confident { Vec::new() } else { predicted_stages },
         },
-    }
+    })
 }
 
 /// The decoder that steps these ways, the first of which is for temperature 0, and what reports say of each.
 ///
 /// # Errors
-/// [`SpeculateError`] when the session or the model has not what a way needs.
+/// [`Error`] when the session or the model has not what a way needs.
 ///
 /// # Panics
 /// Without a way, or if temperatures do not ascend.
 pub(super) fn decoder(
     session: Session,
     ways: Vec<Way>,
-) -> Result<(Decoder, Vec<Background>), SpeculateError> {
+    options: &Options,
+) -> Result<(Decoder, Vec<Background>), Error> {
     let drafters: Vec<_> =
-        ways.iter().map(|way| make_growing_drafter(&way.kind, &way.growth, &way.shape, &session)).collect::<Result<_, _>>()?;
+        ways.iter().map(|way| way.drafter(&session, options)).collect::<Result<_, Error>>()?;
     let backgrounds = ways.iter().map(|way| way.background.clone()).collect();
     let mut ways = ways.into_iter().zip(drafters);
     let (first, drafter) = ways.next().expect("a way at least");
@@ -272,6 +284,18 @@ pub(super) fn decoder(
 }
 
 impl Way {
+    /// The drafter that serves its requests: one that tunes itself does.
+    fn drafter(&self, session: &Session, options: &Options) -> Result<Option<Box<dyn Drafter>>, Error> {
+        match (&self.kind, &self.skip_times) {
+            (DrafterKind::Swift { skipped }, Some(times)) => {
+                let bank = self.shape.scratch_rows(self.schedule);
+                let tuning = self_tuning(skipped, times.clone(), &self.shape, bank, session, options)?;
+                Ok(Some(tuning))
+            }
+            (kind, _) => Ok(make_growing_drafter(kind, &self.growth, &self.shape, session)?),
+        }
+    }
+
     /// Sets what the way at work of a decoder goes by beside drafter and shape.
     fn set(&self, decoder: Decoder) -> Result<Decoder, SpeculateError> {
         let mut decoder = decoder.with_schedule(self.schedule)?;

@@ -3,7 +3,7 @@
 use crate::{
     backend::BackendError,
     model::ModelError,
-    plan::PlanError,
+    plan::{PlanError, SkipStateError},
     runtime::RuntimeError,
     speculate::{SpeculateError, StoreError},
     text::TextError,
@@ -107,6 +107,12 @@ impl From<RuntimeError> for Error {
                 Self::internal(message)
             }
         }
+    }
+}
+
+impl From<SkipStateError> for Error {
+    fn from(error: SkipStateError) -> Self {
+        Self::input(error.to_string())
     }
 }
 

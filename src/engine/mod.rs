@@ -11,6 +11,7 @@ mod loaded;
 mod options;
 mod report;
 mod request;
+mod self_tuning;
 mod tuning;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub use tuning::tune;
 
 use crate::{
     model::Model,
+    plan::SkipState,
     runtime::{Memory, Session, SessionOptions},
     speculate::Decoder,
 };
@@ -84,7 +86,7 @@ impl Engine {
         let activations = options.activations;
         let here = || fingerprints(&model, tier, activations, threads);
         let drafting = drafting::decide(here, options)?;
-        let widths = drafting.widths.clone();
+        let widths = drafting.widths_to_load(options);
         let load = LoadOptions { tier: Some(tier), activations, threads: Some(threads), widths };
         Self::assemble(Arc::new(Loaded::new(model, &load)?), drafting, options)
     }
@@ -107,24 +109,21 @@ impl Engine {
     }
 
     fn assemble(mut loaded: Arc<Loaded>, drafting: Drafting, options: &Options) -> Result<Self, Error> {
+        let tree_nodes = drafting.scratch_rows(options);
         let Drafting { ways, widths: _, tunings } = drafting;
         let heads: Vec<&[u32]> = ways.iter().filter_map(|way| way.kind.head_tokens()).collect();
         if !heads.is_empty() {
             loaded = Arc::new(loaded.with_heads(&heads)?);
         }
         let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
-        let session_options = SessionOptions {
-            context,
-            tree_nodes: ways.iter().map(|way| way.shape.scratch_rows(way.schedule)).max().unwrap_or(1),
-            threads: loaded.threads(),
-            pinning: options.pinning,
-        };
+        let session_options =
+            SessionOptions { context, tree_nodes, threads: loaded.threads(), pinning: options.pinning };
         if let Some(limit) = options.memory_limit {
             within_memory(&loaded, &session_options, limit)?;
         }
         let mut session = Session::open(loaded.set().clone(), &session_options)?;
         tune(&mut session, &tunings)?;
-        let (decoder, backgrounds) = drafting::decoder(session, ways)?;
+        let (decoder, backgrounds) = drafting::decoder(session, ways, options)?;
         Ok(Self { loaded, decoder, session_options, backgrounds })
     }
 
@@ -176,6 +175,28 @@ impl Engine {
     /// The model with its tokenizer and executables.
     pub fn loaded(&self) -> &Loaded {
         &self.loaded
+    }
+
+    /// What a drafter that tunes itself has found out, for [`write_skip_state`](crate::plan::write_skip_state): the one that served
+    /// the last request, else the first that tunes itself; `None` if none does.
+    pub fn skip_state(&mut self) -> Option<SkipState> {
+        self.decoder.skip_searches().next().map(|search| search.state().clone())
+    }
+
+    /// Goes on from what was found out before, as [`read_skip_state`](crate::plan::read_skip_state) gives it, at every temperature
+    /// whose drafter tunes itself.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` if no drafter tunes itself, or the state is of another model.
+    pub fn restore_skip_state(&mut self, state: SkipState) -> Result<(), Error> {
+        let drafter = self.backgrounds[self.decoder.way()].drafter.clone();
+        let mut searches = self.decoder.skip_searches().peekable();
+        if searches.peek().is_none() {
+            return Err(Error::input(format!(
+                "a skip set is kept for drafter `swift` only: expected it to draft, found `{drafter}`; force it or leave the state out"
+            )));
+        }
+        searches.try_for_each(|search| Ok(search.restore(state.clone())?))
     }
 
     /// Bytes this engine holds.

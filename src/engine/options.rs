@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
-use crate::{plan::Plan, runtime::Pinning};
+use crate::{
+    plan::{Plan, SkipSearchSettings},
+    runtime::Pinning,
+    speculate::DraftGrowth,
+};
 
 use super::{Activations, Tier};
 
@@ -77,6 +81,10 @@ pub struct Options {
     pub memory_limit: Option<usize>,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
+    /// How a drafter that tunes its skip set searches.
+    pub skip_search: SkipSearchSettings,
+    /// How its drafts grow; predictions are for [`DraftGrowth::Equal`] only.
+    pub draft_growth: DraftGrowth,
 }
 
 impl Options {
@@ -94,6 +102,8 @@ impl Options {
             context: None,
             memory_limit: None,
             pinning: Pinning::default(),
+            skip_search: SkipSearchSettings::default(),
+            draft_growth: DraftGrowth::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a finished request reports: measured beside predicted.
 
 use crate::{
-    plan::GuardTerms,
+    plan::{GuardTerms, SkipCounts},
     speculate::{GuardCounts, Stage, Stats},
 };
 
@@ -47,6 +47,8 @@ pub struct Report {
     pub predicted_tpot_ms: Option<f64>,
     /// Speed-up over plain decoding that the plan predicts.
     pub predicted_speedup: Option<f64>,
+    /// What the search for a skip set did, in all its requests, if the drafter searches.
+    pub skip_search: Option<SkipCounts>,
     /// Stages of a step.
     pub stages: Vec<StageReport>,
 }
@@ -98,6 +100,7 @@ impl Report {
             acceptance_by_depth: stats.acceptance_by_depth(),
             predicted_tpot_ms: background.predicted_tpot_ms,
             predicted_speedup: background.predicted_speedup,
+            skip_search: stats.skip_search,
             stages,
         }
     }

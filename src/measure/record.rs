@@ -6,8 +6,8 @@ use std::{
 };
 
 use ygg_profiler::{
-    Cell, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, Profile, Stage, TokenTrace, Trace,
-    measure_grid,
+    Cell, CellSamples, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, Profile, Stage,
+    TokenTrace, Trace, measure_grid,
 };
 
 use crate::{
@@ -138,7 +138,8 @@ fn drafters(
         ("ngram_pool", DrafterKind::Ngram(NgramSettings { pool: 1, ..NgramSettings::DEFAULT })),
     ];
     if !skipped.is_empty() {
-        all.push(("layer_skip", DrafterKind::LayerSkip { skipped, head_tokens: None }));
+        all.push(("layer_skip", DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens: None }));
+        all.push(("swift", DrafterKind::Swift { skipped }));
     }
     match store {
         Some(path) => all.extend(retrieval_drafters(loaded, path)?),
@@ -183,7 +184,7 @@ fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[u
         for width in widths {
             add(Stage::Verify, *width, *context);
         }
-        for (name, kind) in drafters {
+        for (name, kind) in drafters.iter().filter(|(_, kind)| twin(kind, drafters).is_none()) {
             if kind.runs_a_model() {
                 widths_to(WIDEST_DRAFT).for_each(|w| add(Stage::Draft(name.clone()), *w, *context));
             } else {
@@ -294,10 +295,16 @@ pub fn profile(
     let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;
-    let measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
+    let mut measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
         progress(Progress { what: "latencies", done, total });
     })
     .map_err(grid_error)?;
+    for (name, twin) in drafters.iter().filter_map(|(name, kind)| Some((name, twin(kind, &drafters)?))) {
+        let forwards = |cell: &CellSamples| cell.cell.stage == Stage::Draft(twin.clone());
+        let mut same: Vec<_> = measured.cells.iter().filter(|cell| forwards(cell)).cloned().collect();
+        same.iter_mut().for_each(|cell| cell.cell.stage = Stage::Draft(name.clone()));
+        measured.cells.extend(same);
+    }
     let profile = Profile {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
         fingerprints: loaded.fingerprints()?,
@@ -338,12 +345,20 @@ impl RecordingTime {
         head_sizes: &[usize],
     ) -> Self {
         let count = |n: usize| u32::try_from(n).expect("few drafters");
-        let models = count(drafters.iter().filter(|(_, kind)| kind.runs_a_model()).count());
+        let models = count(
+            drafters.iter().filter(|(_, kind)| kind.runs_a_model() && twin(kind, drafters).is_none()).count(),
+        );
         let heads = models * count(sizes_below_half(head_sizes, vocabulary).len());
         let requests = if models == 0 { budget } else { budget / REQUESTS_PART };
         let along_answers = (budget - requests) / (models.max(1) * Self::VERIFIED_PARTS + heads);
         Self { requests, verified: along_answers * Self::VERIFIED_PARTS, along_answers }
     }
+}
+
+/// The drafter whose forwards and steps are those that one which tunes itself begins with: nothing is measured or recorded twice.
+fn twin<'d>(kind: &DrafterKind, drafters: &'d [(DrafterName, DrafterKind)]) -> Option<&'d DrafterName> {
+    let fixed = kind.begins_as()?;
+    drafters.iter().find(|(_, other)| *other == fixed).map(|(name, _)| name)
 }
 
 /// What was recorded, and trained on that.
@@ -366,14 +381,18 @@ fn acceptance(
     let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
     let of_requests = TraceOptions { budget: time.requests, ..*options };
     let Recorded { requests: token_traces, .. } = record(loaded, None, &of_requests, &mut advance)?;
-    let models: Vec<_> = drafters.iter().filter(|(_, kind)| kind.runs_a_model()).collect();
+    let recorded = |kind: &DrafterKind| kind.runs_a_model() && twin(kind, drafters).is_none();
+    let models: Vec<_> = drafters.iter().filter(|(_, kind)| recorded(kind)).collect();
     let for_each = for_predictors / u32::try_from(models.len().max(1)).expect("few drafters");
     let (mut traces, mut predictors) = (Vec::new(), Vec::new());
     for (name, kind) in models {
         let Recorded { trace, requests: _, features } =
             record(loaded, Some((name, kind)), options, &mut advance)?;
         if let Some(mut trace) = trace {
-            predictors.extend(train_predictor(&mut trace, features, for_each));
+            // A network is trained for one skip set, and so for none that changes.
+            if kind.begins_as().is_none() {
+                predictors.extend(train_predictor(&mut trace, features, for_each));
+            }
             traces.push(trace);
         }
     }

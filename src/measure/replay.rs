@@ -66,6 +66,7 @@ pub fn plan_from_profile(profile: &Profile, fix: &Fix) -> Result<Plan, Error> {
             }
             DrafterKind::None
             | DrafterKind::LayerSkip { .. }
+            | DrafterKind::Swift { .. }
             | DrafterKind::Recycling
             | DrafterKind::Ngram(_) => {}
         }

@@ -130,6 +130,9 @@ impl StepSubject {
                         skip: SkipSet::new(groups, skipped)?,
                         head: head_tokens.as_ref().map(|tokens| loaded.set().head(tokens)).transpose()?,
                     }),
+                    DrafterKind::Swift { skipped } => {
+                        Some(DraftForward { skip: SkipSet::new(groups, skipped)?, head: None })
+                    }
                     DrafterKind::None
                     | DrafterKind::Lookup { .. }
                     | DrafterKind::Retrieval { .. }

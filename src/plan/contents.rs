@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use ygg_profiler::{DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage};
 
 use super::{
-    Acceptance, Band, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, GrowthChoice, GrowthRule,
-    PlanError, RowChoice, RowRule, Schedule, Shape, StageTime, objective::step_us,
+    Acceptance, Band, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, GrowthChoice,
+    GrowthRule, PlanError, RowChoice, RowRule, Schedule, Shape, StageTime, objective::step_us,
 };
 
 /// Predicted totals may differ from the sum of their stages by rounding only.

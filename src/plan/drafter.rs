@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
 
-use super::PlanError;
+use super::{GroupSet, PlanError};
 
 mod settings;
 
@@ -48,6 +48,11 @@ pub enum DrafterKind {
     Recycling,
     /// Dictionaries of the n-grams of the text and of what the verifier makes of a pool of sequences.
     Ngram(NgramSettings),
+    /// The same, with sub-layers that change while it runs, as they are found to be spared more easily.
+    Swift {
+        /// Groups left out at first, ascending.
+        skipped: Vec<u32>,
+    },
 }
 
 const LOOKUP: &str = "lookup_match";
@@ -58,8 +63,8 @@ const HEAD_TOKENS: &str = "head_tokens";
 
 impl DrafterKind {
     /// The names of all kinds, as the command line calls them.
-    pub const NAMES: [&'static str; 7] =
-        ["none", "lookup", "layer_skip", "retrieval", "suffix", "recycling", "ngram"];
+    pub const NAMES: [&'static str; 8] =
+        ["none", "lookup", "layer_skip", "retrieval", "suffix", "recycling", "ngram", "swift"];
 
     /// The name of the kind, as the command line calls it.
     pub fn name(&self) -> &'static str {
@@ -71,6 +76,7 @@ impl DrafterKind {
             DrafterKind::Suffix(_) => "suffix",
             DrafterKind::Recycling => "recycling",
             DrafterKind::Ngram(_) => "ngram",
+            DrafterKind::Swift { .. } => "swift",
         }
     }
 
@@ -83,7 +89,23 @@ impl DrafterKind {
             | DrafterKind::Suffix(_)
             | DrafterKind::Recycling
             | DrafterKind::Ngram(_) => false,
-            DrafterKind::LayerSkip { .. } => true,
+            DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } => true,
+        }
+    }
+
+    /// The drafter that one which tunes itself is until it has found something better: what is recorded of that one tells of both.
+    pub fn begins_as(&self) -> Option<DrafterKind> {
+        match self {
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::LayerSkip { .. }
+            | DrafterKind::Retrieval { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_) => None,
+            DrafterKind::Swift { skipped } => {
+                Some(DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens: None })
+            }
         }
     }
 
@@ -94,7 +116,8 @@ impl DrafterKind {
             | DrafterKind::Lookup { .. }
             | DrafterKind::Retrieval { .. }
             | DrafterKind::Suffix(_)
-            | DrafterKind::LayerSkip { .. } => false,
+            | DrafterKind::LayerSkip { .. }
+            | DrafterKind::Swift { .. } => false,
             DrafterKind::Recycling | DrafterKind::Ngram(_) => true,
         }
     }
@@ -107,7 +130,8 @@ impl DrafterKind {
             | DrafterKind::Retrieval { .. }
             | DrafterKind::Suffix(_)
             | DrafterKind::Recycling
-            | DrafterKind::LayerSkip { .. } => 0,
+            | DrafterKind::LayerSkip { .. }
+            | DrafterKind::Swift { .. } => 0,
             DrafterKind::Ngram(settings) => settings.pool_rows(),
         }
     }
@@ -116,6 +140,7 @@ impl DrafterKind {
     pub fn head_tokens(&self) -> Option<&[u32]> {
         match self {
             DrafterKind::None
+            | DrafterKind::Swift { .. }
             | DrafterKind::Lookup { .. }
             | DrafterKind::Retrieval { .. }
             | DrafterKind::Suffix(_)
@@ -128,7 +153,13 @@ impl DrafterKind {
     /// The corpus store that it drafts from, if it needs one.
     pub fn store(&self) -> Option<&DrafterFile> {
         match self {
-            DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::LayerSkip { .. } => None,
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::LayerSkip { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_)
+            | DrafterKind::Swift { .. } => None,
             DrafterKind::Retrieval { store, .. } => Some(store),
         }
     }
@@ -137,7 +168,13 @@ impl DrafterKind {
     #[must_use]
     pub fn with_store_at(mut self, path: &str) -> Self {
         match &mut self {
-            DrafterKind::None | DrafterKind::Lookup { .. } | DrafterKind::LayerSkip { .. } => {}
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::LayerSkip { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_)
+            | DrafterKind::Swift { .. } => {}
             DrafterKind::Retrieval { store, .. } => path.clone_into(&mut store.path),
         }
         self
@@ -167,6 +204,7 @@ impl DrafterKind {
             }
             DrafterKind::Suffix(settings) => named(SuffixSettings::NAMES, settings.values()),
             DrafterKind::Ngram(settings) => named(NgramSettings::NAMES, settings.values()),
+            DrafterKind::Swift { skipped } => BTreeMap::from([(SKIPPED.to_owned(), skipped.clone())]),
         };
         let file = self.store().cloned();
         DrafterDescription { name, kind: self.name().to_owned(), parameters, file }
@@ -241,6 +279,10 @@ impl DrafterKind {
                 expect(&NgramSettings::NAMES)?;
                 DrafterKind::Ngram(NgramSettings::from_values(values(NgramSettings::NAMES, one)?))
             }
+            "swift" => {
+                expect(&[SKIPPED])?;
+                DrafterKind::Swift { skipped: parameters[SKIPPED].clone() }
+            }
             _ => {
                 return Err(PlanError::UnknownDrafter {
                     expected: DrafterKind::NAMES.join(", "),
@@ -267,6 +309,7 @@ impl DrafterKind {
                 found,
             })
         };
+        let ascending = |ids: &[u32]| !ids.is_empty() && ids.is_sorted_by(|a, b| a < b);
         match self {
             DrafterKind::None | DrafterKind::Recycling => Ok(()),
             DrafterKind::Lookup { longest_match, shortest_match } => {
@@ -297,7 +340,6 @@ impl DrafterKind {
                 Ok(())
             }
             DrafterKind::LayerSkip { skipped, head_tokens } => {
-                let ascending = |ids: &[u32]| !ids.is_empty() && ids.is_sorted_by(|a, b| a < b);
                 if !ascending(skipped) {
                     return error("ascending, distinct groups to skip", format!("{skipped:?}"));
                 }
@@ -315,6 +357,14 @@ impl DrafterKind {
             }
             DrafterKind::Ngram(settings) => {
                 settings.validate().or_else(|(rule, found): Fault| error(rule, found))
+            }
+            DrafterKind::Swift { skipped } => {
+                let known = skipped.last().is_none_or(|last| *last < GroupSet::MOST_GROUPS);
+                if ascending(skipped) && known {
+                    return Ok(());
+                }
+                let most = GroupSet::MOST_GROUPS;
+                error(&format!("ascending, distinct groups to skip, below {most}"), format!("{skipped:?}"))
             }
         }
     }
@@ -350,7 +400,11 @@ mod tests {
         DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match }
     }
 
-    fn all() -> [DrafterKind; 9] {
+    fn swift(skipped: &[u32]) -> DrafterKind {
+        DrafterKind::Swift { skipped: skipped.to_vec() }
+    }
+
+    fn all() -> [DrafterKind; 10] {
         [
             DrafterKind::None,
             DrafterKind::Lookup { longest_match: 4, shortest_match: 2 },
@@ -360,13 +414,18 @@ mod tests {
             DrafterKind::Suffix(SuffixSettings::DEFAULT),
             DrafterKind::Recycling,
             DrafterKind::Ngram(NgramSettings::DEFAULT),
+            swift(&[2, 3, 9]),
             layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
         ]
     }
 
     #[test]
     fn every_kind_survives_its_description() {
-        assert_eq!(all().map(|kind| kind.name())[..4], DrafterKind::NAMES[..4]);
+        let names = all().map(|kind| kind.name());
+        assert!(
+            DrafterKind::NAMES.iter().all(|name| names.contains(name))
+                && names.iter().all(|n| DrafterKind::NAMES.contains(n))
+        );
         for kind in all() {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert_eq!(DrafterKind::from_description(&description).unwrap(), kind);
@@ -414,6 +473,9 @@ mod tests {
             DrafterKind::Ngram(NgramSettings { order: 1, ..NgramSettings::DEFAULT }),
             DrafterKind::Ngram(NgramSettings { order: 9, ..NgramSettings::DEFAULT }),
             DrafterKind::Ngram(NgramSettings { explored_percent: 101, ..NgramSettings::DEFAULT }),
+            swift(&[]),
+            swift(&[2, 2]),
+            swift(&[2, 512]),
         ] {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert!(DrafterKind::from_description(&description).is_err(), "{kind:?}");

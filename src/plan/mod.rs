@@ -11,7 +11,8 @@
 //!
 //! What is decided while decoding is decided by pure functions of this room too: [`DepthChoice`] says how deep a step drafts, by
 //! what a depth network tells ([`tell`]), [`RowChoice`] how many rows it verifies, by values that a [`Calibration`] turned into
-//! probabilities and costs that [`StepCosts`] corrects by the clock, and [`GuardState`] whether a request drafts at all.
+//! probabilities and costs that [`StepCosts`] corrects by the clock, [`GuardState`] whether a request drafts at all, and
+//! [`SkipSearch`] which sub-layers a drafter leaves out.
 //!
 //! Invariants: a [`Plan`] that was read or made is valid ([`Plan::validate`]); nothing is interpolated across widths;
 //! no plan is chosen that is predicted slower than plain decoding unless it was asked for by a [`Fix`].
@@ -34,6 +35,7 @@ mod file;
 mod fit;
 mod fix;
 mod free_replay;
+mod free_search;
 mod growth_choice;
 mod guard;
 pub mod leviathan;
@@ -46,6 +48,7 @@ mod row_choice;
 mod schedule;
 mod search;
 mod show;
+mod skip_search;
 mod stages;
 mod static_replay;
 mod static_search;
@@ -70,6 +73,7 @@ pub use file::{PLAN_FORMAT, decode, encode, read, write};
 pub use fit::FittedPlan;
 pub use fix::{Fix, FixedWidth, Objective};
 pub use free_replay::{FreeReplay, ProposalLimits, ReplayDrafter, judge_proposals};
+pub use free_search::FreeDrafter;
 pub use growth_choice::{GrowthChoice, GrowthRule, StaticTree};
 pub use guard::{GuardMode, GuardState, GuardTerms, GuardedStep};
 pub use live_replay::{judge_live, replay_live};
@@ -77,8 +81,12 @@ pub use makespan::{Lanes, TimeSpan, Timeline};
 pub use objective::{Shape, StageTime};
 pub use row_choice::{RowChoice, RowRule, RowScratch, WidthCost};
 pub use schedule::Schedule;
-pub use search::{FreeDrafter, make_plan};
+pub use search::make_plan;
 pub use show::{TUNING_TITLES, drafter_cell, json, text, tuning_cells};
+pub use skip_search::{
+    GroupSet, SkipCosts, SkipCounts, SkipObjective, SkipSearch, SkipSearchSettings, SkipState,
+    SkipStateError, SkipTimes, TriedSet, expected_speedup, read_skip_state, write_skip_state,
+};
 pub use stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
 pub use step_costs::StepCosts;
 pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};

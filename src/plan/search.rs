@@ -4,42 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile, Stage, TokenTrace, Trace};
 
 use super::{
-    Acceptance, AcceptedLengths, Band, Calibration, DepthChoice, DepthRule, DrafterKind, Fix, FreeReplay,
+    Acceptance, AcceptedLengths, Band, Calibration, DepthChoice, DepthRule, DrafterKind, Fix, FreeDrafter,
     GrowthChoice, GrowthRule, JudgedNode, LeftOut, Plan, PlanError, PlannedPredictor, Prediction, Refusal,
-    ReplayDrafter, RowChoice, RowRule, Schedule, Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings,
+    RowChoice, RowRule, Schedule, Shape, SubPlan, TreeReplay, acceptance_by_rank, choose_tunings,
     choosing::{Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors},
     depth_search::{DepthSearch, PricedDepths},
-    judge_live, judge_proposals, judge_trees,
-    live_replay::recorded_shape,
+    judge_trees,
     objective::{mean_step, plain_step, step_us},
     pricing::{Choosing, Pricing},
     rates::Rates,
-    replay_live,
     static_search::{PricedTemplate, RefusedTemplate, StaticSearch},
 };
-
-/// A drafter without a model, for the search to run over the recorded requests.
-pub struct FreeDrafter<'a> {
-    /// Which drafter of the profile.
-    pub name: DrafterName,
-    /// The drafter, set as the profile describes it.
-    pub drafter: &'a mut dyn ReplayDrafter,
-    /// Depths to try, Dd.
-    pub depths: Vec<u32>,
-    /// Widths to try, Wd.
-    pub widths: Vec<u32>,
-}
-
-impl std::fmt::Debug for FreeDrafter<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let FreeDrafter { name, drafter: _, depths, widths } = self;
-        f.debug_struct("FreeDrafter")
-            .field("name", name)
-            .field("depths", depths)
-            .field("widths", widths)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Makes the plan that `profile` speaks for, within what `fix` leaves open.
 ///
@@ -98,10 +73,10 @@ pub fn make_plan(
 }
 
 /// What was recorded at one temperature.
-struct Recorded<'a> {
-    temperature: f32,
+pub(super) struct Recorded<'a> {
+    pub(super) temperature: f32,
     traces: Vec<&'a Trace>,
-    requests: Vec<TokenTrace>,
+    pub(super) requests: Vec<TokenTrace>,
     /// What was trained on it.
     trained: &'a [DepthPredictor],
 }
@@ -119,17 +94,17 @@ impl<'a> Recorded<'a> {
 }
 
 /// A drafter under search.
-struct Origin<'a> {
-    name: &'a DrafterName,
+pub(super) struct Origin<'a> {
+    pub(super) name: &'a DrafterName,
     kind: &'a DrafterKind,
-    limits: &'a Fix,
+    pub(super) limits: &'a Fix,
     place: usize,
     asked_for: bool,
 }
 
 impl Origin<'_> {
     /// How the steps of a shape may choose their rows: only as the fix says, and by no values of unknown worth.
-    fn rows(&self, mut judged: impl FnMut() -> Vec<JudgedNode>) -> Vec<Rows> {
+    pub(super) fn rows(&self, mut judged: impl FnMut() -> Vec<JudgedNode>) -> Vec<Rows> {
         let rows = |rule: &RowRule| match rule {
             RowRule::Widest => Some(Rows { rule: RowRule::Widest, calibration: None }),
             RowRule::BestRate => Calibration::fit(&judged())
@@ -144,7 +119,7 @@ impl Origin<'_> {
         rows.iter().flat_map(|rows| open().map(move |schedule| (rows, schedule))).collect()
     }
 
-    fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
+    pub(super) fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
         let Evidence {
             growth,
             schedule,
@@ -177,29 +152,29 @@ impl Origin<'_> {
 }
 
 /// How steps choose their rows, and by which values.
-struct Rows {
-    rule: RowRule,
-    calibration: Option<Calibration>,
+pub(super) struct Rows {
+    pub(super) rule: RowRule,
+    pub(super) calibration: Option<Calibration>,
 }
 
 /// How steps are run beside their shape, and what a prediction rests on.
-struct Evidence<'a> {
-    growth: GrowthChoice,
-    schedule: Schedule,
-    top_k: u32,
-    draft_temperature: f32,
-    depth_choice: DepthChoice,
-    row_choice: RowChoice,
-    lengths: &'a AcceptedLengths,
-    by_rank: Vec<f64>,
+pub(super) struct Evidence<'a> {
+    pub(super) growth: GrowthChoice,
+    pub(super) schedule: Schedule,
+    pub(super) top_k: u32,
+    pub(super) draft_temperature: f32,
+    pub(super) depth_choice: DepthChoice,
+    pub(super) row_choice: RowChoice,
+    pub(super) lengths: &'a AcceptedLengths,
+    pub(super) by_rank: Vec<f64>,
 }
 
-struct Search<'a> {
-    profile: &'a Profile,
-    recorded: Recorded<'a>,
-    table: &'a LatencyTable,
+pub(super) struct Search<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) recorded: Recorded<'a>,
+    pub(super) table: &'a LatencyTable,
     context: u32,
-    ar_tpot_us: f64,
+    pub(super) ar_tpot_us: f64,
 }
 
 impl Search<'_> {
@@ -222,7 +197,9 @@ impl Search<'_> {
             let origin = Origin { name, kind: &kind, limits, place: names.len(), asked_for };
             let searched = match &kind {
                 DrafterKind::None => continue,
-                DrafterKind::LayerSkip { .. } => self.tree_drafter(&origin, &mut found),
+                DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } => {
+                    self.tree_drafter(&origin, &mut found)
+                }
                 DrafterKind::Recycling | DrafterKind::Ngram(_) => self.live_drafter(&origin, &mut found),
                 DrafterKind::Lookup { .. } | DrafterKind::Suffix(_) | DrafterKind::Retrieval { .. } => {
                     self.free_drafter(&origin, free_drafters, &mut found)
@@ -261,6 +238,9 @@ impl Search<'_> {
     }
 
     fn tree_drafter(&self, origin: &Origin<'_>, found: &mut Found) -> Result<(), PlanError> {
+        if origin.limits.growth().is_static() && matches!(origin.kind, DrafterKind::Swift { .. }) {
+            return Ok(());
+        }
         let traces = self.traces_of(origin.name);
         let no_evidence =
             || PlanError::NoEvidence { drafter: origin.name.clone(), expected: "recorded steps" };
@@ -420,127 +400,28 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn pricing<'s>(&'s self, drafter: &'s DrafterName) -> Pricing<'s> {
+    pub(super) fn pricing<'s>(&'s self, drafter: &'s DrafterName) -> Pricing<'s> {
         Pricing { table: self.table, drafter, context: self.context }
     }
 
-    fn free_drafter(
-        &self,
-        origin: &Origin<'_>,
-        free_drafters: &mut [FreeDrafter<'_>],
-        found: &mut Found,
-    ) -> Result<(), PlanError> {
-        let drafter = free_drafters.iter_mut().find(|d| d.name == *origin.name);
-        let FreeDrafter { name, drafter, depths, widths } =
-            drafter.unwrap_or_else(|| panic!("drafter {} has no implementation to replay", origin.name));
-        if self.recorded.requests.iter().all(|request| request.output.len() < 2) {
-            return Err(PlanError::NoEvidence {
-                drafter: name.clone(),
-                expected: "recorded requests of two output tokens or more",
-            });
-        }
-        if !origin.limits.admits_rule(DepthRule::Fixed) || origin.limits.growth().is_static() {
-            return Ok(());
-        }
-        let fixed_or = |fixed: Option<u32>, open: &[u32]| fixed.map_or(open.to_vec(), |value| vec![value]);
-        let verify_widths = self.table.widths(&Stage::Verify);
-        let depths = fixed_or(origin.limits.depth, depths);
-        let (deepest, widest) = (depths.iter().max(), verify_widths.iter().max());
-        let (Some(deepest), Some(widest)) = (deepest, widest) else { return Ok(()) };
-        for draft_width in fixed_or(origin.limits.draft_width, widths) {
-            let largest = Shape { depth: *deepest, draft_width, verify_width: *widest };
-            let requests = &self.recorded.requests;
-            let choices_of_rows = origin.rows(|| judge_proposals(requests, *drafter, &largest));
-            let shapes = |depth: &u32| speculative(*depth, draft_width, &verify_widths);
-            if !origin.limits.admits_schedule(Schedule::Plain) {
-                continue;
-            }
-            for shape in depths.iter().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
-                for rows in &choices_of_rows {
-                    let replay = |choice: &RowChoice| FreeReplay::new(requests, *drafter, &shape, choice);
-                    found.points.push(self.free_point(origin, shape, rows, replay)?);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A drafter that learns from the verifier: shapes as they were recorded, with fewer rows verified down to what the next
-    /// narrower recording answers for.
-    fn live_drafter(&self, origin: &Origin<'_>, found: &mut Found) -> Result<(), PlanError> {
-        let traces = self.live_traces_of(origin.name);
-        if traces.is_empty() {
-            return Err(PlanError::NoEvidence {
-                drafter: origin.name.clone(),
-                expected: "recorded steps of its own",
-            });
-        }
-        if !origin.limits.admits_rule(DepthRule::Fixed) || !origin.limits.admits_schedule(Schedule::Plain) {
-            return Ok(());
-        }
-        let mut narrower = 1;
-        for trace in traces {
-            let recorded = recorded_shape(trace);
-            let answered = narrower + 1..=recorded.verify_width;
-            let widths = self.table.widths(&Stage::Verify).into_iter().filter(|w| answered.contains(w));
-            let shapes = widths.map(|verify_width| Shape { verify_width, ..recorded });
-            let choices_of_rows = origin.rows(|| judge_live(trace));
-            for shape in origin.limits.admitted(shapes) {
-                for rows in &choices_of_rows {
-                    let point = self.free_point(origin, shape, rows, |choice| replay_live(trace, choice))?;
-                    found.points.push(point);
-                }
-            }
-            narrower = recorded.verify_width;
-        }
-        Ok(())
-    }
-
-    /// A shape of a drafter without a model, priced by what `replay` says of a choice of rows.
-    fn free_point(
-        &self,
-        origin: &Origin<'_>,
-        shape: Shape,
-        Rows { rule, calibration }: &Rows,
-        mut replay: impl FnMut(&RowChoice) -> FreeReplay,
-    ) -> Result<Point, PlanError> {
-        let pricing = self.pricing(origin.name);
-        let mut rates = Rates::new(self.ar_tpot_us);
-        let (row_choice, replayed, predicted) = loop {
-            let by = Choosing { rule: *rule, calibration: calibration.as_ref(), rate: rates.of(&shape) };
-            let row_choice = pricing.free_choice(&shape, by)?;
-            let replayed = replay(&row_choice);
-            let at = |width| pricing.free_step(&shape, *rule, width);
-            let stages = mean_step(replayed.steps_by_width(), at)?;
-            let predicted = Prediction::new(replayed.accepted().aal(), stages, self.ar_tpot_us);
-            if rates.are_found(*rule) {
-                break (row_choice, replayed, predicted);
-            }
-            rates.reached(shape, 1.0 / predicted.tpot_us);
-        };
-        let evidence = Evidence {
-            schedule: Schedule::Plain,
-            top_k: 0,
-            draft_temperature: 1.0,
-            depth_choice: DepthChoice::Fixed,
-            row_choice,
-            lengths: replayed.accepted(),
-            by_rank: Vec::new(),
-        };
-        Ok(origin.point(shape, evidence, predicted))
-    }
-
-    /// The recordings of a drafter that learns, narrowest first.
-    fn live_traces_of(&self, name: &DrafterName) -> Vec<&LiveTrace> {
-        let all = self.profile.live_traces.iter();
-        let mut traces: Vec<_> =
-            all.filter(|trace| trace.drafter == *name && trace.steps().next().is_some()).collect();
-        traces.sort_by_key(|trace| trace.nodes);
-        traces
-    }
-
+    /// The traces of a drafter; where it has none, those of the drafter that it begins as.
     fn traces_of(&self, name: &DrafterName) -> Vec<&Trace> {
-        self.recorded.traces.iter().copied().filter(|trace| trace.drafter == *name).collect()
+        let of = |name: &DrafterName| -> Vec<&Trace> {
+            self.recorded.traces.iter().copied().filter(|trace| trace.drafter == *name).collect()
+        };
+        let own = of(name);
+        if !own.is_empty() {
+            return own;
+        }
+        let kinds = || {
+            self.profile
+                .drafters
+                .iter()
+                .filter_map(|d| Some((&d.name, DrafterKind::from_description(d).ok()?)))
+        };
+        let begins_as = kinds().find(|(other, _)| *other == name).and_then(|(_, kind)| kind.begins_as());
+        let twin = begins_as.and_then(|begins_as| kinds().find(|(_, kind)| *kind == begins_as));
+        twin.map_or(Vec::new(), |(twin, _)| of(twin))
     }
 
     /// The measured draft widths that every trace of the drafter was recorded for.
@@ -583,7 +464,11 @@ impl Search<'_> {
 }
 
 /// The shapes of these growths with the verify widths that make sense for them: something drafted, nothing padded.
-fn speculative(depth: u32, draft_width: u32, verify_widths: &[u32]) -> impl Iterator<Item = Shape> {
+pub(super) fn speculative(
+    depth: u32,
+    draft_width: u32,
+    verify_widths: &[u32],
+) -> impl Iterator<Item = Shape> {
     let shape = move |verify_width: &u32| Shape { depth, draft_width, verify_width: *verify_width };
     let makes_sense =
         |shape: &Shape| shape.verify_width >= 2 && u64::from(shape.verify_width) <= shape.nodes();

@@ -55,6 +55,11 @@ impl SkipSet {
         Self { skipped: vec![false; groups as usize] }
     }
 
+    /// Skips the groups that `is_skipped` names instead.
+    pub fn assign(&mut self, is_skipped: impl Fn(u32) -> bool) {
+        self.skipped.iter_mut().zip(0..).for_each(|(flag, group)| *flag = is_skipped(group));
+    }
+
     /// One flag per group.
     pub fn as_mask(&self) -> &[bool] {
         &self.skipped

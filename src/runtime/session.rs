@@ -289,6 +289,21 @@ impl<'a> Forward<'a> {
         });
     }
 
+    /// Adds a row for a place that is committed already: `token` at `position`, written to scratch offset `offset`, attending to the
+    /// committed tokens before that place and to itself. What is committed stays as it is.
+    ///
+    /// # Panics
+    /// If fewer than `position` tokens are committed.
+    pub fn push_again(&mut self, token: u32, position: usize, offset: u32) {
+        let committed = self.session.committed;
+        assert!(position <= committed, "position {position} of {committed} committed tokens");
+        let (position, slot) = (slot_number(position), slot_number(committed) + offset);
+        self.session.inputs[self.program].push(token, position, slot, position, |tail| {
+            tail[0] = slot;
+            1
+        });
+    }
+
     /// Runs it, leaving out the groups of `skip`, and shows the logits: what sampling and scoring need.
     pub fn run(self, skip: Option<&SkipSet>) -> Logits<'a> {
         let Self { session, program } = self;

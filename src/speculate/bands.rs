@@ -71,6 +71,11 @@ impl Bands {
         self.current
     }
 
+    /// The drafters that are put away.
+    pub(super) fn drafters(&mut self) -> impl Iterator<Item = &mut Box<dyn Drafter>> {
+        self.ways.iter_mut().filter_map(|way| way.drafter.as_mut())
+    }
+
     /// Changes the way at work: `swap` exchanges the decoder's own with one that is put away.
     pub(super) fn exchange(&mut self, place: usize, mut swap: impl FnMut(&mut Way)) {
         if place != self.current {

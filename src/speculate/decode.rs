@@ -3,7 +3,7 @@
 use std::mem;
 
 use crate::{
-    plan::{DepthCosts, DepthNetwork, ProposalLimits, RowScratch, Schedule},
+    plan::{DepthCosts, DepthNetwork, ProposalLimits, RowScratch, Schedule, SkipSearch},
     runtime::{Choice, Choices, ExecutableSet, Logits, Session},
     sample::{Candidate, Sampler, Sampling, top},
     tree::{NodeId, TokenTree, select},
@@ -316,7 +316,7 @@ impl Decoder {
         assert!((1..=room).contains(&limits.tokens), "{} tokens asked for, room for {room}", limits.tokens);
         let root = self.history[self.history.len() - 1];
         self.tree.reset(root);
-        let before = self.stats.step_time();
+        let before = self.stats.step_time() - self.stats.stage_time(Stage::Tune);
         let drafts = self.policy.as_ref().is_none_or(Policing::drafts);
         let most = if drafts { self.shape.depth.min(limits.tokens - 1) } else { 0 };
         let (depth, saved_us) = self.choose_depth(root, most);
@@ -334,7 +334,8 @@ impl Decoder {
             drafter.propose(&mut self.tree, budget)?;
         }
         let report = self.verify(limits)?;
-        let took = self.stats.step_time() - before;
+        // Tries are a step's work now and then, and say nothing of what steps cost.
+        let took = self.stats.step_time() - self.stats.stage_time(Stage::Tune) - before;
         if let Some(policy) = &mut self.policy {
             let count = |n: usize| u32::try_from(n).expect("trees are small");
             let step = StepDone {
@@ -486,6 +487,12 @@ impl Decoder {
     pub fn depth_features(&self, features: &mut [f32]) {
         let last = *self.history.last().expect("a request was started");
         super::depth_features(&self.session, self.last_output, last, features);
+    }
+
+    /// The searches of drafters for the sub-layers that they leave out, that of the way at work first.
+    pub fn skip_searches(&mut self) -> impl Iterator<Item = &mut SkipSearch> {
+        let drafters = self.drafter.iter_mut().chain(self.bands.drafters());
+        drafters.filter_map(|drafter| drafter.skip_search())
     }
 
     /// Counters of the current request.

@@ -31,7 +31,8 @@ pub use corpus::{CorpusStore, StoreError};
 pub use decode::{Decoder, Shape, StepReport};
 pub use depth::depth_features;
 pub use drafter::{
-    Budget, Drafter, DraftsAhead, LayerSkip, Lookup, Ngram, Observer, Recycling, Retrieval, Suffix, Verified,
+    Budget, DraftGrowth, Drafter, DraftsAhead, LayerSkip, Lookup, Ngram, Observer, Recycling, Retrieval,
+    Suffix, Swift, Verified,
 };
 pub use error::SpeculateError;
 pub use guard::GuardCounts;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::plan::SkipCounts;
+
 use super::GuardCounts;
 
 /// A stage of a step, as the clock sees it.
@@ -9,6 +11,8 @@ use super::GuardCounts;
 pub enum Stage {
     /// Telling how deep to draft.
     Predict,
+    /// Trying what else a layer-skip drafter could leave out.
+    Tune,
     /// Drafter forwards, heads of the next step among them, which end with the candidates of their rows, or the search of a drafter without a model.
     Draft,
     /// Growth between drafter forwards.
@@ -31,8 +35,9 @@ pub enum Stage {
 
 impl Stage {
     /// All stages in the order of a step.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Predict,
+        Self::Tune,
         Self::Draft,
         Self::Grow,
         Self::Decide,
@@ -48,6 +53,7 @@ impl Stage {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Predict => "predict",
+            Self::Tune => "tune",
             Self::Draft => "draft",
             Self::Grow => "grow",
             Self::Decide => "decide",
@@ -79,6 +85,8 @@ pub struct Stats {
     pub heads_ahead: u64,
     /// What the guard did; nothing without one.
     pub guard: GuardCounts,
+    /// What the drafter's search for a skip set did, if it searches.
+    pub skip_search: Option<SkipCounts>,
     /// Time of the prefill.
     pub prefill: Duration,
     stage_time: [Duration; Stage::ALL.len()],
@@ -95,6 +103,7 @@ impl Default for Stats {
             accepted: 0,
             heads_ahead: 0,
             guard: GuardCounts::default(),
+            skip_search: None,
             prefill: Duration::ZERO,
             stage_time: [Duration::ZERO; Stage::ALL.len()],
             offered_by_depth: [0; DEPTHS],
@@ -123,6 +132,11 @@ impl Stats {
     pub fn acceptance_by_depth(&self) -> Vec<f64> {
         let offered = self.offered_by_depth.iter().take_while(|o| **o > 0);
         offered.zip(&self.accepted_by_depth).map(|(o, a)| *a as f64 / *o as f64).collect()
+    }
+
+    /// Steps that verified a drafted node, and those of them that accepted one.
+    pub(super) fn at_first_depth(&self) -> (u64, u64) {
+        (self.offered_by_depth[0], self.accepted_by_depth[0])
     }
 
     pub(super) fn add_time(&mut self, stage: Stage, time: Duration) {

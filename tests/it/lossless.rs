@@ -9,18 +9,19 @@ use yggc::{
     backend::Tier,
     plan::{
         Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, NgramSettings, RowChoice,
-        RowRule, Schedule, StepCosts, SuffixSettings, WidthCost,
+        RowRule, Schedule, SkipSearch, StepCosts, SuffixSettings, WidthCost,
     },
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{
-        Budget, Decoder, Drafter, LayerSkip, Limits, Lookup, Ngram, Policy, Recycling, Retrieval, Shape,
-        SpeculateError, Suffix,
+        Budget, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Ngram, Policy, Recycling,
+        Retrieval, Shape, SpeculateError, Suffix, Swift,
     },
     tree::{NodeId, Source, Template, TokenTree},
 };
 
 use crate::retrieval::store;
+use crate::skip_search::{any_skip_costs, any_skip_search};
 use crate::tiny_model::{Class, Dice, WIDTHS, models, session};
 
 /// A drafter that knows how plain decoding goes on and proposes anything but what is usual.
@@ -87,6 +88,7 @@ enum Kind {
     LayerSkip,
     TrimmedHead,
     Template,
+    Swift,
     Lookup,
     Retrieval,
     Suffix,
@@ -239,7 +241,7 @@ impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
         let len = dice.within(1, 16);
         // Random models repeat themselves late.
-        let tokens = dice.within(1, if kind.repeats() { 70 } else { 24 });
+        let tokens = dice.within(1, if kind.repeats() || kind == Kind::Swift { 70 } else { 24 });
         // A tight context ends the text before the wish does.
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
         let (template, shape) = match kind {
@@ -251,8 +253,8 @@ impl Case {
         };
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
         let kept = if kind == Kind::TrimmedHead { any_kept(vocabulary, dice) } else { Vec::new() };
-        let is_ahead =
-            matches!(kind, Kind::LayerSkip | Kind::TrimmedHead | Kind::Template) && dice.chance(50);
+        let is_ahead = matches!(kind, Kind::LayerSkip | Kind::TrimmedHead | Kind::Template | Kind::Swift)
+            && dice.chance(50);
         let schedule = if is_ahead { Schedule::HeadAhead } else { Schedule::Plain };
         Self {
             what,
@@ -279,7 +281,9 @@ impl Case {
     }
 
     fn decoder(&self, set: &Arc<ExecutableSet>, truth: &[u32], dice: &mut Dice) -> Decoder {
-        let rows = self.shape.scratch_rows(self.schedule);
+        let bank = self.shape.scratch_rows(self.schedule);
+        let window = if self.kind == Kind::Swift { dice.within(1, 9) } else { 0 };
+        let rows = bank + window;
         let session = session(set, self.context, rows, self.threads);
         let drafter: Box<dyn Drafter> = match self.kind {
             Kind::LayerSkip | Kind::TrimmedHead | Kind::Template => {
@@ -294,6 +298,17 @@ impl Case {
                     [] => whole,
                     kept => whole.with_head(set.head(kept).expect("it was made")),
                 })
+            }
+            Kind::Swift => {
+                let start: Vec<u32> = (0..set.groups()).filter(|_| dice.chance(40)).collect();
+                let start = if start.is_empty() { vec![0] } else { start };
+                let depth = self.shape.depth as u32;
+                let (costs, settings) = (any_skip_costs(), any_skip_search(window, dice));
+                let search = SkipSearch::new(set.groups(), &start, depth, costs, settings);
+                let may_end_early = self.schedule == Schedule::Plain && dice.chance(50);
+                let growth = if may_end_early { DraftGrowth::Confident } else { DraftGrowth::Equal };
+                let drafter = Swift::new(&session, search, &self.shape, growth, bank);
+                Box::new(drafter.expect("room for tries"))
             }
             Kind::Lookup => {
                 let shortest = dice.within(1, 3);
@@ -310,6 +325,7 @@ impl Case {
                 let is_mixed = dice.chance(50);
                 let lookup = || Lookup::new(3, 1, &self.shape).expect("lengths in order");
                 Box::new(if is_mixed { drafter.after_lookup(lookup()) } else { drafter })
+            }
             Kind::Suffix => {
                 let settings = SuffixSettings {
                     tokens_per_match: dice.within(1, 4) as u32,
@@ -458,6 +474,12 @@ fn a_trimmed_head_changes_no_token() {
 fn a_template_changes_no_token() {
     let (drafted, accepted) = run(Kind::Template, 150);
     assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn a_skip_set_that_changes_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Swift, 200);
+    assert!(drafted > 5_000 && accepted > 500, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]

@@ -44,6 +44,9 @@ mod replays;
 mod retrieval;
 mod row_invariance;
 mod schedules;
+mod skip_search;
+#[cfg(feature = "cli")]
+mod skip_states;
 mod temperatures;
 #[cfg(feature = "cli")]
 mod tiny_commands;

@@ -36,7 +36,7 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
         .iter()
         .map(|sub_plan| sub_plan["name"].as_str().expect("a name"))
         .collect();
-    assert_eq!(names, ["none", "lookup", "lookup_short", "layer_skip"]);
+    assert_eq!(names, ["none", "lookup", "lookup_short", "layer_skip", "swift"]);
 }
 
 #[test]

@@ -66,10 +66,7 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("corpus build --input a -o b --keep none", "at least 1"),
         ("run -p x --drafter layer-skip", "layer_skip"),
         ("run -p x --isa sse2", "portable"),
-        (
-            "bench --prompts f --arms ar,model",
-            "expected ar, plan, unguarded, lookup, layer_skip or retrieval",
-        ),
+        ("bench --prompts f --arms ar,model", "expected ar, eager, plan, unguarded or a drafter"),
         ("bench --prompts f --arms none", "the arm `ar`"),
         ("bench --prompts f --repetitions 0", "at least 1"),
         ("bench --prompts f --temperature -1", "0 or more"),
@@ -209,7 +206,14 @@ fn repeated_and_listed_values() {
 
 #[test]
 fn every_arm_is_read_back_from_its_name() {
-    let drafters = [DrafterName::Lookup, DrafterName::LayerSkip, DrafterName::Retrieval].map(Arm::Drafter);
+    let drafters = [
+        DrafterName::Lookup,
+        DrafterName::LayerSkip,
+        DrafterName::Retrieval,
+        DrafterName::Suffix,
+        DrafterName::Swift,
+    ]
+    .map(Arm::Drafter);
     for arm in [Arm::Ar, Arm::Eager, Arm::Plan, Arm::Unguarded].into_iter().chain(drafters) {
         assert_eq!(arm.to_string().parse(), Ok(arm));
     }

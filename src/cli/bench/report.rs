@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
 use ygg_profiler::statistics;
-use yggc::engine::{Loaded, Report, Sampling};
+use yggc::{
+    engine::{Loaded, Report, Sampling},
+    plan::SkipCounts,
+};
 
 use crate::cli::{args::BenchArgs, error::Failure, output, settings};
 
@@ -35,16 +38,36 @@ pub(super) struct Run {
     ttft_ms: f64,
     /// From the prompt's ids to the whole text, by the wall clock.
     total_ms: f64,
+    /// Time of the tries of a drafter that tunes its skip set, and what its search did so far, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skip_search: Option<SkipRun>,
     /// Why a drafter did not draft at every step, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     fell_back: Option<String>,
 }
 
+/// What one answer took for the search for a skip set: measured; and what the search did in all answers of the arm.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct SkipRun {
+    tune_ms: f64,
+    #[serde(flatten)]
+    counts: SkipCounts,
+}
+
+impl SkipRun {
+    fn of(report: &Report) -> Option<Self> {
+        let tune = report.stages.iter().find(|stage| stage.name == "tune");
+        let per_step = tune.and_then(|stage| stage.measured_ms).unwrap_or(0.0);
+        report.skip_search.map(|counts| Self { tune_ms: per_step * report.steps as f64, counts })
+    }
+}
+
 impl Run {
     pub(super) fn new(turn: Turn, report: &Report, total_ms: f64) -> Self {
         let Report { tokens, steps, drafted, aal, tpot_ms, ttft_ms, .. } = *report;
+        let skip_search = SkipRun::of(report);
         let fell_back = report.spec_off_reason.clone().filter(|_| report.drafter != "none");
-        Self { turn, tokens, steps, drafted, aal, tpot_ms, ttft_ms, total_ms, fell_back }
+        Self { turn, tokens, steps, drafted, aal, tpot_ms, ttft_ms, total_ms, skip_search, fell_back }
     }
 
     /// Tokens that steps emitted: all but the first of an answer.
@@ -327,6 +350,7 @@ mod tests {
             tpot_ms: Some(tpot_ms),
             ttft_ms: 5.0,
             total_ms,
+            skip_search: None,
             fell_back: None,
         }
     }

@@ -15,7 +15,7 @@ use crate::{
 use super::{Budget, Drafter, DraftsAhead, Verified, growth::Growth, heads::Heads};
 
 /// The drafter's mark.
-const SOURCE: Source = Source::new(1);
+pub(super) const SOURCE: Source = Source::new(1);
 
 /// The layer-skip drafter.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct LayerSkip {
     growth: Growth,
     rows: Vec<NodeId>,
     candidates: Vec<Candidate>,
+    /// Rows of each forward of the last proposal.
+    forwards: Vec<u32>,
     heads: Heads,
 }
 
@@ -55,6 +57,7 @@ impl LayerSkip {
             },
             rows: Vec::with_capacity(shape.draft_width),
             candidates: Vec::with_capacity(top_k),
+            forwards: Vec::with_capacity(shape.depth),
             heads: Heads::with_capacity(nodes, nodes.min(shape.verify_width), top_k),
         })
     }
@@ -84,6 +87,22 @@ impl LayerSkip {
         }
         Ok(Self { growth: Growth::Static(Filling::new(template.clone())), ..self })
     }
+
+    /// What it leaves out.
+    pub(super) fn skip(&self) -> &SkipSet {
+        &self.skip
+    }
+
+    /// Leaves out the groups that `is_skipped` names from now on. Heads drafted ahead are dropped: they left out others.
+    pub(super) fn skip_instead(&mut self, is_skipped: impl Fn(u32) -> bool) {
+        self.skip.assign(is_skipped);
+        self.heads.forget();
+    }
+
+    /// Rows of each forward of the last proposal; heads drafted ahead are not among them.
+    pub(super) fn forwards(&self) -> &[u32] {
+        &self.forwards
+    }
 }
 
 impl Drafter for LayerSkip {
@@ -93,6 +112,7 @@ impl Drafter for LayerSkip {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let Budget { session, history: _, depth, stats, mut observer } = budget;
         self.growth.restart();
+        self.forwards.clear();
         self.rows.clear();
         self.rows.push(NodeId::ROOT);
         let mut lap = Lap::start();
@@ -111,6 +131,7 @@ impl Drafter for LayerSkip {
                 let forward = verifier::forward(session, tree, &self.rows)?;
                 let choices = forward.choose_of(self.trimmed, self.choice, Some(&self.skip));
                 stats.add_time(Stage::Draft, lap.next());
+                self.forwards.push(u32::try_from(self.rows.len()).expect("widths are small"));
                 for (row, node) in self.rows.iter().enumerate() {
                     let candidates = choices.row(row);
                     self.candidates.clear();

@@ -1,5 +1,6 @@
 //! Drafters: whatever proposes tokens, behind one trait.
 
+mod caterpillar;
 mod growth;
 mod heads;
 mod layer_skip;
@@ -8,6 +9,7 @@ mod ngram;
 mod recycling;
 mod retrieval;
 mod suffix;
+mod swift;
 
 pub use layer_skip::LayerSkip;
 pub use lookup::Lookup;
@@ -15,8 +17,10 @@ pub use ngram::Ngram;
 pub use recycling::Recycling;
 pub use retrieval::Retrieval;
 pub use suffix::Suffix;
+pub use swift::{DraftGrowth, Swift};
 
 use crate::{
+    plan::SkipSearch,
     runtime::Session,
     sample::Candidate,
     tree::{NodeId, TokenTree},
@@ -64,6 +68,11 @@ pub trait Drafter: std::fmt::Debug + Send {
 
     /// Takes note of a finished step, whether it drafted or not, if it [listens](Self::listens). Allocates nothing.
     fn learn(&mut self, _lesson: &Lesson<'_>) {}
+
+    /// The search for the sub-layers that it leaves out, if it searches: to keep its state, or to go on from one.
+    fn skip_search(&mut self) -> Option<&mut SkipSearch> {
+        None
+    }
 
     /// Itself, if it can draft the head of a step before the step's root is known: a drafter that runs a model.
     fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {

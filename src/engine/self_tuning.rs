@@ -1,0 +1,70 @@
+//! Making the drafter that tunes its skip set while it serves, and the room that its tries need.
+
+use crate::{
+    engine::Error,
+    plan::{GroupSet, SkipCosts, SkipSearch, SkipTimes},
+    runtime::{Session, SkipSet},
+    speculate::{Drafter, Shape, SpeculateError, Swift},
+};
+
+use super::{Options, drafting::Drafting};
+
+impl Drafting {
+    /// Rows of a try, if a way tries skip sets.
+    fn window(&self, options: &Options) -> Option<usize> {
+        self.ways.iter().any(|way| way.skip_times.is_some()).then_some(options.skip_search.window)
+    }
+
+    /// Widths to load a model with: those that are planned, and one that holds a try where none does, lest it takes several
+    /// forwards.
+    pub(super) fn widths_to_load(&self, options: &Options) -> Vec<usize> {
+        let lacking = self.window(options).filter(|window| self.widths.iter().all(|width| width < window));
+        self.widths.iter().copied().chain(lacking).collect()
+    }
+
+    /// Rows behind the committed prefix that steps write, of the way that needs most: those of its shape, and behind them those of
+    /// tries.
+    pub(super) fn scratch_rows(&self, options: &Options) -> usize {
+        let rows = self.ways.iter().map(|way| {
+            let tries = if way.skip_times.is_some() { options.skip_search.window } else { 0 };
+            way.shape.scratch_rows(way.schedule) + tries
+        });
+        rows.max().unwrap_or(1)
+    }
+}
+
+/// A drafter that leaves out `skipped` at first, whose tries write behind the `bank` rows that its steps use and are counted by
+/// `times`.
+///
+/// # Errors
+/// [`Error`] of kind `Input` if the model has too many sub-layers or not those that are skipped, or the search's settings are
+/// impossible.
+pub(super) fn self_tuning(
+    skipped: &[u32],
+    times: SkipTimes,
+    shape: &Shape,
+    bank: usize,
+    session: &Session,
+    options: &Options,
+) -> Result<Box<dyn Drafter>, Error> {
+    let groups = session.set().groups();
+    if groups > GroupSet::MOST_GROUPS {
+        return Err(Error::input(format!(
+            "drafter `swift` searches at most {} sub-layers, found {groups}; force another drafter or plan again without it",
+            GroupSet::MOST_GROUPS
+        )));
+    }
+    // Names the group that the model has not, if there is one.
+    SkipSet::new(groups, skipped).map_err(SpeculateError::from)?;
+    let settings = options.skip_search;
+    if settings.window == 0 || settings.interval == 0 {
+        return Err(Error::input(format!(
+            "the search for a skip set: expected a window and an interval of 1 or more, found {} and {}",
+            settings.window, settings.interval
+        )));
+    }
+    let costs = SkipCosts::new(times, 1.0 - skipped.len() as f64 / f64::from(groups));
+    let depth = u32::try_from(shape.depth).expect("shapes are small");
+    let search = SkipSearch::new(groups, skipped, depth, costs, settings);
+    Ok(Box::new(Swift::new(session, search, shape, options.draft_growth, bank)?))
+}
