@@ -208,6 +208,36 @@ fn a_drafter_that_learns_is_shown_every_step_greedy_or_sampled() {
 }
 
 #[test]
+fn a_drafter_that_learns_is_shown_the_requests_of_its_temperature_alone() {
+    let (notes, noted) = mpsc::channel();
+    let pupil = Pupil { counter: Counter { right: 2 }, notes };
+    let narrow = Shape { depth: 2, draft_width: 1, verify_width: 3, ..SHAPE };
+    let mut decoder = Decoder::new(counting(60), Some(Box::new(Counter { right: 5 })), SHAPE)
+        .and_then(|decoder| decoder.with_way(0.5, Some(Box::new(pupil)), narrow))
+        .unwrap();
+    for temperature in [0.0, 0.5, 0.0, 0.4, 0.1, 0.6] {
+        let is_taught = temperature > 0.25;
+        let first = decoder.start(&[5, 6], Sampling { temperature, ..Sampling::GREEDY }).unwrap();
+        assert_eq!((decoder.way(), decoder.shape().depth), if is_taught { (1, 2) } else { (0, 5) });
+        let begun: Vec<Note> = noted.try_iter().collect();
+        assert_eq!(begun, if is_taught { vec![Note::Begun(vec![5, 6, first])] } else { vec![] });
+        for _ in 0..3 {
+            let rows = decoder.step(FREE, None).unwrap().rows;
+            let learned: Vec<Note> = noted.try_iter().collect();
+            match &learned[..] {
+                [] => assert!(!is_taught),
+                [Note::Learned(verified, offered, _, history, emitted)] => {
+                    assert!(is_taught && (verified.len(), offered.len()) == (rows, rows));
+                    assert!(offered.iter().all(|offered| offered.len() == 3));
+                    assert_eq!((history.as_slice(), *emitted), (decoder.history(), decoder.emitted().len()));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_drafter_that_would_learn_from_more_than_there_is_is_refused() {
     #[derive(Debug)]
     struct Greedy;
@@ -220,6 +250,9 @@ fn a_drafter_that_would_learn_from_more_than_there_is_is_refused() {
         }
     }
     let error = Decoder::new(counting(9), Some(Box::new(Greedy)), SHAPE).unwrap_err().to_string();
+    assert!(error.contains("candidates to learn from"), "{error}");
+    let plain = Decoder::new(counting(9), None, Shape::PLAIN).unwrap();
+    let error = plain.with_way(0.5, Some(Box::new(Greedy)), SHAPE).unwrap_err().to_string();
     assert!(error.contains("candidates to learn from"), "{error}");
 }
 
