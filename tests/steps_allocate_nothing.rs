@@ -364,7 +364,6 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             "ngram",
             "layer_skip",
             "trimmed_head",
-            "template",
         ] {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
@@ -380,8 +379,9 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             check_steps(&set, drafter, threads, sampling);
         }
         for (threads, sampling) in [(1, sampled), (2, Sampling::GREEDY), (2, cut)] {
-            for name in ["layer_skip", "template"] {
-                check_steps(&set, (name, Schedule::HeadAhead), threads, sampling);
+            check_steps(&set, ("layer_skip", Schedule::HeadAhead), threads, sampling);
+            for schedule in Schedule::ALL {
+                check_steps(&set, ("template", schedule), threads, sampling);
             }
         }
     }
