@@ -354,17 +354,7 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             check_observed(&set, threads);
             check_ways(&set, threads);
         }
-        for name in [
-            "none",
-            "lookup",
-            "retrieval",
-            "retrieval_lookup",
-            "suffix",
-            "recycling",
-            "ngram",
-            "layer_skip",
-            "trimmed_head",
-        ] {
+        for name in ["none", "lookup", "suffix", "recycling", "ngram", "layer_skip", "trimmed_head"] {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
                     check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);
@@ -377,6 +367,10 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             (("confident_swift", Schedule::Plain), 2, Sampling::GREEDY),
         ] {
             check_steps(&set, drafter, threads, sampling);
+        }
+        // What looks into a store uses no threads.
+        for (name, sampling) in [("retrieval", Sampling::GREEDY), ("retrieval_lookup", sampled)] {
+            check_steps(&set, (name, Schedule::Plain), 1, sampling);
         }
         for (threads, sampling) in [(1, sampled), (2, Sampling::GREEDY), (2, cut)] {
             check_steps(&set, ("layer_skip", Schedule::HeadAhead), threads, sampling);

@@ -8,7 +8,7 @@ fn a_wrong_command_line_ends_with_2_and_says_what_was_expected() {
         ("run -p x -n 0", "at least 1"),
         ("run -p x --temperature -1", "0 or more"),
         ("run -p x --no-such-flag", "--no-such-flag"),
-        ("run -p x --drafter retrieval", "layer_skip"),
+        ("run -p x --drafter oracle", "layer_skip"),
         ("no-such-command", "no-such-command"),
         ("plan", "--profile"),
         ("", "Usage"),
@@ -22,7 +22,7 @@ fn a_wrong_command_line_ends_with_2_and_says_what_was_expected() {
 #[test]
 fn help_and_version_are_answers() {
     let help = success(&yggc().arg("--help").output().expect("yggc starts"));
-    for command in ["fetch", "inspect", "score", "profile", "plan", "run", "bench"] {
+    for command in ["fetch", "inspect", "score", "corpus", "profile", "plan", "run", "bench"] {
         assert!(help.contains(command), "{command} is not in the help: {help}");
     }
     let version = success(&yggc().arg("--version").output().expect("yggc starts"));
