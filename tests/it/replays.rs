@@ -205,7 +205,7 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
     }
     names.dedup();
     assert_eq!(names, ["recycling", "ngram", "ngram_pool"]);
-    assert!(pinned > 100 && accepted_sum > 100, "{pinned} rows of pools, {accepted_sum} accepted");
+    assert!(pinned > 100 && accepted_sum > 20, "{pinned} rows of pools, {accepted_sum} accepted");
     let plan = plan_from_profile(profile, &Fix::default()).expect("the profile makes a plan");
     for name in ["suffix", "recycling", "ngram"] {
         let sub_plan = plan.for_drafter(name).unwrap_or_else(|| panic!("no shape for {name}"));

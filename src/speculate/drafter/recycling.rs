@@ -167,7 +167,8 @@ mod tests {
             let place = usize::from(tree.rank(node));
             assert_eq!(tree.token(node), offered(tree.token(parent), MOST_RANKS)[place]);
         }
-        assert_eq!(filled(&mut drafter, 3, 2).nodes().map(|n| tree.depth(n)).max(), Some(2));
+        let shallow = filled(&mut drafter, 3, 2);
+        assert_eq!(shallow.nodes().map(|n| shallow.depth(n)).max(), Some(2));
         let few = filled(&mut Recycling { template: Template::new(6, 10), ..drafter.clone() }, 3, 6);
         let first: Vec<u32> = tree.nodes().take(10).map(|n| tree.token(n)).collect();
         assert_eq!(few.nodes().map(|n| few.token(n)).collect::<Vec<_>>(), first);

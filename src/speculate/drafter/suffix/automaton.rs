@@ -397,11 +397,11 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_request_survives_those_before_it() {
+    fn a_new_request_takes_the_room_of_the_oldest_tokens() {
         let mut automaton = built([1, 2, 3, 4, 5], 12, 4);
         automaton.begin(7);
         [7, 8, 7, 8, 7].into_iter().for_each(|token| automaton.push(token));
-        assert_eq!(automaton.text, [7, 8, 7, 8, 7]);
+        assert_eq!(automaton.text, [2, 3, 4, 5, SEPARATOR, 7, 8, 7, 8, 7]);
         check(&automaton, 4);
     }
 }
