@@ -38,6 +38,7 @@ def options():
     add("--yggc", default=str(ROOT / "target/release/yggc"), help="the program [%(default)s]")
     add("--model", help="a model [yggc's default]")
     add("--threads", type=int, help="worker threads [yggc's default]")
+    add("--isa", help="instruction set, the one that was profiled [yggc's default]")
     add("--prompts", default=str(CALIBRATION), help="JSON lines that `yggc bench` understands [%(default)s]")
     add("--categories", help="those asked, in this order, separated by commas [all; for a shift: those that there are of %s]" % ", ".join(SHIFT))
     add("--order", choices=["mixed", "shift"], default="mixed", help="[%(default)s]")
@@ -95,7 +96,7 @@ def measure(given, out):
         command = [given.yggc, "bench", "--plan", given.plan, "--prompts", str(prompts), "--arms", f"swift,{FIXED}"]
         command += ["-n", str(given.tokens), "--repetitions", "1", "--context", str(given.context), "--json"]
         command += ["--skip-objective", given.objective, "--draft-growth", given.growth]
-        for name in ["model", "threads"]:
+        for name in ["model", "threads", "isa"]:
             if getattr(given, name) is not None:
                 command += [f"--{name}", str(getattr(given, name))]
         record(

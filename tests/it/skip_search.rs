@@ -8,7 +8,8 @@ use yggc::{
     plan::{GroupSet, SkipCosts, SkipObjective, SkipSearch, SkipSearchSettings, SkipTimes, TriedSet},
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, DraftGrowth, Limits, Shape, SpeculateError, Swift},
+    speculate::{Candidate, Decoder, DraftGrowth, Limits, Observer, Shape, SpeculateError, Swift},
+    tree::NodeId,
 };
 
 use crate::tiny_model::{Class, Dice, bits, models, session};
@@ -233,6 +234,67 @@ fn a_stream_is_reproduced_better_by_what_was_found() {
     let found = true_matchness(decoder.skip_search().expect("it searches").best());
     assert!(counts.changes > 0 && counts.tries > 15, "{counts:?}");
     assert!(found > worst.0, "{found} after {counts:?}, from {ranked:?}");
+}
+
+/// Keeps what was offered of every node.
+#[derive(Debug, Default)]
+struct Offered(Vec<(NodeId, Vec<Candidate>)>);
+
+impl Observer for Offered {
+    fn expanded(&mut self, node: NodeId, candidates: &[Candidate]) {
+        self.0.push((node, candidates.to_vec()));
+    }
+}
+
+#[test]
+fn confident_drafts_end_where_they_are_unsure_and_have_siblings_there() {
+    let set = models()[2].set(fast());
+    let (mut chained, mut ended_unsure, mut cut_by_room) = (0, 0, 0);
+    for (case, draft_temperature) in [0.02, 0.05, 0.1, 0.2, 1.0].into_iter().enumerate() {
+        let shape = Shape { depth: 5, draft_width: 3, verify_width: 8, top_k: 3, draft_temperature };
+        let settings = SkipSearchSettings { share: 0.0, ..SkipSearchSettings::default() };
+        let session = session(set, CONTEXT, shape.tree_nodes() + settings.window, 1);
+        let search = SkipSearch::new(set.groups(), &[2, 5], 5, any_skip_costs(), settings);
+        let drafter = Swift::new(&session, search, &shape, DraftGrowth::Confident, shape.tree_nodes());
+        let mut decoder =
+            Decoder::new(session, Some(Box::new(drafter.expect("room for tries"))), shape).expect("planned");
+        decoder
+            .start(&Dice::new(case as u64).tokens(7, set.vocabulary()), Sampling::GREEDY)
+            .expect("it fits");
+        for _ in 0..12 {
+            let mut offered = Offered::default();
+            decoder.step(Limits { tokens: 20, ends: &[] }, Some(&mut offered)).expect("the step runs");
+            let tree = decoder.tree();
+            tree.check().expect("a lawful tree");
+            let (mut len, mut tip) = (1, Some(NodeId::ROOT));
+            for (drafted, (node, candidates)) in offered.0.iter().enumerate() {
+                assert_eq!(Some(*node), tip, "only the last of the chain is forwarded");
+                let best = candidates[0].log_prob.exp();
+                let wanted = match best {
+                    p if p <= 0.5 => 10,
+                    p if p <= 0.8 => 5,
+                    p if p <= 0.95 => 3,
+                    _ => 1,
+                };
+                // Every later forward still needs its node.
+                let room = shape.tree_nodes() - len - (shape.depth - drafted - 1);
+                cut_by_room += usize::from(wanted > room);
+                let expected: Vec<u32> =
+                    candidates.iter().take(wanted.min(room.max(1))).map(|c| c.token).collect();
+                let children: Vec<u32> = tree.children(*node).map(|child| tree.token(child)).collect();
+                assert_eq!(children, expected, "case {case}, {best}");
+                len += children.len();
+                tip = tree
+                    .child(*node, candidates[0].token)
+                    .filter(|_| best >= 0.8 && drafted + 1 < shape.depth);
+                ended_unsure += usize::from(best < 0.8);
+                chained += usize::from(best >= 0.8);
+            }
+            assert_eq!((tip, tree.len()), (None, len), "it ends where it should and has nothing else");
+        }
+        assert_eq!(decoder.skip_search().expect("it searches").counts().tries, 0, "no share, no tries");
+    }
+    assert!(chained > 20 && ended_unsure > 10 && cut_by_room > 0, "{chained}, {ended_unsure}, {cut_by_room}");
 }
 
 #[test]
