@@ -249,7 +249,15 @@ impl Case {
                 let (template, shape) = any_template(dice);
                 (Some(template), shape)
             }
-            Kind::LayerSkip | Kind::TrimmedHead | Kind::Lookup | Kind::Adversary => (None, any_shape(dice)),
+            Kind::LayerSkip
+            | Kind::TrimmedHead
+            | Kind::Swift
+            | Kind::Lookup
+            | Kind::Retrieval
+            | Kind::Suffix
+            | Kind::Recycling
+            | Kind::Ngram
+            | Kind::Adversary => (None, any_shape(dice)),
         };
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
         let kept = if kind == Kind::TrimmedHead { any_kept(vocabulary, dice) } else { Vec::new() };

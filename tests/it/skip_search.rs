@@ -136,7 +136,7 @@ fn matchness_is_what_one_by_one_recomputation_says() {
             let history = decoder.history().to_vec();
             decoder.session_mut().poison_scratch(history.len() as u64);
             decoder.step(Limits { tokens: 20, ends: &[] }, None).expect("the step runs");
-            let points = decoder.skip_search().expect("it searches").state().points();
+            let points = decoder.skip_searches().next().expect("it searches").state().points();
             for TriedSet { set, matchness } in &points[seen..] {
                 assert_eq!(*matchness, reproduced(&mut slow, &history, window, set), "case {case}: {set:?}");
                 assert!(
@@ -166,7 +166,7 @@ fn the_same_seed_and_history_decide_the_same() {
             for _ in 0..20 {
                 decoder.step(Limits { tokens: 20, ends: &[] }, None).expect("the step runs");
                 let drafted = decoder.stats().drafted;
-                let search = decoder.skip_search().expect("it searches");
+                let search = decoder.skip_searches().next().expect("it searches");
                 log.push((search.counts(), *search.best(), drafted));
             }
         }
@@ -230,8 +230,8 @@ fn a_stream_is_reproduced_better_by_what_was_found() {
         }
         assert_eq!(decoder.history(), answer);
     }
-    let counts = decoder.skip_search().expect("it searches").counts();
-    let found = true_matchness(decoder.skip_search().expect("it searches").best());
+    let counts = decoder.skip_searches().next().expect("it searches").counts();
+    let found = true_matchness(decoder.skip_searches().next().expect("it searches").best());
     assert!(counts.changes > 0 && counts.tries > 15, "{counts:?}");
     assert!(found > worst.0, "{found} after {counts:?}, from {ranked:?}");
 }
@@ -292,7 +292,11 @@ fn confident_drafts_end_where_they_are_unsure_and_have_siblings_there() {
             }
             assert_eq!((tip, tree.len()), (None, len), "it ends where it should and has nothing else");
         }
-        assert_eq!(decoder.skip_search().expect("it searches").counts().tries, 0, "no share, no tries");
+        assert_eq!(
+            decoder.skip_searches().next().expect("it searches").counts().tries,
+            0,
+            "no share, no tries"
+        );
     }
     assert!(chained > 20 && ended_unsure > 10 && cut_by_room > 0, "{chained}, {ended_unsure}, {cut_by_room}");
 }

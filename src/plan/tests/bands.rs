@@ -6,8 +6,8 @@ use super::{
     synthetic::{Oracle, name, profile, record},
 };
 use crate::plan::{
-    Band, DepthChoice, LeftOut, Plan, PlanError, PlannedWidths, Refusal, decode, diff, diff::text, encode,
-    explain, explain_at, show,
+    Band, DepthChoice, GrowthRule, LeftOut, Plan, PlanError, PlannedWidths, Refusal, decode, diff,
+    diff::text, encode, explain, explain_at, show,
 };
 
 fn measured() -> Vec<CellSamples> {
@@ -196,7 +196,13 @@ fn what_differs_at_a_temperature_is_told() {
         ("chosen drafter", |bands| bands[0].chosen_index = 0),
         ("refused", |bands| {
             let name = name("layer_skip");
-            bands[0].refused.push(Refusal { name, depth: 9, draft_width: 9, missing: 0.5 });
+            bands[0].refused.push(Refusal {
+                name,
+                growth: GrowthRule::Equal,
+                depth: 9,
+                draft_width: 9,
+                missing: 0.5,
+            });
         }),
         ("left out", |bands| {
             bands[0].left_out.push(LeftOut { name: name("ngram"), lacks: "recorded steps".to_owned() });
