@@ -3,14 +3,21 @@
 //! Values are checked here as far as they can be without opening a file; a value out of range is a usage error
 //! (exit code 2). What the values mean together is decided elsewhere.
 
-use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, str::FromStr};
+use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf};
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use ygg_profiler::CellSelection;
-use yggc::{compile::stage_names, plan::Fix};
+use yggc::plan::Fix;
 
+mod names;
+mod numbers;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use names::{
+    ActivationsName, Arm, DeviceName, DraftGrowthName, DrafterName, IsaName, SkipObjectiveName, StageName,
+};
+use numbers::{at_least_one, min_p, temperature, threads, top_p, width, widths};
 
 /// Exactly lossless speculative decoding, planned for this machine.
 #[derive(Debug, Parser)]
@@ -324,24 +331,6 @@ pub(crate) struct SkipArgs {
     pub(crate) draft_growth: DraftGrowthName,
 }
 
-/// What a skip set is judged by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SkipObjectiveName {
-    /// Tokens reproduced, with as much skipped as at first
-    Matchness,
-    /// Predicted time per token, with any share skipped
-    Speed,
-}
-
-/// How drafts grow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DraftGrowthName {
-    /// As planned: trees of equal growth
-    Equal,
-    /// A chain that ends where the drafter is unsure, with siblings where it is; no prediction is for it
-    Confident,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct SamplingArgs {
     /// 0 is greedy: always the most probable token
@@ -409,147 +398,6 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 }
 
-/// The drafters that exist in this release, by their names in the contract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum DrafterName {
-    /// Drafts nothing: plain decoding
-    None,
-    /// Continues from an earlier occurrence of the last tokens
-    Lookup,
-    /// The model itself with some of its layers left out
-    LayerSkip,
-    /// Continues as texts of a corpus store do
-    Retrieval,
-    /// Continues the longest suffix seen earlier, in this request or those before it
-    Suffix,
-    /// What the verifier last offered behind every token, along a fixed tree
-    Recycling,
-    /// Dictionaries of n-grams, of the text and of what the verifier makes of a pool of sequences
-    Ngram,
-    /// The same, with layers that are chosen anew while it runs
-    Swift,
-}
-
-impl DrafterName {
-    /// The name that plans know it by.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Lookup => "lookup",
-            Self::LayerSkip => "layer_skip",
-            Self::Retrieval => "retrieval",
-            Self::Suffix => "suffix",
-            Self::Recycling => "recycling",
-            Self::Ngram => "ngram",
-            Self::Swift => "swift",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DeviceName {
-    Cpu,
-    Cuda,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum IsaName {
-    Portable,
-    Avx2,
-    Avx512,
-    Amx,
-}
-
-/// What linears make of activations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ActivationsName {
-    /// What is native to the instruction set
-    Native,
-    /// Bytes with a scale per 32 values: faster for many rows at once, less exact
-    Int8,
-}
-
-/// A stage of the walk from file to program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StageName {
-    Config,
-    Tensors,
-    Graph,
-    Passes,
-    /// What one pass leaves, by the pass's name.
-    Pass(&'static str),
-    Program,
-    Memory,
-}
-
-impl FromStr for StageName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(match text {
-            "config" => Self::Config,
-            "tensors" => Self::Tensors,
-            "graph" => Self::Graph,
-            "passes" => Self::Passes,
-            "program" => Self::Program,
-            "memory" => Self::Memory,
-            _ => Self::Pass(stage_names().find(|name| *name == text).ok_or_else(|| {
-                let passes: Vec<&str> = stage_names().collect();
-                format!(
-                    "expected config, tensors, graph, passes, program, memory or one of {}",
-                    passes.join(", ")
-                )
-            })?),
-        })
-    }
-}
-
-/// One thing that `bench` compares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arm {
-    /// Plain decoding.
-    Ar,
-    /// Plain decoding op by op, without static programs.
-    Eager,
-    /// Each plan, as it decides.
-    Plan,
-    /// Each plan, at every step.
-    Unguarded,
-    /// One drafter, forced.
-    Drafter(DrafterName),
-}
-
-impl FromStr for Arm {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "ar" => Ok(Self::Ar),
-            "eager" => Ok(Self::Eager),
-            "plan" => Ok(Self::Plan),
-            "unguarded" => Ok(Self::Unguarded),
-            "none" => Err("plain decoding is the arm `ar`".to_owned()),
-            name => match DrafterName::from_str(name, false) {
-                Ok(drafter) => Ok(Self::Drafter(drafter)),
-                Err(_) => Err("expected ar, eager, plan, unguarded or a drafter".to_owned()),
-            },
-        }
-    }
-}
-
-impl std::fmt::Display for Arm {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Ar => "ar",
-            Self::Eager => "eager",
-            Self::Plan => "plan",
-            Self::Unguarded => "unguarded",
-            Self::Drafter(drafter) => drafter.name(),
-        })
-    }
-}
-
 /// What the environment says; only the folders that the cache may live in.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
@@ -563,53 +411,4 @@ impl Environment {
         let read = std::env::var_os;
         Self { xdg_cache_home: read("XDG_CACHE_HOME"), home: read("HOME") }
     }
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number) if number >= 1 => Ok(number),
-        _ => Err("expected a whole number, at least 1".to_owned()),
-    }
-}
-
-/// A width, or the first and the last of a range.
-fn widths(text: &str) -> Result<RangeInclusive<usize>, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (width(first)?, width(last)?);
-    if first <= last { Ok(first..=last) } else { Err(format!("expected {last}-{first}, lowest width first")) }
-}
-
-/// More threads or rows than any machine of today has use for are a typing error.
-fn up_to(most: usize) -> impl Fn(&str) -> Result<usize, String> {
-    move |text| match text.parse() {
-        Ok(number) if (1..=most).contains(&number) => Ok(number),
-        _ => Err(format!("expected a whole number from 1 to {most}")),
-    }
-}
-
-fn threads(text: &str) -> Result<usize, String> {
-    up_to(1024)(text)
-}
-
-fn width(text: &str) -> Result<usize, String> {
-    up_to(4096)(text)
-}
-
-fn number(text: &str, inside: impl FnOnce(f32) -> bool, expected: &str) -> Result<f32, String> {
-    match text.parse::<f32>() {
-        Ok(number) if number.is_finite() && inside(number) => Ok(number),
-        _ => Err(format!("expected a number {expected}")),
-    }
-}
-
-fn temperature(text: &str) -> Result<f32, String> {
-    number(text, |t| t >= 0.0, "that is 0 or more")
-}
-
-fn top_p(text: &str) -> Result<f32, String> {
-    number(text, |p| p > 0.0 && p <= 1.0, "above 0 and at most 1")
-}
-
-fn min_p(text: &str) -> Result<f32, String> {
-    number(text, |m| (0.0..=1.0).contains(&m), "from 0 to 1")
 }

@@ -356,7 +356,10 @@ impl RecordingTime {
 }
 
 /// The drafter whose forwards and steps are those that one which tunes itself begins with: nothing is measured or recorded twice.
-fn twin<'d>(kind: &DrafterKind, drafters: &'d [(DrafterName, DrafterKind)]) -> Option<&'d DrafterName> {
+pub(super) fn twin<'d>(
+    kind: &DrafterKind,
+    drafters: &'d [(DrafterName, DrafterKind)],
+) -> Option<&'d DrafterName> {
     let fixed = kind.begins_as()?;
     drafters.iter().find(|(_, other)| *other == fixed).map(|(name, _)| name)
 }

@@ -13,6 +13,7 @@ use crate::{
 };
 
 use super::{
+    record::twin,
     redraft::redraft,
     trace::{Recorded, TraceOptions, record},
 };
@@ -63,7 +64,8 @@ pub(super) fn record_warm(
     options: &TraceOptions<'_>,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<(Vec<Trace>, Vec<TokenTrace>), Error> {
-    let models: Vec<_> = drafters.iter().filter(|(_, kind)| kind.runs_a_model()).collect();
+    let is_recorded = |kind: &DrafterKind| kind.runs_a_model() && twin(kind, drafters).is_none();
+    let models: Vec<_> = drafters.iter().filter(|(_, kind)| is_recorded(kind)).collect();
     let for_requests = if models.is_empty() { options.budget } else { options.budget / REQUESTS_PART };
     let for_each =
         (options.budget - for_requests) / u32::try_from(models.len().max(1)).expect("few drafters");

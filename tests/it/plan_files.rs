@@ -36,7 +36,9 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
         .iter()
         .map(|sub_plan| sub_plan["name"].as_str().expect("a name"))
         .collect();
-    assert_eq!(names, ["none", "lookup", "lookup_short", "layer_skip", "swift"]);
+    let learning = ["suffix", "recycling", "ngram", "ngram_pool"];
+    let expected = [&["none", "lookup", "lookup_short"][..], &learning, &["layer_skip", "swift"]].concat();
+    assert_eq!(names, expected);
 }
 
 #[test]
