@@ -3,13 +3,14 @@
 
 usage: benches/exhaustive.py OUT.jsonl --profile FILE [options]
 
-Shapes of a grid are planned with `yggc plan --fix`. Of these, --configurations are measured: half are those predicted to
-be fastest, half are spread over the others. They take turns with plain decoding in groups that are dealt anew in every
+Of the shapes that the planner priced, --configurations are planned with `yggc plan --fix` and measured: half are those predicted
+to be fastest, half are spread over the others. They take turns with plain decoding in groups that are dealt anew in every
 repetition. The planner's own plan and the --best of them are then measured again, all in one run, since the fastest of many
 measured once is partly the luckiest. planner/tables.py makes the tables from OUT alone.
 """
 
 import argparse
+import collections
 import pathlib
 import random
 import sys
@@ -18,10 +19,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "planner"))
 import measuring
 import tables
 
-# What the grid is made of, by whether a drafter runs a model: growths, and nodes of each.
-GRID = {True: ([1, 2, 4, 6], [1, 2, 4]), False: ([1, 3, 7, 15], [1, 2])}
-VERIFY_WIDTHS = [2, 4, 8, 16, 32]
-ROWS = ["all", "best"]
+# Verify widths that shapes are taken of, and how many of each drafter, width and choice of rows.
+VERIFY_WIDTHS = [2, 3, 4, 6, 8, 16]
+OF_A_KIND = 2
+# Plain decoding is an arm of its own, and what tunes itself is priced as what it begins as.
+WITHOUT = ["none", "swift"]
+# Parts that all shapes are without.
+OFF = {"schedule": "plain", "predictor": "off"}
 
 
 def options():
@@ -41,38 +45,39 @@ def options():
     return given
 
 
-def grid(drafters):
-    """Every fix of the grid that is a shape: no more rows than nodes."""
-    for drafter, runs_a_model in drafters.items():
-        depths, widths = GRID[runs_a_model]
-        for depth in depths:
-            for width in widths:
-                for verify in VERIFY_WIDTHS:
-                    if verify <= depth * width + 1:
-                        for rows in ROWS:
-                            yield f"drafter={drafter},Dd={depth},Wd={width},Wv={verify},rows={rows}"
+def candidates(program):
+    """What the planner priced without any part switched on that takes no other shape: for every drafter, verify width and choice
+    of rows the shapes predicted to be fastest, as (prediction, drafter, fix)."""
+    by_kind = collections.defaultdict(list)
+    for priced in program.alternatives():
+        shape, rows = priced["shape"], measuring.ROWS[priced["rule"]]
+        is_plain = priced["schedule"] == "plain" and priced["depth_rule"] == "fixed" and priced["growth"] == "equal"
+        if priced["name"] in WITHOUT or not is_plain or shape["verify_width"] not in VERIFY_WIDTHS:
+            continue
+        parts = {"drafter": priced["name"], "Dd": shape["depth"], "Wd": shape["draft_width"], "Wv": shape["verify_width"]}
+        fix = ",".join(f"{part}={value}" for part, value in {**parts, "rows": rows, **OFF}.items())
+        by_kind[priced["name"], shape["verify_width"], rows].append((priced["speedup"], priced["name"], fix))
+    return [priced for kind in by_kind.values() for priced in sorted(kind, reverse=True)[:OF_A_KIND]]
 
 
 def configurations(program, given):
     """The shapes that are measured: plan file and prediction by name."""
-    planned = {}
-    fixes = list(grid(program.drafters()))
-    measuring.say(f"planning {len(fixes)} shapes")
-    for fix in fixes:
-        made = program.plan(f"c{len(planned)}", fix)
-        # A drafter is fixed by name or kind, so a name that is a kind too may have given another drafter's shape.
-        if made is not None and f"drafter={made[1]['drafter']}," in fix:
-            planned[f"c{len(planned)}"] = made
-    predicted = lambda name: planned[name][1]["predicted"]["speedup"]
-    by_prediction = sorted(planned, key=lambda name: -predicted(name))
+    by_prediction = sorted(candidates(program), reverse=True)
     half = (given.configurations + 1) // 2
     chosen, others = by_prediction[:half], by_prediction[half:]
-    others.sort(key=lambda name: (planned[name][1]["drafter"], -predicted(name)))
+    others.sort(key=lambda priced: (priced[1], -priced[0]))
     count = min(given.configurations - len(chosen), len(others))
     chosen += [others[place * len(others) // count] for place in range(count)]
-    if len(chosen) < given.configurations:
-        measuring.say(f"the grid has only {len(chosen)} shapes that were measured")
-    return {name: planned[name] for name in chosen}
+    measuring.say(f"planning {len(chosen)} shapes")
+    planned = {}
+    for _, drafter, fix in chosen:
+        made = program.plan(f"c{len(planned)}", fix)
+        # A drafter is fixed by name or kind, so a name that is a kind too may have given another drafter's shape.
+        if made is not None and made[1]["drafter"] == drafter:
+            planned[f"c{len(planned)}"] = made
+    if len(planned) < given.configurations:
+        measuring.say(f"{len(planned)} shapes of the profile are measured")
+    return planned
 
 
 def main():

@@ -10,6 +10,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CALIBRATION = ROOT / "plans/calibration/prompts.jsonl"
+# The choice of rows as fixes call it, by what plans call it.
+ROWS = {"widest": "all", "best_rate": "best"}
 # What of a run is kept, beside what it is a run of.
 FIELDS = ["tokens", "steps", "drafted", "aal", "tpot_ms", "ttft_ms", "total_ms", "fell_back"]
 
@@ -126,15 +128,14 @@ class Measuring:
             "Wd": shape["draft_width"],
             "Wv": shape["verify_width"],
             "growth": growth_name(chosen["growth"]),
-            "rows": {"widest": "all", "best_rate": "best"}[chosen["row_choice"]["rule"]],
+            "rows": ROWS[chosen["row_choice"]["rule"]],
             "predicted": {key: predicted[key] for key in ["aal", "step_us", "tpot_us", "ar_tpot_us", "speedup"]},
         }
 
-    def drafters(self):
-        """The drafters of the profile by name, and whether they run a model."""
-        file, _ = self.plan("drafters")
-        plan = json.loads(self.command("plan", "show", file, "--json"))["plan"]
-        return {entry["name"]: entry["top_k"] > 0 for entry in plan["by_drafter"] if entry["name"] != "none"}
+    def alternatives(self):
+        """Every shape that the planner priced for greedy requests."""
+        file, _ = self.plan("alternatives")
+        return json.loads(self.command("plan", "show", file, "--json"))["plan"]["alternatives"]
 
     def bench(self, phase, call, plans, arms, repetitions, sampling=()):
         """`yggc bench` of plan files by name; every answer becomes a line. Plain decoding is always among the arms, and only
