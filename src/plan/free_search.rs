@@ -97,7 +97,8 @@ impl Search<'_> {
         if !is_admitted {
             return Ok(());
         }
-        let mut narrower = 1;
+        // With fewer rows it could guess nothing.
+        let mut narrower = 1 + origin.kind.pinned_rows();
         for trace in traces {
             let recorded = recorded_shape(trace);
             let answered = narrower + 1..=recorded.verify_width;

@@ -96,7 +96,7 @@ impl<'a> Recorded<'a> {
 /// A drafter under search.
 pub(super) struct Origin<'a> {
     pub(super) name: &'a DrafterName,
-    kind: &'a DrafterKind,
+    pub(super) kind: &'a DrafterKind,
     pub(super) limits: &'a Fix,
     place: usize,
     asked_for: bool,
