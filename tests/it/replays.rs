@@ -211,6 +211,13 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
         let sub_plan = plan.for_drafter(name).unwrap_or_else(|| panic!("no shape for {name}"));
         assert!(sub_plan.acceptance.steps > 0 && sub_plan.shape.verify_width >= 2, "{sub_plan:?}");
     }
+    for priced in plan.priced().filter(|priced| priced.name.as_str() == "ngram_pool") {
+        let rows = priced.shape.verify_width as usize;
+        let sub_plan =
+            plan.by_drafter.iter().find(|sub_plan| sub_plan.name == priced.name).expect("it was priced");
+        let least = 2 + sub_plan.drafter.pinned_rows() as usize;
+        assert!(rows >= least, "{rows} rows hold no guess beside {least} - 2 pinned ones and the root");
+    }
     let fix = |text| plan_from_profile(profile, &Fix::parse(text).expect("a good fix"));
     let fixed = fix("drafter=ngram_pool,Wv=8").expect("it was recorded");
     assert_eq!(fixed.chosen().shape.verify_width, 8);
