@@ -1,6 +1,7 @@
 //! Tests of what the command line accepts and refuses.
 
-use clap::{CommandFactory, error::ErrorKind};
+use clap::{CommandFactory, ValueEnum, error::ErrorKind};
+use yggc::compile::stage_names;
 
 use super::*;
 
