@@ -173,7 +173,9 @@ fn every_recorded_step_is_what_a_verifying_decoder_does() {
 
 #[test]
 fn a_planned_trimmed_head_answers_as_plain_decoding_does() {
-    let plan = plan();
+    // A choice of rows may verify none that were drafted, as this machine's latencies happen to be.
+    let fix = Fix::parse("rows=all,predictor=off").expect("a good fix");
+    let plan = plan_from_profile(&profiled().1, &fix).expect("a plan");
     let mut plain = engine(None, DrafterChoice::Planned).expect("no plan is needed");
     let shared = profiled().0.set().memory(&SessionOptions {
         context: 200,
