@@ -95,87 +95,35 @@ impl DrafterKind {
 
     /// The drafter that one which tunes itself is until it has found something better: what is recorded of that one tells of both.
     pub fn begins_as(&self) -> Option<DrafterKind> {
-        match self {
-            DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::LayerSkip { .. }
-            | DrafterKind::Retrieval { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::Ngram(_) => None,
-            DrafterKind::Swift { skipped } => {
-                Some(DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens: None })
-            }
-        }
+        let DrafterKind::Swift { skipped } = self else { return None };
+        Some(DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens: None })
     }
 
     /// Whether it learns from what the verifier says to its rows, so that only its own steps tell what it drafts.
     pub fn learns(&self) -> bool {
-        match self {
-            DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::Retrieval { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::LayerSkip { .. }
-            | DrafterKind::Swift { .. } => false,
-            DrafterKind::Recycling | DrafterKind::Ngram(_) => true,
-        }
+        matches!(self, DrafterKind::Recycling | DrafterKind::Ngram(_))
     }
 
     /// Rows that it has verified at every step whatever they are worth.
     pub fn pinned_rows(&self) -> u32 {
-        match self {
-            DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::Retrieval { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::LayerSkip { .. }
-            | DrafterKind::Swift { .. } => 0,
-            DrafterKind::Ngram(settings) => settings.pool_rows(),
-        }
+        if let DrafterKind::Ngram(settings) = self { settings.pool_rows() } else { 0 }
     }
 
     /// Tokens of the trimmed head that it drafts with, if it has one.
     pub fn head_tokens(&self) -> Option<&[u32]> {
-        match self {
-            DrafterKind::None
-            | DrafterKind::Swift { .. }
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::Retrieval { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::Ngram(_) => None,
-            DrafterKind::LayerSkip { skipped: _, head_tokens } => head_tokens.as_deref(),
-        }
+        if let DrafterKind::LayerSkip { head_tokens, .. } = self { head_tokens.as_deref() } else { None }
     }
 
     /// The corpus store that it drafts from, if it needs one.
     pub fn store(&self) -> Option<&DrafterFile> {
-        match self {
-            DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::LayerSkip { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::Ngram(_)
-            | DrafterKind::Swift { .. } => None,
-            DrafterKind::Retrieval { store, .. } => Some(store),
-        }
+        if let DrafterKind::Retrieval { store, .. } = self { Some(store) } else { None }
     }
 
     /// The same with its store, if it needs one, at another place.
     #[must_use]
     pub fn with_store_at(mut self, path: &str) -> Self {
-        match &mut self {
-            DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::LayerSkip { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::Ngram(_)
-            | DrafterKind::Swift { .. } => {}
-            DrafterKind::Retrieval { store, .. } => path.clone_into(&mut store.path),
+        if let DrafterKind::Retrieval { store, .. } = &mut self {
+            path.clone_into(&mut store.path);
         }
         self
     }

@@ -149,6 +149,15 @@ struct Growth {
     grown: u32,
 }
 
+#[cfg(test)]
+impl<'a> TreeStep<'a> {
+    /// A plain step behind no tokens that decides nothing, of a drafter without a cache of its own.
+    pub(super) fn plain(table: &'a LatencyTable, drafter: &'a DrafterName, shape: Shape) -> Self {
+        let (schedule, tail) = (Schedule::Plain, Tail::Shared);
+        TreeStep { table, drafter, shape, static_tree: None, context: 0, schedule, tail, decided_nodes: None }
+    }
+}
+
 impl TreeStep<'_> {
     /// Its stages: `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)` with the host stages that the table has; with heads
     /// drafted ahead `T_draft(Wv)` in the place of `T_draft(1)`. A tree that is the same at every step has a draft width for

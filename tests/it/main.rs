@@ -51,6 +51,7 @@ mod temperatures;
 #[cfg(feature = "cli")]
 mod tiny_commands;
 mod tiny_model;
+mod tiny_profiles;
 mod trimming;
 mod tunings;
 #[cfg(feature = "cli")]

@@ -6,15 +6,13 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use ygg_kernels::Tier;
-use ygg_profiler::{DrafterDescription, Profile, PromptTrace, Trace};
+use ygg_profiler::{DrafterDescription, Profile, PromptTrace, TokenTrace, Trace};
 use yggc::{
-    engine::{Activations, LoadOptions, Loaded, make_drafter},
-    measure::{CalibrationPrompt, ProfileOptions, plan_from_profile, profile},
-    model::synthetic::SyntheticSpec,
+    engine::{Loaded, make_drafter},
+    measure::plan_from_profile,
     plan::{
         self, AcceptedLengths, Calibration, DepthChoice, DrafterKind, Fix, FreeReplay, PlanError, RowChoice,
         RowRule, TreeReplay, WidthCost, judge_live, judge_trees, replay_live,
@@ -24,35 +22,38 @@ use yggc::{
     speculate::{Decoder, Limits, Lookup, Policy, Shape, Suffix},
 };
 
-const WIDTHS: [usize; 8] = [1, 2, 3, 4, 6, 8, 16, 64];
+use crate::tiny_profiles;
+
+const WIDTHS: [usize; 7] = [1, 2, 3, 4, 6, 8, 16];
 
 /// A loaded model and its profile, made once.
-pub(crate) fn profiled() -> &'static (Loaded, Profile) {
-    static PROFILED: OnceLock<(Loaded, Profile)> = OnceLock::new();
-    PROFILED.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("tiny.gguf");
-        let spec = SyntheticSpec { layers: 6, ..SyntheticSpec::default() };
-        spec.write_gguf(&path).expect("the model is written");
-        let options = LoadOptions {
-            tier: Some(Tier::Portable),
-            activations: Activations::Native,
-            threads: Some(1),
-            widths: WIDTHS.to_vec(),
-        };
-        let loaded = Loaded::open(&path, &options).expect("a generated model loads");
-        let texts = ["abc abc abc", "one two three one two", "zzzzzzzz", "to be or not to be"];
-        let options = ProfileOptions {
-            prompts: texts
-                .map(|text| CalibrationPrompt { kind: "test".to_owned(), text: text.to_owned() })
-                .to_vec(),
-            contexts: vec![16],
-            pinning: Pinning::Floating,
-            ..ProfileOptions::new(Duration::from_secs(60))
-        };
-        let profile = profile(&loaded, &options, &mut |_| {}).expect("the model can be profiled");
-        (loaded, profile)
-    })
+pub(crate) fn profiled() -> &'static (Arc<Loaded>, Profile) {
+    static PROFILED: OnceLock<(Arc<Loaded>, Profile)> = OnceLock::new();
+    PROFILED.get_or_init(|| tiny_profiles::profiled(Some(Tier::Portable), &WIDTHS, |options| options))
+}
+
+/// What a decoder did to answer recorded requests.
+#[derive(Debug, Default)]
+struct Decoded {
+    accepted: AcceptedLengths,
+    by_width: BTreeMap<u32, u64>,
+    drafted: usize,
+}
+
+impl Decoded {
+    /// Answers one more request, as far as it was recorded.
+    fn request(&mut self, decoder: &mut Decoder, request: &TokenTrace) {
+        let end = request.prompt.len() + request.output.len();
+        decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
+        while decoder.history().len() < end {
+            let left = end - decoder.history().len();
+            let (rows, accepted) = step(decoder);
+            self.drafted += rows - 1;
+            self.accepted.record(accepted.min(left), left);
+            let width = decoder.session().set().width_for(rows).expect("the step ran");
+            *self.by_width.entry(width as u32).or_default() += 1;
+        }
+    }
 }
 
 fn description(kind: &str) -> &'static DrafterDescription {
@@ -100,7 +101,7 @@ pub(crate) fn planned(shape: Shape) -> plan::Shape {
 
 #[test]
 fn a_replayed_lookup_is_the_decoders_step_by_step() {
-    let (loaded, profile) = profiled();
+    let (_, profile) = profiled();
     let mut drafted = 0;
     for drafter in profile.drafters.iter().filter(|d| d.kind == "lookup") {
         let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
@@ -111,26 +112,17 @@ fn a_replayed_lookup_is_the_decoders_step_by_step() {
             let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
             let mut decoder = decoder(drafter, shape);
             for request in &profile.token_traces {
-                let mut expected = AcceptedLengths::default();
-                let mut by_width: BTreeMap<u32, u64> = BTreeMap::new();
-                let end = request.prompt.len() + request.output.len();
-                decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
-                while decoder.history().len() < end {
-                    let left = end - decoder.history().len();
-                    let (rows, accepted) = step(&mut decoder);
-                    drafted += rows - 1;
-                    expected.record(accepted.min(left), left);
-                    let width = loaded.set().width_for(rows).expect("the step ran");
-                    *by_width.entry(width as u32).or_default() += 1;
-                }
+                let mut decoded = Decoded::default();
+                decoded.request(&mut decoder, request);
+                drafted += decoded.drafted;
                 // A replay gives its own limits with every proposal.
                 let mut lookup = Lookup::new(longest_match as usize, shortest_match as usize, &Shape::PLAIN)
                     .expect("lengths in order");
                 let requests = std::slice::from_ref(request);
                 let replay =
                     FreeReplay::new(requests, &mut lookup, &planned(shape), &widest(verify_width as u32));
-                assert_eq!(replay.accepted(), &expected, "{drafter:?}, {shape:?}");
-                assert_eq!(replay.steps_by_width(), &by_width, "{drafter:?}, {shape:?}");
+                assert_eq!(replay.accepted(), &decoded.accepted, "{drafter:?}, {shape:?}");
+                assert_eq!(replay.steps_by_width(), &decoded.by_width, "{drafter:?}, {shape:?}");
             }
         }
     }
@@ -140,7 +132,7 @@ fn a_replayed_lookup_is_the_decoders_step_by_step() {
 /// What it remembers of earlier requests included.
 #[test]
 fn a_replayed_suffix_is_the_decoders_request_by_request() {
-    let (loaded, profile) = profiled();
+    let (_, profile) = profiled();
     let drafter = description("suffix");
     let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
     let DrafterKind::Suffix(settings) = kind else { unreachable!("a suffix drafter") };
@@ -148,26 +140,17 @@ fn a_replayed_suffix_is_the_decoders_request_by_request() {
     for (depth, draft_width, verify_width) in [(1, 1, 2), (4, 1, 4), (7, 3, 8), (7, 2, 3), (11, 3, 16)] {
         let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
         let mut decoder = decoder(drafter, shape);
-        let mut expected = AcceptedLengths::default();
-        let mut by_width: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut decoded = Decoded::default();
         for request in &profile.token_traces {
-            let end = request.prompt.len() + request.output.len();
-            decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
-            while decoder.history().len() < end {
-                let left = end - decoder.history().len();
-                let (rows, accepted) = step(&mut decoder);
-                drafted += rows - 1;
-                expected.record(accepted.min(left), left);
-                let width = loaded.set().width_for(rows).expect("the step ran");
-                *by_width.entry(width as u32).or_default() += 1;
-            }
+            decoded.request(&mut decoder, request);
         }
+        drafted += decoded.drafted;
         let mut suffix = Suffix::new(settings, &Shape::PLAIN);
         for _ in 0..2 {
             let choice = widest(verify_width as u32);
             let replay = FreeReplay::new(&profile.token_traces, &mut suffix, &planned(shape), &choice);
-            assert_eq!(replay.accepted(), &expected, "{shape:?}");
-            assert_eq!(replay.steps_by_width(), &by_width, "{shape:?}");
+            assert_eq!(replay.accepted(), &decoded.accepted, "{shape:?}");
+            assert_eq!(replay.steps_by_width(), &decoded.by_width, "{shape:?}");
         }
     }
     assert!(drafted > 100, "only {drafted} tokens were drafted");

@@ -6,23 +6,19 @@ use std::{
     time::Duration,
 };
 
-use ygg_profiler::{Expansion, Profile};
+use ygg_profiler::Profile;
 use yggc::{
-    engine::{
-        Activations, Answer, DrafterChoice, Engine, LoadOptions, Loaded, Options, Pinning, PlanSource,
-        Sampling, make_drafter,
-    },
-    measure::{CalibrationPrompt, ProfileOptions, plan_from_profile, profile},
-    model::synthetic::SyntheticSpec,
-    plan::{self, DepthChoice, DrafterKind, Fix, Plan, RowRule, Schedule, SubPlan, nearest},
+    engine::{Answer, DrafterChoice, Engine, Loaded, Pinning, Sampling},
+    measure::{ProfileOptions, plan_from_profile},
+    plan::{self, DepthChoice, Fix, Plan, RowRule, Schedule, SubPlan, nearest},
     runtime::{Session, SessionOptions, SkipSet},
-    speculate::{self, Decoder, Drafter, LayerSkip, Limits, Lookup, Observer, Shape},
-    tree::NodeId,
+    speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Shape},
 };
 
 use crate::{
     lossless::{any_policy, any_sampling, any_shape, decode},
     tiny_model::{Dice, models, session},
+    tiny_profiles::{self, Recorder, served},
 };
 
 const TEMPERATURES: [f32; 3] = [0.0, 0.6, 1.0];
@@ -132,30 +128,11 @@ fn a_way_for_which_the_session_has_no_room_is_refused() {
 fn profiled() -> &'static (Arc<Loaded>, Profile) {
     static PROFILED: OnceLock<(Arc<Loaded>, Profile)> = OnceLock::new();
     PROFILED.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("tiny.gguf");
-        let spec = SyntheticSpec { layers: 6, context: 256, ..SyntheticSpec::default() };
-        spec.write_gguf(&path).expect("the model is written");
-        let options = LoadOptions {
-            tier: None,
-            activations: Activations::Native,
-            threads: Some(1),
-            widths: vec![1, 2, 4, 8, 16, 64],
-        };
-        let loaded = Loaded::open(&path, &options).expect("a generated model loads");
-        let texts = ["abc abc abc", "one two three one two", "zzzzzzzz", "to be or not to be"];
-        let options = ProfileOptions {
-            prompts: texts
-                .map(|text| CalibrationPrompt { kind: "test".to_owned(), text: text.to_owned() })
-                .to_vec(),
+        tiny_profiles::profiled(None, &[1, 2, 4, 8, 16], |options| ProfileOptions {
             head_sizes: vec![40],
             temperatures: TEMPERATURES[1..].to_vec(),
-            contexts: vec![16],
-            pinning: Pinning::Floating,
-            ..ProfileOptions::new(Duration::from_secs(60))
-        };
-        let profile = profile(&loaded, &options, &mut |_| {}).expect("the model can be profiled");
-        (Arc::new(loaded), profile)
+            ..options
+        })
     })
 }
 
@@ -205,56 +182,19 @@ fn requests_are_recorded_as_plain_decoding_answers_at_their_temperature() {
     assert_ne!(outputs(0.6), outputs(1.0));
 }
 
-/// Keeps what was offered in one step.
-#[derive(Debug, Default)]
-struct Offered(Vec<Expansion>);
-
-impl Observer for Offered {
-    fn expanded(&mut self, node: NodeId, candidates: &[speculate::Candidate]) {
-        let candidates = candidates.iter().map(|c| (c.token, c.log_prob).into()).collect();
-        self.0.push(Expansion { node: node.get(), candidates });
-    }
-}
-
 #[test]
 fn drafters_are_recorded_at_each_temperature_as_a_verifying_decoder_steps_at_it() {
     let (loaded, profile) = profiled();
     for trace in profile.traces.iter().filter(|trace| trace.temperature > 0.0) {
         let what = format!("{} at {}", trace.drafter, trace.temperature);
-        let described = profile.drafters.iter().find(|d| d.name == trace.drafter).expect("described");
-        let kind = DrafterKind::from_description(described).expect("a drafter of this build");
-        let shape = Shape {
-            depth: trace.depth as usize,
-            draft_width: trace.width as usize,
-            verify_width: 64,
-            top_k: trace.top_k as usize,
-            draft_temperature: trace.draft_temperature,
-        };
-        let heads: Vec<&[u32]> = kind.head_tokens().into_iter().collect();
-        let loaded = loaded.with_heads(&heads).expect("tokens in order");
-        let options = SessionOptions {
-            context: loaded.set().model_context(),
-            tree_nodes: shape.tree_nodes(),
-            threads: 1,
-            pinning: Pinning::Floating,
-        };
-        let session = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
-        let drafter = make_drafter(&kind, &shape, &session).expect("planned widths");
-        let mut decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+        let mut recorder = Recorder::new(loaded, profile, trace);
         let requests = profile.token_traces.iter().filter(|r| r.temperature == trace.temperature);
         let mut steps = 0;
         for (seed, (prompt, request)) in trace.prompts.iter().zip(requests).enumerate() {
             let text = [&request.prompt[..], &request.output].concat();
             for recorded in &prompt.steps {
                 let known = &text[..recorded.context as usize];
-                decoder.start(known, sampling(trace.temperature, seed)).expect("the prefix fits");
-                let mut offered = Offered::default();
-                let tokens = decoder.session().context() + 1 - decoder.history().len();
-                decoder.step(Limits { tokens, ends: loaded.end_ids() }, Some(&mut offered)).expect("it runs");
-                let tokens: Vec<u32> =
-                    decoder.tree().nodes().map(|node| decoder.tree().token(node)).collect();
-                assert_eq!((&recorded.tokens, &recorded.expanded), (&tokens, &offered.0), "{what}");
-                assert_eq!(recorded.verified, decoder.emitted(), "{what}");
+                recorder.check(known, sampling(trace.temperature, seed), recorded);
                 steps += 1;
             }
         }
@@ -263,14 +203,7 @@ fn drafters_are_recorded_at_each_temperature_as_a_verifying_decoder_steps_at_it(
 }
 
 fn engine(plan: Option<Plan>, drafter: DrafterChoice) -> Engine {
-    let options = Options {
-        plan: plan.map(|plan| PlanSource { plan, name: "test".to_owned(), force: false }),
-        drafter,
-        context: Some(200),
-        pinning: Pinning::Floating,
-        ..Options::new("unused")
-    };
-    Engine::with_loaded(Arc::clone(&profiled().0), &options).expect("the plan fits")
+    served(&profiled().0, plan, drafter).expect("the plan fits")
 }
 
 fn answer(engine: &mut Engine, temperature: f32) -> Answer {

@@ -3,53 +3,30 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
-use ygg_profiler::{Expansion, Profile, Stage, StepTrace};
+use ygg_profiler::{Profile, Stage, StepTrace};
 use yggc::{
-    engine::{
-        Activations, DrafterChoice, Engine, Error, ErrorKind, LoadOptions, Loaded, Options, Pinning,
-        PlanSource, Sampling, make_drafter,
-    },
-    measure::{CalibrationPrompt, ProfileOptions, plan_from_profile, profile},
-    model::synthetic::SyntheticSpec,
+    engine::{DrafterChoice, Engine, Error, ErrorKind, Loaded, Pinning, Sampling},
+    measure::{ProfileOptions, plan_from_profile},
     plan::{self, DrafterKind, Fix, Plan},
-    runtime::{RuntimeError, Session, SessionOptions},
-    speculate::{self, Decoder, Limits, Observer, Shape},
-    tree::NodeId,
+    runtime::{RuntimeError, SessionOptions},
 };
+
+use crate::tiny_profiles::{self, Recorder, served};
 
 const SIZES: [usize; 2] = [40, 120];
 
 /// A loaded model and its profile, made once.
 fn profiled() -> &'static (Arc<Loaded>, Profile) {
     static PROFILED: OnceLock<(Arc<Loaded>, Profile)> = OnceLock::new();
+    // Half of the vocabulary and more is not worth it.
+    let head_sizes = || vec![SIZES[1], SIZES[0], 1 << 20];
     PROFILED.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("tiny.gguf");
-        let spec = SyntheticSpec { layers: 6, context: 256, ..SyntheticSpec::default() };
-        spec.write_gguf(&path).expect("the model is written");
-        let options = LoadOptions {
-            tier: None,
-            activations: Activations::Native,
-            threads: Some(1),
-            widths: vec![1, 2, 4, 8, 16, 64],
-        };
-        let loaded = Loaded::open(&path, &options).expect("a generated model loads");
-        let texts = ["abc abc abc", "one two three one two", "zzzzzzzz", "to be or not to be"];
-        let options = ProfileOptions {
-            prompts: texts
-                .map(|text| CalibrationPrompt { kind: "test".to_owned(), text: text.to_owned() })
-                .to_vec(),
-            // Half of the vocabulary and more is not worth it.
-            head_sizes: vec![SIZES[1], SIZES[0], 1 << 20],
-            contexts: vec![16],
-            pinning: Pinning::Floating,
-            ..ProfileOptions::new(Duration::from_secs(60))
-        };
-        let profile = profile(&loaded, &options, &mut |_| {}).expect("the model can be profiled");
-        (Arc::new(loaded), profile)
+        tiny_profiles::profiled(None, &[1, 2, 4, 8, 16], |options| ProfileOptions {
+            head_sizes: head_sizes(),
+            ..options
+        })
     })
 }
 
@@ -58,14 +35,7 @@ fn plan() -> Plan {
 }
 
 fn engine(plan: Option<Plan>, drafter: DrafterChoice) -> Result<Engine, Error> {
-    let options = Options {
-        plan: plan.map(|plan| PlanSource { plan, name: "test".to_owned(), force: false }),
-        drafter,
-        context: Some(200),
-        pinning: Pinning::Floating,
-        ..Options::new("unused")
-    };
-    Engine::with_loaded(Arc::clone(&profiled().0), &options)
+    served(&profiled().0, plan, drafter)
 }
 
 fn forced(plan: Plan, name: &str) -> Result<Engine, Error> {
@@ -109,63 +79,24 @@ fn a_profile_measures_a_drafter_for_every_size() {
     assert_eq!(profile.drafters.iter().filter(|d| d.kind == "layer_skip").count(), 1 + SIZES.len());
 }
 
-/// Keeps what was offered in one step.
-#[derive(Debug, Default)]
-struct Offered(Vec<Expansion>);
-
-impl Observer for Offered {
-    fn expanded(&mut self, node: NodeId, candidates: &[speculate::Candidate]) {
-        let candidates = candidates.iter().map(|c| (c.token, c.log_prob).into()).collect();
-        self.0.push(Expansion { node: node.get(), candidates });
-    }
-}
-
 #[test]
 fn every_recorded_step_is_what_a_verifying_decoder_does() {
     let (loaded, profile) = profiled();
     for size in SIZES {
         let name = format!("layer_skip_v{size}");
-        let drafter = profile.drafters.iter().find(|d| d.name.as_str() == name).expect("described");
-        let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
-        let trace = profile.traces.iter().find(|trace| trace.drafter == drafter.name).expect("recorded");
-        let shape = Shape {
-            depth: trace.depth as usize,
-            draft_width: trace.width as usize,
-            verify_width: 64,
-            top_k: trace.top_k as usize,
-            draft_temperature: trace.draft_temperature,
-        };
-        let trimmed = loaded.with_heads(&[kind.head_tokens().expect("a trimmed head")]).expect("in order");
-        let options = SessionOptions {
-            context: trimmed.set().model_context(),
-            tree_nodes: shape.tree_nodes(),
-            threads: 1,
-            pinning: Pinning::Floating,
-        };
-        let session = Session::open(Arc::clone(trimmed.set()), &options).expect("a session opens");
-        let drafter = make_drafter(&kind, &shape, &session).expect("planned widths");
-        let mut decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+        let trace = profile.traces.iter().find(|trace| trace.drafter.as_str() == name).expect("recorded");
+        let mut recorder = Recorder::new(loaded, profile, trace);
         let mut steps = 0;
         for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
             let text = [&request.prompt[..], &request.output].concat();
             let mut context = request.prompt.len();
             for recorded in &prompt.steps {
                 assert_eq!(recorded.context as usize, context, "steps follow each other");
-                decoder.start(&text[..context], Sampling::GREEDY).expect("the prefix fits");
-                let mut offered = Offered::default();
-                let tokens = decoder.session().context() + 1 - decoder.history().len();
-                decoder.step(Limits { tokens, ends: loaded.end_ids() }, Some(&mut offered)).expect("it runs");
-                let tree = decoder.tree();
-                let parents: Vec<u32> =
-                    tree.nodes().map(|node| tree.parent(node).map_or(0, NodeId::get)).collect();
-                let tokens: Vec<u32> = tree.nodes().map(|node| tree.token(node)).collect();
-                assert_eq!((&recorded.parents, &recorded.tokens), (&parents, &tokens), "{name}");
-                assert_eq!(recorded.expanded, offered.0, "{name}");
-                assert_eq!(recorded.verified, decoder.emitted(), "{name}");
+                recorder.check(&text[..context], Sampling::GREEDY, recorded);
                 context += recorded.verified.len();
                 steps += 1;
             }
-            assert!(context + shape.depth + 1 >= text.len(), "all of the answer is drafted along");
+            assert!(context + trace.depth as usize + 1 >= text.len(), "all of the answer is drafted along");
         }
         assert!(steps > 20, "{steps} steps");
     }

@@ -178,7 +178,7 @@ proptest! {
     ) {
         let (table, drafter) = (table(&us), name("x"));
         let ((schedule, tail), decided_nodes) = (variant, decides.then_some(3));
-        let step = TreeStep { table: &table, drafter: &drafter, shape, static_tree: None, context: 0, schedule, tail, decided_nodes };
+        let step = TreeStep { schedule, tail, decided_nodes, ..TreeStep::plain(&table, &drafter, shape) };
         let graph = step.stages().unwrap();
         for lanes in LANES {
             let timeline = graph.timeline(lanes);
@@ -208,9 +208,7 @@ proptest! {
     ) {
         let (table, drafter) = (table(&us), name("x"));
         let (schedule, tail) = (Schedule::Plain, Tail::Shared);
-        let step = TreeStep {
-            table: &table, drafter: &drafter, shape, static_tree: None, context: 0, schedule, tail, decided_nodes: None,
-        };
+        let step = TreeStep { schedule, tail, ..TreeStep::plain(&table, &drafter, shape) };
         let mut times = step.stages().unwrap().times(Lanes::One);
         let mut expected = tree_step(&table, &drafter, &shape, 0).unwrap();
         for stages in [&mut times, &mut expected] {
@@ -231,9 +229,7 @@ proptest! {
         let (table, drafter) = (table(&us), name("x"));
         let schedule = Schedule::ALL[usize::from(is_ahead)];
         let tail = if has_tail { Tail::Plain } else { Tail::Shared };
-        let step = TreeStep {
-            table: &table, drafter: &drafter, shape, static_tree: None, context: 0, schedule, tail, decided_nodes: None,
-        };
+        let step = TreeStep { schedule, tail, ..TreeStep::plain(&table, &drafter, shape) };
         let graph = step.stages().unwrap();
         let orders = all_orders(&same_step(&graph));
         let step_us = |order: &[usize]| graph.timeline_in(order, Lanes::Apart).step_us;
@@ -259,16 +255,7 @@ fn hand_table() -> LatencyTable {
 fn hand_step(schedule: Schedule, tail: Tail, lanes: Lanes) -> (f64, Vec<(String, f64)>) {
     let (table, drafter) = (hand_table(), name("x"));
     let shape = Shape { depth: 2, draft_width: 2, verify_width: 4 };
-    let step = TreeStep {
-        table: &table,
-        drafter: &drafter,
-        shape,
-        static_tree: None,
-        context: 0,
-        schedule,
-        tail,
-        decided_nodes: None,
-    };
+    let step = TreeStep { schedule, tail, ..TreeStep::plain(&table, &drafter, shape) };
     let graph = step.stages().unwrap();
     let times = graph.times(lanes).into_iter().map(|time| (time.stage.to_string(), time.us)).collect();
     (graph.timeline(lanes).step_us, times)

@@ -22,18 +22,7 @@ fn table() -> LatencyTable {
 fn graph(schedule: Schedule, tail: Tail, depth: u32, decided_nodes: Option<u32>) -> StageGraph {
     let (table, drafter) = (table(), name("x"));
     let shape = Shape { depth, draft_width: 2, verify_width: 4 };
-    TreeStep {
-        table: &table,
-        drafter: &drafter,
-        shape,
-        static_tree: None,
-        context: 0,
-        schedule,
-        tail,
-        decided_nodes,
-    }
-    .stages()
-    .unwrap()
+    TreeStep { schedule, tail, decided_nodes, ..TreeStep::plain(&table, &drafter, shape) }.stages().unwrap()
 }
 
 /// One line a stage: its name and time, what it waits for, and what of the step before.
@@ -114,16 +103,7 @@ fn a_step_waits_in_no_circle_and_what_is_missing_is_named() {
     let (table, drafter) = (table(), name("x"));
     let refused = |shape, schedule, decided_nodes| {
         let tail = Tail::Shared;
-        let step = TreeStep {
-            table: &table,
-            drafter: &drafter,
-            shape,
-            static_tree: None,
-            context: 0,
-            schedule,
-            tail,
-            decided_nodes,
-        };
+        let step = TreeStep { schedule, tail, decided_nodes, ..TreeStep::plain(&table, &drafter, shape) };
         step.stages().unwrap_err().to_string()
     };
     let shape = Shape { depth: 2, draft_width: 3, verify_width: 4 };

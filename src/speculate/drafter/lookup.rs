@@ -4,11 +4,11 @@
 
 use crate::{
     plan::{ProposalLimits, ReplayDrafter},
-    speculate::{Shape, SpeculateError, Stage, stats::Lap},
+    speculate::{Shape, SpeculateError},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
-use super::{Budget, Drafter};
+use super::{Budget, Drafter, propose_by_history};
 
 /// The drafter's mark in [`Source`].
 const SOURCE: u8 = 0;
@@ -92,11 +92,7 @@ impl ReplayDrafter for Lookup {
 
 impl Drafter for Lookup {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
-        let mut lap = Lap::start();
-        let depth = self.limits.depth.min(u32::try_from(budget.depth).unwrap_or(u32::MAX));
-        let limits = ProposalLimits { depth, ..self.limits };
-        ReplayDrafter::propose(self, budget.history, &limits, tree);
-        budget.stats.add_time(Stage::Draft, lap.next());
+        propose_by_history(self.limits, self, tree, budget);
         Ok(())
     }
 }

@@ -20,13 +20,13 @@ pub use suffix::Suffix;
 pub use swift::{DraftGrowth, Swift};
 
 use crate::{
-    plan::SkipSearch,
+    plan::{ProposalLimits, ReplayDrafter, SkipSearch},
     runtime::Session,
     sample::Candidate,
     tree::{NodeId, TokenTree},
 };
 
-use super::{Lesson, SpeculateError, Stats};
+use super::{Lesson, SpeculateError, Stage, Stats, stats::Lap};
 
 /// What a drafter may use for one proposal.
 #[derive(Debug)]
@@ -78,6 +78,19 @@ pub trait Drafter: std::fmt::Debug + Send {
     fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
         None
     }
+}
+
+/// The proposal of a drafter that needs no session, within `limits` and the budget's depth; counts its time.
+fn propose_by_history(
+    limits: ProposalLimits,
+    drafter: &mut dyn ReplayDrafter,
+    tree: &mut TokenTree,
+    budget: Budget<'_>,
+) {
+    let mut lap = Lap::start();
+    let depth = limits.depth.min(u32::try_from(budget.depth).unwrap_or(u32::MAX));
+    drafter.propose(budget.history, &ProposalLimits { depth, ..limits }, tree);
+    budget.stats.add_time(Stage::Draft, lap.next());
 }
 
 /// What a step verified, before it is known what of it is accepted.

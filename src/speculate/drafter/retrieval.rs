@@ -11,14 +11,13 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use crate::{
     plan::{ProposalLimits, ReplayDrafter},
     speculate::{
-        CorpusStore, Shape, SpeculateError, Stage,
+        CorpusStore, Shape, SpeculateError,
         corpus::{LONGEST_MATCH, Match, Occurrences},
-        stats::Lap,
     },
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
-use super::{Budget, Drafter, Lookup};
+use super::{Budget, Drafter, Lookup, propose_by_history};
 
 /// The drafter's mark in [`Source`].
 const SOURCE: u8 = 8;
@@ -163,11 +162,7 @@ impl ReplayDrafter for Retrieval {
 
 impl Drafter for Retrieval {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
-        let mut lap = Lap::start();
-        let depth = self.limits.depth.min(u32::try_from(budget.depth).unwrap_or(u32::MAX));
-        let limits = ProposalLimits { depth, ..self.limits };
-        ReplayDrafter::propose(self, budget.history, &limits, tree);
-        budget.stats.add_time(Stage::Draft, lap.next());
+        propose_by_history(self.limits, self, tree, budget);
         Ok(())
     }
 }

@@ -8,12 +8,12 @@ mod automaton;
 
 use crate::{
     plan::{ProposalLimits, ReplayDrafter, SuffixSettings},
-    speculate::{Shape, Stage, stats::Lap},
+    speculate::Shape,
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
 use self::automaton::{Automaton, Match, Place};
-use super::{Budget, Drafter};
+use super::{Budget, Drafter, propose_by_history};
 
 /// The drafter's mark in [`Source`].
 const SOURCE: u8 = 5;
@@ -158,11 +158,7 @@ impl ReplayDrafter for Suffix {
 
 impl Drafter for Suffix {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), super::SpeculateError> {
-        let mut lap = Lap::start();
-        let depth = self.limits.depth.min(u32::try_from(budget.depth).unwrap_or(u32::MAX));
-        let limits = ProposalLimits { depth, ..self.limits };
-        ReplayDrafter::propose(self, budget.history, &limits, tree);
-        budget.stats.add_time(Stage::Draft, lap.next());
+        propose_by_history(self.limits, self, tree, budget);
         Ok(())
     }
 
@@ -174,6 +170,7 @@ impl Drafter for Suffix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::speculate::{Stage, stats::Lap};
 
     const SETTINGS: SuffixSettings = SuffixSettings { tokens_per_match: 2, counted: 16, remembered: 4096 };
 
