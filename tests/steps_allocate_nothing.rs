@@ -21,8 +21,8 @@ use yggc::{
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
     speculate::{
-        Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Ngram, Policy, Recycling, Retrieval, Shape,
-        Suffix, Swift,
+        Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Mixed, Ngram, Policy, Recycling, Retrieval,
+        Shape, Suffix, Swift,
         corpus::{Corpus, CorpusStore},
     },
     tree::Template,
@@ -146,6 +146,10 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
         }
         "swift" => Some(Box::new(swift(session, DraftGrowth::Equal))),
         "confident_swift" => Some(Box::new(swift(session, DraftGrowth::Confident))),
+        "mixed" => {
+            let parts = ["lookup", "suffix", "recycling", "ngram"].map(|part| drafter(part, session));
+            Some(Box::new(Mixed::new(parts.into_iter().flatten().collect(), &SHAPE).expect("several")))
+        }
         other => unreachable!("drafter {other}"),
     }
 }
@@ -376,7 +380,8 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             check_observed(&set, threads);
             check_ways(&set, threads);
         }
-        for name in ["none", "lookup", "suffix", "recycling", "ngram", "layer_skip", "trimmed_head"] {
+        for name in ["none", "lookup", "suffix", "recycling", "ngram", "mixed", "layer_skip", "trimmed_head"]
+        {
             for threads in [1, 2] {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
                     check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);

@@ -2,7 +2,7 @@
 //!
 //! The model is loaded once and shared by the arms' engines, each with a session of its own. Runs are interleaved: in each
 //! repetition every prompt is answered by every arm, in an order that rotates, so that a slow drift of the machine meets
-//! all arms alike. An arm whose token ids are not those of plain decoding is an error of this program.
+//! all arms alike. Engines are opened anew for every repetition, so that no drafter knows the answers of the one before. An arm whose token ids are not those of plain decoding is an error of this program.
 //!
 //! `unguarded` is a plan that never falls back to plain decoding, so that what its shape does can be compared with what was
 //! predicted. Sampled answers have one seed, and are compared with plain decoding's of that seed.
@@ -95,12 +95,12 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
         args.arms.contains(&ArmName::Drafter(DrafterName::Swift)).then_some(options.skip_search.window);
     let planned = plans.iter().flat_map(|p| p.plan.planned.widths());
     let loaded = prepared.loaded(machine, planned.chain(tries).collect())?;
-    let mut arms = arms(&args.arms, &plans, &loaded, options)?;
     let question = |prompt: &CalibrationPrompt| {
         Ok(Question { category: prompt.kind.clone(), ids: prompt.token_ids(&loaded)? })
     };
     let questions = prompts.iter().map(question).collect::<Result<Vec<_>, Failure>>()?;
-    let (entrants, runs) = compare(&mut arms, &questions, args)?;
+    let open = || arms(&args.arms, &plans, &loaded, options.clone());
+    let (entrants, runs) = compare(open, &questions, args)?;
     let bench = Bench::new(&loaded, args, entrants, &questions, runs)?;
     if args.json { output::json(&bench) } else { output::text(bench.text()) }
 }
@@ -155,22 +155,23 @@ fn arms(
     Ok(arms)
 }
 
-/// Runs everything.
+/// Runs everything, in every repetition with engines opened anew: some drafters remember earlier answers.
 fn compare(
-    arms: &mut [Arm],
+    open: impl Fn() -> Result<Vec<Arm>, Failure>,
     questions: &[Question],
     args: &BenchArgs,
 ) -> Result<(Vec<Entrant>, Vec<Run>), Failure> {
+    let sampling = settings::sampling(&args.sampling);
+    let warm_up = |arm: &mut Arm| {
+        let answer = answer(arm, &questions[0], args.max_tokens.min(WARM_UP_TOKENS), sampling)?;
+        Ok(Entrant { name: arm.name.clone(), report: answer.report })
+    };
+    let mut arms = open()?;
     // A prompt that does not fit is found before hours of runs, not after.
     for question in questions {
         arms[0].engine.check_prompt(&question.ids)?;
     }
-    let mut entrants = Vec::new();
-    let sampling = settings::sampling(&args.sampling);
-    for arm in &mut *arms {
-        let answer = answer(arm, &questions[0], args.max_tokens.min(WARM_UP_TOKENS), sampling)?;
-        entrants.push(Entrant { name: arm.name.clone(), report: answer.report });
-    }
+    let entrants: Vec<Entrant> = arms.iter_mut().map(warm_up).collect::<Result<_, Failure>>()?;
     let repetitions = args.repetitions.unwrap_or(REPETITIONS);
     let bar = Progress::OnStderr.parts();
     bar.set_length((repetitions * questions.len() * arms.len()) as u64);
@@ -178,6 +179,14 @@ fn compare(
     let mut runs = Vec::new();
     let mut expected: Vec<Option<Vec<u32>>> = vec![None; questions.len()];
     for repetition in 0..repetitions {
+        if repetition > 0 {
+            // Before others are opened: memory for both may be wanting.
+            drop(arms);
+            arms = open()?;
+            for arm in &mut arms {
+                warm_up(arm)?;
+            }
+        }
         for (prompt, question) in questions.iter().enumerate() {
             for place in 0..arms.len() {
                 let arm = (place + repetition + prompt) % arms.len();

@@ -1,12 +1,13 @@
 //! What `run` says about itself: the table of `--stats` and the object of `--json`.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
 use yggc::{
     engine::{Answer, Report, StageReport},
     plan::SkipCounts,
     runtime::Memory,
+    speculate::{Proposer, ProposerCounts},
 };
 
 use crate::cli::output;
@@ -26,10 +27,15 @@ struct StatsJson<'a> {
     tokens: usize,
     steps: u64,
     drafted: u64,
+    accepted: u64,
+    /// By the name of who proposed: nodes verified and accepted.
+    proposers: BTreeMap<&'static str, ProposerJson>,
+    acceptance_rate: Option<f64>,
     aal: Option<f64>,
     tpot_ms: Option<f64>,
     ttft_ms: f64,
     tokens_per_s: Option<f64>,
+    macro_tokens_per_s: Option<f64>,
     drafter: &'a str,
     plan: Option<&'a str>,
     plan_temperature: Option<f32>,
@@ -39,6 +45,12 @@ struct StatsJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     skip_search: Option<SkipCounts>,
     stages: Vec<StageJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProposerJson {
+    drafted: u64,
+    accepted: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -67,10 +79,14 @@ impl<'a> StatsJson<'a> {
             tokens,
             steps,
             drafted,
+            accepted,
+            proposers,
+            acceptance_rate,
             aal,
             tpot_ms,
             ttft_ms,
             tokens_per_s,
+            macro_tokens_per_s,
             drafter,
             plan,
             plan_temperature,
@@ -86,14 +102,22 @@ impl<'a> StatsJson<'a> {
             predicted_ms: *predicted_ms,
             measured_ms: *measured_ms,
         };
+        let proposer = |(proposer, counts): &(Proposer, ProposerCounts)| {
+            let ProposerCounts { drafted, accepted } = *counts;
+            (proposer.name(), ProposerJson { drafted, accepted })
+        };
         Self {
             tokens: *tokens,
             steps: *steps,
             drafted: *drafted,
+            accepted: *accepted,
+            proposers: proposers.iter().map(proposer).collect(),
+            acceptance_rate: *acceptance_rate,
             aal: *aal,
             tpot_ms: *tpot_ms,
             ttft_ms: *ttft_ms,
             tokens_per_s: *tokens_per_s,
+            macro_tokens_per_s: *macro_tokens_per_s,
             drafter,
             plan: plan.as_deref(),
             plan_temperature: *plan_temperature,
@@ -138,6 +162,12 @@ fn write_table(report: &Report, out: &mut String) -> std::fmt::Result {
     match &report.spec_off_reason {
         Some(reason) => writeln!(out, "drafter    {drafter}, {drafted} nodes verified: {reason}")?,
         None => writeln!(out, "drafter    {drafter}, {drafted} nodes verified")?,
+    }
+    if let [_, _, ..] = report.proposers[..] {
+        let each = report.proposers.iter().map(|(proposer, counts)| {
+            format!("{} {} of {}", proposer.name(), counts.accepted, counts.drafted)
+        });
+        writeln!(out, "proposed   {} accepted", each.collect::<Vec<_>>().join(", "))?;
     }
     if !report.acceptance_by_depth.is_empty() {
         let shares: Vec<String> =

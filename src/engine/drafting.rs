@@ -9,8 +9,8 @@ use crate::{
     },
     runtime::{Session, SkipSet},
     speculate::{
-        CorpusStore, Decoder, DraftGrowth, Drafter, LayerSkip, Lookup, Ngram, Policy, Recycling, Retrieval,
-        Shape, SpeculateError, Suffix,
+        CorpusStore, Decoder, DraftGrowth, Drafter, LayerSkip, Lookup, Mixed, Ngram, Policy, Recycling,
+        Retrieval, Shape, SpeculateError, Suffix,
     },
 };
 
@@ -118,6 +118,12 @@ pub fn make_growing_drafter(
         DrafterKind::Swift { skipped } => {
             let skip = SkipSet::new(session.set().groups(), skipped)?;
             Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
+        }
+        DrafterKind::Mixed(mixture) => {
+            let parts = mixture.parts();
+            let drafters = parts.iter().map(|part| make_growing_drafter(part, growth, shape, session));
+            let drafters: Vec<_> = drafters.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+            Ok(Some(Box::new(Mixed::new(drafters, shape)?)))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     plan::{GuardTerms, SkipCounts},
-    speculate::{GuardCounts, Stage, Stats},
+    speculate::{GuardCounts, Proposer, ProposerCounts, Stage, Stats},
 };
 
 /// Predicted by the plan, measured by this request.
@@ -25,14 +25,22 @@ pub struct Report {
     pub steps: u64,
     /// Drafted nodes verified.
     pub drafted: u64,
+    /// Drafted nodes accepted.
+    pub accepted: u64,
+    /// Who proposed nodes that were verified, and what became of them.
+    pub proposers: Vec<(Proposer, ProposerCounts)>,
+    /// Acceptance rate, alpha: accepted nodes of the verified ones; `None` without any.
+    pub acceptance_rate: Option<f64>,
     /// Tokens per step; `None` without a step.
     pub aal: Option<f64>,
     /// Time per output token over all steps.
     pub tpot_ms: Option<f64>,
     /// Time to the first token: the prefill.
     pub ttft_ms: f64,
-    /// Output tokens per second of stepping.
+    /// Output tokens per second of stepping: micro throughput (SPECTRA).
     pub tokens_per_s: Option<f64>,
+    /// Macro throughput (SPECTRA): the mean of the steps' tokens per second.
+    pub macro_tokens_per_s: Option<f64>,
     /// Name of the drafter, `none` for plain decoding.
     pub drafter: String,
     /// Where the plan came from.
@@ -86,10 +94,14 @@ impl Report {
             tokens,
             steps: stats.steps,
             drafted: stats.drafted,
+            accepted: stats.accepted,
+            proposers: stats.by_proposer().filter(|(_, counts)| counts.drafted > 0).collect(),
+            acceptance_rate: stats.acceptance_rate(),
             aal: stats.aal(),
             tpot_ms,
             ttft_ms: stats.prefill.as_secs_f64() * 1e3,
             tokens_per_s: tpot_ms.filter(|t| *t > 0.0).map(|t| 1e3 / t),
+            macro_tokens_per_s: stats.macro_tokens_per_s(),
             drafter: background.drafter.clone(),
             plan: background.plan.clone(),
             plan_temperature: background.plan_temperature,

@@ -12,7 +12,7 @@ use ygg_profiler::{
 
 use crate::{
     engine::{Error, Loaded},
-    plan::{DrafterFile, DrafterKind, NgramSettings, SuffixSettings, choose_tunings},
+    plan::{DrafterFile, DrafterKind, Mixture, NgramSettings, SuffixSettings, choose_tunings},
     runtime::Pinning,
     speculate::{CorpusStore, Shape},
 };
@@ -123,6 +123,13 @@ fn retrieval_drafters(loaded: &Loaded, path: &Path) -> Result<[(&'static str, Dr
     Ok([("retrieval", kind(None)), ("retrieval_lookup", kind(Some((3, 1))))])
 }
 
+/// One of each of the drafters that can share a tree.
+fn mixture(all: &[(&'static str, DrafterKind)]) -> Result<Mixture, Error> {
+    const MIXED: [&str; 4] = ["lookup_short", "suffix", "retrieval", "recycling"];
+    let parts = all.iter().filter(|(name, _)| MIXED.contains(name)).map(|(_, kind)| kind.clone());
+    Ok(Mixture::of(&parts.collect::<Vec<_>>())?)
+}
+
 fn drafters(
     loaded: &Loaded,
     asked: &[String],
@@ -151,6 +158,7 @@ fn drafters(
         }
         None => {}
     }
+    all.push(("mixed", DrafterKind::Mixed(mixture(&all)?)));
     for name in asked {
         if name != "none" && all.iter().all(|(_, kind)| kind.name() != name) {
             return Err(Error::input(format!(

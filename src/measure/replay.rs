@@ -68,7 +68,8 @@ pub fn plan_from_profile(profile: &Profile, fix: &Fix) -> Result<Plan, Error> {
             | DrafterKind::LayerSkip { .. }
             | DrafterKind::Swift { .. }
             | DrafterKind::Recycling
-            | DrafterKind::Ngram(_) => {}
+            | DrafterKind::Ngram(_)
+            | DrafterKind::Mixed(_) => {}
         }
     }
     let mut free: Vec<FreeDrafter<'_>> = replayed

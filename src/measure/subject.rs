@@ -138,7 +138,8 @@ impl StepSubject {
                     | DrafterKind::Retrieval { .. }
                     | DrafterKind::Suffix(_)
                     | DrafterKind::Recycling
-                    | DrafterKind::Ngram(_) => None,
+                    | DrafterKind::Ngram(_)
+                    | DrafterKind::Mixed(_) => None,
                 };
                 let free = if draft.is_none() { make_drafter(kind, &FREE, &session)? } else { None };
                 Ok(Measured { name: name.clone(), kind: kind.clone(), draft, free })

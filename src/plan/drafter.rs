@@ -6,8 +6,11 @@ use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
 
 use super::{GroupSet, PlanError};
 
+mod mixture;
 mod settings;
 
+use self::mixture::MIXED;
+pub use self::mixture::Mixture;
 use self::settings::Fault;
 pub use self::settings::{MOST_ORDER, NgramSettings, SuffixSettings};
 
@@ -53,6 +56,8 @@ pub enum DrafterKind {
         /// Groups left out at first, ascending.
         skipped: Vec<u32>,
     },
+    /// Several drafters that share the rows of a step, each as far as it is trusted.
+    Mixed(Mixture),
 }
 
 const LOOKUP: &str = "lookup_match";
@@ -63,8 +68,8 @@ const HEAD_TOKENS: &str = "head_tokens";
 
 impl DrafterKind {
     /// The names of all kinds, as the command line calls them.
-    pub const NAMES: [&'static str; 8] =
-        ["none", "lookup", "layer_skip", "retrieval", "suffix", "recycling", "ngram", "swift"];
+    pub const NAMES: [&'static str; 9] =
+        ["none", "lookup", "layer_skip", "retrieval", "suffix", "recycling", "ngram", "swift", MIXED];
 
     /// The name of the kind, as the command line calls it.
     pub fn name(&self) -> &'static str {
@@ -77,6 +82,7 @@ impl DrafterKind {
             DrafterKind::Recycling => "recycling",
             DrafterKind::Ngram(_) => "ngram",
             DrafterKind::Swift { .. } => "swift",
+            DrafterKind::Mixed(_) => MIXED,
         }
     }
 
@@ -88,7 +94,8 @@ impl DrafterKind {
             | DrafterKind::Retrieval { .. }
             | DrafterKind::Suffix(_)
             | DrafterKind::Recycling
-            | DrafterKind::Ngram(_) => false,
+            | DrafterKind::Ngram(_)
+            | DrafterKind::Mixed(_) => false,
             DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } => true,
         }
     }
@@ -99,14 +106,24 @@ impl DrafterKind {
         Some(DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens: None })
     }
 
-    /// Whether it learns from what the verifier says to its rows, so that only its own steps tell what it drafts.
+    /// Whether it learns from its own steps, so that only these tell what it drafts.
     pub fn learns(&self) -> bool {
-        matches!(self, DrafterKind::Recycling | DrafterKind::Ngram(_))
+        matches!(self, DrafterKind::Recycling | DrafterKind::Ngram(_) | DrafterKind::Mixed(_))
     }
 
     /// Rows that it has verified at every step whatever they are worth.
     pub fn pinned_rows(&self) -> u32 {
-        if let DrafterKind::Ngram(settings) = self { settings.pool_rows() } else { 0 }
+        match self {
+            DrafterKind::Ngram(settings) => settings.pool_rows(),
+            DrafterKind::Mixed(mixture) => mixture.pinned_rows(),
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::LayerSkip { .. }
+            | DrafterKind::Retrieval { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Swift { .. } => 0,
+        }
     }
 
     /// Tokens of the trimmed head that it drafts with, if it has one.
@@ -116,13 +133,34 @@ impl DrafterKind {
 
     /// The corpus store that it drafts from, if it needs one.
     pub fn store(&self) -> Option<&DrafterFile> {
-        if let DrafterKind::Retrieval { store, .. } = self { Some(store) } else { None }
+        match self {
+            DrafterKind::Retrieval { store, .. } => Some(store),
+            DrafterKind::Mixed(mixture) => mixture.store(),
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::LayerSkip { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_)
+            | DrafterKind::Swift { .. } => None,
+        }
     }
 
     /// The same with its store, if it needs one, at another place.
     #[must_use]
     pub fn with_store_at(mut self, path: &str) -> Self {
-        if let DrafterKind::Retrieval { store, .. } = &mut self {
+        let store = match &mut self {
+            DrafterKind::Retrieval { store, .. } => Some(store),
+            DrafterKind::Mixed(mixture) => mixture.store_mut(),
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::LayerSkip { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_)
+            | DrafterKind::Swift { .. } => None,
+        };
+        if let Some(store) = store {
             path.clone_into(&mut store.path);
         }
         self
@@ -153,6 +191,7 @@ impl DrafterKind {
             DrafterKind::Suffix(settings) => named(SuffixSettings::NAMES, settings.values()),
             DrafterKind::Ngram(settings) => named(NgramSettings::NAMES, settings.values()),
             DrafterKind::Swift { skipped } => BTreeMap::from([(SKIPPED.to_owned(), skipped.clone())]),
+            DrafterKind::Mixed(mixture) => mixture.parameters(&name),
         };
         let file = self.store().cloned();
         DrafterDescription { name, kind: self.name().to_owned(), parameters, file }
@@ -231,6 +270,7 @@ impl DrafterKind {
                 expect(&[SKIPPED])?;
                 DrafterKind::Swift { skipped: parameters[SKIPPED].clone() }
             }
+            MIXED => DrafterKind::Mixed(Mixture::from_parameters(name, parameters, file.as_ref())?),
             _ => {
                 return Err(PlanError::UnknownDrafter {
                     expected: DrafterKind::NAMES.join(", "),
@@ -314,6 +354,7 @@ impl DrafterKind {
                 let most = GroupSet::MOST_GROUPS;
                 error(&format!("ascending, distinct groups to skip, below {most}"), format!("{skipped:?}"))
             }
+            DrafterKind::Mixed(mixture) => mixture.validate(),
         }
     }
 }
@@ -352,8 +393,17 @@ mod tests {
         DrafterKind::Swift { skipped: skipped.to_vec() }
     }
 
-    fn all() -> [DrafterKind; 10] {
+    fn mixed(parts: &[DrafterKind]) -> DrafterKind {
+        DrafterKind::Mixed(Mixture::of(parts).unwrap())
+    }
+
+    fn all() -> [DrafterKind; 12] {
+        let lookup = DrafterKind::Lookup { longest_match: 4, shortest_match: 2 };
+        let (ngram, suffix) =
+            (DrafterKind::Ngram(NgramSettings::DEFAULT), DrafterKind::Suffix(SuffixSettings::DEFAULT));
         [
+            mixed(&[DrafterKind::Recycling, lookup.clone()]),
+            mixed(&[retrieval(16, 2, None), ngram, DrafterKind::Recycling, suffix, lookup]),
             DrafterKind::None,
             DrafterKind::Lookup { longest_match: 4, shortest_match: 2 },
             layer_skip(&[2, 3, 9], None),

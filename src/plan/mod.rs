@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptance;
+mod arbiter;
 mod bands;
 mod calibration;
 mod choosing;
@@ -57,6 +58,7 @@ mod tree_replay;
 mod tunings;
 
 pub use acceptance::{Acceptance, AcceptedLengths, acceptance_by_rank};
+pub use arbiter::{Fate, Trust};
 pub use bands::{Band, nearest};
 pub use calibration::{Calibration, HeldOut, INTERVALS, Interval, JudgedNode, Knot};
 pub use choosing::NOISE_MARGIN;
@@ -66,7 +68,7 @@ pub use contents::{
 pub use depth::{DepthScratch, normalise, tell};
 pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
 pub use diff::{PlanDiff, diff};
-pub use drafter::{DrafterKind, MOST_ORDER, NgramSettings, SuffixSettings};
+pub use drafter::{DrafterKind, MOST_ORDER, Mixture, NgramSettings, SuffixSettings};
 pub use error::PlanError;
 pub use explain::{Explanation, explain, explain_at};
 pub use file::{PLAN_FORMAT, decode, encode, read, write};

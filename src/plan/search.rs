@@ -200,7 +200,9 @@ impl Search<'_> {
                 DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } => {
                     self.tree_drafter(&origin, &mut found)
                 }
-                DrafterKind::Recycling | DrafterKind::Ngram(_) => self.live_drafter(&origin, &mut found),
+                DrafterKind::Recycling | DrafterKind::Ngram(_) | DrafterKind::Mixed(_) => {
+                    self.live_drafter(&origin, &mut found)
+                }
                 DrafterKind::Lookup { .. } | DrafterKind::Suffix(_) | DrafterKind::Retrieval { .. } => {
                     self.free_drafter(&origin, free_drafters, &mut found)
                 }

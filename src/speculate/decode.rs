@@ -336,6 +336,7 @@ impl Decoder {
         let report = self.verify(limits)?;
         // Tries are a step's work now and then, and say nothing of what steps cost.
         let took = self.stats.step_time() - self.stats.stage_time(Stage::Tune) - before;
+        self.stats.count_rate(self.walk.emitted.len(), took);
         if let Some(policy) = &mut self.policy {
             let count = |n: usize| u32::try_from(n).expect("trees are small");
             let step = StepDone {
@@ -442,6 +443,10 @@ impl Decoder {
         self.stats.drafted += self.keep.len() as u64 - 1;
         self.stats.accepted += self.walk.accepted as u64;
         self.stats.count_depths(deepest, self.walk.accepted);
+        for node in self.keep.iter().filter(|node| **node != NodeId::ROOT) {
+            let is_accepted = self.walk.path.binary_search(node).is_ok();
+            self.stats.count_node(self.tree.sources(*node), is_accepted);
+        }
         Ok(StepReport { rows: self.keep.len(), accepted: self.walk.accepted })
     }
 

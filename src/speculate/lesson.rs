@@ -49,7 +49,7 @@ pub struct Lesson<'a> {
     /// The verified nodes, ascending.
     pub rows: &'a [NodeId],
     /// The verifier's best continuations of each of them: as many as [`Drafter::listens`](super::Drafter::listens) says, fewer where
-    /// fewer are numbers. The values are logits.
+    /// fewer are numbers, more where others listen too. The values are logits.
     pub offers: &'a Offers,
     /// Nodes whose keys and values are now the sequence's: the root and the accepted ones.
     pub path: &'a [NodeId],

@@ -31,11 +31,11 @@ pub use corpus::{CorpusStore, StoreError};
 pub use decode::{Decoder, Shape, StepReport};
 pub use depth::depth_features;
 pub use drafter::{
-    Budget, DraftGrowth, Drafter, DraftsAhead, LayerSkip, Lookup, Ngram, Observer, Recycling, Retrieval,
-    Suffix, Swift, Verified,
+    Budget, DraftGrowth, Drafter, DraftsAhead, LayerSkip, Lookup, Mixed, Ngram, Observer, Proposer,
+    Recycling, Retrieval, Suffix, Swift, Verified,
 };
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use lesson::{Lesson, Offers};
 pub use policy::Policy;
-pub use stats::{Stage, Stats};
+pub use stats::{ProposerCounts, Stage, Stats};

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::plan::SkipCounts;
+use crate::{plan::SkipCounts, tree::Source};
 
-use super::GuardCounts;
+use super::{GuardCounts, Proposer};
 
 /// A stage of a step, as the clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,15 @@ impl Stage {
 /// Depths counted one by one; deeper acceptance is counted at the last.
 const DEPTHS: usize = 64;
 
+/// Drafted nodes of one proposer; one that several proposed is counted for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProposerCounts {
+    /// Nodes that were verified.
+    pub drafted: u64,
+    /// Nodes that were accepted.
+    pub accepted: u64,
+}
+
 /// Counters of one request.
 #[derive(Clone, Debug)]
 pub struct Stats {
@@ -90,6 +99,9 @@ pub struct Stats {
     /// Time of the prefill.
     pub prefill: Duration,
     stage_time: [Duration; Stage::ALL.len()],
+    by_proposer: [ProposerCounts; Proposer::ALL.len()],
+    /// Sum over the steps of the tokens per second of each.
+    step_rates: f64,
     offered_by_depth: [u64; DEPTHS],
     accepted_by_depth: [u64; DEPTHS],
 }
@@ -106,6 +118,8 @@ impl Default for Stats {
             skip_search: None,
             prefill: Duration::ZERO,
             stage_time: [Duration::ZERO; Stage::ALL.len()],
+            by_proposer: [ProposerCounts::default(); Proposer::ALL.len()],
+            step_rates: 0.0,
             offered_by_depth: [0; DEPTHS],
             accepted_by_depth: [0; DEPTHS],
         }
@@ -116,6 +130,21 @@ impl Stats {
     /// Average accepted length: tokens per step, the bonus token included. `None` before the first step.
     pub fn aal(&self) -> Option<f64> {
         (self.steps > 0).then(|| self.step_tokens as f64 / self.steps as f64)
+    }
+
+    /// Acceptance rate: accepted nodes of those that were verified. `None` if there were none.
+    pub fn acceptance_rate(&self) -> Option<f64> {
+        (self.drafted > 0).then(|| self.accepted as f64 / self.drafted as f64)
+    }
+
+    /// Macro throughput: the mean over the steps of their tokens per second (SPECTRA). `None` before the first step.
+    pub fn macro_tokens_per_s(&self) -> Option<f64> {
+        (self.steps > 0).then(|| self.step_rates / self.steps as f64)
+    }
+
+    /// What became of the nodes of every proposer.
+    pub fn by_proposer(&self) -> impl Iterator<Item = (Proposer, ProposerCounts)> {
+        Proposer::ALL.into_iter().zip(self.by_proposer)
     }
 
     /// Time spent in a stage over all steps.
@@ -141,6 +170,21 @@ impl Stats {
 
     pub(super) fn add_time(&mut self, stage: Stage, time: Duration) {
         self.stage_time[stage as usize] += time;
+    }
+
+    /// Counts a verified node of these proposers.
+    pub(super) fn count_node(&mut self, sources: Source, is_accepted: bool) {
+        for (counts, proposer) in self.by_proposer.iter_mut().zip(Proposer::ALL) {
+            if sources.contains(proposer.source()) {
+                counts.drafted += 1;
+                counts.accepted += u64::from(is_accepted);
+            }
+        }
+    }
+
+    /// Counts the rate of a step that took `time`.
+    pub(super) fn count_rate(&mut self, tokens: usize, time: Duration) {
+        self.step_rates += tokens as f64 / time.max(Duration::from_nanos(1)).as_secs_f64();
     }
 
     pub(super) fn count_depths(&mut self, offered: usize, accepted: usize) {

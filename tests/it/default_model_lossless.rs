@@ -8,7 +8,7 @@ use yggc::{
         Activations, LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier, make_drafter,
     },
     measure::calibration_prompts,
-    plan::{DrafterKind, NgramSettings, Schedule, SuffixSettings},
+    plan::{DrafterKind, Mixture, NgramSettings, Schedule, SuffixSettings},
     runtime::{Session, SessionOptions},
     speculate::{Decoder, Limits, Shape},
 };
@@ -206,6 +206,18 @@ fn a_suffix_changes_no_token() {
 #[test]
 fn recycling_changes_no_token() {
     exam().sit(&DrafterKind::Recycling, FREE, Schedule::Plain);
+}
+
+#[test]
+fn a_mixture_changes_no_token() {
+    let parts = [
+        DrafterKind::Lookup { longest_match: 3, shortest_match: 1 },
+        DrafterKind::Suffix(SuffixSettings::DEFAULT),
+        DrafterKind::Ngram(NgramSettings::DEFAULT),
+        DrafterKind::Recycling,
+    ];
+    let mixture = Mixture::of(&parts).expect("drafters without a model");
+    exam().sit(&DrafterKind::Mixed(mixture), FREE, Schedule::Plain);
 }
 
 #[test]

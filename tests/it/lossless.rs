@@ -8,22 +8,21 @@ use std::sync::Arc;
 use yggc::{
     backend::Tier,
     plan::{
-        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, NgramSettings, RowChoice,
-        RowRule, Schedule, SkipSearch, StepCosts, SuffixSettings, WidthCost,
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, Schedule,
+        SkipSearch, StepCosts, WidthCost,
     },
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{
-        Budget, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Ngram, Policy, Recycling,
-        Retrieval, Shape, SpeculateError, Suffix, Swift,
+        Budget, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Mixed, Policy, Shape, SpeculateError, Swift,
     },
     tree::{NodeId, Source, Template, TokenTree},
 };
 
 mod adversary;
+mod free;
 
-use self::adversary::Adversary;
-use crate::retrieval::store;
+use self::{adversary::Adversary, free::Free};
 use crate::skip_search::{any_skip_costs, any_skip_search};
 use crate::tiny_model::{Class, Dice, WIDTHS, models, session};
 
@@ -33,19 +32,9 @@ enum Kind {
     TrimmedHead,
     Template,
     Swift,
-    Lookup,
-    Retrieval,
-    Suffix,
-    Recycling,
-    Ngram,
+    Free(Free),
+    Mixed,
     Adversary,
-}
-
-impl Kind {
-    /// Whether it drafts what it has seen.
-    fn repeats(self) -> bool {
-        matches!(self, Kind::Lookup | Kind::Retrieval | Kind::Suffix | Kind::Recycling | Kind::Ngram)
-    }
 }
 
 /// One decoding problem.
@@ -140,23 +129,6 @@ pub(crate) fn any_policy(shape: &Shape, dice: &mut Dice) -> Policy {
     Policy { choice, guard: terms, costs }
 }
 
-/// Any settings whose pool leaves room in the shape.
-fn any_ngrams(shape: &Shape, dice: &mut Dice) -> NgramSettings {
-    let order = dice.within(2, 5);
-    let nodes = shape.verify_width.min(shape.tree_nodes());
-    let room = if shape.depth < order - 1 { 0 } else { nodes.saturating_sub(2) / (order - 1) };
-    let backward = dice.chance(70);
-    NgramSettings {
-        order: order as u32,
-        pool: dice.within(0, room.min(4)) as u32,
-        explored_percent: *dice.pick(&[0, 10, 90]),
-        forward_guesses: if backward { dice.below(9) as u32 } else { 5 },
-        backward,
-        parts: dice.chance(70),
-        entries: *dice.pick(&[16, 1000]),
-    }
-}
-
 /// From one token to all of the vocabulary.
 fn any_kept(vocabulary: usize, dice: &mut Dice) -> Vec<u32> {
     let percent = *dice.pick(&[1, 20, 60, 90, 100]);
@@ -185,7 +157,8 @@ impl Case {
     fn any(kind: Kind, what: String, vocabulary: usize, dice: &mut Dice) -> Self {
         let len = dice.within(1, 16);
         // Random models repeat themselves late.
-        let tokens = dice.within(1, if kind.repeats() || kind == Kind::Swift { 70 } else { 24 });
+        let is_late = matches!(kind, Kind::Free(_) | Kind::Mixed | Kind::Swift);
+        let tokens = dice.within(1, if is_late { 70 } else { 24 });
         // A tight context ends the text before the wish does.
         let context = if dice.chance(40) { len + tokens.div_ceil(2) + 1 } else { 128 };
         let (template, shape) = match kind {
@@ -196,11 +169,8 @@ impl Case {
             Kind::LayerSkip
             | Kind::TrimmedHead
             | Kind::Swift
-            | Kind::Lookup
-            | Kind::Retrieval
-            | Kind::Suffix
-            | Kind::Recycling
-            | Kind::Ngram
+            | Kind::Free(_)
+            | Kind::Mixed
             | Kind::Adversary => (None, any_shape(dice)),
         };
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
@@ -262,33 +232,14 @@ impl Case {
                 let drafter = Swift::new(&session, search, &self.shape, growth, bank);
                 Box::new(drafter.expect("room for tries"))
             }
-            Kind::Lookup => {
-                let shortest = dice.within(1, 3);
-                let longest = dice.within(shortest, 6);
-                Box::new(Lookup::new(longest, shortest, &self.shape).expect("lengths in order"))
-            }
-            Kind::Retrieval => {
-                let texts = any_texts(truth, set.vocabulary(), dice);
-                let store = store(&texts, set.vocabulary());
-                let shortest = dice.within(1, 3);
-                let longest = dice.within(shortest, 16);
-                let drafter =
-                    Retrieval::new(store, longest, shortest, &self.shape).expect("lengths in order");
-                let is_mixed = dice.chance(50);
-                let lookup = || Lookup::new(3, 1, &self.shape).expect("lengths in order");
-                Box::new(if is_mixed { drafter.after_lookup(lookup()) } else { drafter })
-            }
-            Kind::Suffix => {
-                let settings = SuffixSettings {
-                    tokens_per_match: dice.within(1, 4) as u32,
-                    counted: dice.within(2, 9) as u32,
-                    remembered: *dice.pick(&[16, 60, 1000]),
-                };
-                Box::new(Suffix::new(settings, &self.shape))
-            }
-            Kind::Recycling => Box::new(Recycling::new(set.vocabulary(), &self.shape)),
-            Kind::Ngram => {
-                Box::new(Ngram::new(any_ngrams(&self.shape, dice), &self.shape).expect("a pool that fits"))
+            Kind::Free(free) => free.drafter(&self.shape, (set.vocabulary(), truth), dice),
+            Kind::Mixed => {
+                let mut parts: Vec<Free> = Free::ALL.into_iter().filter(|_| dice.chance(60)).collect();
+                if parts.len() < 2 {
+                    parts = vec![Free::Suffix, Free::Recycling];
+                }
+                let drafters = parts.iter().map(|f| f.drafter(&self.shape, (set.vocabulary(), truth), dice));
+                Box::new(Mixed::new(drafters.collect(), &self.shape).expect("two or more"))
             }
             Kind::Adversary => Box::new(Adversary {
                 truth: truth.to_vec(),
@@ -308,17 +259,6 @@ impl Case {
             None => decoder,
         }
     }
-}
-
-/// Texts that go on like plain decoding here and there, and differ in some tokens.
-fn any_texts(truth: &[u32], vocabulary: usize, dice: &mut Dice) -> Vec<Vec<u32>> {
-    let mut text = || {
-        let begin = dice.below(truth.len());
-        let wrong = *dice.pick(&[0, 5, 30]);
-        let some = |token: &u32| if dice.chance(wrong) { dice.below(vocabulary) as u32 } else { *token };
-        truth[begin..].iter().map(some).collect()
-    };
-    (0..12).map(|_| text()).collect()
 }
 
 /// Decodes until `tokens` are emitted, one of `ends` is, or the context is full; poisons scratch before every step.
@@ -436,32 +376,38 @@ fn a_skip_set_that_changes_changes_no_token() {
 
 #[test]
 fn lookup_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Lookup, 120);
+    let (drafted, accepted) = run(Kind::Free(Free::Lookup), 120);
     assert!(drafted > 300 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]
 fn retrieval_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Retrieval, 120);
+    let (drafted, accepted) = run(Kind::Free(Free::Retrieval), 120);
     assert!(drafted > 800 && accepted > 400, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]
 fn a_suffix_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Suffix, 120);
+    let (drafted, accepted) = run(Kind::Free(Free::Suffix), 120);
     assert!(drafted > 300 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]
 fn recycling_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Recycling, 120);
+    let (drafted, accepted) = run(Kind::Free(Free::Recycling), 120);
     assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]
 fn n_grams_change_no_token() {
-    let (drafted, accepted) = run(Kind::Ngram, 120);
+    let (drafted, accepted) = run(Kind::Free(Free::Ngram), 120);
     assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn a_mixture_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Mixed, 200);
+    assert!(drafted > 5_000 && accepted > 300, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]

@@ -41,8 +41,10 @@ pub(crate) enum DrafterName {
     Recycling,
     /// Dictionaries of n-grams, of the text and of what the verifier makes of a pool of sequences
     Ngram,
-    /// The same, with layers that are chosen anew while it runs
+    /// The model with layers left out that are chosen anew while it runs
     Swift,
+    /// Those that run no model in one tree, each as far as it did well lately
+    Mixed,
 }
 
 impl DrafterName {
@@ -57,6 +59,7 @@ impl DrafterName {
             Self::Recycling => "recycling",
             Self::Ngram => "ngram",
             Self::Swift => "swift",
+            Self::Mixed => "mixed",
         }
     }
 }

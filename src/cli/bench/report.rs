@@ -33,8 +33,10 @@ pub(super) struct Run {
     tokens: usize,
     steps: u64,
     drafted: u64,
+    accepted: u64,
     aal: Option<f64>,
     tpot_ms: Option<f64>,
+    macro_tokens_per_s: Option<f64>,
     ttft_ms: f64,
     /// From the prompt's ids to the whole text, by the wall clock.
     total_ms: f64,
@@ -50,6 +52,8 @@ pub(super) struct Run {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct SkipRun {
     tune_ms: f64,
+    /// E(Spd) of SWIFT: the speed-up that the answer's tokens a step, its acceptance rate and the share skipped stand for.
+    expected_speedup: Option<f64>,
     #[serde(flatten)]
     counts: SkipCounts,
 }
@@ -58,16 +62,43 @@ impl SkipRun {
     fn of(report: &Report) -> Option<Self> {
         let tune = report.stages.iter().find(|stage| stage.name == "tune");
         let per_step = tune.and_then(|stage| stage.measured_ms).unwrap_or(0.0);
-        report.skip_search.map(|counts| Self { tune_ms: per_step * report.steps as f64, counts })
+        report.skip_search.map(|counts| Self {
+            tune_ms: per_step * report.steps as f64,
+            expected_speedup: report
+                .aal
+                .zip(report.acceptance_rate)
+                .map(|(aal, alpha)| speedup_of_skipping(aal, alpha, counts.skip_ratio)),
+            counts,
+        })
     }
+}
+
+/// `E = M alpha / ((M - 1) c + alpha)` with M tokens a step, the acceptance rate alpha, and a draft that costs `c = 1 - skip_ratio`
+/// of a plain step (SWIFT, eq. 6, <https://arxiv.org/abs/2410.06916>). Nothing accepted is no speed-up: 0.
+fn speedup_of_skipping(aal: f64, alpha: f64, skip_ratio: f64) -> f64 {
+    if alpha > 0.0 { aal * alpha / ((aal - 1.0) * (1.0 - skip_ratio) + alpha) } else { 0.0 }
 }
 
 impl Run {
     pub(super) fn new(turn: Turn, report: &Report, total_ms: f64) -> Self {
-        let Report { tokens, steps, drafted, aal, tpot_ms, ttft_ms, .. } = *report;
+        let Report { tokens, steps, drafted, accepted, aal, tpot_ms, macro_tokens_per_s, ttft_ms, .. } =
+            *report;
         let skip_search = SkipRun::of(report);
         let fell_back = report.spec_off_reason.clone().filter(|_| report.drafter != "none");
-        Self { turn, tokens, steps, drafted, aal, tpot_ms, ttft_ms, total_ms, skip_search, fell_back }
+        Self {
+            turn,
+            tokens,
+            steps,
+            drafted,
+            accepted,
+            aal,
+            tpot_ms,
+            macro_tokens_per_s,
+            ttft_ms,
+            total_ms,
+            skip_search,
+            fell_back,
+        }
     }
 
     /// Tokens that steps emitted: all but the first of an answer.
@@ -103,8 +134,14 @@ struct Summary {
     tpot_ms: Option<f64>,
     tpot_ms_min: Option<f64>,
     tpot_ms_max: Option<f64>,
-    /// All tokens of all steps by their time.
+    /// Micro throughput: all tokens of all steps by their time.
     tokens_per_s: Option<f64>,
+    /// Macro throughput (SPECTRA): the mean of the steps' tokens per second.
+    macro_tokens_per_s: Option<f64>,
+    /// Compression ratio, tau (SPECTRA): plain decoding's steps by this arm's, for the same answers.
+    compression_ratio: Option<f64>,
+    /// Acceptance rate, alpha: drafted nodes accepted by those verified.
+    acceptance_rate: Option<f64>,
     /// All tokens of all steps by their number.
     aal: Option<f64>,
     step_ms: Option<Spread>,
@@ -304,22 +341,17 @@ fn summary(runs: &[Run], arm: usize, wanted: impl Fn(usize) -> bool) -> Summary 
     let samples =
         |of: &dyn Fn(&Run) -> Option<f64>| -> Vec<f64> { mine.iter().filter_map(|run| of(run)).collect() };
     let against_plain = |of: &dyn Fn(&Run) -> Option<f64>| {
-        let ratios: Vec<f64> = mine
-            .iter()
-            .filter_map(|run| {
-                let Turn { prompt, repetition, .. } = run.turn;
-                let pair = |other: &&Run| {
-                    let turn = other.turn;
-                    (turn.arm, turn.prompt, turn.repetition) == (0, prompt, repetition)
-                };
-                Some(of(runs.iter().find(pair)?)? / of(run)?)
-            })
-            .collect();
+        let ratios: Vec<f64> =
+            mine.iter().filter_map(|run| Some(of(pair_of(run, runs)?)? / of(run)?)).collect();
         Spread::of(&ratios)
     };
     let tpot = Spread::of(&samples(&|run| run.tpot_ms));
     let step_tokens: f64 = mine.iter().map(|run| run.step_tokens()).sum();
     let steps: u64 = mine.iter().map(|run| run.steps).sum();
+    let plain_steps: u64 = mine.iter().filter_map(|run| pair_of(run, runs)).map(|plain| plain.steps).sum();
+    let rates: f64 = mine.iter().filter_map(|run| Some(run.macro_tokens_per_s? * run.steps as f64)).sum();
+    let drafted: u64 = mine.iter().map(|run| run.drafted).sum();
+    let accepted: u64 = mine.iter().map(|run| run.accepted).sum();
     let step_s: f64 = mine.iter().filter_map(|run| Some(run.tpot_ms? * run.step_tokens() / 1e3)).sum();
     Summary {
         runs: mine.len(),
@@ -327,12 +359,24 @@ fn summary(runs: &[Run], arm: usize, wanted: impl Fn(usize) -> bool) -> Summary 
         tpot_ms_min: tpot.map(|spread| spread.min),
         tpot_ms_max: tpot.map(|spread| spread.max),
         tokens_per_s: (step_s > 0.0).then(|| step_tokens / step_s),
+        macro_tokens_per_s: (steps > 0).then(|| rates / steps as f64),
+        compression_ratio: (steps > 0).then(|| plain_steps as f64 / steps as f64),
+        acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
         aal: (steps > 0).then(|| step_tokens / steps as f64),
         step_ms: Spread::of(&samples(&Run::step_ms)),
         ttft_ms: Spread::of(&samples(&|run| Some(run.ttft_ms))),
         speedup: against_plain(&|run| Some(run.total_ms)),
         tpot_speedup: against_plain(&|run| run.tpot_ms),
     }
+}
+
+/// Plain decoding's answer to the same prompt in the same repetition.
+fn pair_of<'r>(run: &Run, runs: &'r [Run]) -> Option<&'r Run> {
+    let Turn { prompt, repetition, .. } = run.turn;
+    runs.iter().find(|other| {
+        let turn = other.turn;
+        (turn.arm, turn.prompt, turn.repetition) == (0, prompt, repetition)
+    })
 }
 
 #[cfg(test)]
@@ -345,9 +389,11 @@ mod tests {
             turn: Turn { arm, repetition, prompt, place: 0 },
             tokens: 11,
             steps,
-            drafted: 0,
+            drafted: 40,
+            accepted: 10 - steps,
             aal,
             tpot_ms: Some(tpot_ms),
+            macro_tokens_per_s: Some(1e3 / tpot_ms),
             ttft_ms: 5.0,
             total_ms,
             skip_search: None,
@@ -386,6 +432,8 @@ mod tests {
         assert_eq!(all.aal, Some(2.0));
         assert_eq!(all.tokens_per_s, Some(30.0 / 0.12));
         assert_eq!(all.step_ms.unwrap().median, 4.0);
+        assert_eq!((all.compression_ratio, all.acceptance_rate), (Some(2.0), Some(0.125)));
+        assert_eq!(all.macro_tokens_per_s, Some((500.0 + 500.0 + 125.0) / 3.0));
         let second = summary(&runs, 1, |prompt| prompt == 1);
         assert_eq!(second.speedup, Some(Spread { median: 0.5, min: 0.5, max: 0.5 }));
         let plain = summary(&runs, 0, |_| true);

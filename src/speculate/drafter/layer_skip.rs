@@ -12,10 +12,10 @@ use crate::{
     tree::{Filling, Frontier, NodeId, Source, Template, TokenTree},
 };
 
-use super::{Budget, Drafter, DraftsAhead, Verified, growth::Growth, heads::Heads};
+use super::{Budget, Drafter, DraftsAhead, Proposer, Verified, growth::Growth, heads::Heads};
 
 /// The drafter's mark.
-pub(super) const SOURCE: Source = Source::new(1);
+pub(super) const SOURCE: Source = Proposer::LayerSkip.source();
 
 /// The layer-skip drafter.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use crate::{
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
-use super::{Budget, Drafter, propose_by_history};
+use super::{Budget, Drafter, Proposer, propose_by_history};
 
-/// The drafter's mark in [`Source`].
-const SOURCE: u8 = 0;
+/// The drafter's mark.
+const SOURCE: Source = Proposer::Lookup.source();
 
 /// An earlier occurrence: the continuation starts at `next` and `length` tokens before it match.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ impl ReplayDrafter for Lookup {
                 if tree.len() >= nodes && tree.child(node, *token).is_none() {
                     break;
                 }
-                match tree.insert(node, *token, value, 0, Source::new(SOURCE)) {
+                match tree.insert(node, *token, value, 0, SOURCE) {
                     Insert::Added(child) | Insert::Merged(child) => node = child,
                     Insert::Full => return,
                 }

@@ -15,10 +15,10 @@ use crate::{
 };
 
 use self::{dictionary::Dictionaries, pool::Pool};
-use super::{Budget, Drafter};
+use super::{Budget, Drafter, Proposer};
 
-/// The drafter's mark in [`Source`].
-const SOURCE: u8 = 7;
+/// The drafter's mark.
+const SOURCE: Source = Proposer::Ngram.source();
 /// The verifier's continuations of a pool sequence among which an unknown one is looked for.
 const OFFERED: usize = 8;
 /// What the newest guess of the forward dictionary is worth, and what each further token of a guess keeps of that.
@@ -133,7 +133,7 @@ fn grow(tree: &mut TokenTree, parent: NodeId, token: u32, value: f32, nodes: usi
     if tree.len() >= nodes && tree.child(parent, token).is_none() {
         return None;
     }
-    match tree.insert(parent, token, value, 0, Source::new(SOURCE)) {
+    match tree.insert(parent, token, value, 0, SOURCE) {
         Insert::Added(child) | Insert::Merged(child) => Some(child),
         Insert::Full => None,
     }

@@ -10,12 +10,12 @@ use crate::{
 };
 
 use self::template::{MOST_RANKS, Template};
-use super::{Budget, Drafter};
+use super::{Budget, Drafter, Proposer};
 
 mod template;
 
-/// The drafter's mark in [`Source`].
-const SOURCE: u8 = 6;
+/// The drafter's mark.
+const SOURCE: Source = Proposer::Recycling.source();
 /// No token of a model.
 const NONE: u32 = u32::MAX;
 
@@ -61,7 +61,7 @@ impl Recycling {
                 if token == NONE {
                     return None;
                 }
-                match tree.insert(parent, token, node.value, node.rank, Source::new(SOURCE)) {
+                match tree.insert(parent, token, node.value, node.rank, SOURCE) {
                     Insert::Added(child) | Insert::Merged(child) => Some(child),
                     Insert::Full => None,
                 }

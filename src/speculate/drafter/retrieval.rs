@@ -17,10 +17,10 @@ use crate::{
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
-use super::{Budget, Drafter, Lookup, propose_by_history};
+use super::{Budget, Drafter, Lookup, Proposer, propose_by_history};
 
-/// The drafter's mark in [`Source`].
-const SOURCE: u8 = 8;
+/// The drafter's mark.
+const SOURCE: Source = Proposer::Retrieval.source();
 /// Tokens along a proposed path at most.
 const DEEPEST: u32 = 10;
 /// Continuations of one node at most, however wide the shape.
@@ -149,7 +149,7 @@ impl ReplayDrafter for Retrieval {
             if tree.len() >= limits.nodes as usize && tree.child(parent, token).is_none() {
                 return;
             }
-            let node = match tree.insert(parent, token, value, 0, Source::new(SOURCE)) {
+            let node = match tree.insert(parent, token, value, 0, SOURCE) {
                 Insert::Added(node) | Insert::Merged(node) => node,
                 Insert::Full => return,
             };

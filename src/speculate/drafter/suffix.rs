@@ -13,10 +13,10 @@ use crate::{
 };
 
 use self::automaton::{Automaton, Match, Place};
-use super::{Budget, Drafter, propose_by_history};
+use super::{Budget, Drafter, Proposer, propose_by_history};
 
-/// The drafter's mark in [`Source`].
-const SOURCE: u8 = 5;
+/// The drafter's mark.
+const SOURCE: Source = Proposer::Suffix.source();
 /// Most continuations of a string that are looked at.
 const MOST_CONTINUATIONS: usize = 32;
 
@@ -145,7 +145,7 @@ impl ReplayDrafter for Suffix {
         }
         while tree.len() < nodes && !self.frontier.is_empty() {
             let Continuation { parent, token, context, value, keep, depth_left } = self.frontier.remove(0);
-            match tree.insert(parent, token, value, 0, Source::new(SOURCE)) {
+            match tree.insert(parent, token, value, 0, SOURCE) {
                 Insert::Added(node) | Insert::Merged(node) => {
                     let context = self.automaton.follow(context, token).expect("it was a continuation");
                     self.expand(node, context, (value, keep), depth_left, most(tree));

@@ -7,7 +7,7 @@
 use crate::{
     plan::MOST_ORDER,
     speculate::Lesson,
-    tree::{NodeId, Source, TokenTree},
+    tree::{NodeId, TokenTree},
 };
 
 use super::{SOURCE, dictionary::Dictionaries};
@@ -19,8 +19,6 @@ pub(super) struct Pool {
     tokens: Vec<u32>,
     /// Tokens of a sequence.
     length: usize,
-    /// The node of every sequence's last token in the step's tree, if it was drafted.
-    leaves: Vec<Option<NodeId>>,
     explored_percent: u64,
     /// Tokens chosen so far: what chance is made of.
     choices: u64,
@@ -31,7 +29,6 @@ impl Pool {
         Self {
             tokens: vec![0; sequences * length],
             length,
-            leaves: vec![None; sequences],
             explored_percent: explored_percent.into(),
             choices: 0,
         }
@@ -39,8 +36,7 @@ impl Pool {
 
     /// Begins with n-grams of the text, taken from all of it.
     pub(super) fn begin(&mut self, text: &[u32]) {
-        let sequences = self.leaves.len();
-        self.leaves.fill(None);
+        let sequences = self.tokens.len() / self.length;
         if text.is_empty() {
             return;
         }
@@ -53,30 +49,29 @@ impl Pool {
     }
 
     /// Adds its sequences to the tree, pinned, if they fit into `depth` and `nodes`; their values claim nothing.
-    pub(super) fn draft(&mut self, tree: &mut TokenTree, depth: usize, nodes: usize) {
-        self.leaves.fill(None);
+    pub(super) fn draft(&self, tree: &mut TokenTree, depth: usize, nodes: usize) {
         if depth < self.length || tree.len() + self.tokens.len() > nodes {
             return;
         }
-        for (sequence, leaf) in self.tokens.chunks_exact(self.length).zip(&mut self.leaves) {
+        for sequence in self.tokens.chunks_exact(self.length) {
             let mut node = NodeId::ROOT;
             for token in sequence {
-                let inserted = tree.insert(node, *token, 0.0, 0, Source::new(SOURCE));
+                let inserted = tree.insert(node, *token, 0.0, 0, SOURCE);
                 node = inserted.node().expect("there is room for all sequences");
             }
             tree.pin(node);
-            *leaf = Some(node);
         }
     }
 
     /// Moves every sequence on that the step verified, and records the n-gram that this makes. With the share of chance that
     /// was asked for, the next token is the best one that the forward dictionary does not know behind the last, else the best.
     pub(super) fn refresh(&mut self, lesson: &Lesson<'_>, dictionaries: &mut Dictionaries) {
-        for i in 0..self.leaves.len() {
-            let Some(leaf) = self.leaves[i].take() else { continue };
-            let Ok(row) = lesson.rows.binary_search(&leaf) else { continue };
-            let (before, rest) = self.tokens.split_at_mut(i * self.length);
+        for start in (0..self.tokens.len()).step_by(self.length) {
+            let (before, rest) = self.tokens.split_at_mut(start);
             let sequence = &mut rest[..self.length];
+            let mut path = sequence.iter();
+            let leaf = path.try_fold(NodeId::ROOT, |node, token| lesson.tree.child(node, *token));
+            let Some(row) = leaf.and_then(|leaf| lesson.rows.binary_search(&leaf).ok()) else { continue };
             let last = [sequence[self.length - 1]];
             let is_known = |token: u32| dictionaries.forward.after(&last).any(|rest| rest[0] == token);
             let is_free = |token: u32| {

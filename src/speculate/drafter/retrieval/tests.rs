@@ -71,7 +71,7 @@ fn values_fall_along_a_path_and_share_what_their_siblings_have() {
     }
     let three = tree.child(NodeId::ROOT, 3).unwrap();
     assert!(tree.value(three) > tree.value(tree.child(NodeId::ROOT, 8).unwrap()));
-    assert!(tree.sources(three).contains(Source::new(SOURCE)));
+    assert!(tree.sources(three).contains(SOURCE));
 }
 
 #[test]
