@@ -11,8 +11,8 @@
 //!
 //! What is decided while decoding is decided by pure functions of this room too: [`DepthChoice`] says how deep a step drafts, by
 //! what a depth network tells ([`tell`]), [`RowChoice`] how many rows it verifies, by values that a [`Calibration`] turned into
-//! probabilities and costs that [`StepCosts`] corrects by the clock, [`GuardState`] whether a request drafts at all, and
-//! [`SkipSearch`] which sub-layers a drafter leaves out.
+//! probabilities and costs that [`StepCosts`] corrects by the clock, [`GuardState`] whether a request drafts at all, [`Trust`]
+//! what the values of drafters that share a tree are worth, and [`SkipSearch`] which sub-layers a drafter leaves out.
 //!
 //! Invariants: a [`Plan`] that was read or made is valid ([`Plan::validate`]); nothing is interpolated across widths;
 //! no plan is chosen that is predicted slower than plain decoding unless it was asked for by a [`Fix`].

@@ -187,10 +187,10 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
         names.push(trace.drafter.to_string());
     }
     names.dedup();
-    assert_eq!(names, ["recycling", "ngram", "ngram_pool"]);
+    assert_eq!(names, ["recycling", "ngram", "ngram_pool", "mixed"]);
     assert!(pinned > 100 && accepted_sum > 20, "{pinned} rows of pools, {accepted_sum} accepted");
     let plan = plan_from_profile(profile, &Fix::default()).expect("the profile makes a plan");
-    for name in ["suffix", "recycling", "ngram"] {
+    for name in ["suffix", "recycling", "ngram", "mixed"] {
         let sub_plan = plan.for_drafter(name).unwrap_or_else(|| panic!("no shape for {name}"));
         assert!(sub_plan.acceptance.steps > 0 && sub_plan.shape.verify_width >= 2, "{sub_plan:?}");
     }
