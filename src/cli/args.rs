@@ -309,6 +309,9 @@ pub(crate) struct RunArgs {
     /// Go on from what drafter swift found out in earlier runs, and keep what it finds out in this one
     #[arg(long, value_name = "FILE", conflicts_with = "no_spec")]
     pub(crate) skip_state: Option<PathBuf>,
+    /// Go on from the n-grams that drafter ngram knew at the end of an earlier run, and keep those that it knows at the end of this one
+    #[arg(long, value_name = "FILE", conflicts_with = "no_spec")]
+    pub(crate) ngram_state: Option<PathBuf>,
     /// Plain decoding
     #[arg(long, conflicts_with_all = ["drafter", "plan"])]
     pub(crate) no_spec: bool,

@@ -12,6 +12,7 @@ mod corpus;
 mod error;
 mod fetch;
 mod inspect;
+mod ngram_state;
 mod output;
 mod plan;
 mod plan_cache;

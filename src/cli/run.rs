@@ -10,7 +10,7 @@ use crate::cli::{
     cache::CachePlace,
     chat,
     error::Failure,
-    fetch, output,
+    fetch, ngram_state, output,
     planning::{self, Prepared},
     progress::Progress,
     settings::{self, Machine},
@@ -36,8 +36,12 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     if let Some(file) = &args.skip_state {
         skip_state::resume(&mut engine, file)?;
     }
+    if let Some(file) = &args.ngram_state {
+        ngram_state::resume(&mut engine, file)?;
+    }
     answer(&mut engine, args, prompt)?;
-    args.skip_state.as_deref().map_or(Ok(()), |file| skip_state::keep(&mut engine, file))
+    args.skip_state.as_deref().map_or(Ok(()), |file| skip_state::keep(&mut engine, file))?;
+    args.ngram_state.as_deref().map_or(Ok(()), |file| ngram_state::keep(&mut engine, file))
 }
 
 /// Answers the prompt, or chats without one.

@@ -199,6 +199,35 @@ impl Engine {
         searches.try_for_each(|search| Ok(search.restore(state.clone())?))
     }
 
+    /// The n-grams that a drafter knows, as bytes for [`restore_ngrams`](Self::restore_ngrams): those of the one that served the last
+    /// request, else of the first that keeps any; `None` if none does.
+    pub fn saved_ngrams(&mut self) -> Option<Vec<u8>> {
+        let digest = self.loaded.model().fingerprint().to_string();
+        self.decoder.ngrams().next().map(|ngrams| ngrams.save(&digest))
+    }
+
+    /// Whether a drafter keeps n-grams.
+    pub fn keeps_ngrams(&mut self) -> bool {
+        self.decoder.ngrams().next().is_some()
+    }
+
+    /// Adds n-grams that were [saved](Self::saved_ngrams) before, at every temperature whose drafter keeps some.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` if no drafter keeps n-grams, or the bytes are not whole, or of another model or other settings.
+    pub fn restore_ngrams(&mut self, saved: &[u8]) -> Result<(), Error> {
+        let digest = self.loaded.model().fingerprint().to_string();
+        let vocabulary = self.loaded.set().vocabulary();
+        let drafter = self.backgrounds[self.decoder.way()].drafter.clone();
+        let mut all = self.decoder.ngrams().peekable();
+        if all.peek().is_none() {
+            return Err(Error::input(format!(
+                "n-grams are kept for drafter `ngram` only: expected it to draft, found `{drafter}`; force it or leave them out"
+            )));
+        }
+        all.try_for_each(|ngrams| Ok(ngrams.restore(saved, &digest, vocabulary)?))
+    }
+
     /// Bytes this engine holds.
     pub fn memory(&self) -> Memory {
         self.loaded.set().memory(&self.session_options)

@@ -10,8 +10,8 @@ use crate::{
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, Lesson, Limits, Observer, Offers, Policy, SpeculateError, Stage, Stats,
-    Verified, Walk,
+    Budget, Drafter, DraftsAhead, Lesson, Limits, Ngram, Observer, Offers, Policy, SpeculateError, Stage,
+    Stats, Verified, Walk,
     bands::{Bands, Way, planned_temperature},
     depth::DepthPolicy,
     policy::{Policing, StepDone},
@@ -498,6 +498,12 @@ impl Decoder {
     pub fn skip_searches(&mut self) -> impl Iterator<Item = &mut SkipSearch> {
         let drafters = self.drafter.iter_mut().chain(self.bands.drafters());
         drafters.filter_map(|drafter| drafter.skip_search())
+    }
+
+    /// The n-gram dictionaries of drafters, those of the way at work first.
+    pub fn ngrams(&mut self) -> impl Iterator<Item = &mut Ngram> {
+        let drafters = self.drafter.iter_mut().chain(self.bands.drafters());
+        drafters.filter_map(|drafter| drafter.ngrams())
     }
 
     /// Counters of the current request.

@@ -37,7 +37,8 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
         .map(|sub_plan| sub_plan["name"].as_str().expect("a name"))
         .collect();
     let learning = ["suffix", "recycling", "ngram", "ngram_pool"];
-    let expected = [&["none", "lookup", "lookup_short"][..], &learning, &["layer_skip", "swift", "mixed"]].concat();
+    let expected =
+        [&["none", "lookup", "lookup_short"][..], &learning, &["layer_skip", "swift", "mixed"]].concat();
     assert_eq!(names, expected);
 }
 

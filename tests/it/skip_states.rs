@@ -88,6 +88,30 @@ fn what_was_found_goes_on_where_it_was_kept() {
 }
 
 #[test]
+fn a_run_keeps_its_n_grams_and_refuses_others() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("tiny.ngrams");
+    let run = |drafter: &str| {
+        let mut command = on_tiny("run");
+        command.args(["-p", "one and one and one", "-n", "40", "--json", "--plan"]).arg(plan_file());
+        command.args(["--drafter", drafter, "--ngram-state"]).arg(&file);
+        command
+    };
+    let refused = failure(&run("lookup").output().expect("yggc starts"), 3);
+    assert!(refused.contains("--drafter ngram") && !file.exists(), "{refused}");
+    let first = json(&mut run("ngram"));
+    let kept = fs::read(&file).expect("written");
+    let second = json(&mut run("ngram"));
+    assert_eq!(first["token_ids"], second["token_ids"]);
+    let steps = |answer: &serde_json::Value| answer["stats"]["steps"].as_u64().expect("a number");
+    assert!(steps(&second) < steps(&first), "the second run knew the answer: {second}");
+    fs::write(&file, &kept[..kept.len() / 2]).expect("a writable folder");
+    let refused = failure(&run("ngram").output().expect("yggc starts"), 3);
+    assert!(refused.contains("tiny.ngrams") && refused.contains("remove the file"), "{refused}");
+    assert_eq!(fs::read(&file).expect("still there"), &kept[..kept.len() / 2]);
+}
+
+#[test]
 fn a_run_keeps_its_state_and_refuses_what_is_none() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("tiny.skip");

@@ -9,7 +9,7 @@ use crate::{
     tree::{Insert, NodeId, TokenTree},
 };
 
-use super::{Budget, Drafter};
+use super::{Budget, Drafter, Ngram};
 
 /// Drafters that run no model, and share a tree.
 #[derive(Debug)]
@@ -150,6 +150,10 @@ impl Drafter for Mixed {
     /// What the most curious of them learns from, and one at least: lessons tell what became of proposals, too.
     fn listens(&self) -> usize {
         self.parts.iter().map(|part| part.drafter.listens()).max().unwrap_or(0).max(1)
+    }
+
+    fn ngrams(&mut self) -> Option<&mut Ngram> {
+        self.parts.iter_mut().find_map(|part| part.drafter.ngrams())
     }
 
     fn begin(&mut self, history: &[u32]) {

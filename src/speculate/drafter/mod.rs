@@ -78,6 +78,11 @@ pub trait Drafter: std::fmt::Debug + Send {
         None
     }
 
+    /// The n-gram dictionaries that it drafts from, if it does: to keep them, or to go on from some.
+    fn ngrams(&mut self) -> Option<&mut Ngram> {
+        None
+    }
+
     /// Itself, if it can draft the head of a step before the step's root is known: a drafter that runs a model.
     fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
         None

@@ -159,6 +159,10 @@ impl Drafter for Ngram {
         Ok(())
     }
 
+    fn ngrams(&mut self) -> Option<&mut Ngram> {
+        Some(self)
+    }
+
     fn listens(&self) -> usize {
         if self.settings.pool > 0 { OFFERED } else { 0 }
     }
