@@ -2,7 +2,7 @@
 
 use std::{
     path::{self, Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ygg_profiler::{
@@ -37,7 +37,7 @@ pub(super) const TRACE_WIDTH: usize = 8;
 /// The part of the time for acceptance that requests are recorded in, where trees are recorded too: a plain forward a token
 /// costs a fraction of a tree a step, and what replays drafters without a model should be of many prompts.
 const REQUESTS_PART: u32 = 3;
-/// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded.
+/// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded at least.
 const LIVE_PART: u32 = 8;
 /// The widest draft width that is measured: wider than any growth, for heads drafted ahead of as many verified rows.
 const WIDEST_DRAFT: usize = 16;
@@ -254,8 +254,8 @@ pub fn profile(
     let tunings = choose_tunings(&measured_tunings);
     let for_predictors = options.budget / 20;
     let rest = options.budget - for_tunings - for_predictors;
-    let live = recordings(&drafters, loaded.set().widths());
-    let for_live = if live.is_empty() { Duration::ZERO } else { rest / LIVE_PART };
+    let has_learners = drafters.iter().any(|(_, kind)| kind.learns());
+    let for_live = if has_learners { rest / LIVE_PART } else { Duration::ZERO };
     let warm = WarmTime::share(rest / 2 - for_live, &options.temperatures)?;
     let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), &options.head_sizes);
     let shape = Shape {
@@ -274,14 +274,9 @@ pub fn profile(
         prompts: &prompts,
         pinning: options.pinning,
     };
+    let start = now();
     let Acceptance { mut traces, mut token_traces, predictors } =
         acceptance(loaded, &drafters, time, &trace_options, for_predictors, progress)?;
-    let mut live_traces = Vec::with_capacity(live.len());
-    for recording in &live {
-        let budget = for_live / u32::try_from(live.len()).expect("few recordings");
-        live_traces.push(recording.record(loaded, &trace_options, budget)?);
-        progress(Progress { what: "drafters that learn", done: live_traces.len(), total: live.len() });
-    }
     let trimmed = trimmed_drafters(loaded, &drafters, &options.head_sizes, &prompts, &token_traces)?;
     let heads: Vec<&[u32]> = trimmed.iter().filter_map(|(_, kind)| kind.head_tokens()).collect();
     let loaded = &loaded.with_heads(&heads)?;
@@ -313,6 +308,15 @@ pub fn profile(
         same.iter_mut().for_each(|cell| cell.cell.stage = Stage::Draft(name.clone()));
         measured.cells.extend(same);
     }
+    // Whatever the others left of their time is of use here: a prompt more is read anew for every recording.
+    let for_live = for_live.max(rest.saturating_sub(start.elapsed()));
+    let live = recordings(&drafters, loaded.set().widths());
+    let mut live_traces = Vec::with_capacity(live.len());
+    for recording in &live {
+        let budget = for_live / u32::try_from(live.len()).expect("few recordings");
+        live_traces.push(recording.record(loaded, &trace_options, budget)?);
+        progress(Progress { what: "drafters that learn", done: live_traces.len(), total: live.len() });
+    }
     let profile = Profile {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
         fingerprints: loaded.fingerprints()?,
@@ -328,6 +332,14 @@ pub fn profile(
     };
     profile.validate().map_err(|e| Error::internal(e.to_string()))?;
     Ok(profile)
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "what is left of the budget is shared among the last recordings"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Time of each recording.
