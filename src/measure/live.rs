@@ -40,8 +40,8 @@ pub(super) fn recordings<'a>(
         let fewest = 1 + kind.pinned_rows() as usize + FEWEST_GUESSED;
         let rows = ROWS.into_iter().filter(move |rows| *rows >= fewest && widths.contains(rows));
         rows.map(move |verify_width| {
-            // Room for the nodes; what drafts here takes no width.
-            let draft_width = (verify_width - 1).div_ceil(DEPTH);
+            // Room for the nodes, and two continuations for those that share a tree with others.
+            let draft_width = (verify_width - 1).div_ceil(DEPTH).max(2);
             let shape = Shape { depth: DEPTH, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
             Recording { name, kind, shape }
         })
