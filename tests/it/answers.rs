@@ -36,11 +36,15 @@ fn run_prints_the_contracts_object_and_nothing_else() {
         [
             "aal",
             "acceptance_by_depth",
+            "acceptance_rate",
+            "accepted",
             "drafted",
             "drafter",
+            "macro_tokens_per_s",
             "plan",
             "plan_temperature",
             "predicted_tpot_ms",
+            "proposers",
             "spec_off_reason",
             "stages",
             "steps",
@@ -56,6 +60,8 @@ fn run_prints_the_contracts_object_and_nothing_else() {
     assert_eq!(stats["plan_temperature"], 0.0);
     assert_eq!(stats["spec_off_reason"], Value::Null);
     assert!(stats["drafted"].as_u64().unwrap() > 0 && stats["predicted_tpot_ms"].as_f64().unwrap() > 0.0);
+    let of_layers = &stats["proposers"]["layer_skip"];
+    assert_eq!((&of_layers["drafted"], &of_layers["accepted"]), (&stats["drafted"], &stats["accepted"]));
     for stage in stats["stages"].as_array().unwrap() {
         assert_eq!(keys(stage), ["measured_ms", "name", "predicted_ms"]);
     }

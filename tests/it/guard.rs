@@ -16,7 +16,7 @@ use yggc::{
 struct Taken {
     plain: f64,
     all: f64,
-    /// Of the request that lost most by speculating, by the time of plain decoding.
+    /// Plain steps that speculating took from the request that lost most.
     worst: f64,
 }
 
@@ -65,7 +65,7 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, beyond: f64, guarded: boo
             (len, us) = (len + emitted, us + step_us);
         }
         let plain = plain_step_us * (output.len() - 1) as f64;
-        taken.worst = taken.worst.max(us / plain);
+        taken.worst = taken.worst.max((us - plain) / plain_step_us);
         taken.plain += plain;
         taken.all += us;
     }
