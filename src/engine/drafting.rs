@@ -158,7 +158,8 @@ pub(super) fn decide(
             DrafterChoice::Plain => Ok(plain("switched off by the request")),
             DrafterChoice::Forced(name) if name == "none" => Ok(plain("switched off by the request")),
             DrafterChoice::Forced(name) => Err(Error::input(format!(
-                "drafter `{name}` cannot be forced without a plan: expected a plan that measured it, found none ({absent}); make one with `yggc profile --drafter {name}` and `yggc plan`"
+                "drafter `{name}` cannot be forced without a plan: expected a plan that measured it, found none ({absent}); make one with `yggc profile {}` and `yggc plan`",
+                profiling(name)
             ))),
         };
     };
@@ -182,6 +183,12 @@ pub(super) fn decide(
     Ok(Drafting { ways, widths: plan.planned.widths(), tunings })
 }
 
+/// The arguments of `yggc profile` that measure a drafter of this name.
+fn profiling(name: &str) -> String {
+    let store = if name.starts_with("retrieval") { " --store FILE.store" } else { "" };
+    format!("--drafter {name}{store}")
+}
+
 /// The sub-plan of a plan that the options ask for, and why nothing is drafted if it is plain decoding.
 fn planned<'p>(
     plan: &'p Plan,
@@ -199,9 +206,10 @@ fn planned<'p>(
                 let left_out = plan.left_out.iter().find(|l| l.name.as_str() == name);
                 let why = left_out.map_or("it never measured it".to_owned(), |l| format!("no {}", l.lacks));
                 Error::input(format!(
-                    "the plan {} has no shape for drafter `{name}` ({why}): expected one of {}; measure it with `yggc profile --drafter {name} -o FILE` and plan again with `yggc plan --profile FILE`",
+                    "the plan {} has no shape for drafter `{name}` ({why}): expected one of {}; measure it with `yggc profile {} -o FILE` and plan again with `yggc plan --profile FILE`",
                     source.name,
-                    measured.join(", ")
+                    measured.join(", "),
+                    profiling(name)
                 ))
             })?;
             (sub_plan, "switched off by the request")

@@ -72,10 +72,15 @@ fn a_profile_of_chosen_drafters_leaves_the_others_out() {
     command.args(["plan", "--profile"]).arg(&profile).arg("-o").arg(&plan);
     success(&command.output().expect("yggc starts"));
 
-    let mut command = on_tiny("run");
-    command.args(["-p", "hello", "--drafter", "layer_skip", "--plan"]).arg(&plan);
-    let said = failure(&command.output().expect("yggc starts"), 3);
-    assert!(said.contains("layer_skip") && said.contains("yggc profile --drafter layer_skip"), "{said}");
+    for (drafter, profiling) in [
+        ("layer_skip", "`yggc profile --drafter layer_skip -o FILE`"),
+        ("retrieval", "`yggc profile --drafter retrieval --store FILE.store -o FILE`"),
+    ] {
+        let mut command = on_tiny("run");
+        command.args(["-p", "hello", "--drafter", drafter, "--plan"]).arg(&plan);
+        let said = failure(&command.output().expect("yggc starts"), 3);
+        assert!(said.contains(drafter) && said.contains(profiling), "{said}");
+    }
 }
 
 #[test]
