@@ -3,7 +3,7 @@
 //! Drafters value their nodes by rules of their own, and a text suits one better than another. So each is trusted by what came of
 //! the nodes it proposed, verified or not: the tokens of the step tell. The same steps always give the same trust: no clock is
 //! asked.
-use crate::tree::{NodeId, TokenTree};
+use super::Fate;
 
 /// Values of one range are judged together: half an octave each, and all smaller ones.
 const RANGES: usize = 16;
@@ -56,7 +56,8 @@ impl Trust {
         Trust { ranges: [Account::new(PRIOR_OF_RANGE); RANGES], recent: Account::new(PRIOR_OF_RECENT) }
     }
 
-    /// The probability that a node is accepted to which the drafter gives `value`: 1 at most.
+    /// The probability that a node is accepted to which the drafter gives `value`: 1 at most. A larger value may be worth less, if
+    /// values of its size came to less.
     pub fn worth(&self, value: f32) -> f32 {
         ((self.in_the_long_run(value) * self.recent.share()) as f32).min(1.0)
     }
@@ -65,33 +66,20 @@ impl Trust {
         (f64::from(value) * self.ranges[range(value)].share()).min(1.0)
     }
 
-    /// Takes note of a step: of the `values` of a proposal's nodes, and of the tokens that the step emitted behind its root. A node
-    /// below the path that was emitted tells nothing, and a proposal without any other changes nothing.
-    ///
-    /// `values` are those of the nodes, root included, by id; `on_path` is scratch of as many or more.
-    pub fn learn(&mut self, proposed: &TokenTree, values: &[f32], emitted: &[u32], on_path: &mut Vec<Fate>) {
-        on_path.clear();
-        on_path.push(Fate::Accepted);
+    /// Takes note of a step: of the values of a proposal's nodes and of their fates, both by id and with the root. A proposal of whose
+    /// nodes nothing is known changes nothing.
+    pub fn learn(&mut self, values: &[f32], fates: &[Fate]) {
         let mut by_range = [(0.0, 0.0); RANGES];
         let (mut promised, mut accepted) = (0.0, 0.0);
-        for node in proposed.nodes().skip(1) {
-            let parent = proposed.parent(node).unwrap_or(NodeId::ROOT);
-            let said = emitted.get(proposed.depth(parent) as usize);
-            let fate = match (on_path[parent.index()], said) {
-                (Fate::Accepted, Some(said)) if *said == proposed.token(node) => Fate::Accepted,
-                (Fate::Accepted, Some(_)) | (Fate::Rejected, _) => Fate::Rejected,
-                (Fate::Accepted, None) | (Fate::Unknown, _) => Fate::Unknown,
-            };
-            on_path.push(fate);
+        for (value, fate) in values.iter().zip(fates).skip(1) {
             let came = match fate {
                 Fate::Accepted => 1.0,
                 Fate::Rejected => 0.0,
                 Fate::Unknown => continue,
             };
-            let value = values[node.index()];
-            let of_range = &mut by_range[range(value)];
-            *of_range = (of_range.0 + f64::from(value), of_range.1 + came);
-            promised += self.in_the_long_run(value);
+            let of_range = &mut by_range[range(*value)];
+            *of_range = (of_range.0 + f64::from(*value), of_range.1 + came);
+            promised += self.in_the_long_run(*value);
             accepted += came;
         }
         if promised > 0.0 {
@@ -111,17 +99,6 @@ impl Default for Trust {
     }
 }
 
-/// What a step tells of a proposed node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is on the path that was emitted.
-    Accepted,
-    /// The text went on otherwise, here or before.
-    Rejected,
-    /// The step ended above it.
-    Unknown,
-}
-
 /// Where values of this size are judged.
 fn range(value: f32) -> usize {
     let halves_of_octaves = -2.0 * value.max(f32::MIN_POSITIVE).log2();
@@ -131,21 +108,14 @@ fn range(value: f32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Source;
 
     /// Trust after `steps` chains of `values`, of which `accepted` says how many tokens came.
     fn after(mut trust: Trust, steps: usize, values: &[f32], accepted: impl Fn(usize) -> usize) -> Trust {
-        let mut tree = TokenTree::with_capacity(values.len() + 1);
-        tree.reset(0);
-        let mut parent = NodeId::ROOT;
-        for (i, value) in values.iter().enumerate() {
-            parent = tree.insert(parent, 10 + i as u32, *value, 0, Source::NONE).node().unwrap();
-        }
         let all = [&[1.0], values].concat();
         for step in 0..steps {
-            let came = accepted(step);
-            let emitted: Vec<u32> = (0..came as u32).map(|i| 10 + i).chain([99]).collect();
-            trust.learn(&tree, &all, &emitted, &mut Vec::new());
+            let fate = |node| if node <= accepted(step) { Fate::Accepted } else { Fate::Rejected };
+            let fates: Vec<Fate> = (0..all.len()).map(fate).collect();
+            trust.learn(&all, &fates);
         }
         trust
     }
@@ -164,7 +134,6 @@ mod tests {
         let odd = after(Trust::new(), 4000, &[0.9, 0.1], |step| usize::from(step % 3 == 0) * (1 + step % 2));
         assert!((0.28..0.40).contains(&odd.worth(0.9)), "a third of them came: {odd:?}");
         assert!((0.12..0.22).contains(&odd.worth(0.1)), "a sixth of them came: {odd:?}");
-        assert_eq!(odd.ranges[0].share(), 1.0 - (1.0 - odd.ranges[0].share()));
     }
 
     #[test]
@@ -179,17 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn nodes_below_the_end_of_the_step_tell_nothing() {
-        let short = after(Trust::new(), 50, &[0.5, 0.5, 0.5], |_| 0);
-        let mut tree = TokenTree::with_capacity(4);
-        tree.reset(0);
-        let first = tree.insert(NodeId::ROOT, 10, 0.5, 0, Source::NONE).node().unwrap();
-        let _below = tree.insert(first, 11, 0.5, 0, Source::NONE);
-        let mut fates = Vec::new();
+    fn a_node_of_unknown_fate_tells_nothing() {
         let mut trust = Trust::new();
-        trust.learn(&tree, &[1.0, 0.5, 0.5], &[10], &mut fates);
-        assert_eq!(fates, [Fate::Accepted, Fate::Accepted, Fate::Unknown]);
-        assert!(trust.worth(0.5) > 0.5);
-        assert!(short.worth(0.5) < 0.1, "all of them are known to be wrong: {short:?}");
+        trust.learn(&[1.0, 0.5], &[Fate::Accepted, Fate::Unknown]);
+        assert_eq!(trust, Trust::new());
+        let (mut with, mut without) = (trust, trust);
+        with.learn(&[1.0, 0.5, 0.4], &[Fate::Accepted, Fate::Accepted, Fate::Unknown]);
+        without.learn(&[1.0, 0.5], &[Fate::Accepted, Fate::Accepted]);
+        assert_eq!(with, without);
+        assert!(with.worth(0.5) > 0.5);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::{Candidate, DrafterName, StepTrace, Trace};
 
-use super::{AcceptedLengths, Calibration, JudgedNode, PlanError, RowChoice, RowScratch};
+use super::{AcceptedLengths, Calibration, Fate, JudgedNode, PlanError, RowChoice, RowScratch, fates};
 use crate::tree::{Frontier, NodeId, Source, TokenTree};
 
 /// The largest share of forwarded nodes that a replay may lack.
@@ -160,18 +160,15 @@ pub fn judge_trees(traces: &[&Trace], draft_width: u32) -> Vec<JudgedNode> {
 /// Adds the nodes of a tree whose fate `verified`, the verifier's own tokens behind the root, tells: all but those below its
 /// last token.
 pub(super) fn judge(tree: &TokenTree, prompt: usize, verified: &[u32], judged: &mut Vec<JudgedNode>) {
-    let mut at = NodeId::ROOT;
-    let path = verified.iter().map_while(|token| {
-        at = tree.child(at, *token)?;
-        Some(at)
-    });
-    let path: Vec<NodeId> = path.collect();
-    let end = (path.len() == verified.len()).then(|| path.last().copied().unwrap_or(NodeId::ROOT));
-    for node in tree.nodes().skip(1) {
-        if end.is_none_or(|end| tree.ancestors(node).all(|ancestor| ancestor != end)) {
-            let (score, depth) = (tree.value(node), tree.depth(node));
-            judged.push(JudgedNode { prompt, score, depth, accepted: path.contains(&node) });
-        }
+    let mut told = Vec::with_capacity(tree.len());
+    fates(tree, verified, &mut told);
+    for (node, fate) in tree.nodes().zip(told).skip(1) {
+        let accepted = match fate {
+            Fate::Accepted => true,
+            Fate::Rejected => false,
+            Fate::Unknown => continue,
+        };
+        judged.push(JudgedNode { prompt, score: tree.value(node), depth: tree.depth(node), accepted });
     }
 }
 

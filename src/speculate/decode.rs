@@ -316,7 +316,7 @@ impl Decoder {
         assert!((1..=room).contains(&limits.tokens), "{} tokens asked for, room for {room}", limits.tokens);
         let root = self.history[self.history.len() - 1];
         self.tree.reset(root);
-        let before = self.stats.step_time() - self.stats.stage_time(Stage::Tune);
+        let (before, tuned) = (self.stats.step_time(), self.stats.stage_time(Stage::Tune));
         let drafts = self.policy.as_ref().is_none_or(Policing::drafts);
         let most = if drafts { self.shape.depth.min(limits.tokens - 1) } else { 0 };
         let (depth, saved_us) = self.choose_depth(root, most);
@@ -334,9 +334,10 @@ impl Decoder {
             drafter.propose(&mut self.tree, budget)?;
         }
         let report = self.verify(limits)?;
+        let whole = self.stats.step_time() - before;
+        self.stats.count_rate(self.walk.emitted.len(), whole);
         // Tries are a step's work now and then, and say nothing of what steps cost.
-        let took = self.stats.step_time() - self.stats.stage_time(Stage::Tune) - before;
-        self.stats.count_rate(self.walk.emitted.len(), took);
+        let took = whole - (self.stats.stage_time(Stage::Tune) - tuned);
         if let Some(policy) = &mut self.policy {
             let count = |n: usize| u32::try_from(n).expect("trees are small");
             let step = StepDone {

@@ -28,6 +28,7 @@ mod first_use;
 mod guard;
 #[cfg(feature = "cli")]
 mod inspect;
+mod kept_states;
 mod kernel_bench;
 mod kv_cache;
 mod lossless;
@@ -46,7 +47,6 @@ mod row_invariance;
 mod schedules;
 mod skip_search;
 #[cfg(feature = "cli")]
-mod skip_states;
 mod temperatures;
 #[cfg(feature = "cli")]
 mod tiny_commands;

@@ -11,7 +11,7 @@ use std::{
 use ygg_kernels::Tier;
 use ygg_profiler::{DrafterDescription, Profile, PromptTrace, TokenTrace, Trace};
 use yggc::{
-    engine::{Loaded, make_drafter},
+    engine::Loaded,
     measure::plan_from_profile,
     plan::{
         self, AcceptedLengths, Calibration, DepthChoice, DrafterKind, Fix, FreeReplay, PlanError, RowChoice,
@@ -63,17 +63,7 @@ fn description(kind: &str) -> &'static DrafterDescription {
 
 /// A decoder of the profiled model that drafts as described, in this shape.
 pub(crate) fn decoder(drafter: &DrafterDescription, shape: Shape) -> Decoder {
-    let (loaded, _) = profiled();
-    let options = SessionOptions {
-        context: loaded.set().model_context(),
-        tree_nodes: shape.tree_nodes(),
-        threads: 1,
-        pinning: Pinning::Floating,
-    };
-    let session = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
-    let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
-    let drafter = make_drafter(&kind, &shape, &session).expect("a planned width");
-    Decoder::new(session, drafter, shape).expect("a planned width")
+    tiny_profiles::decoder(&profiled().0, drafter, shape)
 }
 
 /// A step that may emit whatever its tree allows.

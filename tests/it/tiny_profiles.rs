@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ygg_profiler::{Expansion, Profile, StepTrace, Trace};
+use ygg_profiler::{DrafterDescription, Expansion, Profile, StepTrace, Trace};
 use yggc::{
     backend::Tier,
     engine::{
@@ -61,6 +61,22 @@ pub(crate) fn served(
     Engine::with_loaded(Arc::clone(loaded), &options)
 }
 
+/// A decoder of the model that drafts as described, in this shape, for one thread.
+pub(crate) fn decoder(loaded: &Loaded, drafter: &DrafterDescription, shape: Shape) -> Decoder {
+    let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
+    let heads: Vec<&[u32]> = kind.head_tokens().into_iter().collect();
+    let loaded = loaded.with_heads(&heads).expect("tokens in order");
+    let options = SessionOptions {
+        context: loaded.set().model_context(),
+        tree_nodes: shape.tree_nodes(),
+        threads: 1,
+        pinning: Pinning::Floating,
+    };
+    let session = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
+    let drafter = make_drafter(&kind, &shape, &session).expect("a planned width");
+    Decoder::new(session, drafter, shape).expect("a planned width")
+}
+
 /// Keeps what was offered in one step.
 #[derive(Debug, Default)]
 struct Offered(Vec<Expansion>);
@@ -82,7 +98,6 @@ impl Recorder {
     /// The decoder of one of the profile's traces.
     pub(crate) fn new(loaded: &Loaded, profile: &Profile, trace: &Trace) -> Self {
         let described = profile.drafters.iter().find(|d| d.name == trace.drafter).expect("described");
-        let kind = DrafterKind::from_description(described).expect("a drafter of this build");
         let shape = Shape {
             depth: trace.depth as usize,
             draft_width: trace.width as usize,
@@ -90,17 +105,7 @@ impl Recorder {
             top_k: trace.top_k as usize,
             draft_temperature: trace.draft_temperature,
         };
-        let heads: Vec<&[u32]> = kind.head_tokens().into_iter().collect();
-        let loaded = loaded.with_heads(&heads).expect("tokens in order");
-        let options = SessionOptions {
-            context: loaded.set().model_context(),
-            tree_nodes: shape.tree_nodes(),
-            threads: 1,
-            pinning: Pinning::Floating,
-        };
-        let session = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
-        let drafter = make_drafter(&kind, &shape, &session).expect("planned widths");
-        let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+        let decoder = decoder(loaded, described, shape);
         Self { decoder, ends: loaded.end_ids().to_vec() }
     }
 

@@ -4,7 +4,7 @@
 //! policy, [`Trust`]: it follows what became of the drafter's proposals, so the same history always shares the rows alike.
 
 use crate::{
-    plan::{Fate, ProposalLimits, Trust},
+    plan::{Fate, ProposalLimits, Trust, fates},
     speculate::{Lesson, Shape, SpeculateError, Stage, stats::Lap},
     tree::{Insert, NodeId, TokenTree},
 };
@@ -30,6 +30,8 @@ struct Part {
     tree: TokenTree,
     /// By its nodes: the value, not above those of the ancestors.
     values: Vec<f32>,
+    /// By its nodes: what the value is worth, not above what those of the ancestors are.
+    worths: Vec<f32>,
     /// By its nodes: the node of the common tree, if it came in.
     places: Vec<Option<NodeId>>,
 }
@@ -72,6 +74,7 @@ impl Mixed {
             trust: Trust::new(),
             tree: TokenTree::with_capacity(nodes),
             values: Vec::with_capacity(nodes),
+            worths: Vec::with_capacity(nodes),
             places: Vec::with_capacity(nodes),
         };
         let order = Vec::with_capacity(parts.len() * nodes);
@@ -88,7 +91,7 @@ impl Mixed {
             let proposed = part.tree.nodes().skip(1).map(|node| Proposed {
                 part: i,
                 node,
-                worth: part.trust.worth(part.values[node.index()]),
+                worth: part.worths[node.index()],
                 pinned: part.tree.is_pinned(node),
             });
             order.extend(proposed);
@@ -117,15 +120,21 @@ impl Mixed {
 }
 
 impl Part {
-    /// Values of the proposal that do not rise along any path, and no places yet but the root's.
+    /// Values and worths of the proposal that do not rise along any path, and no places yet but the root's.
     fn value(&mut self) {
-        let Self { tree, values, places, .. } = self;
+        let Self { trust, tree, values, worths, places, .. } = self;
         values.clear();
+        worths.clear();
         places.clear();
-        for node in tree.nodes() {
-            let above = tree.parent(node).map_or(1.0, |parent| values[parent.index()]);
-            values.push(tree.value(node).min(above));
-            places.push((node == NodeId::ROOT).then_some(NodeId::ROOT));
+        values.push(1.0);
+        worths.push(1.0);
+        places.push(Some(NodeId::ROOT));
+        for node in tree.nodes().skip(1) {
+            let above = tree.parent(node).map_or(0, NodeId::index);
+            let value = tree.value(node).min(values[above]);
+            values.push(value);
+            worths.push(trust.worth(value).min(worths[above]));
+            places.push(None);
         }
     }
 }
@@ -168,7 +177,8 @@ impl Drafter for Mixed {
         let emitted = &lesson.history[lesson.history.len() - lesson.emitted..];
         for Part { drafter, trust, tree, values, .. } in &mut self.parts {
             if drafted {
-                trust.learn(tree, values, emitted, &mut self.fates);
+                fates(tree, emitted, &mut self.fates);
+                trust.learn(values, &self.fates);
             }
             if drafter.listens() > 0 {
                 drafter.learn(lesson);
@@ -240,9 +250,14 @@ mod tests {
             proposals in prop::collection::vec(
                 prop::collection::vec((0..6_usize, 1..5_u32, 0..=100_u8), 0..8), 2..4),
             nodes in 1..12_usize,
+            came in prop::collection::vec((0..=100_u8, any::<bool>()), 0..40),
         ) {
             let mut mixed = mixed(proposals.len(), nodes);
-            for (part, proposal) in mixed.parts.iter_mut().zip(&proposals) {
+            for (place, (part, proposal)) in mixed.parts.iter_mut().zip(&proposals).enumerate() {
+                for (value, accepted) in came.iter().skip(7 * place) {
+                    let fate = if *accepted { Fate::Accepted } else { Fate::Rejected };
+                    part.trust.learn(&[1.0, f32::from(*value) / 100.0], &[Fate::Accepted, fate]);
+                }
                 for (parent, token, value) in proposal {
                     let parent = NodeId::from_index(parent % part.tree.len());
                     let _full_or_not =
@@ -252,10 +267,16 @@ mod tests {
             let mut worth: BTreeMap<Vec<u32>, f32> = BTreeMap::new();
             for part in &mixed.parts {
                 for node in part.tree.nodes().skip(1) {
-                    let above = part.tree.ancestors(node).map(|a| part.tree.value(a));
-                    let value = part.trust.worth(above.fold(part.tree.value(node), f32::min));
-                    let known = worth.entry(path(&part.tree, node)).or_insert(value);
-                    *known = known.max(value);
+                    let mut nodes = Vec::new();
+                    part.tree.path(node, &mut nodes);
+                    // Neither values nor what they are worth rise along the path.
+                    let (mut value, mut worth_here) = (1.0_f32, 1.0_f32);
+                    for node in &nodes[1..] {
+                        value = value.min(part.tree.value(*node));
+                        worth_here = worth_here.min(part.trust.worth(value));
+                    }
+                    let known = worth.entry(path(&part.tree, node)).or_insert(worth_here);
+                    *known = known.max(worth_here);
                 }
             }
             let tree = merged(&mut mixed);

@@ -1,6 +1,6 @@
-//! Drafter swift as it is served: through plans and engines, with what it finds out kept from run to run.
+//! Drafters that find things out as they are served: through plans and engines, with what they found kept from run to run.
 
-use std::fs;
+use std::{fs, path::Path, process::Command};
 
 use yggc::{
     backend::Tier,
@@ -87,16 +87,19 @@ fn what_was_found_goes_on_where_it_was_kept() {
     assert!(refused.to_string().contains("`layer_skip`"), "{refused}");
 }
 
+/// A run that is forced to a drafter and keeps what it finds out where `flag` says.
+fn run_with(drafter: &str, flag: &str, file: &Path) -> Command {
+    let mut command = on_tiny("run");
+    command.args(["-p", "one and one and one", "-n", "40", "--json", "--plan"]).arg(plan_file());
+    command.args(["--drafter", drafter, flag]).arg(file);
+    command
+}
+
 #[test]
 fn a_run_keeps_its_n_grams_and_refuses_others() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("tiny.ngrams");
-    let run = |drafter: &str| {
-        let mut command = on_tiny("run");
-        command.args(["-p", "one and one and one", "-n", "40", "--json", "--plan"]).arg(plan_file());
-        command.args(["--drafter", drafter, "--ngram-state"]).arg(&file);
-        command
-    };
+    let run = |drafter: &str| run_with(drafter, "--ngram-state", &file);
     let refused = failure(&run("lookup").output().expect("yggc starts"), 3);
     assert!(refused.contains("--drafter ngram") && !file.exists(), "{refused}");
     let first = json(&mut run("ngram"));
@@ -115,12 +118,7 @@ fn a_run_keeps_its_n_grams_and_refuses_others() {
 fn a_run_keeps_its_state_and_refuses_what_is_none() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("tiny.skip");
-    let run = |drafter: &str| {
-        let mut command = on_tiny("run");
-        command.args(["-p", "one and one and one", "-n", "40", "--json", "--plan"]).arg(plan_file());
-        command.args(["--drafter", drafter, "--skip-state"]).arg(&file);
-        command
-    };
+    let run = |drafter: &str| run_with(drafter, "--skip-state", &file);
     let refused = failure(&run("layer_skip").output().expect("yggc starts"), 3);
     assert!(refused.contains("--drafter swift") && !file.exists(), "{refused}");
     let mut plain = on_tiny("run");
