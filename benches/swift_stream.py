@@ -3,7 +3,7 @@
 
 usage: benches/swift_stream.py OUT.jsonl --plan FILE.plan [options]
 
-One engine answers the prompts one after the other until --stream tokens are emitted; beside it layer_skip, with the fixed set
+One engine answers the prompts one after the other, as many as make --stream tokens if no answer ends early; beside it layer_skip, with the fixed set
 that swift begins with, answers the same prompts in turn, and so does plain decoding. `--order shift` asks the categories one
 after the other (a domain shift at each), `--order mixed` takes turns among them. Lines of OUT are answers of an arm behind a
 header; the tables printed at the end follow from that file alone, and `--summary OUT` prints them again.
@@ -42,7 +42,7 @@ def options():
     add("--prompts", default=str(CALIBRATION), help="JSON lines that `yggc bench` understands [%(default)s]")
     add("--categories", help="those asked, in this order, separated by commas [all; for a shift: those that there are of %s]" % ", ".join(SHIFT))
     add("--order", choices=["mixed", "shift"], default="mixed", help="[%(default)s]")
-    add("--stream", type=int, default=50_000, help="tokens of the stream [%(default)s]")
+    add("--stream", type=int, default=50_000, help="tokens of the stream, if no answer ends early [%(default)s]")
     add("--tokens", type=int, default=128, help="tokens of an answer at most [%(default)s]")
     add("--context", type=int, default=1024, help="tokens of prompt and answer together [%(default)s]")
     add("--objective", choices=["matchness", "speed"], default="matchness", help="[%(default)s]")

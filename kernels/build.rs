@@ -1,4 +1,5 @@
-//! Hashes the kernels' sources: plans are bound to the kernel set they were measured with.
+//! Hashes the kernels' sources: plans are bound to the kernel set they were measured with. Those of a processor and those of a GPU have
+//! hashes of their own.
 
 use std::{
     fs,
@@ -10,17 +11,20 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.expect("the sources are readable").path();
         if path.is_dir() {
             sources(&path, found);
-        } else if path.extension().is_some_and(|e| e == "rs") {
+        } else if path
+            .extension()
+            .is_some_and(|e| ["rs", "cu", "cuh", "h"].iter().any(|of_kernels| e == *of_kernels))
+        {
             found.push(path);
         }
     }
 }
 
-fn main() {
-    println!("cargo::rerun-if-changed=src");
-    let mut files = Vec::new();
-    sources(Path::new("src"), &mut files);
-    files.retain(|f| !f.components().any(|c| c.as_os_str() == "tests" || c.as_os_str() == "tests.rs"));
+fn has(file: &Path, names: &[&str]) -> bool {
+    file.components().any(|part| names.iter().any(|name| part.as_os_str() == *name))
+}
+
+fn hash(mut files: Vec<PathBuf>) -> String {
     files.sort();
     let mut hasher = blake3::Hasher::new();
     for file in &files {
@@ -29,5 +33,18 @@ fn main() {
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(&text);
     }
-    println!("cargo::rustc-env=YGG_KERNEL_SET={}", &hasher.finalize().to_hex()[..16]);
+    hasher.finalize().to_hex()[..16].to_owned()
+}
+
+fn main() {
+    let mut files = Vec::new();
+    for folder in ["src", "cuda"] {
+        println!("cargo::rerun-if-changed={folder}");
+        sources(Path::new(folder), &mut files);
+    }
+    // The emulation is for tests.
+    files.retain(|file| !has(file, &["tests", "tests.rs", "emu"]));
+    let (cuda, cpu) = files.into_iter().partition(|file| has(file, &["cuda", "cuda.rs"]));
+    println!("cargo::rustc-env=YGG_KERNEL_SET={}", hash(cpu));
+    println!("cargo::rustc-env=YGG_CUDA_KERNEL_SET={}", hash(cuda));
 }

@@ -44,6 +44,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("blake3", &["model", "plan", "speculate", "measure", "profiler", "kernels"]),
     ("clap", &["cli"]),
     ("criterion", &["kernels"]),
+    ("cudarc", &["backend"]),
     ("half", &["kernels", "model", "backend"]),
     ("indicatif", &["cli"]),
     ("libc", &["kernels", "backend", "storage"]),

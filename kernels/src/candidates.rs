@@ -119,7 +119,10 @@ impl<'a> Candidates<'a> {
 
 /// Completes a row of [`candidate_columns`] that has its `count` ids and their logits: values become log-probabilities
 /// if the row's sum and the inverse of the temperature are given.
-pub(crate) fn finish_row(row: &mut [f32], count: usize, sum: Option<(f32, f32)>) {
+///
+/// # Panics
+/// If the row is none of candidates.
+pub fn finish_row(row: &mut [f32], count: usize, sum: Option<(f32, f32)>) {
     let most = row.len() / 2;
     row[0] = f32::from_bits(u32::try_from(count).expect("few candidates"));
     let values = &mut row[1 + most..][..count];

@@ -65,22 +65,36 @@ pub enum Tier {
     Avx512,
     /// AMX tiles with BF16, beside AVX-512.
     Amx,
+    /// An NVIDIA GPU. No tier of the processor: whether there is one, its backend knows.
+    Cuda,
 }
 
 impl Tier {
     /// Every tier, slowest first.
-    pub const ALL: [Self; 5] = [Self::Reference, Self::Portable, Self::Avx2, Self::Avx512, Self::Amx];
+    pub const ALL: [Self; 6] =
+        [Self::Reference, Self::Portable, Self::Avx2, Self::Avx512, Self::Amx, Self::Cuda];
 
     /// The fastest tier of this processor.
     pub fn detect_best() -> Self {
         crate::cpu::Kernels::best().tier()
     }
 
-    /// Whether this processor can run it.
+    /// Whether this processor can run it; never a GPU's.
     pub fn is_available(self) -> bool {
         match self {
             Self::Reference | Self::Portable => true,
             Self::Avx2 | Self::Avx512 | Self::Amx => crate::cpu::Kernels::for_tier(self).is_some(),
+            Self::Cuda => false,
+        }
+    }
+
+    /// Hash of the sources of its kernels: two builds with the same one compute the same bits at the same speed.
+    pub const fn kernel_set(self) -> &'static str {
+        match self {
+            Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Amx => {
+                env!("YGG_KERNEL_SET")
+            }
+            Self::Cuda => env!("YGG_CUDA_KERNEL_SET"),
         }
     }
 
@@ -92,6 +106,7 @@ impl Tier {
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Amx => "amx",
+            Self::Cuda => "cuda",
         }
     }
 }
@@ -104,7 +119,7 @@ impl fmt::Display for Tier {
 
 /// The name of a tier was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown tier `{found}`; expected reference, portable, avx2, avx512 or amx")]
+#[error("unknown tier `{found}`; expected reference, portable, avx2, avx512, amx or cuda")]
 pub struct UnknownTier {
     /// What was given.
     pub found: String,

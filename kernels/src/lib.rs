@@ -9,6 +9,7 @@
 //! | [`candidates`] | what is kept of a row of logits, to the last bit |
 //! | [`id`] | names of kernels and their numeric classes |
 //! | [`mod@reference`] | scalar meaning of every op: the judge of the fast ones |
+//! | [`cuda`] | source and parameters of the kernels in `kernels/cuda`, and weights as they read them |
 //! | [`cpu`] | packed weights and the portable, AVX2, AVX-512 and AMX implementations |
 //!
 //! **Row invariance.** The bits of a row of any op depend on that row's inputs and on the numeric class alone: never
@@ -22,15 +23,13 @@
 
 pub mod candidates;
 pub mod cpu;
+pub mod cuda;
 pub mod format;
 pub mod id;
 pub mod kv;
 pub mod reference;
 pub mod rope;
 pub mod rows;
-
-/// Hash of the kernels' sources: two builds with the same one compute the same bits at the same speed.
-pub const KERNEL_SET: &str = env!("YGG_KERNEL_SET");
 
 #[cfg(test)]
 mod testing;

@@ -43,6 +43,48 @@ pub enum BackendError {
         /// How much.
         bytes: usize,
     },
+    /// There is no GPU that could be used.
+    #[error("the device `cuda` cannot be used: {reason}")]
+    NoCuda {
+        /// What is missing, and what to do.
+        reason: String,
+    },
+    /// Something that this backend's kernels cannot do.
+    #[error(
+        "the device `cuda` cannot run this model so: {what}: expected {expected}, found {found}; use --device cpu"
+    )]
+    CudaLimit {
+        /// Of what there is a limit.
+        what: &'static str,
+        /// The limit.
+        expected: String,
+        /// What was asked for.
+        found: String,
+    },
+    /// The driver refused.
+    #[error("CUDA failed to {what}: {reason}; see nvidia-smi and the system's log, or use --device cpu")]
+    Cuda {
+        /// What it was asked to do.
+        what: &'static str,
+        /// Its word.
+        reason: String,
+    },
+    /// Memory of a GPU was refused.
+    #[error(
+        "{bytes} bytes for {what} were refused by {device}, where {free} of {total} bytes are free; use a smaller --context or a smaller model, or end what else runs there"
+    )]
+    DeviceMemory {
+        /// What it was for.
+        what: &'static str,
+        /// How much.
+        bytes: usize,
+        /// Bytes that are free there.
+        free: usize,
+        /// Bytes that there are.
+        total: usize,
+        /// The GPU.
+        device: String,
+    },
     /// Threads were refused.
     #[error("the system refused to start {threads} threads: {source}; ask for fewer with --threads")]
     Threads {

@@ -3,9 +3,11 @@
 //! A backend takes whole [`Program`]s of one graph. [`Executables`] is immutable and shared; what one request needs
 //! (arena, cache, threads) is a [`Replay`] opened from it. Law: `Replay` methods allocate nothing, and a row's result
 //! depends only on the logical sequence it attends to, never on width, thread count, row order or slots.
-//! `reference` is the judge: scalar kernels, one thread, nothing fused beyond what the program says.
+//! `cpu` is this processor, `cuda` a GPU. `reference` is the judge: scalar kernels, one thread, nothing fused beyond what the program says.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod error;
 mod memory;
 mod observation;
@@ -14,10 +16,12 @@ mod reference;
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
 pub use cpu::{Pinning, available_tiers};
+#[cfg(feature = "cuda")]
+pub use cuda::{CudaDevice, cuda_device};
 pub use error::BackendError;
 pub use observation::{Exercise, Moment, Observer};
 pub use ygg_kernels::{
-    Activations, KERNEL_SET, KvFormat, Tier,
+    Activations, KvFormat, Tier,
     cpu::{Arithmetic, Tuning},
 };
 use ygg_kernels::{Matrix, RopeTable, Tails};
@@ -49,6 +53,8 @@ pub struct ReplayOptions {
     pub threads: usize,
     /// Whether workers are bound to processors.
     pub pinning: Pinning,
+    /// Most slots that a row attends to behind its prefix: those of its ancestors and its own.
+    pub tail_capacity: usize,
 }
 
 /// All programs of one graph loaded with its weights.
@@ -125,6 +131,11 @@ pub trait Replay: Send + Debug {
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64);
 }
 
+/// Why there is no GPU in a build without one.
+#[cfg(not(feature = "cuda"))]
+const NOT_BUILT_IN: &str =
+    "it is not built into this version of yggc; build with `--features cuda`, or use --device cpu";
+
 /// Loads the programs of one graph for a device, packing weights once for all of them.
 ///
 /// # Errors
@@ -143,6 +154,10 @@ pub fn load(
         Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Amx => {
             Ok(Arc::new(cpu::CpuExecutables::load(programs, device, weights, threads)?))
         }
+        #[cfg(feature = "cuda")]
+        Tier::Cuda => Ok(Arc::new(cuda::CudaExecutables::load(programs, device, weights, threads)?)),
+        #[cfg(not(feature = "cuda"))]
+        Tier::Cuda => Err(BackendError::NoCuda { reason: NOT_BUILT_IN.to_owned() }),
     }
 }
 
@@ -159,7 +174,7 @@ pub fn load_eager(
 ) -> Result<Arc<dyn Executables>, BackendError> {
     assert!(!programs.is_empty(), "at least one program");
     match device.tier {
-        Tier::Reference => {
+        Tier::Reference | Tier::Cuda => {
             let available = available_tiers().iter().map(|tier| tier.name()).collect::<Vec<_>>().join(", ");
             Err(BackendError::NeverEager { found: device.tier, available })
         }

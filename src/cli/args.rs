@@ -5,9 +5,9 @@
 
 use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf};
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand, builder::PossibleValuesParser};
 use ygg_profiler::CellSelection;
-use yggc::plan::Fix;
+use yggc::{ir::WeightFormat, model::synthetic::SyntheticSpec, plan::Fix};
 
 mod names;
 mod numbers;
@@ -101,6 +101,22 @@ pub(crate) struct InspectArgs {
     /// Token rows that passes and program are for
     #[arg(long, value_name = "ROWS", value_parser = width, allow_negative_numbers = true, default_value_t = 4)]
     pub(crate) width: usize,
+    /// Write a model of this shape with random weights, and inspect that: to measure latencies of a size, never acceptance
+    #[arg(long, value_name = "SHAPE", value_parser = PossibleValuesParser::new(SyntheticSpec::SHAPES),
+          requires = "output", conflicts_with = "model")]
+    pub(crate) synthesize: Option<String>,
+    /// Format of its weights: f32, f16, bf16, q8_0, q4_0, q4_1, q4_k or q6_k
+    #[arg(long, value_name = "FORMAT", value_parser = weight_format, default_value = "bf16", requires = "synthesize")]
+    pub(crate) weights: WeightFormat,
+    /// The model's file, a GGUF
+    #[arg(short = 'o', long, value_name = "FILE", requires = "synthesize")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+fn weight_format(name: &str) -> Result<WeightFormat, String> {
+    let known = || WeightFormat::ALL.map(WeightFormat::name).join(", ");
+    let found = WeightFormat::ALL.into_iter().find(|format| format.name() == name);
+    found.ok_or_else(|| format!("expected one of {}", known()))
 }
 
 #[derive(Debug, Args)]

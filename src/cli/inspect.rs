@@ -6,7 +6,7 @@ use yggc::{
     compile::{Stage, compile_stages, compile_until},
     engine::{DEFAULT_CONTEXT, KV_FORMAT, Loaded, Pinning},
     ir::{Binding, DeviceSpec},
-    model::{Model, TensorInfo, VocabularySource},
+    model::{Model, TensorInfo, VocabularySource, synthetic::SyntheticSpec},
     runtime::{Memory, SessionOptions},
 };
 
@@ -39,7 +39,14 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
                 .to_owned(),
         ));
     }
-    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let path = match (&args.synthesize, &args.output) {
+        (Some(shape), Some(output)) => {
+            let spec = SyntheticSpec::shape(shape, args.weights).expect("the parser knows the shapes");
+            spec.write_gguf(output)?;
+            output.clone()
+        }
+        _ => fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?,
+    };
     let model = Model::open(&path)?;
     let machine = Machine::whole();
     let device = DeviceSpec::cpu(machine.tier, KV_FORMAT);

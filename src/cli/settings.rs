@@ -34,19 +34,28 @@ impl Machine {
     /// # Errors
     /// [`Failure::Device`] if the device or instruction set is not built in or not here.
     pub(crate) fn new(args: &DeviceArgs) -> Result<Self, Failure> {
-        match args.device {
-            DeviceName::Cpu => {}
-            DeviceName::Cuda => {
-                return Err(Failure::Device(
-                    "the device `cuda` is not built into this version of yggc; available: cpu".to_owned(),
-                ));
-            }
-        }
-        let tier = args.isa.map_or(Ok(Tier::detect_best()), tier)?;
         let activations = match args.activations {
             ActivationsName::Native => Activations::Native,
             ActivationsName::Int8 => Activations::Int8,
         };
+        let tier = match (args.device, args.isa) {
+            (DeviceName::Cpu, isa) => isa.map_or(Ok(Tier::detect_best()), tier)?,
+            (DeviceName::Cuda, Some(_)) => {
+                return Err(Failure::Usage(
+                    "--isa is for --device cpu: a GPU has no instruction set to choose; leave it out"
+                        .to_owned(),
+                ));
+            }
+            (DeviceName::Cuda, None) if activations != Activations::Native => {
+                return Err(Failure::Usage(format!(
+                    "--activations {activations} is for --device cpu: a GPU multiplies native activations; leave it out"
+                )));
+            }
+            (DeviceName::Cuda, None) => Tier::Cuda,
+        };
+        if tier == Tier::Cuda {
+            cuda()?;
+        }
         Ok(Self { tier, activations, threads: args.threads.unwrap_or_else(default_threads) })
     }
 
@@ -61,6 +70,20 @@ impl Machine {
             ..Options::new(model)
         }
     }
+}
+
+/// Refuses a GPU that is not there before anything is loaded for it.
+#[cfg(feature = "cuda")]
+fn cuda() -> Result<(), Failure> {
+    yggc::backend::cuda_device().map(|_| ()).map_err(|error| Failure::Device(error.to_string()))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Result<(), Failure> {
+    Err(Failure::Device(
+        "the device `cuda` is not built into this version of yggc; build with `--features cuda`, or use --device cpu"
+            .to_owned(),
+    ))
 }
 
 fn tier(name: IsaName) -> Result<Tier, Failure> {

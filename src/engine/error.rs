@@ -93,6 +93,10 @@ impl From<RuntimeError> for Error {
             RuntimeError::Backend(
                 BackendError::MissingTier { .. }
                 | BackendError::NeverEager { .. }
+                | BackendError::NoCuda { .. }
+                | BackendError::CudaLimit { .. }
+                | BackendError::Cuda { .. }
+                | BackendError::DeviceMemory { .. }
                 | BackendError::Memory { .. }
                 | BackendError::Threads { .. },
             ) => Self::device(message),

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    backend::{KERNEL_SET, KvFormat},
+    backend::KvFormat,
     model::{Model, VocabularySource},
     plan::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, PLAN_FORMAT},
     runtime::{ExecutableSet, SetOptions},
@@ -170,6 +170,15 @@ impl Loaded {
         self.tier
     }
 
+    /// Whether forwards run on a device that this processor emulates: results count, timings mean nothing.
+    pub fn is_emulated(&self) -> bool {
+        #[cfg(feature = "cuda")]
+        let is_emulated = crate::backend::cuda_device().is_ok_and(|device| device.is_emulated);
+        #[cfg(not(feature = "cuda"))]
+        let is_emulated = false;
+        self.tier == Tier::Cuda && is_emulated
+    }
+
     /// What their linears make of activations.
     pub fn activations(&self) -> Activations {
         self.activations
@@ -211,13 +220,30 @@ pub fn fingerprints(
         Activations::Native => tier.to_string(),
         Activations::Int8 => format!("{tier}, int8 activations"),
     };
-    let machine =
+    let mut machine =
         MachineFingerprint::of_this_machine(threads, &kernels).map_err(|e| Error::device(e.to_string()))?;
+    if tier == Tier::Cuda {
+        (machine.gpu, machine.driver) = accelerator()?;
+    }
     Ok(Fingerprints {
         machine,
         model: ModelFingerprint { name: model.config.name.clone(), digest: model.fingerprint().to_string() },
-        build: BuildFingerprint { plan_format: PLAN_FORMAT, kernels: KERNEL_SET.to_owned() },
+        build: BuildFingerprint { plan_format: PLAN_FORMAT, kernels: tier.kernel_set().to_owned() },
     })
+}
+
+/// Name of the GPU and version of its driver.
+#[cfg(feature = "cuda")]
+fn accelerator() -> Result<(Option<String>, Option<String>), Error> {
+    let device = crate::backend::cuda_device().map_err(|error| Error::device(error.to_string()))?;
+    Ok((Some(device.name), Some(device.driver)))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn accelerator() -> Result<(Option<String>, Option<String>), Error> {
+    Err(Error::device(
+        "the device `cuda` is not built into this version of yggc: build with `--features cuda`",
+    ))
 }
 
 fn tokenizer(model: &Model) -> Result<(Tokenizer, Option<String>), Error> {

@@ -231,6 +231,11 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Profile, Error> {
+    if loaded.is_emulated() {
+        return Err(Error::device(
+            "the device `cuda` is emulated by this processor: its timings mean nothing and are not profiled; expected a GPU, or --device cpu",
+        ));
+    }
     let mut drafters = drafters(loaded, &options.drafters, options.store.as_deref())?;
     drafters.retain(|(_, kind)| options.with_learners || !kind.learns());
     let model_context = loaded.set().model_context();

@@ -249,6 +249,7 @@ impl ExecutableSet {
             },
             threads: options.threads,
             pinning: options.pinning,
+            tail_capacity: options.tree_nodes.max(1),
         }
     }
 

@@ -5,23 +5,26 @@ use std::sync::Arc;
 
 use ygg_kernels::{Activations, KvFormat, RopePairing, Tier, WeightFormat};
 use yggc::{
-    backend::available_tiers,
     ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec},
     runtime::{ExecutableSet, SetOptions},
     sample::argmax,
 };
 
-use crate::tiny_model::{Class, Dice, bits, models, session};
+use crate::tiny_model::{Class, Dice, bits, models, session, tested_tiers};
 
 /// Largest difference of a logit from the reference, in units of the root of the mean square of all logits.
 ///
 /// Tiers add in another order than the scalar f64 judge: some 300 roundings of 2^-24 per sum, in a dozen sums one
-/// behind the other. Where the numeric class rounds activations to bf16 (AVX-512 and AMX over bf16 and quantised weights),
+/// behind the other. Where the numeric class rounds activations to bf16 (AVX-512, AMX and CUDA over bf16 and quantised weights),
 /// every one of those linears is off by some 2^-9 of its result, and the largest of ten thousand errors is four times
 /// the usual one. Where the cache is f16, a difference before the rounding may become one of 2^-11 after it.
 fn tolerance(tier: Tier, format: WeightFormat, kv_format: KvFormat) -> f32 {
-    let rounds_activations =
-        matches!(tier, Tier::Avx512 | Tier::Amx) && !matches!(format, WeightFormat::F32 | WeightFormat::F16);
+    let rounds_activations = match tier {
+        Tier::Avx512 | Tier::Amx => !matches!(format, WeightFormat::F32 | WeightFormat::F16),
+        // To halves where weights are halves.
+        Tier::Cuda => format != WeightFormat::F32,
+        Tier::Reference | Tier::Portable | Tier::Avx2 => false,
+    };
     match (rounds_activations, kv_format) {
         (true, _) => 0.08,
         (false, KvFormat::F16) => 5e-3,
@@ -92,7 +95,7 @@ fn judges(classes: Vec<Class>) -> impl Iterator<Item = (Class, Vec<Class>)> {
 }
 
 fn fast_tiers() -> impl Iterator<Item = Tier> {
-    available_tiers().into_iter().filter(|tier| *tier != Tier::Reference)
+    tested_tiers().into_iter().filter(|tier| *tier != Tier::Reference)
 }
 
 #[test]

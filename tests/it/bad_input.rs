@@ -20,7 +20,7 @@ fn run(model: &Path) -> Output {
 }
 
 #[track_caller]
-fn refused(command: &mut Command, code: i32, expected: &[&str]) {
+pub(crate) fn refused(command: &mut Command, code: i32, expected: &[&str]) {
     let said = failure(&command.output().expect("yggc starts"), code);
     assert_eq!(said.trim_end().lines().count(), 1, "not one paragraph: {said}");
     for part in expected {
@@ -141,9 +141,22 @@ fn on_run_without_machine() -> Command {
 
 #[test]
 fn devices_that_are_not_there_end_with_4() {
-    refused(on_run_without_machine().args(["--device", "cuda"]), 4, &["cuda", "not built into", "cpu"]);
+    #[cfg(feature = "cuda")]
+    let is_here = yggc::backend::cuda_device().is_ok();
+    #[cfg(not(feature = "cuda"))]
+    let is_here = false;
+    if !is_here {
+        refused(on_run_without_machine().args(["--device", "cuda"]), 4, &["`cuda`", "--device cpu"]);
+    }
+    refused(
+        on_run_without_machine().args(["--device", "cuda", "--isa", "avx2"]),
+        2,
+        &["--isa", "--device cpu"],
+    );
+    let int8 = ["--device", "cuda", "--activations", "int8"];
+    refused(on_run_without_machine().args(int8), 2, &["int8", "--device cpu"]);
     for tier in yggc::engine::Tier::ALL {
-        if !tier.is_available() {
+        if !tier.is_available() && tier != yggc::engine::Tier::Cuda {
             refused(on_run_without_machine().args(["--isa", tier.name()]), 4, &[tier.name(), "portable"]);
         }
     }

@@ -21,6 +21,8 @@ mod default_model;
 #[cfg(feature = "cli")]
 mod default_model_lossless;
 mod eager;
+#[cfg(feature = "cuda")]
+mod emulated_cuda;
 #[cfg(feature = "cli")]
 mod fetch;
 #[cfg(feature = "cli")]

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use ygg_kernels::{Activations, KvFormat, Tier};
 use yggc::runtime::{ExecutableSet, Session};
 
-use crate::tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, bits, models, session};
+use crate::tiny_model::{
+    Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, cases, models, session, some_models,
+};
 
 /// Most rows of a forward.
 const MOST_ROWS: usize = 64;
@@ -203,9 +205,9 @@ fn any_rows(model: &TinyModel, class: Class, cases: u64) {
 
 #[test]
 fn rows_do_not_depend_on_company_width_slots_scratch_or_threads() {
-    for model in models() {
+    for model in some_models() {
         for class in model.classes() {
-            any_rows(model, class, if class.tier == Tier::Reference { 2 } else { 10 });
+            any_rows(model, class, if class.tier == Tier::Reference { 2 } else { cases(class, 10) });
         }
     }
 }
@@ -217,7 +219,10 @@ fn every_width_and_every_number_of_used_rows_gives_the_same_bits() {
         (&models()[5], KvFormat::F16, Activations::Native),
         (&models()[5], KvFormat::F16, Activations::Int8),
     ] {
-        let class = Class { tier: Tier::detect_best(), activations };
+        let class = Class { tier: best_tier(), activations };
+        if class.tier == Tier::Cuda && activations == Activations::Int8 {
+            continue;
+        }
         let set = model.build(class, kv_format, (1..=MOST_ROWS).collect());
         assert_eq!(set.widths().len(), MOST_ROWS);
         let mut judge = Judge::new(&set);
@@ -243,7 +248,7 @@ fn every_width_and_every_number_of_used_rows_gives_the_same_bits() {
 
 #[test]
 fn a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits() {
-    for model in models() {
+    for model in some_models() {
         for class in model.classes() {
             let set = model.set(class);
             let mut judge = Judge::new(set);

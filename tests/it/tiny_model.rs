@@ -65,12 +65,16 @@ impl TinyModel {
         Self { name, model, format: *format, sets: Default::default() }
     }
 
-    /// Every class of forwards that this machine can run, slowest tier first; int8 only where it is another one.
+    /// Every class of forwards that is tested, slowest tier first; int8 only where it is another one.
     pub(crate) fn classes(&self) -> Vec<Class> {
-        let all = available_tiers()
+        let all = tested_tiers()
             .into_iter()
             .flat_map(|tier| Activations::ALL.map(|activations| Class { tier, activations }));
-        all.filter(|class| class.activations.over(self.format) == class.activations).collect()
+        let is_one = |class: &Class| match class {
+            Class { tier: Tier::Cuda, activations } => *activations == Activations::Native,
+            Class { activations, .. } => activations.over(self.format) == *activations,
+        };
+        all.filter(is_one).collect()
     }
 
     /// Executables of [`WIDTHS`] over an f16 cache, built once.
@@ -88,6 +92,30 @@ impl TinyModel {
         let set = ExecutableSet::build(&self.model.graph, self.model.weights.as_ref(), &options);
         Arc::new(set.expect("a generated model compiles and loads"))
     }
+}
+
+/// Names a device whose tier is tested beside the reference, instead of those of this processor: `cuda`.
+pub(crate) const DEVICE: &str = "YGG_TEST_DEVICE";
+
+/// Whether the tests are of a GPU, emulated or not.
+#[expect(clippy::disallowed_methods, reason = "which device the tests are of is not the library's to know")]
+pub(crate) fn is_cuda() -> bool {
+    std::env::var_os(DEVICE).is_some_and(|device| device == "cuda")
+}
+
+/// Tiers that are tested: those of this processor, or the one of the device that the environment names, and the reference.
+pub(crate) fn tested_tiers() -> Vec<Tier> {
+    if is_cuda() { vec![Tier::Reference, Tier::Cuda] } else { available_tiers() }
+}
+
+/// The tier that is tested where one is enough.
+pub(crate) fn best_tier() -> Tier {
+    if is_cuda() { Tier::Cuda } else { Tier::detect_best() }
+}
+
+/// How often something is tried: less often on an emulated device, which is a thousand times as slow.
+pub(crate) fn cases(class: Class, usual: u64) -> u64 {
+    if class.tier == Tier::Cuda { usual.div_ceil(8) } else { usual }
 }
 
 /// Models of every weight format.
@@ -125,6 +153,15 @@ pub(crate) fn models() -> &'static [TinyModel] {
         .map(|(container, spec)| TinyModel::open(container, spec))
         .collect()
     })
+}
+
+/// The models of tests that hold whatever the format, where some of them are enough: on an emulated device, one with odd shapes, one with
+/// nibbles, one with bytes.
+pub(crate) fn some_models() -> impl Iterator<Item = &'static TinyModel> {
+    let is_chosen = |model: &&TinyModel| {
+        !is_cuda() || matches!(model.format, WeightFormat::BF16 | WeightFormat::Q4_1 | WeightFormat::Q6_K)
+    };
+    models().iter().filter(is_chosen)
 }
 
 /// A session for trees of at most `tree_nodes` nodes.

@@ -59,7 +59,7 @@ pub(super) const NIBBLE_ORDER: [usize; 8] = {
 };
 
 impl Layout {
-    /// The layout of a numeric class.
+    /// The layout of a numeric class. Of a GPU, whose weights are packed elsewhere, that of the reference.
     pub(super) const fn of(format: WeightFormat, activations: Activations, tier: Tier) -> Self {
         use WeightFormat::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
         match (activations.over(format), tier, format) {
@@ -67,7 +67,7 @@ impl Layout {
             (Activations::Int8, Tier::Avx2 | Tier::Avx512 | Tier::Amx, Q4_0 | Q4_1 | Q4_K) => {
                 Self::Int8Nibbles
             }
-            (Activations::Int8, Tier::Reference | Tier::Portable, _)
+            (Activations::Int8, Tier::Reference | Tier::Portable | Tier::Cuda, _)
             | (Activations::Int8, _, Q8_0 | F32 | F16 | BF16 | Q6_K) => Self::Int8,
         }
     }
@@ -76,7 +76,7 @@ impl Layout {
     pub(super) const fn native(format: WeightFormat, tier: Tier) -> Self {
         use WeightFormat::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
         match (tier, format) {
-            (Tier::Reference | Tier::Portable, _)
+            (Tier::Reference | Tier::Portable | Tier::Cuda, _)
             | (Tier::Avx2, F32 | F16 | BF16 | Q8_0 | Q6_K)
             | (Tier::Avx512 | Tier::Amx, F32 | F16) => Self::F32,
             (Tier::Avx2, Q4_0 | Q4_1 | Q4_K) => Self::F32Unplaced,

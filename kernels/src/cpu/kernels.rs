@@ -112,10 +112,10 @@ impl Kernels {
         fast.unwrap_or(Self::portable())
     }
 
-    /// A tier by name; `None` if this processor has not got it, or it is the reference, which reads other weights.
+    /// A tier by name; `None` if this processor has not got it, or it is the reference, which reads other weights, or a GPU's.
     pub fn for_tier(tier: Tier) -> Option<Self> {
         match tier {
-            Tier::Reference => None,
+            Tier::Reference | Tier::Cuda => None,
             Tier::Portable => Some(Self::portable()),
             #[cfg(target_arch = "x86_64")]
             Tier::Avx2 => Avx2::detect().map(Self::avx2),

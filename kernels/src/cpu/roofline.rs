@@ -78,6 +78,7 @@ impl Kernels {
             | (Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512, Arithmetic::Tiles) => {
                 panic!("{} kernels do not multiply {}", self.tier(), arithmetic.name())
             }
+            (Tier::Cuda, _) => unreachable!("no kernels of a processor"),
             #[cfg(not(target_arch = "x86_64"))]
             (Tier::Avx2 | Tier::Avx512 | Tier::Amx, _) => unreachable!("no such processor"),
         };
@@ -95,6 +96,7 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             Tier::Avx512 | Tier::Amx => unsafe { avx512::read(bytes) },
+            Tier::Cuda => unreachable!("no kernels of a processor"),
             #[cfg(not(target_arch = "x86_64"))]
             Tier::Avx2 | Tier::Avx512 | Tier::Amx => unreachable!("no such processor"),
         }

@@ -63,7 +63,7 @@ impl Tuning {
         let mut all = vec![Self::DEFAULT];
         let ahead = |bytes| Self { ahead: Ahead::Bytes(bytes), ..Self::DEFAULT };
         let groups_of_eight = match tier {
-            Tier::Reference | Tier::Portable => return all,
+            Tier::Reference | Tier::Portable | Tier::Cuda => return all,
             Tier::Avx2 | Tier::Avx512 | Tier::Amx => {
                 Layout::of(format, activations, tier) != Layout::Bf16Tiles
             }

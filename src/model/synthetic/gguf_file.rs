@@ -56,11 +56,22 @@ impl SyntheticSpec {
         let mut row_bytes = Vec::new();
         for tensor in &tensors {
             let mut written = 0;
+            let distinct = tensor.period();
+            let mut made: Vec<Vec<u8>> = Vec::new();
             for row in 0..tensor.rows() {
-                row_bytes.clear();
-                tensor.gguf_row(row, &mut row_bytes);
-                out.write_all(&row_bytes)?;
-                written += row_bytes.len();
+                let bytes = match distinct {
+                    Some(period) if row >= period => &made[row % period],
+                    _ => {
+                        row_bytes.clear();
+                        tensor.gguf_row(row, &mut row_bytes);
+                        if distinct.is_some() {
+                            made.push(row_bytes.clone());
+                        }
+                        &row_bytes
+                    }
+                };
+                out.write_all(bytes)?;
+                written += bytes.len();
             }
             pad(out, written)?;
         }

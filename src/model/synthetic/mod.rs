@@ -1,4 +1,4 @@
-//! Tiny models made from a seed: valid files with random weights, for tests and for looking at graphs of any shape.
+//! Models made from a seed: valid files with random weights, tiny ones for tests, and ones of published shapes to measure latencies.
 //!
 //! The same [`SyntheticSpec`] always gives the same bytes, on any machine. Written as GGUF and as folder it is the same
 //! function: the folder holds the values that the GGUF's formats round to, its query and key rows paired by halves.
@@ -8,6 +8,7 @@
 mod gguf_file;
 mod hf_folder;
 mod numbers;
+mod shapes;
 mod tensors;
 mod vocabulary;
 
@@ -53,6 +54,8 @@ pub struct SyntheticSpec {
     pub rope: RopeConfig,
     /// All weights follow from it.
     pub seed: u64,
+    /// Rows of a matrix that differ; the others are these again, in turn.
+    pub distinct_rows: usize,
 }
 
 /// Three control tokens and one token per byte.
@@ -77,6 +80,7 @@ impl Default for SyntheticSpec {
             tied: true,
             rope: RopeConfig { base: 10_000.0, scaling: RopeScaling::None },
             seed: 1,
+            distinct_rows: usize::MAX,
         }
     }
 }

@@ -25,6 +25,7 @@ pub(super) struct Tensor {
     pub(super) format: WeightFormat,
     content: Content,
     numbers: Stream,
+    distinct_rows: usize,
 }
 
 impl Tensor {
@@ -34,6 +35,18 @@ impl Tensor {
 
     pub(super) fn columns(&self) -> usize {
         self.shape[self.shape.len() - 1]
+    }
+
+    /// Rows after which the rows of a GGUF file come again, if they do.
+    pub(super) fn period(&self) -> Option<usize> {
+        let heads = match self.content {
+            Content::Heads { head_dim, .. } => head_dim,
+            Content::Gain | Content::Matrix { .. } => 1,
+        };
+        // Rows of a head change places within it.
+        let is_whole =
+            self.distinct_rows.is_multiple_of(heads) || heads.is_multiple_of(self.distinct_rows.max(1));
+        (self.distinct_rows < self.rows() && is_whole).then(|| self.distinct_rows.max(heads))
     }
 
     /// The bytes of a row in the order of a GGUF file, where a head's pairs are adjacent.
@@ -77,7 +90,7 @@ impl Tensor {
     }
 
     fn values(&self, row: usize) -> Vec<f32> {
-        let start = (row * self.columns()) as u64;
+        let start = (row % self.distinct_rows.max(1) * self.columns()) as u64;
         let indices = start..start + self.columns() as u64;
         match self.content {
             Content::Gain => {
@@ -95,7 +108,7 @@ const LOGIT_DEVIATION: f32 = 3.0;
 
 /// All tensors in the order of the files.
 pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
-    let mut list = List { seed: spec.seed, tensors: Vec::new() };
+    let mut list = List { seed: spec.seed, distinct_rows: spec.distinct_rows, tensors: Vec::new() };
     let (d, f, v) = (spec.width, spec.feed_forward, spec.vocabulary);
     let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
     let per_row = |gain: f32, columns: usize| gain / (columns as f32).sqrt();
@@ -145,6 +158,7 @@ pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
 
 struct List {
     seed: u64,
+    distinct_rows: usize,
     tensors: Vec<Tensor>,
 }
 
@@ -157,6 +171,7 @@ impl List {
             format,
             content,
             numbers: Stream::new(self.seed, self.tensors.len() as u64),
+            distinct_rows: self.distinct_rows,
         });
     }
 }

@@ -82,3 +82,34 @@ fn impossible_models_are_named() {
         assert!(error.contains(field), "{error}");
     }
 }
+
+#[test]
+fn rows_that_repeat_are_those_that_would_be_made() {
+    for distinct_rows in [4, 8, 16, 32] {
+        let spec = SyntheticSpec { distinct_rows, ..SyntheticSpec::default() };
+        let mut repeating = 0;
+        for tensor in tensors(&spec) {
+            let row = |row| {
+                let mut bytes = Vec::new();
+                tensor.gguf_row(row, &mut bytes);
+                bytes
+            };
+            let Some(period) = tensor.period() else { continue };
+            repeating += 1;
+            for later in period..tensor.rows() {
+                assert!(row(later) == row(later % period), "{} row {later}", tensor.gguf_name);
+            }
+        }
+        assert!(repeating > 10, "{distinct_rows}");
+    }
+}
+
+#[test]
+fn shapes_are_lawful_in_every_format() {
+    for name in SyntheticSpec::SHAPES {
+        for format in WeightFormat::ALL {
+            SyntheticSpec::shape(name, format).unwrap().config().unwrap();
+        }
+    }
+    assert_eq!(SyntheticSpec::shape("llama-2b", WeightFormat::BF16), None);
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Everything that must hold and be measured on a GPU, on a machine that has the driver and nothing else: no cargo, no toolkit.
+#
+# usage: benches/gpu-check.sh YGGC TESTS MODEL OUT
+#   YGGC   the program, built with CUDA_HOME set, so that kernels are in it
+#   TESTS  the integration tests' binary: target/*/deps/it-*, of the same build
+#   MODEL  a model's file or folder
+#   OUT    a folder for raw results; made if it is not there
+#
+# Prints a line for each check as it ends, and a table. Ends with 1 if one fails; the others are run all the same.
+set -uo pipefail
+
+if (($# != 4)); then
+    sed -n 's/^# \{0,1\}//p' "$0" | sed -n '3,9p' >&2
+    exit 2
+fi
+yggc=$(realpath "$1") tests=$(realpath "$2") model=$(realpath "$3")
+mkdir -p "$4"
+out=$(realpath "$4")
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+prompts=$here/benches/prompts/spec_bench_3_per_category.jsonl
+failed=0
+
+{
+    nvidia-smi || echo "no nvidia-smi"
+    ldd --version | head -1
+    ldconfig -p | grep -E 'libcuda|nvrtc'
+    lscpu | grep -E '^(Model name|CPU\(s\))'
+} >"$out/machine.txt" 2>&1
+
+check() {
+    local name=$1 begun=$SECONDS
+    shift
+    if "$@" >"$out/$name.out" 2>"$out/$name.err"; then
+        printf '%-14s ok      %4d s\n' "$name" $((SECONDS - begun))
+    else
+        printf '%-14s FAILED  %4d s   %s\n' "$name" $((SECONDS - begun)) "$out/$name.err"
+        failed=1
+    fi
+}
+
+# Tests that hold for every class of forwards, on this device.
+on_device() {
+    (cd "$here" && YGG_TEST_DEVICE=cuda "$tests" --exact --include-ignored "$@")
+}
+
+check conformance on_device \
+    backends::every_tier_follows_the_reference_on_every_format \
+    backends::ops_that_no_pass_fuses_follow_the_reference_too \
+    candidates::candidates_are_those_of_stored_logits \
+    candidates::candidates_of_a_trimmed_head_are_those_of_the_tokens_it_keeps \
+    emulated_cuda::a_long_context_is_joined_from_partitions
+check rows on_device \
+    row_invariance::rows_do_not_depend_on_company_width_slots_scratch_or_threads \
+    row_invariance::every_width_and_every_number_of_used_rows_gives_the_same_bits \
+    row_invariance::a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits \
+    kv_cache::any_history_of_a_session_leaves_the_committed_sequence_alone
+check lossless on_device lossless::a_mixture_changes_no_token lossless::layer_skip_changes_no_token lossless::an_adversary_changes_no_token
+check profile "$yggc" profile -m "$model" --device cuda --budget 120 -o "$out/gpu.profile"
+check plan "$yggc" plan -m "$model" --profile "$out/gpu.profile" -o "$out/gpu.plan"
+check explain "$yggc" plan explain "$out/gpu.plan"
+# Answers of every arm are compared with plain decoding's, token by token; `eager` is launches one by one.
+check bench "$yggc" bench -m "$model" --device cuda --plan "$out/gpu.plan" --prompts "$prompts" --arms ar,plan -n 64 --repetitions 5 --json
+check widths "$yggc" bench -m "$model" --device cuda --kernels --widths 1,2,4,8,16,32,64 --json
+
+echo
+if [[ -s $out/explain.out ]]; then sed -n '1,12p' "$out/explain.out"; fi
+exit $failed

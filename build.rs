@@ -1,0 +1,58 @@
+//! Compiles the CUDA kernels where there is a toolkit: `CUDA_HOME` names its folder. Without it the binary compiles them through NVRTC on the
+//! machine where they run.
+
+#![allow(clippy::disallowed_methods, reason = "cargo speaks to build scripts through the environment")]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const KERNELS: &str = "kernels/cuda";
+/// Architectures that get code of their own; newer ones compile the last one's intermediate code when they load it.
+const ARCHITECTURES: [(&str, &str); 5] = [
+    ("compute_80", "sm_80"),
+    ("compute_86", "sm_86"),
+    ("compute_89", "sm_89"),
+    ("compute_90a", "sm_90a"),
+    ("compute_80", "compute_80"),
+];
+
+fn main() {
+    println!("cargo::rerun-if-changed={KERNELS}");
+    println!("cargo::rerun-if-env-changed=CUDA_HOME");
+    if env::var_os("CARGO_FEATURE_CUDA").is_none() {
+        return;
+    }
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names a folder")).join("kernels.fatbin");
+    match env::var_os("CUDA_HOME") {
+        Some(home) => compile(Path::new(&home), &out),
+        None => fs::write(&out, []).expect("cargo's folder can be written"),
+    }
+}
+
+fn compile(home: &Path, out: &Path) {
+    let nvcc = home.join("bin/nvcc");
+    let mut command = Command::new(&nvcc);
+    command.args(["-std=c++17", "-O3", "-fatbin", "-Xptxas", "-v", "-Werror", "all-warnings"]);
+    for (virtual_arch, code) in ARCHITECTURES {
+        command.arg(format!("-gencode=arch={virtual_arch},code={code}"));
+    }
+    command.arg(Path::new(KERNELS).join("kernels.cu")).arg("-o").arg(out);
+    let told = command.output().unwrap_or_else(|error| {
+        panic!(
+            "CUDA_HOME is {}, but {} does not run: {error}; unset it to build without compiled kernels",
+            home.display(),
+            nvcc.display()
+        )
+    });
+    let words = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "nvcc refuses the kernels:\n{words}");
+    // A kernel that keeps registers in memory is several times as slow, and nothing else would say so.
+    let spilled: Vec<&str> = words
+        .lines()
+        .filter(|line| line.contains("spill") && !line.contains("0 bytes spill stores, 0 bytes spill loads"))
+        .collect();
+    assert!(spilled.is_empty(), "kernels spill registers:\n{}\n{words}", spilled.join("\n"));
+}

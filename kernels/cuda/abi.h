@@ -1,0 +1,275 @@
+// What the host tells kernels: one structure of parameters each, and the sizes that both sides must agree on.
+//
+// Plain C, so that bindgen makes Rust of it (`kernels/cuda/bindings.sh`; the result is checked in and asserts the layout).
+// Shapes are in `[rows, columns]`; `W` rows of a forward, `R` rows of outputs, `K` inputs, `N` outputs, `H` query heads,
+// `G` key/value heads, `D` elements of a head, `S` slots. Strides are in elements.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+
+// A step that belongs to no group is never skipped.
+#define YGG_NO_GROUP 0xffffffffu
+// A row without a slot stores nothing.
+#define YGG_NO_SLOT 0xffffffffu
+
+enum {
+    // Threads of a warp; kernels assume it.
+    YGG_WARP = 32,
+    // Inputs of a linear that lie together in packed weights and in fragments.
+    YGG_TILE_K = 64,
+    // Outputs of a linear that lie together.
+    YGG_TILE_N = 16,
+    // Token rows of one multiplication of tensor cores.
+    YGG_TILE_W = 8,
+    // Most token rows of a forward.
+    YGG_MOST_WIDTH = 64,
+    // Parts of the inputs of a linear, which are summed apart and joined in order: whatever the width.
+    YGG_SPLIT_K = 8,
+    // Threads of a block of a linear.
+    YGG_LINEAR_THREADS = 256,
+    // Threads of a block of other kernels over rows.
+    YGG_ROW_THREADS = 256,
+    // Places of a row's logical sequence that are attended to together: whatever the width.
+    YGG_PARTITION = 256,
+    // Slots that lie in shared memory together.
+    YGG_SLOT_TILE = 32,
+    // Query vectors of a block of attention.
+    YGG_QUERY_TILE = 16,
+    // Threads of a block of attention.
+    YGG_ATTENTION_THREADS = 128,
+    // Logits that are summed together, as `ygg_kernels::candidates` says.
+    YGG_RANGE = 256,
+    // Lanes of such a sum.
+    YGG_RANGE_LANES = 16,
+    // Most candidates of a row.
+    YGG_MOST_CANDIDATES = 64,
+    // Threads of the block that joins the ranges of a row.
+    YGG_MERGE_THREADS = 256,
+};
+
+// What every step knows: where the mask of skipped groups is, and which group it belongs to.
+typedef struct YggStep {
+    const u32* skipped; // [groups]
+    u32 group;
+} YggStep;
+
+// A rectangle of the arena.
+typedef struct YggRows {
+    float* data;
+    u32 rows;
+    u32 columns;
+    u32 stride;
+} YggRows;
+
+// Cosines and sines of positions, each [positions, rotated / 2].
+typedef struct YggRope {
+    const float* cosines; // null: nothing turns
+    const float* sines;
+    u32 rotated;
+    u32 adjacent; // 1: elements (2i, 2i + 1) turn together; 0: (i, i + rotated / 2)
+} YggRope;
+
+// How the rows of an embedding matrix are stored: as in the model file.
+enum YggEmbedding {
+    YGG_EMBEDDING_F32,
+    YGG_EMBEDDING_F16,
+    YGG_EMBEDDING_BF16,
+    YGG_EMBEDDING_Q8_0,
+    YGG_EMBEDDING_Q4_0,
+    YGG_EMBEDDING_Q4_1,
+    YGG_EMBEDDING_Q4_K,
+    YGG_EMBEDDING_Q6_K,
+};
+
+typedef struct YggEmbed {
+    YggStep step;
+    const u32* tokens; // [W]
+    const u8* matrix;  // [V, D]
+    u64 row_bytes;
+    u32 format; // YggEmbedding
+    YggRows out;
+} YggEmbed;
+
+// How a linear reads its inputs.
+enum YggFragment {
+    YGG_FRAGMENT_BF16,
+    YGG_FRAGMENT_F16,
+    YGG_FRAGMENT_F32, // rows [W, K], no fragments
+};
+
+// Where a linear reads its inputs: rows as tensor cores take them, or plain ones.
+typedef struct YggFragments {
+    void* data; // [K / 64][row tiles][2][32 lanes][4] words, or rows [W, K]; null: none are wanted
+    u32 format; // YggFragment
+    u32 row_tiles; // of YGG_TILE_W rows, padding included
+} YggFragments;
+
+// Rows become what a linear reads, normalised if there is a gain.
+typedef struct YggPrepare {
+    YggStep step;
+    YggRows x;
+    const float* gain; // [K], or null
+    float eps;
+    YggFragments out;
+} YggPrepare;
+
+// out = x weights^T (+ out), or silu(x weights^T) * (x up^T).
+typedef struct YggLinear {
+    YggStep step;
+    const void* fragments;
+    const void* codes;     // packed weights, see ygg_kernels::cuda::packing
+    const void* scales;    // of formats that have them
+    const void* up_codes;  // of a gated pair, or null
+    const void* up_scales;
+    YggRows out; // [W, N]
+    YggFragments next; // of a product that reads the result, too: N is then a multiple of YGG_TILE_K
+    u32 tiles_k; // of YGG_TILE_K inputs
+    u32 columns; // K
+    u32 residual; // 1: added to what is there
+} YggLinear;
+
+typedef struct YggNormRows {
+    YggStep step;
+    YggRows x;
+    const float* gain; // [columns]
+    float eps;
+    YggRows out;
+} YggNormRows;
+
+enum YggBinary {
+    YGG_ADD,    // a + b
+    YGG_SWIGLU, // silu(a) * b
+};
+
+typedef struct YggElementwise {
+    YggStep step;
+    YggRows a;
+    YggRows b;
+    YggRows out;
+    u32 binary; // YggBinary
+} YggElementwise;
+
+typedef struct YggScale {
+    YggStep step;
+    YggRows x;
+    YggRows out;
+    float factor;
+} YggScale;
+
+typedef struct YggRopeRows {
+    YggStep step;
+    YggRows x;
+    YggRows out;
+    const u32* positions; // [W]
+    YggRope rope;
+    u32 head_dim;
+} YggRopeRows;
+
+typedef struct YggSelectRows {
+    YggStep step;
+    YggRows x;
+    const u32* indices; // [R]
+    YggRows out;
+} YggSelectRows;
+
+// Keys and values of a layer, each [G, S, D] of f16 or f32.
+typedef struct YggKv {
+    void* keys;
+    void* values;
+    u32 heads; // G
+    u32 slots; // S
+    u32 head_dim; // D
+} YggKv;
+
+typedef struct YggAppend {
+    YggStep step;
+    YggRows keys;   // [W, G * D]
+    YggRows values; // [W, G * D]
+    const u32* positions; // [W]
+    const u32* slots;     // [W]
+    YggRope rope;
+    YggKv kv;
+} YggAppend;
+
+// Each row attends to its committed prefix and then to its tail, in partitions of YGG_PARTITION places; what they give is joined in order.
+typedef struct YggAttention {
+    YggStep step;
+    YggRows queries; // [W, H * D]
+    const u32* positions; // [W]
+    const u32* prefix;    // [W]
+    const u32* tail_len;  // [W]
+    const u32* tails;     // [W, tail_capacity]
+    u32 tail_capacity;
+    u32 heads; // H
+    u32 partitions; // of the longest context
+    float scale;
+    YggRope rope;
+    YggKv kv;
+    float* partial;    // [W * H][partitions][D]
+    float* partial_max; // [W * H][partitions]
+    float* partial_sum; // [W * H][partitions]
+    YggRows out; // [W, H * D]
+    YggFragments next; // of a product that reads the result, too: H * D is then a multiple of YGG_TILE_K
+} YggAttention;
+
+// Which candidates a forward wants of every row.
+typedef struct YggChoice {
+    u32 k;
+    float inverse; // of the temperature; 0: logits are kept as they are and nothing is summed
+} YggChoice;
+
+// The best of every row of logits. Meaning: ygg_kernels::candidates, steps 1 to 3; the logarithm is taken by the host.
+typedef struct YggCandidates {
+    YggStep step;
+    YggRows logits; // [R, V]
+    const YggChoice* choice;
+    u32 ranges; // of YGG_RANGE logits
+    u32 most;   // room for candidates
+    float* range_max;  // [R][ranges]
+    float* range_sum;  // [R][ranges]
+    u32* range_count;  // [R][ranges]
+    float* range_values; // [R][ranges][most]
+    u32* range_ids;      // [R][ranges][most]
+    YggRows out; // [R, 2 most + 1]: count, ids, logits
+    float* sums; // [R]
+} YggCandidates;
+
+// Keys and values of slots from[i] move to first + i, in order, in all layers.
+typedef struct YggMoves {
+    u8* cache; // [layers][keys, values][G, S, D]
+    u32 planes; // 2 * layers * G
+    u32 slots;  // S
+    u32 slot_bytes; // of one head
+    u32 first;
+    u32 count;
+    u32 from[64]; // YGG_MOST_WIDTH
+} YggMoves;
+
+// Slots become finite noise.
+typedef struct YggPoison {
+    void* cache;
+    u32 planes;
+    u32 slots;
+    u32 head_dim;
+    u32 first;
+    u32 count;
+    u32 halves; // 1: f16, 0: f32
+    u64 seed;
+} YggPoison;
+
+// Reads bytes and does nothing with them.
+typedef struct YggRead {
+    const void* data; // of 16 bytes each
+    u64 count;
+    u32* sink; // written never, as far as the compiler can tell
+} YggRead;
+
+// Multiplies and adds in registers.
+typedef struct YggMultiply {
+    u32 rounds;
+    u32* sink;
+} YggMultiply;

@@ -1,0 +1,279 @@
+// A libcuda.so.1 for tests: the driver functions that the CUDA backend calls, with kernels run by the emulation. Streams do their work at
+// once; a capture records it. What a driver refuses is refused here too, above all inside a capture: allocation, synchronisation, waiting for
+// an event from outside, copies to or from memory that was never allocated.
+#include "emulation.h"
+
+#include <functional>
+#include <map>
+#include <mutex>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef struct Context* CUcontext;
+typedef struct Stream* CUstream;
+typedef struct Event* CUevent;
+typedef struct Graph* CUgraph;
+typedef struct Executable* CUgraphExec;
+typedef struct Module* CUmodule;
+typedef const ygg_emulation::Kernel* CUfunction;
+
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    INVALID_DEVICE = 101,
+    INVALID_CONTEXT = 201,
+    NOT_FOUND = 500,
+    STREAM_CAPTURE_UNSUPPORTED = 900,
+    STREAM_CAPTURE_ISOLATION = 905,
+};
+
+using Work = std::function<void()>;
+
+struct Context {};
+struct Module {};
+struct Graph {
+    std::vector<Work> nodes;
+};
+struct Executable {
+    std::vector<Work> nodes;
+};
+struct Stream {
+    bool is_capturing = false;
+    std::vector<Work> recorded;
+};
+struct Event {
+    bool is_captured = false;
+    bool is_recorded = false;
+};
+
+static Context the_context;
+static Module the_module;
+static Stream the_default;
+static std::mutex lock;
+static std::map<std::uintptr_t, std::size_t> device_memory;
+static thread_local CUcontext current = nullptr;
+
+static std::size_t memory_limit() {
+    const char* wish = std::getenv("YGG_EMULATION_MEMORY");
+    return wish ? std::strtoull(wish, nullptr, 10) : std::size_t{4} << 30;
+}
+static std::size_t memory_used() {
+    std::size_t used = 0;
+    for (const auto& [_, bytes] : device_memory) used += bytes;
+    return used;
+}
+static bool is_device_memory(CUdeviceptr at, std::size_t bytes) {
+    const std::lock_guard guard(lock);
+    auto after = device_memory.upper_bound(at);
+    if (after == device_memory.begin()) return false;
+    const auto& [start, size] = *--after;
+    return at + bytes <= start + size;
+}
+static Stream& of(CUstream stream) { return stream ? *stream : the_default; }
+static CUresult on(CUstream stream, Work work) {
+    if (of(stream).is_capturing)
+        of(stream).recorded.push_back(std::move(work));
+    else
+        work();
+    return SUCCESS;
+}
+
+#define API extern "C" __attribute__((visibility("default"))) CUresult
+
+API cuInit(unsigned) { return SUCCESS; }
+API cuDriverGetVersion(int* version) {
+    *version = 13000;
+    return SUCCESS;
+}
+API cuDeviceGetCount(int* count) {
+    *count = 1;
+    return SUCCESS;
+}
+API cuDeviceGet(CUdevice* device, int ordinal) {
+    if (ordinal != 0) return INVALID_DEVICE;
+    *device = 0;
+    return SUCCESS;
+}
+API cuDeviceGetName(char* name, int len, CUdevice) {
+    std::snprintf(name, static_cast<std::size_t>(len), "emulated by the host");
+    return SUCCESS;
+}
+API cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
+    const char* arch = std::getenv("YGG_EMULATION_ARCH");
+    const int capability = arch ? std::atoi(arch) : 80;
+    switch (attribute) {
+    case 16: *value = 2; break;                // multiprocessors
+    case 75: *value = capability / 10; break;  // compute capability
+    case 76: *value = capability % 10; break;
+    case 97: *value = 99 << 10; break;         // shared memory of a block, if it is asked for
+    default: *value = 0;
+    }
+    return SUCCESS;
+}
+API cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice) {
+    *bytes = memory_limit();
+    return SUCCESS;
+}
+API cuMemGetInfo_v2(std::size_t* left, std::size_t* total) {
+    const std::lock_guard guard(lock);
+    *total = memory_limit();
+    *left = *total - std::min(*total, memory_used());
+    return SUCCESS;
+}
+API cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+    *context = &the_context;
+    return SUCCESS;
+}
+API cuDevicePrimaryCtxRelease_v2(CUdevice) { return SUCCESS; }
+API cuCtxSetCurrent(CUcontext context) {
+    current = context;
+    return SUCCESS;
+}
+API cuCtxGetCurrent(CUcontext* context) {
+    *context = current;
+    return SUCCESS;
+}
+API cuCtxSynchronize() { return SUCCESS; }
+API cuStreamCreate(CUstream* stream, unsigned) {
+    *stream = new Stream;
+    return SUCCESS;
+}
+API cuStreamDestroy_v2(CUstream stream) {
+    delete stream;
+    return SUCCESS;
+}
+API cuStreamSynchronize(CUstream stream) { return of(stream).is_capturing ? STREAM_CAPTURE_UNSUPPORTED : SUCCESS; }
+API cuStreamIsCapturing(CUstream stream, int* status) {
+    *status = of(stream).is_capturing ? 1 : 0;
+    return SUCCESS;
+}
+API cuMemAlloc_v2(CUdeviceptr* at, std::size_t bytes) {
+    if (!current) return INVALID_CONTEXT;
+    const std::lock_guard guard(lock);
+    if (bytes == 0) return INVALID_VALUE;
+    if (memory_used() + bytes > memory_limit()) return OUT_OF_MEMORY;
+    void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (!memory) return OUT_OF_MEMORY;
+    // Not zero: as floats and as halves, numbers that show.
+    std::memset(memory, 0xCB, bytes);
+    device_memory[reinterpret_cast<std::uintptr_t>(memory)] = bytes;
+    *at = reinterpret_cast<CUdeviceptr>(memory);
+    return SUCCESS;
+}
+API cuMemFree_v2(CUdeviceptr at) {
+    const std::lock_guard guard(lock);
+    if (device_memory.erase(at) == 0) return INVALID_VALUE;
+    std::free(reinterpret_cast<void*>(at));
+    return SUCCESS;
+}
+API cuMemHostAlloc(void** at, std::size_t bytes, unsigned) {
+    *at = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    return *at ? SUCCESS : OUT_OF_MEMORY;
+}
+API cuMemFreeHost(void* at) {
+    std::free(at);
+    return SUCCESS;
+}
+API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
+    if (!is_device_memory(to, bytes)) return INVALID_VALUE;
+    return on(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+}
+API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+    if (!is_device_memory(from, bytes)) return INVALID_VALUE;
+    return on(stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
+}
+API cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes) { return cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr); }
+API cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes) { return cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr); }
+API cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
+    if (!is_device_memory(to, bytes)) return INVALID_VALUE;
+    return on(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+}
+API cuEventCreate(CUevent* event, unsigned) {
+    *event = new Event;
+    return SUCCESS;
+}
+API cuEventDestroy_v2(CUevent event) {
+    delete event;
+    return SUCCESS;
+}
+API cuEventRecord(CUevent event, CUstream stream) {
+    *event = {of(stream).is_capturing, true};
+    return SUCCESS;
+}
+API cuEventSynchronize(CUevent) { return SUCCESS; }
+API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+    const bool is_outside = event->is_recorded && !event->is_captured;
+    return of(stream).is_capturing && is_outside ? STREAM_CAPTURE_ISOLATION : SUCCESS;
+}
+API cuModuleLoadData(CUmodule* module, const void* image) {
+    if (!image) return INVALID_VALUE;
+    *module = &the_module;
+    return SUCCESS;
+}
+API cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, int*, void**) { return cuModuleLoadData(module, image); }
+API cuModuleUnload(CUmodule) { return SUCCESS; }
+API cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
+    for (const auto* kernel = ygg_emulation::Kernel::first; kernel; kernel = kernel->next)
+        if (std::strcmp(kernel->name, name) == 0) {
+            *function = kernel;
+            return SUCCESS;
+        }
+    return NOT_FOUND;
+}
+API cuFuncSetAttribute(CUfunction, int, int) { return SUCCESS; }
+API cuFuncGetAttribute(int* value, int, CUfunction) {
+    *value = 0;
+    return SUCCESS;
+}
+API cuLaunchKernel(CUfunction kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                   CUstream stream, void** params, void**) {
+    const bool fits = gx && gy && gz && gy < 65536 && gz < 65536 && bx && by == 1 && bz == 1 && bx <= kernel->most_threads && shared <= 99u << 10;
+    if (!fits || bx % 32 != 0) return INVALID_VALUE;
+    const auto* bytes = static_cast<const unsigned char*>(params[0]);
+    auto kept = std::make_shared<std::vector<std::uint64_t>>((kernel->params_bytes + 7) / 8);
+    std::memcpy(kept->data(), bytes, kernel->params_bytes);
+    return on(stream, [=] { kernel->launch({gx, gy, gz}, bx, shared, kept->data()); });
+}
+API cuStreamBeginCapture_v2(CUstream stream, int) {
+    // The default stream cannot be captured.
+    if (!stream) return STREAM_CAPTURE_UNSUPPORTED;
+    stream->is_capturing = true;
+    return SUCCESS;
+}
+API cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+    *graph = new Graph{std::move(stream->recorded)};
+    stream->recorded.clear();
+    stream->is_capturing = false;
+    return SUCCESS;
+}
+API cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+    *executable = new Executable{graph->nodes};
+    return SUCCESS;
+}
+API cuGraphGetNodes(CUgraph graph, void*, std::size_t* count) {
+    *count = graph->nodes.size();
+    return SUCCESS;
+}
+API cuGraphUpload(CUgraphExec, CUstream) { return SUCCESS; }
+API cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+    if (of(stream).is_capturing) return STREAM_CAPTURE_UNSUPPORTED;
+    for (const Work& node : executable->nodes) node();
+    return SUCCESS;
+}
+API cuGraphExecDestroy(CUgraphExec executable) {
+    delete executable;
+    return SUCCESS;
+}
+API cuGraphDestroy(CUgraph graph) {
+    delete graph;
+    return SUCCESS;
+}
+API cuGetErrorString(CUresult error, const char** text) {
+    static thread_local char buffer[48];
+    std::snprintf(buffer, sizeof buffer, "error %d of the emulated driver", error);
+    *text = buffer;
+    return SUCCESS;
+}
+API cuGetErrorName(CUresult error, const char** name) { return cuGetErrorString(error, name); }

@@ -1,0 +1,333 @@
+// Skinny products: W token rows, 1 to 64, by a matrix that is read once.
+//
+// The floor is reading the weights. So they lie in memory as tensor cores take them (`ygg_kernels::cuda::packing`): a lane's part
+// of a tile is 16 bytes that are next to its neighbours', no shared memory is passed through, and dequantisation happens in
+// registers. Weights are the left operand (16 outputs), token rows the right one (8 at a time).
+//
+// Row invariance: the inputs are split into YGG_SPLIT_K parts by tile number modulo, one for each warp of a block; a warp adds its
+// tiles in order, and the parts are joined in order. None of it knows W. A column of an mma does not depend on the others.
+#pragma once
+
+#include "rows.cuh"
+
+namespace ygg {
+
+constexpr u32 SPLIT_K = YGG_SPLIT_K;
+constexpr u32 TILE_K = YGG_TILE_K;
+static_assert(YGG_LINEAR_THREADS == SPLIT_K * WARP, "a warp for each part of the inputs");
+
+// A format of packed weights: `Loaded` is a lane's part of a tile of 16 outputs and 64 inputs as it lies in memory, `fragment` the
+// left operand of the multiplication with inputs 16 k .. 16 k + 16 of it.
+// Tile t of row tile n is number n * tiles_k + t.
+
+template <bool HALF> struct Sixteen {
+    static constexpr bool IS_HALF = HALF;
+    static constexpr u32 AHEAD = 2;
+    struct Loaded {
+        Words4 words[4];
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void*, u64 tile) {
+        const Words4* from = static_cast<const Words4*>(codes) + tile * (4 * WARP) + lane();
+        for (u32 k = 0; k < 4; ++k) to.words[k] = load_streamed(from + k * WARP);
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        a[0] = from.words[k].x;
+        a[1] = from.words[k].y;
+        a[2] = from.words[k].z;
+        a[3] = from.words[k].w;
+    }
+};
+
+YGG_DEVICE u32 word_of(const Words4& words, u32 i) { return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w; }
+
+// Two codes of a nibble pair: 2^7 + code as a bf16 is exact, so only a sum and a product round.
+YGG_DEVICE u32 nibble_pair(u32 word, u32 r, float d, float m) {
+    const u32 both = (word >> (4 * r) & 0x000F000Fu) | 0x43004300u;
+    const float low = add_rn(bits_to_float(both << 16), -128.0f);
+    const float high = add_rn(bits_to_float(both & 0xFFFF0000u), -128.0f);
+    return pack_bf16(fma_rn(low, d, m), fma_rn(high, d, m));
+}
+
+// Nibbles with scale and minimum per output and 32 inputs, as halves: value = code * scale + minimum. A lane's 32 nibbles are 4 words,
+// one for each 16 inputs; in a word, nibbles r and r + 4 are the pair of register r.
+struct Nibbles {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 AHEAD = 4;
+    struct Loaded {
+        Words4 codes;
+        Words4 scales; // outputs g, g + 8; of each, inputs below 32, then the others
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
+        to.codes = load_streamed(static_cast<const Words4*>(codes) + tile * WARP + lane());
+        to.scales = load_streamed(static_cast<const Words4*>(scales) + tile * (WARP / 4) + lane() / 4);
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        const u32 word = word_of(from.codes, k);
+        for (u32 r = 0; r < 4; ++r) {
+            const u32 scale = word_of(from.scales, r % 2 * 2 + k / 2);
+            const float d = half_to_float(static_cast<u16>(scale)), m = half_to_float(static_cast<u16>(scale >> 16));
+            a[r] = nibble_pair(word, r, d, m);
+        }
+    }
+};
+
+// The same with scale and minimum as f32: of formats whose scales are products.
+struct NibblesWide {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 AHEAD = 2;
+    struct Loaded {
+        Words4 codes;
+        Words4 scales[2]; // of outputs g and g + 8: scale and minimum of inputs below 32, then of the others
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
+        to.codes = load_streamed(static_cast<const Words4*>(codes) + tile * WARP + lane());
+        const Words4* from = static_cast<const Words4*>(scales) + tile * (WARP / 2) + lane() / 4 * 2;
+        to.scales[0] = load_streamed(from);
+        to.scales[1] = load_streamed(from + 1);
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        const u32 word = word_of(from.codes, k);
+        for (u32 r = 0; r < 4; ++r) {
+            const Words4& scales = from.scales[r % 2];
+            const float d = bits_to_float(k < 2 ? scales.x : scales.z), m = bits_to_float(k < 2 ? scales.y : scales.w);
+            a[r] = nibble_pair(word, r, d, m);
+        }
+    }
+};
+
+YGG_DEVICE float signed_byte(u32 word, u32 i) { return static_cast<float>(static_cast<signed char>(word >> (8 * i))); }
+
+// Signed bytes with a scale per output and 32 inputs, as halves. A lane's 32 bytes are 8 words, two for each 16 inputs: registers 0
+// and 1, then 2 and 3.
+struct Bytes {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 AHEAD = 2;
+    struct Loaded {
+        Words4 codes[2];
+        u32 scales[2]; // of outputs g and g + 8: inputs below 32 in the low half, the others in the high one
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
+        const Words4* from = static_cast<const Words4*>(codes) + tile * (2 * WARP) + lane();
+        to.codes[0] = load_streamed(from);
+        to.codes[1] = load_streamed(from + WARP);
+        const u32* of = static_cast<const u32*>(scales) + tile * (WARP / 2) + lane() / 4 * 2;
+        to.scales[0] = of[0];
+        to.scales[1] = of[1];
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        for (u32 r = 0; r < 4; ++r) {
+            const u32 word = word_of(from.codes[k / 2], k % 2 * 2 + r / 2);
+            const float d = half_to_float(static_cast<u16>(from.scales[r % 2] >> (k / 2 * 16)));
+            a[r] = pack_bf16(mul_rn(signed_byte(word, r % 2 * 2), d), mul_rn(signed_byte(word, r % 2 * 2 + 1), d));
+        }
+    }
+};
+
+// The same with a scale per output and 16 inputs, as f32.
+struct BytesWide {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 AHEAD = 1;
+    struct Loaded {
+        Words4 codes[2];
+        Words4 scales[2]; // of outputs g and g + 8: one for each 16 inputs
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
+        const Words4* from = static_cast<const Words4*>(codes) + tile * (2 * WARP) + lane();
+        to.codes[0] = load_streamed(from);
+        to.codes[1] = load_streamed(from + WARP);
+        const Words4* of = static_cast<const Words4*>(scales) + tile * (WARP / 2) + lane() / 4 * 2;
+        to.scales[0] = load_streamed(of);
+        to.scales[1] = load_streamed(of + 1);
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        for (u32 r = 0; r < 4; ++r) {
+            const u32 word = word_of(from.codes[k / 2], k % 2 * 2 + r / 2);
+            const float d = bits_to_float(word_of(from.scales[r % 2], k));
+            a[r] = pack_bf16(mul_rn(signed_byte(word, r % 2 * 2), d), mul_rn(signed_byte(word, r % 2 * 2 + 1), d));
+        }
+    }
+};
+
+// Row tiles of a block: `TILES` behind each other, or those of gate and up. `NT` tiles of 8 token rows.
+template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(const YggLinear& p) {
+    if (is_skipped(p.step)) return;
+    constexpr u32 AHEAD = Format::AHEAD;
+    const u32 row_tiles = ceil_div(p.out.columns, YGG_TILE_N);
+    const u32 first_tile = GATED ? blockIdx.x : blockIdx.x * TILES;
+    float sums[TILES][NT][4];
+    for (u32 m = 0; m < TILES; ++m)
+        for (u32 n = 0; n < NT; ++n)
+            for (u32 e = 0; e < 4; ++e) sums[m][n][e] = 0.0f;
+
+    const Words4* rows = static_cast<const Words4*>(p.fragments) + lane();
+    for (u32 first = warp(); first < p.tiles_k; first += AHEAD * SPLIT_K) {
+        typename Format::Loaded loaded[AHEAD][TILES];
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; ++i) {
+            // Behind the last tile, the last one again: it is read and not used.
+            const u32 t = smaller(first + i * SPLIT_K, p.tiles_k - 1);
+#pragma unroll
+            for (u32 m = 0; m < TILES; ++m) {
+                const u32 tile = smaller(GATED ? first_tile : first_tile + m, row_tiles - 1);
+                const bool is_up = GATED && m == 1;
+                Format::load(loaded[i][m], is_up ? p.up_codes : p.codes, is_up ? p.up_scales : p.scales,
+                             static_cast<u64>(tile) * p.tiles_k + t);
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; ++i) {
+            const u32 t = first + i * SPLIT_K;
+            if (t >= p.tiles_k) continue;
+#pragma unroll
+            for (u32 half = 0; half < 2; ++half) {
+                Words4 b[NT];
+#pragma unroll
+                for (u32 n = 0; n < NT; ++n) b[n] = rows[((static_cast<u64>(t) * NT + n) * 2 + half) * WARP];
+#pragma unroll
+                for (u32 k = 0; k < 2; ++k) {
+#pragma unroll
+                    for (u32 m = 0; m < TILES; ++m) {
+                        u32 a[4];
+                        Format::fragment(a, loaded[i][m], 2 * half + k);
+#pragma unroll
+                        for (u32 n = 0; n < NT; ++n) {
+                            const u32 b0 = k == 0 ? b[n].x : b[n].z, b1 = k == 0 ? b[n].y : b[n].w;
+                            if (Format::IS_HALF)
+                                mma_f16(sums[m][n], a, b0, b1);
+                            else
+                                mma_bf16(sums[m][n], a, b0, b1);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    // The warps' parts, joined in order: one tile of outputs at a time, so that they fit.
+    constexpr u32 ELEMENTS = NT * YGG_TILE_W * YGG_TILE_N;
+    constexpr u32 EACH = (ELEMENTS + YGG_LINEAR_THREADS - 1) / YGG_LINEAR_THREADS;
+    YGG_SHARED float parts[SPLIT_K][NT * 4][WARP];
+    float gate[EACH];
+#pragma unroll
+    for (u32 m = 0; m < TILES; ++m) {
+#pragma unroll
+        for (u32 n = 0; n < NT; ++n)
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e) parts[warp()][n * 4 + e][lane()] = sums[m][n][e];
+        barrier();
+        const u32 tile = GATED ? first_tile : first_tile + m;
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i) {
+            const u32 element = i * YGG_LINEAR_THREADS + threadIdx.x;
+            const u32 row = element % YGG_TILE_N, w = element / YGG_TILE_N;
+            const u32 output = tile * YGG_TILE_N + row;
+            if (w >= p.out.rows || output >= p.out.columns) continue;
+            const u32 at = w / 8 * 4 + row / 8 * 2 + w % 2, of = row % 8 * 4 + w % 8 / 2;
+            float total = parts[0][at][of];
+            for (u32 part = 1; part < SPLIT_K; ++part) total = add_rn(total, parts[part][at][of]);
+            float* out = row_of(p.out, w) + output;
+            if (GATED && m == 0) {
+                gate[i] = total;
+                continue;
+            }
+            if (GATED)
+                total = mul_rn(silu(gate[i]), total);
+            else if (p.residual)
+                total = add_rn(*out, total);
+            *out = total;
+            store_fragment(p.next, w, output, total);
+        }
+        barrier();
+    }
+}
+
+// Matrices of f32, for models that are stored so: a warp for each output, rows one after the other.
+YGG_DEVICE float dot_f32(const float* x, const float* row, u32 columns) {
+    float sum = 0.0f;
+    for (u32 i = lane(); i < columns; i += WARP) sum = fma_rn(x[i], row[i], sum);
+    return warp_sum(sum);
+}
+
+} // namespace ygg
+
+// grid: token rows, padding included
+YGG_KERNEL(ygg_prepare, YggPrepare, YGG_ROW_THREADS) {
+    if (ygg::is_skipped(p.step)) return;
+    const u32 w = blockIdx.x;
+    const bool is_row = w < p.x.rows;
+    const float* x = is_row ? ygg::row_of(p.x, w) : nullptr;
+    const u32 columns = p.x.columns;
+    const bool is_normed = is_row && p.gain != nullptr;
+    const float factor = is_normed ? ygg::rms_factor(x, columns, p.eps) : 1.0f;
+    auto element = [&](u32 i) {
+        if (!is_row || i >= columns) return 0.0f;
+        return is_normed ? mul_rn(mul_rn(x[i], factor), p.gain[i]) : x[i];
+    };
+    if (p.out.format == YGG_FRAGMENT_F32) {
+        float* out = static_cast<float*>(p.out.data) + static_cast<u64>(w) * columns;
+        for (u32 i = threadIdx.x; i < columns; i += blockDim.x) out[i] = element(i);
+        return;
+    }
+    u32* out = static_cast<u32*>(p.out.data);
+    const u32 padded = ygg::ceil_div(columns, YGG_TILE_K) * YGG_TILE_K;
+    for (u32 i = 2 * threadIdx.x; i < padded; i += 2 * blockDim.x) {
+        const float a = element(i), b = element(i + 1);
+        out[ygg::fragment_word(p.out.row_tiles, w, i)] = p.out.format == YGG_FRAGMENT_F16 ? pack_f16(a, b) : pack_bf16(a, b);
+    }
+}
+
+// grid: outputs / 8
+YGG_KERNEL(ygg_linear_f32, YggLinear, YGG_LINEAR_THREADS) {
+    if (ygg::is_skipped(p.step)) return;
+    const u32 output = blockIdx.x * ygg::SPLIT_K + ygg::warp();
+    if (output >= p.out.columns) return;
+    const float* x = static_cast<const float*>(p.fragments);
+    const float* weights = static_cast<const float*>(p.codes) + static_cast<u64>(output) * p.columns;
+    const float* up = static_cast<const float*>(p.up_codes) + static_cast<u64>(output) * p.columns;
+    for (u32 w = 0; w < p.out.rows; ++w, x += p.columns) {
+        const float product = ygg::dot_f32(x, weights, p.columns);
+        const float beside = p.up_codes ? ygg::dot_f32(x, up, p.columns) : 0.0f;
+        float* out = ygg::row_of(p.out, w) + output;
+        if (ygg::lane() == 0) {
+            if (p.up_codes)
+                *out = mul_rn(ygg::silu(product), beside);
+            else
+                *out = p.residual ? add_rn(*out, product) : product;
+        }
+    }
+}
+
+// grid: row tiles / 1 where there are few token rows, / 2 where there are many; of a gated pair, row tiles
+#define YGG_LINEARS(name, Format) \
+    YGG_KERNEL(ygg_linear_##name##_w8, YggLinear, YGG_LINEAR_THREADS) { ygg::linear<Format, 1, 1, false>(p); } \
+    YGG_KERNEL(ygg_linear_##name##_w16, YggLinear, YGG_LINEAR_THREADS) { ygg::linear<Format, 2, 1, false>(p); } \
+    YGG_KERNEL(ygg_linear_##name##_w32, YggLinear, YGG_LINEAR_THREADS) { ygg::linear<Format, 4, 2, false>(p); } \
+    YGG_KERNEL(ygg_linear_##name##_w64, YggLinear, YGG_LINEAR_THREADS) { ygg::linear<Format, 8, 2, false>(p); } \
+    YGG_KERNEL(ygg_gated_##name##_w8, YggLinear, YGG_LINEAR_THREADS) { ygg::linear<Format, 1, 2, true>(p); } \
+    YGG_KERNEL(ygg_gated_##name##_w16, YggLinear, YGG_LINEAR_THREADS) { ygg::linear<Format, 2, 2, true>(p); } \
+    YGG_KERNEL(ygg_gated_##name##_w32, YggLinear, YGG_LINEAR_THREADS) { ygg::linear<Format, 4, 2, true>(p); } \
+    YGG_KERNEL(ygg_gated_##name##_w64, YggLinear, YGG_LINEAR_THREADS) { ygg::linear<Format, 8, 2, true>(p); }
+
+// Which layouts kernels are wanted for: bits as in ygg_kernels::cuda::packing. All, where nothing else is said.
+#ifndef YGG_LAYOUTS
+#define YGG_LAYOUTS 63
+#endif
+
+#if YGG_LAYOUTS & 1
+YGG_LINEARS(bf16, ygg::Sixteen<false>)
+#endif
+#if YGG_LAYOUTS & 2
+YGG_LINEARS(f16, ygg::Sixteen<true>)
+#endif
+#if YGG_LAYOUTS & 4
+YGG_LINEARS(nibbles, ygg::Nibbles)
+#endif
+#if YGG_LAYOUTS & 8
+YGG_LINEARS(nibbles_wide, ygg::NibblesWide)
+#endif
+#if YGG_LAYOUTS & 16
+YGG_LINEARS(bytes, ygg::Bytes)
+#endif
+#if YGG_LAYOUTS & 32
+YGG_LINEARS(bytes_wide, ygg::BytesWide)
+#endif

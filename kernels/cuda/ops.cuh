@@ -1,0 +1,89 @@
+// The only file that knows which compiler reads it: instructions that C++ has no word for, each with a twin for the host.
+//
+// nvcc and NVRTC take the first half; a host compiler takes the second, where a block is a team of fibers (emu/emulation.h).
+// No CUDA header is needed, so that NVRTC alone, without a toolkit beside it, compiles the kernels.
+#pragma once
+
+#include "abi.h"
+
+#ifdef __CUDACC__
+
+#define YGG_DEVICE __device__ __forceinline__
+// A kernel that takes one structure of parameters; `threads` is the most a block has.
+#define YGG_KERNEL(name, Params, threads) \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Params p)
+// Shared memory whose size the launch tells.
+#define YGG_DYNAMIC_SHARED(Type, name) \
+    extern __shared__ __align__(16) unsigned char name##_bytes[]; \
+    Type* name = reinterpret_cast<Type*>(name##_bytes)
+#define YGG_SHARED __shared__
+
+struct alignas(16) Words4 {
+    u32 x, y, z, w;
+};
+
+YGG_DEVICE float bits_to_float(u32 bits) { return __uint_as_float(bits); }
+YGG_DEVICE u32 float_to_bits(float x) { return __float_as_uint(x); }
+// Products and sums that are rounded apart, whatever the compiler would like to fuse.
+YGG_DEVICE float mul_rn(float a, float b) { return __fmul_rn(a, b); }
+YGG_DEVICE float add_rn(float a, float b) { return __fadd_rn(a, b); }
+YGG_DEVICE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+YGG_DEVICE float inverse_sqrt(float x) { return __frsqrt_rn(x); }
+YGG_DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
+// 2^x within 2 units in the last place; 0 at minus infinity.
+YGG_DEVICE float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+YGG_DEVICE float half_to_float(u16 bits) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+YGG_DEVICE u16 float_to_half(float x) {
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+// Two numbers in one word, the first in the low half, rounded to nearest even.
+YGG_DEVICE u32 pack_bf16(float low, float high) {
+    u32 word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+YGG_DEVICE u32 pack_f16(float low, float high) {
+    u32 word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+// 16 bytes that are read once: they need no place in the first cache.
+YGG_DEVICE Words4 load_streamed(const Words4* from) {
+    Words4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from));
+    return v;
+}
+
+// d (16 x 8) += a (16 x 16) b (16 x 8), as mma.m16n8k16 lays them over the lanes of a warp.
+YGG_DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+YGG_DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+YGG_DEVICE float shuffle(float x, u32 lane) { return __shfl_sync(0xffffffffu, x, lane); }
+YGG_DEVICE float shuffle_xor(float x, u32 mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+YGG_DEVICE u32 shuffle_xor(u32 x, u32 mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+YGG_DEVICE void barrier() { __syncthreads(); }
+YGG_DEVICE void warp_barrier() { __syncwarp(); }
+
+#else
+#include "emu/emulation.h"
+#endif

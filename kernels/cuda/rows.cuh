@@ -1,0 +1,135 @@
+// Kernels over rows: embedding, normalisation, sums, products, rotation, gather.
+//
+// A block works on one row; no row knows of another.
+#pragma once
+
+#include "common.cuh"
+
+namespace ygg {
+
+YGG_DEVICE u16 half_at(const u8* at) { return static_cast<u16>(at[0] | at[1] << 8); }
+
+// Code i of a block of 32 nibbles: the first 16 in the low halves, the last 16 in the high halves.
+YGG_DEVICE float nibble(const u8* codes, u32 i) {
+    return static_cast<float>(i < 16 ? codes[i] & 15 : codes[i - 16] >> 4);
+}
+
+// Element `i` of a row of a model file: exactly what ygg_kernels::WeightFormat::dequantise_row says.
+YGG_DEVICE float embedding_element(u32 format, const u8* row, u32 i) {
+    switch (format) {
+    case YGG_EMBEDDING_F16: return half_to_float(half_at(row + 2 * static_cast<u64>(i)));
+    case YGG_EMBEDDING_BF16: return bits_to_float(static_cast<u32>(half_at(row + 2 * static_cast<u64>(i))) << 16);
+    case YGG_EMBEDDING_Q8_0: {
+        const u8* block = row + static_cast<u64>(i / 32) * 34;
+        return mul_rn(static_cast<float>(static_cast<signed char>(block[2 + i % 32])), half_to_float(half_at(block)));
+    }
+    case YGG_EMBEDDING_Q4_0: {
+        const u8* block = row + static_cast<u64>(i / 32) * 18;
+        return mul_rn(nibble(block + 2, i % 32) - 8.0f, half_to_float(half_at(block)));
+    }
+    case YGG_EMBEDDING_Q4_1: {
+        const u8* block = row + static_cast<u64>(i / 32) * 20;
+        const float d = half_to_float(half_at(block)), m = half_to_float(half_at(block + 2));
+        return add_rn(mul_rn(nibble(block + 4, i % 32), d), m);
+    }
+    case YGG_EMBEDDING_Q4_K: {
+        const u8* block = row + static_cast<u64>(i / 256) * 144;
+        const u8* packed = block + 4;
+        const u32 at = i % 256, s = at / 32;
+        u32 scale, min;
+        if (s < 4) {
+            scale = packed[s] & 63;
+            min = packed[s + 4] & 63;
+        } else {
+            scale = (packed[s + 4] & 15) | (packed[s - 4] >> 6 << 4);
+            min = (packed[s + 4] >> 4) | (packed[s] >> 6 << 4);
+        }
+        const u32 code = block[16 + at / 64 * 32 + at % 32] >> (at / 32 % 2 * 4) & 15;
+        const float d = mul_rn(half_to_float(half_at(block)), static_cast<float>(scale));
+        const float m = mul_rn(half_to_float(half_at(block + 2)), static_cast<float>(min));
+        return add_rn(mul_rn(static_cast<float>(code), d), -m);
+    }
+    case YGG_EMBEDDING_Q6_K: {
+        const u8* block = row + static_cast<u64>(i / 256) * 210;
+        const u32 at = i % 256, half = at / 128, quarter = at / 32 % 4, place = at % 32;
+        const u32 low = block[64 * half + 32 * (quarter % 2) + place] >> (quarter / 2 * 4) & 15;
+        const u32 high = block[128 + 32 * half + place] >> (2 * quarter) & 3;
+        const float scale = static_cast<float>(static_cast<signed char>(block[192 + at / 16]));
+        const float d = mul_rn(half_to_float(half_at(block + 208)), scale);
+        return mul_rn(static_cast<float>(static_cast<i32>(high << 4 | low) - 32), d);
+    }
+    default: {
+        const u8* at = row + 4 * static_cast<u64>(i);
+        return bits_to_float(static_cast<u32>(at[0]) | static_cast<u32>(at[1]) << 8 | static_cast<u32>(at[2]) << 16 |
+                             static_cast<u32>(at[3]) << 24);
+    }
+    }
+}
+
+// 1 / sqrt(mean of squares + eps), for all threads of the block.
+YGG_DEVICE float rms_factor(const float* x, u32 columns, float eps) {
+    float squares = 0.0f;
+    for (u32 i = threadIdx.x; i < columns; i += blockDim.x) squares = fma_rn(x[i], x[i], squares);
+    return inverse_sqrt(add_rn(divide(block_sum(squares), static_cast<float>(columns)), eps));
+}
+
+} // namespace ygg
+
+// grid: rows
+YGG_KERNEL(ygg_embed, YggEmbed, YGG_ROW_THREADS) {
+    const u32 w = blockIdx.x;
+    const u8* row = p.matrix + p.tokens[w] * p.row_bytes;
+    for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
+        ygg::row_of(p.out, w)[i] = ygg::embedding_element(p.format, row, i);
+}
+
+// grid: rows
+YGG_KERNEL(ygg_rms_norm, YggNormRows, YGG_ROW_THREADS) {
+    if (ygg::is_skipped(p.step)) return;
+    const float* x = ygg::row_of(p.x, blockIdx.x);
+    const float factor = ygg::rms_factor(x, p.x.columns, p.eps);
+    for (u32 i = threadIdx.x; i < p.x.columns; i += blockDim.x)
+        ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(mul_rn(x[i], factor), p.gain[i]);
+}
+
+// grid: rows
+YGG_KERNEL(ygg_elementwise, YggElementwise, YGG_ROW_THREADS) {
+    if (ygg::is_skipped(p.step)) return;
+    const float* a = ygg::row_of(p.a, blockIdx.x);
+    const float* b = ygg::row_of(p.b, blockIdx.x);
+    float* out = ygg::row_of(p.out, blockIdx.x);
+    for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
+        out[i] = p.binary == YGG_ADD ? add_rn(a[i], b[i]) : mul_rn(ygg::silu(a[i]), b[i]);
+}
+
+// grid: rows
+YGG_KERNEL(ygg_scale, YggScale, YGG_ROW_THREADS) {
+    if (ygg::is_skipped(p.step)) return;
+    for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
+        ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(ygg::row_of(p.x, blockIdx.x)[i], p.factor);
+}
+
+// grid: rows. The result may lie where x does: a row is read before any of it is written.
+YGG_KERNEL(ygg_rope, YggRopeRows, YGG_ROW_THREADS) {
+    if (ygg::is_skipped(p.step)) return;
+    const u32 w = blockIdx.x;
+    const float* x = ygg::row_of(p.x, w);
+    float* out = ygg::row_of(p.out, w);
+    for (u32 first = 0; first < p.x.columns; first += p.head_dim) {
+        // A head has at most 512 elements: two rounds of the block.
+        const u32 i = threadIdx.x, j = threadIdx.x + blockDim.x;
+        const float a = i < p.head_dim ? ygg::turned(x + first, i, p.positions[w], p.rope) : 0.0f;
+        const float b = j < p.head_dim ? ygg::turned(x + first, j, p.positions[w], p.rope) : 0.0f;
+        barrier();
+        if (i < p.head_dim) out[first + i] = a;
+        if (j < p.head_dim) out[first + j] = b;
+        barrier();
+    }
+}
+
+// grid: rows of the result
+YGG_KERNEL(ygg_select_rows, YggSelectRows, YGG_ROW_THREADS) {
+    if (ygg::is_skipped(p.step)) return;
+    const float* x = ygg::row_of(p.x, p.indices[blockIdx.x]);
+    for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x) ygg::row_of(p.out, blockIdx.x)[i] = x[i];
+}

@@ -1,0 +1,24 @@
+//! What the CUDA kernels in `kernels/cuda` are told and given: their source, their parameters, and weights as they read them.
+//!
+//! No device is touched here: the backend loads and launches.
+
+pub mod abi;
+pub mod packing;
+
+/// A source file of the kernels: name as others include it, and text.
+pub type SourceFile = (&'static str, &'static str);
+
+/// The unit that includes all others.
+pub const SOURCE: SourceFile = ("kernels.cu", include_str!("../cuda/kernels.cu"));
+
+/// Everything that [`SOURCE`] includes, directly or not. No header of CUDA is needed.
+pub const HEADERS: [SourceFile; 8] = [
+    ("abi.h", include_str!("../cuda/abi.h")),
+    ("ops.cuh", include_str!("../cuda/ops.cuh")),
+    ("common.cuh", include_str!("../cuda/common.cuh")),
+    ("rows.cuh", include_str!("../cuda/rows.cuh")),
+    ("linear.cuh", include_str!("../cuda/linear.cuh")),
+    ("attention.cuh", include_str!("../cuda/attention.cuh")),
+    ("candidates.cuh", include_str!("../cuda/candidates.cuh")),
+    ("measure.cuh", include_str!("../cuda/measure.cuh")),
+];

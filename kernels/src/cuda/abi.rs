@@ -1,0 +1,490 @@
+//! Parameters of the CUDA kernels: bindings of `kernels/cuda/abi.h`, made by `kernels/cuda/bindings.sh`.
+
+#![allow(
+    missing_docs,
+    non_camel_case_types,
+    clippy::unreadable_literal,
+    clippy::allow_attributes_without_reason,
+    reason = "made of a C header, which documents them"
+)]
+
+pub const YGG_NO_GROUP: u32 = 4294967295;
+pub const YGG_NO_SLOT: u32 = 4294967295;
+pub type u8_ = ::core::ffi::c_uchar;
+pub type u32_ = ::core::ffi::c_uint;
+pub type u64_ = ::core::ffi::c_ulonglong;
+pub const YGG_WARP: _bindgen_ty_1 = 32;
+pub const YGG_TILE_K: _bindgen_ty_1 = 64;
+pub const YGG_TILE_N: _bindgen_ty_1 = 16;
+pub const YGG_TILE_W: _bindgen_ty_1 = 8;
+pub const YGG_MOST_WIDTH: _bindgen_ty_1 = 64;
+pub const YGG_SPLIT_K: _bindgen_ty_1 = 8;
+pub const YGG_LINEAR_THREADS: _bindgen_ty_1 = 256;
+pub const YGG_ROW_THREADS: _bindgen_ty_1 = 256;
+pub const YGG_PARTITION: _bindgen_ty_1 = 256;
+pub const YGG_SLOT_TILE: _bindgen_ty_1 = 32;
+pub const YGG_QUERY_TILE: _bindgen_ty_1 = 16;
+pub const YGG_ATTENTION_THREADS: _bindgen_ty_1 = 128;
+pub const YGG_RANGE: _bindgen_ty_1 = 256;
+pub const YGG_RANGE_LANES: _bindgen_ty_1 = 16;
+pub const YGG_MOST_CANDIDATES: _bindgen_ty_1 = 64;
+pub const YGG_MERGE_THREADS: _bindgen_ty_1 = 256;
+pub type _bindgen_ty_1 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggStep {
+    pub skipped: *const u32_,
+    pub group: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggStep"][::core::mem::size_of::<YggStep>() - 16usize];
+    ["Alignment of YggStep"][::core::mem::align_of::<YggStep>() - 8usize];
+    ["Offset of field: YggStep::skipped"][::core::mem::offset_of!(YggStep, skipped) - 0usize];
+    ["Offset of field: YggStep::group"][::core::mem::offset_of!(YggStep, group) - 8usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggRows {
+    pub data: *mut f32,
+    pub rows: u32_,
+    pub columns: u32_,
+    pub stride: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggRows"][::core::mem::size_of::<YggRows>() - 24usize];
+    ["Alignment of YggRows"][::core::mem::align_of::<YggRows>() - 8usize];
+    ["Offset of field: YggRows::data"][::core::mem::offset_of!(YggRows, data) - 0usize];
+    ["Offset of field: YggRows::rows"][::core::mem::offset_of!(YggRows, rows) - 8usize];
+    ["Offset of field: YggRows::columns"][::core::mem::offset_of!(YggRows, columns) - 12usize];
+    ["Offset of field: YggRows::stride"][::core::mem::offset_of!(YggRows, stride) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggRope {
+    pub cosines: *const f32,
+    pub sines: *const f32,
+    pub rotated: u32_,
+    pub adjacent: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggRope"][::core::mem::size_of::<YggRope>() - 24usize];
+    ["Alignment of YggRope"][::core::mem::align_of::<YggRope>() - 8usize];
+    ["Offset of field: YggRope::cosines"][::core::mem::offset_of!(YggRope, cosines) - 0usize];
+    ["Offset of field: YggRope::sines"][::core::mem::offset_of!(YggRope, sines) - 8usize];
+    ["Offset of field: YggRope::rotated"][::core::mem::offset_of!(YggRope, rotated) - 16usize];
+    ["Offset of field: YggRope::adjacent"][::core::mem::offset_of!(YggRope, adjacent) - 20usize];
+};
+pub const YGG_EMBEDDING_F32: YggEmbedding = 0;
+pub const YGG_EMBEDDING_F16: YggEmbedding = 1;
+pub const YGG_EMBEDDING_BF16: YggEmbedding = 2;
+pub const YGG_EMBEDDING_Q8_0: YggEmbedding = 3;
+pub const YGG_EMBEDDING_Q4_0: YggEmbedding = 4;
+pub const YGG_EMBEDDING_Q4_1: YggEmbedding = 5;
+pub const YGG_EMBEDDING_Q4_K: YggEmbedding = 6;
+pub const YGG_EMBEDDING_Q6_K: YggEmbedding = 7;
+pub type YggEmbedding = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggEmbed {
+    pub step: YggStep,
+    pub tokens: *const u32_,
+    pub matrix: *const u8_,
+    pub row_bytes: u64_,
+    pub format: u32_,
+    pub out: YggRows,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggEmbed"][::core::mem::size_of::<YggEmbed>() - 72usize];
+    ["Alignment of YggEmbed"][::core::mem::align_of::<YggEmbed>() - 8usize];
+    ["Offset of field: YggEmbed::step"][::core::mem::offset_of!(YggEmbed, step) - 0usize];
+    ["Offset of field: YggEmbed::tokens"][::core::mem::offset_of!(YggEmbed, tokens) - 16usize];
+    ["Offset of field: YggEmbed::matrix"][::core::mem::offset_of!(YggEmbed, matrix) - 24usize];
+    ["Offset of field: YggEmbed::row_bytes"][::core::mem::offset_of!(YggEmbed, row_bytes) - 32usize];
+    ["Offset of field: YggEmbed::format"][::core::mem::offset_of!(YggEmbed, format) - 40usize];
+    ["Offset of field: YggEmbed::out"][::core::mem::offset_of!(YggEmbed, out) - 48usize];
+};
+pub const YGG_FRAGMENT_BF16: YggFragment = 0;
+pub const YGG_FRAGMENT_F16: YggFragment = 1;
+pub const YGG_FRAGMENT_F32: YggFragment = 2;
+pub type YggFragment = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggFragments {
+    pub data: *mut ::core::ffi::c_void,
+    pub format: u32_,
+    pub row_tiles: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggFragments"][::core::mem::size_of::<YggFragments>() - 16usize];
+    ["Alignment of YggFragments"][::core::mem::align_of::<YggFragments>() - 8usize];
+    ["Offset of field: YggFragments::data"][::core::mem::offset_of!(YggFragments, data) - 0usize];
+    ["Offset of field: YggFragments::format"][::core::mem::offset_of!(YggFragments, format) - 8usize];
+    ["Offset of field: YggFragments::row_tiles"][::core::mem::offset_of!(YggFragments, row_tiles) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggPrepare {
+    pub step: YggStep,
+    pub x: YggRows,
+    pub gain: *const f32,
+    pub eps: f32,
+    pub out: YggFragments,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggPrepare"][::core::mem::size_of::<YggPrepare>() - 72usize];
+    ["Alignment of YggPrepare"][::core::mem::align_of::<YggPrepare>() - 8usize];
+    ["Offset of field: YggPrepare::step"][::core::mem::offset_of!(YggPrepare, step) - 0usize];
+    ["Offset of field: YggPrepare::x"][::core::mem::offset_of!(YggPrepare, x) - 16usize];
+    ["Offset of field: YggPrepare::gain"][::core::mem::offset_of!(YggPrepare, gain) - 40usize];
+    ["Offset of field: YggPrepare::eps"][::core::mem::offset_of!(YggPrepare, eps) - 48usize];
+    ["Offset of field: YggPrepare::out"][::core::mem::offset_of!(YggPrepare, out) - 56usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggLinear {
+    pub step: YggStep,
+    pub fragments: *const ::core::ffi::c_void,
+    pub codes: *const ::core::ffi::c_void,
+    pub scales: *const ::core::ffi::c_void,
+    pub up_codes: *const ::core::ffi::c_void,
+    pub up_scales: *const ::core::ffi::c_void,
+    pub out: YggRows,
+    pub next: YggFragments,
+    pub tiles_k: u32_,
+    pub columns: u32_,
+    pub residual: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggLinear"][::core::mem::size_of::<YggLinear>() - 112usize];
+    ["Alignment of YggLinear"][::core::mem::align_of::<YggLinear>() - 8usize];
+    ["Offset of field: YggLinear::step"][::core::mem::offset_of!(YggLinear, step) - 0usize];
+    ["Offset of field: YggLinear::fragments"][::core::mem::offset_of!(YggLinear, fragments) - 16usize];
+    ["Offset of field: YggLinear::codes"][::core::mem::offset_of!(YggLinear, codes) - 24usize];
+    ["Offset of field: YggLinear::scales"][::core::mem::offset_of!(YggLinear, scales) - 32usize];
+    ["Offset of field: YggLinear::up_codes"][::core::mem::offset_of!(YggLinear, up_codes) - 40usize];
+    ["Offset of field: YggLinear::up_scales"][::core::mem::offset_of!(YggLinear, up_scales) - 48usize];
+    ["Offset of field: YggLinear::out"][::core::mem::offset_of!(YggLinear, out) - 56usize];
+    ["Offset of field: YggLinear::next"][::core::mem::offset_of!(YggLinear, next) - 80usize];
+    ["Offset of field: YggLinear::tiles_k"][::core::mem::offset_of!(YggLinear, tiles_k) - 96usize];
+    ["Offset of field: YggLinear::columns"][::core::mem::offset_of!(YggLinear, columns) - 100usize];
+    ["Offset of field: YggLinear::residual"][::core::mem::offset_of!(YggLinear, residual) - 104usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggNormRows {
+    pub step: YggStep,
+    pub x: YggRows,
+    pub gain: *const f32,
+    pub eps: f32,
+    pub out: YggRows,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggNormRows"][::core::mem::size_of::<YggNormRows>() - 80usize];
+    ["Alignment of YggNormRows"][::core::mem::align_of::<YggNormRows>() - 8usize];
+    ["Offset of field: YggNormRows::step"][::core::mem::offset_of!(YggNormRows, step) - 0usize];
+    ["Offset of field: YggNormRows::x"][::core::mem::offset_of!(YggNormRows, x) - 16usize];
+    ["Offset of field: YggNormRows::gain"][::core::mem::offset_of!(YggNormRows, gain) - 40usize];
+    ["Offset of field: YggNormRows::eps"][::core::mem::offset_of!(YggNormRows, eps) - 48usize];
+    ["Offset of field: YggNormRows::out"][::core::mem::offset_of!(YggNormRows, out) - 56usize];
+};
+pub const YGG_ADD: YggBinary = 0;
+pub const YGG_SWIGLU: YggBinary = 1;
+pub type YggBinary = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggElementwise {
+    pub step: YggStep,
+    pub a: YggRows,
+    pub b: YggRows,
+    pub out: YggRows,
+    pub binary: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggElementwise"][::core::mem::size_of::<YggElementwise>() - 96usize];
+    ["Alignment of YggElementwise"][::core::mem::align_of::<YggElementwise>() - 8usize];
+    ["Offset of field: YggElementwise::step"][::core::mem::offset_of!(YggElementwise, step) - 0usize];
+    ["Offset of field: YggElementwise::a"][::core::mem::offset_of!(YggElementwise, a) - 16usize];
+    ["Offset of field: YggElementwise::b"][::core::mem::offset_of!(YggElementwise, b) - 40usize];
+    ["Offset of field: YggElementwise::out"][::core::mem::offset_of!(YggElementwise, out) - 64usize];
+    ["Offset of field: YggElementwise::binary"][::core::mem::offset_of!(YggElementwise, binary) - 88usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggScale {
+    pub step: YggStep,
+    pub x: YggRows,
+    pub out: YggRows,
+    pub factor: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggScale"][::core::mem::size_of::<YggScale>() - 72usize];
+    ["Alignment of YggScale"][::core::mem::align_of::<YggScale>() - 8usize];
+    ["Offset of field: YggScale::step"][::core::mem::offset_of!(YggScale, step) - 0usize];
+    ["Offset of field: YggScale::x"][::core::mem::offset_of!(YggScale, x) - 16usize];
+    ["Offset of field: YggScale::out"][::core::mem::offset_of!(YggScale, out) - 40usize];
+    ["Offset of field: YggScale::factor"][::core::mem::offset_of!(YggScale, factor) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggRopeRows {
+    pub step: YggStep,
+    pub x: YggRows,
+    pub out: YggRows,
+    pub positions: *const u32_,
+    pub rope: YggRope,
+    pub head_dim: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggRopeRows"][::core::mem::size_of::<YggRopeRows>() - 104usize];
+    ["Alignment of YggRopeRows"][::core::mem::align_of::<YggRopeRows>() - 8usize];
+    ["Offset of field: YggRopeRows::step"][::core::mem::offset_of!(YggRopeRows, step) - 0usize];
+    ["Offset of field: YggRopeRows::x"][::core::mem::offset_of!(YggRopeRows, x) - 16usize];
+    ["Offset of field: YggRopeRows::out"][::core::mem::offset_of!(YggRopeRows, out) - 40usize];
+    ["Offset of field: YggRopeRows::positions"][::core::mem::offset_of!(YggRopeRows, positions) - 64usize];
+    ["Offset of field: YggRopeRows::rope"][::core::mem::offset_of!(YggRopeRows, rope) - 72usize];
+    ["Offset of field: YggRopeRows::head_dim"][::core::mem::offset_of!(YggRopeRows, head_dim) - 96usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggSelectRows {
+    pub step: YggStep,
+    pub x: YggRows,
+    pub indices: *const u32_,
+    pub out: YggRows,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggSelectRows"][::core::mem::size_of::<YggSelectRows>() - 72usize];
+    ["Alignment of YggSelectRows"][::core::mem::align_of::<YggSelectRows>() - 8usize];
+    ["Offset of field: YggSelectRows::step"][::core::mem::offset_of!(YggSelectRows, step) - 0usize];
+    ["Offset of field: YggSelectRows::x"][::core::mem::offset_of!(YggSelectRows, x) - 16usize];
+    ["Offset of field: YggSelectRows::indices"][::core::mem::offset_of!(YggSelectRows, indices) - 40usize];
+    ["Offset of field: YggSelectRows::out"][::core::mem::offset_of!(YggSelectRows, out) - 48usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggKv {
+    pub keys: *mut ::core::ffi::c_void,
+    pub values: *mut ::core::ffi::c_void,
+    pub heads: u32_,
+    pub slots: u32_,
+    pub head_dim: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggKv"][::core::mem::size_of::<YggKv>() - 32usize];
+    ["Alignment of YggKv"][::core::mem::align_of::<YggKv>() - 8usize];
+    ["Offset of field: YggKv::keys"][::core::mem::offset_of!(YggKv, keys) - 0usize];
+    ["Offset of field: YggKv::values"][::core::mem::offset_of!(YggKv, values) - 8usize];
+    ["Offset of field: YggKv::heads"][::core::mem::offset_of!(YggKv, heads) - 16usize];
+    ["Offset of field: YggKv::slots"][::core::mem::offset_of!(YggKv, slots) - 20usize];
+    ["Offset of field: YggKv::head_dim"][::core::mem::offset_of!(YggKv, head_dim) - 24usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggAppend {
+    pub step: YggStep,
+    pub keys: YggRows,
+    pub values: YggRows,
+    pub positions: *const u32_,
+    pub slots: *const u32_,
+    pub rope: YggRope,
+    pub kv: YggKv,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggAppend"][::core::mem::size_of::<YggAppend>() - 136usize];
+    ["Alignment of YggAppend"][::core::mem::align_of::<YggAppend>() - 8usize];
+    ["Offset of field: YggAppend::step"][::core::mem::offset_of!(YggAppend, step) - 0usize];
+    ["Offset of field: YggAppend::keys"][::core::mem::offset_of!(YggAppend, keys) - 16usize];
+    ["Offset of field: YggAppend::values"][::core::mem::offset_of!(YggAppend, values) - 40usize];
+    ["Offset of field: YggAppend::positions"][::core::mem::offset_of!(YggAppend, positions) - 64usize];
+    ["Offset of field: YggAppend::slots"][::core::mem::offset_of!(YggAppend, slots) - 72usize];
+    ["Offset of field: YggAppend::rope"][::core::mem::offset_of!(YggAppend, rope) - 80usize];
+    ["Offset of field: YggAppend::kv"][::core::mem::offset_of!(YggAppend, kv) - 104usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggAttention {
+    pub step: YggStep,
+    pub queries: YggRows,
+    pub positions: *const u32_,
+    pub prefix: *const u32_,
+    pub tail_len: *const u32_,
+    pub tails: *const u32_,
+    pub tail_capacity: u32_,
+    pub heads: u32_,
+    pub partitions: u32_,
+    pub scale: f32,
+    pub rope: YggRope,
+    pub kv: YggKv,
+    pub partial: *mut f32,
+    pub partial_max: *mut f32,
+    pub partial_sum: *mut f32,
+    pub out: YggRows,
+    pub next: YggFragments,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggAttention"][::core::mem::size_of::<YggAttention>() - 208usize];
+    ["Alignment of YggAttention"][::core::mem::align_of::<YggAttention>() - 8usize];
+    ["Offset of field: YggAttention::step"][::core::mem::offset_of!(YggAttention, step) - 0usize];
+    ["Offset of field: YggAttention::queries"][::core::mem::offset_of!(YggAttention, queries) - 16usize];
+    ["Offset of field: YggAttention::positions"][::core::mem::offset_of!(YggAttention, positions) - 40usize];
+    ["Offset of field: YggAttention::prefix"][::core::mem::offset_of!(YggAttention, prefix) - 48usize];
+    ["Offset of field: YggAttention::tail_len"][::core::mem::offset_of!(YggAttention, tail_len) - 56usize];
+    ["Offset of field: YggAttention::tails"][::core::mem::offset_of!(YggAttention, tails) - 64usize];
+    ["Offset of field: YggAttention::tail_capacity"]
+        [::core::mem::offset_of!(YggAttention, tail_capacity) - 72usize];
+    ["Offset of field: YggAttention::heads"][::core::mem::offset_of!(YggAttention, heads) - 76usize];
+    ["Offset of field: YggAttention::partitions"]
+        [::core::mem::offset_of!(YggAttention, partitions) - 80usize];
+    ["Offset of field: YggAttention::scale"][::core::mem::offset_of!(YggAttention, scale) - 84usize];
+    ["Offset of field: YggAttention::rope"][::core::mem::offset_of!(YggAttention, rope) - 88usize];
+    ["Offset of field: YggAttention::kv"][::core::mem::offset_of!(YggAttention, kv) - 112usize];
+    ["Offset of field: YggAttention::partial"][::core::mem::offset_of!(YggAttention, partial) - 144usize];
+    ["Offset of field: YggAttention::partial_max"]
+        [::core::mem::offset_of!(YggAttention, partial_max) - 152usize];
+    ["Offset of field: YggAttention::partial_sum"]
+        [::core::mem::offset_of!(YggAttention, partial_sum) - 160usize];
+    ["Offset of field: YggAttention::out"][::core::mem::offset_of!(YggAttention, out) - 168usize];
+    ["Offset of field: YggAttention::next"][::core::mem::offset_of!(YggAttention, next) - 192usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggChoice {
+    pub k: u32_,
+    pub inverse: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggChoice"][::core::mem::size_of::<YggChoice>() - 8usize];
+    ["Alignment of YggChoice"][::core::mem::align_of::<YggChoice>() - 4usize];
+    ["Offset of field: YggChoice::k"][::core::mem::offset_of!(YggChoice, k) - 0usize];
+    ["Offset of field: YggChoice::inverse"][::core::mem::offset_of!(YggChoice, inverse) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggCandidates {
+    pub step: YggStep,
+    pub logits: YggRows,
+    pub choice: *const YggChoice,
+    pub ranges: u32_,
+    pub most: u32_,
+    pub range_max: *mut f32,
+    pub range_sum: *mut f32,
+    pub range_count: *mut u32_,
+    pub range_values: *mut f32,
+    pub range_ids: *mut u32_,
+    pub out: YggRows,
+    pub sums: *mut f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggCandidates"][::core::mem::size_of::<YggCandidates>() - 128usize];
+    ["Alignment of YggCandidates"][::core::mem::align_of::<YggCandidates>() - 8usize];
+    ["Offset of field: YggCandidates::step"][::core::mem::offset_of!(YggCandidates, step) - 0usize];
+    ["Offset of field: YggCandidates::logits"][::core::mem::offset_of!(YggCandidates, logits) - 16usize];
+    ["Offset of field: YggCandidates::choice"][::core::mem::offset_of!(YggCandidates, choice) - 40usize];
+    ["Offset of field: YggCandidates::ranges"][::core::mem::offset_of!(YggCandidates, ranges) - 48usize];
+    ["Offset of field: YggCandidates::most"][::core::mem::offset_of!(YggCandidates, most) - 52usize];
+    ["Offset of field: YggCandidates::range_max"]
+        [::core::mem::offset_of!(YggCandidates, range_max) - 56usize];
+    ["Offset of field: YggCandidates::range_sum"]
+        [::core::mem::offset_of!(YggCandidates, range_sum) - 64usize];
+    ["Offset of field: YggCandidates::range_count"]
+        [::core::mem::offset_of!(YggCandidates, range_count) - 72usize];
+    ["Offset of field: YggCandidates::range_values"]
+        [::core::mem::offset_of!(YggCandidates, range_values) - 80usize];
+    ["Offset of field: YggCandidates::range_ids"]
+        [::core::mem::offset_of!(YggCandidates, range_ids) - 88usize];
+    ["Offset of field: YggCandidates::out"][::core::mem::offset_of!(YggCandidates, out) - 96usize];
+    ["Offset of field: YggCandidates::sums"][::core::mem::offset_of!(YggCandidates, sums) - 120usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggMoves {
+    pub cache: *mut u8_,
+    pub planes: u32_,
+    pub slots: u32_,
+    pub slot_bytes: u32_,
+    pub first: u32_,
+    pub count: u32_,
+    pub from: [u32_; 64usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggMoves"][::core::mem::size_of::<YggMoves>() - 288usize];
+    ["Alignment of YggMoves"][::core::mem::align_of::<YggMoves>() - 8usize];
+    ["Offset of field: YggMoves::cache"][::core::mem::offset_of!(YggMoves, cache) - 0usize];
+    ["Offset of field: YggMoves::planes"][::core::mem::offset_of!(YggMoves, planes) - 8usize];
+    ["Offset of field: YggMoves::slots"][::core::mem::offset_of!(YggMoves, slots) - 12usize];
+    ["Offset of field: YggMoves::slot_bytes"][::core::mem::offset_of!(YggMoves, slot_bytes) - 16usize];
+    ["Offset of field: YggMoves::first"][::core::mem::offset_of!(YggMoves, first) - 20usize];
+    ["Offset of field: YggMoves::count"][::core::mem::offset_of!(YggMoves, count) - 24usize];
+    ["Offset of field: YggMoves::from"][::core::mem::offset_of!(YggMoves, from) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggPoison {
+    pub cache: *mut ::core::ffi::c_void,
+    pub planes: u32_,
+    pub slots: u32_,
+    pub head_dim: u32_,
+    pub first: u32_,
+    pub count: u32_,
+    pub halves: u32_,
+    pub seed: u64_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggPoison"][::core::mem::size_of::<YggPoison>() - 40usize];
+    ["Alignment of YggPoison"][::core::mem::align_of::<YggPoison>() - 8usize];
+    ["Offset of field: YggPoison::cache"][::core::mem::offset_of!(YggPoison, cache) - 0usize];
+    ["Offset of field: YggPoison::planes"][::core::mem::offset_of!(YggPoison, planes) - 8usize];
+    ["Offset of field: YggPoison::slots"][::core::mem::offset_of!(YggPoison, slots) - 12usize];
+    ["Offset of field: YggPoison::head_dim"][::core::mem::offset_of!(YggPoison, head_dim) - 16usize];
+    ["Offset of field: YggPoison::first"][::core::mem::offset_of!(YggPoison, first) - 20usize];
+    ["Offset of field: YggPoison::count"][::core::mem::offset_of!(YggPoison, count) - 24usize];
+    ["Offset of field: YggPoison::halves"][::core::mem::offset_of!(YggPoison, halves) - 28usize];
+    ["Offset of field: YggPoison::seed"][::core::mem::offset_of!(YggPoison, seed) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggRead {
+    pub data: *const ::core::ffi::c_void,
+    pub count: u64_,
+    pub sink: *mut u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggRead"][::core::mem::size_of::<YggRead>() - 24usize];
+    ["Alignment of YggRead"][::core::mem::align_of::<YggRead>() - 8usize];
+    ["Offset of field: YggRead::data"][::core::mem::offset_of!(YggRead, data) - 0usize];
+    ["Offset of field: YggRead::count"][::core::mem::offset_of!(YggRead, count) - 8usize];
+    ["Offset of field: YggRead::sink"][::core::mem::offset_of!(YggRead, sink) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggMultiply {
+    pub rounds: u32_,
+    pub sink: *mut u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggMultiply"][::core::mem::size_of::<YggMultiply>() - 16usize];
+    ["Alignment of YggMultiply"][::core::mem::align_of::<YggMultiply>() - 8usize];
+    ["Offset of field: YggMultiply::rounds"][::core::mem::offset_of!(YggMultiply, rounds) - 0usize];
+    ["Offset of field: YggMultiply::sink"][::core::mem::offset_of!(YggMultiply, sink) - 8usize];
+};

@@ -1,0 +1,435 @@
+//! Weights as tensor cores take them: tiles of 16 outputs and 64 inputs in which every lane of a warp finds its part in one piece.
+//!
+//! `mma.m16n8k16` gives lane `l` the outputs `g = l / 4` and `g + 8`, and of 16 inputs `2t, 2t + 1, 2t + 8, 2t + 9` with
+//! `t = l % 4`: register `r` holds output `g + 8 (r % 2)`, inputs `2t + 8 (r / 2)` and the next. A tile has the four such fragments
+//! of its 64 inputs, lanes next to each other. Tiles follow each other by inputs, then by outputs. Outputs and inputs that the matrix
+//! has not are zero.
+//!
+//! | layout | of | codes of a lane | scales |
+//! |---|---|---|---|
+//! | [`Bf16`](Layout::Bf16), [`F16`](Layout::F16) | bf16, f16 | 4 × 16 bytes, a fragment each | none |
+//! | [`Nibbles`](Layout::Nibbles) | `q4_0`, `q4_1` | 4 words, nibbles `r` and `r + 4` are register `r` | f16 scale and minimum per output and 32 inputs |
+//! | [`NibblesWide`](Layout::NibblesWide) | `q4_k` | the same | f32 scale and minimum per output and 32 inputs |
+//! | [`Bytes`](Layout::Bytes) | `q8_0` | 8 words, registers 0 and 1, then 2 and 3 | f16 scale per output and 32 inputs |
+//! | [`BytesWide`](Layout::BytesWide) | `q6_k` | the same | f32 scale per output and 16 inputs |
+//! | [`F32`](Layout::F32) | f32 | rows as they are | none |
+
+use half::f16;
+
+use crate::{
+    Matrix, WeightFormat,
+    cuda::abi,
+    format::{
+        Q4_K_SUB, Q6_K_BIAS, Q6_K_D, Q6_K_SUB, f16_at, nibble, q4_k_code, q4_k_scale_min, q6_k_code,
+        q6_k_scale,
+    },
+};
+
+/// Inputs of a tile.
+const TILE_K: usize = abi::YGG_TILE_K as usize;
+/// Outputs of a tile.
+const TILE_N: usize = abi::YGG_TILE_N as usize;
+const LANES: usize = abi::YGG_WARP as usize;
+/// Inputs of a fragment.
+const FRAGMENT_K: usize = 16;
+/// Inputs with one scale, but for [`Layout::BytesWide`].
+const SCALED: usize = 32;
+
+/// How a packed matrix lies in device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Layout {
+    /// Rows of f32.
+    F32,
+    /// Upper halves of f32.
+    Bf16,
+    /// IEEE halves.
+    F16,
+    /// 4 bits, scale and minimum as halves.
+    Nibbles,
+    /// 4 bits, scale and minimum as f32.
+    NibblesWide,
+    /// 8 bits, scales as halves.
+    Bytes,
+    /// 8 bits, scales as f32 of 16 inputs each.
+    BytesWide,
+}
+
+impl Layout {
+    /// Every layout.
+    pub const ALL: [Self; 7] =
+        [Self::F32, Self::Bf16, Self::F16, Self::Nibbles, Self::NibblesWide, Self::Bytes, Self::BytesWide];
+
+    /// That of a format: every value of the file can be told from what is kept of it.
+    pub const fn of(format: WeightFormat) -> Self {
+        match format {
+            WeightFormat::F32 => Self::F32,
+            WeightFormat::BF16 => Self::Bf16,
+            WeightFormat::F16 => Self::F16,
+            WeightFormat::Q4_0 | WeightFormat::Q4_1 => Self::Nibbles,
+            WeightFormat::Q4_K => Self::NibblesWide,
+            WeightFormat::Q8_0 => Self::Bytes,
+            WeightFormat::Q6_K => Self::BytesWide,
+        }
+    }
+
+    /// As kernels are named.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+            Self::Nibbles => "nibbles",
+            Self::NibblesWide => "nibbles_wide",
+            Self::Bytes => "bytes",
+            Self::BytesWide => "bytes_wide",
+        }
+    }
+
+    /// Bit in `YGG_LAYOUTS`, which says for which layouts kernels are compiled; 0 where there is nothing to choose.
+    pub const fn bit(self) -> u32 {
+        match self {
+            Self::F32 => 0,
+            Self::Bf16 => 1,
+            Self::F16 => 2,
+            Self::Nibbles => 4,
+            Self::NibblesWide => 8,
+            Self::Bytes => 16,
+            Self::BytesWide => 32,
+        }
+    }
+
+    /// Bytes of a tile's codes, and of its scales.
+    const fn tile_bytes(self) -> (usize, usize) {
+        const ELEMENTS: usize = TILE_K * TILE_N;
+        match self {
+            Self::F32 => (4 * ELEMENTS, 0),
+            Self::Bf16 | Self::F16 => (2 * ELEMENTS, 0),
+            Self::Nibbles => (ELEMENTS / 2, ELEMENTS / SCALED * 4),
+            Self::NibblesWide => (ELEMENTS / 2, ELEMENTS / SCALED * 8),
+            Self::Bytes => (ELEMENTS, ELEMENTS / SCALED * 2),
+            Self::BytesWide => (ELEMENTS, ELEMENTS / Q6_K_SUB * 4),
+        }
+    }
+}
+
+/// Matrices of one format and as many columns, one behind the other by rows, to be packed.
+#[derive(Clone, Debug)]
+pub struct Stack<'a> {
+    rows: Vec<&'a [u8]>,
+    format: WeightFormat,
+    columns: usize,
+}
+
+impl<'a> Stack<'a> {
+    /// # Panics
+    /// If there is none, or they differ: the graph's law has it that they do not.
+    pub fn new(parts: &[Matrix<'a>]) -> Self {
+        let first = parts.first().expect("at least one matrix");
+        let is_alike = |m: &Matrix<'_>| (m.format(), m.columns()) == (first.format(), first.columns());
+        assert!(parts.iter().all(is_alike), "matrices of one format and width");
+        let rows = parts.iter().flat_map(|part| {
+            let row_bytes = part.bytes().len() / part.rows();
+            part.bytes().chunks_exact(row_bytes)
+        });
+        Self { rows: rows.collect(), format: first.format(), columns: first.columns() }
+    }
+
+    /// How it will lie.
+    pub fn layout(&self) -> Layout {
+        Layout::of(self.format)
+    }
+
+    /// Outputs, `N`.
+    pub fn outputs(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Inputs, `K`.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Tiles of inputs.
+    pub fn tiles_k(&self) -> usize {
+        self.columns.div_ceil(TILE_K)
+    }
+
+    /// Rows of tiles: what [`pack`](Self::pack) goes by. Of f32, single outputs.
+    pub fn tile_rows(&self) -> usize {
+        match self.layout() {
+            Layout::F32 => self.outputs(),
+            _ => self.outputs().div_ceil(TILE_N),
+        }
+    }
+
+    /// Bytes of the codes of a row of tiles, and of its scales.
+    pub fn tile_row_bytes(&self) -> (usize, usize) {
+        let (codes, scales) = self.layout().tile_bytes();
+        match self.layout() {
+            Layout::F32 => (size_of::<f32>() * self.columns, 0),
+            _ => (self.tiles_k() * codes, self.tiles_k() * scales),
+        }
+    }
+
+    /// Writes row number `tile_row` of tiles.
+    ///
+    /// # Panics
+    /// If it has not got it, or a buffer is not of [`tile_row_bytes`](Self::tile_row_bytes).
+    pub fn pack(&self, tile_row: usize, codes: &mut [u8], scales: &mut [u8]) {
+        assert!(tile_row < self.tile_rows(), "row {tile_row} of {} of tiles", self.tile_rows());
+        assert_eq!((codes.len(), scales.len()), self.tile_row_bytes());
+        let layout = self.layout();
+        if layout == Layout::F32 {
+            codes.copy_from_slice(self.rows[tile_row]);
+            return;
+        }
+        let rows: [Option<&[u8]>; TILE_N] =
+            std::array::from_fn(|i| self.rows.get(tile_row * TILE_N + i).copied());
+        let (code_bytes, scale_bytes) = layout.tile_bytes();
+        for t in 0..self.tiles_k() {
+            let tile = Tile { rows: &rows, format: self.format, columns: self.columns, first: t * TILE_K };
+            let codes = &mut codes[t * code_bytes..][..code_bytes];
+            let scales = &mut scales[t * scale_bytes..][..scale_bytes];
+            match layout {
+                Layout::F32 => unreachable!("rows are copied"),
+                Layout::Bf16 | Layout::F16 => tile.pack_halves(codes),
+                Layout::Nibbles | Layout::NibblesWide => tile.pack_nibbles(codes),
+                Layout::Bytes | Layout::BytesWide => tile.pack_bytes(codes),
+            }
+            tile.pack_scales(layout, scales);
+        }
+    }
+}
+
+/// Output and first of the two inputs of register `r` of a lane, in fragment `k` of a tile.
+fn place(k: usize, lane: usize, r: usize) -> (usize, usize) {
+    (lane / 4 + 8 * (r % 2), FRAGMENT_K * k + 2 * (lane % 4) + 8 * (r / 2))
+}
+
+struct Tile<'a> {
+    rows: &'a [Option<&'a [u8]>; TILE_N],
+    format: WeightFormat,
+    columns: usize,
+    /// First input.
+    first: usize,
+}
+
+impl Tile<'_> {
+    /// The row of an output and the number of an input in it, where there are such.
+    fn at(&self, output: usize, input: usize) -> Option<(&[u8], usize)> {
+        let column = self.first + input;
+        self.rows[output].filter(|_| column < self.columns).map(|row| (row, column))
+    }
+
+    fn pack_halves(&self, codes: &mut [u8]) {
+        for (word, bytes) in codes.chunks_exact_mut(4).enumerate() {
+            let (k, lane, r) = (word / (4 * LANES), word / 4 % LANES, word % 4);
+            let (output, input) = place(k, lane, r);
+            for (i, half) in bytes.chunks_exact_mut(2).enumerate() {
+                let bits = self.at(output, input + i).map_or(&[0; 2][..], |(row, c)| &row[2 * c..][..2]);
+                half.copy_from_slice(bits);
+            }
+        }
+    }
+
+    fn pack_nibbles(&self, codes: &mut [u8]) {
+        for (word, bytes) in codes.chunks_exact_mut(4).enumerate() {
+            let (lane, k) = (word / 4, word % 4);
+            let mut bits = 0_u32;
+            for r in 0..4 {
+                let (output, input) = place(k, lane, r);
+                for i in 0..2 {
+                    let code = self.at(output, input + i).map_or(0, |(row, c)| self.nibble(row, c));
+                    bits |= u32::from(code) << (4 * r + 16 * i);
+                }
+            }
+            bytes.copy_from_slice(&bits.to_le_bytes());
+        }
+    }
+
+    fn pack_bytes(&self, codes: &mut [u8]) {
+        for (word, bytes) in codes.chunks_exact_mut(4).enumerate() {
+            let (half, lane, in_half) = (word / (4 * LANES), word / 4 % LANES, word % 4);
+            let (k, pair) = (2 * half + in_half / 2, in_half % 2);
+            for (i, byte) in bytes.iter_mut().enumerate() {
+                let (output, input) = place(k, lane, 2 * pair + i / 2);
+                let code = self.at(output, input + i % 2).map_or(0, |(row, c)| self.signed_byte(row, c));
+                *byte = code.cast_unsigned();
+            }
+        }
+    }
+
+    fn pack_scales(&self, layout: Layout, scales: &mut [u8]) {
+        match layout {
+            Layout::F32 | Layout::Bf16 | Layout::F16 => {}
+            // [g][g or g + 8][32 inputs] of scale and minimum
+            Layout::Nibbles => {
+                for (i, bytes) in scales.chunks_exact_mut(4).enumerate() {
+                    let (d, m) = self.scale_min(i / 4 + i / 2 % 2 * 8, i % 2 * SCALED);
+                    bytes[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
+                    bytes[2..].copy_from_slice(&f16::from_f32(m).to_le_bytes());
+                }
+            }
+            Layout::NibblesWide => {
+                for (i, bytes) in scales.chunks_exact_mut(8).enumerate() {
+                    let (d, m) = self.scale_min(i / 4 + i / 2 % 2 * 8, i % 2 * SCALED);
+                    bytes[..4].copy_from_slice(&d.to_le_bytes());
+                    bytes[4..].copy_from_slice(&m.to_le_bytes());
+                }
+            }
+            Layout::Bytes => {
+                for (i, bytes) in scales.chunks_exact_mut(2).enumerate() {
+                    let (d, _) = self.scale_min(i / 4 + i / 2 % 2 * 8, i % 2 * SCALED);
+                    bytes.copy_from_slice(&f16::from_f32(d).to_le_bytes());
+                }
+            }
+            // [g][g or g + 8][16 inputs]
+            Layout::BytesWide => {
+                for (i, bytes) in scales.chunks_exact_mut(4).enumerate() {
+                    let (d, _) = self.scale_min(i / 8 + i / 4 % 2 * 8, i % 4 * Q6_K_SUB);
+                    bytes.copy_from_slice(&d.to_le_bytes());
+                }
+            }
+        }
+    }
+
+    fn block<'b>(&self, row: &'b [u8], column: usize) -> (&'b [u8], usize) {
+        let (len, bytes) = (self.format.block_len(), self.format.block_bytes());
+        (&row[column / len * bytes..][..bytes], column % len)
+    }
+
+    fn nibble(&self, row: &[u8], column: usize) -> u8 {
+        let (block, i) = self.block(row, column);
+        match self.format {
+            WeightFormat::Q4_0 => nibble(&block[2..], i),
+            WeightFormat::Q4_1 => nibble(&block[4..], i),
+            WeightFormat::Q4_K => q4_k_code(block, i),
+            other => unreachable!("{other} has no nibbles"),
+        }
+    }
+
+    fn signed_byte(&self, row: &[u8], column: usize) -> i8 {
+        let (block, i) = self.block(row, column);
+        match self.format {
+            WeightFormat::Q8_0 => block[2 + i].cast_signed(),
+            WeightFormat::Q6_K => q6_k_code(block, i).cast_signed() - Q6_K_BIAS.cast_signed(),
+            other => unreachable!("{other} has no bytes"),
+        }
+    }
+
+    /// What a code of the output is multiplied by at this input, and what is added.
+    fn scale_min(&self, output: usize, input: usize) -> (f32, f32) {
+        let Some((row, column)) = self.at(output, input) else { return (0.0, 0.0) };
+        let (block, i) = self.block(row, column);
+        let d = f16_at(block, 0);
+        match self.format {
+            WeightFormat::Q8_0 => (d, 0.0),
+            WeightFormat::Q4_0 => (d, -8.0 * d),
+            WeightFormat::Q4_1 => (d, f16_at(block, 2)),
+            WeightFormat::Q4_K => {
+                let (scale, min) = q4_k_scale_min(block, i / Q4_K_SUB);
+                (d * f32::from(scale), -(f16_at(block, 2) * f32::from(min)))
+            }
+            WeightFormat::Q6_K => (f16_at(block, Q6_K_D) * f32::from(q6_k_scale(block, i / Q6_K_SUB)), 0.0),
+            WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => unreachable!("no scales"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Noise;
+
+    fn half_in(bytes: &[u8]) -> f32 {
+        f16_at(bytes, 0)
+    }
+
+    fn float_in(bytes: &[u8]) -> f32 {
+        f32::from_le_bytes(bytes[..4].try_into().unwrap())
+    }
+
+    /// What a kernel finds for an output and an input of a row of tiles, by the table above alone.
+    fn value(layout: Layout, codes: &[u8], scales: &[u8], output: usize, input: usize) -> f32 {
+        let (t, k, in_16) = (input / 64, input % 64 / 16, input % 16);
+        let lane = output % 8 * 4 + in_16 % 8 / 2;
+        let (r, i) = (output / 8 + in_16 / 8 * 2, in_16 % 2);
+        let in_32 = input % 64 / 32;
+        match layout {
+            Layout::F32 => float_in(&codes[4 * input..]),
+            Layout::Bf16 | Layout::F16 => {
+                let at = t * 2048 + k * 512 + lane * 16 + r * 4 + i * 2;
+                let bits = u16::from_le_bytes([codes[at], codes[at + 1]]);
+                if layout == Layout::F16 {
+                    f16::from_bits(bits).to_f32()
+                } else {
+                    half::bf16::from_bits(bits).to_f32()
+                }
+            }
+            Layout::Nibbles | Layout::NibblesWide => {
+                let at = t * 512 + lane * 16 + k * 4;
+                let word = u32::from_le_bytes(codes[at..at + 4].try_into().unwrap());
+                let code = (word >> (4 * (r + 4 * i)) & 15) as f32;
+                let place = output % 8 * 4 + output / 8 * 2 + in_32;
+                if layout == Layout::Nibbles {
+                    let at = t * 128 + place * 4;
+                    code * half_in(&scales[at..]) + half_in(&scales[at + 2..])
+                } else {
+                    let at = t * 256 + place * 8;
+                    code * float_in(&scales[at..]) + float_in(&scales[at + 4..])
+                }
+            }
+            Layout::Bytes | Layout::BytesWide => {
+                let at = t * 1024 + in_32 * 512 + lane * 16 + k % 2 * 8 + r / 2 * 4 + r % 2 * 2 + i;
+                let code = f32::from(codes[at].cast_signed());
+                if layout == Layout::Bytes {
+                    code * half_in(&scales[t * 64 + (output % 8 * 4 + output / 8 * 2 + in_32) * 2..])
+                } else {
+                    code * float_in(&scales[t * 256 + (output % 8 * 8 + output / 8 * 4 + k) * 4..])
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lane_finds_every_weight_of_every_format() {
+        let mut noise = Noise::new(5);
+        for format in WeightFormat::ALL {
+            // Neither is a whole number of tiles, where blocks allow it.
+            let (outputs, columns) = (21, if format.block_len() == 256 { 256 } else { 96 });
+            let rows: Vec<Vec<f32>> = (0..outputs).map(|_| noise.values(columns)).collect();
+            let mut bytes = Vec::new();
+            rows.iter().for_each(|row| format.quantise_row(row, &mut bytes));
+            let row_bytes = format.row_bytes(columns).unwrap();
+            let (first, second) = bytes.split_at(8 * row_bytes);
+            let parts = [
+                Matrix::new(format, 8, columns, first).unwrap(),
+                Matrix::new(format, outputs - 8, columns, second).unwrap(),
+            ];
+            let stack = Stack::new(&parts);
+            let (code_bytes, scale_bytes) = stack.tile_row_bytes();
+            let per_row = if stack.layout() == Layout::F32 { 1 } else { TILE_N };
+            for tile_row in 0..stack.tile_rows() {
+                let (mut codes, mut scales) = (vec![0xCB; code_bytes], vec![0xCB; scale_bytes]);
+                stack.pack(tile_row, &mut codes, &mut scales);
+                for output in 0..per_row {
+                    let n = tile_row * per_row + output;
+                    let mut expected = vec![0.0; columns];
+                    if n < outputs {
+                        format.dequantise_row(&bytes[n * row_bytes..][..row_bytes], &mut expected);
+                    }
+                    let padded = if per_row == 1 { columns } else { stack.tiles_k() * TILE_K };
+                    expected.resize(padded, 0.0);
+                    for (input, expected) in expected.iter().enumerate() {
+                        let found = value(stack.layout(), &codes, &scales, output, input);
+                        let room = 1e-6 * expected.abs() + 1e-6;
+                        assert!(
+                            (found - expected).abs() <= room,
+                            "{format} [{n}, {input}]: {found}, not {expected}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! Steps of a program become kernels with parameters: all addresses are known, nothing is left to decide.
+
+use std::ffi::c_void;
+
+use ygg_kernels::{
+    KvFormat, RopePairing, WeightFormat,
+    cuda::{abi::*, packing::Layout},
+};
+
+use crate::ir::{self, KvSpec, Op, Operand, Program, Region, RopeId, Step};
+
+use super::{
+    super::BackendError,
+    device::{Device, Launch},
+    layout::InputWords,
+    weights::{Packed, Weights},
+};
+
+/// Rows that tensor cores multiply at once.
+const TILE_W: usize = YGG_TILE_W as usize;
+
+/// Addresses of what the steps of one program touch.
+#[derive(Debug)]
+pub(super) struct Addresses<'a> {
+    pub(super) arena: u64,
+    pub(super) inputs: u64,
+    pub(super) words: InputWords,
+    pub(super) cache: u64,
+    pub(super) slots: usize,
+    pub(super) context: usize,
+    /// Of every rope: cosines, then sines.
+    pub(super) ropes: &'a [u64],
+    pub(super) scratch: Scratch,
+}
+
+/// Memory that steps use for themselves, one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scratch {
+    /// What linears read: one buffer is read while the next is written.
+    pub(super) fragments: [u64; 2],
+    /// Logits of which only candidates are shown.
+    pub(super) logits: u64,
+    /// Partial results of attention: values, largest scores, sums.
+    pub(super) partial: [u64; 3],
+    /// Of ranges of logits: largest, sum, count, values, ids.
+    pub(super) ranges: [u64; 5],
+    /// Sums of rows of logits.
+    pub(super) sums: u64,
+}
+
+/// Bytes that [`Scratch`] takes for one program, in its order; of fragments, one buffer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ScratchBytes {
+    pub(super) fragments: usize,
+    pub(super) logits: usize,
+    pub(super) partial: [usize; 3],
+    pub(super) ranges: [usize; 5],
+    pub(super) sums: usize,
+}
+
+impl ScratchBytes {
+    pub(super) fn of(program: &Program, context: usize) -> Self {
+        let mut most = Self::default();
+        let outputs = |ids: &[ir::WeightId]| -> usize {
+            ids.iter().map(|id| program.weights[id.0 as usize].rows).sum()
+        };
+        for step in &program.steps {
+            let x = step.operands.first().and_then(Operand::region);
+            match &step.op {
+                Op::Linear { .. } | Op::GatedLinear { .. } => {
+                    most.fragments =
+                        most.fragments.max(fragment_bytes(&x.expect("a product has a left side")));
+                }
+                Op::Attention { heads, .. } => {
+                    let vectors = x.expect("queries").rows * heads * partitions(context);
+                    let bytes =
+                        [vectors * program.kv.head_dim, vectors, vectors].map(|n| n * size_of::<f32>());
+                    most.partial = std::array::from_fn(|i| most.partial[i].max(bytes[i]));
+                }
+                Op::Candidates { head, most: count, tokens: _ } => {
+                    let x = x.expect("a product has a left side");
+                    let vocabulary = head.as_ref().map_or(x.columns, |head| outputs(&head.weights));
+                    if head.is_some() {
+                        most.fragments = most.fragments.max(fragment_bytes(&x));
+                        most.logits = most.logits.max(x.rows * vocabulary * size_of::<f32>());
+                    }
+                    let each = x.rows * ranges(vocabulary) * size_of::<f32>();
+                    let bytes = [each, each, each, each * count, each * count];
+                    most.ranges = std::array::from_fn(|i| most.ranges[i].max(bytes[i]));
+                    most.sums = most.sums.max(x.rows * size_of::<f32>());
+                }
+                Op::Input(_)
+                | Op::Embed { .. }
+                | Op::RmsNorm(_)
+                | Op::Swiglu
+                | Op::Rope(_)
+                | Op::AppendKv { .. }
+                | Op::Add
+                | Op::Scale { .. }
+                | Op::Slice { .. }
+                | Op::SelectRows => {}
+            }
+        }
+        most
+    }
+
+    /// The larger of each.
+    pub(super) fn max(self, other: Self) -> Self {
+        Self {
+            fragments: self.fragments.max(other.fragments),
+            logits: self.logits.max(other.logits),
+            partial: std::array::from_fn(|i| self.partial[i].max(other.partial[i])),
+            ranges: std::array::from_fn(|i| self.ranges[i].max(other.ranges[i])),
+            sums: self.sums.max(other.sums),
+        }
+    }
+}
+
+/// Tiles of token rows: a power of two, so that few kernels serve all widths.
+fn row_tiles(rows: usize) -> usize {
+    rows.div_ceil(TILE_W).next_power_of_two()
+}
+
+/// Enough for every layout.
+fn fragment_bytes(x: &Region) -> usize {
+    let halves = x.columns.next_multiple_of(YGG_TILE_K as usize) * row_tiles(x.rows) * TILE_W * 2;
+    halves.max(x.rows * x.columns * size_of::<f32>())
+}
+
+fn partitions(context: usize) -> usize {
+    context.div_ceil(YGG_PARTITION as usize)
+}
+
+fn ranges(vocabulary: usize) -> usize {
+    vocabulary.div_ceil(YGG_RANGE as usize)
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).expect("sizes of a model are far below 2^32")
+}
+
+const fn float(at: u64) -> *const f32 {
+    at as *const f32
+}
+
+const fn float_mut(at: u64) -> *mut f32 {
+    at as *mut f32
+}
+
+/// What a product is of, beside its rows.
+struct Product {
+    norm: Option<ir::Norm>,
+    weights: Packed,
+    /// Of a gated pair.
+    up: Option<Packed>,
+    residual: bool,
+}
+
+/// Nothing is left for a product behind.
+const NO_FRAGMENTS: YggFragments =
+    YggFragments { data: std::ptr::null_mut(), format: YGG_FRAGMENT_BF16, row_tiles: 0 };
+
+fn fragment_format(layout: Layout) -> u32 {
+    match layout {
+        Layout::F32 => YGG_FRAGMENT_F32,
+        Layout::F16 => YGG_FRAGMENT_F16,
+        Layout::Bf16 | Layout::Nibbles | Layout::NibblesWide | Layout::Bytes | Layout::BytesWide => {
+            YGG_FRAGMENT_BF16
+        }
+    }
+}
+
+/// Makes the launches of one program's steps, in order.
+pub(super) struct Launches<'a> {
+    device: &'a Device,
+    weights: &'a Weights,
+    kv_format: KvFormat,
+    program: &'a Program,
+    at: &'a Addresses<'a>,
+    /// Which buffer of fragments the next product reads, and what is in it already, if its producer wrote it.
+    turn: usize,
+    written: Option<Region>,
+}
+
+impl<'a> Launches<'a> {
+    pub(super) fn new(
+        device: &'a Device,
+        weights: &'a Weights,
+        kv_format: KvFormat,
+        program: &'a Program,
+        at: &'a Addresses<'a>,
+    ) -> Self {
+        Self { device, weights, kv_format, program, at, turn: 0, written: None }
+    }
+
+    /// Those of all steps, by step.
+    pub(super) fn all(mut self) -> Result<Vec<Vec<Launch>>, BackendError> {
+        let program = self.program;
+        let steps = &program.steps;
+        (0..steps.len()).map(|number| self.of(&steps[number], steps.get(number + 1))).collect()
+    }
+
+    /// Those of a step. What the next step, a product, reads of its result is left as that product reads it.
+    fn of(&mut self, step: &Step, next: Option<&Step>) -> Result<Vec<Launch>, BackendError> {
+        let written = self.written.take();
+        let next = self.next_fragments(step, next);
+        if next.is_some() {
+            self.written = step.result.region();
+        }
+        let fragments = next.unwrap_or(NO_FRAGMENTS);
+        let operand =
+            |i: usize| self.rows(&step.operands[i].region().expect("the program's operand has bytes"));
+        let out = || self.rows(&step.result.region().expect("the step has a result"));
+        let input = |word: usize| (self.at.inputs + (word * size_of::<u32>()) as u64) as *const u32;
+        let in_step = self.step(step);
+        match &step.op {
+            Op::Input(_) | Op::Slice { .. } => unreachable!("inputs and views are no steps"),
+            Op::Embed { weight } => {
+                let spec = &self.program.weights[weight.0 as usize];
+                let row_bytes =
+                    spec.format.row_bytes(spec.columns).expect("the model's loader has checked sizes");
+                let params = YggEmbed {
+                    step: in_step,
+                    tokens: input(self.at.words.tokens()),
+                    matrix: self.weights.rows(*weight) as *const u8,
+                    row_bytes: row_bytes as u64,
+                    format: embedding_format(spec.format),
+                    out: out(),
+                };
+                self.by_rows("ygg_embed", out().rows, params)
+            }
+            Op::RmsNorm(norm) => {
+                let gain = float(self.weights.gain(norm.weight));
+                let params = YggNormRows { step: in_step, x: operand(0), gain, eps: norm.eps, out: out() };
+                self.by_rows("ygg_rms_norm", out().rows, params)
+            }
+            Op::Linear { weights, norm, residual } => {
+                let product = Product {
+                    norm: *norm,
+                    weights: self.weights.stack(weights),
+                    up: None,
+                    residual: *residual,
+                };
+                self.product(in_step, step, written, &product, out(), fragments)
+            }
+            Op::GatedLinear { gate, up, norm } => {
+                let [gate, up] = [gate, up].map(|id| self.weights.stack(&[*id]));
+                let product = Product { norm: *norm, weights: gate, up: Some(up), residual: false };
+                self.product(in_step, step, written, &product, out(), fragments)
+            }
+            Op::Add | Op::Swiglu => {
+                let binary = if step.op == Op::Add { YGG_ADD } else { YGG_SWIGLU };
+                let params =
+                    YggElementwise { step: in_step, a: operand(0), b: operand(1), out: out(), binary };
+                self.by_rows("ygg_elementwise", out().rows, params)
+            }
+            Op::Scale { factor } => {
+                let params = YggScale { step: in_step, x: operand(0), out: out(), factor: *factor };
+                self.by_rows("ygg_scale", out().rows, params)
+            }
+            Op::Rope(id) => {
+                let params = YggRopeRows {
+                    step: in_step,
+                    x: operand(0),
+                    out: out(),
+                    positions: input(self.at.words.positions()),
+                    rope: self.rope(Some(*id)),
+                    head_dim: number(self.program.ropes[id.0 as usize].head_dim),
+                };
+                self.by_rows("ygg_rope", out().rows, params)
+            }
+            Op::SelectRows => {
+                let indices = input(self.at.words.output_rows());
+                let params = YggSelectRows { step: in_step, x: operand(0), indices, out: out() };
+                self.by_rows("ygg_select_rows", out().rows, params)
+            }
+            Op::AppendKv { layer, rope } => {
+                let params = YggAppend {
+                    step: in_step,
+                    keys: operand(0),
+                    values: operand(1),
+                    positions: input(self.at.words.positions()),
+                    slots: input(self.at.words.slots()),
+                    rope: self.rope(*rope),
+                    kv: self.kv(*layer),
+                };
+                let grid = [self.program.kv.kv_heads, operand(0).rows as usize, 1];
+                let threads = number(self.program.kv.head_dim.next_multiple_of(32)).min(YGG_ROW_THREADS);
+                Ok(vec![self.launch(
+                    &format!("ygg_append_{}", self.kv_format.name()),
+                    grid,
+                    threads,
+                    0,
+                    params,
+                )?])
+            }
+            Op::Attention { layer, heads, scale, rope } => {
+                let KvSpec { head_dim, kv_heads, .. } = self.program.kv;
+                let [partial, partial_max, partial_sum] = self.at.scratch.partial.map(float_mut);
+                let params = YggAttention {
+                    step: in_step,
+                    queries: operand(0),
+                    positions: input(self.at.words.positions()),
+                    prefix: input(self.at.words.prefix()),
+                    tail_len: input(self.at.words.tail_len()),
+                    tails: input(self.at.words.tails()),
+                    tail_capacity: number(self.at.words.tail_capacity()),
+                    heads: number(*heads),
+                    partitions: number(partitions(self.at.context)),
+                    scale: *scale,
+                    rope: self.rope(*rope),
+                    kv: self.kv(*layer),
+                    partial,
+                    partial_max,
+                    partial_sum,
+                    out: out(),
+                    next: fragments,
+                };
+                let rows = operand(0).rows as usize;
+                let vectors = rows * heads / kv_heads;
+                let grid =
+                    [partitions(self.at.context) + 1, kv_heads, vectors.div_ceil(YGG_QUERY_TILE as usize)];
+                let widest = [64, 128, 256].into_iter().find(|d| *d >= head_dim);
+                let widest = widest.expect("`CudaExecutables::load` has refused wider heads");
+                let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
+                let shared = attention_shared(self.kv_format, head_dim);
+                Ok(vec![
+                    self.launch(&name, grid, YGG_ATTENTION_THREADS, shared, params)?,
+                    self.launch("ygg_attention_join", [*heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
+                ])
+            }
+            Op::Candidates { head: None, most, tokens: _ } => {
+                self.candidates(in_step, operand(0), *most, out())
+            }
+            Op::Candidates { head: Some(ir::Head { weights, norm }), most, tokens: _ } => {
+                let packed = self.weights.stack(weights);
+                let columns = number(packed.outputs);
+                let data = float_mut(self.at.scratch.logits);
+                let logits = YggRows { data, rows: operand(0).rows, columns, stride: columns };
+                let product = Product { norm: *norm, weights: packed, up: None, residual: false };
+                let mut launches = self.product(in_step, step, written, &product, logits, NO_FRAGMENTS)?;
+                launches.extend(self.candidates(in_step, logits, *most, out())?);
+                Ok(launches)
+            }
+        }
+    }
+
+    fn step(&self, step: &Step) -> YggStep {
+        let skipped = (self.at.inputs + (self.at.words.skipped() * size_of::<u32>()) as u64) as *const u32;
+        YggStep { skipped, group: step.group.map_or(YGG_NO_GROUP, |group| group.0) }
+    }
+
+    fn rows(&self, region: &Region) -> YggRows {
+        YggRows {
+            data: float_mut(self.at.arena + region.offset_bytes as u64),
+            rows: number(region.rows),
+            columns: number(region.columns),
+            stride: number(region.row_stride),
+        }
+    }
+
+    fn rope(&self, id: Option<RopeId>) -> YggRope {
+        let Some(id) = id else {
+            return YggRope { cosines: std::ptr::null(), sines: std::ptr::null(), rotated: 0, adjacent: 0 };
+        };
+        let spec = &self.program.ropes[id.0 as usize];
+        let pairs = spec.inv_freq.len();
+        let cosines = self.at.ropes[id.0 as usize];
+        YggRope {
+            cosines: float(cosines),
+            sines: float(cosines + (self.at.context * pairs * size_of::<f32>()) as u64),
+            rotated: number(2 * pairs),
+            adjacent: u32::from(spec.pairing == RopePairing::Adjacent),
+        }
+    }
+
+    fn kv(&self, layer: usize) -> YggKv {
+        let KvSpec { kv_heads, head_dim, .. } = self.program.kv;
+        let half = (kv_heads * self.at.slots * head_dim * self.kv_format.bytes()) as u64;
+        let keys = self.at.cache + 2 * layer as u64 * half;
+        YggKv {
+            keys: keys as *mut c_void,
+            values: (keys + half) as *mut c_void,
+            heads: number(kv_heads),
+            slots: number(self.at.slots),
+            head_dim: number(head_dim),
+        }
+    }
+
+    /// Fragments that a step leaves for the product behind it, if that reads the result as it is.
+    fn next_fragments(&mut self, step: &Step, next: Option<&Step>) -> Option<YggFragments> {
+        if !matches!(step.op, Op::Attention { .. } | Op::Linear { .. } | Op::GatedLinear { .. }) {
+            return None;
+        }
+        let next = next?;
+        let weight = match &next.op {
+            Op::Linear { weights, norm: None, .. } => weights[0],
+            Op::GatedLinear { gate, norm: None, .. } => *gate,
+            _ => return None,
+        };
+        let result = step.result.region()?;
+        let is_read = next.operands[0].region() == Some(result);
+        // Inputs behind the last would be whatever was there.
+        let is_whole = result.columns.is_multiple_of(YGG_TILE_K as usize);
+        let format = fragment_format(Layout::of(self.program.weights[weight.0 as usize].format));
+        let writes = match &step.op {
+            Op::Attention { .. } => true,
+            Op::Linear { weights, .. } => self.weights.stack(weights).layout != Layout::F32,
+            Op::GatedLinear { gate, .. } => self.weights.stack(&[*gate]).layout != Layout::F32,
+            _ => false,
+        };
+        if !is_read || !is_whole || !writes || format == YGG_FRAGMENT_F32 || step.group != next.group {
+            return None;
+        }
+        // What the step itself reads is in the other one.
+        let reads = usize::from(!matches!(step.op, Op::Attention { .. }));
+        self.turn = (self.turn + reads) % 2;
+        Some(self.fragments(format, result.rows))
+    }
+
+    /// The buffer that is written next.
+    fn fragments(&self, format: u32, rows: usize) -> YggFragments {
+        let data = self.at.scratch.fragments[self.turn] as *mut c_void;
+        YggFragments { data, format, row_tiles: number(row_tiles(rows)) }
+    }
+
+    fn product(
+        &self,
+        in_step: YggStep,
+        step: &Step,
+        written: Option<Region>,
+        product: &Product,
+        out: YggRows,
+        next: YggFragments,
+    ) -> Result<Vec<Launch>, BackendError> {
+        let Product { norm, weights, up, residual } = product;
+        let region = step.operands[0].region().expect("a product has a left side");
+        let x = self.rows(&region);
+        let tiles = row_tiles(region.rows);
+        // Where the next product's inputs are written, its own are in the other buffer.
+        let turn = if next.data.is_null() { self.turn } else { 1 - self.turn };
+        let fragments = self.at.scratch.fragments[turn];
+        let prepare = YggPrepare {
+            step: in_step,
+            x,
+            gain: norm.map_or(std::ptr::null(), |n| float(self.weights.gain(n.weight))),
+            eps: norm.map_or(0.0, |n| n.eps),
+            out: YggFragments {
+                data: fragments as *mut c_void,
+                format: fragment_format(weights.layout),
+                row_tiles: number(tiles),
+            },
+        };
+        let linear = YggLinear {
+            step: in_step,
+            fragments: fragments as *const c_void,
+            codes: weights.codes as *const c_void,
+            scales: weights.scales as *const c_void,
+            up_codes: up.map_or(0, |up| up.codes) as *const c_void,
+            up_scales: up.map_or(0, |up| up.scales) as *const c_void,
+            out,
+            next,
+            tiles_k: number(weights.columns.div_ceil(YGG_TILE_K as usize)),
+            columns: number(weights.columns),
+            residual: u32::from(*residual),
+        };
+        let is_f32 = weights.layout == Layout::F32;
+        let rows = if is_f32 { region.rows } else { tiles * TILE_W };
+        let (name, blocks) = if is_f32 {
+            ("ygg_linear_f32".to_owned(), weights.outputs.div_ceil(YGG_SPLIT_K as usize))
+        } else {
+            let kind = if up.is_some() { "gated" } else { "linear" };
+            // Many token rows share what a block reads of them among two tiles of outputs.
+            let together = if up.is_none() && tiles > 2 { 2 } else { 1 };
+            let name = format!("ygg_{kind}_{}_w{}", weights.layout.name(), tiles * TILE_W);
+            (name, weights.outputs.div_ceil(YGG_TILE_N as usize).div_ceil(together))
+        };
+        let linear = self.launch(&name, [blocks, 1, 1], YGG_LINEAR_THREADS, 0, linear)?;
+        if written == Some(region) {
+            return Ok(vec![linear]);
+        }
+        Ok(vec![self.launch("ygg_prepare", [rows, 1, 1], YGG_ROW_THREADS, 0, prepare)?, linear])
+    }
+
+    fn candidates(
+        &self,
+        step: YggStep,
+        logits: YggRows,
+        most: usize,
+        out: YggRows,
+    ) -> Result<Vec<Launch>, BackendError> {
+        let ranges = ranges(logits.columns as usize);
+        let [range_max, range_sum, range_count, range_values, range_ids] = self.at.scratch.ranges;
+        let params = YggCandidates {
+            step,
+            logits,
+            choice: (self.at.inputs + (self.at.words.choice() * size_of::<u32>()) as u64) as *const YggChoice,
+            ranges: number(ranges),
+            most: number(most),
+            range_max: float_mut(range_max),
+            range_sum: float_mut(range_sum),
+            range_count: range_count as *mut u32,
+            range_values: float_mut(range_values),
+            range_ids: range_ids as *mut u32,
+            out,
+            sums: float_mut(self.at.scratch.sums),
+        };
+        let rows = logits.rows as usize;
+        let shared = 2 * ranges * size_of::<u32>();
+        Ok(vec![
+            self.launch("ygg_candidates_of_ranges", [ranges, rows, 1], YGG_WARP, 0, params)?,
+            self.launch("ygg_candidates_of_rows", [rows, 1, 1], YGG_MERGE_THREADS, shared, params)?,
+        ])
+    }
+
+    fn by_rows<P: Copy>(&self, name: &str, rows: u32, params: P) -> Result<Vec<Launch>, BackendError> {
+        Ok(vec![self.launch(name, [rows as usize, 1, 1], YGG_ROW_THREADS, 0, params)?])
+    }
+
+    fn launch<P: Copy>(
+        &self,
+        name: &str,
+        grid: [usize; 3],
+        threads: u32,
+        shared: usize,
+        params: P,
+    ) -> Result<Launch, BackendError> {
+        Launch::new(self.device, name, grid, threads, shared, params)
+    }
+}
+
+/// Shared memory of a block of attention: queries, and keys and values of a tile of slots.
+pub(super) fn attention_shared(format: KvFormat, head_dim: usize) -> usize {
+    let key_stride = head_dim + if format == KvFormat::F16 { 2 } else { 1 };
+    YGG_QUERY_TILE as usize * head_dim * size_of::<f32>()
+        + YGG_SLOT_TILE as usize * (key_stride + head_dim) * format.bytes()
+}
+
+fn embedding_format(format: WeightFormat) -> u32 {
+    match format {
+        WeightFormat::F32 => YGG_EMBEDDING_F32,
+        WeightFormat::F16 => YGG_EMBEDDING_F16,
+        WeightFormat::BF16 => YGG_EMBEDDING_BF16,
+        WeightFormat::Q8_0 => YGG_EMBEDDING_Q8_0,
+        WeightFormat::Q4_0 => YGG_EMBEDDING_Q4_0,
+        WeightFormat::Q4_1 => YGG_EMBEDDING_Q4_1,
+        WeightFormat::Q4_K => YGG_EMBEDDING_Q4_K,
+        WeightFormat::Q6_K => YGG_EMBEDDING_Q6_K,
+    }
+}

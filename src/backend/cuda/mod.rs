@@ -1,0 +1,218 @@
+//! The CUDA backend: weights uploaded once, every program captured as a graph, a forward replayed by one launch.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `device` | the GPU, its kernels (embedded, or compiled through NVRTC), its memory, launches |
+//! | `weights` | uploads |
+//! | `layout` | where inputs and results lie |
+//! | `launches` | steps of a program as kernels with parameters |
+//! | `replay` | one request: warm-up, capture, replay |
+//!
+//! A graph copies the rows in, runs every kernel and copies the results out; the host writes pinned memory, launches, waits, reads. What
+//! kernels do is in `kernels/cuda`.
+
+mod device;
+mod launches;
+mod layout;
+mod replay;
+mod weights;
+
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::result;
+use ygg_kernels::{
+    Activations, KvFormat, WeightFormat,
+    cuda::{abi::YGG_MOST_CANDIDATES, abi::YGG_MOST_WIDTH, packing::Layout},
+};
+
+use crate::ir::{DeviceSpec, Op, Program, WeightId, WeightSource};
+
+use super::{BackendError, Executables, Replay, ReplayOptions};
+use device::{Device, check};
+use replay::CudaReplay;
+use weights::Weights;
+
+/// The widest head that attention has a kernel for.
+const MOST_HEAD_DIM: usize = 256;
+/// What the emulated driver of the tests calls its device.
+const EMULATED: &str = "emulated by the host";
+
+/// What the first GPU is, as the driver tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaDevice {
+    /// Its name.
+    pub name: String,
+    /// CUDA version that the driver offers.
+    pub driver: String,
+    /// Whether it is the tests' emulation: its results count, its timings mean nothing.
+    pub is_emulated: bool,
+}
+
+/// Looks at the first GPU, without loading kernels.
+///
+/// # Errors
+/// [`BackendError::NoCuda`] that says what is missing.
+pub fn cuda_device() -> Result<CudaDevice, BackendError> {
+    let (name, driver) = device::probe()?;
+    let is_emulated = name == EMULATED;
+    Ok(CudaDevice { name, driver, is_emulated })
+}
+
+/// An embedding matrix as the host reads rows of it.
+#[derive(Clone, Copy, Debug)]
+struct EmbeddingRows {
+    at: u64,
+    format: WeightFormat,
+    row_bytes: usize,
+}
+
+/// Programs with their weights on a GPU. Clones share them.
+#[derive(Debug)]
+pub(super) struct CudaExecutables {
+    programs: Vec<Program>,
+    weights: Weights,
+    device: Arc<Device>,
+    kv_format: KvFormat,
+    /// Bytes of a row of the embedding, reserved once.
+    row: Mutex<Vec<u8>>,
+}
+
+impl CudaExecutables {
+    pub(super) fn load(
+        programs: Vec<Program>,
+        spec: &DeviceSpec,
+        source: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Self, BackendError> {
+        if spec.activations != Activations::Native {
+            return Err(BackendError::CudaLimit {
+                what: "activations",
+                expected: Activations::Native.to_string(),
+                found: spec.activations.to_string(),
+            });
+        }
+        check_limits(&programs)?;
+        let device = Device::open(all_layouts(&programs))?;
+        let weights = Weights::default();
+        Self { programs: Vec::new(), weights, device, kv_format: spec.kv_format, row: Mutex::default() }
+            .and(programs, source, threads)
+    }
+
+    fn and(
+        mut self,
+        programs: Vec<Program>,
+        source: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Self, BackendError> {
+        self.weights.upload(&self.device, &programs, source, threads)?;
+        self.programs.extend(programs);
+        if let Some(rows) = self.embedding() {
+            self.row = Mutex::new(vec![0; rows.row_bytes]);
+        }
+        Ok(self)
+    }
+
+    fn embedding(&self) -> Option<EmbeddingRows> {
+        let program = &self.programs[0];
+        let weight = super::embedding(program)?;
+        let WeightId(number) = weight;
+        let spec = &program.weights[number as usize];
+        let row_bytes = spec.format.row_bytes(spec.columns).expect("the model's loader has checked sizes");
+        Some(EmbeddingRows { at: self.weights.rows(weight), format: spec.format, row_bytes })
+    }
+
+    fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    fn programs_slice(&self) -> &[Program] {
+        &self.programs
+    }
+
+    fn kv_format(&self) -> KvFormat {
+        self.kv_format
+    }
+}
+
+/// Layouts of the programs' weights, and of every format that a program derived from them may bring: the same ones.
+fn all_layouts(programs: &[Program]) -> u32 {
+    let specs = programs.iter().flat_map(|p| p.weights.iter()).map(|spec| Layout::of(spec.format).bit());
+    specs.fold(Weights::layouts(programs), |all, bit| all | bit)
+}
+
+fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
+    let refuse = |what, most: usize, found: usize| {
+        Err(BackendError::CudaLimit { what, expected: format!("at most {most}"), found: found.to_string() })
+    };
+    for program in programs {
+        let most = YGG_MOST_WIDTH as usize;
+        if program.binding.width > most {
+            return refuse("rows of a forward", most, program.binding.width);
+        }
+        if program.kv.head_dim > MOST_HEAD_DIM {
+            return refuse("elements of a head", MOST_HEAD_DIM, program.kv.head_dim);
+        }
+        for step in &program.steps {
+            let most = YGG_MOST_CANDIDATES as usize;
+            if let Op::Candidates { most: found, .. } = &step.op
+                && *found > most
+            {
+                return refuse("candidates of a row", most, *found);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Executables for CudaExecutables {
+    fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
+    fn weight_bytes(&self) -> usize {
+        self.weights.bytes()
+    }
+
+    fn replay_bytes(&self, options: &ReplayOptions) -> usize {
+        replay::replay_bytes(&self.programs, self.kv_format, options)
+    }
+
+    fn with(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        check_limits(&programs)?;
+        let same = Self {
+            programs: self.programs.clone(),
+            weights: self.weights.clone(),
+            device: Arc::clone(&self.device),
+            kv_format: self.kv_format,
+            row: Mutex::default(),
+        };
+        Ok(Arc::new(same.and(programs, weights, threads)?))
+    }
+
+    fn embed(&self, token: u32, row: &mut [f32]) {
+        let EmbeddingRows { at, format, row_bytes } = self.embedding().expect("the programs embed tokens");
+        let mut bytes = self.row.lock().expect("no user of the row panics");
+        let from = at + u64::from(token) * row_bytes as u64;
+        let mut fetch = || {
+            // SAFETY: a row of the embedding, which is on the device as long as `self`.
+            let copied = unsafe { result::memcpy_dtoh_sync(&mut bytes[..row_bytes], from) };
+            check("fetch an embedding", copied)
+        };
+        let copied = self.device.bind().and_then(|()| fetch());
+        copied.unwrap_or_else(|error| panic!("{error}"));
+        format.dequantise_row(&bytes[..row_bytes], row);
+    }
+
+    fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
+        Ok(Box::new(CudaReplay::new(self, options)?))
+    }
+}

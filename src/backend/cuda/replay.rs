@@ -1,0 +1,502 @@
+//! One request's state on a GPU: its memory, and a captured graph for every program.
+
+use std::{ops::Range, sync::Arc};
+
+use cudarc::driver::{CudaGraph, CudaStream, result, sys};
+use ygg_kernels::{
+    KvFormat,
+    candidates::finish_row,
+    cuda::abi::{YGG_MOST_WIDTH, YGG_ROW_THREADS, YggMoves, YggMultiply, YggPoison, YggRead},
+};
+
+use crate::ir::{KvSpec, Op, Program, RowInputs};
+
+use super::{
+    super::{BackendError, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning},
+    CudaExecutables,
+    device::{Device, DeviceBlock, Launch, PinnedBlock, check},
+    launches::{Addresses, Launches, Scratch, ScratchBytes},
+    layout::{Bump, InputWords, ResultWords},
+    weights::Weights,
+};
+
+/// Blocks of a kernel that measures the machine, for each multiprocessor.
+const BLOCKS_EACH: u32 = 8;
+
+/// A captured graph. Only whoever holds the replay launches it.
+struct Graph(CudaGraph);
+
+// SAFETY: graphs are not synchronised by themselves: a replay is used by one thread at a time, and so is its graph.
+unsafe impl Send for Graph {}
+
+/// A program ready to run.
+struct Ready {
+    graph: Graph,
+    /// By steps: the kernels that the graph was captured from.
+    launches: Vec<Vec<Launch>>,
+    words: InputWords,
+    results: ResultWords,
+    /// Address of its inputs.
+    inputs_at: u64,
+    /// Where its results lie: address of what is shown, of hidden rows, of sums.
+    sources: [u64; 3],
+}
+
+/// Where things lie in the block of a replay.
+struct Places {
+    arena: usize,
+    inputs: usize,
+    cache: usize,
+    ropes: Vec<usize>,
+    fragments: [usize; 2],
+    logits: usize,
+    partial: [usize; 3],
+    ranges: [usize; 5],
+    sums: usize,
+    /// Two words that kernels write when they must not be optimised away.
+    sink: usize,
+    bytes: usize,
+    /// Of the host: words of the longest inputs and of the longest results.
+    input_words: usize,
+    result_words: usize,
+}
+
+impl Places {
+    fn of(programs: &[Program], kv_format: KvFormat, options: &ReplayOptions) -> Self {
+        let first = &programs[0];
+        let context = options.layout.context;
+        let scratch = programs.iter().map(|p| ScratchBytes::of(p, context)).reduce(ScratchBytes::max);
+        let scratch = scratch.expect("at least one program");
+        let longest = |of: &dyn Fn(&Program) -> usize| programs.iter().map(of).max().unwrap_or(0);
+        let input_words = longest(&|p| InputWords::of(p, options).words());
+        let result_words = longest(&|p| ResultWords::of(p).words());
+        let KvSpec { layers, kv_heads, head_dim, .. } = first.kv;
+        let cache_bytes = 2 * layers * kv_heads * options.layout.slots() * head_dim * kv_format.bytes();
+        let mut bump = Bump::default();
+        let mut places = Self {
+            arena: bump.take(longest(&|p| p.arena_bytes)),
+            inputs: bump.take(input_words * size_of::<u32>()),
+            cache: bump.take(cache_bytes),
+            ropes: first
+                .ropes
+                .iter()
+                .map(|r| bump.take(2 * context * r.inv_freq.len() * size_of::<f32>()))
+                .collect(),
+            fragments: [scratch.fragments; 2].map(|bytes| bump.take(bytes)),
+            logits: bump.take(scratch.logits),
+            partial: scratch.partial.map(|bytes| bump.take(bytes)),
+            ranges: scratch.ranges.map(|bytes| bump.take(bytes)),
+            sums: bump.take(scratch.sums),
+            sink: bump.take(2 * size_of::<u32>()),
+            bytes: 0,
+            input_words,
+            result_words,
+        };
+        places.bytes = bump.bytes();
+        places
+    }
+}
+
+/// Bytes of device memory that a replay takes.
+pub(super) fn replay_bytes(programs: &[Program], kv_format: KvFormat, options: &ReplayOptions) -> usize {
+    Places::of(programs, kv_format, options).bytes
+}
+
+/// Memory, stream and graphs of one request. Graphs come first: they end before what they use.
+pub(super) struct CudaReplay {
+    ready: Vec<Ready>,
+    executables: Arc<CudaExecutables>,
+    stream: Arc<CudaStream>,
+    moves: Launch,
+    poison: Launch,
+    reads: Vec<(Launch, u64)>,
+    multiply: Launch,
+    nothing: Launch,
+    /// Host memory that copies in the graphs read and write.
+    inputs: PinnedBlock,
+    results: PinnedBlock,
+    memory: DeviceBlock,
+}
+
+impl std::fmt::Debug for CudaReplay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CudaReplay({} programs, {} bytes)", self.ready.len(), self.memory.bytes())
+    }
+}
+
+impl CudaReplay {
+    pub(super) fn new(
+        executables: Arc<CudaExecutables>,
+        options: &ReplayOptions,
+    ) -> Result<Self, BackendError> {
+        let device = Arc::clone(executables.device());
+        let (programs, kv_format) = (executables.programs_slice(), executables.kv_format());
+        let places = Places::of(programs, kv_format, options);
+        let memory = DeviceBlock::new(&device, places.bytes, "a session")?;
+        let stream = device.stream()?;
+        let inputs = PinnedBlock::new(&device, places.input_words, "the rows of a forward")?;
+        let results = PinnedBlock::new(&device, places.result_words, "the results of a forward")?;
+        // Whatever is read before it is written, such as slots of the cache, is finite.
+        let all = memory.at(0, places.bytes);
+        // SAFETY: the whole block, which nothing uses yet.
+        check("clear memory", unsafe { result::memset_d8_async(all, 0, places.bytes, stream.cu_stream()) })?;
+        upload_ropes(&programs[0], &places, &memory, options.layout.context, &stream)?;
+
+        let start = memory.at(0, 0);
+        let at = |offset: usize| start + offset as u64;
+        let ropes: Vec<u64> = places.ropes.iter().map(|offset| at(*offset)).collect();
+        let scratch = Scratch {
+            fragments: places.fragments.map(at),
+            logits: at(places.logits),
+            partial: places.partial.map(at),
+            ranges: places.ranges.map(at),
+            sums: at(places.sums),
+        };
+        let launches = |program: &Program| -> Result<Vec<Vec<Launch>>, BackendError> {
+            let addresses = Addresses {
+                arena: at(places.arena),
+                inputs: at(places.inputs),
+                words: InputWords::of(program, options),
+                cache: at(places.cache),
+                slots: options.layout.slots(),
+                context: options.layout.context,
+                ropes: &ropes,
+                scratch,
+            };
+            Launches::new(&device, executables.weights(), kv_format, program, &addresses).all()
+        };
+        let mut replay = Self {
+            ready: Vec::with_capacity(programs.len()),
+            moves: moves_launch(&device, &programs[0].kv, kv_format, options, at(places.cache))?,
+            poison: poison_launch(&device, &programs[0].kv, kv_format, options, at(places.cache))?,
+            reads: read_launches(&device, executables.weights(), at(places.sink))?,
+            multiply: multiply_launch(&device, at(places.sink), 0)?,
+            nothing: Launch::new(
+                &device,
+                "ygg_nothing",
+                [1, 1, 1],
+                32,
+                0,
+                YggMultiply { rounds: 0, sink: at(places.sink) as *mut u32 },
+            )?,
+            executables: Arc::clone(&executables),
+            stream,
+            inputs,
+            results,
+            memory,
+        };
+        for program in programs {
+            let words = InputWords::of(program, options);
+            let sources = [
+                at(places.arena + program.shown.offset_bytes),
+                program.hidden.map_or(0, |h| at(places.arena + h.offset_bytes)),
+                scratch.sums,
+            ];
+            let launches = launches(program)?;
+            let ready = replay.capture(program, launches, words, sources, at(places.inputs))?;
+            replay.ready.push(ready);
+        }
+        Ok(replay)
+    }
+
+    /// Captures a program, after it has run once on padding if any of its kernels never ran.
+    fn capture(
+        &mut self,
+        program: &Program,
+        launches: Vec<Vec<Launch>>,
+        words: InputWords,
+        sources: [u64; 3],
+        inputs_at: u64,
+    ) -> Result<Ready, BackendError> {
+        let results = ResultWords::of(program);
+        let nothing = RowInputs::new(program.binding.width, program.binding.outputs, words.tail_capacity());
+        words.write(&nothing, &vec![false; program.groups as usize], self.inputs.words_mut());
+        let all = |replay: &mut Self| -> Result<(), BackendError> {
+            replay.send_inputs(words, inputs_at)?;
+            launches.iter().flatten().try_for_each(|launch| launch.on(&replay.stream))?;
+            replay.fetch_results(results, sources)
+        };
+        if self.executables.device().is_cold(launches.iter().flatten()) {
+            all(self)?;
+            check("run a forward", self.stream.synchronize())?;
+        }
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        check("begin a capture", self.stream.begin_capture(mode))?;
+        let captured = all(self);
+        let graph = check("end a capture", self.stream.end_capture(sys::CUgraphInstantiate_flags(0)));
+        captured?;
+        let graph = graph?.ok_or_else(|| BackendError::Cuda {
+            what: "capture a forward",
+            reason: "the graph is empty".to_owned(),
+        })?;
+        check("upload a graph", graph.upload())?;
+        Ok(Ready { graph: Graph(graph), launches, words, results, inputs_at, sources })
+    }
+
+    fn send_inputs(&self, words: InputWords, at: u64) -> Result<(), BackendError> {
+        let words = &self.inputs.words()[..words.words()];
+        // SAFETY: inside the device's block; the host's words live as long as the graph, and are changed between forwards only.
+        check("send the rows", unsafe { result::memcpy_htod_async(at, words, self.stream.cu_stream()) })
+    }
+
+    fn fetch_results(&mut self, results: ResultWords, sources: [u64; 3]) -> Result<(), BackendError> {
+        let ResultWords { shown, hidden, sums } = results;
+        let stream = self.stream.cu_stream();
+        let (to_shown, rest) = self.results.floats_mut().split_at_mut(shown);
+        let (to_hidden, rest) = rest.split_at_mut(hidden);
+        for (to, from) in [to_shown, to_hidden, &mut rest[..sums]].into_iter().zip(sources) {
+            if !to.is_empty() && from != 0 {
+                // SAFETY: inside the device's block; the host's words are read after the stream has been waited for.
+                check("fetch results", unsafe { result::memcpy_dtoh_async(to, from, stream) })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the host does with candidates: the logarithm of their sum, and the tokens of a trimmed head.
+    fn finish(&mut self, program: usize, inputs: &RowInputs) {
+        let executables = Arc::clone(&self.executables);
+        let program_at = program;
+        let program = &executables.programs_slice()[program_at];
+        let tokens = program.steps.iter().rev().find_map(|step| match &step.op {
+            Op::Candidates { tokens, .. } => Some(tokens),
+            _ => None,
+        });
+        let Some(tokens) = tokens else { return };
+        let ResultWords { shown, hidden, sums } = self.ready[program_at].results;
+        let inverse = inputs.choice().temperature.map(|temperature| 1.0 / temperature);
+        let stride = program.shown.row_stride;
+        let columns = program.shown.columns;
+        let (rows, rest) = self.results.floats_mut().split_at_mut(shown);
+        let sums = &rest[hidden..hidden + sums];
+        for (row, sum) in rows.chunks_mut(stride).zip(sums) {
+            let row = &mut row[..columns];
+            let count = row[0].to_bits() as usize;
+            finish_row(row, count, inverse.map(|inverse| (*sum, inverse)));
+            if let Some(tokens) = tokens {
+                tokens.name_candidates(row);
+            }
+        }
+    }
+
+    fn write_inputs(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+        let words = self.ready[program].words;
+        words.write(inputs, skipped, self.inputs.words_mut());
+    }
+
+    fn replay_graph(&mut self, program: usize) -> Result<(), BackendError> {
+        check("launch a graph", self.ready[program].graph.0.launch())?;
+        check("run a forward", self.stream.synchronize())
+    }
+
+    fn replay_steps(
+        &mut self,
+        program: usize,
+        skipped: &[bool],
+        observer: Observer<'_>,
+    ) -> Result<(), BackendError> {
+        self.executables.device().bind()?;
+        let executables = Arc::clone(&self.executables);
+        let Ready { words, results, sources, inputs_at, .. } = self.ready[program];
+        self.send_inputs(words, inputs_at)?;
+        check("send the rows", self.stream.synchronize())?;
+        observer(Moment::Begun);
+        for (number, step) in executables.programs_slice()[program].steps.iter().enumerate() {
+            if step.group.is_some_and(|g| skipped[g.0 as usize]) {
+                continue;
+            }
+            for launch in &self.ready[program].launches[number] {
+                launch.on(&self.stream)?;
+            }
+            check("run a step", self.stream.synchronize())?;
+            observer(Moment::ShareDone(number));
+            observer(Moment::StepDone(number));
+        }
+        self.fetch_results(results, sources)?;
+        check("fetch results", self.stream.synchronize())
+    }
+
+    fn exercised(&mut self, exercise: Exercise) -> Result<u64, BackendError> {
+        self.executables.device().bind()?;
+        let done = match exercise {
+            Exercise::ReadWeights { passes } => {
+                for _ in 0..passes {
+                    self.reads.iter().try_for_each(|(launch, _)| launch.on(&self.stream))?;
+                }
+                passes * self.reads.iter().map(|(_, bytes)| bytes).sum::<u64>()
+            }
+            Exercise::MultiplyAdds { arithmetic: _, rounds } => {
+                let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+                // SAFETY: made with this structure.
+                unsafe { self.multiply.params_mut::<YggMultiply>() }.rounds = rounds;
+                self.multiply.on(&self.stream)?;
+                let threads =
+                    u64::from(self.executables.device().processors() * BLOCKS_EACH * YGG_ROW_THREADS);
+                // 8 chains, a product and a sum each.
+                16 * threads * u64::from(rounds)
+            }
+            Exercise::EmptySteps { steps } => {
+                for _ in 0..steps {
+                    self.nothing.on(&self.stream)?;
+                }
+                steps
+            }
+        };
+        check("measure the device", self.stream.synchronize())?;
+        Ok(done)
+    }
+}
+
+/// What cannot go on: the device failed while it decoded, and nothing that it holds can be trusted.
+fn working<T>(result: Result<T, BackendError>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
+
+impl Replay for CudaReplay {
+    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+        self.write_inputs(program, inputs, skipped);
+        working(self.replay_graph(program));
+        self.finish(program, inputs);
+    }
+
+    fn replay_observed(
+        &mut self,
+        program: usize,
+        inputs: &RowInputs,
+        skipped: &[bool],
+        observer: Observer<'_>,
+    ) {
+        self.write_inputs(program, inputs, skipped);
+        working(self.replay_steps(program, skipped, observer));
+        self.finish(program, inputs);
+    }
+
+    fn tune(&mut self, _program: usize, _step: usize, tuning: Tuning) {
+        assert_eq!(tuning, Tuning::DEFAULT, "kernels of a GPU have one tuning");
+    }
+
+    fn exercise(&mut self, exercise: Exercise) -> u64 {
+        working(self.exercised(exercise))
+    }
+
+    fn shown(&self, program: usize, output: usize) -> &[f32] {
+        let region = &self.executables.programs_slice()[program].shown;
+        assert!(output < region.rows, "output {output} of {}", region.rows);
+        &self.results.floats()[output * region.row_stride..][..region.columns]
+    }
+
+    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]> {
+        let region = self.executables.programs_slice()[program].hidden.as_ref()?;
+        assert!(output < region.rows, "output {output} of {}", region.rows);
+        let first = self.ready[program].results.shown + output * region.row_stride;
+        Some(&self.results.floats()[first..][..region.columns])
+    }
+
+    fn copy_slots(&mut self, from: &[u32], first: u32) {
+        working(self.executables.device().bind());
+        for (chunk, first) in
+            from.chunks(YGG_MOST_WIDTH as usize).zip((first..).step_by(YGG_MOST_WIDTH as usize))
+        {
+            // SAFETY: made with this structure.
+            let params = unsafe { self.moves.params_mut::<YggMoves>() };
+            params.first = first;
+            params.count = u32::try_from(chunk.len()).expect("few moves");
+            params.from[..chunk.len()].copy_from_slice(chunk);
+            working(self.moves.on(&self.stream));
+        }
+    }
+
+    fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
+        working(self.executables.device().bind());
+        // SAFETY: made with this structure.
+        let params = unsafe { self.poison.params_mut::<YggPoison>() };
+        (params.first, params.count, params.seed) = (slots.start, slots.end - slots.start, seed);
+        working(self.poison.on(&self.stream));
+    }
+}
+
+fn planes(kv: &KvSpec) -> usize {
+    2 * kv.layers * kv.kv_heads
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).expect("sizes of a cache are far below 2^32")
+}
+
+fn moves_launch(
+    device: &Device,
+    kv: &KvSpec,
+    format: KvFormat,
+    options: &ReplayOptions,
+    cache: u64,
+) -> Result<Launch, BackendError> {
+    let params = YggMoves {
+        cache: cache as *mut u8,
+        planes: number(planes(kv)),
+        slots: number(options.layout.slots()),
+        slot_bytes: number(kv.head_dim * format.bytes()),
+        first: 0,
+        count: 0,
+        from: [0; YGG_MOST_WIDTH as usize],
+    };
+    Launch::new(device, "ygg_move_slots", [planes(kv), 1, 1], YGG_ROW_THREADS, 0, params)
+}
+
+fn poison_launch(
+    device: &Device,
+    kv: &KvSpec,
+    format: KvFormat,
+    options: &ReplayOptions,
+    cache: u64,
+) -> Result<Launch, BackendError> {
+    let params = YggPoison {
+        cache: cache as *mut std::ffi::c_void,
+        planes: number(planes(kv)),
+        slots: number(options.layout.slots()),
+        head_dim: number(kv.head_dim),
+        first: 0,
+        count: 0,
+        halves: u32::from(format == KvFormat::F16),
+        seed: 0,
+    };
+    Launch::new(device, "ygg_poison_slots", [planes(kv), 1, 1], YGG_ROW_THREADS, 0, params)
+}
+
+fn blocks(device: &Device) -> [usize; 3] {
+    [(device.processors() * BLOCKS_EACH) as usize, 1, 1]
+}
+
+/// One for each block of weights, with its bytes.
+fn read_launches(device: &Device, weights: &Weights, sink: u64) -> Result<Vec<(Launch, u64)>, BackendError> {
+    let launch = |(start, bytes): (u64, usize)| {
+        let count = bytes as u64 / 16;
+        let params = YggRead { data: start as *const std::ffi::c_void, count, sink: sink as *mut u32 };
+        Ok((Launch::new(device, "ygg_read", blocks(device), YGG_ROW_THREADS, 0, params)?, 16 * count))
+    };
+    weights.blocks().map(launch).collect()
+}
+
+fn multiply_launch(device: &Device, sink: u64, rounds: u32) -> Result<Launch, BackendError> {
+    let params = YggMultiply { rounds, sink: sink as *mut u32 };
+    Launch::new(device, "ygg_multiply_adds", blocks(device), YGG_ROW_THREADS, 0, params)
+}
+
+fn upload_ropes(
+    program: &Program,
+    places: &Places,
+    memory: &DeviceBlock,
+    context: usize,
+    stream: &CudaStream,
+) -> Result<(), BackendError> {
+    let tables = crate::backend::rope_tables(program, context);
+    for ((table, spec), offset) in tables.iter().zip(&program.ropes).zip(&places.ropes) {
+        let pairs = spec.inv_freq.len();
+        let angles = || (0..context).flat_map(|p| (0..pairs).map(move |i| table.angle(p, i)));
+        let both: Vec<f32> = angles().map(|(cos, _)| cos).chain(angles().map(|(_, sin)| sin)).collect();
+        let to = memory.at(*offset, both.len() * size_of::<f32>());
+        // SAFETY: inside the block; the host's floats live until the stream has been waited for.
+        check("upload rotary tables", unsafe { result::memcpy_htod_async(to, &both, stream.cu_stream()) })?;
+        check("upload rotary tables", stream.synchronize())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,345 @@
+//! All weights of a model in device memory, each uploaded once for all programs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use cudarc::driver::{CudaStream, result};
+use ygg_kernels::{
+    Matrix,
+    cuda::packing::{Layout, Stack},
+};
+
+use crate::ir::{Head, Op, Program, WeightId, WeightSource, WeightSpec};
+
+use super::{
+    super::BackendError,
+    device::{Device, DeviceBlock, PinnedBlock, check},
+};
+
+/// Alignment of whatever lies in device memory: lanes load 16 bytes, and lines of the cache are 128.
+pub(super) const ALIGNMENT: usize = 256;
+/// Words of each of the two buffers that uploads pass through.
+const STAGING_WORDS: usize = 4 << 20;
+
+/// What is uploaded together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    /// Matrices stacked by rows, packed for products.
+    Stack(Vec<WeightId>),
+    /// Rows as the file has them, to be embedded.
+    Rows(WeightId),
+    /// A norm's gain, as f32.
+    Gain(WeightId),
+}
+
+/// A packed matrix in device memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packed {
+    pub(super) codes: u64,
+    /// 0 where the layout has none.
+    pub(super) scales: u64,
+    pub(super) layout: Layout,
+    /// `N`.
+    pub(super) outputs: usize,
+    /// `K`.
+    pub(super) columns: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Packed(Packed),
+    Plain(u64),
+}
+
+/// Uploaded weights, found by what lies together. Clones share the memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Weights {
+    places: BTreeMap<Key, Place>,
+    blocks: Vec<Arc<DeviceBlock>>,
+}
+
+impl Weights {
+    /// Uploads everything that the programs, all of one graph, read and that is not there yet, packed by `threads` threads.
+    pub(super) fn upload(
+        &mut self,
+        device: &Arc<Device>,
+        programs: &[Program],
+        source: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<(), BackendError> {
+        let Some(Program { weights: specs, .. }) = programs.first() else { return Ok(()) };
+        let mut seen = BTreeSet::new();
+        let steps = programs.iter().flat_map(|p| &p.steps);
+        let keys: Vec<Key> = steps
+            .flat_map(|step| keys_of(&step.op))
+            .filter(|key| !self.places.contains_key(key) && seen.insert(key.clone()))
+            .collect();
+        let parts =
+            keys.iter().map(|key| Part::of(key, specs, source)).collect::<Result<Vec<Part<'_>>, _>>()?;
+        let total = parts.iter().map(Part::bytes).sum();
+        if total == 0 {
+            return Ok(());
+        }
+        let block = DeviceBlock::new(device, total, "the weights")?;
+        let mut upload = Upload::new(device, threads)?;
+        let mut at = 0;
+        for (key, part) in keys.into_iter().zip(&parts) {
+            let bytes = part.bytes();
+            let place = upload.part(part, block.at(at, bytes))?;
+            at += bytes;
+            self.places.insert(key, place);
+        }
+        upload.finish()?;
+        self.blocks.push(Arc::new(block));
+        Ok(())
+    }
+
+    fn place(&self, key: &Key) -> Place {
+        *self.places.get(key).expect("every step's weights were uploaded")
+    }
+
+    pub(super) fn stack(&self, weights: &[WeightId]) -> Packed {
+        match self.place(&Key::Stack(weights.to_vec())) {
+            Place::Packed(packed) => packed,
+            Place::Plain(_) => unreachable!("stacks are packed"),
+        }
+    }
+
+    pub(super) fn rows(&self, weight: WeightId) -> u64 {
+        self.plain(&Key::Rows(weight))
+    }
+
+    pub(super) fn gain(&self, weight: WeightId) -> u64 {
+        self.plain(&Key::Gain(weight))
+    }
+
+    fn plain(&self, key: &Key) -> u64 {
+        match self.place(key) {
+            Place::Plain(at) => at,
+            Place::Packed(_) => unreachable!("only stacks are packed"),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.blocks.iter().map(|block| block.bytes()).sum()
+    }
+
+    /// Start and bytes of every block.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.blocks.iter().map(|block| (block.at(0, block.bytes()), block.bytes()))
+    }
+
+    /// Bits of the layouts that steps of the programs will read: which kernels are needed.
+    pub(super) fn layouts(programs: &[Program]) -> u32 {
+        let keys = programs.iter().flat_map(|p| p.steps.iter().map(move |step| (p, step)));
+        let bits = keys.flat_map(|(p, step)| {
+            keys_of(&step.op).into_iter().filter_map(|key| match key {
+                Key::Stack(ids) => Some(Layout::of(p.weights[ids[0].0 as usize].format).bit()),
+                Key::Rows(_) | Key::Gain(_) => None,
+            })
+        });
+        bits.fold(0, |all, bit| all | bit)
+    }
+}
+
+fn keys_of(op: &Op) -> Vec<Key> {
+    let with_gain = |norm: &Option<crate::ir::Norm>, stacks: Vec<Key>| {
+        norm.iter().map(|n| Key::Gain(n.weight)).chain(stacks).collect()
+    };
+    match op {
+        Op::Embed { weight } => vec![Key::Rows(*weight)],
+        Op::RmsNorm(norm) => vec![Key::Gain(norm.weight)],
+        Op::Linear { weights, norm, .. } | Op::Candidates { head: Some(Head { weights, norm }), .. } => {
+            with_gain(norm, vec![Key::Stack(weights.clone())])
+        }
+        Op::GatedLinear { gate, up, norm } => {
+            with_gain(norm, vec![Key::Stack(vec![*gate]), Key::Stack(vec![*up])])
+        }
+        Op::Input(_)
+        | Op::Swiglu
+        | Op::Rope(_)
+        | Op::AppendKv { .. }
+        | Op::Attention { .. }
+        | Op::Add
+        | Op::Scale { .. }
+        | Op::Slice { .. }
+        | Op::SelectRows
+        | Op::Candidates { head: None, .. } => Vec::new(),
+    }
+}
+
+/// What a key's weights are in memory of the host.
+enum Part<'a> {
+    Stack(Stack<'a>),
+    Rows(&'a [u8]),
+    Gain(Vec<f32>),
+}
+
+impl<'a> Part<'a> {
+    fn of(key: &Key, specs: &[WeightSpec], source: &'a dyn WeightSource) -> Result<Self, BackendError> {
+        let matrix = |id: &WeightId| crate::backend::matrix(&specs[id.0 as usize], source.bytes(*id));
+        Ok(match key {
+            Key::Stack(ids) => {
+                let parts: Vec<Matrix<'a>> = ids.iter().map(matrix).collect::<Result<_, _>>()?;
+                Self::Stack(Stack::new(&parts))
+            }
+            Key::Rows(id) => Self::Rows(matrix(id)?.bytes()),
+            Key::Gain(id) => Self::Gain(crate::backend::gain(&matrix(id)?)),
+        })
+    }
+
+    /// Bytes of the codes and of the scales of a stack, each aligned.
+    fn stack_bytes(stack: &Stack<'_>) -> (usize, usize) {
+        let (codes, scales) = stack.tile_row_bytes();
+        let aligned = |bytes: usize| (stack.tile_rows() * bytes).next_multiple_of(ALIGNMENT);
+        (aligned(codes), aligned(scales))
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Stack(stack) => {
+                let (codes, scales) = Self::stack_bytes(stack);
+                codes + scales
+            }
+            Self::Rows(bytes) => bytes.len().next_multiple_of(ALIGNMENT),
+            Self::Gain(gain) => (gain.len() * size_of::<f32>()).next_multiple_of(ALIGNMENT),
+        }
+    }
+}
+
+/// Copies through two pinned buffers in turn: one is filled while the other travels.
+struct Upload {
+    device: Arc<Device>,
+    streams: [Arc<CudaStream>; 2],
+    staging: [PinnedBlock; 2],
+    turn: usize,
+    threads: usize,
+}
+
+impl Upload {
+    fn new(device: &Arc<Device>, threads: usize) -> Result<Self, BackendError> {
+        let staging = || PinnedBlock::new(device, STAGING_WORDS, "a buffer to upload weights through");
+        let streams = [device.stream()?, device.stream()?];
+        Ok(Self { device: Arc::clone(device), streams, staging: [staging()?, staging()?], turn: 0, threads })
+    }
+
+    fn part(&mut self, part: &Part<'_>, at: u64) -> Result<Place, BackendError> {
+        match part {
+            Part::Rows(bytes) => self.plain(bytes, at),
+            Part::Gain(gain) => {
+                let bytes: Vec<u8> = gain.iter().flat_map(|x| x.to_le_bytes()).collect();
+                self.plain(&bytes, at)
+            }
+            Part::Stack(stack) => self.stack(stack, at),
+        }
+    }
+
+    fn plain(&mut self, bytes: &[u8], at: u64) -> Result<Place, BackendError> {
+        let mut to = at;
+        for chunk in bytes.chunks(STAGING_WORDS * size_of::<u32>()) {
+            self.copy(to, |staging, _| {
+                staging[..chunk.len()].copy_from_slice(chunk);
+                chunk.len()
+            })?;
+            to += chunk.len() as u64;
+        }
+        Ok(Place::Plain(at))
+    }
+
+    fn stack(&mut self, stack: &Stack<'_>, codes_at: u64) -> Result<Place, BackendError> {
+        let (all_codes, _) = Part::stack_bytes(stack);
+        let scales_at = codes_at + all_codes as u64;
+        let (codes, scales) = stack.tile_row_bytes();
+        let per_turn = (STAGING_WORDS * size_of::<u32>() / (codes + scales).max(1)).max(1);
+        // Rows of tiles are longer than the buffer in no model that fits a device, but nothing says so.
+        let longest = STAGING_WORDS * size_of::<u32>();
+        if codes + scales > longest {
+            let reason =
+                format!("a row of 16 outputs takes {} bytes, expected at most {longest}", codes + scales);
+            return Err(BackendError::Cuda { what: "upload weights", reason });
+        }
+        for first in (0..stack.tile_rows()).step_by(per_turn) {
+            let rows = first..stack.tile_rows().min(first + per_turn);
+            let code_bytes = rows.len() * codes;
+            // Codes and scales of these rows travel in two copies from one buffer.
+            let pack = |staging: &mut [u8], threads: usize| {
+                let (to_codes, rest) = staging.split_at_mut(code_bytes);
+                let to_scales = &mut rest[..rows.len() * scales];
+                pack_rows(stack, rows.clone(), to_codes, to_scales, threads);
+                code_bytes + rows.len() * scales
+            };
+            let to = (codes_at + (first * codes) as u64, scales_at + (first * scales) as u64);
+            self.copy_split(to, code_bytes, pack)?;
+        }
+        let scales = if scales == 0 { 0 } else { scales_at };
+        let (layout, outputs, columns) = (stack.layout(), stack.outputs(), stack.columns());
+        Ok(Place::Packed(Packed { codes: codes_at, scales, layout, outputs, columns }))
+    }
+
+    fn copy(&mut self, to: u64, fill: impl FnOnce(&mut [u8], usize) -> usize) -> Result<(), BackendError> {
+        self.copy_split((to, to), usize::MAX, fill)
+    }
+
+    /// Fills a buffer; its first `split` bytes go to the first address, the rest to the second.
+    fn copy_split(
+        &mut self,
+        (first, second): (u64, u64),
+        split: usize,
+        fill: impl FnOnce(&mut [u8], usize) -> usize,
+    ) -> Result<(), BackendError> {
+        self.device.bind()?;
+        let turn = self.turn;
+        self.turn = 1 - turn;
+        check("wait for an upload", self.streams[turn].synchronize())?;
+        let staging = self.staging[turn].bytes_mut();
+        let filled = fill(staging, self.threads);
+        let (head, tail) = staging[..filled].split_at(split.min(filled));
+        let stream = self.streams[turn].cu_stream();
+        for (to, bytes) in [(first, head), (second, tail)] {
+            if !bytes.is_empty() {
+                // SAFETY: the destination is inside the block of the weights; the buffer is not touched before the stream has been
+                // waited for.
+                check("upload weights", unsafe { result::memcpy_htod_async(to, bytes, stream) })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), BackendError> {
+        self.streams.iter().try_for_each(|stream| check("wait for an upload", stream.synchronize()))
+    }
+}
+
+/// Packs rows of tiles on several threads.
+fn pack_rows(
+    stack: &Stack<'_>,
+    rows: std::ops::Range<usize>,
+    codes: &mut [u8],
+    scales: &mut [u8],
+    threads: usize,
+) {
+    let (code_bytes, scale_bytes) = stack.tile_row_bytes();
+    let share = rows.len().div_ceil(threads.max(1)).max(1);
+    let first = rows.start;
+    std::thread::scope(|scope| {
+        let mut scales = scales;
+        for (i, codes) in codes.chunks_mut(share * code_bytes).enumerate() {
+            let count = codes.len() / code_bytes;
+            let (mine, rest) = scales.split_at_mut(count * scale_bytes);
+            scales = rest;
+            let mut work = move || {
+                for (row, codes) in codes.chunks_exact_mut(code_bytes).enumerate() {
+                    let scales = &mut mine[row * scale_bytes..][..scale_bytes];
+                    stack.pack(first + i * share + row, codes, scales);
+                }
+            };
+            if share >= rows.len() {
+                work();
+            } else {
+                scope.spawn(work);
+            }
+        }
+    });
+}

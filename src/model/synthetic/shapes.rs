@@ -1,0 +1,61 @@
+//! Shapes of published models, to measure latencies without their weights.
+
+use ygg_kernels::WeightFormat;
+
+use super::SyntheticSpec;
+use crate::model::{RopeConfig, RopeScaling};
+
+/// Rows of a matrix that are made; the others are these again. Latency does not know, and the file is written as fast as the disk allows.
+const DISTINCT_ROWS: usize = 64;
+
+impl SyntheticSpec {
+    /// Names that [`shape`](Self::shape) knows.
+    pub const SHAPES: [&'static str; 3] = ["llama-1b", "llama-7b", "llama-13b"];
+
+    /// The shape of a published model with random weights in `format`: Llama 3.2 1B, Llama 2 7B and 13B. Rows repeat, so what such a
+    /// model says means nothing, and neither does how often a drafter of it is right.
+    pub fn shape(name: &str, format: WeightFormat) -> Option<Self> {
+        let rope = |base| RopeConfig { base, scaling: RopeScaling::None };
+        let llama_2 = Self {
+            head_dim: 128,
+            vocabulary: 32_000,
+            context: 4096,
+            tied: false,
+            rope: rope(10_000.0),
+            format,
+            distinct_rows: DISTINCT_ROWS,
+            ..Self::default()
+        };
+        match name {
+            "llama-1b" => Some(Self {
+                layers: 16,
+                width: 2048,
+                heads: 32,
+                kv_heads: 8,
+                head_dim: 64,
+                feed_forward: 8192,
+                vocabulary: 128_256,
+                tied: true,
+                rope: rope(500_000.0),
+                ..llama_2
+            }),
+            "llama-7b" => Some(Self {
+                layers: 32,
+                width: 4096,
+                heads: 32,
+                kv_heads: 32,
+                feed_forward: 11_008,
+                ..llama_2
+            }),
+            "llama-13b" => Some(Self {
+                layers: 40,
+                width: 5120,
+                heads: 40,
+                kv_heads: 40,
+                feed_forward: 13_824,
+                ..llama_2
+            }),
+            _ => None,
+        }
+    }
+}

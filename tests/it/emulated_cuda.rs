@@ -1,0 +1,316 @@
+//! The CUDA backend without a GPU: the kernels, compiled for this processor, behind a driver library that stands in for NVIDIA's.
+//!
+//! The backend is the one that a GPU gets: it opens a device, compiles through NVRTC, uploads, captures and replays. Tests that hold for every
+//! class of forwards are run again in a process whose loader finds the emulation (`kernels/cuda/emu`) and which is told to test `cuda`. On a
+//! machine with a GPU the same tests run on it: `YGG_TEST_DEVICE=cuda`, without the emulation.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+use ygg_kernels::{
+    Candidates, Choice, KvFormat, Rows, RowsMut, Tier, WeightFormat, candidates::candidate_columns, reference,
+};
+use yggc::{
+    model::{Model, synthetic::SyntheticSpec},
+    runtime::{ExecutableSet, SetOptions},
+};
+
+use crate::{
+    bad_input::refused,
+    program::yggc,
+    tiny_commands::{self, json},
+    tiny_model::{DEVICE, Dice, bits, is_cuda, session},
+};
+
+/// What the emulation is asked to do: the variables of `kernels/cuda/emu/emulation.h`.
+const ORDER: &str = "YGG_EMULATION_ORDER";
+const WITHOUT: &str = "YGG_EMULATION_WITHOUT";
+
+fn kernels() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/cuda")
+}
+
+/// Compiles the emulated driver and compiler into `folder`, from kernels in `kernels`.
+fn build(kernels: &Path, folder: &Path, flags: &[&str]) {
+    fs::create_dir_all(folder).expect("the tests' folder can be written");
+    let emu = kernels.join("emu");
+    let libraries: [(&str, &[PathBuf]); 2] = [
+        ("libcuda.so.1", &[emu.join("driver.cpp"), kernels.join("kernels.cu"), emu.join("switch.S")]),
+        ("libnvrtc.so", &[emu.join("nvrtc.cpp")]),
+    ];
+    for (library, sources) in libraries {
+        let mut command = Command::new("g++");
+        // Products and sums are rounded apart, as the kernels say.
+        command.args([
+            "-std=c++20",
+            "-O2",
+            "-g1",
+            "-march=native",
+            "-ffp-contract=off",
+            "-fno-strict-aliasing",
+        ]);
+        command
+            .args([
+                "-fPIC",
+                "-shared",
+                "-fvisibility=hidden",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Wno-unknown-pragmas",
+            ])
+            .args(flags);
+        for source in sources {
+            let language = match source.extension().and_then(OsStr::to_str) {
+                Some("S") => "assembler-with-cpp",
+                _ => "c++",
+            };
+            command.args(["-x", language]).arg(source);
+        }
+        // Other tests read what is there meanwhile.
+        let made = folder.join(format!("{library}.{}", std::process::id()));
+        let told = command.arg("-o").arg(&made).output();
+        let told = told.unwrap_or_else(|e| {
+            panic!("g++ is needed to test CUDA without a GPU: {e}; install g++ 11 or newer")
+        });
+        assert!(told.status.success(), "g++ refuses {library}:\n{}", String::from_utf8_lossy(&told.stderr));
+        fs::rename(&made, folder.join(library)).expect("the tests' folder can be written");
+    }
+}
+
+/// The folder of the emulation.
+fn emulation() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-cuda");
+        build(&kernels(), &folder, &[]);
+        folder
+    })
+}
+
+/// Runs tests of this program, by their full names, on the emulated device of a folder.
+fn tests_in(folder: &Path, names: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().expect("a test knows itself"));
+    command.env("LD_LIBRARY_PATH", folder).env(DEVICE, "cuda").envs(environment.iter().copied());
+    command.args(["--exact", "--include-ignored", "--test-threads", "2"]).args(names);
+    command.output().expect("a test can be run")
+}
+
+fn passes(names: &[&str], environment: &[(&str, &str)]) {
+    let told = tests_in(emulation(), names, environment);
+    let said = String::from_utf8_lossy(&told.stdout);
+    assert!(
+        told.status.success() && said.contains(&format!("test result: ok. {} passed", names.len())),
+        "{names:?} with {environment:?}:\n{said}\n{}",
+        String::from_utf8_lossy(&told.stderr)
+    );
+}
+
+const FOLLOWS: &str = "backends::every_tier_follows_the_reference_on_every_format";
+const UNFUSED: &str = "backends::ops_that_no_pass_fuses_follow_the_reference_too";
+const CANDIDATES: &str = "candidates::candidates_are_those_of_stored_logits";
+const TRIMMED: &str = "candidates::candidates_of_a_trimmed_head_are_those_of_the_tokens_it_keeps";
+const ROWS: &str = "row_invariance::rows_do_not_depend_on_company_width_slots_scratch_or_threads";
+const PREFILL: &str = "row_invariance::a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits";
+const EMBEDDINGS: &str = "row_invariance::embeddings_are_the_same_bits_in_every_class";
+const HISTORY: &str = "kv_cache::any_history_of_a_session_leaves_the_committed_sequence_alone";
+const LAYER_SKIP: &str = "lossless::layer_skip_changes_no_token";
+const MIXTURE: &str = "lossless::a_mixture_changes_no_token";
+const ADVERSARY: &str = "lossless::an_adversary_changes_no_token";
+const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
+
+#[test]
+fn kernels_follow_the_reference() {
+    passes(&[FOLLOWS, UNFUSED, EMBEDDINGS, LONG], &[]);
+}
+
+#[test]
+fn candidates_have_the_bits_of_the_reference() {
+    passes(&[CANDIDATES, TRIMMED], &[]);
+}
+
+#[test]
+fn speculation_changes_no_token() {
+    passes(&[LAYER_SKIP, MIXTURE, ADVERSARY], &[]);
+}
+
+#[test]
+fn rows_do_not_depend_on_each_other() {
+    passes(&[ROWS, PREFILL, HISTORY], &[]);
+}
+
+/// Threads of a block run in any order between barriers.
+#[test]
+fn nothing_depends_on_the_order_of_threads() {
+    for order in ["reversed", "greedy", "1"] {
+        passes(&[LONG, EMBEDDINGS], &[(ORDER, order)]);
+    }
+}
+
+/// What the tests above would not notice is not tested: every barrier, left out, must make one of them fail.
+#[test]
+fn every_barrier_is_missed() {
+    let mut missed_by_none = Vec::new();
+    for file in fs::read_dir(kernels()).expect("the sources are readable") {
+        let path = file.expect("the sources are readable").path();
+        let name = path.file_name().and_then(OsStr::to_str).expect("a name").to_owned();
+        let text =
+            if name.ends_with(".cuh") { fs::read_to_string(&path).expect("readable") } else { continue };
+        let lines = text.lines().zip(1..).filter(|(line, _)| line.trim_start().starts_with("barrier();"));
+        for (_, number) in lines {
+            let without = format!("{name}:{number}");
+            let is_missed = |order: &str| {
+                let told = tests_in(
+                    emulation(),
+                    &[LONG, UNFUSED, CANDIDATES],
+                    &[(WITHOUT, &without), (ORDER, order)],
+                );
+                !told.status.success()
+            };
+            if !["reversed", "greedy", "1"].into_iter().any(is_missed) {
+                missed_by_none.push(without);
+            }
+        }
+    }
+    assert!(missed_by_none.is_empty(), "no test fails without the barriers in {missed_by_none:?}");
+}
+
+/// A model whose context is several partitions of attention, against the reference, at lengths around their ends.
+#[test]
+#[ignore = "of a device: run by tests of the emulation, or with YGG_TEST_DEVICE=cuda"]
+fn a_long_context_is_joined_from_partitions() {
+    assert!(is_cuda(), "{DEVICE} is cuda");
+    let spec = SyntheticSpec {
+        layers: 2,
+        width: 64,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 24,
+        feed_forward: 96,
+        // More ranges of logits than a warp has threads.
+        vocabulary: 8800,
+        context: 800,
+        format: WeightFormat::Q4_1,
+        tied: true,
+        seed: 3,
+        ..SyntheticSpec::default()
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.gguf");
+    spec.write_gguf(&path).expect("the model is written");
+    let model = Model::open(&path).expect("a generated model opens");
+    let text = Dice::new(4).tokens(610, model.config.vocabulary);
+    let mut shown = Vec::new();
+    for tier in [Tier::Reference, Tier::Cuda] {
+        let options = SetOptions {
+            tier,
+            kv_format: KvFormat::F16,
+            activations: ygg_kernels::Activations::Native,
+            widths: vec![1, 4],
+            model_context: 800,
+            threads: 1,
+        };
+        let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).expect("it loads");
+        let mut session = session(&std::sync::Arc::new(set), 800, 4, 1);
+        let mut rows = Vec::new();
+        let mut done = 0;
+        for end in [255, 256, 257, 511, 512, 513, 610] {
+            rows.push(session.prefill(&text[done..end]).expect("it fits").to_vec());
+            done = end;
+            // A row behind them, and the same beside others: one more bit pattern that must not change.
+            let mut alone = session.forward(1).expect("planned");
+            alone.push(7, 0, 0, |tail| {
+                tail[0] = 0;
+                1
+            });
+            let alone = bits(alone.run(None).row(0));
+            let mut beside = session.forward(4).expect("planned");
+            for offset in [2_u32, 0, 1] {
+                beside.push(7 - offset, 0, offset, |tail| {
+                    tail[0] = offset;
+                    1
+                });
+            }
+            let logits = beside.run(None).row(1).to_vec();
+            assert_eq!(bits(&logits), alone, "{tier}: a row behind {end} tokens");
+            for choice in [Choice { k: 1, temperature: Some(1.0) }, Choice { k: 40, temperature: Some(0.7) }]
+            {
+                let mut chosen = session.forward(1).expect("planned");
+                chosen.push(7, 0, 0, |tail| {
+                    tail[0] = 0;
+                    1
+                });
+                let found: Vec<(u32, f32)> = chosen.choose(choice, None).row(0).iter().collect();
+                let mut expected = vec![0.0; candidate_columns(64)];
+                let (columns, vocabulary) = (expected.len(), logits.len());
+                let out = RowsMut::new(&mut expected, columns);
+                reference::candidates(Rows::new(&logits, vocabulary), choice, out);
+                let expected: Vec<(u32, f32)> = Candidates::new(&expected).iter().collect();
+                assert_eq!(found, expected, "{tier}: {choice:?} behind {end} tokens");
+            }
+        }
+        shown.push(rows);
+    }
+    let [expected, found] = &shown[..] else { unreachable!("two tiers") };
+    let squares = |rows: &[Vec<f32>]| rows.iter().flatten().map(|x| x * x).sum::<f32>();
+    let spread = (squares(expected) / (expected.len() * expected[0].len()) as f32).sqrt();
+    for (expected, found) in expected.iter().zip(found) {
+        let worst = expected.iter().zip(found).map(|(e, f)| (e - f).abs()).fold(0.0, f32::max);
+        assert!(worst <= 0.08 * spread, "off by {worst} of {spread}");
+    }
+}
+
+/// The program on the emulated device.
+fn on_cuda(command: &str, model: &Path, environment: &[(&str, &str)]) -> Command {
+    let mut on_cuda = yggc();
+    on_cuda.arg(command).arg("-m").arg(model).args(["--device", "cuda", "--threads", "1"]);
+    on_cuda.env("LD_LIBRARY_PATH", emulation()).envs(environment.iter().copied());
+    on_cuda
+}
+
+/// Of f32, so that no rounding of activations makes another token likely.
+fn exact_model() -> PathBuf {
+    tiny_commands::write(
+        "emulated_cuda.gguf",
+        &SyntheticSpec { format: WeightFormat::F32, ..tiny_commands::spec() },
+    )
+}
+
+#[test]
+fn an_answer_is_that_of_the_processor() {
+    let model = exact_model();
+    let asked = ["-p", "one and one and one", "--raw", "--no-spec", "-n", "24", "--json"];
+    let on_gpu = json(on_cuda("run", &model, &[]).args(asked));
+    let on_cpu = json(tiny_commands::on_machine("run", &model).args(asked));
+    assert_eq!(on_gpu["token_ids"], on_cpu["token_ids"]);
+    let sampled = ["--temperature", "0.8", "--seed", "4"];
+    let on_gpu = json(on_cuda("run", &model, &[]).args(asked).args(sampled));
+    let on_cpu = json(tiny_commands::on_machine("run", &model).args(asked).args(sampled));
+    assert_eq!(on_gpu["token_ids"], on_cpu["token_ids"]);
+}
+
+#[test]
+fn devices_that_cannot_be_used_end_with_4() {
+    let model = exact_model();
+    for (environment, words) in [
+        (("YGG_EMULATION_ARCH", "75"), ["7.5", "8.0"]),
+        (("YGG_EMULATION_MEMORY", "5000"), ["5000 bytes", "--context"]),
+    ] {
+        let mut command = on_cuda("run", &model, &[environment]);
+        refused(command.args(["-p", "x", "--no-spec"]), 4, &words);
+    }
+}
+
+#[test]
+fn an_emulated_device_is_not_profiled() {
+    let model = exact_model();
+    let output = model.with_extension("never.profile");
+    let mut command = on_cuda("profile", &model, &[]);
+    refused(command.args(["--budget", "20", "-o"]).arg(&output), 4, &["emulated", "--device cpu"]);
+    assert!(!output.exists(), "no profile is left");
+}
