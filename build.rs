@@ -35,7 +35,17 @@ fn main() {
 fn compile(home: &Path, out: &Path) {
     let nvcc = home.join("bin/nvcc");
     let mut command = Command::new(&nvcc);
-    command.args(["-std=c++17", "-O3", "-fatbin", "-Xptxas", "-v", "-Werror", "all-warnings"]);
+    command.args([
+        "-std=c++17",
+        "-O3",
+        "-fatbin",
+        "--threads",
+        "0",
+        "-Xptxas",
+        "-v",
+        "-Werror",
+        "all-warnings",
+    ]);
     for (virtual_arch, code) in ARCHITECTURES {
         command.arg(format!("-gencode=arch={virtual_arch},code={code}"));
     }

@@ -208,9 +208,9 @@ YGG_KERNEL(ygg_append_f32, YggAppend, YGG_ROW_THREADS) { ygg::append<ygg::F32>(p
 
 // grid: partitions, key/value heads, tiles of query vectors
 #define YGG_ATTENTIONS(name, Element) \
-    YGG_KERNEL(ygg_attention_##name##_d64, YggAttention, YGG_ATTENTION_THREADS) { ygg::attention<Element, 1>(p); } \
-    YGG_KERNEL(ygg_attention_##name##_d128, YggAttention, YGG_ATTENTION_THREADS) { ygg::attention<Element, 2>(p); } \
-    YGG_KERNEL(ygg_attention_##name##_d256, YggAttention, YGG_ATTENTION_THREADS) { ygg::attention<Element, 4>(p); }
+    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d64, YggAttention, YGG_ATTENTION_THREADS, 4) { ygg::attention<Element, 1>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d128, YggAttention, YGG_ATTENTION_THREADS, 4) { ygg::attention<Element, 2>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d256, YggAttention, YGG_ATTENTION_THREADS, 4) { ygg::attention<Element, 4>(p); }
 
 YGG_ATTENTIONS(f16, ygg::F16)
 YGG_ATTENTIONS(f32, ygg::F32)

@@ -12,6 +12,9 @@
 // A kernel that takes one structure of parameters; `threads` is the most a block has.
 #define YGG_KERNEL(name, Params, threads) \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Params p)
+// One of which so many blocks are to fit a multiprocessor, which says how many registers it may have.
+#define YGG_KERNEL_OF_BLOCKS(name, Params, threads, blocks) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Params p)
 // Shared memory whose size the launch tells.
 #define YGG_DYNAMIC_SHARED(Type, name) \
     extern __shared__ __align__(16) unsigned char name##_bytes[]; \

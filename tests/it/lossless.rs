@@ -419,7 +419,7 @@ fn a_mixture_changes_no_token() {
 #[test]
 fn an_adversary_changes_no_token() {
     let (drafted, accepted) = run(Kind::Adversary, 160);
-    assert!(drafted > 1_500 && accepted > 400, "{accepted} of {drafted} accepted: too few to show anything");
+    assert!(drafted > 1_500 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 /// Proposes the true continuation as one chain.

@@ -311,6 +311,7 @@ inline std::uint32_t bf16_bits(float x) {
     static const ygg_emulation::Kernel kernel_##name(#name, sizeof(Params), threads, \
                                                      [](const void* params) { name(*static_cast<const Params*>(params)); }); \
     static void name([[maybe_unused]] const Params& p)
+#define YGG_KERNEL_OF_BLOCKS(name, Params, threads, blocks) YGG_KERNEL(name, Params, threads)
 #define YGG_SHARED static thread_local
 #define YGG_DYNAMIC_SHARED(Type, name) \
     Type* name = reinterpret_cast<Type*>((reinterpret_cast<std::uintptr_t>(ygg_emulation::block->dynamic.data()) + 63) & ~std::uintptr_t{63})
