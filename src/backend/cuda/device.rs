@@ -14,7 +14,7 @@ use cudarc::{
 };
 use ygg_kernels::cuda;
 
-use super::super::BackendError;
+use crate::backend::BackendError;
 
 /// Kernels made by `build.rs` for known architectures; empty where it found no nvcc.
 static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
