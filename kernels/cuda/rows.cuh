@@ -109,22 +109,13 @@ YGG_KERNEL(ygg_scale, YggScale, YGG_ROW_THREADS) {
         ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(ygg::row_of(p.x, blockIdx.x)[i], p.factor);
 }
 
-// grid: rows. The result may lie where x does: a row is read before any of it is written.
+// grid: rows. The result lies elsewhere than x: only residual sums are in place.
 YGG_KERNEL(ygg_rope, YggRopeRows, YGG_ROW_THREADS) {
     if (ygg::is_skipped(p.step)) return;
     const u32 w = blockIdx.x;
     const float* x = ygg::row_of(p.x, w);
-    float* out = ygg::row_of(p.out, w);
-    for (u32 first = 0; first < p.x.columns; first += p.head_dim) {
-        // A head has at most 512 elements: two rounds of the block.
-        const u32 i = threadIdx.x, j = threadIdx.x + blockDim.x;
-        const float a = i < p.head_dim ? ygg::turned(x + first, i, p.positions[w], p.rope) : 0.0f;
-        const float b = j < p.head_dim ? ygg::turned(x + first, j, p.positions[w], p.rope) : 0.0f;
-        barrier();
-        if (i < p.head_dim) out[first + i] = a;
-        if (j < p.head_dim) out[first + j] = b;
-        barrier();
-    }
+    for (u32 i = threadIdx.x; i < p.x.columns; i += blockDim.x)
+        ygg::row_of(p.out, w)[i] = ygg::turned(x + i / p.head_dim * p.head_dim, i % p.head_dim, p.positions[w], p.rope);
 }
 
 // grid: rows of the result
