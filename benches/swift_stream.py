@@ -84,6 +84,12 @@ def stream(given):
     return [by_category[name][place % len(by_category[name])] for name, place in places]
 
 
+def said(name, value):
+    """An option as it is kept: of a file its name, wherever it lay."""
+    is_file = name in ["plan", "prompts"] and value is not None
+    return pathlib.Path(value).name if is_file else value
+
+
 def measure(given, out):
     def record(measure, **fields):
         out.write(json.dumps({"measure": measure, **fields}) + "\n")
@@ -104,7 +110,7 @@ def measure(given, out):
             script="swift_stream",
             date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             load_1min=os.getloadavg()[0],
-            options={key: value for key, value in vars(given).items() if key not in ["out", "yggc", "model", "summary"]},
+            options={key: said(key, value) for key, value in vars(given).items() if key not in ["out", "yggc", "model", "summary"]},
         )
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
