@@ -64,22 +64,7 @@ pub fn graph_text(graph: &Graph) -> String {
 
 /// What a graph or program is for, by the op that makes what it shows.
 fn what_is_shown(op: &Op) -> &'static str {
-    match op {
-        Op::Candidates { .. } => "candidates",
-        Op::Input(_)
-        | Op::Embed { .. }
-        | Op::RmsNorm(_)
-        | Op::Linear { .. }
-        | Op::GatedLinear { .. }
-        | Op::Swiglu
-        | Op::Rope(_)
-        | Op::AppendKv { .. }
-        | Op::Attention { .. }
-        | Op::Add
-        | Op::Scale { .. }
-        | Op::Slice { .. }
-        | Op::SelectRows => "logits",
-    }
+    if matches!(op, Op::Candidates { .. }) { "candidates" } else { "logits" }
 }
 
 /// The graph in Graphviz's language.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ygg_kernels::{KernelId, NumericClass, Operand as Reads, cpu::Tuning};
 
-use super::{Op, Program, Step, WeightId};
+use super::{OpWeights, Program, Step, WeightId};
 
 /// Kernel and shape of a linear. Displays as `linear.q4_1.avx512 [960, 576] of 4 rows`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,22 +24,10 @@ impl LinearShape {
     pub fn of(program: &Program, step: &Step) -> Option<Self> {
         let outputs_of =
             |ids: &[WeightId]| ids.iter().map(|id| program.weights[id.0 as usize].rows).sum::<usize>();
-        let outputs = match &step.op {
-            Op::Linear { weights, .. } => outputs_of(weights),
-            Op::GatedLinear { gate, .. } => outputs_of(&[*gate]),
-            Op::Candidates { head: Some(head), .. } => outputs_of(&head.weights),
-            Op::Input(_)
-            | Op::Embed { .. }
-            | Op::RmsNorm(_)
-            | Op::Swiglu
-            | Op::Rope(_)
-            | Op::AppendKv { .. }
-            | Op::Attention { .. }
-            | Op::Add
-            | Op::Scale { .. }
-            | Op::Slice { .. }
-            | Op::SelectRows
-            | Op::Candidates { head: None, .. } => return None,
+        let outputs = match step.op.weights() {
+            OpWeights::Stack { weights, .. } => outputs_of(weights),
+            OpWeights::Gated { gate, .. } => outputs_of(&[gate]),
+            OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) => return None,
         };
         let x = step.operands[0].region().expect("a product has a left side");
         Some(Self { kernel: step.kernel, outputs, columns: x.columns, rows: x.rows })

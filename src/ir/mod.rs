@@ -26,7 +26,7 @@ pub use graph::{
     Binding, Graph, GroupId, KvSpec, Node, RopeId, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec,
 };
 pub use linear_shape::LinearShape;
-pub use op::{GraphError, Head, Input, Norm, Op};
+pub use op::{GraphError, Head, Input, Norm, Op, OpWeights};
 pub use program::{Operand, Program, Region, Step};
 pub use row_inputs::RowInputs;
 pub use trimmed_head::{HeadTokens, HeadTokensError};

@@ -133,6 +133,33 @@ pub enum Op {
     },
 }
 
+/// The weights that an op reads, by what it does with them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OpWeights<'a> {
+    /// It reads none.
+    Nothing,
+    /// Rows of a matrix, by token.
+    Rows(WeightId),
+    /// A gain, with nothing behind it.
+    Gain(Norm),
+    /// A product with matrices concatenated by rows.
+    Stack {
+        /// The matrices.
+        weights: &'a [WeightId],
+        /// Normalisation fused in front.
+        norm: Option<Norm>,
+    },
+    /// Two products of the same rows.
+    Gated {
+        /// The matrix under the silu.
+        gate: WeightId,
+        /// The matrix beside it.
+        up: WeightId,
+        /// Normalisation fused in front.
+        norm: Option<Norm>,
+    },
+}
+
 /// Why a graph is not lawful.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
@@ -176,6 +203,28 @@ impl Op {
             Op::Slice { .. } => "slice",
             Op::SelectRows => "select_rows",
             Op::Candidates { .. } => "candidates",
+        }
+    }
+
+    /// The weights it reads.
+    pub fn weights(&self) -> OpWeights<'_> {
+        match self {
+            Op::Embed { weight } => OpWeights::Rows(*weight),
+            Op::RmsNorm(norm) => OpWeights::Gain(*norm),
+            Op::Linear { weights, norm, .. } | Op::Candidates { head: Some(Head { weights, norm }), .. } => {
+                OpWeights::Stack { weights, norm: *norm }
+            }
+            Op::GatedLinear { gate, up, norm } => OpWeights::Gated { gate: *gate, up: *up, norm: *norm },
+            Op::Input(_)
+            | Op::Swiglu
+            | Op::Rope(_)
+            | Op::AppendKv { .. }
+            | Op::Attention { .. }
+            | Op::Add
+            | Op::Scale { .. }
+            | Op::Slice { .. }
+            | Op::SelectRows
+            | Op::Candidates { head: None, .. } => OpWeights::Nothing,
         }
     }
 

@@ -10,7 +10,7 @@ use ygg_kernels::{
     cpu::{PackError, PackedLinear, Reserved},
 };
 
-use crate::ir::{Head, Op, Program, WeightId, WeightSource, WeightSpec};
+use crate::ir::{Norm, Op, OpWeights, Program, WeightId, WeightSource, WeightSpec};
 
 use super::BackendError;
 
@@ -133,29 +133,15 @@ impl PackedWeights {
 }
 
 fn keys_of(op: &Op) -> Vec<Key> {
-    let gain = |norm: &Option<crate::ir::Norm>| norm.map(|n| Key::Gain(n.weight));
-    match op {
-        Op::Embed { weight } => vec![Key::Stack(vec![*weight])],
-        Op::RmsNorm(norm) => vec![Key::Gain(norm.weight)],
-        Op::Linear { weights, norm, .. } => {
-            std::iter::once(Key::Stack(weights.clone())).chain(gain(norm)).collect()
-        }
-        Op::Candidates { head: Some(Head { weights, norm }), .. } => {
-            std::iter::once(Key::Stack(weights.clone())).chain(gain(norm)).collect()
-        }
-        Op::GatedLinear { gate, up, norm } => {
-            std::iter::once(Key::Gated(*gate, *up)).chain(gain(norm)).collect()
-        }
-        Op::Input(_)
-        | Op::Swiglu
-        | Op::Rope(_)
-        | Op::AppendKv { .. }
-        | Op::Attention { .. }
-        | Op::Add
-        | Op::Scale { .. }
-        | Op::Slice { .. }
-        | Op::SelectRows
-        | Op::Candidates { head: None, .. } => Vec::new(),
+    let with_gain = |matrices: Key, norm: Option<Norm>| {
+        std::iter::once(matrices).chain(norm.map(|n| Key::Gain(n.weight))).collect()
+    };
+    match op.weights() {
+        OpWeights::Nothing => Vec::new(),
+        OpWeights::Rows(weight) => vec![Key::Stack(vec![weight])],
+        OpWeights::Gain(norm) => vec![Key::Gain(norm.weight)],
+        OpWeights::Stack { weights, norm } => with_gain(Key::Stack(weights.to_vec()), norm),
+        OpWeights::Gated { gate, up, norm } => with_gain(Key::Gated(gate, up), norm),
     }
 }
 
