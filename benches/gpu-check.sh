@@ -41,7 +41,7 @@ check() {
 
 # Tests that hold for every class of forwards, on this device.
 on_device() {
-    (cd "$here" && YGG_TEST_DEVICE=cuda "$tests" --exact --include-ignored "$@")
+    (cd "$here" && YGG_TEST_DEVICE=cuda "$tests" --exact "$@")
 }
 
 check conformance on_device \
@@ -49,18 +49,25 @@ check conformance on_device \
     backends::ops_that_no_pass_fuses_follow_the_reference_too \
     candidates::candidates_are_those_of_stored_logits \
     candidates::candidates_of_a_trimmed_head_are_those_of_the_tokens_it_keeps \
-    emulated_cuda::a_long_context_is_joined_from_partitions
+    emulated_cuda::a_long_context_is_joined_from_partitions \
+    one_launch::the_device_grows_the_trees_that_the_host_grows
 check rows on_device \
     row_invariance::rows_do_not_depend_on_company_width_slots_scratch_or_threads \
     row_invariance::every_width_and_every_number_of_used_rows_gives_the_same_bits \
     row_invariance::a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits \
-    kv_cache::any_history_of_a_session_leaves_the_committed_sequence_alone
+    kv_cache::any_history_of_a_session_leaves_the_committed_sequence_alone \
+    eager::eager_answers_are_plain_ones_to_the_bit
 check lossless on_device lossless::a_mixture_changes_no_token lossless::layer_skip_changes_no_token lossless::an_adversary_changes_no_token
 check profile "$yggc" profile -m "$model" --device cuda --budget 120 -o "$out/gpu.profile"
 check plan "$yggc" plan -m "$model" --profile "$out/gpu.profile" -o "$out/gpu.plan"
 check explain "$yggc" plan explain "$out/gpu.plan"
 # Answers of every arm are compared with plain decoding's, token by token; `eager` is launches one by one.
-check bench "$yggc" bench -m "$model" --device cuda --plan "$out/gpu.plan" --prompts "$prompts" --arms ar,plan -n 64 --repetitions 5 --json
+check bench "$yggc" bench -m "$model" --device cuda --plan "$out/gpu.plan" --prompts "$prompts" --arms ar,eager,plan -n 64 --repetitions 5 --json
+# The same shape drafted by the host and by the device.
+for schedule in plain one_launch; do
+    check "plan-$schedule" "$yggc" plan -m "$model" --profile "$out/gpu.profile" -o "$out/$schedule.plan" --fix "drafter=layer_skip,Dd=4,Wd=4,schedule=$schedule"
+    check "draft-$schedule" "$yggc" bench -m "$model" --device cuda --plan "$out/$schedule.plan" --prompts "$prompts" --arms ar,layer_skip -n 64 --repetitions 5 --json
+done
 check widths "$yggc" bench -m "$model" --device cuda --kernels --widths 1,2,4,8,16,32,64 --json
 
 echo

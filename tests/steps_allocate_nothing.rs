@@ -208,7 +208,7 @@ fn planned(decoder: Decoder, schedule: Schedule) -> Decoder {
     let decoder = decoder.with_policy(policy).expect("the widths of the shape");
     match schedule {
         Schedule::HeadAhead => decoder,
-        Schedule::Plain => {
+        Schedule::Plain | Schedule::OneLaunch => {
             // A depth more costs nothing, so that all is drafted whatever is told.
             let cost = |depth| DepthCost { depth, step_us: 10.0, saved_us: 0.0 };
             let depth = SHAPE.depth as u32;

@@ -15,6 +15,8 @@ typedef int i32;
 #define YGG_NO_GROUP 0xffffffffu
 // A row without a slot stores nothing.
 #define YGG_NO_SLOT 0xffffffffu
+// An offer that is none.
+#define YGG_NO_TOKEN 0xffffffffu
 
 enum {
     // Threads of a warp; kernels assume it.
@@ -222,7 +224,7 @@ typedef struct YggChoice {
     float inverse; // of the temperature; 0: logits are kept as they are and nothing is summed
 } YggChoice;
 
-// The best of every row of logits. Meaning: ygg_kernels::candidates, steps 1 to 3; the logarithm is taken by the host.
+// The best of every row of logits. Meaning: ygg_kernels::candidates.
 typedef struct YggCandidates {
     YggStep step;
     YggRows logits; // [R, V]
@@ -234,9 +236,42 @@ typedef struct YggCandidates {
     u32* range_count;  // [R][ranges]
     float* range_values; // [R][ranges][most]
     u32* range_ids;      // [R][ranges][most]
-    YggRows out; // [R, 2 most + 1]: count, ids, logits
-    float* sums; // [R]
+    const u32* names; // [V]: token of each logit of a trimmed head; null: its id
+    YggRows out; // [R, 2 most + 1]: count, tokens, values
 } YggCandidates;
+
+// An Equal-Growth Tree while it grows, in the order in which nodes came in: the root, then growth after growth. N nodes at most.
+typedef struct YggTree {
+    u32* counts;   // [2]: nodes, and how many of them the last growth added
+    u32* tokens;   // [N]
+    u32* parents;  // [N]
+    u32* ranks;    // [N]
+    u32* depths;   // [N]
+    float* scores; // [N] logarithms of the probabilities of paths
+    float* offered; // [N][kept] scores of the children that expanded nodes could get
+    u32* offers;    // [N][kept] their tokens; YGG_NO_TOKEN where there is none, or it was taken
+} YggTree;
+
+// One growth: the candidates of the nodes that were forwarded join the offers, the best offers become nodes, and these the rows of the
+// next forward. Meaning: the Frontier of the crate's `tree::growth`.
+typedef struct YggGrow {
+    YggTree tree;
+    YggRows candidates; // [R, 2 most + 1] of the last forward; its first rows are the nodes of the last growth, or the root
+    u32 most;     // room for candidates in a row
+    u32 kept;     // candidates of a node that count
+    u32 width;    // nodes of a growth
+    u32 is_first; // 1: the root was forwarded, and nothing else is there
+    const u32* root; // [2]: its token, and how many tokens are committed
+    // Inputs of the next forward of `rows` rows; 0: there is none.
+    u32 rows;
+    u32 tail_capacity;
+    u32* tokens;
+    u32* positions;
+    u32* slots;
+    u32* prefix;
+    u32* tail_len;
+    u32* tails;
+} YggGrow;
 
 // Keys and values of slots from[i] move to first + i, in order, in all layers.
 typedef struct YggMoves {

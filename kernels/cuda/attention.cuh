@@ -52,8 +52,8 @@ YGG_DEVICE void leave(const YggAttention& p, u32 w, u32 head, u32 partition, con
     const u32 head_dim = p.kv.head_dim;
     const u64 at = (static_cast<u64>(w) * p.heads + head) * p.partitions + partition;
     if (lane() == 0) {
-        p.partial_max[at] = softmax.largest;
-        p.partial_sum[at] = softmax.sum;
+        p.partial_max[index(at)] = softmax.largest;
+        p.partial_sum[index(at)] = softmax.sum;
     }
     for (u32 i = 0; i < PAIRS; ++i) {
         const u32 d = 2 * (lane() + WARP * i);
@@ -96,7 +96,7 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
     for (u32 i = threadIdx.x; i < here * head_dim; i += blockDim.x) {
         const u32 vector = first_vector + i / head_dim, w = vector / group;
         const float* query = row_of(p.queries, w) + static_cast<u64>(kv_head * group + vector % group) * head_dim;
-        queries[i] = turned(query, i % head_dim, p.positions[w], p.rope);
+        queries[i] = turned(query, i % head_dim, p.positions[index(w)], p.rope);
     }
     Softmax<PAIRS> softmax[QUERIES_EACH];
 #pragma unroll
@@ -108,18 +108,18 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
         if (longest_prefix >= from + SLOT_TILE) {
             for (u32 i = threadIdx.x; i < SLOT_TILE * head_dim; i += blockDim.x) {
                 const u64 at = static_cast<u64>(from) * head_dim + i;
-                keys[i / head_dim * key_stride + i % head_dim] = cached_keys[at];
-                values[i] = cached_values[at];
+                keys[i / head_dim * key_stride + i % head_dim] = cached_keys[index(at)];
+                values[i] = cached_values[index(at)];
             }
             barrier();
             float dots[QUERIES_EACH], weights[QUERIES_EACH];
 #pragma unroll
             for (u32 q = 0; q < QUERIES_EACH; ++q) dots[q] = weights[q] = 0.0f;
             for (u32 d = 0; d < head_dim; ++d) {
-                const float key = Element::read(keys[lane() * key_stride + d]);
+                const float key = Element::read(keys[index(lane()) * key_stride + d]);
 #pragma unroll
                 for (u32 q = 0; q < QUERIES_EACH; ++q)
-                    if (warp() * QUERIES_EACH + q < here) dots[q] = fma_rn(mine[q * head_dim + d], key, dots[q]);
+                    if (warp() * QUERIES_EACH + q < here) dots[q] = fma_rn(mine[index(q) * head_dim + d], key, dots[q]);
             }
 #pragma unroll
             for (u32 q = 0; q < QUERIES_EACH; ++q) {
@@ -130,7 +130,7 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
             for (u32 j = 0; j < SLOT_TILE; ++j) {
                 float each[QUERIES_EACH];
 #pragma unroll
-                for (u32 q = 0; q < QUERIES_EACH; ++q) each[q] = shuffle(weights[q], j);
+                for (u32 q = 0; q < QUERIES_EACH; ++q) each[q] = shuffle(weights[q], index(j));
 #pragma unroll
                 for (u32 i = 0; i < PAIRS; ++i) {
                     const u32 d = 2 * (lane() + WARP * i);
@@ -154,7 +154,7 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
             const u32 prefix = p.prefix[w], length = prefix + p.tail_len[w];
             if (prefix >= from + SLOT_TILE || length <= from) continue;
             const u32* tail = p.tails + static_cast<u64>(w) * p.tail_capacity;
-            auto slot_of = [&](u32 position) { return position < prefix ? position : tail[position - prefix]; };
+            auto slot_of = [&](u32 position) { return position < prefix ? position : tail[index(position - prefix)]; };
             const u32 count = smaller(SLOT_TILE, length - from);
             float score = -infinity();
             if (lane() < count) {
@@ -166,7 +166,7 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
             const float weight = softmax[q].take(score);
             for (u32 j = 0; j < count; ++j) {
                 const float each = shuffle(weight, j);
-                const Bits* value = cached_values + static_cast<u64>(slot_of(from + j)) * head_dim;
+                const Bits* value = cached_values + static_cast<u64>(slot_of(index(from + j))) * head_dim;
 #pragma unroll
                 for (u32 i = 0; i < PAIRS; ++i) {
                     const u32 d = 2 * (lane() + WARP * i);
@@ -190,14 +190,14 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
 template <class Element> YGG_DEVICE void append(const YggAppend& p) {
     if (is_skipped(p.step)) return;
     using Bits = typename Element::Bits;
-    const u32 head = blockIdx.x, w = blockIdx.y, slot = p.slots[w], head_dim = p.kv.head_dim;
+    const u32 head = blockIdx.x, w = blockIdx.y, slot = p.slots[index(w)], head_dim = p.kv.head_dim;
     if (slot == YGG_NO_SLOT) return;
     const float* key = row_of(p.keys, w) + static_cast<u64>(head) * head_dim;
     const float* value = row_of(p.values, w) + static_cast<u64>(head) * head_dim;
     const u64 at = (static_cast<u64>(head) * p.kv.slots + slot) * head_dim;
     for (u32 i = threadIdx.x; i < head_dim; i += blockDim.x) {
         static_cast<Bits*>(p.kv.keys)[at + i] = Element::write(turned(key, i, p.positions[w], p.rope));
-        static_cast<Bits*>(p.kv.values)[at + i] = Element::write(value[i]);
+        static_cast<Bits*>(p.kv.values)[at + i] = Element::write(value[index(i)]);
     }
 }
 
@@ -231,7 +231,7 @@ YGG_KERNEL(ygg_attention_join, YggAttention, YGG_ATTENTION_THREADS) {
         float total = 0.0f;
         for (u32 i = 0; i < count; ++i) {
             const float weight = ygg::exp_fast(add_rn(p.partial_max[first + i], -largest));
-            total = fma_rn(p.partial[(first + i) * head_dim + d], weight, total);
+            total = fma_rn(p.partial[index(first + i) * head_dim + d], weight, total);
         }
         // A row that sees nothing gets zeros.
         total = count == 0 ? 0.0f : divide(total, sum);
@@ -245,7 +245,7 @@ YGG_KERNEL(ygg_move_slots, YggMoves, YGG_ROW_THREADS) {
     u8* plane = p.cache + static_cast<u64>(blockIdx.x) * p.slots * p.slot_bytes;
     for (u32 i = threadIdx.x; i < p.slot_bytes / 2; i += blockDim.x)
         for (u32 m = 0; m < p.count; ++m) {
-            const u16* from = reinterpret_cast<const u16*>(plane + static_cast<u64>(p.from[m]) * p.slot_bytes);
+            const u16* from = reinterpret_cast<const u16*>(plane + static_cast<u64>(p.from[index(m)]) * p.slot_bytes);
             reinterpret_cast<u16*>(plane + static_cast<u64>(p.first + m) * p.slot_bytes)[i] = from[i];
         }
 }

@@ -51,7 +51,7 @@ YGG_KERNEL(ygg_candidates_of_ranges, YggCandidates, YGG_WARP) {
 #pragma unroll
     for (u32 i = 0; i < EACH; ++i) {
         const u32 id = lane() + i * WARP;
-        values[i] = id < len ? logits[id] : -infinity();
+        values[i] = id < len ? logits[index(id)] : -infinity();
         is_left[i] = id < len && values[i] == values[i];
         if (is_left[i]) {
             numbers += 1;
@@ -76,19 +76,19 @@ YGG_KERNEL(ygg_candidates_of_ranges, YggCandidates, YGG_WARP) {
             if (id == lane() + i * WARP) is_left[i] = false;
         if (lane() == 0) {
             p.range_values[at * p.most + place] = best;
-            p.range_ids[at * p.most + place] = first + id;
+            p.range_ids[at * p.most + place] = index(first + id);
         }
     }
     float sum = 0.0f;
     if (inverse != 0.0f) {
         if (lane() < RANGE_LANES)
             for (u32 id = lane(); id < len; id += RANGE_LANES)
-                sum = add_rn(sum, exp_nonpositive(scaled(logits[id], largest, inverse)));
+                sum = add_rn(sum, exp_nonpositive(scaled(logits[index(id)], largest, inverse)));
         for (u32 half = RANGE_LANES / 2; half > 0; half /= 2) sum = add_rn(sum, shuffle_xor(sum, half));
     }
     if (lane() == 0) {
         p.range_max[at] = largest;
-        p.range_sum[at] = sum;
+        p.range_sum[index(at)] = sum;
         p.range_count[at] = count;
     }
 }
@@ -101,7 +101,7 @@ YGG_KERNEL(ygg_candidates_of_rows, YggCandidates, YGG_MERGE_THREADS) {
     float* sums = reinterpret_cast<float*>(taken + p.ranges);
     YGG_SHARED float best_values[YGG_MERGE_THREADS / YGG_WARP];
     YGG_SHARED u32 best_ids[YGG_MERGE_THREADS / YGG_WARP];
-    YGG_SHARED float first_value;
+    YGG_SHARED float first_value, log_sum;
     constexpr u32 WARPS_HERE = YGG_MERGE_THREADS / YGG_WARP;
     const u32 row = blockIdx.x, k = smaller(p.choice->k, p.most);
     const u64 first = static_cast<u64>(row) * p.ranges;
@@ -136,10 +136,10 @@ YGG_KERNEL(ygg_candidates_of_rows, YggCandidates, YGG_MERGE_THREADS) {
         barrier();
         if (id == NONE) break;
         // Whoever has the range takes it from it.
-        if (id / RANGE % blockDim.x == threadIdx.x) taken[id / RANGE] += 1;
+        if (id / RANGE % blockDim.x == threadIdx.x) taken[index(id / RANGE)] += 1;
         if (threadIdx.x == 0) {
-            out[1 + count] = bits_to_float(id);
-            out[1 + p.most + count] = best;
+            out[1 + count] = bits_to_float(p.names ? p.names[id] : id);
+            out[1 + p.most + index(count)] = best;
             if (count == 0) first_value = best;
         }
     }
@@ -148,13 +148,18 @@ YGG_KERNEL(ygg_candidates_of_rows, YggCandidates, YGG_MERGE_THREADS) {
     if (inverse == 0.0f || count == 0) return;
     barrier();
     for (u32 range = threadIdx.x; range < p.ranges; range += blockDim.x) {
-        const float weight = exp_nonpositive(scaled(p.range_max[first + range], first_value, inverse));
+        const float weight = exp_nonpositive(scaled(p.range_max[index(first + range)], first_value, inverse));
         sums[range] = mul_rn(p.range_sum[first + range], weight);
     }
     barrier();
     if (threadIdx.x == 0) {
         float sum = 0.0f;
-        for (u32 range = 0; range < p.ranges; ++range) sum = add_rn(sum, sums[range]);
-        p.sums[row] = sum;
+        for (u32 range = 0; range < p.ranges; ++range) sum = add_rn(sum, sums[index(range)]);
+        log_sum = ln_positive(sum);
+    }
+    barrier();
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+        float* value = out + 1 + p.most + i;
+        *value = add_rn(scaled(*value, first_value, inverse), -log_sum);
     }
 }

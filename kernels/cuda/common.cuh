@@ -39,7 +39,7 @@ YGG_DEVICE float block_sum(float x) {
     barrier();
     const u32 warps = blockDim.x / WARP;
     float total = 0.0f;
-    for (u32 i = 0; i < warps; ++i) total = add_rn(total, sums[i]);
+    for (u32 i = 0; i < warps; ++i) total = add_rn(total, sums[index(i)]);
     return total;
 }
 
@@ -66,6 +66,21 @@ YGG_DEVICE float exp_nonpositive(float x) {
     return x >= -87.0f ? mul_rn(sum, scale) : 0.0f;
 }
 
+// ln(x) of a sum of weights in the bits of ygg_kernels::candidates::ln_positive.
+YGG_DEVICE float ln_positive(float x) {
+    const u32 bits = float_to_bits(x);
+    double exponent = static_cast<double>(bits >> 23 & 0xffu) - 127.0;
+    double mantissa = static_cast<double>(bits_to_float((bits & 0x007fffffu) | 0x3f800000u));
+    if (mantissa > 1.41421356237309504880) {
+        mantissa = mul_rn(mantissa, 0.5);
+        exponent = add_rn(exponent, 1.0);
+    }
+    const double s = divide(add_rn(mantissa, -1.0), add_rn(mantissa, 1.0)), square = mul_rn(s, s);
+    double sum = 1.0 / 17.0;
+    for (i32 i = 15; i > 0; i -= 2) sum = add_rn(mul_rn(sum, square), divide(1.0, static_cast<double>(i)));
+    return static_cast<float>(add_rn(mul_rn(exponent, 0.693147180559945309417), mul_rn(add_rn(s, s), sum)));
+}
+
 // Element `i` of a head turned to a position; products and sums are rounded apart, as on every tier.
 YGG_DEVICE float turned(const float* head, u32 i, u32 position, const YggRope& rope) {
     if (rope.cosines == nullptr || i >= rope.rotated) return head[i];
@@ -73,7 +88,7 @@ YGG_DEVICE float turned(const float* head, u32 i, u32 position, const YggRope& r
     const u32 pair = rope.adjacent ? i / 2 : i % pairs;
     const u32 a = rope.adjacent ? 2 * pair : pair;
     const u32 b = rope.adjacent ? 2 * pair + 1 : pair + pairs;
-    const u64 at = static_cast<u64>(position) * pairs + pair;
+    const u64 at = static_cast<u64>(position) * pairs + index(pair);
     const float c = rope.cosines[at], s = rope.sines[at];
     return i == a ? add_rn(mul_rn(head[a], c), -mul_rn(head[b], s)) : add_rn(mul_rn(head[a], s), mul_rn(head[b], c));
 }
@@ -90,7 +105,7 @@ YGG_DEVICE u64 fragment_word(u32 row_tiles, u32 w, u32 k) {
 YGG_DEVICE void store_fragment(const YggFragments& to, u32 w, u32 k, float x) {
     if (to.data == nullptr) return;
     const u32 word = to.format == YGG_FRAGMENT_F16 ? pack_f16(x, 0.0f) : pack_bf16(x, 0.0f);
-    static_cast<u16*>(to.data)[fragment_word(to.row_tiles, w, k - k % 2) * 2 + k % 2] = static_cast<u16>(word);
+    static_cast<u16*>(to.data)[fragment_word(to.row_tiles, w, k - k % 2) * 2 + index(k) % 2] = static_cast<u16>(word);
 }
 
 // Elements of the cache.

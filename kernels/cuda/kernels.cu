@@ -3,4 +3,5 @@
 #include "linear.cuh"
 #include "attention.cuh"
 #include "candidates.cuh"
+#include "growth.cuh"
 #include "measure.cuh"

@@ -171,7 +171,7 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
                 const u32 tile = smaller(GATED ? first_tile : first_tile + m, row_tiles - 1);
                 const bool is_up = GATED && m == 1;
                 Format::load(loaded[i][m], is_up ? p.up_codes : p.codes, is_up ? p.up_scales : p.scales,
-                             static_cast<u64>(tile) * p.tiles_k + t);
+                             index(static_cast<u64>(tile) * p.tiles_k + t));
             }
         }
 #pragma unroll
@@ -182,13 +182,13 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
             for (u32 half = 0; half < 2; ++half) {
                 Words4 b[NT];
 #pragma unroll
-                for (u32 n = 0; n < NT; ++n) b[n] = rows[((static_cast<u64>(t) * NT + n) * 2 + half) * WARP];
+                for (u32 n = 0; n < NT; ++n) b[n] = rows[((static_cast<u64>(index(t)) * NT + n) * 2 + half) * WARP];
 #pragma unroll
                 for (u32 k = 0; k < 2; ++k) {
 #pragma unroll
                     for (u32 m = 0; m < TILES; ++m) {
                         u32 a[4];
-                        Format::fragment(a, loaded[i][m], 2 * half + k);
+                        Format::fragment(a, loaded[i][m], index(2 * half + k) % 4);
 #pragma unroll
                         for (u32 n = 0; n < NT; ++n) {
                             const u32 b0 = k == 0 ? b[n].x : b[n].z, b1 = k == 0 ? b[n].y : b[n].w;
@@ -224,8 +224,8 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
             if (w >= p.out.rows || output >= p.out.columns) continue;
             const u32 at = w / 8 * 4 + row / 8 * 2 + w % 2, of = row % 8 * 4 + w % 8 / 2;
             float total = parts[0][at][of];
-            for (u32 part = 1; part < SPLIT_K; ++part) total = add_rn(total, parts[part][at][of]);
-            float* out = row_of(p.out, w) + output;
+            for (u32 part = 1; part < SPLIT_K; ++part) total = add_rn(total, parts[part][at][index(of) % WARP]);
+            float* out = row_of(p.out, w) + index(output);
             if (GATED && m == 0) {
                 gate[i] = total;
                 continue;
@@ -244,7 +244,7 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
 // Matrices of f32, for models that are stored so: a warp for each output, rows one after the other.
 YGG_DEVICE float dot_f32(const float* x, const float* row, u32 columns) {
     float sum = 0.0f;
-    for (u32 i = lane(); i < columns; i += WARP) sum = fma_rn(x[i], row[i], sum);
+    for (u32 i = lane(); i < columns; i += WARP) sum = fma_rn(x[i], row[index(i)], sum);
     return warp_sum(sum);
 }
 
@@ -261,7 +261,7 @@ YGG_KERNEL(ygg_prepare, YggPrepare, YGG_ROW_THREADS) {
     const float factor = is_normed ? ygg::rms_factor(x, columns, p.eps) : 1.0f;
     auto element = [&](u32 i) {
         if (!is_row || i >= columns) return 0.0f;
-        return is_normed ? mul_rn(mul_rn(x[i], factor), p.gain[i]) : x[i];
+        return is_normed ? mul_rn(mul_rn(x[i], factor), p.gain[index(i)]) : x[i];
     };
     if (p.out.format == YGG_FRAGMENT_F32) {
         float* out = static_cast<float*>(p.out.data) + static_cast<u64>(w) * columns;

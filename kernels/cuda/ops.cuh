@@ -31,6 +31,9 @@ YGG_DEVICE u32 float_to_bits(float x) { return __float_as_uint(x); }
 YGG_DEVICE float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 YGG_DEVICE float add_rn(float a, float b) { return __fadd_rn(a, b); }
 YGG_DEVICE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+YGG_DEVICE double mul_rn(double a, double b) { return __dmul_rn(a, b); }
+YGG_DEVICE double add_rn(double a, double b) { return __dadd_rn(a, b); }
+YGG_DEVICE double divide(double a, double b) { return __ddiv_rn(a, b); }
 YGG_DEVICE float inverse_sqrt(float x) { return __frsqrt_rn(x); }
 YGG_DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
 // 2^x within 2 units in the last place; 0 at minus infinity.
@@ -85,7 +88,8 @@ YGG_DEVICE float shuffle(float x, u32 lane) { return __shfl_sync(0xffffffffu, x,
 YGG_DEVICE float shuffle_xor(float x, u32 mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 YGG_DEVICE u32 shuffle_xor(u32 x, u32 mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 YGG_DEVICE void barrier() { __syncthreads(); }
-YGG_DEVICE void warp_barrier() { __syncwarp(); }
+// The index itself. In the emulation tests can make it too large, which other tests must notice.
+template <class Number> YGG_DEVICE Number index(Number i) { return i; }
 
 #else
 #include "emu/emulation.h"

@@ -78,7 +78,7 @@ YGG_DEVICE float rms_factor(const float* x, u32 columns, float eps) {
 // grid: rows
 YGG_KERNEL(ygg_embed, YggEmbed, YGG_ROW_THREADS) {
     const u32 w = blockIdx.x;
-    const u8* row = p.matrix + p.tokens[w] * p.row_bytes;
+    const u8* row = p.matrix + p.tokens[index(w)] * p.row_bytes;
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
         ygg::row_of(p.out, w)[i] = ygg::embedding_element(p.format, row, i);
 }
@@ -89,7 +89,7 @@ YGG_KERNEL(ygg_rms_norm, YggNormRows, YGG_ROW_THREADS) {
     const float* x = ygg::row_of(p.x, blockIdx.x);
     const float factor = ygg::rms_factor(x, p.x.columns, p.eps);
     for (u32 i = threadIdx.x; i < p.x.columns; i += blockDim.x)
-        ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(mul_rn(x[i], factor), p.gain[i]);
+        ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(mul_rn(x[i], factor), p.gain[index(i)]);
 }
 
 // grid: rows
@@ -99,14 +99,14 @@ YGG_KERNEL(ygg_elementwise, YggElementwise, YGG_ROW_THREADS) {
     const float* b = ygg::row_of(p.b, blockIdx.x);
     float* out = ygg::row_of(p.out, blockIdx.x);
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
-        out[i] = p.binary == YGG_ADD ? add_rn(a[i], b[i]) : mul_rn(ygg::silu(a[i]), b[i]);
+        out[i] = p.binary == YGG_ADD ? add_rn(a[i], b[index(i)]) : mul_rn(ygg::silu(a[i]), b[i]);
 }
 
 // grid: rows
 YGG_KERNEL(ygg_scale, YggScale, YGG_ROW_THREADS) {
     if (ygg::is_skipped(p.step)) return;
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
-        ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(ygg::row_of(p.x, blockIdx.x)[i], p.factor);
+        ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(ygg::row_of(p.x, blockIdx.x)[index(i)], p.factor);
 }
 
 // grid: rows. The result lies elsewhere than x: only residual sums are in place.
@@ -115,12 +115,12 @@ YGG_KERNEL(ygg_rope, YggRopeRows, YGG_ROW_THREADS) {
     const u32 w = blockIdx.x;
     const float* x = ygg::row_of(p.x, w);
     for (u32 i = threadIdx.x; i < p.x.columns; i += blockDim.x)
-        ygg::row_of(p.out, w)[i] = ygg::turned(x + i / p.head_dim * p.head_dim, i % p.head_dim, p.positions[w], p.rope);
+        ygg::row_of(p.out, w)[i] = ygg::turned(x + i / p.head_dim * p.head_dim, i % p.head_dim, p.positions[index(w)], p.rope);
 }
 
 // grid: rows of the result
 YGG_KERNEL(ygg_select_rows, YggSelectRows, YGG_ROW_THREADS) {
     if (ygg::is_skipped(p.step)) return;
-    const float* x = ygg::row_of(p.x, p.indices[blockIdx.x]);
+    const float* x = ygg::row_of(p.x, p.indices[index(blockIdx.x)]);
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x) ygg::row_of(p.out, blockIdx.x)[i] = x[i];
 }

@@ -6,15 +6,17 @@
 //! 2. *Range.* `m` is the largest logit of a range that is not NaN, or negative infinity. Its sum has 16 lanes, by id modulo
 //!    16: each adds [`weight`] of its logits beside `m` in order of ids; the lanes are joined by halves.
 //! 3. *Row.* `S` adds the ranges' sums in order, each times the [`weight`] of its `m` beside the largest of the row.
-//! 4. *Log-probability.* [`scaled`] of the logit beside the largest, minus `ln S`.
+//! 4. *Log-probability.* [`scaled`] of the logit beside the largest, minus [`ln S`](ln_positive).
 //!
 //! All of it is in f32, products and sums rounded apart. So the sum's relative error stays below some hundred roundings at
 //! any vocabulary, and nothing depends on how ranges are dealt to threads. Log-probabilities rank drafts and never decide
 //! a token that is emitted.
 
 mod exp;
+mod ln;
 
 pub use exp::exp_nonpositive;
+pub use ln::ln_positive;
 
 /// Ids that are summed together: 16 tiles of a linear.
 pub const RANGE: usize = 256;
@@ -127,7 +129,7 @@ pub fn finish_row(row: &mut [f32], count: usize, sum: Option<(f32, f32)>) {
     row[0] = f32::from_bits(u32::try_from(count).expect("few candidates"));
     let values = &mut row[1 + most..][..count];
     if let (Some((sum, inverse)), Some(&largest)) = (sum, values.first()) {
-        let log_sum = sum.ln();
+        let log_sum = ln_positive(sum);
         values.iter_mut().for_each(|value| *value = scaled(*value, largest, inverse) - log_sum);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     fingerprint::{BuildFingerprint, Fingerprints},
     grid::CellSamples,
     live_trace::{LiveTrace, LiveTraceError},
-    subject::{DrafterName, Stage},
+    subject::DrafterName,
     table::{LatencyTable, TableError},
     trace::{TokenTrace, Trace, TraceError},
     tuning::{self, TuningMeasurement},
@@ -178,7 +178,7 @@ impl Profile {
             }
         }
         for (cell, _) in table.iter() {
-            if let Stage::Draft(name) = &cell.stage
+            if let Some(name) = cell.stage.drafter()
                 && !known.contains_key(name)
             {
                 return inconsistent("measured stage", "a drafter the profile describes", cell.to_string());

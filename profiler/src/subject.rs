@@ -41,7 +41,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A stage of one step. Its text form is stable: `verify`, `draft:NAME`, `host:NAME`.
+/// A stage of one step. Its text form is stable: `verify`, `draft:NAME`, `first_growth:NAME`, `next_growth:NAME`, `host:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Stage {
@@ -50,8 +50,33 @@ pub enum Stage {
     Verify,
     /// One forward of a model drafter at a width, which ends with the candidates of every row, or (at width 1) one whole proposal of a drafter without a model.
     Draft(DrafterName),
+    /// A draft phase of one growth in one launch of the device: the root's forward, and the growth; width = nodes grown.
+    FirstGrowth(DrafterName),
+    /// What one growth more adds to such a phase: a forward of a growth's nodes, and the growth; width = nodes grown.
+    NextGrowth(DrafterName),
     /// Work between forwards.
     Host(HostStage),
+}
+
+impl Stage {
+    /// The drafter whose stage it is, if it is of one.
+    pub fn drafter(&self) -> Option<&DrafterName> {
+        match self {
+            Stage::Draft(name) | Stage::FirstGrowth(name) | Stage::NextGrowth(name) => Some(name),
+            Stage::Verify | Stage::Host(_) => None,
+        }
+    }
+
+    /// The same stage of another drafter.
+    #[must_use]
+    pub fn of_drafter(&self, name: &DrafterName) -> Self {
+        match self {
+            Stage::Draft(_) => Stage::Draft(name.clone()),
+            Stage::FirstGrowth(_) => Stage::FirstGrowth(name.clone()),
+            Stage::NextGrowth(_) => Stage::NextGrowth(name.clone()),
+            Stage::Verify | Stage::Host(_) => self.clone(),
+        }
+    }
 }
 
 /// Work between forwards, once per step unless said otherwise; the width of its cells is given with each.
@@ -153,6 +178,8 @@ impl fmt::Display for Stage {
         match self {
             Stage::Verify => f.write_str("verify"),
             Stage::Draft(name) => write!(f, "draft:{name}"),
+            Stage::FirstGrowth(name) => write!(f, "first_growth:{name}"),
+            Stage::NextGrowth(name) => write!(f, "next_growth:{name}"),
             Stage::Host(stage) => write!(f, "host:{}", stage.name()),
         }
     }
@@ -165,8 +192,15 @@ impl FromStr for Stage {
         if text == "verify" {
             return Ok(Stage::Verify);
         }
-        if let Some(name) = text.strip_prefix("draft:") {
-            return DrafterName::new(name).map(Stage::Draft);
+        let of_drafters: [(&str, fn(DrafterName) -> Stage); 3] = [
+            ("draft:", Stage::Draft),
+            ("first_growth:", Stage::FirstGrowth),
+            ("next_growth:", Stage::NextGrowth),
+        ];
+        for (kind, stage) in of_drafters {
+            if let Some(name) = text.strip_prefix(kind) {
+                return DrafterName::new(name).map(stage);
+            }
         }
         text.strip_prefix("host:")
             .and_then(|name| HostStage::ALL.into_iter().find(|stage| stage.name() == name))
@@ -194,7 +228,7 @@ impl TryFrom<String> for Stage {
 pub enum NameError {
     /// The text names no stage.
     #[error(
-        "unknown stage `{text}`: expected `verify`, `draft:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
+        "unknown stage `{text}`: expected `verify`, `draft:NAME`, `first_growth:NAME`, `next_growth:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
     )]
     Stage {
         /// The text found.
@@ -214,7 +248,9 @@ mod tests {
 
     #[test]
     fn stages_survive_their_text_form() {
-        let mut stages = vec![Stage::Verify, Stage::Draft(DrafterName::new("layer_skip").unwrap())];
+        let name = || DrafterName::new("layer_skip").unwrap();
+        let mut stages =
+            vec![Stage::Verify, Stage::Draft(name()), Stage::FirstGrowth(name()), Stage::NextGrowth(name())];
         stages.extend(HostStage::ALL.map(Stage::Host));
         for stage in stages {
             assert_eq!(stage.to_string().parse(), Ok(stage));

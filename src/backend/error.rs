@@ -17,7 +17,7 @@ pub enum BackendError {
     },
     /// A tier that runs nothing eagerly.
     #[error(
-        "eager execution is for the tiers of this processor: expected one of {available}, found `{found}`; choose one with --isa"
+        "eager execution is for tiers that are timed: expected one of {available}, found `{found}`; choose one with --isa, or a GPU with --device cuda"
     )]
     NeverEager {
         /// Tier asked for.

@@ -11,6 +11,7 @@ mod cuda;
 mod error;
 mod memory;
 mod observation;
+mod phase;
 mod reference;
 
 use std::{fmt::Debug, ops::Range, sync::Arc};
@@ -20,6 +21,7 @@ pub use cpu::{Pinning, available_tiers};
 pub use cuda::{CudaDevice, cuda_device};
 pub use error::BackendError;
 pub use observation::{Exercise, Moment, Observer};
+pub use phase::{DraftPhases, Grown, PhaseRoot, PhaseShape};
 pub use ygg_kernels::{
     Activations, KvFormat, Tier,
     cpu::{Arithmetic, Tuning},
@@ -127,6 +129,9 @@ pub trait Replay: Send + Debug {
     /// destinations as long as `from[i] >= first + i`.
     fn copy_slots(&mut self, from: &[u32], first: u32);
 
+    /// Draft phases that the device runs by itself; `None` where forwards are all that it runs.
+    fn phases(&mut self) -> Option<&mut dyn DraftPhases>;
+
     /// Overwrites slots with finite noise: what nothing may read. For tests and `verify`.
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64);
 }
@@ -174,10 +179,14 @@ pub fn load_eager(
 ) -> Result<Arc<dyn Executables>, BackendError> {
     assert!(!programs.is_empty(), "at least one program");
     match device.tier {
-        Tier::Reference | Tier::Cuda => {
+        Tier::Reference => {
             let available = available_tiers().iter().map(|tier| tier.name()).collect::<Vec<_>>().join(", ");
             Err(BackendError::NeverEager { found: device.tier, available })
         }
+        #[cfg(feature = "cuda")]
+        Tier::Cuda => Ok(Arc::new(cuda::CudaExecutables::load_eager(programs, device, weights, threads)?)),
+        #[cfg(not(feature = "cuda"))]
+        Tier::Cuda => Err(BackendError::NoCuda { reason: NOT_BUILT_IN.to_owned() }),
         Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Amx => {
             let unfused = cpu::CpuExecutables::load(programs, device, weights, threads)?;
             Ok(Arc::new(cpu::EagerExecutables::new(unfused)))

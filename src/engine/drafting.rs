@@ -327,7 +327,7 @@ impl Way {
 fn stage_name(stage: &PlanStage) -> &'static str {
     match stage {
         PlanStage::Verify => "verify",
-        PlanStage::Draft(_) => "draft",
+        PlanStage::Draft(_) | PlanStage::FirstGrowth(_) | PlanStage::NextGrowth(_) => "draft",
         PlanStage::Host(host) => host.name(),
     }
 }

@@ -129,6 +129,7 @@ impl From<SpeculateError> for Error {
             | SpeculateError::EmptyPrompt
             | SpeculateError::Shape { .. }
             | SpeculateError::Schedule { .. }
+            | SpeculateError::NoPhases { .. }
             | SpeculateError::SavedNgrams { .. } => Self::input(error.to_string()),
         }
     }

@@ -180,7 +180,12 @@ fn drafters(
         .collect())
 }
 
-fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[usize]) -> Vec<Cell> {
+fn cells(
+    loaded: &Loaded,
+    drafters: &[(DrafterName, DrafterKind)],
+    contexts: &[usize],
+    offers_phases: bool,
+) -> Vec<Cell> {
     let widths = loaded.set().widths();
     let widths_to = |most| widths.iter().filter(move |w| **w <= most);
     let mut cells = Vec::new();
@@ -194,7 +199,13 @@ fn cells(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)], contexts: &[u
         }
         for (name, kind) in drafters.iter().filter(|(_, kind)| twin(kind, drafters).is_none()) {
             if kind.runs_a_model() {
-                widths_to(WIDEST_DRAFT).for_each(|w| add(Stage::Draft(name.clone()), *w, *context));
+                let mut stages = vec![Stage::Draft(name.clone())];
+                if offers_phases {
+                    stages.extend([Stage::FirstGrowth(name.clone()), Stage::NextGrowth(name.clone())]);
+                }
+                for stage in stages {
+                    widths_to(WIDEST_DRAFT).for_each(|w| add(stage.clone(), *w, *context));
+                }
             } else {
                 add(Stage::Draft(name.clone()), 1, *context);
             }
@@ -299,18 +310,18 @@ pub fn profile(
         token_traces.extend(requests);
     }
 
-    let cells = cells(loaded, &drafters, &contexts);
     let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;
+    let cells = cells(loaded, &drafters, &contexts, subject.offers_phases());
     let mut measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
         progress(Progress { what: "latencies", done, total });
     })
     .map_err(grid_error)?;
     for (name, twin) in drafters.iter().filter_map(|(name, kind)| Some((name, twin(kind, &drafters)?))) {
-        let forwards = |cell: &CellSamples| cell.cell.stage == Stage::Draft(twin.clone());
+        let forwards = |cell: &CellSamples| cell.cell.stage.drafter() == Some(twin);
         let mut same: Vec<_> = measured.cells.iter().filter(|cell| forwards(cell)).cloned().collect();
-        same.iter_mut().for_each(|cell| cell.cell.stage = Stage::Draft(name.clone()));
+        same.iter_mut().for_each(|cell| cell.cell.stage = cell.cell.stage.of_drafter(name));
         measured.cells.extend(same);
     }
     // Whatever the others left of their time is of use here: a prompt more is read anew for every recording.

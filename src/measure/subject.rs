@@ -1,6 +1,7 @@
 //! The profiler's subject: runs one stage of a step at a width and a context length, with the code that serves requests.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -16,7 +17,7 @@ use crate::{
         Calibration, ChosenTuning, DepthNetwork, DepthScratch, DrafterKind, JudgedNode, RowChoice, RowRule,
         RowScratch, WidthCost, tell,
     },
-    runtime::{Choice, Pinning, Session, SessionOptions, SkipSet, TrimmedHead},
+    runtime::{Choice, DraftPhase, Pinning, Session, SessionOptions, SkipSet, TrimmedHead},
     speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats, depth_features},
     tree::{NodeId, Source, TokenTree},
 };
@@ -79,6 +80,8 @@ pub(super) struct StepSubject {
     /// A network of the size of those that are trained, for the time that telling takes.
     network: DepthNetwork,
     scratch: DepthScratch,
+    /// Draft phases that the device runs by itself, by drafter and width of a growth.
+    phases: BTreeMap<(DrafterName, usize), DraftPhase>,
 }
 
 /// Nodes at many depths that are accepted as often as their score says: their calibration has as many knots as any.
@@ -168,7 +171,24 @@ impl StepSubject {
         let inputs = 2 * loaded.set().model_width();
         let network = DepthNetwork::blank(inputs, TOLD_DEPTHS);
         let scratch = DepthScratch::with_inputs(inputs);
-        Ok(Self { decoder, planted, drafters, history, top_k, vocabulary, row_choice, network, scratch })
+        let phases = BTreeMap::new();
+        Ok(Self {
+            decoder,
+            planted,
+            drafters,
+            history,
+            top_k,
+            vocabulary,
+            row_choice,
+            network,
+            scratch,
+            phases,
+        })
+    }
+
+    /// Whether the device runs draft phases by itself.
+    pub(super) fn offers_phases(&mut self) -> bool {
+        self.decoder.session_mut().offers_phases()
     }
 
     /// Makes its linears go as chosen.
@@ -212,6 +232,35 @@ impl StepSubject {
         let choice = Choice { k: self.top_k.max(1), temperature: Some(DRAFT_TEMPERATURE) };
         let start = Instant::now();
         forward.choose_of(draft.head, choice, Some(&draft.skip));
+        Ok(start.elapsed())
+    }
+
+    /// A draft phase of `depth` growths in one launch.
+    #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
+    fn phase(
+        &mut self,
+        name: &DrafterName,
+        width: usize,
+        depth: usize,
+        context: usize,
+    ) -> Result<Duration, Error> {
+        let draft = self.measured(name).draft.clone().expect("only drafters that run a model have phases");
+        let kept = self.top_k.max(width);
+        let session = self.decoder.session_mut();
+        let known = self.phases.get(&(name.clone(), width)).copied();
+        let phase = match known {
+            Some(phase) => phase,
+            None => {
+                let made = session.prepare_phase(GROWTHS, width, kept, draft.head)?;
+                let made = made.expect("cells of phases are for devices that offer them");
+                self.phases.insert((name.clone(), width), made);
+                made
+            }
+        };
+        session.assume_committed(context);
+        let choice = Choice { k: kept, temperature: Some(DRAFT_TEMPERATURE) };
+        let start = Instant::now();
+        session.grow(phase, depth, self.history[context], choice, &draft.skip);
         Ok(start.elapsed())
     }
 
@@ -289,6 +338,12 @@ impl StepSubject {
                 let mut drafter = drafter.expect("a drafter that runs a model");
                 let all = self.proposal(&mut *drafter, &shape, context, Stage::Grow)?;
                 Ok(all / u32::try_from(GROWTHS).expect("few growths"))
+            }
+            Cells::FirstGrowth(name) => self.phase(name, width, 1, context),
+            Cells::NextGrowth(name) => {
+                let first = self.phase(name, width, 1, context)?;
+                let all = self.phase(name, width, GROWTHS, context)?;
+                Ok(all.saturating_sub(first) / u32::try_from(GROWTHS - 1).expect("few growths"))
             }
             Cells::Draft(name) => {
                 let measured = self.measured(name);

@@ -120,7 +120,7 @@ pub(super) fn planned_widths<'a>(sub_plans: impl Iterator<Item = &'a SubPlan>) -
             draft.extend(growth.draft_widths(shape));
         }
         match schedule {
-            Schedule::Plain => {}
+            Schedule::Plain | Schedule::OneLaunch => {}
             Schedule::HeadAhead => draft.extend(widths()),
         }
     }

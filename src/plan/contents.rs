@@ -242,10 +242,13 @@ impl SubPlan {
         row_choice.validate(verify_width)?;
         depth_choice.validate(depth)?;
         if let DepthChoice::Predicted(DepthCosts { costs, .. }) = depth_choice {
-            let begins_with_a_head = *schedule == Schedule::Plain;
-            ensure(begins_with_a_head, "schedule of steps that are told a depth", "plain", || {
-                schedule.to_string()
-            })?;
+            let begins_with_a_head = *schedule != Schedule::HeadAhead;
+            ensure(
+                begins_with_a_head,
+                "schedule of steps that are told a depth",
+                "plain or one_launch",
+                || schedule.to_string(),
+            )?;
             let least = row_choice.widths.iter().map(|cost| cost.step_us).fold(f64::INFINITY, f64::min);
             let positive = costs.iter().all(|cost| cost.saved_us < least);
             ensure(positive, "choice of depth", "savings below what a step costs", || format!("{costs:?}"))?;
@@ -265,11 +268,13 @@ impl SubPlan {
                     let chooses_nothing =
                         depth_choice.rule() == DepthRule::Fixed && row_choice.rule == RowRule::Widest;
                     ensure(chooses_nothing, "choices of a template", "fixed depth and all rows", show)?;
+                    let drives = schedule.is_driven_by_the_host();
+                    ensure(drives, "schedule of a template", "plain or head_ahead", || schedule.to_string())?;
                 }
             }
             let heads_planned = row_choice.widths.iter().all(|cost| planned.draft.contains(&cost.width));
             ensure(
-                *schedule == Schedule::Plain || heads_planned,
+                *schedule != Schedule::HeadAhead || heads_planned,
                 "width of heads ahead",
                 "a planned one",
                 show,

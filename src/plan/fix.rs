@@ -125,9 +125,9 @@ impl Fix {
     /// Whether plain decoding may not be chosen.
     pub fn asks_for_speculation(&self) -> bool {
         let names_a_drafter = self.drafter.is_some() && !self.is_plain();
-        let drafts_ahead = self.schedule == Some(Schedule::HeadAhead);
+        let has_schedule = self.schedule.is_some_and(|schedule| schedule != Schedule::Plain);
         let is_static = self.growth().is_static();
-        names_a_drafter || self.has_shape() || is_static || drafts_ahead || self.objective() == Objective::Aal
+        names_a_drafter || self.has_shape() || is_static || has_schedule || self.objective() == Objective::Aal
     }
 
     /// How trees grow.
@@ -364,7 +364,7 @@ mod tests {
             ("growth=kary,growth=kary", "`growth` twice"),
             ("growth=sequoia,rows=best", "which chooses nothing"),
             ("growth=kary,predictor=on", "which chooses nothing"),
-            ("schedule=ahead", "`ahead` instead of plain or head_ahead"),
+            ("schedule=ahead", "`ahead` instead of plain, head_ahead or one_launch"),
             ("schedule=plain,schedule=plain", "`schedule` twice"),
             ("Dd=4,", "without `=`"),
         ] {

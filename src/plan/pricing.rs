@@ -93,11 +93,16 @@ impl Pricing<'_> {
     }
 
     /// The verify widths that a model drafter's steps can be priced for: all measured ones, but where heads are drafted ahead
-    /// only those up to which every one was measured as a draft too.
+    /// only those up to which every one was measured as a draft too, and for one launch none where that was not measured.
     pub(super) fn tree_widths(&self, schedule: Schedule) -> Vec<u32> {
         let mut widths = self.table.widths(&Stage::Verify);
         match schedule {
             Schedule::Plain => {}
+            Schedule::OneLaunch => {
+                if !self.table.has_stage(&Stage::FirstGrowth(self.drafter.clone())) {
+                    widths.clear();
+                }
+            }
             Schedule::HeadAhead => {
                 let drafted = self.draft_widths();
                 let all = widths.iter().take_while(|width| drafted.contains(width)).count();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PlanError;
 
-/// When the head of a step is drafted: the forward of its root, from which its tree grows.
+/// When the head of a step is drafted (the forward of its root, from which its tree grows), and who runs what follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
@@ -15,17 +15,39 @@ pub enum Schedule {
     /// one of these tokens is the next root. All heads but that one are dropped (Yggdrasil, NeurIPS 2025,
     /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model.
     HeadAhead,
+    /// When the root is known, as the first part of one launch: the device runs all forwards of the draft phase and the growths
+    /// between them by itself, and the host waits once. For drafters that run a model whose trees grow equally, on devices that
+    /// offer it.
+    OneLaunch,
 }
 
 impl Schedule {
     /// All schedules; of equals the first is preferred.
-    pub const ALL: [Schedule; 2] = [Schedule::Plain, Schedule::HeadAhead];
+    pub const ALL: [Schedule; 3] = [Schedule::Plain, Schedule::HeadAhead, Schedule::OneLaunch];
 
     /// The name in plans and fixes.
     pub const fn name(self) -> &'static str {
         match self {
             Schedule::Plain => "plain",
             Schedule::HeadAhead => "head_ahead",
+            Schedule::OneLaunch => "one_launch",
+        }
+    }
+
+    /// What it adds to the description of a shape: nothing, or words behind a comma.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Schedule::Plain => "",
+            Schedule::HeadAhead => ", heads drafted ahead",
+            Schedule::OneLaunch => ", drafted in one launch",
+        }
+    }
+
+    /// Whether the host takes part between the forwards of a draft phase: it can then choose what is forwarded next.
+    pub(super) const fn is_driven_by_the_host(self) -> bool {
+        match self {
+            Schedule::Plain | Schedule::HeadAhead => true,
+            Schedule::OneLaunch => false,
         }
     }
 
@@ -35,7 +57,8 @@ impl Schedule {
     /// The names there are.
     pub(super) fn parse(name: &str) -> Result<Self, String> {
         let found = Schedule::ALL.into_iter().find(|schedule| schedule.name() == name);
-        found.ok_or_else(|| format!("{} or {}", Schedule::Plain, Schedule::HeadAhead))
+        found
+            .ok_or_else(|| format!("{}, {} or {}", Schedule::Plain, Schedule::HeadAhead, Schedule::OneLaunch))
     }
 
     /// Checks that a drafter can keep this schedule.

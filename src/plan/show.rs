@@ -207,7 +207,7 @@ pub fn drafter_cell(name: &DrafterName, growth: GrowthRule, schedule: Schedule) 
     let growth = if growth.is_static() { format!(", {growth}") } else { String::new() };
     match schedule {
         Schedule::Plain => format!("{name}{growth}"),
-        Schedule::HeadAhead => format!("{name}{growth}, {schedule}"),
+        Schedule::HeadAhead | Schedule::OneLaunch => format!("{name}{growth}, {schedule}"),
     }
 }
 
@@ -276,10 +276,7 @@ pub(super) fn describe(sub_plan: &SubPlan) -> String {
     let SubPlan { name, shape, growth, schedule, depth_choice, row_choice, predicted, .. } = sub_plan;
     let Shape { depth, draft_width, verify_width } = *shape;
     let depth = describe_depth(depth_choice.rule(), depth);
-    let ahead = match schedule {
-        Schedule::Plain => "",
-        Schedule::HeadAhead => ", heads drafted ahead",
-    };
+    let ahead = schedule.words();
     let rows = describe_rows(row_choice.rule, verify_width);
     let growth = describe_growth(growth.rule());
     if sub_plan.is_plain() {

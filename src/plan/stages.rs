@@ -160,7 +160,7 @@ impl<'a> TreeStep<'a> {
 
 impl TreeStep<'_> {
     /// Its stages: `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)` with the host stages that the table has; with heads
-    /// drafted ahead `T_draft(Wv)` in the place of `T_draft(1)`. A tree that is the same at every step has a draft width for
+    /// drafted ahead `T_draft(Wv)` in the place of `T_draft(1)`, in one launch what that was measured as. A tree that is the same at every step has a draft width for
     /// each growth in the place of Wd.
     ///
     /// # Errors
@@ -175,12 +175,22 @@ impl TreeStep<'_> {
         let mut graph = StageGraph::default();
         let heads = match self.schedule {
             Schedule::Plain => Some(graph.add(self.forward(Part::Head, 1)?, &[])),
+            Schedule::OneLaunch => Some(graph.add(self.growth(Part::Head, draft_width)?, &[])),
             Schedule::HeadAhead => None,
         };
-        let first_growth = graph.add(self.grow(growths[0])?, heads.as_slice());
+        // In one launch growths are part of the forwards before them.
+        let is_one_launch = !self.schedule.is_driven_by_the_host();
+        let first_growth = match heads {
+            Some(head) if is_one_launch => head,
+            Some(_) | None => graph.add(self.grow(growths[0])?, heads.as_slice()),
+        };
         let mut last = first_growth;
         let mut second_forward = None;
         for growth in &growths[1..] {
+            if is_one_launch {
+                last = graph.add(self.growth(Part::Draft, draft_width)?, &[last]);
+                continue;
+            }
             let draft = graph.add(self.forward(Part::Draft, growth.forwarded)?, &[last]);
             second_forward.get_or_insert(draft);
             last = graph.add(self.grow(*growth)?, &[draft]);
@@ -203,7 +213,7 @@ impl TreeStep<'_> {
             Tail::Ahead => ahead.push(graph.add(self.forward(Part::TailAhead, draft_width)?, &[last_growth])),
         }
         match self.schedule {
-            Schedule::Plain => {}
+            Schedule::Plain | Schedule::OneLaunch => {}
             Schedule::HeadAhead => {
                 ahead.push(graph.add(self.forward(Part::HeadAhead, verify_width)?, &[said]))
             }
@@ -258,6 +268,14 @@ impl TreeStep<'_> {
 
     fn forward(&self, part: Part, width: u32) -> Result<StageRun, TableError> {
         let stage = Stage::Draft(self.drafter.clone());
+        let us = self.table.latency_us(&stage, width, self.context)?;
+        Ok(StageRun { part, stage, resource: Resource::Compute, us: Some(us) })
+    }
+
+    /// A forward with the growth behind it, as parts of one launch: the first of them as the head, the others as drafts.
+    fn growth(&self, part: Part, width: u32) -> Result<StageRun, TableError> {
+        let name = self.drafter.clone();
+        let stage = if part == Part::Head { Stage::FirstGrowth(name) } else { Stage::NextGrowth(name) };
         let us = self.table.latency_us(&stage, width, self.context)?;
         Ok(StageRun { part, stage, resource: Resource::Compute, us: Some(us) })
     }

@@ -70,7 +70,9 @@ impl StaticSearch<'_> {
                     continue;
                 }
             };
-            for schedule in Schedule::ALL.into_iter().filter(|schedule| fix.admits_schedule(*schedule)) {
+            let is_open =
+                |schedule: &Schedule| fix.admits_schedule(*schedule) && schedule.is_driven_by_the_host();
+            for schedule in Schedule::ALL.into_iter().filter(is_open) {
                 if !self.pricing.tree_widths(schedule).contains(verify_width) {
                     continue;
                 }

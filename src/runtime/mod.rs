@@ -13,6 +13,7 @@ pub(crate) mod counting;
 mod error;
 mod executable_set;
 mod observation;
+mod phase;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -22,10 +23,11 @@ mod tuning;
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
 pub use observation::StepFacts;
+pub use phase::DraftPhase;
 pub use session::{Choices, Forward, Logits, Session, SessionOptions};
 pub use trimmed_head::TrimmedHead;
 
 pub use crate::{
-    backend::{Arithmetic, Exercise, Moment, Pinning, Tuning},
+    backend::{Arithmetic, Exercise, Grown, Moment, Pinning, Tuning},
     ir::{Candidates, Choice, LinearShape, Work},
 };

@@ -26,7 +26,7 @@ pub struct SessionOptions {
 /// One sequence: its cache, its committed length, its input buffers.
 #[derive(Debug)]
 pub struct Session {
-    set: Arc<ExecutableSet>,
+    pub(super) set: Arc<ExecutableSet>,
     pub(super) replay: Box<dyn Replay>,
     pub(super) inputs: Vec<RowInputs>,
     moves: Vec<u32>,

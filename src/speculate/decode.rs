@@ -48,7 +48,7 @@ impl Shape {
     /// the tree's, and one for each verified row where heads are drafted ahead.
     pub fn scratch_rows(&self, schedule: Schedule) -> usize {
         match schedule {
-            Schedule::Plain => self.tree_nodes(),
+            Schedule::Plain | Schedule::OneLaunch => self.tree_nodes(),
             Schedule::HeadAhead => self.tree_nodes() + self.verify_width.min(self.tree_nodes()),
         }
     }
@@ -247,6 +247,14 @@ impl Decoder {
             Schedule::HeadAhead if self.ahead().is_none() || self.depth.is_some() => {
                 Err(SpeculateError::Schedule { schedule })
             }
+            Schedule::OneLaunch => {
+                let drafter = self.drafter.as_mut().and_then(|drafter| drafter.in_one_launch());
+                let drafter = drafter.ok_or(SpeculateError::Schedule { schedule })?;
+                if !drafter.prepare(&mut self.session, &self.shape)? {
+                    return Err(SpeculateError::NoPhases { schedule });
+                }
+                Ok(self)
+            }
             Schedule::HeadAhead | Schedule::Plain => Ok(self),
         }
     }
@@ -260,7 +268,7 @@ impl Decoder {
         let schedule = self.schedule;
         match schedule {
             Schedule::HeadAhead => return Err(SpeculateError::Schedule { schedule }),
-            Schedule::Plain => {}
+            Schedule::Plain | Schedule::OneLaunch => {}
         }
         self.depth = Some(DepthPolicy::new(costs, network, self.shape.depth, &self.session)?);
         Ok(self)
@@ -355,7 +363,7 @@ impl Decoder {
     /// The drafter, if heads are drafted ahead.
     fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
         match self.schedule {
-            Schedule::Plain => None,
+            Schedule::Plain | Schedule::OneLaunch => None,
             Schedule::HeadAhead => self.drafter.as_mut()?.ahead(),
         }
     }
@@ -384,7 +392,7 @@ impl Decoder {
         let is_greedy = self.sampler.sampling().is_greedy();
         let mut ahead = match self.schedule {
             Schedule::HeadAhead if tree.len() > 1 => self.drafter.as_mut().and_then(|d| d.ahead()),
-            Schedule::HeadAhead | Schedule::Plain => None,
+            Schedule::HeadAhead | Schedule::Plain | Schedule::OneLaunch => None,
         };
         if let Some(ahead) = &mut ahead {
             self.said.clear();

@@ -38,6 +38,15 @@ pub enum SpeculateError {
         /// What is.
         found: String,
     },
+    /// A schedule that the device does not offer.
+    #[error(
+        "schedule {schedule}: expected a device that grows trees by itself, a GPU, found one that runs forwards only; plan again here or fix schedule={}",
+        Schedule::Plain
+    )]
+    NoPhases {
+        /// The schedule.
+        schedule: Schedule,
+    },
     /// A schedule that the drafter cannot keep.
     #[error(
         "schedule {schedule}: expected a drafter that runs a model, found none; plan again or fix schedule={}",

@@ -130,7 +130,7 @@ pub(crate) fn any_policy(shape: &Shape, dice: &mut Dice) -> Policy {
 }
 
 /// From one token to all of the vocabulary.
-fn any_kept(vocabulary: usize, dice: &mut Dice) -> Vec<u32> {
+pub(crate) fn any_kept(vocabulary: usize, dice: &mut Dice) -> Vec<u32> {
     let percent = *dice.pick(&[1, 20, 60, 90, 100]);
     let kept: Vec<u32> = (0..vocabulary as u32).filter(|_| dice.chance(percent)).collect();
     if kept.is_empty() { vec![dice.below(vocabulary) as u32] } else { kept }

@@ -34,6 +34,7 @@ mod kept_states;
 mod kernel_bench;
 mod kv_cache;
 mod lossless;
+mod one_launch;
 #[cfg(feature = "cli")]
 mod plan_files;
 #[cfg(feature = "cli")]

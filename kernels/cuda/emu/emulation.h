@@ -3,8 +3,8 @@
 //
 // What a GPU leaves undefined ends the program with a message: a barrier that not all threads reach, an exchange in a warp from which
 // threads have left, a launch with more threads than the kernel was compiled for. Fibers run forwards, backwards, each as far as it gets before
-// the next one runs, or in a seeded order (YGG_EMULATION_ORDER: nothing, `reversed`, `greedy`, or a number); results must not depend on it. YGG_EMULATION_WITHOUT=FILE:LINE leaves out
-// the barrier in that line: a test of the tests, which must notice.
+// the next one runs, or in a seeded order (YGG_EMULATION_ORDER: `forwards`, `reversed`, `greedy`, or a number); results must not depend on it. YGG_EMULATION_WITHOUT=FILE:LINE leaves out
+// the barrier in that line, YGG_EMULATION_SHIFT=FILE:LINE makes the index in that line one too many (FILE:LINE+N: N too many): tests of the tests, which must notice.
 #pragma once
 
 #include "../abi.h"
@@ -144,7 +144,8 @@ struct Order {
         static const Order order = [] {
             Order order;
             if (const char* wish = std::getenv("YGG_EMULATION_ORDER")) {
-                order.kind = std::strcmp(wish, "reversed") == 0 ? REVERSED : std::strcmp(wish, "greedy") == 0 ? GREEDY : SEEDED;
+                const std::string_view name(wish);
+                order.kind = name == "forwards" ? FORWARDS : name == "reversed" ? REVERSED : name == "greedy" ? GREEDY : SEEDED;
                 order.seed = static_cast<unsigned>(std::atoi(wish));
             }
             return order;
@@ -153,18 +154,28 @@ struct Order {
     }
 };
 
-inline bool is_left_out(const char* file, int line) {
-    static const std::string without = [] {
-        const char* wish = std::getenv("YGG_EMULATION_WITHOUT");
-        return std::string(wish ? wish : "");
-    }();
-    if (without.empty()) return false;
-    const std::string_view path(file);
-    return without == std::string(path.substr(path.rfind('/') + 1)) + ":" + std::to_string(line);
-}
+// A line of the kernels that a test wants to be wrong.
+struct Place {
+    std::string file;
+    int line = 0;
+    unsigned by = 1;
+    explicit Place(const char* variable) {
+        const char* wish = std::getenv(variable);
+        const std::string_view place(wish ? wish : "");
+        const std::size_t colon = place.rfind(':');
+        if (colon == place.npos) return;
+        file = place.substr(0, colon);
+        line = std::atoi(wish + colon + 1);
+        if (const std::size_t plus = place.find('+'); plus != place.npos) by = static_cast<unsigned>(std::atoi(wish + plus + 1));
+    }
+    bool is(const char* path, int number) const {
+        return number == line && std::string_view(path).ends_with("/" + file);
+    }
+};
+inline const Place without("YGG_EMULATION_WITHOUT"), shifted("YGG_EMULATION_SHIFT");
 
 inline void block_barrier(const char* file, int line) {
-    if (is_left_out(file, line)) return;
+    if (without.is(file, line)) return;
     Block& b = *block;
     if (b.done > 0) refuse("a barrier that some threads will never reach");
     b.current->state = Fiber::AT_BARRIER;
@@ -325,6 +336,9 @@ YGG_DEVICE u32 float_to_bits(float x) { return std::bit_cast<u32>(x); }
 YGG_DEVICE float mul_rn(float a, float b) { return a * b; }
 YGG_DEVICE float add_rn(float a, float b) { return a + b; }
 YGG_DEVICE float fma_rn(float a, float b, float c) { return std::fma(a, b, c); }
+YGG_DEVICE double mul_rn(double a, double b) { return a * b; }
+YGG_DEVICE double add_rn(double a, double b) { return a + b; }
+YGG_DEVICE double divide(double a, double b) { return a / b; }
 YGG_DEVICE float inverse_sqrt(float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); }
 YGG_DEVICE float divide(float a, float b) { return a / b; }
 YGG_DEVICE float exp2_fast(float x) { return std::exp2(x); }
@@ -367,4 +381,6 @@ inline float shuffle(float x, u32 lane) { return ygg_emulation::seen<float>(ygg_
 inline float shuffle_xor(float x, u32 mask) { return ygg_emulation::seen<float>(ygg_emulation::show(x), threadIdx.x % 32 ^ mask); }
 inline u32 shuffle_xor(u32 x, u32 mask) { return ygg_emulation::seen<u32>(ygg_emulation::show(x), threadIdx.x % 32 ^ mask); }
 inline void barrier(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { ygg_emulation::block_barrier(file, line); }
-inline void warp_barrier() { ygg_emulation::warp_barrier(); }
+template <class Number> inline Number index(Number i, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return ygg_emulation::shifted.is(file, line) ? i + ygg_emulation::shifted.by : i;
+}

@@ -10,6 +10,7 @@
 
 pub const YGG_NO_GROUP: u32 = 4294967295;
 pub const YGG_NO_SLOT: u32 = 4294967295;
+pub const YGG_NO_TOKEN: u32 = 4294967295;
 pub type u8_ = ::core::ffi::c_uchar;
 pub type u32_ = ::core::ffi::c_uint;
 pub type u64_ = ::core::ffi::c_ulonglong;
@@ -387,8 +388,8 @@ pub struct YggCandidates {
     pub range_count: *mut u32_,
     pub range_values: *mut f32,
     pub range_ids: *mut u32_,
+    pub names: *const u32_,
     pub out: YggRows,
-    pub sums: *mut f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -409,8 +410,72 @@ const _: () = {
         [::core::mem::offset_of!(YggCandidates, range_values) - 80usize];
     ["Offset of field: YggCandidates::range_ids"]
         [::core::mem::offset_of!(YggCandidates, range_ids) - 88usize];
-    ["Offset of field: YggCandidates::out"][::core::mem::offset_of!(YggCandidates, out) - 96usize];
-    ["Offset of field: YggCandidates::sums"][::core::mem::offset_of!(YggCandidates, sums) - 120usize];
+    ["Offset of field: YggCandidates::names"][::core::mem::offset_of!(YggCandidates, names) - 96usize];
+    ["Offset of field: YggCandidates::out"][::core::mem::offset_of!(YggCandidates, out) - 104usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggTree {
+    pub counts: *mut u32_,
+    pub tokens: *mut u32_,
+    pub parents: *mut u32_,
+    pub ranks: *mut u32_,
+    pub depths: *mut u32_,
+    pub scores: *mut f32,
+    pub offered: *mut f32,
+    pub offers: *mut u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggTree"][::core::mem::size_of::<YggTree>() - 64usize];
+    ["Alignment of YggTree"][::core::mem::align_of::<YggTree>() - 8usize];
+    ["Offset of field: YggTree::counts"][::core::mem::offset_of!(YggTree, counts) - 0usize];
+    ["Offset of field: YggTree::tokens"][::core::mem::offset_of!(YggTree, tokens) - 8usize];
+    ["Offset of field: YggTree::parents"][::core::mem::offset_of!(YggTree, parents) - 16usize];
+    ["Offset of field: YggTree::ranks"][::core::mem::offset_of!(YggTree, ranks) - 24usize];
+    ["Offset of field: YggTree::depths"][::core::mem::offset_of!(YggTree, depths) - 32usize];
+    ["Offset of field: YggTree::scores"][::core::mem::offset_of!(YggTree, scores) - 40usize];
+    ["Offset of field: YggTree::offered"][::core::mem::offset_of!(YggTree, offered) - 48usize];
+    ["Offset of field: YggTree::offers"][::core::mem::offset_of!(YggTree, offers) - 56usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggGrow {
+    pub tree: YggTree,
+    pub candidates: YggRows,
+    pub most: u32_,
+    pub kept: u32_,
+    pub width: u32_,
+    pub is_first: u32_,
+    pub root: *const u32_,
+    pub rows: u32_,
+    pub tail_capacity: u32_,
+    pub tokens: *mut u32_,
+    pub positions: *mut u32_,
+    pub slots: *mut u32_,
+    pub prefix: *mut u32_,
+    pub tail_len: *mut u32_,
+    pub tails: *mut u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggGrow"][::core::mem::size_of::<YggGrow>() - 168usize];
+    ["Alignment of YggGrow"][::core::mem::align_of::<YggGrow>() - 8usize];
+    ["Offset of field: YggGrow::tree"][::core::mem::offset_of!(YggGrow, tree) - 0usize];
+    ["Offset of field: YggGrow::candidates"][::core::mem::offset_of!(YggGrow, candidates) - 64usize];
+    ["Offset of field: YggGrow::most"][::core::mem::offset_of!(YggGrow, most) - 88usize];
+    ["Offset of field: YggGrow::kept"][::core::mem::offset_of!(YggGrow, kept) - 92usize];
+    ["Offset of field: YggGrow::width"][::core::mem::offset_of!(YggGrow, width) - 96usize];
+    ["Offset of field: YggGrow::is_first"][::core::mem::offset_of!(YggGrow, is_first) - 100usize];
+    ["Offset of field: YggGrow::root"][::core::mem::offset_of!(YggGrow, root) - 104usize];
+    ["Offset of field: YggGrow::rows"][::core::mem::offset_of!(YggGrow, rows) - 112usize];
+    ["Offset of field: YggGrow::tail_capacity"][::core::mem::offset_of!(YggGrow, tail_capacity) - 116usize];
+    ["Offset of field: YggGrow::tokens"][::core::mem::offset_of!(YggGrow, tokens) - 120usize];
+    ["Offset of field: YggGrow::positions"][::core::mem::offset_of!(YggGrow, positions) - 128usize];
+    ["Offset of field: YggGrow::slots"][::core::mem::offset_of!(YggGrow, slots) - 136usize];
+    ["Offset of field: YggGrow::prefix"][::core::mem::offset_of!(YggGrow, prefix) - 144usize];
+    ["Offset of field: YggGrow::tail_len"][::core::mem::offset_of!(YggGrow, tail_len) - 152usize];
+    ["Offset of field: YggGrow::tails"][::core::mem::offset_of!(YggGrow, tails) - 160usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

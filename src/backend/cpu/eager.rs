@@ -13,7 +13,10 @@ use ygg_kernels::cpu::Tuning;
 use crate::ir::{Program, RowInputs, Step, WeightSource};
 
 use super::{
-    super::{BackendError, Executables, Exercise, Moment, Observer, Replay, ReplayOptions, memory::Arena},
+    super::{
+        BackendError, DraftPhases, Executables, Exercise, Moment, Observer, Replay, ReplayOptions,
+        memory::Arena,
+    },
     CpuExecutables,
     pool::Worker,
     replay::CpuReplay,
@@ -152,6 +155,10 @@ impl Replay for EagerReplay {
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.replay.copy_slots(from, first);
+    }
+
+    fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
+        None
     }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {

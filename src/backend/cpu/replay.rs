@@ -17,7 +17,7 @@ use crate::ir::{Program, Region, RopeId, RowInputs};
 
 use super::{
     super::{
-        BackendError, Exercise, Moment, Observer, Replay, ReplayOptions,
+        BackendError, DraftPhases, Exercise, Moment, Observer, Replay, ReplayOptions,
         memory::{Arena, Block, KvCache},
     },
     CpuExecutables,
@@ -276,6 +276,10 @@ impl Replay for CpuReplay {
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.cache.copy_slots(from, first);
+    }
+
+    fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
+        None
     }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {

@@ -7,7 +7,7 @@ use ygg_kernels::{
     cuda::{abi::*, packing::Layout},
 };
 
-use crate::ir::{self, KvSpec, Op, Operand, Program, Region, RopeId, Step};
+use crate::ir::{self, HeadTokens, KvSpec, Op, OpWeights, Operand, Program, Region, RopeId, Step};
 
 use super::{
     super::BackendError,
@@ -44,8 +44,6 @@ pub(super) struct Scratch {
     pub(super) partial: [u64; 3],
     /// Of ranges of logits: largest, sum, count, values, ids.
     pub(super) ranges: [u64; 5],
-    /// Sums of rows of logits.
-    pub(super) sums: u64,
 }
 
 /// Bytes that [`Scratch`] takes for one program, in its order; of fragments, one buffer.
@@ -55,7 +53,6 @@ pub(super) struct ScratchBytes {
     pub(super) logits: usize,
     pub(super) partial: [usize; 3],
     pub(super) ranges: [usize; 5],
-    pub(super) sums: usize,
 }
 
 impl ScratchBytes {
@@ -66,39 +63,28 @@ impl ScratchBytes {
         };
         for step in &program.steps {
             let x = step.operands.first().and_then(Operand::region);
-            match &step.op {
-                Op::Linear { .. } | Op::GatedLinear { .. } => {
+            let x = x.as_ref();
+            match step.op.weights() {
+                OpWeights::Stack { .. } | OpWeights::Gated { .. } => {
                     most.fragments =
-                        most.fragments.max(fragment_bytes(&x.expect("a product has a left side")));
+                        most.fragments.max(fragment_bytes(x.expect("a product has a left side")));
                 }
-                Op::Attention { heads, .. } => {
-                    let vectors = x.expect("queries").rows * heads * partitions(context);
-                    let bytes =
-                        [vectors * program.kv.head_dim, vectors, vectors].map(|n| n * size_of::<f32>());
-                    most.partial = std::array::from_fn(|i| most.partial[i].max(bytes[i]));
+                OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) => {}
+            }
+            if let Op::Attention { heads, .. } = &step.op {
+                let vectors = x.expect("queries").rows * heads * partitions(context);
+                let bytes = [vectors * program.kv.head_dim, vectors, vectors].map(|n| n * size_of::<f32>());
+                most.partial = std::array::from_fn(|i| most.partial[i].max(bytes[i]));
+            }
+            if let Op::Candidates { head, most: count, tokens: _ } = &step.op {
+                let x = x.expect("logits, or what they are made of");
+                let vocabulary = head.as_ref().map_or(x.columns, |head| outputs(&head.weights));
+                if head.is_some() {
+                    most.logits = most.logits.max(x.rows * vocabulary * size_of::<f32>());
                 }
-                Op::Candidates { head, most: count, tokens: _ } => {
-                    let x = x.expect("a product has a left side");
-                    let vocabulary = head.as_ref().map_or(x.columns, |head| outputs(&head.weights));
-                    if head.is_some() {
-                        most.fragments = most.fragments.max(fragment_bytes(&x));
-                        most.logits = most.logits.max(x.rows * vocabulary * size_of::<f32>());
-                    }
-                    let each = x.rows * ranges(vocabulary) * size_of::<f32>();
-                    let bytes = [each, each, each, each * count, each * count];
-                    most.ranges = std::array::from_fn(|i| most.ranges[i].max(bytes[i]));
-                    most.sums = most.sums.max(x.rows * size_of::<f32>());
-                }
-                Op::Input(_)
-                | Op::Embed { .. }
-                | Op::RmsNorm(_)
-                | Op::Swiglu
-                | Op::Rope(_)
-                | Op::AppendKv { .. }
-                | Op::Add
-                | Op::Scale { .. }
-                | Op::Slice { .. }
-                | Op::SelectRows => {}
+                let each = x.rows * ranges(vocabulary) * size_of::<f32>();
+                let bytes = [each, each, each, each * count, each * count];
+                most.ranges = std::array::from_fn(|i| most.ranges[i].max(bytes[i]));
             }
         }
         most
@@ -111,7 +97,6 @@ impl ScratchBytes {
             logits: self.logits.max(other.logits),
             partial: std::array::from_fn(|i| self.partial[i].max(other.partial[i])),
             ranges: std::array::from_fn(|i| self.ranges[i].max(other.ranges[i])),
-            sums: self.sums.max(other.sums),
         }
     }
 }
@@ -329,17 +314,17 @@ impl<'a> Launches<'a> {
                     self.launch("ygg_attention_join", [*heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
                 ])
             }
-            Op::Candidates { head: None, most, tokens: _ } => {
-                self.candidates(in_step, operand(0), *most, out())
+            Op::Candidates { head: None, most, tokens } => {
+                self.candidates(in_step, operand(0), *most, tokens.as_ref(), out())
             }
-            Op::Candidates { head: Some(ir::Head { weights, norm }), most, tokens: _ } => {
+            Op::Candidates { head: Some(ir::Head { weights, norm }), most, tokens } => {
                 let packed = self.weights.stack(weights);
                 let columns = number(packed.outputs);
                 let data = float_mut(self.at.scratch.logits);
                 let logits = YggRows { data, rows: operand(0).rows, columns, stride: columns };
                 let product = Product { norm: *norm, weights: packed, up: None, residual: false };
                 let mut launches = self.product(in_step, step, written, &product, logits, NO_FRAGMENTS)?;
-                launches.extend(self.candidates(in_step, logits, *most, out())?);
+                launches.extend(self.candidates(in_step, logits, *most, tokens.as_ref(), out())?);
                 Ok(launches)
             }
         }
@@ -487,6 +472,7 @@ impl<'a> Launches<'a> {
         step: YggStep,
         logits: YggRows,
         most: usize,
+        tokens: Option<&HeadTokens>,
         out: YggRows,
     ) -> Result<Vec<Launch>, BackendError> {
         let ranges = ranges(logits.columns as usize);
@@ -502,8 +488,8 @@ impl<'a> Launches<'a> {
             range_count: range_count as *mut u32,
             range_values: float_mut(range_values),
             range_ids: range_ids as *mut u32,
+            names: tokens.map_or(0, |tokens| self.weights.names(tokens)) as *const u32,
             out,
-            sums: float_mut(self.at.scratch.sums),
         };
         let rows = logits.rows as usize;
         let shared = 2 * ranges * size_of::<u32>();

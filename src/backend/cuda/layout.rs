@@ -147,24 +147,19 @@ pub(super) fn floats_of(region: &Region) -> usize {
     (region.rows - 1) * region.row_stride + region.columns
 }
 
-/// Floats that a program leaves to be read: what it shows, its hidden rows, and the sums of its rows of logits.
+/// Floats that a program leaves to be read: what it shows, and its hidden rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResultWords {
     pub(super) shown: usize,
     pub(super) hidden: usize,
-    pub(super) sums: usize,
 }
 
 impl ResultWords {
     pub(super) fn of(program: &Program) -> Self {
-        Self {
-            shown: floats_of(&program.shown),
-            hidden: program.hidden.as_ref().map_or(0, floats_of),
-            sums: program.binding.outputs,
-        }
+        Self { shown: floats_of(&program.shown), hidden: program.hidden.as_ref().map_or(0, floats_of) }
     }
 
     pub(super) fn words(&self) -> usize {
-        self.shown + self.hidden + self.sums
+        self.shown + self.hidden
     }
 }

@@ -7,6 +7,7 @@
 //! | `layout` | where inputs and results lie |
 //! | `launches` | steps of a program as kernels with parameters |
 //! | `replay` | one request: warm-up, capture, replay |
+//! | `phase` | a draft phase as one graph: forwards with the growth of the tree between them |
 //!
 //! A graph copies the rows in, runs every kernel and copies the results out; the host writes pinned memory, launches, waits, reads. What
 //! kernels do is in `kernels/cuda`.
@@ -14,6 +15,7 @@
 mod device;
 mod launches;
 mod layout;
+mod phase;
 mod replay;
 mod weights;
 
@@ -66,10 +68,20 @@ struct EmbeddingRows {
     row_bytes: usize,
 }
 
+/// How the kernels of a forward reach the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Captured as a graph once, launched as one.
+    Graph,
+    /// Launched one by one by the host.
+    Eager,
+}
+
 /// Programs with their weights on a GPU. Clones share them.
 #[derive(Debug)]
 pub(super) struct CudaExecutables {
     programs: Vec<Program>,
+    way: Way,
     weights: Weights,
     device: Arc<Device>,
     kv_format: KvFormat,
@@ -78,7 +90,28 @@ pub(super) struct CudaExecutables {
 }
 
 impl CudaExecutables {
+    /// Programs to be replayed as graphs.
     pub(super) fn load(
+        programs: Vec<Program>,
+        spec: &DeviceSpec,
+        source: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Self, BackendError> {
+        Self::load_for(Way::Graph, programs, spec, source, threads)
+    }
+
+    /// Programs whose kernels are launched one by one: what graphs are measured against.
+    pub(super) fn load_eager(
+        programs: Vec<Program>,
+        spec: &DeviceSpec,
+        source: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Self, BackendError> {
+        Self::load_for(Way::Eager, programs, spec, source, threads)
+    }
+
+    fn load_for(
+        way: Way,
         programs: Vec<Program>,
         spec: &DeviceSpec,
         source: &dyn WeightSource,
@@ -94,7 +127,7 @@ impl CudaExecutables {
         check_limits(&programs)?;
         let device = Device::open(all_layouts(&programs))?;
         let weights = Weights::default();
-        Self { programs: Vec::new(), weights, device, kv_format: spec.kv_format, row: Mutex::default() }
+        Self { programs: Vec::new(), way, weights, device, kv_format: spec.kv_format, row: Mutex::default() }
             .and(programs, source, threads)
     }
 
@@ -136,12 +169,16 @@ impl CudaExecutables {
     fn kv_format(&self) -> KvFormat {
         self.kv_format
     }
+
+    fn way(&self) -> Way {
+        self.way
+    }
 }
 
 /// Layouts of the programs' weights, and of every format that a program derived from them may bring: the same ones.
 fn all_layouts(programs: &[Program]) -> u32 {
-    let specs = programs.iter().flat_map(|p| p.weights.iter()).map(|spec| Layout::of(spec.format).bit());
-    specs.fold(Weights::layouts(programs), |all, bit| all | bit)
+    let specs = programs.iter().flat_map(|p| p.weights.iter());
+    specs.fold(0, |all, spec| all | Layout::of(spec.format).bit())
 }
 
 fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
@@ -190,6 +227,7 @@ impl Executables for CudaExecutables {
         check_limits(&programs)?;
         let same = Self {
             programs: self.programs.clone(),
+            way: self.way,
             weights: self.weights.clone(),
             device: Arc::clone(&self.device),
             kv_format: self.kv_format,

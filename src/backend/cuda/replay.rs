@@ -5,18 +5,21 @@ use std::{ops::Range, sync::Arc};
 use cudarc::driver::{CudaGraph, CudaStream, result, sys};
 use ygg_kernels::{
     KvFormat,
-    candidates::finish_row,
     cuda::abi::{YGG_MOST_WIDTH, YGG_ROW_THREADS, YggMoves, YggMultiply, YggPoison, YggRead},
 };
 
-use crate::ir::{KvSpec, Op, Program, RowInputs};
+use crate::ir::{KvSpec, Program, RowInputs};
 
 use super::{
-    super::{BackendError, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning},
-    CudaExecutables,
+    super::{
+        BackendError, DraftPhases, Exercise, Grown, Moment, Observer, PhaseRoot, PhaseShape, Replay,
+        ReplayOptions, Tuning,
+    },
+    CudaExecutables, Way,
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     launches::{Addresses, Launches, Scratch, ScratchBytes},
     layout::{Bump, InputWords, ResultWords},
+    phase::Phase,
     weights::Weights,
 };
 
@@ -24,22 +27,23 @@ use super::{
 const BLOCKS_EACH: u32 = 8;
 
 /// A captured graph. Only whoever holds the replay launches it.
-struct Graph(CudaGraph);
+pub(super) struct Graph(CudaGraph);
 
 // SAFETY: graphs are not synchronised by themselves: a replay is used by one thread at a time, and so is its graph.
 unsafe impl Send for Graph {}
 
 /// A program ready to run.
 struct Ready {
-    graph: Graph,
-    /// By steps: the kernels that the graph was captured from.
+    /// None where the host launches the kernels one by one.
+    graph: Option<Graph>,
+    /// By steps: the kernels, which the graph was captured from if there is one.
     launches: Vec<Vec<Launch>>,
     words: InputWords,
     results: ResultWords,
     /// Address of its inputs.
     inputs_at: u64,
-    /// Where its results lie: address of what is shown, of hidden rows, of sums.
-    sources: [u64; 3],
+    /// Where its results lie: address of what is shown, of hidden rows.
+    sources: [u64; 2],
 }
 
 /// Where things lie in the block of a replay.
@@ -52,7 +56,6 @@ struct Places {
     logits: usize,
     partial: [usize; 3],
     ranges: [usize; 5],
-    sums: usize,
     /// Two words that kernels write when they must not be optimised away.
     sink: usize,
     bytes: usize,
@@ -86,7 +89,6 @@ impl Places {
             logits: bump.take(scratch.logits),
             partial: scratch.partial.map(|bytes| bump.take(bytes)),
             ranges: scratch.ranges.map(|bytes| bump.take(bytes)),
-            sums: bump.take(scratch.sums),
             sink: bump.take(2 * size_of::<u32>()),
             bytes: 0,
             input_words,
@@ -102,9 +104,20 @@ pub(super) fn replay_bytes(programs: &[Program], kv_format: KvFormat, options: &
     Places::of(programs, kv_format, options).bytes
 }
 
+/// Where what the programs of a replay share is in device memory.
+struct Ground {
+    arena: u64,
+    cache: u64,
+    ropes: Vec<u64>,
+    scratch: Scratch,
+    options: ReplayOptions,
+}
+
 /// Memory, stream and graphs of one request. Graphs come first: they end before what they use.
 pub(super) struct CudaReplay {
     ready: Vec<Ready>,
+    phases: Vec<Phase>,
+    ground: Ground,
     executables: Arc<CudaExecutables>,
     stream: Arc<CudaStream>,
     moves: Launch,
@@ -144,29 +157,22 @@ impl CudaReplay {
 
         let start = memory.at(0, 0);
         let at = |offset: usize| start + offset as u64;
-        let ropes: Vec<u64> = places.ropes.iter().map(|offset| at(*offset)).collect();
-        let scratch = Scratch {
-            fragments: places.fragments.map(at),
-            logits: at(places.logits),
-            partial: places.partial.map(at),
-            ranges: places.ranges.map(at),
-            sums: at(places.sums),
-        };
-        let launches = |program: &Program| -> Result<Vec<Vec<Launch>>, BackendError> {
-            let addresses = Addresses {
-                arena: at(places.arena),
-                inputs: at(places.inputs),
-                words: InputWords::of(program, options),
-                cache: at(places.cache),
-                slots: options.layout.slots(),
-                context: options.layout.context,
-                ropes: &ropes,
-                scratch,
-            };
-            Launches::new(&device, executables.weights(), kv_format, program, &addresses).all()
+        let ground = Ground {
+            arena: at(places.arena),
+            cache: at(places.cache),
+            ropes: places.ropes.iter().map(|offset| at(*offset)).collect(),
+            scratch: Scratch {
+                fragments: places.fragments.map(at),
+                logits: at(places.logits),
+                partial: places.partial.map(at),
+                ranges: places.ranges.map(at),
+            },
+            options: *options,
         };
         let mut replay = Self {
             ready: Vec::with_capacity(programs.len()),
+            phases: Vec::new(),
+            ground,
             moves: moves_launch(&device, &programs[0].kv, kv_format, options, at(places.cache))?,
             poison: poison_launch(&device, &programs[0].kv, kv_format, options, at(places.cache))?,
             reads: read_launches(&device, executables.weights(), at(places.sink))?,
@@ -190,22 +196,56 @@ impl CudaReplay {
             let sources = [
                 at(places.arena + program.shown.offset_bytes),
                 program.hidden.map_or(0, |h| at(places.arena + h.offset_bytes)),
-                scratch.sums,
             ];
-            let launches = launches(program)?;
-            let ready = replay.capture(program, launches, words, sources, at(places.inputs))?;
+            let launches = replay.launches(program, at(places.inputs))?;
+            let ready = replay.ready(program, launches, words, sources, at(places.inputs))?;
             replay.ready.push(ready);
         }
         Ok(replay)
     }
 
-    /// Captures a program, after it has run once on padding if any of its kernels never ran.
-    fn capture(
+    /// The kernels of a program by steps, for inputs at an address.
+    pub(super) fn launches(&self, program: &Program, inputs: u64) -> Result<Vec<Vec<Launch>>, BackendError> {
+        let Ground { arena, cache, ropes, scratch, options } = &self.ground;
+        let addresses = Addresses {
+            arena: *arena,
+            inputs,
+            words: InputWords::of(program, options),
+            cache: *cache,
+            slots: options.layout.slots(),
+            context: options.layout.context,
+            ropes,
+            scratch: *scratch,
+        };
+        let executables = &self.executables;
+        let (device, weights, kv_format) =
+            (executables.device(), executables.weights(), executables.kv_format());
+        Launches::new(device, weights, kv_format, program, &addresses).all()
+    }
+
+    pub(super) fn executables(&self) -> &Arc<CudaExecutables> {
+        &self.executables
+    }
+
+    pub(super) fn options(&self) -> &ReplayOptions {
+        &self.ground.options
+    }
+
+    pub(super) fn arena(&self) -> u64 {
+        self.ground.arena
+    }
+
+    pub(super) fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    /// Runs a program once on padding if any of its kernels never ran, and captures it.
+    fn ready(
         &mut self,
         program: &Program,
         launches: Vec<Vec<Launch>>,
         words: InputWords,
-        sources: [u64; 3],
+        sources: [u64; 2],
         inputs_at: u64,
     ) -> Result<Ready, BackendError> {
         let results = ResultWords::of(program);
@@ -220,9 +260,21 @@ impl CudaReplay {
             all(self)?;
             check("run a forward", self.stream.synchronize())?;
         }
+        let graph = match self.executables.way() {
+            Way::Graph => Some(self.capture(all)?),
+            Way::Eager => None,
+        };
+        Ok(Ready { graph, launches, words, results, inputs_at, sources })
+    }
+
+    /// A graph of what `work` puts on the stream.
+    pub(super) fn capture(
+        &mut self,
+        mut work: impl FnMut(&mut Self) -> Result<(), BackendError>,
+    ) -> Result<Graph, BackendError> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         check("begin a capture", self.stream.begin_capture(mode))?;
-        let captured = all(self);
+        let captured = work(self);
         let graph = check("end a capture", self.stream.end_capture(sys::CUgraphInstantiate_flags(0)));
         captured?;
         let graph = graph?.ok_or_else(|| BackendError::Cuda {
@@ -230,7 +282,7 @@ impl CudaReplay {
             reason: "the graph is empty".to_owned(),
         })?;
         check("upload a graph", graph.upload())?;
-        Ok(Ready { graph: Graph(graph), launches, words, results, inputs_at, sources })
+        Ok(Graph(graph))
     }
 
     fn send_inputs(&self, words: InputWords, at: u64) -> Result<(), BackendError> {
@@ -239,12 +291,11 @@ impl CudaReplay {
         check("send the rows", unsafe { result::memcpy_htod_async(at, words, self.stream.cu_stream()) })
     }
 
-    fn fetch_results(&mut self, results: ResultWords, sources: [u64; 3]) -> Result<(), BackendError> {
-        let ResultWords { shown, hidden, sums } = results;
+    fn fetch_results(&mut self, results: ResultWords, sources: [u64; 2]) -> Result<(), BackendError> {
+        let ResultWords { shown, hidden } = results;
         let stream = self.stream.cu_stream();
         let (to_shown, rest) = self.results.floats_mut().split_at_mut(shown);
-        let (to_hidden, rest) = rest.split_at_mut(hidden);
-        for (to, from) in [to_shown, to_hidden, &mut rest[..sums]].into_iter().zip(sources) {
+        for (to, from) in [to_shown, &mut rest[..hidden]].into_iter().zip(sources) {
             if !to.is_empty() && from != 0 {
                 // SAFETY: inside the device's block; the host's words are read after the stream has been waited for.
                 check("fetch results", unsafe { result::memcpy_dtoh_async(to, from, stream) })?;
@@ -253,39 +304,22 @@ impl CudaReplay {
         Ok(())
     }
 
-    /// What the host does with candidates: the logarithm of their sum, and the tokens of a trimmed head.
-    fn finish(&mut self, program: usize, inputs: &RowInputs) {
-        let executables = Arc::clone(&self.executables);
-        let program_at = program;
-        let program = &executables.programs_slice()[program_at];
-        let tokens = program.steps.iter().rev().find_map(|step| match &step.op {
-            Op::Candidates { tokens, .. } => Some(tokens),
-            _ => None,
-        });
-        let Some(tokens) = tokens else { return };
-        let ResultWords { shown, hidden, sums } = self.ready[program_at].results;
-        let inverse = inputs.choice().temperature.map(|temperature| 1.0 / temperature);
-        let stride = program.shown.row_stride;
-        let columns = program.shown.columns;
-        let (rows, rest) = self.results.floats_mut().split_at_mut(shown);
-        let sums = &rest[hidden..hidden + sums];
-        for (row, sum) in rows.chunks_mut(stride).zip(sums) {
-            let row = &mut row[..columns];
-            let count = row[0].to_bits() as usize;
-            finish_row(row, count, inverse.map(|inverse| (*sum, inverse)));
-            if let Some(tokens) = tokens {
-                tokens.name_candidates(row);
-            }
-        }
-    }
-
     fn write_inputs(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         let words = self.ready[program].words;
         words.write(inputs, skipped, self.inputs.words_mut());
     }
 
-    fn replay_graph(&mut self, program: usize) -> Result<(), BackendError> {
-        check("launch a graph", self.ready[program].graph.0.launch())?;
+    fn replay_whole(&mut self, program: usize) -> Result<(), BackendError> {
+        if let Some(graph) = &self.ready[program].graph {
+            check("launch a graph", graph.0.launch())?;
+        } else {
+            self.executables.device().bind()?;
+            let Ready { words, results, sources, inputs_at, .. } = self.ready[program];
+            self.send_inputs(words, inputs_at)?;
+            let launches = self.ready[program].launches.iter().flatten();
+            launches.into_iter().try_for_each(|launch| launch.on(&self.stream))?;
+            self.fetch_results(results, sources)?;
+        }
         check("run a forward", self.stream.synchronize())
     }
 
@@ -355,8 +389,7 @@ fn working<T>(result: Result<T, BackendError>) -> T {
 impl Replay for CudaReplay {
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         self.write_inputs(program, inputs, skipped);
-        working(self.replay_graph(program));
-        self.finish(program, inputs);
+        working(self.replay_whole(program));
     }
 
     fn replay_observed(
@@ -368,7 +401,6 @@ impl Replay for CudaReplay {
     ) {
         self.write_inputs(program, inputs, skipped);
         working(self.replay_steps(program, skipped, observer));
-        self.finish(program, inputs);
     }
 
     fn tune(&mut self, _program: usize, _step: usize, tuning: Tuning) {
@@ -406,12 +438,35 @@ impl Replay for CudaReplay {
         }
     }
 
+    fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
+        match self.executables.way() {
+            Way::Graph => Some(self),
+            Way::Eager => None,
+        }
+    }
+
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
         working(self.executables.device().bind());
         // SAFETY: made with this structure.
         let params = unsafe { self.poison.params_mut::<YggPoison>() };
         (params.first, params.count, params.seed) = (slots.start, slots.end - slots.start, seed);
         working(self.poison.on(&self.stream));
+    }
+}
+
+impl DraftPhases for CudaReplay {
+    fn prepare(&mut self, shape: PhaseShape) -> Result<usize, BackendError> {
+        let phase = Phase::new(self, shape)?;
+        self.phases.push(phase);
+        Ok(self.phases.len() - 1)
+    }
+
+    fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot, skipped: &[bool]) -> Grown<'_> {
+        let graph = self.phases[phase].graph(depth, root, skipped, &self.ground.options);
+        let done = check("launch a draft phase", graph.0.launch())
+            .and_then(|()| check("run a draft phase", self.stream.synchronize()));
+        working(done);
+        self.phases[phase].grown()
     }
 }
 

@@ -11,7 +11,7 @@ use ygg_kernels::{
     cuda::packing::{Layout, Stack},
 };
 
-use crate::ir::{Head, Op, Program, WeightId, WeightSource, WeightSpec};
+use crate::ir::{HeadTokens, Norm, Op, OpWeights, Program, WeightId, WeightSource, WeightSpec};
 
 use super::{
     super::BackendError,
@@ -32,6 +32,8 @@ enum Key {
     Rows(WeightId),
     /// A norm's gain, as f32.
     Gain(WeightId),
+    /// The tokens of a trimmed head.
+    Names(Vec<u32>),
 }
 
 /// A packed matrix in device memory.
@@ -115,6 +117,10 @@ impl Weights {
         self.plain(&Key::Gain(weight))
     }
 
+    pub(super) fn names(&self, tokens: &HeadTokens) -> u64 {
+        self.plain(&Key::Names(tokens.as_slice().to_vec()))
+    }
+
     fn plain(&self, key: &Key) -> u64 {
         match self.place(key) {
             Place::Plain(at) => at,
@@ -130,43 +136,27 @@ impl Weights {
     pub(super) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> {
         self.blocks.iter().map(|block| (block.at(0, block.bytes()), block.bytes()))
     }
-
-    /// Bits of the layouts that steps of the programs will read: which kernels are needed.
-    pub(super) fn layouts(programs: &[Program]) -> u32 {
-        let keys = programs.iter().flat_map(|p| p.steps.iter().map(move |step| (p, step)));
-        let bits = keys.flat_map(|(p, step)| {
-            keys_of(&step.op).into_iter().filter_map(|key| match key {
-                Key::Stack(ids) => Some(Layout::of(p.weights[ids[0].0 as usize].format).bit()),
-                Key::Rows(_) | Key::Gain(_) => None,
-            })
-        });
-        bits.fold(0, |all, bit| all | bit)
-    }
 }
 
 fn keys_of(op: &Op) -> Vec<Key> {
-    let with_gain = |norm: &Option<crate::ir::Norm>, stacks: Vec<Key>| {
-        norm.iter().map(|n| Key::Gain(n.weight)).chain(stacks).collect()
+    let mut keys = weight_keys(op);
+    if let Op::Candidates { tokens: Some(tokens), .. } = op {
+        keys.push(Key::Names(tokens.as_slice().to_vec()));
+    }
+    keys
+}
+
+fn weight_keys(op: &Op) -> Vec<Key> {
+    let with_gain = |norm: Option<Norm>, stacks: &[&[WeightId]]| {
+        let stacks = stacks.iter().map(|ids| Key::Stack(ids.to_vec()));
+        norm.map(|n| Key::Gain(n.weight)).into_iter().chain(stacks).collect()
     };
-    match op {
-        Op::Embed { weight } => vec![Key::Rows(*weight)],
-        Op::RmsNorm(norm) => vec![Key::Gain(norm.weight)],
-        Op::Linear { weights, norm, .. } | Op::Candidates { head: Some(Head { weights, norm }), .. } => {
-            with_gain(norm, vec![Key::Stack(weights.clone())])
-        }
-        Op::GatedLinear { gate, up, norm } => {
-            with_gain(norm, vec![Key::Stack(vec![*gate]), Key::Stack(vec![*up])])
-        }
-        Op::Input(_)
-        | Op::Swiglu
-        | Op::Rope(_)
-        | Op::AppendKv { .. }
-        | Op::Attention { .. }
-        | Op::Add
-        | Op::Scale { .. }
-        | Op::Slice { .. }
-        | Op::SelectRows
-        | Op::Candidates { head: None, .. } => Vec::new(),
+    match op.weights() {
+        OpWeights::Nothing => Vec::new(),
+        OpWeights::Rows(weight) => vec![Key::Rows(weight)],
+        OpWeights::Gain(norm) => vec![Key::Gain(norm.weight)],
+        OpWeights::Stack { weights, norm } => with_gain(norm, &[weights]),
+        OpWeights::Gated { gate, up, norm } => with_gain(norm, &[&[gate], &[up]]),
     }
 }
 
@@ -174,7 +164,8 @@ fn keys_of(op: &Op) -> Vec<Key> {
 enum Part<'a> {
     Stack(Stack<'a>),
     Rows(&'a [u8]),
-    Gain(Vec<f32>),
+    /// Numbers of four bytes: a gain's, or ids of tokens.
+    Words(Vec<u32>),
 }
 
 impl<'a> Part<'a> {
@@ -186,7 +177,10 @@ impl<'a> Part<'a> {
                 Self::Stack(Stack::new(&parts))
             }
             Key::Rows(id) => Self::Rows(matrix(id)?.bytes()),
-            Key::Gain(id) => Self::Gain(crate::backend::gain(&matrix(id)?)),
+            Key::Gain(id) => {
+                Self::Words(crate::backend::gain(&matrix(id)?).into_iter().map(f32::to_bits).collect())
+            }
+            Key::Names(tokens) => Self::Words(tokens.clone()),
         })
     }
 
@@ -204,7 +198,7 @@ impl<'a> Part<'a> {
                 codes + scales
             }
             Self::Rows(bytes) => bytes.len().next_multiple_of(ALIGNMENT),
-            Self::Gain(gain) => (gain.len() * size_of::<f32>()).next_multiple_of(ALIGNMENT),
+            Self::Words(words) => (words.len() * size_of::<u32>()).next_multiple_of(ALIGNMENT),
         }
     }
 }
@@ -228,8 +222,8 @@ impl Upload {
     fn part(&mut self, part: &Part<'_>, at: u64) -> Result<Place, BackendError> {
         match part {
             Part::Rows(bytes) => self.plain(bytes, at),
-            Part::Gain(gain) => {
-                let bytes: Vec<u8> = gain.iter().flat_map(|x| x.to_le_bytes()).collect();
+            Part::Words(words) => {
+                let bytes: Vec<u8> = words.iter().flat_map(|x| x.to_le_bytes()).collect();
                 self.plain(&bytes, at)
             }
             Part::Stack(stack) => self.stack(stack, at),

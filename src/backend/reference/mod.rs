@@ -12,7 +12,7 @@ use crate::ir::{
 };
 
 use super::{
-    BackendError, Executables, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning,
+    BackendError, DraftPhases, Executables, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning,
     memory::{Arena, KvCache},
 };
 
@@ -302,6 +302,10 @@ impl Replay for ReferenceReplay {
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.cache.copy_slots(from, first);
+    }
+
+    fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
+        None
     }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {

@@ -4,7 +4,7 @@ use ygg_profiler::DrafterName;
 
 use crate::plan::{
     Acceptance, Calibration, DepthChoice, DepthCosts, DrafterKind, GrowthChoice, PricedShape, RowChoice,
-    Schedule, StageTime, StaticTree, SubPlan, WidthCost,
+    StageTime, StaticTree, SubPlan, WidthCost,
     show::{describe_growth, shape_cells},
 };
 
@@ -117,10 +117,7 @@ fn describe_calibration(calibration: &Option<Calibration>) -> String {
 /// A shape in a few words.
 pub(super) fn describe_shape(priced: &PricedShape) -> String {
     let [depth, draft_width, verify_width] = shape_cells(&priced.shape, priced.depth_rule, priced.rule);
-    let schedule = match priced.schedule {
-        Schedule::Plain => "",
-        Schedule::HeadAhead => ", heads drafted ahead",
-    };
+    let schedule = priced.schedule.words();
     let growth = describe_growth(priced.growth);
     format!("Dd {depth}, Wd {draft_width}, Wv {verify_width}{growth}{schedule}")
 }

@@ -35,7 +35,7 @@ impl Part {
             Part::PrunedTree => "a pruned tree",
             Part::RowsChosen => "rows chosen at every step",
             Part::DepthTold => "depth told at every step, or not",
-            Part::Scheduled => "heads drafted ahead, or not",
+            Part::Scheduled => "any schedule",
         }
     }
 

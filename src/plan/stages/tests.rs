@@ -15,6 +15,7 @@ fn samples(stage: &str, width: u32, us: f64) -> CellSamples {
 fn table() -> LatencyTable {
     let mut cells: Vec<_> = [1, 2, 4].iter().map(|w| samples("verify", *w, 100.0)).collect();
     cells.extend([1, 2, 4].iter().map(|w| samples("draft:x", *w, 10.0 * f64::from(*w))));
+    cells.extend([samples("first_growth:x", 2, 13.0), samples("next_growth:x", 2, 21.0)]);
     cells.extend([4, 8].iter().map(|w| samples("host:decide", *w, f64::from(*w))));
     LatencyTable::from_samples(&cells, 0.1).unwrap()
 }
@@ -81,6 +82,13 @@ fn heads_drafted_ahead_are_the_first_growths_of_the_next_step() {
 }
 
 #[test]
+fn in_one_launch_growths_are_part_of_the_forwards() {
+    let lines = described(&graph(Schedule::OneLaunch, Tail::Shared, 3, None));
+    let expected = ["head 13 << accept << commit", "draft 21 < head", "draft 21 < draft", "prune < draft"];
+    assert_eq!(lines[..4], expected);
+}
+
+#[test]
 fn tails_are_drafted_behind_the_step_or_beside_its_walk() {
     let lines = described(&graph(Schedule::Plain, Tail::Plain, 1, None));
     assert_eq!(lines[0], "head 10 << accept << commit << tail");
@@ -108,6 +116,7 @@ fn a_step_waits_in_no_circle_and_what_is_missing_is_named() {
     };
     let shape = Shape { depth: 2, draft_width: 3, verify_width: 4 };
     assert!(refused(shape, Schedule::Plain, None).contains("draft:x was not measured at width 3"));
+    assert!(refused(shape, Schedule::OneLaunch, None).contains("first_growth:x was not measured at width 3"));
     let shape = Shape { depth: 1, draft_width: 8, verify_width: 8 };
     assert!(refused(shape, Schedule::HeadAhead, None).contains("verify was not measured at width 8"));
     assert!(refused(shape, Schedule::Plain, Some(9)).contains("host:decide was not measured at width 9"));

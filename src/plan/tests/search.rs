@@ -85,6 +85,8 @@ fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, 
                     let step_us = |place: usize| match schedule {
                         Schedule::Plain => Some(grown_us + draft[0] + verify[place]),
                         Schedule::HeadAhead => Some(grown_us + draft.get(place)? + verify[place]),
+                        // Not measured.
+                        Schedule::OneLaunch => None,
                     };
                     let Some(fixed_us) = step_us(place) else { continue };
                     let fixed = |_: &NaiveTree| (VERIFY_WIDTHS[place], fixed_us);
@@ -429,6 +431,28 @@ fn steps_choose_their_rows_where_that_pays() {
     assert_eq!(calibration.fitted_nodes, 100);
     let text = show::text(&plan);
     assert!(text.contains("<=2") && text.contains("calibrated on 100 drafted nodes"), "{text}");
+}
+
+#[test]
+fn growths_in_one_launch_are_chosen_where_they_were_measured_and_pay() {
+    let planned = |growth_us: Option<f64>, fix: &str| {
+        let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
+        let mut cells = cells(&[90.0, 92.0, 95.0, 97.0, 99.0], &[20.0; 3]);
+        for width in DRAFT_WIDTHS {
+            let growths = ["first_growth:layer_skip", "next_growth:layer_skip"];
+            cells.extend(growth_us.into_iter().flat_map(|us| growths.map(|stage| samples(stage, width, us))));
+        }
+        plan(&profile(cells, vec![trace], requests()), fix)
+    };
+    let schedule = |us, fix| planned(us, fix).unwrap().for_drafter("layer_skip").unwrap().schedule;
+    assert_eq!(schedule(Some(10.0), ""), Schedule::OneLaunch);
+    assert_eq!(schedule(Some(40.0), ""), Schedule::Plain);
+    assert_eq!(schedule(None, ""), Schedule::Plain);
+    assert_eq!(schedule(Some(40.0), "schedule=one_launch"), Schedule::OneLaunch);
+    let text = show::text(&planned(Some(10.0), "drafter=layer_skip").unwrap());
+    assert!(text.contains("drafted in one launch"), "{text}");
+    let error = planned(None, "schedule=one_launch").unwrap_err();
+    assert!(matches!(error, PlanError::FixImpossible { .. }), "{error}");
 }
 
 #[test]

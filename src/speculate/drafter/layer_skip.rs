@@ -6,13 +6,15 @@
 //! them, so there is nothing to clone and nothing to commit. It may draft by a trimmed head, which knows some tokens only.
 
 use crate::{
-    runtime::{Choice, ExecutableSet, Session, SkipSet, TrimmedHead},
+    runtime::{Choice, DraftPhase, ExecutableSet, Grown, Session, SkipSet, TrimmedHead},
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
-    tree::{Filling, Frontier, NodeId, Source, Template, TokenTree},
+    tree::{Filling, Frontier, Insert, NodeId, Source, Template, TokenTree},
 };
 
-use super::{Budget, Drafter, DraftsAhead, Proposer, Verified, growth::Growth, heads::Heads};
+use super::{
+    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Proposer, Verified, growth::Growth, heads::Heads,
+};
 
 /// The drafter's mark.
 pub(super) const SOURCE: Source = Proposer::LayerSkip.source();
@@ -29,6 +31,10 @@ pub struct LayerSkip {
     /// Rows of each forward of the last proposal.
     forwards: Vec<u32>,
     heads: Heads,
+    /// Where the device grows the trees.
+    phase: Option<DraftPhase>,
+    /// Rows of its forwards there, but for the root's.
+    growth_rows: u32,
 }
 
 impl LayerSkip {
@@ -59,6 +65,8 @@ impl LayerSkip {
             candidates: Vec::with_capacity(top_k),
             forwards: Vec::with_capacity(shape.depth),
             heads: Heads::with_capacity(nodes, nodes.min(shape.verify_width), top_k),
+            phase: None,
+            growth_rows: u32::try_from(shape.draft_width).expect("widths are small"),
         })
     }
 
@@ -88,6 +96,29 @@ impl LayerSkip {
         Ok(Self { growth: Growth::Static(Filling::new(template.clone())), ..self })
     }
 
+    /// The tree that [`propose`](Drafter::propose) grows, by the device alone.
+    fn propose_in_one_launch(&mut self, phase: DraftPhase, tree: &mut TokenTree, budget: Budget<'_>) {
+        let Budget { session, history: _, depth, stats, observer: _ } = budget;
+        self.forwards.clear();
+        self.forwards.push(1);
+        self.forwards.extend((1..depth).map(|_| self.growth_rows));
+        let mut lap = Lap::start();
+        let grown = session.grow(phase, depth, tree.token(NodeId::ROOT), self.choice, &self.skip);
+        stats.add_time(Stage::Draft, lap.next());
+        let Grown { tokens, parents, ranks, scores } = grown;
+        let nodes = tokens.iter().zip(parents).zip(ranks.iter().zip(scores));
+        for ((token, parent), (rank, score)) in nodes.skip(1) {
+            let parent = NodeId::from_index(*parent as usize);
+            let rank = u16::try_from(*rank).expect("few candidates are kept");
+            let inserted = tree.insert(parent, *token, score.exp().min(1.0), rank, SOURCE);
+            assert!(
+                matches!(inserted, Insert::Added(_)),
+                "the device grows trees of distinct children that fit"
+            );
+        }
+        stats.add_time(Stage::Grow, lap.next());
+    }
+
     /// What it leaves out.
     pub(super) fn skip(&self) -> &SkipSet {
         &self.skip
@@ -110,6 +141,10 @@ impl Drafter for LayerSkip {
     /// Tree) or of the nodes that have children in the template: what has no children is never forwarded here, and neither is
     /// a root whose head was drafted ahead.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
+        if let (Some(phase), None) = (self.phase, &budget.observer) {
+            self.propose_in_one_launch(phase, tree, budget);
+            return Ok(());
+        }
         let Budget { session, history: _, depth, stats, mut observer } = budget;
         self.growth.restart();
         self.forwards.clear();
@@ -155,6 +190,20 @@ impl Drafter for LayerSkip {
 
     fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
         Some(self)
+    }
+
+    fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
+        match self.growth {
+            Growth::Equal { .. } => Some(self),
+            Growth::Static(_) => None,
+        }
+    }
+}
+
+impl DraftsInOneLaunch for LayerSkip {
+    fn prepare(&mut self, session: &mut Session, shape: &Shape) -> Result<bool, SpeculateError> {
+        self.phase = session.prepare_phase(shape.depth, shape.draft_width, self.choice.k, self.trimmed)?;
+        Ok(self.phase.is_some())
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
     tree::{NodeId, TokenTree},
 };
 
-use super::{Lesson, SpeculateError, Stage, Stats, stats::Lap};
+use super::{Lesson, Shape, SpeculateError, Stage, Stats, stats::Lap};
 
 /// What a drafter may use for one proposal.
 #[derive(Debug)]
@@ -87,6 +87,11 @@ pub trait Drafter: std::fmt::Debug + Send {
     fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
         None
     }
+
+    /// Itself, if the device can run all of its draft phase: a drafter that runs a model and whose trees grow equally.
+    fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
+        None
+    }
 }
 
 /// The proposal of a drafter that needs no session, within `limits` and the budget's depth; counts its time.
@@ -113,6 +118,16 @@ pub struct Verified<'a> {
     pub said: &'a [u32],
     /// Most tokens that this step and those after it may emit.
     pub tokens_left: usize,
+}
+
+/// Leaves forwards and growths of a draft phase to the device, in one launch.
+pub trait DraftsInOneLaunch: std::fmt::Debug {
+    /// Makes ready for trees of `shape`; from then on proposals that nobody observes are grown by the device, and are the same
+    /// trees. Whether the device can.
+    ///
+    /// # Errors
+    /// [`SpeculateError`] when memory or a width is refused.
+    fn prepare(&mut self, session: &mut Session, shape: &Shape) -> Result<bool, SpeculateError>;
 }
 
 /// Drafts the head of the next step while this one is not finished.

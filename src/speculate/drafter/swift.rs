@@ -12,7 +12,7 @@ use crate::{
     tree::TokenTree,
 };
 
-use super::{Budget, Drafter, DraftsAhead, LayerSkip, caterpillar::Caterpillar};
+use super::{Budget, Drafter, DraftsAhead, DraftsInOneLaunch, LayerSkip, caterpillar::Caterpillar};
 
 /// How drafts grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,6 +194,13 @@ impl Drafter for Swift {
     fn begin(&mut self, history: &[u32]) {
         self.prompt = history.len() - 1;
         self.seen = Seen::default();
+    }
+
+    fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
+        match self.caterpillar {
+            Some(_) => None,
+            None => self.drafts.in_one_launch(),
+        }
     }
 
     fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {

@@ -1,0 +1,87 @@
+// Growth of draft trees where the candidates are: between two forwards of a drafter nothing of the host is needed.
+#pragma once
+
+#include "candidates.cuh"
+
+// grid: 1. Equal growth (Yggdrasil, arXiv 2512.23858): the meaning is the crate's `tree::growth`, whose trees these are to the bit.
+YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
+    using namespace ygg;
+    constexpr u32 WARPS_HERE = YGG_MERGE_THREADS / YGG_WARP;
+    YGG_SHARED float best_scores[WARPS_HERE];
+    YGG_SHARED u32 best_offers[WARPS_HERE];
+    const YggTree& tree = p.tree;
+    if (p.is_first && threadIdx.x == 0) {
+        tree.counts[0] = tree.counts[1] = 1;
+        tree.tokens[0] = p.root[0];
+        tree.parents[0] = tree.ranks[0] = tree.depths[0] = 0;
+        tree.scores[0] = 0.0f;
+    }
+    barrier();
+    const u32 nodes = tree.counts[0], forwarded = tree.counts[1];
+    // Offers are in the order of their parents, and of one parent by rank: of equal scores the first is the better.
+    for (u32 i = threadIdx.x; i < forwarded * p.kept; i += blockDim.x) {
+        const u32 row = i / p.kept, rank = i % p.kept, node = nodes - forwarded + row;
+        const float* candidates = row_of(p.candidates, row);
+        const u64 at = static_cast<u64>(node) * p.kept + rank;
+        const bool is_there = rank < float_to_bits(candidates[0]);
+        const float score = is_there ? add_rn(tree.scores[index(node)], candidates[1 + p.most + rank]) : 0.0f;
+        tree.offered[at] = score;
+        tree.offers[at] = is_there && score == score ? float_to_bits(candidates[1 + index(rank)]) : YGG_NO_TOKEN;
+    }
+    u32 added = 0;
+    for (; added < p.width; ++added) {
+        barrier();
+        float best = -infinity();
+        u32 offer = NONE;
+        for (u32 i = threadIdx.x; i < nodes * p.kept; i += blockDim.x)
+            if (tree.offers[i] != YGG_NO_TOKEN && is_better(tree.offered[index(i)], i, best, offer)) {
+                best = tree.offered[i];
+                offer = i;
+            }
+        warp_best(best, offer);
+        if (lane() == 0) {
+            best_scores[warp()] = best;
+            best_offers[warp()] = offer;
+        }
+        barrier();
+        best = best_scores[0];
+        offer = best_offers[0];
+        for (u32 i = 1; i < WARPS_HERE; ++i)
+            if (is_better(best_scores[i], best_offers[i], best, offer)) {
+                best = best_scores[i];
+                offer = best_offers[i];
+            }
+        if (offer == NONE) break;
+        if (threadIdx.x == 0) {
+            const u32 node = nodes + added, parent = offer / p.kept;
+            tree.tokens[node] = tree.offers[offer];
+            tree.parents[node] = parent;
+            tree.ranks[node] = offer % p.kept;
+            tree.depths[node] = tree.depths[parent] + 1;
+            tree.scores[node] = best;
+            tree.offers[offer] = YGG_NO_TOKEN;
+        }
+    }
+    barrier();
+    if (threadIdx.x == 0) {
+        tree.counts[0] = nodes + added;
+        tree.counts[1] = added;
+    }
+    // What follows the committed tokens: a node's slot is its number behind them.
+    const u32 committed = p.root[1];
+    for (u32 w = threadIdx.x; w < p.rows; w += blockDim.x) {
+        const bool is_row = w < added;
+        const u32 node = is_row ? nodes + index(w) : 0, depth = is_row ? tree.depths[node] : 0;
+        p.tokens[w] = is_row ? tree.tokens[node] : 0;
+        p.positions[w] = is_row ? committed + depth : 0;
+        p.slots[w] = is_row ? committed + node : YGG_NO_SLOT;
+        p.prefix[w] = is_row ? committed : 0;
+        p.tail_len[w] = is_row ? depth + 1 : 0;
+        u32* tail = p.tails + static_cast<u64>(w) * p.tail_capacity;
+        u32 ancestor = node;
+        for (u32 i = 0; is_row && i <= depth; ++i) {
+            tail[index(depth - i)] = committed + ancestor;
+            ancestor = tree.parents[ancestor];
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Draft phases that a device runs by itself: forwards of a drafter with the growth of its tree between them, one launch for all.
+
+use std::fmt::Debug;
+
+use crate::ir::Choice;
+
+use super::BackendError;
+
+/// Which forwards a draft phase is made of. Both programs show candidates, of the same head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseShape {
+    /// Program of one row, for the root.
+    pub root_program: usize,
+    /// Program for the nodes of a growth.
+    pub growth_program: usize,
+    /// Nodes of a growth, `Wd`: no more than that program has rows.
+    pub width: usize,
+    /// Most growths, `Dd`: at least 1.
+    pub depth: usize,
+    /// Candidates kept of a node.
+    pub kept: usize,
+}
+
+impl PhaseShape {
+    /// Nodes of the largest tree, root included.
+    pub fn nodes(&self) -> usize {
+        self.depth * self.width + 1
+    }
+}
+
+/// What a tree grows from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseRoot {
+    /// The root's token.
+    pub token: u32,
+    /// Tokens that are committed before it: its position, and the slot it is written to.
+    pub committed: u32,
+    /// Which candidates; of as many as the phase keeps, with a temperature.
+    pub choice: Choice,
+}
+
+/// Nodes as they came in, the root first: entry `i` of each slice is of node `i`.
+#[derive(Clone, Copy, Debug)]
+pub struct Grown<'a> {
+    /// Their tokens.
+    pub tokens: &'a [u32],
+    /// Their parents; the root's own is 0.
+    pub parents: &'a [u32],
+    /// Their places among the candidates of their parents.
+    pub ranks: &'a [u32],
+    /// Logarithms of the probabilities of their paths.
+    pub scores: &'a [f32],
+}
+
+/// A replay whose device grows trees by itself. Trees are those that a [`Frontier`](crate::tree::Frontier) grows from the same forwards, to
+/// the bit.
+pub trait DraftPhases: Debug {
+    /// Makes ready for phases of a shape; returns their number.
+    ///
+    /// # Errors
+    /// [`BackendError`] when memory is refused.
+    ///
+    /// # Panics
+    /// If the programs are others than the shape says.
+    fn prepare(&mut self, shape: PhaseShape) -> Result<usize, BackendError>;
+
+    /// Grows a tree of `depth` growths, leaving out the groups with `skipped[group]`. Fewer nodes come in where there are fewer
+    /// candidates. Allocates nothing.
+    ///
+    /// # Panics
+    /// If the phase was not prepared for that depth or as many candidates.
+    fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot, skipped: &[bool]) -> Grown<'_>;
+}
