@@ -1,6 +1,7 @@
 //! Tests of the profile file and of the rules its traces obey.
 use super::*;
 use crate::{
+    Stage,
     depth::{DepthNetwork, DepthReport},
     fingerprint::{BuildFingerprint, ModelFingerprint},
     machine::MachineFingerprint,
