@@ -21,7 +21,7 @@ use ygg_kernels::{
 };
 use yggc::{
     model::{Model, synthetic::SyntheticSpec},
-    runtime::{ExecutableSet, SetOptions},
+    runtime::{ExecutableSet, Forward, SetOptions},
 };
 
 use crate::{
@@ -131,6 +131,7 @@ const LAYER_SKIP: &str = "lossless::layer_skip_changes_no_token";
 const MIXTURE: &str = "lossless::a_mixture_changes_no_token";
 const ADVERSARY: &str = "lossless::an_adversary_changes_no_token";
 const GROWTH: &str = "one_launch::the_device_grows_the_trees_that_the_host_grows";
+const ONCE: &str = "emulated_cuda::every_kernel_once";
 const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
 #[test]
@@ -162,7 +163,7 @@ fn rows_do_not_depend_on_each_other() {
 #[test]
 fn nothing_depends_on_the_order_of_threads() {
     for order in ["reversed", "greedy", "1"] {
-        passes(&[LONG, EMBEDDINGS], &[(ORDER, order)]);
+        passes(&[ONCE, LONG, EMBEDDINGS], &[(ORDER, order)]);
     }
 }
 
@@ -196,11 +197,14 @@ fn every_fault_is_noticed(fault: &str, places: &[String], orders: &[&str]) {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // The quickest first.
-                    let tests: [&[&str]; 2] = [&[UNFUSED, CANDIDATES], &[LONG, FOLLOWS, HISTORY]];
+                    // The quickest first; growth is a test of its own.
+                    let tests: &[&[&str]] = match place.split_once(':') {
+                        Some(("growth.cuh", _)) => &[&[GROWTH]],
+                        _ => &[&[ONCE], &[LONG], &[UNFUSED, CANDIDATES]],
+                    };
                     let is_noticed =
                         |tests: &[&str]| orders.iter().any(|order| !passes_with(tests, place, order));
-                    if !tests.into_iter().any(is_noticed) {
+                    if !tests.iter().copied().any(is_noticed) {
                         unnoticed.lock().expect("no thread panics").push(place.clone());
                     }
                 }
@@ -229,7 +233,7 @@ fn kernels_stay_inside_their_memory() {
     assert!(sanitizer.is_absolute(), "g++ has no AddressSanitizer: install libasan (Debian: with g++)");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-cuda-sanitized");
     build(&kernels(), &folder, &["-fsanitize=address", "-fno-omit-frame-pointer"]);
-    let tests = [UNFUSED, LONG];
+    let tests = [ONCE, LONG, GROWTH];
     let preloaded = [
         ("LD_PRELOAD", sanitizer.to_str().expect("a path in UTF-8")),
         ("ASAN_OPTIONS", "detect_leaks=0:verify_asan_link_order=0"),
@@ -238,9 +242,107 @@ fn kernels_stay_inside_their_memory() {
     assert!(is_all_passed(&told, tests.len()), "{}", String::from_utf8_lossy(&told.stderr));
     // A test of the test: far behind the last.
     let beyond = format!("{}+100000000", lines_with("p.indices[index(").remove(0));
-    let told = tests_in(&folder, &[UNFUSED], &[preloaded[0], preloaded[1], (SHIFT, &beyond)]);
+    let told = tests_in(&folder, &[ONCE], &[preloaded[0], preloaded[1], (SHIFT, &beyond)]);
     let complained = String::from_utf8_lossy(&told.stderr);
     assert!(complained.contains("AddressSanitizer"), "nothing watches: {complained}");
+}
+
+/// Two tokens' rows behind a committed text: the second is a child of the first, and comes first.
+fn tree_rows(forward: &mut Forward<'_>) {
+    for offset in [1_u32, 0] {
+        forward.push(7 - offset, offset, offset, |tail| {
+            tail[..2].copy_from_slice(&[0, offset]);
+            1 + offset as usize
+        });
+    }
+}
+
+/// What the forwards of a short request show: logits and candidates behind the text, of rows of a tree, and of what is committed of it.
+fn shown(graph: &Model, tier: Tier, text: &[u32], is_eager: bool) -> Vec<f32> {
+    let options = SetOptions {
+        tier,
+        kv_format: KvFormat::F16,
+        activations: ygg_kernels::Activations::Native,
+        widths: vec![1, 4],
+        model_context: 300,
+        threads: 1,
+    };
+    let build = if is_eager { ExecutableSet::build_eager } else { ExecutableSet::build };
+    let set = build(&graph.graph, graph.weights.as_ref(), &options).expect("it loads");
+    let mut session = session(&std::sync::Arc::new(set), 300, 4, 1);
+    let mut shown = session.prefill(text).expect("it fits").to_vec();
+    let mut forward = session.forward(2).expect("planned");
+    tree_rows(&mut forward);
+    let logits = forward.run(None);
+    shown.extend([0, 1].iter().flat_map(|row| logits.row(*row)));
+    let of_logits = [logits.row(0).to_vec(), logits.row(1).to_vec()];
+    let choice = Choice { k: 5, temperature: Some(0.8) };
+    let mut forward = session.forward(2).expect("planned");
+    tree_rows(&mut forward);
+    let choices = forward.choose(choice, None);
+    for (row, logits) in of_logits.iter().enumerate() {
+        let mut expected = vec![0.0; candidate_columns(ExecutableSet::MOST_CANDIDATES)];
+        let (columns, vocabulary) = (expected.len(), logits.len());
+        let out = RowsMut::new(&mut expected, columns);
+        reference::candidates(Rows::new(logits, vocabulary), choice, out);
+        let expected: Vec<(u32, f32)> = Candidates::new(&expected).iter().collect();
+        assert_eq!(choices.row(row).iter().collect::<Vec<_>>(), expected, "{tier}: row {row}");
+    }
+    // What lies apart moves together: the first row's slot stays, another comes behind it.
+    let mut forward = session.forward(3).expect("planned");
+    forward.push(7, 0, 0, |tail| {
+        tail[0] = 0;
+        1
+    });
+    for (token, offset) in [(5, 1_u32), (6, 2)] {
+        forward.push(token, 1, offset, |tail| {
+            tail[..2].copy_from_slice(&[0, offset]);
+            2
+        });
+    }
+    forward.run(None);
+    session.commit(&[0, 2]);
+    shown.extend(session.prefill(&[9, 8]).expect("it fits"));
+    shown
+}
+
+/// Every kernel but those of growth, once and quickly, on numbers that tell when one index is wrong: the test that faults are tried on.
+#[test]
+fn every_kernel_once() {
+    if !is_cuda() {
+        return passes(&[ONCE], &[]);
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (format, is_eager) in [(WeightFormat::Q4_1, false), (WeightFormat::F32, true)] {
+        let spec = SyntheticSpec {
+            layers: 1,
+            width: 64,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 24,
+            feed_forward: 96,
+            vocabulary: 600,
+            context: 300,
+            format,
+            tied: true,
+            seed: 5,
+            ..SyntheticSpec::default()
+        };
+        let path = folder.path().join("model.gguf");
+        spec.write_gguf(&path).expect("the model is written");
+        let model = Model::open(&path).expect("a generated model opens");
+        let text = Dice::new(6).tokens(if is_eager { 9 } else { 262 }, model.config.vocabulary);
+        let expected = shown(&model, Tier::Reference, &text, false);
+        close(&expected, &shown(&model, Tier::Cuda, &text, is_eager));
+    }
+}
+
+/// Numbers beside the reference's: off by what rounding to bf16 explains, far less than one wrong element.
+fn close(expected: &[f32], found: &[f32]) {
+    assert_eq!(expected.len(), found.len());
+    let spread = (expected.iter().map(|x| x * x).sum::<f32>() / expected.len() as f32).sqrt();
+    let worst = expected.iter().zip(found).map(|(e, f)| (e - f).abs()).fold(0.0, f32::max);
+    assert!(worst <= 0.08 * spread, "off by {worst} of {spread}");
 }
 
 /// A model whose context is several partitions of attention, against the reference, at lengths around their ends.
@@ -321,12 +423,7 @@ fn a_long_context_is_joined_from_partitions() {
         shown.push(rows);
     }
     let [expected, found] = &shown[..] else { unreachable!("two tiers") };
-    let squares = |rows: &[Vec<f32>]| rows.iter().flatten().map(|x| x * x).sum::<f32>();
-    let spread = (squares(expected) / (expected.len() * expected[0].len()) as f32).sqrt();
-    for (expected, found) in expected.iter().zip(found) {
-        let worst = expected.iter().zip(found).map(|(e, f)| (e - f).abs()).fold(0.0, f32::max);
-        assert!(worst <= 0.08 * spread, "off by {worst} of {spread}");
-    }
+    close(&expected.concat(), &found.concat());
 }
 
 /// The program on the emulated device.
