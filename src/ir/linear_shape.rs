@@ -29,6 +29,7 @@ impl LinearShape {
             Op::GatedLinear { gate, .. } => outputs_of(&[*gate]),
             Op::Candidates { head: Some(head), .. } => outputs_of(&head.weights),
             Op::Input(_)
+            | Op::GivenRows { .. }
             | Op::Embed { .. }
             | Op::RmsNorm(_)
             | Op::Swiglu

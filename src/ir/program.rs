@@ -81,6 +81,17 @@ pub struct Program {
     pub groups: u32,
     /// What a forward leaves to be read: the logits `[R, V]`, or rows of candidates.
     pub shown: Region,
-    /// The last hidden rows `[R, D]`, left to be read beside it, if the graph declares them.
+    /// The last hidden rows `[R, D]`, or `[W, D]`, left to be read beside it, if the graph declares them.
     pub hidden: Option<Region>,
+}
+
+impl Program {
+    /// Elements of the rows that the host gives with every forward; 0 if it gives none.
+    pub fn given_columns(&self) -> usize {
+        let given = self.steps.iter().filter_map(|step| match step.op {
+            Op::GivenRows { columns } => Some(columns),
+            _ => None,
+        });
+        given.max().unwrap_or(0)
+    }
 }

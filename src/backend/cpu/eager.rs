@@ -15,7 +15,7 @@ use crate::ir::{Program, RowInputs, Step, WeightSource};
 use super::{
     super::{BackendError, Executables, Exercise, Moment, Observer, Replay, ReplayOptions, memory::Arena},
     CpuExecutables,
-    pool::Worker,
+    pool::{Worker, Workers},
     replay::CpuReplay,
     step::CpuStep,
 };
@@ -54,6 +54,15 @@ impl Executables for EagerExecutables {
         let mut both = CpuExecutables::clone(&self.0);
         both.add(programs, weights, threads)?;
         Ok(Arc::new(Self::new(both)))
+    }
+
+    fn beside(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        self.0.beside(programs, weights, threads)
     }
 
     fn embed(&self, token: u32, row: &mut [f32]) {
@@ -132,6 +141,10 @@ impl Replay for EagerReplay {
     ) {
         observer(Moment::Begun);
         self.run(program, inputs, skipped, observer);
+    }
+
+    fn workers(&self) -> Option<Workers> {
+        self.replay.workers()
     }
 
     fn tune(&mut self, program: usize, step: usize, tuning: Tuning) {

@@ -147,6 +147,7 @@ fn keys_of(op: &Op) -> Vec<Key> {
             std::iter::once(Key::Gated(*gate, *up)).chain(gain(norm)).collect()
         }
         Op::Input(_)
+        | Op::GivenRows { .. }
         | Op::Swiglu
         | Op::Rope(_)
         | Op::AppendKv { .. }

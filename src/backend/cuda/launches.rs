@@ -90,6 +90,7 @@ impl ScratchBytes {
                     most.sums = most.sums.max(x.rows * size_of::<f32>());
                 }
                 Op::Input(_)
+                | Op::GivenRows { .. }
                 | Op::Embed { .. }
                 | Op::RmsNorm(_)
                 | Op::Swiglu
@@ -269,6 +270,7 @@ impl<'a> Launches<'a> {
                 };
                 self.by_rows("ygg_rope", out().rows, params)
             }
+            Op::GivenRows { .. } => unreachable!("refused when it was loaded"),
             Op::SelectRows => {
                 let indices = input(self.at.words.output_rows());
                 let params = YggSelectRows { step: in_step, x: operand(0), indices, out: out() };

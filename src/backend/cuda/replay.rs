@@ -12,7 +12,7 @@ use ygg_kernels::{
 use crate::ir::{KvSpec, Op, Program, RowInputs};
 
 use super::{
-    super::{BackendError, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning},
+    super::{BackendError, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning, Workers},
     CudaExecutables,
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     launches::{Addresses, Launches, Scratch, ScratchBytes},
@@ -369,6 +369,10 @@ impl Replay for CudaReplay {
         self.write_inputs(program, inputs, skipped);
         working(self.replay_steps(program, skipped, observer));
         self.finish(program, inputs);
+    }
+
+    fn workers(&self) -> Option<Workers> {
+        None
     }
 
     fn tune(&mut self, _program: usize, _step: usize, tuning: Tuning) {

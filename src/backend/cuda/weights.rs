@@ -158,6 +158,7 @@ fn keys_of(op: &Op) -> Vec<Key> {
             with_gain(norm, vec![Key::Stack(vec![*gate]), Key::Stack(vec![*up])])
         }
         Op::Input(_)
+        | Op::GivenRows { .. }
         | Op::Swiglu
         | Op::Rope(_)
         | Op::AppendKv { .. }
