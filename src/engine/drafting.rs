@@ -7,14 +7,16 @@ use crate::{
         ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
         GrowthChoice, GuardTerms, Plan, Schedule, SkipTimes, Stage as PlanStage, StepCosts, SubPlan,
     },
-    runtime::{Session, SkipSet},
+    runtime::{Session, SessionOptions, SkipSet},
     speculate::{
-        CorpusStore, Decoder, DraftGrowth, Drafter, LayerSkip, Lookup, Mixed, Ngram, Policy, Recycling,
-        Retrieval, Shape, SpeculateError, Suffix,
+        CorpusStore, Decoder, DraftGrowth, Drafter, LayerSkip, Lookup, Mixed, ModelDrafter, Ngram, Policy,
+        Recycling, Retrieval, Shape, SpeculateError, Suffix,
     },
 };
 
-use super::{DrafterChoice, Error, Options, PlanSource, report::Background, self_tuning::self_tuning};
+use super::{
+    DrafterChoice, Error, Loaded, Options, PlanSource, report::Background, self_tuning::self_tuning,
+};
 
 /// What was decided before the model is loaded.
 #[derive(Clone, Debug)]
@@ -63,7 +65,7 @@ fn shape_of(sub_plan: &SubPlan) -> Shape {
 }
 
 /// Makes a drafter of the given kind, set as the kind says and tuned by nothing, over a session, whose executables have its trimmed
-/// head if it drafts with one; its trees grow equally.
+/// head if it drafts with one, and its drafter model if it runs one ([`Loaded::with_drafters`]); its trees grow equally.
 ///
 /// # Errors
 /// [`SpeculateError`] when the session or the model has not what the drafter needs, or its corpus store is absent or another.
@@ -119,6 +121,17 @@ pub fn make_growing_drafter(
             let skip = SkipSet::new(session.set().groups(), skipped)?;
             Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
         }
+        DrafterKind::Model { model, head_tokens } => {
+            let set = session.set().draft(&model.digest)?;
+            let mut whole = ModelDrafter::new(session, set, shape)?;
+            if let Some(tree) = growth.static_tree() {
+                whole = whole.with_template(&tree.template, shape)?;
+            }
+            Ok(Some(Box::new(match head_tokens {
+                Some(tokens) => whole.with_head(set.head(tokens)?),
+                None => whole,
+            })))
+        }
         DrafterKind::Mixed(mixture) => {
             let parts = mixture.parts();
             let drafters = parts.iter().map(|part| make_growing_drafter(part, growth, shape, session));
@@ -169,6 +182,17 @@ pub(super) fn decide(
     } else {
         FittedPlan::new(source.plan.clone(), &here)?
     };
+    if let Some(path) = &options.draft_model
+        && plan.by_drafter.iter().all(|sub_plan| sub_plan.drafter.draft_model().is_none())
+    {
+        return Err(Error::input(format!(
+            "the drafter model `{}` is of no use to the plan {}: expected a plan that measured drafter `model`, found none; \
+             measure it with `yggc profile {} -o FILE` and plan again with `yggc plan --profile FILE`",
+            path.display(),
+            source.name,
+            profiling("model")
+        )));
+    }
     let mut ways = Vec::new();
     for (place, temperature) in plan.temperatures().enumerate() {
         let band = plan.of_band(place);
@@ -185,8 +209,14 @@ pub(super) fn decide(
 
 /// The arguments of `yggc profile` that measure a drafter of this name.
 fn profiling(name: &str) -> String {
-    let store = if name.starts_with("retrieval") { " --store FILE.store" } else { "" };
-    format!("--drafter {name}{store}")
+    let file = if name.starts_with("retrieval") {
+        " --store FILE.store"
+    } else if name.starts_with("model") {
+        " --draft-model PATH"
+    } else {
+        ""
+    };
+    format!("--drafter {name}{file}")
 }
 
 /// The sub-plan of a plan that the options ask for, and why nothing is drafted if it is plain decoding.
@@ -215,6 +245,18 @@ fn planned<'p>(
             (sub_plan, "switched off by the request")
         }
     })
+}
+
+/// The drafter with its files where the options say that they are.
+fn located(kind: &DrafterKind, options: &Options) -> DrafterKind {
+    let mut kind = kind.clone();
+    if let Some(path) = &options.store {
+        kind = kind.with_store_at(&path.display().to_string());
+    }
+    if let Some(path) = &options.draft_model {
+        kind = kind.with_draft_model_at(&path.display().to_string());
+    }
+    kind
 }
 
 /// How a sub-plan steps requests of one temperature.
@@ -246,10 +288,7 @@ fn way(
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
     Ok(Way {
         temperature,
-        kind: match &options.store {
-            Some(path) => sub_plan.drafter.clone().with_store_at(&path.display().to_string()),
-            None => sub_plan.drafter.clone(),
-        },
+        kind: located(&sub_plan.drafter, options),
         shape: shape_of(sub_plan),
         growth: sub_plan.growth.clone(),
         schedule: if is_confident { Schedule::Plain } else { sub_plan.schedule },
@@ -271,6 +310,23 @@ fn way(
             predicted_stages: if is_confident { Vec::new() } else { predicted_stages },
         },
     })
+}
+
+/// Bytes that the sessions of drafter models take, and the hidden rows that they read.
+///
+/// # Errors
+/// [`Error`] if a drafter model was not loaded.
+pub(super) fn bytes_beside(loaded: &Loaded, options: &SessionOptions, ways: &[Way]) -> Result<usize, Error> {
+    let (mut bytes, mut of_hidden) = (0, 0);
+    for Way { kind, shape, .. } in ways {
+        let Some(file) = kind.draft_model() else { continue };
+        let draft = loaded.set().draft(&file.digest)?;
+        bytes += draft.memory(&ModelDrafter::session_options(options, draft, shape)).session_bytes;
+        if loaded.reads_hidden_rows(kind)? {
+            of_hidden = options.context * loaded.set().model_width() * size_of::<f32>();
+        }
+    }
+    Ok(bytes + of_hidden)
 }
 
 /// The decoder that steps these ways, the first of which is for temperature 0, and what reports say of each.

@@ -67,6 +67,8 @@ pub struct Options {
     pub drafter: DrafterChoice,
     /// Where the corpus store of the plan's drafter is; `None` takes the place where it was profiled. It must be the same store.
     pub store: Option<PathBuf>,
+    /// Where the plan's drafter model is; `None` takes the place where it was profiled. It must be the same model.
+    pub draft_model: Option<PathBuf>,
     /// Instruction-set tier; `None` takes the best this machine has.
     pub tier: Option<Tier>,
     /// What linears make of activations: [`Activations::Int8`] is another numeric class, faster where forwards are wide
@@ -96,6 +98,7 @@ impl Options {
             plan_absent_reason: None,
             drafter: DrafterChoice::Planned,
             store: None,
+            draft_model: None,
             tier: None,
             activations: Activations::Native,
             threads: None,

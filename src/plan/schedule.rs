@@ -13,7 +13,7 @@ pub enum Schedule {
     Plain,
     /// In the step before, right after its verification: one row for what the verifier said at each verified node, since
     /// one of these tokens is the next root. All heads but that one are dropped (Yggdrasil, NeurIPS 2025,
-    /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model.
+    /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model in the verifier's cache.
     HeadAhead,
 }
 
@@ -39,9 +39,9 @@ impl Schedule {
     }
 
     /// Checks that a drafter can keep this schedule.
-    pub(super) fn validate(self, runs_a_model: bool) -> Result<(), PlanError> {
-        let found = || format!("{self} for a drafter that runs no model");
-        super::contents::ensure(self == Schedule::Plain || runs_a_model, "schedule", "plain", found)
+    pub(super) fn validate(self, drafts_ahead: bool) -> Result<(), PlanError> {
+        let found = || format!("{self} for a drafter that cannot draft heads ahead");
+        super::contents::ensure(self == Schedule::Plain || drafts_ahead, "schedule", "plain", found)
     }
 }
 
