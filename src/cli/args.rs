@@ -194,8 +194,8 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<PathBuf>,
     /// A drafter model to measure: a small model of the same vocabulary, or a hidden-state drafter for this one; may be
-    /// repeated [default: drafter model is not measured]
-    #[arg(long = "draft-model", value_name = "PATH", conflicts_with = "again")]
+    /// repeated; with --again, where one of the profile's is now [default: drafter model is not measured]
+    #[arg(long = "draft-model", value_name = "PATH")]
     pub(crate) draft_models: Vec<PathBuf>,
     /// Calibration prompts [default: the set shipped with yggc]
     #[arg(long, value_name = "FILE.jsonl", conflicts_with = "again")]

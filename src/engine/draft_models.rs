@@ -55,11 +55,19 @@ impl DraftModel {
         matches!(self.files, Files::HiddenState(_))
     }
 
-    /// The drafter that runs it, as profiles and plans name its file.
+    /// The drafter that runs it.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file).
+    pub fn drafter(&self) -> Result<DrafterKind, Error> {
+        Ok(DrafterKind::Model { model: self.file()?, head_tokens: None })
+    }
+
+    /// Its file as profiles and plans name it.
     ///
     /// # Errors
     /// [`Error`] of kind `Input` if its path is not UTF-8 or has no absolute form.
-    pub fn drafter(&self) -> Result<DrafterKind, Error> {
+    pub fn file(&self) -> Result<DrafterFile, Error> {
         let shown = self.path.display();
         let absolute = path::absolute(&self.path).map_err(|error| {
             Error::input(format!("the drafter model `{shown}` has no absolute path: {error}"))
@@ -69,8 +77,7 @@ impl DraftModel {
                 "the path of the drafter model, `{shown}`: expected UTF-8, as profiles are; rename it"
             ))
         })?;
-        let model = DrafterFile { path: place.to_owned(), digest: self.fingerprint().to_string() };
-        Ok(DrafterKind::Model { model, head_tokens: None })
+        Ok(DrafterFile { path: place.to_owned(), digest: self.fingerprint().to_string() })
     }
 
     /// Its executables for the widths of a verifier with these trimmed heads, by those that were `made` before if there are some.

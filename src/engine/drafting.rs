@@ -4,8 +4,9 @@ use std::path::Path;
 
 use crate::{
     plan::{
-        ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
-        GrowthChoice, GuardTerms, Plan, Schedule, SkipTimes, Stage as PlanStage, StepCosts, SubPlan,
+        ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterFile, DrafterKind, Fingerprints,
+        FittedPlan, GrowthChoice, GuardTerms, Plan, Schedule, SkipTimes, Stage as PlanStage, StepCosts,
+        SubPlan,
     },
     runtime::{Session, SessionOptions, SkipSet},
     speculate::{
@@ -15,7 +16,8 @@ use crate::{
 };
 
 use super::{
-    DrafterChoice, Error, Loaded, Options, PlanSource, report::Background, self_tuning::self_tuning,
+    DraftModel, DrafterChoice, Error, Loaded, Options, PlanSource, report::Background,
+    self_tuning::self_tuning,
 };
 
 /// What was decided before the model is loaded.
@@ -182,22 +184,15 @@ pub(super) fn decide(
     } else {
         FittedPlan::new(source.plan.clone(), &here)?
     };
-    if let Some(path) = &options.draft_model
-        && plan.by_drafter.iter().all(|sub_plan| sub_plan.drafter.draft_model().is_none())
-    {
-        return Err(Error::input(format!(
-            "the drafter model `{}` is of no use to the plan {}: expected a plan that measured drafter `model`, found none; \
-             measure it with `yggc profile {} -o FILE` and plan again with `yggc plan --profile FILE`",
-            path.display(),
-            source.name,
-            profiling("model")
-        )));
-    }
+    let draft = options.draft_model.as_deref().map(|path| given_draft(path, &plan, source)).transpose()?;
     let mut ways = Vec::new();
     for (place, temperature) in plan.temperatures().enumerate() {
         let band = plan.of_band(place);
         match planned(&band, options, source) {
-            Ok((sub_plan, reason)) => ways.push(way(temperature, &band, sub_plan, reason, options, source)?),
+            Ok((sub_plan, reason)) => ways.push(
+                way(temperature, &band, sub_plan, reason, options, source)?
+                    .with_draft_model_at(draft.as_ref()),
+            ),
             Err(error) if place == 0 => return Err(error),
             // Requests of a temperature at which nothing speaks for a forced drafter go by the nearest at which something does.
             Err(_) => {}
@@ -247,16 +242,41 @@ fn planned<'p>(
     })
 }
 
-/// The drafter with its files where the options say that they are.
-fn located(kind: &DrafterKind, options: &Options) -> DrafterKind {
-    let mut kind = kind.clone();
-    if let Some(path) = &options.store {
-        kind = kind.with_store_at(&path.display().to_string());
+/// The drafter model at `path`, which must be one that the plan measured.
+///
+/// # Errors
+/// [`Error`] of kind `Input` if it is no model, or the plan measured none or others.
+fn given_draft(path: &Path, plan: &Plan, source: &PlanSource) -> Result<DrafterFile, Error> {
+    let shown = path.display();
+    let model = DraftModel::open(path).map_err(|error| {
+        Error::input(format!("{error}; expected a drafter model at `{shown}`, as --draft-model says"))
+    })?;
+    let mut measured: Vec<&str> = plan
+        .by_drafter
+        .iter()
+        .filter_map(|sub_plan| Some(sub_plan.drafter.draft_model()?.digest.as_str()))
+        .collect();
+    measured.sort_unstable();
+    measured.dedup();
+    let profiled = profiling("model");
+    if measured.is_empty() {
+        return Err(Error::input(format!(
+            "the drafter model `{shown}` is of no use to the plan {}: expected a plan that measured drafter `model`, found none; \
+             measure it with `yggc profile {profiled} -o FILE` and plan again with `yggc plan --profile FILE`",
+            source.name
+        )));
     }
-    if let Some(path) = &options.draft_model {
-        kind = kind.with_draft_model_at(&path.display().to_string());
+    let file = model.file()?;
+    if measured.contains(&file.digest.as_str()) {
+        return Ok(file);
     }
-    kind
+    Err(Error::input(format!(
+        "the drafter model `{shown}` is another than the one that was profiled for the plan {}: expected {}, found {}; give that \
+         one with --draft-model, or measure this one with `yggc profile {profiled} -o FILE` and plan again",
+        source.name,
+        measured.join(" or "),
+        file.digest
+    )))
 }
 
 /// How a sub-plan steps requests of one temperature.
@@ -288,7 +308,10 @@ fn way(
     let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
     Ok(Way {
         temperature,
-        kind: located(&sub_plan.drafter, options),
+        kind: match &options.store {
+            Some(path) => sub_plan.drafter.clone().with_store_at(&path.display().to_string()),
+            None => sub_plan.drafter.clone(),
+        },
         shape: shape_of(sub_plan),
         growth: sub_plan.growth.clone(),
         schedule: if is_confident { Schedule::Plain } else { sub_plan.schedule },
@@ -354,6 +377,14 @@ pub(super) fn decoder(
 }
 
 impl Way {
+    /// The same with its drafter model where it was given, if it is that one.
+    fn with_draft_model_at(mut self, given: Option<&DrafterFile>) -> Self {
+        if let Some(file) = given {
+            self.kind = self.kind.with_draft_model_at(file);
+        }
+        self
+    }
+
     /// The drafter that serves its requests: one that tunes itself does.
     fn drafter(&self, session: &Session, options: &Options) -> Result<Option<Box<dyn Drafter>>, Error> {
         match (&self.kind, &self.skip_times) {

@@ -67,7 +67,8 @@ pub struct Options {
     pub drafter: DrafterChoice,
     /// Where the corpus store of the plan's drafter is; `None` takes the place where it was profiled. It must be the same store.
     pub store: Option<PathBuf>,
-    /// Where the plan's drafter model is; `None` takes the place where it was profiled. It must be the same model.
+    /// Where a drafter model of the plan's is; others, and with `None` all, are taken from where they were profiled. It must be the same
+    /// model.
     pub draft_model: Option<PathBuf>,
     /// Instruction-set tier; `None` takes the best this machine has.
     pub tier: Option<Tier>,

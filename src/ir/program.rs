@@ -88,10 +88,8 @@ pub struct Program {
 impl Program {
     /// Elements of the rows that the host gives with every forward; 0 if it gives none.
     pub fn given_columns(&self) -> usize {
-        let given = self.steps.iter().filter_map(|step| match step.op {
-            Op::GivenRows { columns } => Some(columns),
-            _ => None,
-        });
-        given.max().unwrap_or(0)
+        let columns =
+            |step: &Step| if let Op::GivenRows { columns } = step.op { Some(columns) } else { None };
+        self.steps.iter().find_map(columns).unwrap_or(0)
     }
 }

@@ -193,11 +193,13 @@ impl DrafterKind {
         if let DrafterKind::Model { model, .. } = self { Some(model) } else { None }
     }
 
-    /// The same with its drafter model, if it runs one, at another place.
+    /// The same with its drafter model, if that is the one of this digest, at the file's place.
     #[must_use]
-    pub fn with_draft_model_at(mut self, path: &str) -> Self {
-        if let DrafterKind::Model { model, .. } = &mut self {
-            path.clone_into(&mut model.path);
+    pub fn with_draft_model_at(mut self, file: &DrafterFile) -> Self {
+        if let DrafterKind::Model { model, .. } = &mut self
+            && model.digest == file.digest
+        {
+            file.path.clone_into(&mut model.path);
         }
         self
     }

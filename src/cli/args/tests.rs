@@ -92,7 +92,6 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "run -p x --no-spec --drafter lookup",
         "run -p x --no-spec --plan f",
         "run -p x --no-spec --draft-model f",
-        "profile --again f --draft-model g -o h",
         "run -p x --force",
         "run --json",
         "run --raw",

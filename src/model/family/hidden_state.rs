@@ -25,10 +25,7 @@ pub(in crate::model) struct HiddenStateGraph {
 
 /// The embedding matrix of a graph.
 fn embedding(verifier: &Graph) -> Result<WeightId, ModelError> {
-    let embeds = |value| match verifier.node(value).op {
-        Op::Embed { weight } => Some(weight),
-        _ => None,
-    };
+    let embeds = |value| if let Op::Embed { weight } = verifier.node(value).op { Some(weight) } else { None };
     let found = verifier.topological().into_iter().find_map(embeds);
     found.ok_or_else(|| ModelError::invalid("the verifier's graph", "an embedding of tokens", "none"))
 }

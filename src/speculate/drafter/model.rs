@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use crate::{
-    runtime::{Choice, ExecutableSet, Session, SessionOptions, TrimmedHead},
+    runtime::{Candidates, Choice, ExecutableSet, RuntimeError, Session, SessionOptions, TrimmedHead},
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
     tree::{NodeId, Source, Template, TokenTree},
@@ -75,7 +75,7 @@ impl ModelDrafter {
             _ => Reads::HiddenRows { own: vec![0.0; shape.tree_nodes() * columns], columns },
         };
         if columns > 0 && !session.keeps_hidden() {
-            return Err(crate::runtime::RuntimeError::NoHiddenRows.into());
+            return Err(RuntimeError::NoHiddenRows.into());
         }
         let width = session.set().model_width();
         if columns > 0 && columns != width {
@@ -120,11 +120,6 @@ impl ModelDrafter {
     pub fn with_template(self, template: &Template, shape: &Shape) -> Result<Self, SpeculateError> {
         let growth = Growth::by_template(template, shape, self.choice)?;
         Ok(Self { growth, ..self })
-    }
-
-    /// Its session, for tests of what is in its cache.
-    pub fn session_mut(&mut self) -> &mut Session {
-        &mut self.own
     }
 
     /// Tokens of the text before the first that has a row.
@@ -237,7 +232,7 @@ fn known_hidden(session: &Session, position: usize) -> &[f32] {
 }
 
 /// Keeps the candidates of a row that the verifier knows: a model may have more rows in its head.
-fn note(kept: &mut Vec<Candidate>, found: crate::runtime::Candidates<'_>, vocabulary: usize) {
+fn note(kept: &mut Vec<Candidate>, found: Candidates<'_>, vocabulary: usize) {
     kept.clear();
     let all = found.iter().map(|(token, log_prob)| Candidate { token, log_prob });
     kept.extend(all.filter(|candidate| (candidate.token as usize) < vocabulary));
