@@ -12,7 +12,10 @@ use std::{
 
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
-    model::{Model, synthetic::SyntheticSpec},
+    model::{
+        HiddenStateModel, Model,
+        synthetic::{HiddenStateSpec, SyntheticSpec},
+    },
     plan::{
         Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, NgramSettings, RowChoice,
         RowRule, Schedule, SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, StepCosts, SuffixSettings,
@@ -21,8 +24,8 @@ use yggc::{
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::Sampling,
     speculate::{
-        Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Mixed, Ngram, Policy, Recycling, Retrieval,
-        Shape, Suffix, Swift,
+        Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Mixed, ModelDrafter, Ngram, Policy,
+        Recycling, Retrieval, Shape, Suffix, Swift,
         corpus::{Corpus, CorpusStore},
     },
     tree::Template,
@@ -77,17 +80,20 @@ const SHAPE: Shape = Shape { depth: 4, draft_width: 4, verify_width: 8, top_k: 8
 /// Tokens that a try of another skip set is over.
 const WINDOW: usize = 8;
 
-fn model() -> Model {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("tiny.gguf");
-    let spec = SyntheticSpec {
+fn spec() -> SyntheticSpec {
+    SyntheticSpec {
         layers: 4,
         context: CONTEXT,
         vocabulary: 4_096,
         format: WeightFormat::Q4_1,
         ..SyntheticSpec::default()
-    };
-    spec.write_gguf(&path).expect("the model is written");
+    }
+}
+
+fn model() -> Model {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("tiny.gguf");
+    spec().write_gguf(&path).expect("the model is written");
     Model::open(&path).expect("a generated model opens")
 }
 
@@ -97,6 +103,17 @@ fn set(model: &Model, tier: Tier, activations: Activations) -> Arc<ExecutableSet
     let options = SetOptions { tier, kv_format, activations, widths, model_context: CONTEXT, threads: 1 };
     let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options);
     Arc::new(set.expect("a generated model compiles and loads"))
+}
+
+/// The same executables with drafter models beside them: the model itself, and one that reads its hidden rows.
+fn with_drafts(set: &Arc<ExecutableSet>, model: &Model) -> Arc<ExecutableSet> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    HiddenStateSpec::for_verifier(&spec()).write_folder(folder.path()).expect("written");
+    let drafter = HiddenStateModel::open(folder.path()).expect("it opens").expect("it says what it is");
+    let keeping = set.with_kept_hidden(model.weights.as_ref()).expect("it compiles");
+    let (graph, weights) = drafter.over(set.graph(), Arc::clone(&model.weights)).expect("its verifier");
+    let hidden = keeping.beside(&graph, weights.as_ref(), CONTEXT).expect("it compiles");
+    Arc::new(keeping.with_draft("model", Arc::clone(set)).with_draft("hidden_state", Arc::new(hidden)))
 }
 
 /// Tokens of the trimmed head.
@@ -146,6 +163,10 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
         }
         "swift" => Some(Box::new(swift(session, DraftGrowth::Equal))),
         "confident_swift" => Some(Box::new(swift(session, DraftGrowth::Confident))),
+        "model" | "hidden_state" => {
+            let draft = session.set().draft(name).expect("it was made");
+            Some(Box::new(ModelDrafter::new(session, draft, &SHAPE).expect("a planned width")))
+        }
         "mixed" => {
             let parts = ["lookup", "suffix", "recycling", "ngram"].map(|part| drafter(part, session));
             Some(Box::new(Mixed::new(parts.into_iter().flatten().collect(), &SHAPE).expect("several")))
@@ -225,7 +246,10 @@ fn check_steps(
     threads: usize,
     sampling: Sampling,
 ) {
-    let session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
+    let mut session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
+    if name == "hidden_state" {
+        session.keep_hidden().expect("it was made for that");
+    }
     let drafter = drafter(name, &session);
     let shape = if drafter.is_some() { SHAPE } else { Shape::PLAIN };
     let decoder = Decoder::new(session, drafter, shape).and_then(|decoder| decoder.with_schedule(schedule));
@@ -386,6 +410,12 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
                 for sampling in [Sampling::GREEDY, sampled, cut] {
                     check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);
                 }
+            }
+        }
+        let drafting = with_drafts(&set, &model);
+        for (name, threads) in [("model", 1), ("model", 2), ("hidden_state", 1), ("hidden_state", 2)] {
+            for sampling in [Sampling::GREEDY, sampled] {
+                check_steps(&drafting, (name, Schedule::Plain), threads, sampling);
             }
         }
         for (drafter, threads, sampling) in [

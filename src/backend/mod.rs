@@ -16,7 +16,7 @@ mod reference;
 
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
-pub use cpu::{Pinning, available_tiers};
+pub use cpu::{Pinning, Workers, available_tiers};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDevice, cuda_device};
 pub use error::BackendError;
@@ -47,7 +47,7 @@ impl SlotLayout {
 }
 
 /// What one request's state is opened with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// Slots of the cache.
     pub layout: SlotLayout,
@@ -55,6 +55,8 @@ pub struct ReplayOptions {
     pub threads: usize,
     /// Whether workers are bound to processors.
     pub pinning: Pinning,
+    /// Workers of another replay to run on, as many as `threads` says; none to start some.
+    pub workers: Option<Workers>,
     /// Most slots that a row attends to behind its prefix: those of its ancestors and its own.
     pub tail_capacity: usize,
 }
@@ -76,6 +78,18 @@ pub trait Executables: Send + Sync + Debug {
     /// # Errors
     /// [`BackendError`] when a weight cannot be packed.
     fn with(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError>;
+
+    /// Other programs over the same weights, with caches of their own: of one graph whose weights begin with those of these
+    /// programs' graph. Weights that are loaded are shared; `weights` is asked for the others only.
+    ///
+    /// # Errors
+    /// [`BackendError`] when a weight cannot be packed, or the device cannot run a program.
+    fn beside(
         &self,
         programs: Vec<Program>,
         weights: &dyn WeightSource,
@@ -109,6 +123,9 @@ pub trait Replay: Send + Debug {
         observer: Observer<'_>,
     );
 
+    /// The threads that it runs on, to be lent to replays that run when it does not; `None` if it has none to lend.
+    fn workers(&self) -> Option<Workers>;
+
     /// Makes linear number `step` of program number `program` go as `tuning` says. Results are the same bits.
     ///
     /// # Panics
@@ -121,8 +138,8 @@ pub trait Replay: Send + Debug {
     /// What output `output` of the last replay shows, which must have been of `program`: logits `[V]`, or a row of candidates.
     fn shown(&self, program: usize, output: usize) -> &[f32];
 
-    /// The hidden row `[D]` of output `output` of the last replay, which must have been of `program`; `None` if the graph
-    /// declares none.
+    /// The hidden row `[D]` of output `output` of the last replay, or of its row of that number where the program keeps those of
+    /// all rows, which must have been of `program`; `None` if the graph declares none.
     fn hidden(&self, program: usize, output: usize) -> Option<&[f32]>;
 
     /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the

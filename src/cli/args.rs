@@ -193,6 +193,10 @@ pub(crate) struct ProfileArgs {
     /// A corpus store to measure retrieval with, as `yggc corpus build` writes it [default: retrieval is not measured]
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<PathBuf>,
+    /// A drafter model to measure: a small model of the same vocabulary, or a hidden-state drafter for this one; may be
+    /// repeated; with --again, where one of the profile's is now [default: drafter model is not measured]
+    #[arg(long = "draft-model", value_name = "PATH")]
+    pub(crate) draft_models: Vec<PathBuf>,
     /// Calibration prompts [default: the set shipped with yggc]
     #[arg(long, value_name = "FILE.jsonl", conflicts_with = "again")]
     pub(crate) prompts: Option<PathBuf>,
@@ -298,6 +302,10 @@ pub(crate) struct RunArgs {
     pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// The drafter model: where the plan's is now, or without --plan one that a plan is made with on first use
+    /// [default: where the plan's was when it was profiled]
+    #[arg(long, value_name = "PATH", conflicts_with = "no_spec")]
+    pub(crate) draft_model: Option<PathBuf>,
     /// Plan to use [default: the cached plan of this machine and model, made on first use]
     #[arg(long, value_name = "FILE.plan")]
     pub(crate) plan: Option<PathBuf>,
@@ -381,6 +389,10 @@ pub(crate) struct BenchArgs {
     pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// The drafter model: where the plans' is now, or without --plan one that a plan is made with on first use
+    /// [default: where the plans' was when it was profiled]
+    #[arg(long, value_name = "PATH", conflicts_with = "kernels")]
+    pub(crate) draft_model: Option<PathBuf>,
     /// A plan to compare; may be repeated; drafters take their shapes from the first [default: the cached plan]
     #[arg(long = "plan", value_name = "FILE.plan")]
     pub(crate) plans: Vec<PathBuf>,

@@ -80,15 +80,19 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
     let model = Model::open(&path)?;
     // Made before the weights are: they count against the memory that is free now.
     let options = machine.options(&path, args.context.context);
-    let options = Options { store: args.store.store.clone(), ..options };
+    let (store, draft_model) = (args.store.store.clone(), args.draft_model.clone());
+    let options = Options { store, draft_model, ..options };
     let mut options = settings::with_skip(&args.skip, options);
     let needs_plan = args.arms.iter().any(|arm| !matches!(arm, ArmName::Ar | ArmName::Eager));
     let (prepared, plans, absent) = match given {
         given if !given.is_empty() || !needs_plan => (Prepared::Open(Box::new(model)), given, None),
-        _ => match planning::first_use(model, machine, cache, Progress::OnStderr)? {
-            (prepared, Ok(plan)) => (prepared, vec![plan], None),
-            (prepared, Err(reason)) => (prepared, Vec::new(), Some(reason)),
-        },
+        _ => {
+            match planning::first_use(model, args.draft_model.as_deref(), machine, cache, Progress::OnStderr)?
+            {
+                (prepared, Ok(plan)) => (prepared, vec![plan], None),
+                (prepared, Err(reason)) => (prepared, Vec::new(), Some(reason)),
+            }
+        }
     };
     options.plan_absent_reason = absent;
     let tries =

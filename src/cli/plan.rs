@@ -51,7 +51,8 @@ fn diff_plans(args: &PlanDiffArgs) -> Result<(), Failure> {
 
 /// Where the store of a profile's drafters is now.
 fn store_at(profile: &mut Profile, store: &Path) {
-    for file in profile.drafters.iter_mut().filter_map(|drafter| drafter.file.as_mut()) {
+    let drafters = profile.drafters.iter_mut().filter(|drafter| drafter.kind != "model");
+    for file in drafters.filter_map(|drafter| drafter.file.as_mut()) {
         file.path = store.display().to_string();
     }
 }

@@ -1,4 +1,4 @@
-//! The plans that were made on first use, one per machine, model, threads, instruction set, activations and build.
+//! The plans that were made on first use, one per machine, model, drafter model, threads, instruction set, activations and build.
 //!
 //! ```text
 //! <cache>/plans/KEY.profile   what was measured, as `yggc profile` writes it
@@ -46,8 +46,9 @@ pub(crate) enum Found {
 }
 
 impl CachedPlan {
-    pub(crate) fn new(cache: &CacheDir, here: Fingerprints) -> Self {
-        Self { folder: cache.plans(), key: key(&here), here }
+    /// That of a drafter model too, if there is one.
+    pub(crate) fn new(cache: &CacheDir, here: Fingerprints, draft_digest: Option<&str>) -> Self {
+        Self { folder: cache.plans(), key: key(&here, draft_digest), here }
     }
 
     /// Where the plan is or would be.
@@ -127,10 +128,12 @@ fn is_half_written(path: &Path) -> bool {
 }
 
 /// A digest of everything that decides whether a plan fits; the model's name does not.
-fn key(here: &Fingerprints) -> String {
+fn key(here: &Fingerprints, draft_digest: Option<&str>) -> String {
     let Fingerprints { machine, model, build } = here;
     let mut hasher = Sha256::new();
-    for fact in [&machine.digest(), &model.digest, &build.plan_format.to_string(), &build.kernels] {
+    let (machine, format) = (machine.digest(), build.plan_format.to_string());
+    let facts = [&machine, &model.digest, &format, &build.kernels].map(String::as_str);
+    for fact in facts.into_iter().chain(draft_digest) {
         hasher.update((fact.len() as u64).to_le_bytes());
         hasher.update(fact);
     }
@@ -164,18 +167,20 @@ mod tests {
         for change in changes {
             let mut other = here();
             change(&mut other);
-            assert_ne!(key(&other), key(&here()));
+            assert_ne!(key(&other, None), key(&here(), None));
         }
+        assert_ne!(key(&here(), Some("e")), key(&here(), None));
+        assert_ne!(key(&here(), Some("e")), key(&here(), Some("f")));
         let mut renamed = here();
         renamed.model.name = "other".to_owned();
-        assert_eq!(key(&renamed), key(&here()));
+        assert_eq!(key(&renamed, None), key(&here(), None));
     }
 
     #[test]
     fn what_a_dead_writer_left_is_removed_and_no_plan() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheDir::resolve(Some(folder.path().to_owned()), &Environment::default()).unwrap();
-        let place = CachedPlan::new(&cache, here());
+        let place = CachedPlan::new(&cache, here(), None);
         assert!(matches!(place.find(), Found::Nothing));
         fs::create_dir_all(cache.plans()).unwrap();
         let half = cache.plans().join(format!(".{}.plan.123.partial", place.key));

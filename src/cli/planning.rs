@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use indicatif::ProgressBar;
 use yggc::{
-    engine::{Engine, Error, LoadOptions, Loaded, Options, PlanSource, fingerprints},
+    engine::{DraftModel, Engine, Error, LoadOptions, Loaded, Options, PlanSource, fingerprints},
     measure::{self, AutoplanOptions, ProfileOptions},
     model::Model,
     plan::{self, Plan},
@@ -68,20 +68,23 @@ pub(crate) fn given(file: &Path, force: bool) -> Result<PlanSource, Failure> {
 /// A plan, or why there is none.
 pub(crate) type PlanOrReason = Result<PlanSource, String>;
 
-/// The plan that fits this machine and model: from the cache, else made now and kept there. Without a plan the reason is
-/// said on stderr.
+/// The plan that fits this machine, model and drafter model, if there is one: from the cache, else made now and kept there. Without
+/// a plan the reason is said on stderr.
 ///
 /// # Errors
-/// If the model cannot be loaded at all.
+/// If the model cannot be loaded at all, or the drafter model cannot be opened.
 pub(crate) fn first_use(
     model: Model,
+    draft_model: Option<&Path>,
     machine: Machine,
     cache: &CachePlace,
     progress: Progress,
 ) -> Result<(Prepared, PlanOrReason), Failure> {
     let here = fingerprints(&model, machine.tier, machine.activations, machine.threads)?;
+    let draft_digest =
+        draft_model.map(DraftModel::open).transpose()?.map(|draft| draft.fingerprint().to_string());
     let place = match cache.dir() {
-        Ok(cache) => CachedPlan::new(&cache, here),
+        Ok(cache) => CachedPlan::new(&cache, here, draft_digest.as_deref()),
         Err(error) => {
             return Ok(without(Prepared::Open(Box::new(model)), format!("a plan has no place: {error}")));
         }
@@ -108,7 +111,7 @@ pub(crate) fn first_use(
     match place.find() {
         Found::Plan(plan) => Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
         Found::Failure(reason) => Ok(failed_before(model, &place, &reason)),
-        Found::Nothing | Found::Unusable(_) => make(model, machine, &place, &locked, progress),
+        Found::Nothing | Found::Unusable(_) => make(model, draft_model, machine, &place, &locked, progress),
     }
 }
 
@@ -124,12 +127,14 @@ fn failed_before(model: Model, place: &CachedPlan, reason: &str) -> (Prepared, P
 
 fn make(
     model: Model,
+    draft_model: Option<&Path>,
     machine: Machine,
     place: &CachedPlan,
     locked: &LockedPlan<'_>,
     progress: Progress,
 ) -> Result<(Prepared, PlanOrReason), Failure> {
-    let options = AutoplanOptions::default();
+    let draft_models = draft_model.map(Path::to_owned).into_iter().collect();
+    let options = AutoplanOptions { draft_models, ..AutoplanOptions::default() };
     remark(format_args!(
         "first use of this model on this machine: measuring for {} s at most, once; --no-spec does without",
         options.budget.as_secs()

@@ -1,10 +1,10 @@
 //! `yggc profile`: measures this machine and the drafters on it, and writes what it measured.
 
-use std::{fmt, time::Duration};
+use std::{fmt, path::Path, time::Duration};
 
 use ygg_profiler::Profile;
 use yggc::{
-    engine::Loaded,
+    engine::{DraftModel, Loaded},
     measure::{self, AgainOptions, ProfileOptions},
     model::Model,
     runtime::Pinning,
@@ -31,7 +31,8 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
         Ok(Loaded::new(Model::open(&path)?, &load_options(machine, widths))?)
     };
     if let Some(file) = &args.again {
-        let profile = Profile::read(file)?;
+        let mut profile = Profile::read(file)?;
+        args.draft_models.iter().try_for_each(|path| draft_model_at(&mut profile, path))?;
         let cells = args.cells.clone();
         let options = AgainOptions { cells, budget, pinning: Pinning::default() };
         let loaded = open()?;
@@ -45,6 +46,7 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let mut options = ProfileOptions::new(budget);
     options.drafters = args.drafters.iter().map(|drafter| drafter.name().to_owned()).collect();
     options.store.clone_from(&args.store);
+    options.draft_models.clone_from(&args.draft_models);
     if let Some(file) = &args.prompts {
         options.prompts = measure::read_prompts(file)?;
         options.calibration = file.display().to_string();
@@ -57,6 +59,23 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     profile.write(&args.output)?;
     let done = format_args!("{} cells measured", profile.measurements.len());
     report(args, &profile, done)
+}
+
+/// Takes the drafter model of the profile that is at `path` now from there.
+fn draft_model_at(profile: &mut Profile, path: &Path) -> Result<(), Failure> {
+    let now = DraftModel::open(path)?.file()?;
+    let files = profile.drafters.iter_mut().filter_map(|drafter| drafter.file.as_mut());
+    let mut same = files.filter(|file| file.digest == now.digest).peekable();
+    if same.peek().is_none() {
+        return Err(Failure::Input(format!(
+            "the profile measured no drafter model like `{}`: expected one of fingerprint {}, found none; leave --again out to \
+             measure it",
+            path.display(),
+            now.digest
+        )));
+    }
+    same.for_each(|file| file.path.clone_from(&now.path));
+    Ok(())
 }
 
 /// Says what was written.

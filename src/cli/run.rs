@@ -28,6 +28,7 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     let options = Options {
         drafter: settings::drafter(args),
         store: args.store.store.clone(),
+        draft_model: args.draft_model.clone(),
         ..machine.options(&path, args.context.context)
     };
     let options = settings::with_skip(&args.skip, options);
@@ -81,7 +82,8 @@ fn with_plan(
         options.plan = given;
         return Ok((Prepared::Open(Box::new(model)), options));
     }
-    let (prepared, plan) = planning::first_use(model, machine, cache, Progress::OnStderr)?;
+    let draft_model = options.draft_model.as_deref();
+    let (prepared, plan) = planning::first_use(model, draft_model, machine, cache, Progress::OnStderr)?;
     match plan {
         Ok(plan) => options.plan = Some(plan),
         Err(reason) => options.plan_absent_reason = Some(reason),

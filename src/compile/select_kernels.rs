@@ -39,7 +39,7 @@ pub(super) fn select_kernel(
         Op::Attention { .. } => (OpKind::Attention, None),
         Op::Add => (OpKind::Add, None),
         Op::Scale { .. } => (OpKind::Scale, None),
-        Op::SelectRows => (OpKind::SelectRows, None),
+        Op::SelectRows | Op::GivenRows { .. } => (OpKind::SelectRows, None),
         Op::Candidates { head, .. } => {
             let format = head.as_ref().map(|head| one_format(&head.weights)).transpose()?;
             (OpKind::Candidates, format.flatten())

@@ -4,17 +4,21 @@ use std::path::Path;
 
 use crate::{
     plan::{
-        ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterKind, Fingerprints, FittedPlan,
-        GrowthChoice, GuardTerms, Plan, Schedule, SkipTimes, Stage as PlanStage, StepCosts, SubPlan,
+        ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterFile, DrafterKind, Fingerprints,
+        FittedPlan, GrowthChoice, GuardTerms, Plan, Schedule, SkipTimes, Stage as PlanStage, StepCosts,
+        SubPlan,
     },
-    runtime::{Session, SkipSet},
+    runtime::{Session, SessionOptions, SkipSet},
     speculate::{
-        CorpusStore, Decoder, DraftGrowth, Drafter, LayerSkip, Lookup, Mixed, Ngram, Policy, Recycling,
-        Retrieval, Shape, SpeculateError, Suffix,
+        CorpusStore, Decoder, DraftGrowth, Drafter, LayerSkip, Lookup, Mixed, ModelDrafter, Ngram, Policy,
+        Recycling, Retrieval, Shape, SpeculateError, Suffix,
     },
 };
 
-use super::{DrafterChoice, Error, Options, PlanSource, report::Background, self_tuning::self_tuning};
+use super::{
+    DraftModel, DrafterChoice, Error, Loaded, Options, PlanSource, report::Background,
+    self_tuning::self_tuning,
+};
 
 /// What was decided before the model is loaded.
 #[derive(Clone, Debug)]
@@ -63,7 +67,7 @@ fn shape_of(sub_plan: &SubPlan) -> Shape {
 }
 
 /// Makes a drafter of the given kind, set as the kind says and tuned by nothing, over a session, whose executables have its trimmed
-/// head if it drafts with one; its trees grow equally.
+/// head if it drafts with one, and its drafter model if it runs one ([`Loaded::with_drafters`]); its trees grow equally.
 ///
 /// # Errors
 /// [`SpeculateError`] when the session or the model has not what the drafter needs, or its corpus store is absent or another.
@@ -119,6 +123,17 @@ pub fn make_growing_drafter(
             let skip = SkipSet::new(session.set().groups(), skipped)?;
             Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
         }
+        DrafterKind::Model { model, head_tokens } => {
+            let set = session.set().draft(&model.digest)?;
+            let mut whole = ModelDrafter::new(session, set, shape)?;
+            if let Some(tree) = growth.static_tree() {
+                whole = whole.with_template(&tree.template, shape)?;
+            }
+            Ok(Some(Box::new(match head_tokens {
+                Some(tokens) => whole.with_head(set.head(tokens)?),
+                None => whole,
+            })))
+        }
         DrafterKind::Mixed(mixture) => {
             let parts = mixture.parts();
             let drafters = parts.iter().map(|part| make_growing_drafter(part, growth, shape, session));
@@ -169,11 +184,15 @@ pub(super) fn decide(
     } else {
         FittedPlan::new(source.plan.clone(), &here)?
     };
+    let draft = options.draft_model.as_deref().map(|path| given_draft(path, &plan, source)).transpose()?;
     let mut ways = Vec::new();
     for (place, temperature) in plan.temperatures().enumerate() {
         let band = plan.of_band(place);
         match planned(&band, options, source) {
-            Ok((sub_plan, reason)) => ways.push(way(temperature, &band, sub_plan, reason, options, source)?),
+            Ok((sub_plan, reason)) => ways.push(
+                way(temperature, &band, sub_plan, reason, options, source)?
+                    .with_draft_model_at(draft.as_ref()),
+            ),
             Err(error) if place == 0 => return Err(error),
             // Requests of a temperature at which nothing speaks for a forced drafter go by the nearest at which something does.
             Err(_) => {}
@@ -185,8 +204,14 @@ pub(super) fn decide(
 
 /// The arguments of `yggc profile` that measure a drafter of this name.
 fn profiling(name: &str) -> String {
-    let store = if name.starts_with("retrieval") { " --store FILE.store" } else { "" };
-    format!("--drafter {name}{store}")
+    let file = if name.starts_with("retrieval") {
+        " --store FILE.store"
+    } else if name.starts_with("model") {
+        " --draft-model PATH"
+    } else {
+        ""
+    };
+    format!("--drafter {name}{file}")
 }
 
 /// The sub-plan of a plan that the options ask for, and why nothing is drafted if it is plain decoding.
@@ -215,6 +240,43 @@ fn planned<'p>(
             (sub_plan, "switched off by the request")
         }
     })
+}
+
+/// The drafter model at `path`, which must be one that the plan measured.
+///
+/// # Errors
+/// [`Error`] of kind `Input` if it is no model, or the plan measured none or others.
+fn given_draft(path: &Path, plan: &Plan, source: &PlanSource) -> Result<DrafterFile, Error> {
+    let shown = path.display();
+    let model = DraftModel::open(path).map_err(|error| {
+        Error::input(format!("{error}; expected a drafter model at `{shown}`, as --draft-model says"))
+    })?;
+    let mut measured: Vec<&str> = plan
+        .by_drafter
+        .iter()
+        .filter_map(|sub_plan| Some(sub_plan.drafter.draft_model()?.digest.as_str()))
+        .collect();
+    measured.sort_unstable();
+    measured.dedup();
+    let profiled = profiling("model");
+    if measured.is_empty() {
+        return Err(Error::input(format!(
+            "the drafter model `{shown}` is of no use to the plan {}: expected a plan that measured drafter `model`, found none; \
+             measure it with `yggc profile {profiled} -o FILE` and plan again with `yggc plan --profile FILE`",
+            source.name
+        )));
+    }
+    let file = model.file()?;
+    if measured.contains(&file.digest.as_str()) {
+        return Ok(file);
+    }
+    Err(Error::input(format!(
+        "the drafter model `{shown}` is another than the one that was profiled for the plan {}: expected {}, found {}; give that \
+         one with --draft-model, or measure this one with `yggc profile {profiled} -o FILE` and plan again",
+        source.name,
+        measured.join(" or "),
+        file.digest
+    )))
 }
 
 /// How a sub-plan steps requests of one temperature.
@@ -273,6 +335,23 @@ fn way(
     })
 }
 
+/// Bytes that the sessions of drafter models take, and the hidden rows that they read.
+///
+/// # Errors
+/// [`Error`] if a drafter model was not loaded.
+pub(super) fn bytes_beside(loaded: &Loaded, options: &SessionOptions, ways: &[Way]) -> Result<usize, Error> {
+    let (mut bytes, mut of_hidden) = (0, 0);
+    for Way { kind, shape, .. } in ways {
+        let Some(file) = kind.draft_model() else { continue };
+        let draft = loaded.set().draft(&file.digest)?;
+        bytes += draft.memory(&ModelDrafter::session_options(options, draft, shape)).session_bytes;
+        if loaded.reads_hidden_rows(kind)? {
+            of_hidden = options.context * loaded.set().model_width() * size_of::<f32>();
+        }
+    }
+    Ok(bytes + of_hidden)
+}
+
 /// The decoder that steps these ways, the first of which is for temperature 0, and what reports say of each.
 ///
 /// # Errors
@@ -298,6 +377,14 @@ pub(super) fn decoder(
 }
 
 impl Way {
+    /// The same with its drafter model where it was given, if it is that one.
+    fn with_draft_model_at(mut self, given: Option<&DrafterFile>) -> Self {
+        if let Some(file) = given {
+            self.kind = self.kind.with_draft_model_at(file);
+        }
+        self
+    }
+
     /// The drafter that serves its requests: one that tunes itself does.
     fn drafter(&self, session: &Session, options: &Options) -> Result<Option<Box<dyn Drafter>>, Error> {
         match (&self.kind, &self.skip_times) {

@@ -107,9 +107,11 @@ impl From<RuntimeError> for Error {
             | RuntimeError::Head(_)
             | RuntimeError::Tuning { .. }
             | RuntimeError::Token { .. } => Self::input(message),
-            RuntimeError::Compile(_) | RuntimeError::Width { .. } | RuntimeError::MissingHead { .. } => {
-                Self::internal(message)
-            }
+            RuntimeError::Compile(_)
+            | RuntimeError::Width { .. }
+            | RuntimeError::MissingHead { .. }
+            | RuntimeError::NoHiddenRows
+            | RuntimeError::MissingDraft { .. } => Self::internal(message),
         }
     }
 }

@@ -116,6 +116,11 @@ impl Loaded {
         Ok(Self { set: Arc::new(set), ..self.clone() })
     }
 
+    /// The same with other executables of the same model.
+    pub(super) fn with_set(&self, set: ExecutableSet) -> Self {
+        Self { set: Arc::new(set), ..self.clone() }
+    }
+
     /// The same model with executables of width 1 that run op by op as a framework without compiled programs does, to measure
     /// plain decoding against. It has packed weights of its own.
     ///
@@ -246,7 +251,7 @@ fn accelerator() -> Result<(Option<String>, Option<String>), Error> {
     ))
 }
 
-fn tokenizer(model: &Model) -> Result<(Tokenizer, Option<String>), Error> {
+pub(super) fn tokenizer(model: &Model) -> Result<(Tokenizer, Option<String>), Error> {
     match &model.vocabulary {
         VocabularySource::Gguf(v) => {
             let kinds = v.kinds.iter().map(|k| TokenKind::try_from(i32::try_from(*k).unwrap_or(i32::MAX)));

@@ -4,6 +4,7 @@
 //! one request at a time. Output is exactly plain decoding's, whatever the plan.
 #![forbid(unsafe_code)]
 
+mod draft_models;
 mod drafting;
 mod error;
 mod generation;
@@ -22,6 +23,7 @@ pub use crate::{
     sample::{Sampling, argmax},
     text::{Message, Role, Special},
 };
+pub use draft_models::DraftModel;
 pub use drafting::{make_drafter, make_growing_drafter};
 pub use error::{Error, ErrorKind};
 pub use generation::Generation;
@@ -34,7 +36,7 @@ pub use tuning::tune;
 use crate::{
     model::Model,
     plan::SkipState,
-    runtime::{Memory, Session, SessionOptions},
+    runtime::{Memory, SessionOptions},
     speculate::Decoder,
 };
 use drafting::Drafting;
@@ -63,6 +65,8 @@ pub struct Engine {
     loaded: Arc<Loaded>,
     decoder: Decoder,
     session_options: SessionOptions,
+    /// Bytes of the sessions of drafter models, and of the hidden rows that they read.
+    bytes_beside: usize,
     /// By ways of the decoder.
     backgrounds: Vec<Background>,
 }
@@ -111,20 +115,21 @@ impl Engine {
     fn assemble(mut loaded: Arc<Loaded>, drafting: Drafting, options: &Options) -> Result<Self, Error> {
         let tree_nodes = drafting.scratch_rows(options);
         let Drafting { ways, widths: _, tunings } = drafting;
-        let heads: Vec<&[u32]> = ways.iter().filter_map(|way| way.kind.head_tokens()).collect();
-        if !heads.is_empty() {
-            loaded = Arc::new(loaded.with_heads(&heads)?);
+        let kinds = || ways.iter().map(|way| &way.kind);
+        if kinds().any(|kind| kind.head_tokens().is_some() || kind.draft_model().is_some()) {
+            loaded = Arc::new(loaded.with_drafters(kinds())?);
         }
         let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
         let session_options =
             SessionOptions { context, tree_nodes, threads: loaded.threads(), pinning: options.pinning };
+        let beside = drafting::bytes_beside(&loaded, &session_options, &ways)?;
         if let Some(limit) = options.memory_limit {
-            within_memory(&loaded, &session_options, limit)?;
+            within_memory(&loaded, &session_options, beside, limit)?;
         }
-        let mut session = Session::open(loaded.set().clone(), &session_options)?;
+        let mut session = loaded.session(&session_options, kinds())?;
         tune(&mut session, &tunings)?;
         let (decoder, backgrounds) = drafting::decoder(session, ways, options)?;
-        Ok(Self { loaded, decoder, session_options, backgrounds })
+        Ok(Self { loaded, decoder, session_options, bytes_beside: beside, backgrounds })
     }
 
     /// Begins a request. The events come from the returned iterator; the engine is borrowed until it is dropped.
@@ -230,21 +235,29 @@ impl Engine {
 
     /// Bytes this engine holds.
     pub fn memory(&self) -> Memory {
-        self.loaded.set().memory(&self.session_options)
+        let Memory { weight_bytes, session_bytes } = self.loaded.set().memory(&self.session_options);
+        Memory { weight_bytes, session_bytes: session_bytes + self.bytes_beside }
     }
 }
 
 /// Context in tokens where the caller does not say, unless the model's is shorter.
 pub const DEFAULT_CONTEXT: usize = 4096;
 
-/// Whether a session of these options fits into `limit` bytes together with the weights, said before it is opened.
-fn within_memory(loaded: &Loaded, options: &SessionOptions, limit: usize) -> Result<(), Error> {
+/// Whether a session of these options, with `beside` bytes for drafter models, fits into `limit` bytes together with the weights,
+/// said before it is opened.
+fn within_memory(
+    loaded: &Loaded,
+    options: &SessionOptions,
+    beside: usize,
+    limit: usize,
+) -> Result<(), Error> {
     let model_context = loaded.set().model_context();
     if !(2..=model_context).contains(&options.context) {
         // The session says what is wrong with it.
         return Ok(());
     }
     let Memory { weight_bytes, session_bytes } = loaded.set().memory(options);
+    let session_bytes = session_bytes + beside;
     if weight_bytes.saturating_add(session_bytes) <= limit {
         return Ok(());
     }

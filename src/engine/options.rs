@@ -67,6 +67,9 @@ pub struct Options {
     pub drafter: DrafterChoice,
     /// Where the corpus store of the plan's drafter is; `None` takes the place where it was profiled. It must be the same store.
     pub store: Option<PathBuf>,
+    /// Where a drafter model of the plan's is; others, and with `None` all, are taken from where they were profiled. It must be the same
+    /// model.
+    pub draft_model: Option<PathBuf>,
     /// Instruction-set tier; `None` takes the best this machine has.
     pub tier: Option<Tier>,
     /// What linears make of activations: [`Activations::Int8`] is another numeric class, faster where forwards are wide
@@ -96,6 +99,7 @@ impl Options {
             plan_absent_reason: None,
             drafter: DrafterChoice::Planned,
             store: None,
+            draft_model: None,
             tier: None,
             activations: Activations::Native,
             threads: None,

@@ -34,7 +34,7 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
         }
         Op::Scale { factor } => format!(" factor={factor}"),
         Op::Slice { start, len } => format!(" columns={start}..{}", start + len),
-        Op::Swiglu | Op::Add | Op::SelectRows => String::new(),
+        Op::Swiglu | Op::Add | Op::SelectRows | Op::GivenRows { .. } => String::new(),
     }
 }
 
@@ -119,6 +119,7 @@ pub fn step_name(program: &Program, step: &Step) -> String {
         Op::GatedLinear { gate, up, .. } => format!("gated_linear {}", names(&[*gate, *up])),
         Op::RmsNorm(norm) => format!("rms_norm {}", name(&norm.weight)),
         Op::Input(_)
+        | Op::GivenRows { .. }
         | Op::Embed { .. }
         | Op::Swiglu
         | Op::Rope(_)

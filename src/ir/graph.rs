@@ -209,6 +209,23 @@ impl Graph {
         self.hidden = Some(value);
     }
 
+    /// Makes a graph that keeps the hidden rows of its outputs keep those of all its rows, `[W, D]`.
+    ///
+    /// # Errors
+    /// [`GraphError::Law`] if the hidden rows are not selected among others.
+    pub fn keep_all_hidden(&mut self) -> Result<(), GraphError> {
+        let selected = self.hidden.filter(|value| matches!(self.node(*value).op, Op::SelectRows));
+        let Some(selected) = selected else {
+            return Err(GraphError::Law {
+                place: "the hidden rows".to_owned(),
+                expected: "rows that are selected among all".to_owned(),
+                found: self.hidden.map_or("none".to_owned(), |value| self.node(value).op.name().to_owned()),
+            });
+        };
+        self.hidden = Some(self.operands(selected)[0]);
+        Ok(())
+    }
+
     /// Makes a graph that shows logits show candidates among them, at most `most` of a row.
     ///
     /// # Errors

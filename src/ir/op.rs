@@ -55,6 +55,11 @@ pub struct Head {
 pub enum Op {
     /// A row input; no operands.
     Input(Input),
+    /// `() -> [W, columns]`: float rows that the host gives with every forward.
+    GivenRows {
+        /// Elements of a row.
+        columns: usize,
+    },
     /// `(tokens) -> [W, D]`: rows of the embedding matrix `[V, D]`.
     Embed {
         /// Embedding matrix `[V, D]`.
@@ -190,6 +195,7 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Op::Input(_) => "input",
+            Op::GivenRows { .. } => "given_rows",
             Op::Embed { .. } => "embed",
             Op::RmsNorm(_) => "rms_norm",
             Op::Linear { .. } => "linear",
@@ -216,6 +222,7 @@ impl Op {
             }
             Op::GatedLinear { gate, up, norm } => OpWeights::Gated { gate: *gate, up: *up, norm: *norm },
             Op::Input(_)
+            | Op::GivenRows { .. }
             | Op::Swiglu
             | Op::Rope(_)
             | Op::AppendKv { .. }
@@ -255,6 +262,13 @@ impl Op {
                 let rows =
                     if *input == Input::OutputRows { graph.outputs_rows() } else { graph.width_rows() };
                 Ok(ValueType { rows, columns: 1, dtype: Dtype::U32 })
+            }
+            Op::GivenRows { columns } => {
+                count(0, "none")?;
+                if *columns == 0 {
+                    return Err(refuse("rows of at least one element".into()));
+                }
+                Ok(ValueType::activation(graph.width_rows(), *columns))
             }
             Op::Embed { weight } => {
                 count(1, "tokens")?;

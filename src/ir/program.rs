@@ -81,6 +81,15 @@ pub struct Program {
     pub groups: u32,
     /// What a forward leaves to be read: the logits `[R, V]`, or rows of candidates.
     pub shown: Region,
-    /// The last hidden rows `[R, D]`, left to be read beside it, if the graph declares them.
+    /// The last hidden rows `[R, D]`, or `[W, D]`, left to be read beside it, if the graph declares them.
     pub hidden: Option<Region>,
+}
+
+impl Program {
+    /// Elements of the rows that the host gives with every forward; 0 if it gives none.
+    pub fn given_columns(&self) -> usize {
+        let columns =
+            |step: &Step| if let Op::GivenRows { columns } = step.op { Some(columns) } else { None };
+        self.steps.iter().find_map(columns).unwrap_or(0)
+    }
 }

@@ -15,6 +15,7 @@ pub struct RowInputs {
     tail_capacity: usize,
     output_rows: Vec<u32>,
     choice: Choice,
+    given: Vec<f32>,
     used: usize,
 }
 
@@ -36,10 +37,18 @@ impl RowInputs {
             tail_capacity,
             output_rows: vec![0; outputs],
             choice: Choice::ARGMAX,
+            given: Vec::new(),
             used: 0,
         };
         inputs.clear();
         inputs
+    }
+
+    /// The same with room for a float row of `columns` elements beside each row; zero until something is given.
+    #[must_use]
+    pub fn with_given(self, columns: usize) -> Self {
+        let given = vec![0.0; self.width() * columns];
+        Self { given, ..self }
     }
 
     /// Makes every row padding again.
@@ -90,6 +99,16 @@ impl RowInputs {
         );
         self.tail_len[row] = u32::try_from(len).expect("tails are short");
         self.used += 1;
+    }
+
+    /// The float row beside the row pushed as number `row`, to be written; empty if the program takes none.
+    ///
+    /// # Panics
+    /// If no such row was pushed.
+    pub fn given_mut(&mut self, row: usize) -> &mut [f32] {
+        assert!(row < self.used, "row {row} of {}", self.used);
+        let columns = self.given_columns();
+        &mut self.given[row * columns..][..columns]
     }
 
     /// Names the row that output `index` shows.
@@ -151,6 +170,16 @@ impl RowInputs {
     /// Row length of [`tails`](Self::tails).
     pub fn tail_capacity(&self) -> usize {
         self.tail_capacity
+    }
+
+    /// Elements of a float row that is given; 0 if none is.
+    pub fn given_columns(&self) -> usize {
+        self.given.len() / self.width()
+    }
+
+    /// Float rows that are given, `[W, given_columns]`; of padding, what was given last.
+    pub fn given(&self) -> &[f32] {
+        &self.given
     }
 
     /// Rows that get logits `[R]`.

@@ -2,8 +2,8 @@
 //!
 //! 1. Every value's type is what its op infers from its operands.
 //! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append.
-//! 3. What is shown is declared; it and the hidden rows, if declared, are float, one row per output; candidates are read by
-//!    nothing else.
+//! 3. What is shown is declared and float, one row per output; so are the hidden rows, if declared, or they are all rows of
+//!    the forward; candidates are read by nothing else.
 //! 4. A group is closed: nothing outside reads a value made inside, but for one value, the residual sum, whose
 //!    residual operand comes from outside the group. So leaving the group out is the identity on the residual stream.
 
@@ -54,6 +54,7 @@ fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
                 }
             }
             Op::Input(_)
+            | Op::GivenRows { .. }
             | Op::Embed { .. }
             | Op::RmsNorm(_)
             | Op::Linear { .. }
@@ -74,11 +75,15 @@ fn shown(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
     let Some(shown) = graph.shown() else {
         return Err(law("what is shown", "a declared value", "none"));
     };
-    for (what, kept) in [("what is shown", Some(shown)), ("the hidden rows", graph.hidden())] {
-        let Some(found) = kept.map(|value| graph.node(value).value_type) else { continue };
-        if found.dtype != Dtype::F32 || found.rows != graph.outputs_rows() {
-            return Err(law(what, "float rows, one per output", found));
-        }
+    let of = |value: ValueId| graph.node(value).value_type;
+    let found = of(shown);
+    if found.dtype != Dtype::F32 || found.rows != graph.outputs_rows() {
+        return Err(law("what is shown", "float rows, one per output", found));
+    }
+    if let Some(found) = graph.hidden().map(of)
+        && (found.dtype != Dtype::F32 || ![graph.outputs_rows(), graph.width_rows()].contains(&found.rows))
+    {
+        return Err(law("the hidden rows", "float rows, one per output or one per row", found));
     }
     let candidates = order.iter().filter(|value| matches!(graph.node(**value).op, Op::Candidates { .. }));
     for value in candidates {
@@ -108,6 +113,7 @@ pub fn residual_operand(graph: &Graph, value: ValueId) -> Option<ValueId> {
         Op::Linear { residual: true, .. } => Some(graph.operands(value)[1]),
         Op::Linear { residual: false, .. }
         | Op::Input(_)
+        | Op::GivenRows { .. }
         | Op::Embed { .. }
         | Op::RmsNorm(_)
         | Op::GatedLinear { .. }

@@ -53,7 +53,7 @@ impl Work {
                 (weight_bytes(&[*gate, *up], None) + read + written, product(2 * columns))
             }
             Op::RmsNorm(_) | Op::Swiglu | Op::Rope(_) | Op::Add | Op::Scale { .. } => (read + written, 0),
-            Op::SelectRows => (2 * written, 0),
+            Op::SelectRows | Op::GivenRows { .. } => (2 * written, 0),
             Op::Candidates { head: None, .. } => (read + written, 0),
             Op::Candidates { head: Some(Head { weights, .. }), .. } => {
                 let vocabulary = weights.iter().map(|id| program.weights[id.0 as usize].rows).sum();

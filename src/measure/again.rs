@@ -55,8 +55,7 @@ pub fn measure_again(
         .iter()
         .map(|described| Ok((described.name.clone(), DrafterKind::from_description(described)?)));
     let drafters = drafters.collect::<Result<Vec<(DrafterName, DrafterKind)>, Error>>()?;
-    let heads: Vec<&[u32]> = drafters.iter().filter_map(|(_, kind)| kind.head_tokens()).collect();
-    let loaded = &loaded.with_heads(&heads)?;
+    let loaded = &loaded.with_drafters(drafters.iter().map(|(_, kind)| kind))?;
     let text = profile.token_traces.first().map(|request| request.prompt.clone()).ok_or_else(|| {
         Error::input("the profile recorded no request: expected one or more; make it with `yggc profile`")
     })?;

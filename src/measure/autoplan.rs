@@ -1,6 +1,6 @@
 //! Profile and plan in one go, within a time budget: what the program does on first use.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use ygg_profiler::Profile;
 
@@ -24,8 +24,10 @@ pub struct Progress {
 }
 
 /// What an automatic plan may cost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AutoplanOptions {
+    /// Drafter models to measure too.
+    pub draft_models: Vec<PathBuf>,
     /// Time for measuring and recording.
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
@@ -34,7 +36,7 @@ pub struct AutoplanOptions {
 
 impl Default for AutoplanOptions {
     fn default() -> Self {
-        Self { budget: Duration::from_secs(60), pinning: Pinning::default() }
+        Self { draft_models: Vec::new(), budget: Duration::from_secs(60), pinning: Pinning::default() }
     }
 }
 
@@ -52,6 +54,7 @@ pub fn autoplan(
     // the cells of the heads would take a fourth of it, live recordings an eighth, and every temperature a fifth of what is recorded.
     let profile_options = ProfileOptions {
         pinning: options.pinning,
+        draft_models: options.draft_models.clone(),
         head_sizes: Vec::new(),
         with_learners: false,
         temperatures: Vec::new(),

@@ -63,7 +63,7 @@ impl Recording<'_> {
         let ids = prompts.iter().map(|p| p.token_ids(loaded)).collect::<Result<Vec<_>, _>>()?;
         let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
         let context = (longest + options.tokens + 1).clamp(2, loaded.set().model_context());
-        let session = options.session(loaded, context, shape)?;
+        let session = options.session(loaded, context, shape, Some(kind))?;
         let drafter = make_drafter(kind, shape, &session)?;
         let mut decoder = Decoder::new(session, drafter, *shape)?;
         let mut recorded: Vec<LivePrompt> = Vec::new();

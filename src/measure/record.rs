@@ -11,7 +11,7 @@ use ygg_profiler::{
 };
 
 use crate::{
-    engine::{Error, Loaded},
+    engine::{DraftModel, Error, Loaded},
     plan::{DrafterFile, DrafterKind, Mixture, NgramSettings, SuffixSettings, choose_tunings},
     runtime::Pinning,
     speculate::{CorpusStore, Shape},
@@ -52,6 +52,8 @@ pub struct ProfileOptions {
     pub drafters: Vec<String>,
     /// Corpus store that retrieval drafts from; without one retrieval is not measured.
     pub store: Option<PathBuf>,
+    /// Models that draft, each of the verifier's vocabulary or for its hidden rows; without one drafter `model` is not measured.
+    pub draft_models: Vec<PathBuf>,
     /// Calibration prompts.
     pub prompts: Vec<CalibrationPrompt>,
     /// Name of the calibration set.
@@ -82,6 +84,7 @@ impl ProfileOptions {
         Self {
             drafters: Vec::new(),
             store: None,
+            draft_models: Vec::new(),
             prompts: super::calibration_prompts(),
             calibration: "shipped".to_owned(),
             head_sizes: vec![8192, 16384],
@@ -124,17 +127,36 @@ fn retrieval_drafters(loaded: &Loaded, path: &Path) -> Result<[(&'static str, Dr
 }
 
 /// One of each of the drafters that can share a tree.
-fn mixture(all: &[(&'static str, DrafterKind)]) -> Result<Mixture, Error> {
+fn mixture(all: &[(&str, DrafterKind)]) -> Result<Mixture, Error> {
     const MIXED: [&str; 4] = ["lookup_short", "suffix", "retrieval", "recycling"];
     let parts = all.iter().filter(|(name, _)| MIXED.contains(name)).map(|(_, kind)| kind.clone());
     Ok(Mixture::of(&parts.collect::<Vec<_>>())?)
 }
 
-fn drafters(
-    loaded: &Loaded,
-    asked: &[String],
-    store: Option<&Path>,
-) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
+/// The drafter models, named by what they are: `model`, or `model_hidden` for one that reads hidden rows; of several the second with
+/// `_2` behind that, and so on.
+fn model_drafters(paths: &[PathBuf]) -> Result<Vec<(String, DrafterKind)>, Error> {
+    let mut all: Vec<(String, DrafterKind)> = Vec::new();
+    for path in paths {
+        let model = DraftModel::open(path)?;
+        let kind = model.drafter()?;
+        let same = |(_, other): &(String, DrafterKind)| {
+            other.draft_model().map(|file| &file.digest) == kind.draft_model().map(|file| &file.digest)
+        };
+        if all.iter().any(same) {
+            continue;
+        }
+        let base = if model.reads_hidden_rows() { "model_hidden" } else { "model" };
+        let names = std::iter::once(base.to_owned()).chain((2..).map(|n| format!("{base}_{n}")));
+        let name = names.into_iter().find(|name| all.iter().all(|(other, _)| other != name));
+        all.push((name.expect("endless names"), kind));
+    }
+    Ok(all)
+}
+
+fn drafters(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
+    let (asked, store) = (&options.drafters, options.store.as_deref());
+    let models = model_drafters(&options.draft_models)?;
     let skipped = first_skip_set(loaded.set().groups());
     let mut all = vec![
         ("lookup", DrafterKind::Lookup { longest_match: 4, shortest_match: 2 }),
@@ -159,6 +181,13 @@ fn drafters(
         None => {}
     }
     all.push(("mixed", DrafterKind::Mixed(mixture(&all)?)));
+    if models.is_empty() && asked.iter().any(|name| name == "model") {
+        return Err(Error::input(
+            "drafter `model` needs a drafter model: expected one, found none; give a small model of the same vocabulary, or a \
+             hidden-state drafter for this model, with --draft-model",
+        ));
+    }
+    all.extend(models.iter().map(|(name, kind)| (name.as_str(), kind.clone())));
     for name in asked {
         if name != "none" && all.iter().all(|(_, kind)| kind.name() != name) {
             return Err(Error::input(format!(
@@ -200,7 +229,7 @@ fn cells(
         for (name, kind) in drafters.iter().filter(|(_, kind)| twin(kind, drafters).is_none()) {
             if kind.runs_a_model() {
                 let mut stages = vec![Stage::Draft(name.clone())];
-                if offers_phases {
+                if offers_phases && !kind.keeps_a_cache() {
                     stages.extend([Stage::FirstGrowth(name.clone()), Stage::NextGrowth(name.clone())]);
                 }
                 for stage in stages {
@@ -247,8 +276,9 @@ pub fn profile(
             "the device `cuda` is emulated by this processor: its timings mean nothing and are not profiled; expected a GPU, or --device cpu",
         ));
     }
-    let mut drafters = drafters(loaded, &options.drafters, options.store.as_deref())?;
+    let mut drafters = drafters(loaded, options)?;
     drafters.retain(|(_, kind)| options.with_learners || !kind.learns());
+    let loaded = &loaded.with_drafters(drafters.iter().map(|(_, kind)| kind))?;
     let model_context = loaded.set().model_context();
     let widest = *loaded.set().widths().last().expect("width 1 is always planned");
     let most = model_context.saturating_sub(widest + 3).max(1);
@@ -294,8 +324,7 @@ pub fn profile(
     let Acceptance { mut traces, mut token_traces, predictors } =
         acceptance(loaded, &drafters, time, &trace_options, for_predictors, progress)?;
     let trimmed = trimmed_drafters(loaded, &drafters, &options.head_sizes, &prompts, &token_traces)?;
-    let heads: Vec<&[u32]> = trimmed.iter().filter_map(|(_, kind)| kind.head_tokens()).collect();
-    let loaded = &loaded.with_heads(&heads)?;
+    let loaded = &loaded.with_drafters(trimmed.iter().map(|(_, kind)| kind))?;
     let trace_options = TraceOptions { budget: time.along_answers, ..trace_options };
     for (name, kind) in &trimmed {
         let advance = |done, total| progress(Progress { what: "trimmed heads", done, total });

@@ -42,7 +42,7 @@ pub(super) fn redraft(
     let longest = answers.iter().map(|answer| answer.prompt.len() + answer.output.len()).max().unwrap_or(0);
     // Room for a tree at the last token.
     let context = (longest + shape.depth + 1).clamp(2, loaded.set().model_context());
-    let session = options.session(loaded, context, &shape)?;
+    let session = options.session(loaded, context, &shape, Some(kind))?;
     let drafter = make_drafter(kind, &shape, &session)?.expect("a drafter that runs a model");
     let mut drafting = Drafting { session, drafter, tree: TokenTree::with_capacity(shape.tree_nodes()) };
     let mut prompts = Vec::new();

@@ -67,6 +67,7 @@ pub fn plan_from_profile(profile: &Profile, fix: &Fix) -> Result<Plan, Error> {
             DrafterKind::None
             | DrafterKind::LayerSkip { .. }
             | DrafterKind::Swift { .. }
+            | DrafterKind::Model { .. }
             | DrafterKind::Recycling
             | DrafterKind::Ngram(_)
             | DrafterKind::Mixed(_) => {}

@@ -59,11 +59,13 @@ struct Measured {
 /// The shape of the proposals that are measured of drafters without a model.
 const FREE: Shape = Shape { depth: 8, draft_width: 2, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
 
-/// What a drafter's forward leaves out of the model's.
-#[derive(Clone, Debug)]
+/// What a drafter's forward leaves out of the model's, or which other model it is a forward of.
+#[derive(Debug)]
 struct DraftForward {
     skip: SkipSet,
     head: Option<TrimmedHead>,
+    /// The session of a drafter model.
+    own: Option<Session>,
 }
 
 /// A decoder and the drafters that are measured over it.
@@ -123,7 +125,7 @@ impl StepSubject {
         let context = (longest + widest + 2).min(loaded.set().model_context());
         let options =
             SessionOptions { context, tree_nodes: GROWTHS * widest + 1, threads: loaded.threads(), pinning };
-        let session = Session::open(loaded.set().clone(), &options)?;
+        let session = loaded.session(&options, drafters.iter().map(|(_, kind)| kind))?;
         let groups = loaded.set().groups();
         let drafters = drafters
             .iter()
@@ -132,9 +134,20 @@ impl StepSubject {
                     DrafterKind::LayerSkip { skipped, head_tokens } => Some(DraftForward {
                         skip: SkipSet::new(groups, skipped)?,
                         head: head_tokens.as_ref().map(|tokens| loaded.set().head(tokens)).transpose()?,
+                        own: None,
                     }),
                     DrafterKind::Swift { skipped } => {
-                        Some(DraftForward { skip: SkipSet::new(groups, skipped)?, head: None })
+                        Some(DraftForward { skip: SkipSet::new(groups, skipped)?, head: None, own: None })
+                    }
+                    DrafterKind::Model { model, head_tokens } => {
+                        let set = loaded.set().draft(&model.digest)?;
+                        let options =
+                            SessionOptions { context: options.context.min(set.model_context()), ..options };
+                        Some(DraftForward {
+                            skip: SkipSet::none(set.groups()),
+                            head: head_tokens.as_ref().map(|tokens| set.head(tokens)).transpose()?,
+                            own: Some(Session::open_beside(Arc::clone(set), &options, &session)?),
+                        })
                     }
                     DrafterKind::None
                     | DrafterKind::Lookup { .. }
@@ -213,12 +226,18 @@ impl StepSubject {
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
     fn draft_forward(
         &mut self,
-        draft: &DraftForward,
+        draft: &mut DraftForward,
         width: usize,
         context: usize,
     ) -> Result<Duration, Error> {
-        let root = self.history[context];
-        let session = self.decoder.session_mut();
+        let session = match &mut draft.own {
+            Some(own) => own,
+            None => self.decoder.session_mut(),
+        };
+        // A drafter model may know shorter texts and other tokens that nothing uses.
+        let context = context.min(session.context().saturating_sub(2));
+        let known = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
+        let root = self.history[context].min(known - 1);
         session.assume_committed(context);
         let mut forward = session.forward(width)?;
         for row in 0..u32::try_from(width).expect("widths are small") {
@@ -244,14 +263,16 @@ impl StepSubject {
         depth: usize,
         context: usize,
     ) -> Result<Duration, Error> {
-        let draft = self.measured(name).draft.clone().expect("only drafters that run a model have phases");
+        let draft =
+            self.measured(name).draft.as_ref().expect("cells of phases are for drafters that run a model");
+        let (skip, head) = (draft.skip.clone(), draft.head);
         let kept = self.top_k.max(width);
         let session = self.decoder.session_mut();
         let known = self.phases.get(&(name.clone(), width)).copied();
         let phase = match known {
             Some(phase) => phase,
             None => {
-                let made = session.prepare_phase(GROWTHS, width, kept, draft.head)?;
+                let made = session.prepare_phase(GROWTHS, width, kept, head)?;
                 let made = made.expect("cells of phases are for devices that offer them");
                 self.phases.insert((name.clone(), width), made);
                 made
@@ -260,7 +281,7 @@ impl StepSubject {
         session.assume_committed(context);
         let choice = Choice { k: kept, temperature: Some(DRAFT_TEMPERATURE) };
         let start = Instant::now();
-        session.grow(phase, depth, self.history[context], choice, &draft.skip);
+        session.grow(phase, depth, self.history[context], choice, &skip);
         Ok(start.elapsed())
     }
 
@@ -325,7 +346,9 @@ impl StepSubject {
             Cells::Host(HostStage::Sample | HostStage::Accept) => self.step(width, context, Stage::Accept),
             Cells::Host(HostStage::Commit) => self.step(width, context, Stage::Commit),
             Cells::Host(HostStage::Grow) => {
-                let grown = self.drafters.iter().find(|d| d.kind.runs_a_model());
+                // One with a cache of its own would read the text anew for every measurement.
+                let all = || self.drafters.iter().filter(|d| d.kind.runs_a_model());
+                let grown = all().find(|d| !d.kind.keeps_a_cache()).or_else(|| all().next());
                 let kind = grown.expect("growth is measured with a model drafter").kind.clone();
                 let shape = Shape {
                     depth: GROWTHS,
@@ -347,8 +370,10 @@ impl StepSubject {
             }
             Cells::Draft(name) => {
                 let measured = self.measured(name);
-                if let Some(draft) = measured.draft.clone() {
-                    return self.draft_forward(&draft, width, context);
+                if let Some(mut draft) = measured.draft.take() {
+                    let time = self.draft_forward(&mut draft, width, context);
+                    self.measured(name).draft = Some(draft);
+                    return time;
                 }
                 let mut drafter = measured.free.take().expect("a drafter without a model");
                 let time = self.proposal(&mut *drafter, &FREE, context, Stage::Draft);

@@ -33,15 +33,21 @@ pub(super) struct TraceOptions<'a> {
 }
 
 impl TraceOptions<'_> {
-    /// A session for trees of `shape` in texts of at most `context` tokens, its linears tuned.
-    pub(super) fn session(&self, loaded: &Loaded, context: usize, shape: &Shape) -> Result<Session, Error> {
+    /// A session for trees of `shape` by `drafter` in texts of at most `context` tokens, its linears tuned.
+    pub(super) fn session(
+        &self,
+        loaded: &Loaded,
+        context: usize,
+        shape: &Shape,
+        drafter: Option<&DrafterKind>,
+    ) -> Result<Session, Error> {
         let session_options = SessionOptions {
             context,
             tree_nodes: shape.tree_nodes(),
             threads: loaded.threads(),
             pinning: self.pinning,
         };
-        let mut session = Session::open(loaded.set().clone(), &session_options)?;
+        let mut session = loaded.session(&session_options, drafter)?;
         tune(&mut session, self.tunings)?;
         Ok(session)
     }
@@ -86,7 +92,7 @@ pub(super) fn record(
     let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
     let shape = if drafter.is_some() { options.shape } else { Shape::PLAIN };
     let context = (longest + options.tokens + 1).clamp(2, loaded.set().model_context());
-    let session = options.session(loaded, context, &shape)?;
+    let session = options.session(loaded, context, &shape, drafter.map(|(_, kind)| kind))?;
     let boxed = match drafter {
         Some((_, kind)) => make_drafter(kind, &shape, &session)?,
         None => None,

@@ -35,13 +35,11 @@ pub(super) fn trimmed_drafters(
     let ranked = ranked_tokens(&texts, loaded.end_ids(), vocabulary);
     let mut trimmed = Vec::new();
     for (name, kind) in whole {
-        let DrafterKind::LayerSkip { skipped, head_tokens: None } = kind else { continue };
         for size in sizes_below_half(sizes, vocabulary) {
             let mut tokens = ranked[..size].to_vec();
             tokens.sort_unstable();
             let name = DrafterName::new(format!("{name}_v{size}")).expect("a name and digits");
-            let kind = DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens: Some(tokens) };
-            trimmed.push((name, kind));
+            trimmed.extend(kind.trimmed_to(tokens).map(|kind| (name, kind)));
         }
     }
     Ok(trimmed)

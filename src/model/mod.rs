@@ -2,7 +2,7 @@
 //!
 //! Two containers (`gguf`, `safetensors`) produce the same three things: a [`ModelConfig`], a [`TensorTable`] and a
 //! [`VocabularySource`]. A family (`family/`) turns configuration and table into a verified `ir::Graph`. Weights stay
-//! in the mapped files and are lent by name of the graph's weight.
+//! in the mapped files and are lent by name of the graph's weight. A [`HiddenStateModel`] is a drafter that is no model by itself.
 //!
 //! Invariant: files are hostile until proven otherwise. Whatever the bytes, opening gives a model or a [`ModelError`]
 //! that names key, tensor or field, what was expected and what was found; it never panics, and never reserves memory
@@ -15,6 +15,7 @@ mod error;
 mod family;
 mod fingerprint;
 pub mod gguf;
+mod hidden_state;
 mod open;
 mod rope;
 pub mod safetensors;
@@ -28,8 +29,10 @@ pub use config::{Family, ModelConfig};
 pub use error::ModelError;
 use fingerprint::Identity;
 pub use fingerprint::ModelFingerprint;
-use open::Parts;
+pub use hidden_state::HiddenStateModel;
+use hidden_state::HiddenStateParts;
 pub use open::{Container, Model};
+use open::{Parts, lend};
 pub use rope::{RopeConfig, RopeScaling};
 use tensor_table::tensor_bytes;
 pub use tensor_table::{TensorInfo, TensorTable};

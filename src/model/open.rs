@@ -82,7 +82,7 @@ impl WeightSource for MappedWeights {
     }
 }
 
-fn lend<'a>(files: &'a [MappedFile], info: &TensorInfo) -> &'a [u8] {
+pub(super) fn lend<'a>(files: &'a [MappedFile], info: &TensorInfo) -> &'a [u8] {
     &files[info.file].bytes()[info.bytes.clone()]
 }
 

@@ -225,7 +225,7 @@ impl SubPlan {
             acceptance,
         } = self;
         drafter.validate()?;
-        schedule.validate(drafter.runs_a_model())?;
+        schedule.validate(drafter.drafts_ahead())?;
         let Shape { depth, draft_width, verify_width } = *shape;
         let show = || format!("Dd {depth}, Wd {draft_width}, Wv {verify_width} for {name}");
         if self.is_plain() {

@@ -58,6 +58,13 @@ pub enum DrafterKind {
     },
     /// Several drafters that share the rows of a step, each as far as it is trusted.
     Mixed(Mixture),
+    /// Another model of the same vocabulary, or one that reads the verifier's hidden rows: its files say which.
+    Model {
+        /// The model's file or folder, by its fingerprint.
+        model: DrafterFile,
+        /// Tokens that its head knows, ascending; all where its head is not trimmed.
+        head_tokens: Option<Vec<u32>>,
+    },
 }
 
 const LOOKUP: &str = "lookup_match";
@@ -68,8 +75,18 @@ const HEAD_TOKENS: &str = "head_tokens";
 
 impl DrafterKind {
     /// The names of all kinds, as the command line calls them.
-    pub const NAMES: [&'static str; 9] =
-        ["none", "lookup", "layer_skip", "retrieval", "suffix", "recycling", "ngram", "swift", MIXED];
+    pub const NAMES: [&'static str; 10] = [
+        "none",
+        "lookup",
+        "layer_skip",
+        "retrieval",
+        "suffix",
+        "recycling",
+        "ngram",
+        "swift",
+        MIXED,
+        "model",
+    ];
 
     /// The name of the kind, as the command line calls it.
     pub fn name(&self) -> &'static str {
@@ -83,6 +100,7 @@ impl DrafterKind {
             DrafterKind::Ngram(_) => "ngram",
             DrafterKind::Swift { .. } => "swift",
             DrafterKind::Mixed(_) => MIXED,
+            DrafterKind::Model { .. } => "model",
         }
     }
 
@@ -96,8 +114,18 @@ impl DrafterKind {
             | DrafterKind::Recycling
             | DrafterKind::Ngram(_)
             | DrafterKind::Mixed(_) => false,
-            DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } => true,
+            DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } | DrafterKind::Model { .. } => true,
         }
+    }
+
+    /// Whether it keeps keys and values of its own, which steps must bring as far as the verifier's.
+    pub fn keeps_a_cache(&self) -> bool {
+        matches!(self, DrafterKind::Model { .. })
+    }
+
+    /// Whether it can draft heads ahead of the step that begins with them.
+    pub fn drafts_ahead(&self) -> bool {
+        self.runs_a_model() && !self.keeps_a_cache()
     }
 
     /// The drafter that one which tunes itself is until it has found something better: what is recorded of that one tells of both.
@@ -122,13 +150,26 @@ impl DrafterKind {
             | DrafterKind::Retrieval { .. }
             | DrafterKind::Suffix(_)
             | DrafterKind::Recycling
-            | DrafterKind::Swift { .. } => 0,
+            | DrafterKind::Swift { .. }
+            | DrafterKind::Model { .. } => 0,
         }
     }
 
     /// Tokens of the trimmed head that it drafts with, if it has one.
     pub fn head_tokens(&self) -> Option<&[u32]> {
-        if let DrafterKind::LayerSkip { head_tokens, .. } = self { head_tokens.as_deref() } else { None }
+        match self {
+            DrafterKind::LayerSkip { head_tokens, .. } | DrafterKind::Model { head_tokens, .. } => {
+                head_tokens.as_deref()
+            }
+            DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::Retrieval { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_)
+            | DrafterKind::Swift { .. }
+            | DrafterKind::Mixed(_) => None,
+        }
     }
 
     /// The corpus store that it drafts from, if it needs one.
@@ -142,7 +183,47 @@ impl DrafterKind {
             | DrafterKind::Suffix(_)
             | DrafterKind::Recycling
             | DrafterKind::Ngram(_)
-            | DrafterKind::Swift { .. } => None,
+            | DrafterKind::Swift { .. }
+            | DrafterKind::Model { .. } => None,
+        }
+    }
+
+    /// The drafter model that it runs, if that is not the verifier.
+    pub fn draft_model(&self) -> Option<&DrafterFile> {
+        if let DrafterKind::Model { model, .. } = self { Some(model) } else { None }
+    }
+
+    /// The same with its drafter model, if that is the one of this digest, at the file's place.
+    #[must_use]
+    pub fn with_draft_model_at(mut self, file: &DrafterFile) -> Self {
+        if let DrafterKind::Model { model, .. } = &mut self
+            && model.digest == file.digest
+        {
+            file.path.clone_into(&mut model.path);
+        }
+        self
+    }
+
+    /// The same with a head trimmed to these tokens; `None` if its head cannot be or is trimmed already.
+    pub fn trimmed_to(&self, tokens: Vec<u32>) -> Option<Self> {
+        let head_tokens = Some(tokens);
+        match self {
+            DrafterKind::LayerSkip { skipped, head_tokens: None } => {
+                Some(DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens })
+            }
+            DrafterKind::Model { model, head_tokens: None } => {
+                Some(DrafterKind::Model { model: model.clone(), head_tokens })
+            }
+            DrafterKind::LayerSkip { head_tokens: Some(_), .. }
+            | DrafterKind::Model { head_tokens: Some(_), .. }
+            | DrafterKind::None
+            | DrafterKind::Lookup { .. }
+            | DrafterKind::Retrieval { .. }
+            | DrafterKind::Suffix(_)
+            | DrafterKind::Recycling
+            | DrafterKind::Ngram(_)
+            | DrafterKind::Swift { .. }
+            | DrafterKind::Mixed(_) => None,
         }
     }
 
@@ -158,7 +239,8 @@ impl DrafterKind {
             | DrafterKind::Suffix(_)
             | DrafterKind::Recycling
             | DrafterKind::Ngram(_)
-            | DrafterKind::Swift { .. } => None,
+            | DrafterKind::Swift { .. }
+            | DrafterKind::Model { .. } => None,
         };
         if let Some(store) = store {
             path.clone_into(&mut store.path);
@@ -192,8 +274,11 @@ impl DrafterKind {
             DrafterKind::Ngram(settings) => named(NgramSettings::NAMES, settings.values()),
             DrafterKind::Swift { skipped } => BTreeMap::from([(SKIPPED.to_owned(), skipped.clone())]),
             DrafterKind::Mixed(mixture) => mixture.parameters(&name),
+            DrafterKind::Model { model: _, head_tokens } => {
+                head_tokens.iter().map(|tokens| (HEAD_TOKENS.to_owned(), tokens.clone())).collect()
+            }
         };
-        let file = self.store().cloned();
+        let file = self.store().or(self.draft_model()).cloned();
         DrafterDescription { name, kind: self.name().to_owned(), parameters, file }
     }
 
@@ -271,6 +356,13 @@ impl DrafterKind {
                 DrafterKind::Swift { skipped: parameters[SKIPPED].clone() }
             }
             MIXED => DrafterKind::Mixed(Mixture::from_parameters(name, parameters, file.as_ref())?),
+            "model" => {
+                let head_tokens = parameters.get(HEAD_TOKENS).cloned();
+                expect(if head_tokens.is_some() { &[HEAD_TOKENS] } else { &[] })?;
+                let model =
+                    file.clone().ok_or_else(|| wrong("a file, the drafter model", "none".to_owned()))?;
+                DrafterKind::Model { model, head_tokens }
+            }
             _ => {
                 return Err(PlanError::UnknownDrafter {
                     expected: DrafterKind::NAMES.join(", "),
@@ -278,7 +370,7 @@ impl DrafterKind {
                 });
             }
         };
-        if let (None, Some(file)) = (drafter.store(), file) {
+        if let (None, Some(file)) = (drafter.store().or(drafter.draft_model()), file) {
             return Err(wrong("no file", file.path.clone()));
         }
         drafter.validate()?;
@@ -297,7 +389,6 @@ impl DrafterKind {
                 found,
             })
         };
-        let ascending = |ids: &[u32]| !ids.is_empty() && ids.is_sorted_by(|a, b| a < b);
         match self {
             DrafterKind::None | DrafterKind::Recycling => Ok(()),
             DrafterKind::Lookup { longest_match, shortest_match } => {
@@ -317,28 +408,18 @@ impl DrafterKind {
                         );
                     }
                 }
-                let DrafterFile { path, digest } = store;
-                let is_digest = digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit());
-                if path.is_empty() || !is_digest {
-                    return error(
-                        "a store with a path and a digest of 64 digits",
-                        format!("`{path}`, `{digest}`"),
-                    );
-                }
-                Ok(())
+                is_file(store).or_else(|found| error("a store with a path and a digest of 64 digits", found))
             }
             DrafterKind::LayerSkip { skipped, head_tokens } => {
                 if !ascending(skipped) {
                     return error("ascending, distinct groups to skip", format!("{skipped:?}"));
                 }
-                match head_tokens {
-                    Some(tokens) if !ascending(tokens) => {
-                        let breach = tokens.windows(2).find(|pair| pair[0] >= pair[1]);
-                        let found = breach.map_or("none".to_owned(), |pair| format!("{pair:?}"));
-                        error("one or more ascending, distinct tokens of a trimmed head", found)
-                    }
-                    Some(_) | None => Ok(()),
-                }
+                is_head(head_tokens.as_deref()).or_else(|(rule, found): Fault| error(rule, found))
+            }
+            DrafterKind::Model { model, head_tokens } => {
+                is_file(model)
+                    .or_else(|found| error("a model with a path and a digest of 64 digits", found))?;
+                is_head(head_tokens.as_deref()).or_else(|(rule, found): Fault| error(rule, found))
             }
             DrafterKind::Suffix(settings) => {
                 settings.validate().or_else(|(rule, found): Fault| error(rule, found))
@@ -357,6 +438,29 @@ impl DrafterKind {
             DrafterKind::Mixed(mixture) => mixture.validate(),
         }
     }
+}
+
+fn ascending(ids: &[u32]) -> bool {
+    !ids.is_empty() && ids.is_sorted_by(|a, b| a < b)
+}
+
+/// Whether a head can be trimmed to these tokens.
+fn is_head(tokens: Option<&[u32]>) -> Result<(), Fault> {
+    match tokens {
+        Some(tokens) if !ascending(tokens) => {
+            let breach = tokens.windows(2).find(|pair| pair[0] >= pair[1]);
+            let found = breach.map_or("none".to_owned(), |pair| format!("{pair:?}"));
+            Err(("one or more ascending, distinct tokens of a trimmed head", found))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether a file has a place and a digest; else what it has.
+fn is_file(file: &DrafterFile) -> Result<(), String> {
+    let DrafterFile { path, digest } = file;
+    let is_digest = digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit());
+    if path.is_empty() || !is_digest { Err(format!("`{path}`, `{digest}`")) } else { Ok(()) }
 }
 
 /// Settings under their names.
@@ -397,7 +501,12 @@ mod tests {
         DrafterKind::Mixed(Mixture::of(parts).unwrap())
     }
 
-    fn all() -> [DrafterKind; 12] {
+    fn model(path: &str, head_tokens: Option<&[u32]>) -> DrafterKind {
+        let model = DrafterFile { path: path.to_owned(), digest: "b1".repeat(32) };
+        DrafterKind::Model { model, head_tokens: head_tokens.map(<[u32]>::to_vec) }
+    }
+
+    fn all() -> [DrafterKind; 14] {
         let lookup = DrafterKind::Lookup { longest_match: 4, shortest_match: 2 };
         let (ngram, suffix) =
             (DrafterKind::Ngram(NgramSettings::DEFAULT), DrafterKind::Suffix(SuffixSettings::DEFAULT));
@@ -414,6 +523,8 @@ mod tests {
             DrafterKind::Ngram(NgramSettings::DEFAULT),
             swift(&[2, 3, 9]),
             layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
+            model("a", None),
+            model("a", Some(&[0, 7, 8])),
         ]
     }
 
@@ -474,6 +585,8 @@ mod tests {
             swift(&[]),
             swift(&[2, 2]),
             swift(&[2, 512]),
+            model("", None),
+            model("a", Some(&[7, 0])),
         ] {
             let description = kind.describe(DrafterName::new("any").unwrap());
             assert!(DrafterKind::from_description(&description).is_err(), "{kind:?}");

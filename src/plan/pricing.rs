@@ -40,6 +40,7 @@ pub(super) struct Pricing<'a> {
     pub(super) table: &'a LatencyTable,
     pub(super) drafter: &'a DrafterName,
     pub(super) context: u32,
+    pub(super) tail: Tail,
 }
 
 impl Pricing<'_> {
@@ -51,13 +52,12 @@ impl Pricing<'_> {
         rule: RowRule,
         width: u32,
     ) -> Result<Vec<StageTime>, TableError> {
-        let Pricing { table, drafter, context } = *self;
+        let Pricing { table, drafter, context, tail } = *self;
         let decided_nodes = match rule {
             RowRule::Widest => None,
             RowRule::BestRate => Some(u32::try_from(shape.nodes()).unwrap_or(u32::MAX)),
         };
         let shape = Shape { verify_width: width, ..*shape };
-        let tail = Tail::Shared;
         let static_tree = None;
         let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
         Ok(step.stages()?.times(LANES))
@@ -70,8 +70,8 @@ impl Pricing<'_> {
         tree: &StaticTree,
         schedule: Schedule,
     ) -> Result<Vec<StageTime>, TableError> {
-        let Pricing { table, drafter, context } = *self;
-        let (shape, static_tree, tail, decided_nodes) = (*shape, Some(tree), Tail::Shared, None);
+        let Pricing { table, drafter, context, tail } = *self;
+        let (shape, static_tree, decided_nodes) = (*shape, Some(tree), None);
         let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
         Ok(step.stages()?.times(LANES))
     }
@@ -93,7 +93,8 @@ impl Pricing<'_> {
     }
 
     /// The verify widths that a model drafter's steps can be priced for: all measured ones, but where heads are drafted ahead
-    /// only those up to which every one was measured as a draft too, and for one launch none where that was not measured.
+    /// only those up to which every one was measured as a draft too, and none of a drafter with a cache of its own, which cannot;
+    /// for one launch none where that was not measured.
     pub(super) fn tree_widths(&self, schedule: Schedule) -> Vec<u32> {
         let mut widths = self.table.widths(&Stage::Verify);
         match schedule {
@@ -103,6 +104,7 @@ impl Pricing<'_> {
                     widths.clear();
                 }
             }
+            Schedule::HeadAhead if self.tail != Tail::Shared => widths.clear(),
             Schedule::HeadAhead => {
                 let drafted = self.draft_widths();
                 let all = widths.iter().take_while(|width| drafted.contains(width)).count();
@@ -142,7 +144,7 @@ impl Pricing<'_> {
         rule: RowRule,
         width: u32,
     ) -> Result<Vec<StageTime>, TableError> {
-        let Pricing { table, drafter, context } = *self;
+        let Pricing { table, drafter, context, tail: _ } = *self;
         let stages = free_step(table, drafter, width, context)?;
         match rule {
             RowRule::Widest => Ok(stages),

@@ -13,7 +13,7 @@ pub enum Schedule {
     Plain,
     /// In the step before, right after its verification: one row for what the verifier said at each verified node, since
     /// one of these tokens is the next root. All heads but that one are dropped (Yggdrasil, NeurIPS 2025,
-    /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model.
+    /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model in the verifier's cache.
     HeadAhead,
     /// When the root is known, as the first part of one launch: the device runs all forwards of the draft phase and the growths
     /// between them by itself, and the host waits once. For drafters that run a model whose trees grow equally, on devices that
@@ -62,9 +62,9 @@ impl Schedule {
     }
 
     /// Checks that a drafter can keep this schedule.
-    pub(super) fn validate(self, runs_a_model: bool) -> Result<(), PlanError> {
-        let found = || format!("{self} for a drafter that runs no model");
-        super::contents::ensure(self == Schedule::Plain || runs_a_model, "schedule", "plain", found)
+    pub(super) fn validate(self, shares_a_model: bool) -> Result<(), PlanError> {
+        let found = || format!("{self} for a drafter without a model, or with a cache of its own");
+        super::contents::ensure(self == Schedule::Plain || shares_a_model, "schedule", "plain", found)
     }
 }
 

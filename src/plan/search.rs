@@ -13,6 +13,7 @@ use super::{
     objective::{mean_step, plain_step, step_us},
     pricing::{Choosing, Pricing},
     rates::Rates,
+    stages::Tail,
     static_search::{PricedTemplate, RefusedTemplate, StaticSearch},
 };
 
@@ -115,7 +116,8 @@ impl Origin<'_> {
 
     /// Every way of choosing rows under every schedule that the fix leaves open.
     fn under_schedules<'r>(&self, rows: &'r [Rows]) -> Vec<(&'r Rows, Schedule)> {
-        let open = || Schedule::ALL.into_iter().filter(|schedule| self.limits.admits_schedule(*schedule));
+        let keeps = |schedule| schedule == Schedule::Plain || self.kind.drafts_ahead();
+        let open = || Schedule::ALL.into_iter().filter(|s| keeps(*s) && self.limits.admits_schedule(*s));
         rows.iter().flat_map(|rows| open().map(move |schedule| (rows, schedule))).collect()
     }
 
@@ -197,7 +199,7 @@ impl Search<'_> {
             let origin = Origin { name, kind: &kind, limits, place: names.len(), asked_for };
             let searched = match &kind {
                 DrafterKind::None => continue,
-                DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } => {
+                DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } | DrafterKind::Model { .. } => {
                     self.tree_drafter(&origin, &mut found)
                 }
                 DrafterKind::Recycling | DrafterKind::Ngram(_) | DrafterKind::Mixed(_) => {
@@ -403,7 +405,13 @@ impl Search<'_> {
     }
 
     pub(super) fn pricing<'s>(&'s self, drafter: &'s DrafterName) -> Pricing<'s> {
-        Pricing { table: self.table, drafter, context: self.context }
+        let described = self.profile.drafters.iter().find(|described| described.name == *drafter);
+        let kind = described.and_then(|described| DrafterKind::from_description(described).ok());
+        let tail = match kind {
+            Some(kind) if kind.keeps_a_cache() => Tail::Joined,
+            Some(_) | None => Tail::Shared,
+        };
+        Pricing { table: self.table, drafter, context: self.context, tail }
     }
 
     /// The traces of a drafter; where it has none, those of the drafter that it begins as.
@@ -454,7 +462,13 @@ impl Search<'_> {
                 None => {
                     let depth = self.traces_of(name).iter().map(|t| t.depth).min().unwrap_or(0);
                     let heads = self.pricing(name).tree_widths(Schedule::HeadAhead);
-                    let ahead = format!(", schedule=head_ahead with Wv {:?}", &heads[1.min(heads.len())..]);
+                    let kind = DrafterKind::from_description(description);
+                    let ahead = match kind {
+                        Ok(kind) if !kind.drafts_ahead() => String::new(),
+                        Ok(_) | Err(_) => {
+                            format!(", schedule=head_ahead with Wv {:?}", &heads[1.min(heads.len())..])
+                        }
+                    };
                     (format!("1 to {depth}"), format!("{:?}{ahead}", self.draft_widths(name)))
                 }
             };

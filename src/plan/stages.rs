@@ -82,9 +82,12 @@ impl Part {
 /// How the last growth's nodes, which no growth forwards, get the drafter's keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
-    /// Not at all: the drafter shares the verifier's cache, where verification writes all rows. So it is for every drafter
-    /// there is, and the other two are for those with a cache of their own.
+    /// Not at all: the drafter shares the verifier's cache, where verification writes all rows. The others are for those with a
+    /// cache of their own.
     Shared,
+    /// In the head's forward of the next step, which has a row more for each token that the cache lacks: priced as two rows. A
+    /// drafter that reads the verifier's hidden rows lacks all that was accepted, another one that the last growth grew.
+    Joined,
     /// The accepted one of them, once it is known.
     Plain,
     /// All of them, while it is not known.
@@ -174,7 +177,7 @@ impl TreeStep<'_> {
         let growths = self.growths();
         let mut graph = StageGraph::default();
         let heads = match self.schedule {
-            Schedule::Plain => Some(graph.add(self.forward(Part::Head, 1)?, &[])),
+            Schedule::Plain => Some(graph.add(self.forward(Part::Head, self.head_rows())?, &[])),
             Schedule::OneLaunch => Some(graph.add(self.growth(Part::Head, draft_width)?, &[])),
             Schedule::HeadAhead => None,
         };
@@ -209,7 +212,7 @@ impl TreeStep<'_> {
         let said = graph.add(self.host(Part::Sample, HostStage::Sample, verify_width)?, &[verify]);
         let mut ahead = Vec::new();
         match self.tail {
-            Tail::Shared | Tail::Plain => {}
+            Tail::Shared | Tail::Joined | Tail::Plain => {}
             Tail::Ahead => ahead.push(graph.add(self.forward(Part::TailAhead, draft_width)?, &[last_growth])),
         }
         match self.schedule {
@@ -223,7 +226,7 @@ impl TreeStep<'_> {
         let moved = [&[accept][..], &ahead].concat();
         let mut ends = vec![graph.add(self.host(Part::Commit, HostStage::Commit, verify_width)?, &moved)];
         match self.tail {
-            Tail::Shared | Tail::Ahead => {}
+            Tail::Shared | Tail::Joined | Tail::Ahead => {}
             Tail::Plain => ends.push(graph.add(self.forward(Part::Tail, 1)?, &ends)),
         }
         // The first growth needs the root and its head; the first forward needs the cache as it then is.
@@ -231,6 +234,17 @@ impl TreeStep<'_> {
         graph.wait_for_step_before(begins, &[&[accept][..], &ahead].concat());
         graph.wait_for_step_before(heads.or(second_forward).unwrap_or(verify), &ends);
         Ok(graph)
+    }
+
+    /// Rows of the head's forward, with the tail that is joined to it, if a width was measured that holds both.
+    fn head_rows(&self) -> u32 {
+        match self.tail {
+            Tail::Joined => {
+                let measured = self.table.widths(&Stage::Draft(self.drafter.clone()));
+                measured.into_iter().find(|width| *width >= 2).unwrap_or(1)
+            }
+            Tail::Shared | Tail::Plain | Tail::Ahead => 1,
+        }
     }
 
     fn growths(&self) -> Vec<Growth> {

@@ -33,6 +33,14 @@ fn one_hot_rows(column_of: impl Fn(usize) -> usize) -> Vec<u8> {
         .collect()
 }
 
+/// The model's weights.
+pub(crate) fn weights() -> impl WeightSource {
+    Permutation {
+        embedding: one_hot_rows(|token| token),
+        head: one_hot_rows(|next| (next + VOCABULARY - 1) % VOCABULARY),
+    }
+}
+
 /// Executables of the given widths.
 pub(crate) fn set(widths: &[usize]) -> Arc<ExecutableSet> {
     let matrix = |name: &str| WeightSpec {
@@ -51,10 +59,6 @@ pub(crate) fn set(widths: &[usize]) -> Arc<ExecutableSet> {
     let logits = add(Op::Linear { weights: vec![WeightId(1)], norm: None, residual: false }, &[x]);
     graph.set_logits(logits);
     graph.set_hidden(x);
-    let weights = Permutation {
-        embedding: one_hot_rows(|token| token),
-        head: one_hot_rows(|next| (next + VOCABULARY - 1) % VOCABULARY),
-    };
     let options = SetOptions {
         tier: Tier::Portable,
         kv_format: KvFormat::F16,
@@ -63,7 +67,7 @@ pub(crate) fn set(widths: &[usize]) -> Arc<ExecutableSet> {
         model_context: CONTEXT,
         threads: 1,
     };
-    Arc::new(ExecutableSet::build(&graph, &weights, &options).expect("it compiles and loads"))
+    Arc::new(ExecutableSet::build(&graph, &weights(), &options).expect("it compiles and loads"))
 }
 
 /// A session of one thread over them.

@@ -70,6 +70,15 @@ pub enum RuntimeError {
         /// How many tokens it keeps.
         tokens: usize,
     },
+    /// Hidden rows of committed tokens that no executable keeps.
+    #[error("no executable keeps the hidden rows of a prompt: make those that do before drafting with them")]
+    NoHiddenRows,
+    /// A drafter model that was not loaded.
+    #[error("the drafter model {digest} was not loaded: load it before drafting with it")]
+    MissingDraft {
+        /// Its digest.
+        digest: String,
+    },
     /// A token id the model does not have.
     #[error(
         "token id {found} is out of range: expected one below {vocabulary}, the vocabulary's size; encode the text with this model's tokenizer"

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    backend::{self, Activations, BackendError, Executables, KvFormat, ReplayOptions, SlotLayout, Tier},
+    backend::{
+        self, Activations, BackendError, Executables, KvFormat, ReplayOptions, SlotLayout, Tier, Workers,
+    },
     compile::{self, CompileError},
     ir::{Binding, DeviceSpec, Graph, HeadTokens, Program, WeightSource},
 };
@@ -11,7 +13,7 @@ use crate::{
 use super::{RuntimeError, SessionOptions};
 
 /// Widths of prefill chunks, which show logits of their last row only.
-const PREFILL_WIDTHS: [usize; 2] = [16, 64];
+pub(super) const PREFILL_WIDTHS: [usize; 2] = [16, 64];
 
 /// What a set is built for.
 #[derive(Clone, Debug)]
@@ -91,7 +93,14 @@ pub struct ExecutableSet {
     prefill: Vec<(usize, usize)>,
     /// The model's graph, with a matrix for each trimmed head behind its weights.
     pub(super) graph: Graph,
-    pub(super) heads: Vec<HeadTokens>,
+    /// Trimmed heads, each with the first of its programs.
+    pub(super) heads: Vec<(HeadTokens, usize)>,
+    /// The first of the programs that prefill and keep the hidden rows of all tokens, if there are some.
+    pub(super) keeping: Option<usize>,
+    /// Executables of drafter models, by the digests of these.
+    pub(super) drafts: Vec<(String, Arc<ExecutableSet>)>,
+    /// Bytes of weights that are another set's.
+    pub(super) lent_bytes: usize,
     pub(super) device: DeviceSpec,
     pub(super) threads: usize,
     vocabulary: usize,
@@ -114,19 +123,6 @@ impl Execution {
             Execution::Eager => compile::compile_unfused(graph, binding, device),
         }
     }
-
-    fn load(
-        self,
-        programs: Vec<Program>,
-        device: &DeviceSpec,
-        weights: &dyn WeightSource,
-        threads: usize,
-    ) -> Result<Arc<dyn Executables>, BackendError> {
-        match self {
-            Execution::Static => backend::load(programs, device, weights, threads),
-            Execution::Eager => backend::load_eager(programs, device, weights, threads),
-        }
-    }
 }
 
 impl ExecutableSet {
@@ -143,7 +139,9 @@ impl ExecutableSet {
         weights: &dyn WeightSource,
         options: &SetOptions,
     ) -> Result<Self, RuntimeError> {
-        Self::build_for(Execution::Static, graph, weights, options)
+        Self::build_for(Execution::Static, graph, options, |programs, device| {
+            backend::load(programs, device, weights, options.threads)
+        })
     }
 
     /// Like [`build`](Self::build), but every forward runs its ops one by one, unfused, each with a buffer of its own: what static
@@ -156,14 +154,35 @@ impl ExecutableSet {
         weights: &dyn WeightSource,
         options: &SetOptions,
     ) -> Result<Self, RuntimeError> {
-        Self::build_for(Execution::Eager, graph, weights, options)
+        Self::build_for(Execution::Eager, graph, options, |programs, device| {
+            backend::load_eager(programs, device, weights, options.threads)
+        })
+    }
+
+    /// Executables of another graph over the weights of this set, with the same widths and a cache of their own. The graph's
+    /// weights begin with those of this set's [`graph`](Self::graph); `weights` is asked for the others only.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn beside(
+        &self,
+        graph: &Graph,
+        weights: &dyn WeightSource,
+        model_context: usize,
+    ) -> Result<Self, RuntimeError> {
+        let DeviceSpec { tier, kv_format, activations, arena_alignment: _ } = self.device;
+        let (widths, threads) = (self.verify.clone(), self.threads);
+        let options = SetOptions { tier, kv_format, activations, widths, model_context, threads };
+        let load = |programs, _: &DeviceSpec| self.executables.beside(programs, weights, threads);
+        let other = Self::build_for(Execution::Static, graph, &options, load)?;
+        Ok(Self { lent_bytes: self.executables.weight_bytes(), ..other })
     }
 
     fn build_for(
         execution: Execution,
         graph: &Graph,
-        weights: &dyn WeightSource,
         options: &SetOptions,
+        load: impl FnOnce(Vec<Program>, &DeviceSpec) -> Result<Arc<dyn Executables>, BackendError>,
     ) -> Result<Self, RuntimeError> {
         let mut widths = options.widths.clone();
         widths.push(1);
@@ -180,12 +199,9 @@ impl ExecutableSet {
             .map_err(|error| CompileError::Unlawful { stage: "show_candidates", error })?;
         let all_rows = |graph| widths.iter().map(move |w| (graph, Binding { width: *w, outputs: *w }));
         let prefill = PREFILL_WIDTHS.iter().map(|w| (graph, Binding { width: *w, outputs: 1 }));
-        let programs = all_rows(graph)
-            .chain(prefill)
-            .chain(all_rows(&choosing))
-            .map(|(graph, binding)| execution.compile(graph, binding, &device))
-            .collect::<Result<Vec<_>, _>>()?;
-        let executables = execution.load(programs, &device, weights, options.threads)?;
+        let compile = |(graph, binding)| execution.compile(graph, binding, &device);
+        let programs = all_rows(graph).chain(prefill).chain(all_rows(&choosing)).map(compile);
+        let executables = load(programs.collect::<Result<Vec<_>, _>>()?, &device)?;
         let vocabulary = executables.programs()[0].shown.columns;
         let prefill = PREFILL_WIDTHS.iter().enumerate().map(|(i, w)| (*w, widths.len() + i)).collect();
         Ok(Self {
@@ -194,6 +210,9 @@ impl ExecutableSet {
             prefill,
             graph: graph.clone(),
             heads: Vec::new(),
+            keeping: None,
+            drafts: Vec::new(),
+            lent_bytes: 0,
             device,
             threads: options.threads,
             vocabulary,
@@ -231,15 +250,26 @@ impl ExecutableSet {
         self.model_context
     }
 
-    /// Memory that a session with these options needs.
+    /// The model's graph, with a matrix for each trimmed head behind its weights.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Elements of the rows that every forward is given beside its tokens; 0 where it is given none.
+    pub fn given_columns(&self) -> usize {
+        self.executables.programs()[0].given_columns()
+    }
+
+    /// Memory that a session with these options needs; the weights are those of drafter models too.
     pub fn memory(&self, options: &SessionOptions) -> Memory {
+        let of_drafts = self.drafts.iter().map(|(_, set)| set.memory(options).weight_bytes);
         Memory {
-            weight_bytes: self.executables.weight_bytes(),
-            session_bytes: self.executables.replay_bytes(&self.replay_options(options)),
+            weight_bytes: self.executables.weight_bytes() - self.lent_bytes + of_drafts.sum::<usize>(),
+            session_bytes: self.executables.replay_bytes(&self.replay_options(options, None)),
         }
     }
 
-    pub(super) fn replay_options(&self, options: &SessionOptions) -> ReplayOptions {
+    pub(super) fn replay_options(&self, options: &SessionOptions, workers: Option<Workers>) -> ReplayOptions {
         let largest_tree = *self.verify.last().expect("width 1 is always planned");
         let prefill = PREFILL_WIDTHS[PREFILL_WIDTHS.len() - 1];
         ReplayOptions {
@@ -249,6 +279,7 @@ impl ExecutableSet {
             },
             threads: options.threads,
             pinning: options.pinning,
+            workers,
             tail_capacity: options.tree_nodes.max(1),
         }
     }

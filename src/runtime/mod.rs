@@ -5,13 +5,16 @@
 //! Verification rewrites every layer of every row it reads, so drafters that share the cache may write scratch freely.
 //!
 //! Graphs that are derived from the model's belong here: a forward may leave sub-layers out ([`SkipSet`]) or choose among
-//! some tokens only ([`TrimmedHead`]).
+//! some tokens only ([`TrimmedHead`]). A drafter model has executables of its own, kept beside those of its verifier, and a
+//! session of its own on the verifier's threads.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 pub(crate) mod counting;
+mod draft_sets;
 mod error;
 mod executable_set;
+mod hidden_rows;
 mod observation;
 mod phase;
 mod session;

@@ -3,11 +3,11 @@
 use std::{ops::Range, sync::Arc};
 
 use crate::{
-    backend::{Pinning, Replay, SlotLayout},
+    backend::{Pinning, Replay, SlotLayout, Workers},
     ir::{Candidates, Choice, RowInputs},
 };
 
-use super::{ExecutableSet, RuntimeError, SkipSet, TrimmedHead};
+use super::{ExecutableSet, RuntimeError, SkipSet, TrimmedHead, hidden_rows::HiddenRows};
 
 /// What a session is opened with.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,8 @@ pub struct Session {
     pub(super) set: Arc<ExecutableSet>,
     pub(super) replay: Box<dyn Replay>,
     pub(super) inputs: Vec<RowInputs>,
+    hidden: Option<HiddenRows>,
+    options: SessionOptions,
     moves: Vec<u32>,
     layout: SlotLayout,
     tree_nodes: usize,
@@ -44,17 +46,43 @@ impl Session {
     /// # Errors
     /// [`RuntimeError`] when the context is out of range or memory or threads are refused.
     pub fn open(set: Arc<ExecutableSet>, options: &SessionOptions) -> Result<Self, RuntimeError> {
+        Self::open_on(set, options, None)
+    }
+
+    /// Like [`open`](Self::open), on the threads of another session, which must not run when this one does. Threads and pinning of
+    /// the options are read only where that session has no threads to lend.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_beside(
+        set: Arc<ExecutableSet>,
+        options: &SessionOptions,
+        other: &Session,
+    ) -> Result<Self, RuntimeError> {
+        let workers = other.replay.workers();
+        let threads = workers.as_ref().map_or(options.threads, Workers::threads);
+        Self::open_on(set, &SessionOptions { threads, ..*options }, workers)
+    }
+
+    fn open_on(
+        set: Arc<ExecutableSet>,
+        options: &SessionOptions,
+        workers: Option<Workers>,
+    ) -> Result<Self, RuntimeError> {
         let model_context = set.model_context();
         if !(2..=model_context).contains(&options.context) {
             return Err(RuntimeError::ContextRange { found: options.context, model_context });
         }
-        let replay_options = set.replay_options(options);
+        let replay_options = set.replay_options(options, workers);
         let layout = replay_options.layout;
         let replay = Arc::clone(set.executables()).open(&replay_options)?;
         let tree_nodes = options.tree_nodes.max(1);
         let inputs = set.executables().programs()[..set.filled_programs()]
             .iter()
-            .map(|p| RowInputs::new(p.binding.width, p.binding.outputs, tree_nodes))
+            .map(|p| {
+                let inputs = RowInputs::new(p.binding.width, p.binding.outputs, tree_nodes);
+                inputs.with_given(p.given_columns())
+            })
             .collect();
         let nothing_skipped = SkipSet::none(set.groups());
         let moves = Vec::with_capacity(tree_nodes);
@@ -62,6 +90,8 @@ impl Session {
             set,
             replay,
             inputs,
+            hidden: None,
+            options: SessionOptions { tree_nodes, ..*options },
             moves,
             layout,
             tree_nodes,
@@ -74,6 +104,11 @@ impl Session {
     /// The executables.
     pub fn set(&self) -> &Arc<ExecutableSet> {
         &self.set
+    }
+
+    /// What it was opened with.
+    pub fn options(&self) -> SessionOptions {
+        self.options
     }
 
     /// Tokens whose keys and values are committed.
@@ -112,18 +147,45 @@ impl Session {
     /// # Panics
     /// If `tokens` is empty.
     pub fn prefill(&mut self, tokens: &[u32]) -> Result<&[f32], RuntimeError> {
+        assert_eq!(self.set.given_columns(), 0, "rows are to be given beside the tokens");
+        self.prefill_with(tokens, |_, _| ())
+    }
+
+    /// Like [`prefill`](Self::prefill), with `given(index, row)` writing the row that is given beside the token at `index`, as
+    /// [`ExecutableSet::given_columns`] says; of a model that takes none, the row is empty.
+    ///
+    /// # Errors
+    /// As `prefill`.
+    ///
+    /// # Panics
+    /// As `prefill`.
+    pub fn prefill_with(
+        &mut self,
+        tokens: &[u32],
+        mut given: impl FnMut(usize, &mut [f32]),
+    ) -> Result<&[f32], RuntimeError> {
         assert!(!tokens.is_empty(), "a prefill has at least one token");
         self.check(self.committed, tokens)?;
-        let mut rest = tokens;
+        let mut done = 0;
         loop {
-            let (width, program) = self.set.prefill_program(rest.len());
-            let (chunk, later) = rest.split_at(width.min(rest.len()));
-            self.fill_chunk(program, chunk);
-            self.inputs[program].set_output(0, chunk.len() - 1);
-            self.replay_filled(program);
+            let rest = &tokens[done..];
+            let (width, filled) = self.set.prefill_program(rest.len());
+            let chunk = &rest[..width.min(rest.len())];
+            self.fill_chunk(filled, chunk);
+            self.inputs[filled].set_output(0, chunk.len() - 1);
+            for row in 0..chunk.len() {
+                given(done + row, self.inputs[filled].given_mut(row));
+            }
+            let program = match &self.hidden {
+                Some(_) => self.set.keeping_program(filled),
+                None => filled,
+            };
+            self.replay.replay(program, &self.inputs[filled], self.nothing_skipped.as_mask());
+            self.last_program = Some(program);
+            self.note_rows(program, chunk.len());
             self.committed += chunk.len();
-            rest = later;
-            if rest.is_empty() {
+            done += chunk.len();
+            if done == tokens.len() {
                 return Ok(self.replay.shown(program, 0));
             }
         }
@@ -145,6 +207,7 @@ impl Session {
             let program = self.set.verify_program(width).expect("a planned width");
             self.fill_chunk(program, chunk);
             self.replay_filled(program);
+            self.note_rows(program, chunk.len());
             self.committed += chunk.len();
             for i in 0..chunk.len() {
                 visit(c * widest + i, self.replay.shown(program, i));
@@ -160,7 +223,11 @@ impl Session {
     /// If the forward has no such output, or the model's graph declares no hidden rows.
     pub fn hidden(&self, output: usize) -> Option<&[f32]> {
         let program = self.last_program?;
-        Some(self.replay.hidden(program, output).expect("the model's graph declares its hidden rows"))
+        let row = match self.set.filled_for(program) {
+            Some(filled) => self.inputs[filled].output_rows()[output] as usize,
+            None => output,
+        };
+        Some(self.replay.hidden(program, row).expect("the model's graph declares its hidden rows"))
     }
 
     /// Writes the embedding `[D]` of a token.
@@ -175,6 +242,54 @@ impl Session {
     fn replay_filled(&mut self, program: usize) {
         self.replay.replay(program, &self.inputs[program], self.nothing_skipped.as_mask());
         self.last_program = Some(program);
+    }
+
+    /// Keeps the hidden rows of committed tokens from now on, for [`committed_hidden`](Self::committed_hidden).
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoHiddenRows`] if the executables do not keep those of prompts.
+    pub fn keep_hidden(&mut self) -> Result<(), RuntimeError> {
+        if self.set.keeping.is_none() {
+            return Err(RuntimeError::NoHiddenRows);
+        }
+        if self.hidden.is_none() {
+            self.hidden = Some(HiddenRows::new(self.layout.context, self.set.model_width()));
+        }
+        Ok(())
+    }
+
+    /// Whether it keeps the hidden rows of committed tokens.
+    pub fn keeps_hidden(&self) -> bool {
+        self.hidden.is_some()
+    }
+
+    /// The last hidden row `[D]` of the committed token at `position`. `None` if it is not [kept](Self::keep_hidden): nothing is
+    /// kept of tokens behind ones that were committed after another forward than theirs.
+    pub fn committed_hidden(&self, position: usize) -> Option<&[f32]> {
+        if position < self.committed { self.hidden.as_ref()?.row(position) } else { None }
+    }
+
+    /// Keeps the hidden rows of the first `rows` rows of the last forward, whose tokens are being committed.
+    fn note_rows(&mut self, program: usize, rows: usize) {
+        let Some(hidden) = &mut self.hidden else { return };
+        for row in 0..rows {
+            let found = self.replay.hidden(program, row).expect("the model's graph declares its hidden rows");
+            hidden.set(self.committed + row, found);
+        }
+    }
+
+    /// Keeps the hidden rows of the path that is being committed, if the last forward wrote it.
+    fn note_path(&mut self, path: &[u32]) {
+        let (Some(hidden), Some(program)) = (&mut self.hidden, self.last_program) else { return };
+        hidden.forget_from(self.committed);
+        let Some(filled) = self.set.rows_of(program) else { return };
+        let slots = self.inputs[filled].slots();
+        for (place, offset) in path.iter().enumerate() {
+            let slot = slot_number(self.committed) + offset;
+            let Some(row) = slots.iter().position(|written| *written == slot) else { return };
+            let found = self.replay.hidden(program, row).expect("the model's graph declares its hidden rows");
+            hidden.set(self.committed + place, found);
+        }
     }
 
     /// Whether `tokens` can follow `committed` others.
@@ -220,6 +335,7 @@ impl Session {
     /// Commits the scratch rows of `path` (offsets behind the committed prefix, ascending, root first): their keys and
     /// values become those of the next positions. All other scratch is discarded.
     pub fn commit(&mut self, path: &[u32]) {
+        self.note_path(path);
         let first = slot_number(self.committed);
         let in_place = path.iter().enumerate().take_while(|(i, offset)| **offset as usize == *i).count();
         self.moves.clear();
@@ -229,6 +345,16 @@ impl Session {
         }
         self.committed += path.len();
         assert!(self.committed <= self.layout.context, "a path longer than the context was committed");
+    }
+
+    /// Commits the first `rows` rows of the last forward, all of which were [pushed behind](Forward::push_behind) the committed
+    /// tokens.
+    ///
+    /// # Panics
+    /// If they exceed the context.
+    pub fn commit_behind(&mut self, rows: usize) {
+        self.committed += rows;
+        assert!(self.committed <= self.layout.context, "more than the context was committed");
     }
 
     /// Copies the keys and values of the scratch row `offset` behind the committed prefix to the first, the root's.
@@ -252,6 +378,9 @@ impl Session {
     pub fn assume_committed(&mut self, len: usize) {
         assert!(len <= self.layout.context, "within the context");
         self.committed = len;
+        if let Some(hidden) = &mut self.hidden {
+            hidden.assume(len);
+        }
     }
 
     /// Overwrites all slots behind the committed prefix with finite noise. Output must not change: a test of the law.
@@ -287,6 +416,24 @@ impl<'a> Forward<'a> {
             }
             len
         });
+    }
+
+    /// Adds a row for the next place: behind the committed tokens and the rows that were added like this before, as a prefill has it.
+    pub fn push_behind(&mut self, token: u32) {
+        let inputs = &mut self.session.inputs[self.program];
+        let position = slot_number(self.session.committed + inputs.used());
+        inputs.push(token, position, position, position, |tail| {
+            tail[0] = position;
+            1
+        });
+    }
+
+    /// Gives the row pushed as number `row` the float row that the model takes beside its token.
+    ///
+    /// # Panics
+    /// If no such row was pushed, or the model takes rows of another length.
+    pub fn give(&mut self, row: usize, given: &[f32]) {
+        self.session.inputs[self.program].given_mut(row).copy_from_slice(given);
     }
 
     /// Adds a row for a place that is committed already: `token` at `position`, written to scratch offset `offset`, attending to the
@@ -361,5 +508,13 @@ impl<'a> Choices<'a> {
     /// Candidates of the row pushed as number `row`.
     pub fn row(&self, row: usize) -> Candidates<'a> {
         Candidates::new(self.session.replay.shown(self.program, row))
+    }
+
+    /// The last hidden row `[D]` of the row pushed as number `row`.
+    ///
+    /// # Panics
+    /// If the model's graph declares no hidden rows.
+    pub fn hidden(&self, row: usize) -> &'a [f32] {
+        self.session.replay.hidden(self.program, row).expect("the model's graph declares its hidden rows")
     }
 }

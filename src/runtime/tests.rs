@@ -114,6 +114,51 @@ fn more_than_is_committed_cannot_be_kept() {
 }
 
 #[test]
+fn hidden_rows_of_what_is_committed_stay_where_they_are_kept() {
+    let plain = set(&[4]);
+    assert!(matches!(session(&plain, CONTEXT, 4).keep_hidden(), Err(RuntimeError::NoHiddenRows)));
+    let keeping = std::sync::Arc::new(plain.with_kept_hidden(&super::counting::weights()).unwrap());
+    let mut session = session(&keeping, CONTEXT, 4);
+    session.keep_hidden().unwrap();
+    // The counting model's hidden row is the embedding of the row's token.
+    let token_of = |row: &[f32]| row.iter().position(|x| *x == 1.0).expect("one is certain") as u32;
+    let mut text: Vec<u32> = (0..70).map(|i| i * 7 % VOCABULARY as u32).collect();
+    assert_eq!(best(session.prefill(&text).unwrap()) as u32, text[69] + 1);
+    assert_eq!(token_of(session.hidden(0).unwrap()), text[69], "of the last token, as ever");
+    let mut forward = session.forward(3).unwrap();
+    for (offset, token) in [(0, 11), (1, 3), (3, 30)] {
+        forward.push(token, 0, offset, |tail| {
+            tail[0] = offset;
+            1
+        });
+    }
+    forward.choose(Choice::ARGMAX, None);
+    session.commit(&[0, 3]);
+    text.extend([11, 30]);
+    session.score(&[5, 6], |_, _| ()).unwrap();
+    text.extend([5, 6]);
+    let found = |session: &super::Session| -> Vec<u32> {
+        (0..).map_while(|place| session.committed_hidden(place)).map(token_of).collect()
+    };
+    assert_eq!(found(&session), text);
+    session.truncate(50);
+    session.prefill(&[9]).unwrap();
+    assert_eq!(found(&session), [&text[..50], &[9]].concat());
+    // Committed after another forward than its own: nothing is known from there on.
+    let mut forward = session.forward(1).unwrap();
+    forward.push(4, 0, 2, |tail| {
+        tail[0] = 2;
+        1
+    });
+    forward.run(None);
+    session.commit(&[0]);
+    session.score(&[8], |_, _| ()).unwrap();
+    assert_eq!((found(&session).len(), session.committed()), (51, 53));
+    session.restart(&[1, 2]).unwrap();
+    assert_eq!(found(&session), [1, 2]);
+}
+
+#[test]
 fn hidden_rows_are_those_of_the_last_forward() {
     let one_hot = |token: u32| -> Vec<f32> {
         (0..VOCABULARY).map(|i| f32::from(u8::from(i == token as usize))).collect()

@@ -59,7 +59,7 @@ impl ExecutableSet {
         let mut wanted: Vec<HeadTokens> = Vec::new();
         for head in heads {
             let tokens = HeadTokens::new(head.as_ref(), self.vocabulary())?;
-            if !self.heads.contains(&tokens) && !wanted.contains(&tokens) {
+            if self.heads.iter().all(|(made, _)| *made != tokens) && !wanted.contains(&tokens) {
                 wanted.push(tokens);
             }
         }
@@ -82,10 +82,11 @@ impl ExecutableSet {
             }
         }
         let source = Gathered { model: weights, first, heads: gathered };
+        let first = self.executables.programs().len();
         let executables = self.executables.with(programs, &source, self.threads)?;
         let mut both = self.clone();
         (both.executables, both.graph) = (executables, graph);
-        both.heads.extend(wanted);
+        both.heads.extend(wanted.into_iter().zip((first..).step_by(self.verify.len())));
         Ok(both)
     }
 
@@ -94,7 +95,7 @@ impl ExecutableSet {
     /// # Errors
     /// [`RuntimeError::MissingHead`] if the set has none.
     pub fn head(&self, tokens: &[u32]) -> Result<TrimmedHead, RuntimeError> {
-        let place = self.heads.iter().position(|head| head.as_slice() == tokens);
+        let place = self.heads.iter().position(|(head, _)| head.as_slice() == tokens);
         place.map(TrimmedHead).ok_or(RuntimeError::MissingHead { tokens: tokens.len() })
     }
 
@@ -103,10 +104,9 @@ impl ExecutableSet {
     pub(super) fn choosing_program(&self, verify: usize, head: Option<TrimmedHead>) -> usize {
         let widths = self.verify.len();
         assert!(verify < widths, "a program of a planned width");
-        let place = head.map_or(0, |TrimmedHead(place)| {
-            assert!(place < self.heads.len(), "a head of this set");
-            1 + place
+        let first = head.map_or(self.filled_programs(), |TrimmedHead(place)| {
+            self.heads.get(place).expect("a head of this set").1
         });
-        self.filled_programs() + place * widths + verify
+        first + verify
     }
 }

@@ -303,6 +303,8 @@ impl Decoder {
         }
         if let Some(drafter) = &mut self.drafter {
             drafter.begin(&self.history);
+            drafter.prefill(&self.history, &self.session)?;
+            self.stats.prefill += lap.next();
         }
         Ok(first)
     }

@@ -31,8 +31,8 @@ pub use corpus::{CorpusStore, StoreError};
 pub use decode::{Decoder, Shape, StepReport};
 pub use depth::depth_features;
 pub use drafter::{
-    Budget, DraftGrowth, Drafter, DraftsAhead, LayerSkip, Lookup, Mixed, Ngram, Observer, Proposer,
-    Recycling, Retrieval, Suffix, Swift, Verified,
+    Budget, DraftGrowth, Drafter, DraftsAhead, LayerSkip, Lookup, Mixed, ModelDrafter, Ngram, Observer,
+    Proposer, Recycling, Retrieval, Suffix, Swift, Verified,
 };
 pub use error::SpeculateError;
 pub use guard::GuardCounts;

@@ -37,6 +37,6 @@ pub use chat::{GenerationPrompt, Message, Role};
 pub use chat_template::ChatTemplate;
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
-pub use tokenizer::{Special, Tokenizer};
+pub use tokenizer::{Special, TokenDifference, Tokenizer};
 pub use tokenizer_json::TokenizerConfig;
 pub use vocabulary::{TokenKind, Vocabulary};

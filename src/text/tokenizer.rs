@@ -75,6 +75,17 @@ pub(super) struct Parts {
     pub(super) eos: Option<u32>,
 }
 
+/// An id that means another text in another vocabulary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenDifference {
+    /// The id.
+    pub id: u32,
+    /// Its text here; `None` if it has none.
+    pub here: Option<String>,
+    /// Its text there.
+    pub there: Option<String>,
+}
+
 impl Tokenizer {
     /// A tokenizer from a model file's own vocabulary.
     ///
@@ -200,6 +211,23 @@ impl Tokenizer {
     #[must_use]
     pub fn vocab_len(&self) -> usize {
         self.lexicon.len()
+    }
+
+    /// The first id that means another text in `other`; `None` if every id of both means the same. An id that one of them has not, or
+    /// never uses, means nothing, as in the other if it is like that there too.
+    #[must_use]
+    pub fn first_difference(&self, other: &Tokenizer) -> Option<TokenDifference> {
+        let meaning = |tokenizer: &Tokenizer, id| -> Option<Vec<u8>> {
+            let lexicon = &tokenizer.lexicon;
+            let is_used = lexicon.kind(id).is_some_and(|kind| kind != TokenKind::Unused);
+            is_used.then(|| lexicon.name_bytes(id).unwrap_or_default().to_vec())
+        };
+        let ids = u32::try_from(self.vocab_len().max(other.vocab_len())).expect("vocabularies are limited");
+        let (id, [here, there]) = (0..ids)
+            .map(|id| (id, [self, other].map(|tokenizer| meaning(tokenizer, id))))
+            .find(|(_, [here, there])| here != there)?;
+        let text = |bytes: Option<Vec<u8>>| bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Some(TokenDifference { id, here: text(here), there: text(there) })
     }
 
     /// Whether `id` is never text: a control, unknown or unused token.

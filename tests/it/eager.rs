@@ -104,6 +104,7 @@ fn unfused_programs_have_every_op_of_the_graph_and_bytes_for_each() {
                 Op::Candidates { head, .. } => assert!(head.is_none(), "{:?}", step.op),
                 Op::GatedLinear { .. } => panic!("a fused op"),
                 Op::Input(_)
+                | Op::GivenRows { .. }
                 | Op::Slice { .. }
                 | Op::Embed { .. }
                 | Op::RmsNorm(_)

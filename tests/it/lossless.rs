@@ -23,8 +23,11 @@ mod adversary;
 mod free;
 
 use self::{adversary::Adversary, free::Free};
-use crate::skip_search::{any_skip_costs, any_skip_search};
-use crate::tiny_model::{Class, Dice, WIDTHS, is_cuda, models, session};
+use crate::{
+    draft_models::{DRAFT, hidden_pair, pair_drafter, pair_session, plain_pair},
+    skip_search::{any_skip_costs, any_skip_search},
+    tiny_model::{Class, Dice, TinyModel, WIDTHS, is_cuda, models, session},
+};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -32,6 +35,10 @@ enum Kind {
     TrimmedHead,
     Template,
     Swift,
+    /// A drafter model by itself, which may be of another vocabulary or the verifier.
+    Model,
+    /// A drafter model that reads the verifier's hidden rows.
+    HiddenState,
     Free(Free),
     Mixed,
     Adversary,
@@ -166,7 +173,13 @@ impl Case {
                 let (template, shape) = any_template(dice);
                 (Some(template), shape)
             }
+            Kind::Model | Kind::HiddenState if dice.chance(25) => {
+                let (template, shape) = any_template(dice);
+                (Some(template), shape)
+            }
             Kind::LayerSkip
+            | Kind::Model
+            | Kind::HiddenState
             | Kind::TrimmedHead
             | Kind::Swift
             | Kind::Free(_)
@@ -206,7 +219,10 @@ impl Case {
         let bank = self.shape.scratch_rows(self.schedule);
         let window = if self.kind == Kind::Swift { dice.within(1, 9) } else { 0 };
         let rows = bank + window;
-        let session = session(set, self.context, rows, self.threads);
+        let session = match self.kind {
+            Kind::Model | Kind::HiddenState => pair_session(set, self.context, rows, self.threads),
+            _ => session(set, self.context, rows, self.threads),
+        };
         let drafter: Box<dyn Drafter> = match self.kind {
             Kind::LayerSkip | Kind::TrimmedHead | Kind::Template => {
                 let percent = *dice.pick(&[10, 30, 60, 100]);
@@ -219,6 +235,17 @@ impl Case {
                 Box::new(match &self.kept[..] {
                     [] => whole,
                     kept => whole.with_head(set.head(kept).expect("it was made")),
+                })
+            }
+            Kind::Model | Kind::HiddenState => {
+                let mut whole = pair_drafter(&session, &self.shape);
+                if let Some(template) = &self.template {
+                    whole = whole.with_template(template, &self.shape).expect("its own shape");
+                }
+                let draft = set.draft(DRAFT).expect("a pair");
+                Box::new(match &self.kept[..] {
+                    [] => whole,
+                    kept => whole.with_head(draft.head(kept).expect("it was made")),
                 })
             }
             Kind::Swift => {
@@ -259,6 +286,25 @@ impl Case {
             None => decoder,
         }
     }
+}
+
+/// The model with a drafter model beside it, whose head may be trimmed.
+fn any_pair(case: &mut Case, model: &'static TinyModel, class: Class, dice: &mut Dice) -> Arc<ExecutableSet> {
+    let pair = match case.kind {
+        Kind::HiddenState => hidden_pair(model, class, *dice.pick(&[256, 256, 24])),
+        _ if dice.chance(30) => plain_pair(model, model, class),
+        _ => plain_pair(model, dice.pick(models()), class),
+    };
+    let draft = pair.draft(DRAFT).expect("a pair");
+    if draft.given_columns() > 0 || dice.chance(70) {
+        return pair;
+    }
+    case.kept = any_kept(draft.vocabulary(), dice);
+    // Any weights will do: what is drafted is verified.
+    let of = models().iter().find(|m| m.model.graph.weights()[..] == draft.graph().weights()[..]);
+    let weights = of.expect("one of them").model.weights.as_ref();
+    let trimmed = draft.with_heads(weights, &[&case.kept]).expect("tokens in order");
+    Arc::new(pair.with_draft(DRAFT, Arc::new(trimmed)))
 }
 
 /// Decodes until `tokens` are emitted, one of `ends` is, or the context is full; poisons scratch before every step.
@@ -311,9 +357,13 @@ fn run(kind: Kind, cases: u64) -> (u64, u64) {
         let class = *dice.pick(classes);
         let set = model.set(class);
         let what = format!("{kind:?} case {case}, {} on {class}", model.name);
-        let case = Case::any(kind, what, set.vocabulary(), &mut dice);
+        let mut case = Case::any(kind, what, set.vocabulary(), &mut dice);
         let truth = case.plainly(set, &case.prompt);
         let mut decoder = match &case.kept[..] {
+            _ if matches!(kind, Kind::Model | Kind::HiddenState) => {
+                let pair = any_pair(&mut case, model, class, &mut dice);
+                case.decoder(&pair, &truth, &mut dice)
+            }
             [] => case.decoder(set, &truth, &mut dice),
             kept => {
                 let trimmed = set.with_heads(model.model.weights.as_ref(), &[kept]).expect("tokens in order");
@@ -378,6 +428,22 @@ fn a_template_changes_no_token() {
 fn a_skip_set_that_changes_changes_no_token() {
     let (drafted, accepted) = run(Kind::Swift, 200);
     assert!(drafted > 5_000 && accepted > 500, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn a_drafter_model_changes_no_token() {
+    let (drafted, accepted) = run(Kind::Model, 160);
+    assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
+}
+
+#[test]
+fn a_hidden_state_drafter_changes_no_token() {
+    // A GPU takes no rows beside tokens.
+    if is_cuda() {
+        return;
+    }
+    let (drafted, accepted) = run(Kind::HiddenState, 160);
+    assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
 }
 
 #[test]

@@ -20,6 +20,10 @@ mod corpus;
 mod default_model;
 #[cfg(feature = "cli")]
 mod default_model_lossless;
+#[cfg(feature = "cli")]
+mod draft_commands;
+mod draft_models;
+mod draft_plans;
 mod eager;
 #[cfg(feature = "cuda")]
 mod emulated_cuda;
@@ -28,6 +32,7 @@ mod fetch;
 #[cfg(feature = "cli")]
 mod first_use;
 mod guard;
+mod hidden_state_forward;
 #[cfg(feature = "cli")]
 mod inspect;
 mod kept_states;

@@ -12,7 +12,7 @@ use yggc::{
     measure::{CalibrationPrompt, ProfileOptions, profile},
     model::synthetic::SyntheticSpec,
     plan::{DrafterKind, Plan},
-    runtime::{Session, SessionOptions},
+    runtime::SessionOptions,
     speculate::{self, Decoder, Limits, Observer, Shape},
     tree::NodeId,
 };
@@ -64,15 +64,14 @@ pub(crate) fn served(
 /// A decoder of the model that drafts as described, in this shape, for one thread.
 pub(crate) fn decoder(loaded: &Loaded, drafter: &DrafterDescription, shape: Shape) -> Decoder {
     let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
-    let heads: Vec<&[u32]> = kind.head_tokens().into_iter().collect();
-    let loaded = loaded.with_heads(&heads).expect("tokens in order");
+    let loaded = loaded.with_drafters([&kind]).expect("what it needs is there");
     let options = SessionOptions {
         context: loaded.set().model_context(),
         tree_nodes: shape.tree_nodes(),
         threads: 1,
         pinning: Pinning::Floating,
     };
-    let session = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
+    let session = loaded.session(&options, [&kind]).expect("a session opens");
     let drafter = make_drafter(&kind, &shape, &session).expect("a planned width");
     Decoder::new(session, drafter, shape).expect("a planned width")
 }

@@ -18,7 +18,7 @@ use super::{
         memory::Arena,
     },
     CpuExecutables,
-    pool::Worker,
+    pool::{Worker, Workers},
     replay::CpuReplay,
     step::CpuStep,
 };
@@ -57,6 +57,15 @@ impl Executables for EagerExecutables {
         let mut both = CpuExecutables::clone(&self.0);
         both.add(programs, weights, threads)?;
         Ok(Arc::new(Self::new(both)))
+    }
+
+    fn beside(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        self.0.beside(programs, weights, threads)
     }
 
     fn embed(&self, token: u32, row: &mut [f32]) {
@@ -135,6 +144,10 @@ impl Replay for EagerReplay {
     ) {
         observer(Moment::Begun);
         self.run(program, inputs, skipped, observer);
+    }
+
+    fn workers(&self) -> Option<Workers> {
+        self.replay.workers()
     }
 
     fn tune(&mut self, program: usize, step: usize, tuning: Tuning) {

@@ -20,7 +20,7 @@ use crate::ir::{DeviceSpec, Program, WeightSource};
 use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
 pub(super) use eager::EagerExecutables;
 use packed_weights::{MatrixId, PackedWeights};
-pub use pool::Pinning;
+pub use pool::{Pinning, Workers};
 use replay::CpuReplay;
 use step::CpuStep;
 
@@ -125,6 +125,17 @@ impl Executables for CpuExecutables {
         let mut both = self.clone();
         both.add(programs, weights, threads)?;
         Ok(Arc::new(both))
+    }
+
+    fn beside(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        let mut other = Self { programs: Vec::new(), steps: Vec::new(), ..self.clone() };
+        other.add(programs, weights, threads)?;
+        Ok(Arc::new(other))
     }
 
     fn embed(&self, token: u32, row: &mut [f32]) {

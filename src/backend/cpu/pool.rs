@@ -80,9 +80,11 @@ impl Worker<'_> {
     }
 }
 
-/// The threads of one session.
+/// The threads of one session, or of several that take turns.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
+    /// Whether a job is running.
+    busy: AtomicBool,
     handles: Vec<JoinHandle<()>>,
     threads: Vec<Thread>,
     places: Option<Places>,
@@ -113,7 +115,8 @@ impl Pool {
             Pinning::Pinned => Places::beside_caller(threads - 1),
             Pinning::Floating => None,
         };
-        let mut pool = Self { shared, handles: Vec::new(), threads: Vec::new(), places };
+        let busy = AtomicBool::new(false);
+        let mut pool = Self { shared, busy, handles: Vec::new(), threads: Vec::new(), places };
         for index in 1..threads {
             let shared = Arc::clone(&pool.shared);
             let place = pool.places.as_ref().map(|p| p.cpus()[index - 1]);
@@ -134,21 +137,24 @@ impl Pool {
         self.threads.len() + 1
     }
 
-    /// Runs `job` once on every worker and returns when all have finished.
+    /// Runs `job` once on every worker and returns when all have finished. Callers take turns: one that comes while another's job
+    /// runs spins until that has ended.
     ///
     /// # Panics
     /// If the job panicked on any worker.
-    pub(crate) fn run<F: Fn(Worker<'_>) + Sync>(&mut self, job: &F) {
+    pub(crate) fn run<F: Fn(Worker<'_>) + Sync>(&self, job: &F) {
         unsafe fn call<F: Fn(Worker<'_>) + Sync>(data: *const (), worker: Worker<'_>) {
             // SAFETY: `run` published a pointer to an `F` that it borrows until every worker has finished.
             let job = unsafe { &*data.cast::<F>() };
             job(worker);
         }
+        let _turn = Turn::take(&self.busy);
         let threads = self.threads();
         let shared = &*self.shared;
         if threads > 1 {
             shared.finished.0.store(0, Ordering::Relaxed);
-            // SAFETY: no worker reads `job` now: all finished the last one before the last `run` returned.
+            // SAFETY: no worker reads `job` now: all finished the last one before the last `run` returned; and no other caller
+            // writes it, since the turn is ours.
             unsafe {
                 *shared.job.get() = Some(Job { data: std::ptr::from_ref(job).cast(), call: call::<F> })
             };
@@ -173,6 +179,36 @@ impl Pool {
             Err(panic) => std::panic::resume_unwind(panic),
             Ok(()) => assert!(!shared.barrier.is_poisoned(), "a worker thread panicked during a forward"),
         }
+    }
+}
+
+/// The workers of a replay, to be lent to others that run when it does not.
+#[derive(Clone, Debug)]
+pub struct Workers(pub(super) Arc<Pool>);
+
+impl Workers {
+    /// How many there are, the caller included.
+    pub fn threads(&self) -> usize {
+        self.0.threads()
+    }
+}
+
+/// The right to publish a job, given back when it is dropped.
+struct Turn<'a>(&'a AtomicBool);
+
+impl<'a> Turn<'a> {
+    fn take(busy: &'a AtomicBool) -> Self {
+        let mut turns = 0;
+        while busy.swap(true, Ordering::Acquire) {
+            super::barrier::relax(&mut turns);
+        }
+        Self(busy)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -237,7 +273,7 @@ mod tests {
     #[test]
     fn every_worker_runs_every_job_and_barriers_hold() {
         for threads in 1..=4 {
-            let mut pool = Pool::new(threads, Pinning::Floating).unwrap();
+            let pool = Pool::new(threads, Pinning::Floating).unwrap();
             let counters: Vec<AtomicUsize> = (0..8).map(|_| AtomicUsize::new(0)).collect();
             for round in 1..=50 {
                 pool.run(&|worker: Worker<'_>| {
@@ -254,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_parked_pool_wakes_up() {
-        let mut pool = Pool::new(3, Pinning::Floating).unwrap();
+        let pool = Pool::new(3, Pinning::Floating).unwrap();
         let ran = AtomicUsize::new(0);
         for _ in 0..3 {
             thread::sleep(std::time::Duration::from_millis(30));
@@ -266,9 +302,32 @@ mod tests {
     }
 
     #[test]
+    fn callers_take_turns() {
+        let pool = Pool::new(2, Pinning::Floating).unwrap();
+        let (running, ran) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let job = |worker: Worker<'_>| {
+            if worker.index == 0 {
+                assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "one job at a time");
+            }
+            worker.wait();
+            ran.fetch_add(1, Ordering::Relaxed);
+            worker.wait();
+            if worker.index == 0 {
+                running.fetch_sub(1, Ordering::SeqCst);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..100).for_each(|_| pool.run(&job)));
+            }
+        });
+        assert_eq!(ran.into_inner(), 600);
+    }
+
+    #[test]
     fn a_panic_on_one_worker_is_a_panic_of_run_not_a_hang() {
         for bad in 0..3 {
-            let mut pool = Pool::new(3, Pinning::Floating).unwrap();
+            let pool = Pool::new(3, Pinning::Floating).unwrap();
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 pool.run(&|worker: Worker<'_>| {
                     assert_ne!(worker.index, bad, "planted");

@@ -22,7 +22,7 @@ use super::{
     },
     CpuExecutables,
     packed_weights::PackedWeights,
-    pool::{Pool, Worker},
+    pool::{Pool, Worker, Workers},
     step::CpuStep,
 };
 
@@ -39,7 +39,7 @@ pub(super) struct CpuReplay {
     all_rows: Vec<u32>,
     /// Of every step of every program; what is no linear has the default.
     tunings: Vec<Vec<Tuning>>,
-    pool: Pool,
+    pool: Arc<Pool>,
 }
 
 impl CpuReplay {
@@ -65,8 +65,15 @@ impl CpuReplay {
         let ropes = crate::backend::rope_tables(first, options.layout.context);
         let widest = executables.programs.iter().map(|p| p.binding.width).max().unwrap_or(1);
         let all_rows = (0..u32::try_from(widest).expect("widths are small")).collect();
-        let pool = Pool::new(options.threads, options.pinning)
-            .map_err(|source| BackendError::Threads { threads: options.threads, source })?;
+        let pool = match &options.workers {
+            Some(Workers(pool)) => {
+                assert_eq!(pool.threads(), options.threads, "scratch for each of the workers that are lent");
+                Arc::clone(pool)
+            }
+            None => Pool::new(options.threads, options.pinning)
+                .map(Arc::new)
+                .map_err(|source| BackendError::Threads { threads: options.threads, source })?,
+        };
         let tunings = executables.steps.iter().map(|steps| vec![Tuning::DEFAULT; steps.len()]).collect();
         Ok(Self { executables, arena, cache, scratch, scratch_bytes, found, ropes, all_rows, tunings, pool })
     }
@@ -89,7 +96,7 @@ impl CpuReplay {
         &'a mut self,
         program: usize,
         inputs: &'a RowInputs,
-    ) -> (Forward<'a>, &'a mut Pool) {
+    ) -> (Forward<'a>, &'a Pool) {
         let executables = &*self.executables;
         let forward = Forward {
             kernels: executables.kernels,
@@ -106,7 +113,7 @@ impl CpuReplay {
             ropes: &self.ropes,
             all_rows: &self.all_rows,
         };
-        (forward, &mut self.pool)
+        (forward, &self.pool)
     }
 }
 
@@ -227,6 +234,10 @@ impl Replay for CpuReplay {
                 }
             }
         });
+    }
+
+    fn workers(&self) -> Option<Workers> {
+        Some(Workers(Arc::clone(&self.pool)))
     }
 
     fn tune(&mut self, program: usize, step: usize, tuning: Tuning) {

@@ -1,7 +1,7 @@
 //! A step with its weights and regions resolved, and how it is shared between threads.
 
 use ygg_kernels::{
-    AppendKv, Attention, Norm, Rope,
+    AppendKv, Attention, Norm, Rope, Rows,
     candidates::ranges,
     cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, Tuning, head_scratch_bytes},
 };
@@ -41,6 +41,7 @@ enum Kind {
     AddInto { a: Region, out: Region },
     Scale { factor: f32, x: Region, out: Region },
     SelectRows { x: Region, out: Region },
+    GivenRows { columns: usize, out: Region },
     Candidates { head: Option<Head>, most: usize, tokens: Option<HeadTokens>, x: Region, out: Region },
 }
 
@@ -96,6 +97,7 @@ impl CpuStep {
             Op::Add => Kind::Add { a: operand(0), b: operand(1), out: region(&step.result) },
             Op::Scale { factor } => Kind::Scale { factor: *factor, x: operand(0), out: region(&step.result) },
             Op::SelectRows => Kind::SelectRows { x: operand(0), out: region(&step.result) },
+            Op::GivenRows { columns } => Kind::GivenRows { columns: *columns, out: region(&step.result) },
             Op::Candidates { head, most, tokens } => {
                 let head = head.as_ref().map(|ir::Head { weights: ids, norm }| Head {
                     weight: weights.stack(ids),
@@ -153,7 +155,8 @@ impl CpuStep {
             | Kind::Add { .. }
             | Kind::AddInto { .. }
             | Kind::Scale { .. }
-            | Kind::SelectRows { .. } => 0,
+            | Kind::SelectRows { .. }
+            | Kind::GivenRows { .. } => 0,
         }
     }
 
@@ -238,6 +241,11 @@ impl CpuStep {
             Kind::SelectRows { x, out } => {
                 let rows = worker.share(out.rows);
                 kernels.select_rows(forward.read(x), inputs.output_rows(), rows, forward.write(out));
+            }
+            Kind::GivenRows { columns, out } => {
+                let rows = worker.share(out.rows);
+                let (given, same) = (Rows::new(inputs.given(), *columns), forward.first_rows(out.rows));
+                kernels.select_rows(given, same, rows, forward.write(out));
             }
             Kind::Candidates { head, most: _, tokens, x, out } => {
                 let layout = self.found_layout(weights, worker.threads).expect("it finds candidates");

@@ -254,6 +254,7 @@ impl<'a> Launches<'a> {
                 };
                 self.by_rows("ygg_rope", out().rows, params)
             }
+            Op::GivenRows { .. } => unreachable!("refused when it was loaded"),
             Op::SelectRows => {
                 let indices = input(self.at.words.output_rows());
                 let params = YggSelectRows { step: in_step, x: operand(0), indices, out: out() };

@@ -181,6 +181,15 @@ fn all_layouts(programs: &[Program]) -> u32 {
     specs.fold(0, |all, spec| all | Layout::of(spec.format).bit())
 }
 
+/// Programs over rows that the host gives are not captured.
+fn given_rows() -> BackendError {
+    BackendError::CudaLimit {
+        what: "rows given with a forward",
+        expected: "none".to_owned(),
+        found: "a drafter that reads hidden rows".to_owned(),
+    }
+}
+
 fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
     let refuse = |what, most: usize, found: usize| {
         Err(BackendError::CudaLimit { what, expected: format!("at most {most}"), found: found.to_string() })
@@ -192,6 +201,9 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
         }
         if program.kv.head_dim > MOST_HEAD_DIM {
             return refuse("elements of a head", MOST_HEAD_DIM, program.kv.head_dim);
+        }
+        if program.given_columns() > 0 {
+            return Err(given_rows());
         }
         for step in &program.steps {
             let most = YGG_MOST_CANDIDATES as usize;
@@ -234,6 +246,15 @@ impl Executables for CudaExecutables {
             row: Mutex::default(),
         };
         Ok(Arc::new(same.and(programs, weights, threads)?))
+    }
+
+    fn beside(
+        &self,
+        _programs: Vec<Program>,
+        _weights: &dyn WeightSource,
+        _threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        Err(given_rows())
     }
 
     fn embed(&self, token: u32, row: &mut [f32]) {

@@ -13,7 +13,7 @@ use crate::ir::{KvSpec, Program, RowInputs};
 use super::{
     super::{
         BackendError, DraftPhases, Exercise, Grown, Moment, Observer, PhaseRoot, PhaseShape, Replay,
-        ReplayOptions, Tuning,
+        ReplayOptions, Tuning, Workers,
     },
     CudaExecutables, Way,
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
@@ -167,7 +167,7 @@ impl CudaReplay {
                 partial: places.partial.map(at),
                 ranges: places.ranges.map(at),
             },
-            options: *options,
+            options: options.clone(),
         };
         let mut replay = Self {
             ready: Vec::with_capacity(programs.len()),
@@ -401,6 +401,10 @@ impl Replay for CudaReplay {
     ) {
         self.write_inputs(program, inputs, skipped);
         working(self.replay_steps(program, skipped, observer));
+    }
+
+    fn workers(&self) -> Option<Workers> {
+        None
     }
 
     fn tune(&mut self, _program: usize, _step: usize, tuning: Tuning) {

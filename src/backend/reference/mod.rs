@@ -13,6 +13,7 @@ use crate::ir::{
 
 use super::{
     BackendError, DraftPhases, Executables, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning,
+    Workers,
     memory::{Arena, KvCache},
 };
 
@@ -76,6 +77,17 @@ impl Executables for ReferenceExecutables {
         let mut both = self.clone();
         both.add(programs, weights);
         Ok(Arc::new(both))
+    }
+
+    fn beside(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        _threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        let mut other = Self { programs: Vec::new(), ..self.clone() };
+        other.add(programs, weights);
+        Ok(Arc::new(other))
     }
 
     fn embed(&self, token: u32, row: &mut [f32]) {
@@ -221,6 +233,11 @@ impl ReferenceReplay {
                 kernels::scale(*factor, write());
             }
             Op::SelectRows => kernels::select_rows(read(0), inputs.output_rows(), write()),
+            Op::GivenRows { columns } => {
+                let given = Rows::new(inputs.given(), *columns);
+                let all: Vec<u32> = (0..).take(given.width()).collect();
+                kernels::select_rows(given, &all, write());
+            }
             Op::Candidates { head: None, most: _, tokens } => {
                 kernels::candidates(read(0), inputs.choice(), write());
                 self.name_candidates(tokens.as_ref(), result);
@@ -268,6 +285,10 @@ impl Replay for ReferenceReplay {
                 observer(Moment::StepDone(number));
             }
         }
+    }
+
+    fn workers(&self) -> Option<Workers> {
+        None
     }
 
     fn tune(&mut self, _program: usize, _step: usize, tuning: Tuning) {

@@ -45,6 +45,8 @@ pub(crate) enum DrafterName {
     Swift,
     /// Those that run no model in one tree, each as far as it did well lately
     Mixed,
+    /// A drafter model: a small model of the same vocabulary, or one for the model's hidden rows
+    Model,
 }
 
 impl DrafterName {
@@ -60,6 +62,7 @@ impl DrafterName {
             Self::Ngram => "ngram",
             Self::Swift => "swift",
             Self::Mixed => "mixed",
+            Self::Model => "model",
         }
     }
 }

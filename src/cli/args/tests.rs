@@ -67,7 +67,7 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("corpus build --input a -o b --keep none", "at least 1"),
         ("run -p x --drafter layer-skip", "layer_skip"),
         ("run -p x --isa sse2", "portable"),
-        ("bench --prompts f --arms ar,model", "expected ar, eager, plan, unguarded or a drafter"),
+        ("bench --prompts f --arms ar,substitute", "expected ar, eager, plan, unguarded or a drafter"),
         ("bench --prompts f --arms none", "the arm `ar`"),
         ("bench --prompts f --repetitions 0", "at least 1"),
         ("bench --prompts f --temperature -1", "0 or more"),
@@ -91,6 +91,7 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "run -p x --prompt-file f",
         "run -p x --no-spec --drafter lookup",
         "run -p x --no-spec --plan f",
+        "run -p x --no-spec --draft-model f",
         "run -p x --force",
         "run --json",
         "run --raw",
@@ -203,6 +204,10 @@ fn repeated_and_listed_values() {
         panic!("not `profile`")
     };
     assert_eq!(profile.drafters, [DrafterName::None, DrafterName::Lookup]);
+    let Command::Profile(profile) = parse("profile --draft-model a --draft-model b/c -o p").unwrap() else {
+        panic!("not `profile`")
+    };
+    assert_eq!(profile.draft_models, ["a", "b/c"].map(PathBuf::from));
 }
 
 #[test]
@@ -213,6 +218,7 @@ fn every_arm_is_read_back_from_its_name() {
         DrafterName::Retrieval,
         DrafterName::Suffix,
         DrafterName::Swift,
+        DrafterName::Model,
     ]
     .map(Arm::Drafter);
     for arm in [Arm::Ar, Arm::Eager, Arm::Plan, Arm::Unguarded].into_iter().chain(drafters) {

@@ -297,6 +297,15 @@ impl Model<'_> {
             Op::Input(Input::Tokens | Input::Positions | Input::Slots | Input::Tails | Input::OutputRows) => {
                 return Tensor::Input;
             }
+            Op::GivenRows { columns } => {
+                let given = |row: usize, column| {
+                    (row as f64 - 0.5) * f64::from(u8::from(column % 2 == 0)) + column as f64 / 8.0
+                };
+                let rows = self.forward.tokens.len();
+                let data =
+                    (0..rows).flat_map(|row| (0..*columns).map(move |column| given(row, column))).collect();
+                Matrix { columns: *columns, data }
+            }
             Op::Embed { weight } => {
                 let rows: Vec<_> = self.forward.tokens.iter().map(|t| self.weight_row(*weight, *t)).collect();
                 Matrix { columns: rows[0].len(), data: rows.concat() }

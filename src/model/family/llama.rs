@@ -1,19 +1,21 @@
 //! Llama: RMS norm, rotary positions, grouped-query attention, SwiGLU, untied or tied head, no biases.
+//!
+//! Its layer is other graphs' too: [`LayerInputs::layer`].
 
 use ygg_kernels::{RopePairing, WeightFormat};
 
 use super::Names;
 use crate::{
-    ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSpec},
+    ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId, WeightSpec},
     model::{ModelConfig, ModelError, TensorTable},
 };
 
 /// What a container calls the tensors of this family; layer tensors are `{layer}{index}.{name}.weight`.
-struct TensorNames {
+pub(super) struct TensorNames {
     embedding: &'static str,
     final_norm: &'static str,
     head: &'static str,
-    layer: &'static str,
+    pub(super) layer: &'static str,
     attention_norm: &'static str,
     query: &'static str,
     key: &'static str,
@@ -23,7 +25,7 @@ struct TensorNames {
     gate: &'static str,
     up: &'static str,
     down: &'static str,
-    pairing: RopePairing,
+    pub(super) pairing: RopePairing,
 }
 
 const GGUF: TensorNames = TensorNames {
@@ -43,7 +45,7 @@ const GGUF: TensorNames = TensorNames {
     pairing: RopePairing::Adjacent,
 };
 
-const HUGGING_FACE: TensorNames = TensorNames {
+pub(super) const HUGGING_FACE: TensorNames = TensorNames {
     embedding: "model.embed_tokens.weight",
     final_norm: "model.norm.weight",
     head: "lm_head.weight",
@@ -60,7 +62,14 @@ const HUGGING_FACE: TensorNames = TensorNames {
     pairing: RopePairing::Halves,
 };
 
-struct LayerWeights {
+impl TensorNames {
+    /// The same with layers under another name.
+    pub(super) fn within(&self, layer: &'static str) -> Self {
+        Self { layer, ..*self }
+    }
+}
+
+pub(super) struct LayerWeights {
     attention_norm: WeightId,
     query: WeightId,
     key: WeightId,
@@ -73,13 +82,13 @@ struct LayerWeights {
 }
 
 /// Finds tensors and checks their shapes, in the order the graph reads them.
-struct WeightList<'a> {
-    tensors: &'a TensorTable,
-    specs: Vec<WeightSpec>,
+pub(super) struct WeightList<'a> {
+    pub(super) tensors: &'a TensorTable,
+    pub(super) specs: Vec<WeightSpec>,
 }
 
 impl WeightList<'_> {
-    fn find(&mut self, name: String, shape: &[usize]) -> Result<WeightId, ModelError> {
+    pub(super) fn find(&mut self, name: String, shape: &[usize]) -> Result<WeightId, ModelError> {
         let Some(info) = self.tensors.get(&name) else {
             return Err(ModelError::MissingTensor { name, shape: shape.to_vec() });
         };
@@ -96,7 +105,7 @@ impl WeightList<'_> {
         Ok(id)
     }
 
-    fn gain(&mut self, name: String, len: usize) -> Result<WeightId, ModelError> {
+    pub(super) fn gain(&mut self, name: String, len: usize) -> Result<WeightId, ModelError> {
         let id = self.find(name, &[len])?;
         let spec = &self.specs[id.0 as usize];
         match spec.format {
@@ -113,7 +122,7 @@ impl WeightList<'_> {
         }
     }
 
-    fn layer(
+    pub(super) fn layer(
         &mut self,
         index: usize,
         config: &ModelConfig,
@@ -136,7 +145,7 @@ impl WeightList<'_> {
     }
 }
 
-fn linear(weight: WeightId) -> Op {
+pub(super) fn linear(weight: WeightId) -> Op {
     Op::Linear { weights: vec![weight], norm: None, residual: false }
 }
 
@@ -174,10 +183,41 @@ pub(super) fn graph(config: &ModelConfig, names: Names, tensors: &TensorTable) -
     let tails = inputs(Input::Tails)?;
     let output_rows = inputs(Input::OutputRows)?;
 
-    let norm = |weight| Op::RmsNorm(Norm { weight, eps: config.rms_eps });
-    let score_scale = (1.0 / (config.head_dim as f64).sqrt()) as f32;
     let mut x: ValueId = graph.add(Op::Embed { weight: embedding }, &[tokens], None)?;
+    let inputs = LayerInputs { config, rope, positions, slots, tails };
     for (layer, weights) in layers.iter().enumerate() {
+        x = inputs.layer(&mut graph, layer, weights, x)?;
+    }
+    let rows = graph.add(Op::SelectRows, &[x, output_rows], None)?;
+    graph.set_hidden(rows);
+    let norm = Norm { weight: final_norm, eps: config.rms_eps };
+    let n = graph.add(Op::RmsNorm(norm), &[rows], None)?;
+    let logits = graph.add(linear(head), &[n], None)?;
+    graph.set_logits(logits);
+    Ok(graph)
+}
+
+/// What all layers of a graph read.
+pub(super) struct LayerInputs<'a> {
+    pub(super) config: &'a ModelConfig,
+    pub(super) rope: RopeId,
+    pub(super) positions: ValueId,
+    pub(super) slots: ValueId,
+    pub(super) tails: ValueId,
+}
+
+impl LayerInputs<'_> {
+    /// The residual stream behind one layer, attention and then MLP, over the stream `x` before it.
+    pub(super) fn layer(
+        &self,
+        graph: &mut Graph,
+        layer: usize,
+        weights: &LayerWeights,
+        x: ValueId,
+    ) -> Result<ValueId, ModelError> {
+        let Self { config, rope, positions, slots, tails } = *self;
+        let norm = |weight| Op::RmsNorm(Norm { weight, eps: config.rms_eps });
+        let score_scale = (1.0 / (config.head_dim as f64).sqrt()) as f32;
         let number = u32::try_from(2 * layer).expect("layers are limited");
         let (attention, mlp) = (Some(GroupId(number)), Some(GroupId(number + 1)));
 
@@ -193,19 +233,13 @@ pub(super) fn graph(config: &ModelConfig, names: Names, tensors: &TensorTable) -
         let attend = Op::Attention { layer, heads: config.heads, scale: 1.0, rope: None };
         let heads = graph.add(attend, &[q, appended, tails, positions], attention)?;
         let out = graph.add(linear(weights.attention_output), &[heads], attention)?;
-        x = graph.add(Op::Add, &[x, out], attention)?;
+        let x = graph.add(Op::Add, &[x, out], attention)?;
 
         let n = graph.add(norm(weights.mlp_norm), &[x], mlp)?;
         let gate = graph.add(linear(weights.gate), &[n], mlp)?;
         let up = graph.add(linear(weights.up), &[n], mlp)?;
         let gated = graph.add(Op::Swiglu, &[gate, up], mlp)?;
         let out = graph.add(linear(weights.down), &[gated], mlp)?;
-        x = graph.add(Op::Add, &[x, out], mlp)?;
+        Ok(graph.add(Op::Add, &[x, out], mlp)?)
     }
-    let rows = graph.add(Op::SelectRows, &[x, output_rows], None)?;
-    graph.set_hidden(rows);
-    let n = graph.add(norm(final_norm), &[rows], None)?;
-    let logits = graph.add(linear(head), &[n], None)?;
-    graph.set_logits(logits);
-    Ok(graph)
 }

@@ -1,8 +1,13 @@
 //! Model families: each builds the graph of its kind out of a checked configuration and a tensor table.
 //!
+//! A hidden-state drafter is no family: its graph stands on another model's.
+//!
 //! To add one: a file here, an arm in [`graph`], a variant of [`Family`], the containers' names for it, a golden.
 
+mod hidden_state;
 mod llama;
+
+pub(super) use hidden_state::{EH_PROJ, HiddenStateGraph};
 
 use super::{Family, ModelConfig, ModelError, TensorTable};
 use crate::ir::{Graph, verify};

@@ -104,6 +104,36 @@ fn keys() -> ConfigKeys {
 /// The configuration in `config.json`; `name` is the folder's.
 pub(super) fn config(json: &Object, name: &str) -> Result<ModelConfig, ModelError> {
     let family = family(json)?;
+    numbers(json, name, family)
+}
+
+/// The `model_type` of a hidden-state drafter.
+const HIDDEN_STATE: &str = "hidden_state_drafter";
+
+/// Whether a `config.json` is a hidden-state drafter's.
+pub(super) fn is_hidden_state(json: &Object) -> Result<bool, ModelError> {
+    Ok(json.text("model_type")? == Some(HIDDEN_STATE))
+}
+
+/// The configuration in a hidden-state drafter's `config.json`, whose one layer is a Llama's, and the name of the verifier that
+/// it was trained for.
+pub(super) fn hidden_state_config(json: &Object, name: &str) -> Result<(ModelConfig, String), ModelError> {
+    let config = numbers(json, name, Family::Llama)?;
+    if config.layers != 1 {
+        return Err(ModelError::unsupported("key `num_hidden_layers`", config.layers, "1"));
+    }
+    let verifier =
+        json.required(json.object("verifier")?, "verifier", "an object with `name` and `vocab_size`")?;
+    let trained_for = verifier.required(verifier.text("name")?, "name", "the verifier's name")?.to_owned();
+    let count = verifier.required(verifier.count("vocab_size")?, "vocab_size", "an integer above 0")?;
+    if count != config.vocabulary {
+        let expected = format!("{}, as `vocab_size`", config.vocabulary);
+        return Err(ModelError::invalid("key `verifier.vocab_size`", expected, count));
+    }
+    Ok((config, trained_for))
+}
+
+fn numbers(json: &Object, name: &str, family: Family) -> Result<ModelConfig, ModelError> {
     refuse_variants(json)?;
     let keys = keys();
     let count = |key: &str| json.required(json.count(key)?, key, "an integer above 0");

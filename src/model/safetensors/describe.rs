@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    config_json::{Object, chat_template, config},
+    config_json::{Object, chat_template, config, hidden_state_config, is_hidden_state},
     container,
 };
 use crate::model::{
-    Identity, ModelError, Parts, TensorTable, VocabularySource,
+    HiddenStateParts, Identity, ModelError, Parts, TensorTable, VocabularySource,
     family::{self, Names},
 };
 
@@ -39,24 +39,10 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
         let path = folder.path.join(name);
         move |error: ModelError| error.in_file(&path)
     };
-    let mut identity = Identity::default().with(folder.config).with(&folder.tokenizer);
+    let identity = Identity::default().with(folder.config).with(&folder.tokenizer);
     let json = Object::parse(folder.config).map_err(in_file("config.json"))?;
     let config = config(&json, folder.name).map_err(in_file("config.json"))?;
-
-    let mut tensors = TensorTable::new();
-    for (index, (name, bytes)) in folder.shards.iter().enumerate() {
-        let shard = container::parse(bytes).map_err(in_file(name))?;
-        identity = identity.with(&bytes[..shard.header_bytes]);
-        for (tensor, mut info) in shard.tensors {
-            info.file = index;
-            if let Some(other) = tensors.get(&tensor) {
-                let found = format!("one in {} and one in {name}", shard_of(other, &folder));
-                let error = ModelError::invalid(format_args!("tensor `{tensor}`"), "one tensor", found);
-                return Err(error.in_file(folder.path));
-            }
-            tensors.insert(tensor, info);
-        }
-    }
+    let (tensors, identity) = tensors_of(folder.path, &folder.shards, identity)?;
     for (tensor, shard) in folder.weight_map.iter().flatten() {
         let found = tensors.get(tensor).map(|info| shard_of(info, &folder));
         if found != Some(shard) {
@@ -98,6 +84,49 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
         tensors,
         config,
     })
+}
+
+/// Whether a folder's `config.json` is a hidden-state drafter's.
+pub(super) fn says_hidden_state(path: &Path, config: &[u8]) -> Result<bool, ModelError> {
+    let json = Object::parse(config).and_then(|json| is_hidden_state(&json));
+    json.map_err(|error| error.in_file(&path.join("config.json")))
+}
+
+/// Everything but the weights of a hidden-state drafter in a folder.
+pub(super) fn describe_hidden_state(
+    path: &Path,
+    name: &str,
+    config: &[u8],
+    shards: Vec<(String, &[u8])>,
+) -> Result<HiddenStateParts, ModelError> {
+    let json = Object::parse(config).and_then(|json| hidden_state_config(&json, name));
+    let (described, verifier) = json.map_err(|error| error.in_file(&path.join("config.json")))?;
+    let (tensors, identity) = tensors_of(path, &shards, Identity::default().with(config))?;
+    Ok(HiddenStateParts { config: described, verifier, identity, tensors })
+}
+
+/// The tensors of all shards, and the identity with their headers.
+fn tensors_of(
+    path: &Path,
+    shards: &[(String, &[u8])],
+    mut identity: Identity,
+) -> Result<(TensorTable, Identity), ModelError> {
+    let mut tensors = TensorTable::new();
+    for (index, (name, bytes)) in shards.iter().enumerate() {
+        let shard = container::parse(bytes).map_err(|error| error.in_file(&path.join(name)))?;
+        identity = identity.with(&bytes[..shard.header_bytes]);
+        for (tensor, mut info) in shard.tensors {
+            info.file = index;
+            if let Some(other) = tensors.get(&tensor) {
+                let first = &shards[other.file].0;
+                let found = format!("one in {first} and one in {name}");
+                let error = ModelError::invalid(format_args!("tensor `{tensor}`"), "one tensor", found);
+                return Err(error.in_file(path));
+            }
+            tensors.insert(tensor, info);
+        }
+    }
+    Ok((tensors, identity))
 }
 
 fn shard_of<'a>(info: &crate::model::TensorInfo, folder: &'a FolderBytes<'_>) -> &'a str {

@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use super::{
     container::UniqueMap,
-    describe::{FolderBytes, describe},
+    describe::{FolderBytes, describe, describe_hidden_state, says_hidden_state},
 };
 use crate::{
-    model::{ModelError, Parts},
+    model::{HiddenStateParts, ModelError, Parts},
     storage::MappedFile,
 };
 
@@ -59,6 +59,28 @@ pub(in crate::model) fn open(path: &Path) -> Result<(Parts, Vec<MappedFile>), Mo
         shards: names.into_iter().zip(files.iter().map(MappedFile::bytes)).collect(),
     })?;
     Ok((parts, files))
+}
+
+/// Opens the folder of a hidden-state drafter, which has `config.json` and weights only; `None` if there is none of either or the
+/// configuration is another model's.
+pub(in crate::model) fn open_hidden_state(
+    path: &Path,
+) -> Result<Option<(HiddenStateParts, Vec<MappedFile>)>, ModelError> {
+    if !path.is_dir() {
+        return Ok(None);
+    }
+    let Some(config) = read_optional(path, "config.json")? else { return Ok(None) };
+    if !says_hidden_state(path, &config)? {
+        return Ok(None);
+    }
+    let (names, _) = weight_files(path)?;
+    let files = names.iter().map(|name| MappedFile::open(&path.join(name))).collect::<Result<Vec<_>, _>>()?;
+    let folder_name = fs::canonicalize(path).ok();
+    let folder_name = folder_name.as_deref().unwrap_or(path).file_name();
+    let name = folder_name.unwrap_or_default().to_string_lossy();
+    let shards = names.into_iter().zip(files.iter().map(MappedFile::bytes)).collect();
+    let parts = describe_hidden_state(path, &name, &config, shards)?;
+    Ok(Some((parts, files)))
 }
 
 fn read_optional(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, ModelError> {

@@ -10,7 +10,7 @@ mod folder;
 
 pub use container::{SafetensorsFile, parse};
 pub(super) use describe::{FolderBytes, describe};
-pub(super) use folder::{INDEX, SINGLE, open};
+pub(super) use folder::{INDEX, SINGLE, open, open_hidden_state};
 
 #[cfg(test)]
 mod tests;

@@ -155,7 +155,7 @@ fn tokenizer_json(size: usize) -> Value {
     })
 }
 
-fn write(path: &Path, json: &Value) -> Result<(), ModelError> {
+pub(super) fn write(path: &Path, json: &Value) -> Result<(), ModelError> {
     let text = serde_json::to_string_pretty(json).expect("a JSON value is text");
     fs::write(path, text).map_err(|source| ModelError::Write { path: path.to_owned(), source })
 }
@@ -189,7 +189,7 @@ impl View for FolderTensor<'_> {
     }
 }
 
-fn write_weights(path: &Path, tensors: &[Tensor]) -> Result<(), ModelError> {
+pub(super) fn write_weights(path: &Path, tensors: &[Tensor]) -> Result<(), ModelError> {
     let views = tensors.iter().map(|tensor| (tensor.folder_name.as_str(), FolderTensor(tensor)));
     serialize_to_file(views, None, path).map_err(|error| {
         let source = match error {

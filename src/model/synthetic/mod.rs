@@ -7,11 +7,13 @@
 
 mod gguf_file;
 mod hf_folder;
+mod hidden_state;
 mod numbers;
 mod shapes;
 mod tensors;
 mod vocabulary;
 
+pub use hidden_state::HiddenStateSpec;
 use ygg_kernels::WeightFormat;
 
 use super::{ConfigKeys, Family, ModelConfig, ModelError, RopeConfig, RopeScaling};

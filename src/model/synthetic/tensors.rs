@@ -11,6 +11,8 @@ enum Content {
     Gain,
     /// Normal numbers of this standard deviation.
     Matrix { deviation: f32 },
+    /// Normal numbers of this standard deviation, and 1 more where the column is the row's of the second half.
+    HandsOn { deviation: f32 },
     /// A matrix whose rows are heads of this width, rotated in pairs.
     Heads { deviation: f32, head_dim: usize },
 }
@@ -41,7 +43,7 @@ impl Tensor {
     pub(super) fn period(&self) -> Option<usize> {
         let heads = match self.content {
             Content::Heads { head_dim, .. } => head_dim,
-            Content::Gain | Content::Matrix { .. } => 1,
+            Content::Gain | Content::Matrix { .. } | Content::HandsOn { .. } => 1,
         };
         // Rows of a head change places within it.
         let is_whole =
@@ -56,7 +58,7 @@ impl Tensor {
                 let (head, element) = (row / head_dim, row % head_dim);
                 head * head_dim + element / 2 + element % 2 * (head_dim / 2)
             }
-            Content::Gain | Content::Matrix { .. } => row,
+            Content::Gain | Content::Matrix { .. } | Content::HandsOn { .. } => row,
         };
         self.format.quantise_row(&self.values(row), out);
     }
@@ -98,6 +100,11 @@ impl Tensor {
             }
             Content::Matrix { deviation } | Content::Heads { deviation, .. } => {
                 indices.map(|i| deviation * self.numbers.normal(i)).collect()
+            }
+            Content::HandsOn { deviation } => {
+                let mut values: Vec<f32> = indices.map(|i| deviation * self.numbers.normal(i)).collect();
+                values[self.columns() / 2 + row] += 1.0;
+                values
             }
         }
     }
@@ -153,6 +160,33 @@ pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
     if !spec.tied {
         list.add("output", "lm_head", &[v, d], table_format, head);
     }
+    list.tensors
+}
+
+/// All tensors of a hidden-state drafter of this shape.
+pub(super) fn hidden_state_tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
+    let mut list = List { seed: spec.seed, distinct_rows: spec.distinct_rows, tensors: Vec::new() };
+    let (d, f) = (spec.width, spec.feed_forward);
+    let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+    let into = |gain: f32, columns: usize| Content::Matrix { deviation: gain / (columns as f32).sqrt() };
+    let heads = Content::Heads { deviation: 1.5 / (d as f32).sqrt(), head_dim: spec.head_dim };
+    let mut add = |name: &str, shape: &[usize], content| {
+        let format = if shape.len() == 1 { WeightFormat::F32 } else { spec.format };
+        list.add(name, name, shape, format, content);
+    };
+    add("enorm", &[d], Content::Gain);
+    add("hnorm", &[d], Content::Gain);
+    add("eh_proj", &[d, 2 * d], Content::HandsOn { deviation: 0.3 / (d as f32).sqrt() });
+    add("layers.0.input_layernorm", &[d], Content::Gain);
+    add("layers.0.self_attn.q_proj", &[queries, d], heads);
+    add("layers.0.self_attn.k_proj", &[keys, d], heads);
+    add("layers.0.self_attn.v_proj", &[keys, d], into(0.5, d));
+    add("layers.0.self_attn.o_proj", &[d, queries], into(0.3, queries));
+    add("layers.0.post_attention_layernorm", &[d], Content::Gain);
+    add("layers.0.mlp.gate_proj", &[f, d], into(1.0, d));
+    add("layers.0.mlp.up_proj", &[f, d], into(1.0, d));
+    add("layers.0.mlp.down_proj", &[d, f], into(0.5, f));
+    add("norm", &[d], Content::Gain);
     list.tensors
 }
 

@@ -43,6 +43,7 @@ impl Mixture {
                 | DrafterKind::Retrieval { lookup_match: Some(_), .. }
                 | DrafterKind::LayerSkip { .. }
                 | DrafterKind::Swift { .. }
+                | DrafterKind::Model { .. }
                 | DrafterKind::Mixed(_) => {
                     let expected =
                         "lookup, suffix, retrieval without a lookup of its own, ngram and recycling";

@@ -97,12 +97,15 @@ fn tails_are_drafted_behind_the_step_or_beside_its_walk() {
     assert_eq!(lines[0], "head 10 << tail ahead << accept << commit");
     assert!(lines.contains(&"tail ahead 20 < grow".to_owned()), "{lines:?}");
     assert_eq!(lines.last().unwrap(), "commit < tail ahead < accept");
+    let lines = described(&graph(Schedule::Plain, Tail::Joined, 1, None));
+    assert_eq!(lines[0], "head 20 << accept << commit", "a head of two rows");
+    assert_eq!(lines.last().unwrap(), "commit < accept");
 }
 
 #[test]
 fn a_step_waits_in_no_circle_and_what_is_missing_is_named() {
     for schedule in Schedule::ALL {
-        for tail in [Tail::Shared, Tail::Plain, Tail::Ahead] {
+        for tail in [Tail::Shared, Tail::Joined, Tail::Plain, Tail::Ahead] {
             let StageGraph { graph } = graph(schedule, tail, 3, Some(7));
             let step = EdgeFiltered::from_fn(&graph, |edge| *edge.weight() == Wait::SameStep);
             assert_eq!(toposort(&step, None).unwrap().len(), graph.node_count());

@@ -1,7 +1,11 @@
 //! How a model drafter's tree grows: equally, or as a template says. Both take candidates of forwarded nodes and give the nodes
 //! to forward next.
 
-use crate::tree::{Filling, Frontier, NodeId, Source, TokenTree};
+use crate::{
+    runtime::{Choice, ExecutableSet},
+    speculate::{Shape, SpeculateError},
+    tree::{Filling, Frontier, NodeId, Source, Template, TokenTree},
+};
 
 /// The growth of one tree after another, in storage reserved once.
 #[derive(Debug)]
@@ -13,6 +17,48 @@ pub(super) enum Growth {
 }
 
 impl Growth {
+    /// Equal growth in a shape whose forwards `set` has executables for, and what is chosen of every row.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if no executable holds a growth or gives as many candidates.
+    pub(super) fn equal(set: &ExecutableSet, shape: &Shape) -> Result<(Self, Choice), SpeculateError> {
+        let Some(_) = set.width_for(shape.draft_width) else {
+            let expected = format!("at most {}", set.widths().last().expect("width 1 is planned"));
+            return Err(SpeculateError::Shape { what: "draft width", expected, found: shape.draft_width });
+        };
+        let top_k = shape.top_k.max(1);
+        if top_k > ExecutableSet::MOST_CANDIDATES {
+            let expected = format!("at most {}", ExecutableSet::MOST_CANDIDATES);
+            return Err(SpeculateError::Shape { what: "candidates per node", expected, found: top_k });
+        }
+        let frontier = Frontier::with_capacity(shape.tree_nodes(), top_k);
+        let choice = Choice { k: top_k, temperature: Some(shape.draft_temperature) };
+        Ok((Growth::Equal { frontier, width: shape.draft_width }, choice))
+    }
+
+    /// Growth by a template, in a shape that it must fit.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
+    pub(super) fn by_template(
+        template: &Template,
+        shape: &Shape,
+        choice: Choice,
+    ) -> Result<Self, SpeculateError> {
+        let levels = template.levels();
+        let widest = levels.iter().map(|level| level.nodes.len()).max().unwrap_or(0);
+        for (what, most, found) in [
+            ("depth of a template", shape.depth, levels.len()),
+            ("nodes on a level of a template", shape.draft_width, widest),
+            ("candidates per node of a template", choice.k, template.candidates()),
+        ] {
+            if found > most {
+                return Err(SpeculateError::Shape { what, expected: format!("at most {most}"), found });
+            }
+        }
+        Ok(Growth::Static(Filling::new(template.clone())))
+    }
+
     /// Forgets everything; due whenever the tree is reset.
     pub(super) fn restart(&mut self) {
         match self {

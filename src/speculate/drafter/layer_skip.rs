@@ -6,10 +6,10 @@
 //! them, so there is nothing to clone and nothing to commit. It may draft by a trimmed head, which knows some tokens only.
 
 use crate::{
-    runtime::{Choice, DraftPhase, ExecutableSet, Grown, Session, SkipSet, TrimmedHead},
+    runtime::{Choice, DraftPhase, Grown, Session, SkipSet, TrimmedHead},
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
-    tree::{Filling, Frontier, Insert, NodeId, Source, Template, TokenTree},
+    tree::{Insert, NodeId, Source, Template, TokenTree},
 };
 
 use super::{
@@ -43,24 +43,13 @@ impl LayerSkip {
     /// # Errors
     /// [`SpeculateError::Shape`] if no executable of the session holds a growth or gives as many candidates.
     pub fn new(session: &Session, skip: SkipSet, shape: &Shape) -> Result<Self, SpeculateError> {
-        let Some(_) = session.set().width_for(shape.draft_width) else {
-            let expected = format!("at most {}", session.set().widths().last().expect("width 1 is planned"));
-            return Err(SpeculateError::Shape { what: "draft width", expected, found: shape.draft_width });
-        };
-        let nodes = shape.tree_nodes();
-        let top_k = shape.top_k.max(1);
-        if top_k > ExecutableSet::MOST_CANDIDATES {
-            let expected = format!("at most {}", ExecutableSet::MOST_CANDIDATES);
-            return Err(SpeculateError::Shape { what: "candidates per node", expected, found: top_k });
-        }
+        let (growth, choice) = Growth::equal(session.set(), shape)?;
+        let (nodes, top_k) = (shape.tree_nodes(), choice.k);
         Ok(Self {
             skip,
             trimmed: None,
-            choice: Choice { k: top_k, temperature: Some(shape.draft_temperature) },
-            growth: Growth::Equal {
-                frontier: Frontier::with_capacity(nodes, top_k),
-                width: shape.draft_width,
-            },
+            choice,
+            growth,
             rows: Vec::with_capacity(shape.draft_width),
             candidates: Vec::with_capacity(top_k),
             forwards: Vec::with_capacity(shape.depth),
@@ -82,18 +71,8 @@ impl LayerSkip {
     /// # Errors
     /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
     pub fn with_template(self, template: &Template, shape: &Shape) -> Result<Self, SpeculateError> {
-        let levels = template.levels();
-        let widest = levels.iter().map(|level| level.nodes.len()).max().unwrap_or(0);
-        for (what, most, found) in [
-            ("depth of a template", shape.depth, levels.len()),
-            ("nodes on a level of a template", shape.draft_width, widest),
-            ("candidates per node of a template", self.choice.k, template.candidates()),
-        ] {
-            if found > most {
-                return Err(SpeculateError::Shape { what, expected: format!("at most {most}"), found });
-            }
-        }
-        Ok(Self { growth: Growth::Static(Filling::new(template.clone())), ..self })
+        let growth = Growth::by_template(template, shape, self.choice)?;
+        Ok(Self { growth, ..self })
     }
 
     /// The tree that [`propose`](Drafter::propose) grows, by the device alone.

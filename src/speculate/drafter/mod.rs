@@ -6,6 +6,7 @@ mod heads;
 mod layer_skip;
 mod lookup;
 mod mixed;
+mod model;
 mod ngram;
 mod proposer;
 mod recycling;
@@ -16,6 +17,7 @@ mod swift;
 pub use layer_skip::LayerSkip;
 pub use lookup::Lookup;
 pub use mixed::Mixed;
+pub use model::ModelDrafter;
 pub use ngram::Ngram;
 pub use proposer::Proposer;
 pub use recycling::Recycling;
@@ -69,6 +71,14 @@ pub trait Drafter: std::fmt::Debug + Send {
 
     /// Another request begins: `history` is its prompt and its first token. What was learned from earlier ones may stay.
     fn begin(&mut self, _history: &[u32]) {}
+
+    /// The request's prompt is in the verifier's cache: brings a cache of its own as far, as a part of the prefill.
+    ///
+    /// # Errors
+    /// [`SpeculateError`] when its session refuses.
+    fn prefill(&mut self, _history: &[u32], _session: &Session) -> Result<(), SpeculateError> {
+        Ok(())
+    }
 
     /// Takes note of a finished step, whether it drafted or not, if it [listens](Self::listens). Allocates nothing.
     fn learn(&mut self, _lesson: &Lesson<'_>) {}

@@ -17,12 +17,21 @@ pub enum Proposer {
     Ngram,
     /// [`Retrieval`](super::Retrieval), but for what a lookup before it proposed.
     Retrieval,
+    /// [`ModelDrafter`](super::ModelDrafter).
+    Model,
 }
 
 impl Proposer {
     /// All proposers.
-    pub const ALL: [Self; 6] =
-        [Self::Lookup, Self::LayerSkip, Self::Suffix, Self::Recycling, Self::Ngram, Self::Retrieval];
+    pub const ALL: [Self; 7] = [
+        Self::Lookup,
+        Self::LayerSkip,
+        Self::Suffix,
+        Self::Recycling,
+        Self::Ngram,
+        Self::Retrieval,
+        Self::Model,
+    ];
 
     /// The set of this proposer alone.
     pub const fn source(self) -> Source {
@@ -38,6 +47,7 @@ impl Proposer {
             Self::Recycling => "recycling",
             Self::Ngram => "ngram",
             Self::Retrieval => "retrieval",
+            Self::Model => "model",
         }
     }
 }

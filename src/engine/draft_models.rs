@@ -1,0 +1,212 @@
+//! Drafter models: opened, checked against the verifier, and loaded beside its executables.
+
+use std::{
+    path::{self, Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    model::{HiddenStateModel, Model, ModelFingerprint},
+    plan::{DrafterFile, DrafterKind},
+    runtime::{ExecutableSet, Session, SessionOptions, SetOptions},
+    text::TokenDifference,
+};
+
+use super::{Error, KV_FORMAT, Loaded, loaded::tokenizer};
+
+/// A model that can draft for a verifier, opened.
+#[derive(Debug)]
+pub struct DraftModel {
+    path: PathBuf,
+    files: Files,
+}
+
+#[derive(Debug)]
+enum Files {
+    /// A model by itself.
+    Plain(Box<Model>),
+    /// One layer over a verifier's hidden rows.
+    HiddenState(Box<HiddenStateModel>),
+}
+
+impl DraftModel {
+    /// Opens a model file or folder, or the folder of a hidden-state drafter.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input`, which names the file and what is wrong in it.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let files = match HiddenStateModel::open(path)? {
+            Some(model) => Files::HiddenState(Box::new(model)),
+            None => Files::Plain(Box::new(Model::open(path)?)),
+        };
+        Ok(Self { path: path.to_owned(), files })
+    }
+
+    /// What binds a plan to it.
+    pub fn fingerprint(&self) -> ModelFingerprint {
+        match &self.files {
+            Files::Plain(model) => model.fingerprint(),
+            Files::HiddenState(model) => model.fingerprint(),
+        }
+    }
+
+    /// Whether it reads the hidden rows of the verifier that it was trained for.
+    pub fn reads_hidden_rows(&self) -> bool {
+        matches!(self.files, Files::HiddenState(_))
+    }
+
+    /// The drafter that runs it.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file).
+    pub fn drafter(&self) -> Result<DrafterKind, Error> {
+        Ok(DrafterKind::Model { model: self.file()?, head_tokens: None })
+    }
+
+    /// Its file as profiles and plans name it.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` if its path is not UTF-8 or has no absolute form.
+    pub fn file(&self) -> Result<DrafterFile, Error> {
+        let shown = self.path.display();
+        let absolute = path::absolute(&self.path).map_err(|error| {
+            Error::input(format!("the drafter model `{shown}` has no absolute path: {error}"))
+        })?;
+        let place = absolute.to_str().ok_or_else(|| {
+            Error::input(format!(
+                "the path of the drafter model, `{shown}`: expected UTF-8, as profiles are; rename it"
+            ))
+        })?;
+        Ok(DrafterFile { path: place.to_owned(), digest: self.fingerprint().to_string() })
+    }
+
+    /// Its executables for the widths of a verifier with these trimmed heads, by those that were `made` before if there are some.
+    fn load(
+        &self,
+        verifier: &Loaded,
+        made: Option<&ExecutableSet>,
+        heads: &[&[u32]],
+    ) -> Result<ExecutableSet, Error> {
+        let set = verifier.set();
+        match &self.files {
+            Files::Plain(model) => {
+                self.expect_vocabulary(model, verifier)?;
+                let options = SetOptions {
+                    tier: verifier.tier(),
+                    kv_format: KV_FORMAT,
+                    activations: verifier.activations(),
+                    widths: set.widths().to_vec(),
+                    model_context: model.config.context,
+                    threads: verifier.threads(),
+                };
+                let weights = model.weights.as_ref();
+                let draft = match made {
+                    Some(made) => made.clone(),
+                    None => ExecutableSet::build(&model.graph, weights, &options)?,
+                };
+                Ok(draft.with_heads(weights, heads)?)
+            }
+            Files::HiddenState(model) => {
+                let of_verifier = Arc::clone(&verifier.model().weights);
+                let (graph, weights) = model.over(set.graph(), of_verifier)?;
+                let draft = match made {
+                    Some(made) => made.clone(),
+                    None => set.beside(&graph, weights.as_ref(), model.config().context)?,
+                };
+                Ok(draft.with_heads(weights.as_ref(), heads)?)
+            }
+        }
+    }
+
+    fn expect_vocabulary(&self, model: &Model, verifier: &Loaded) -> Result<(), Error> {
+        let (own, _) = tokenizer(model)?;
+        let Some(TokenDifference { id, here, there }) = verifier.tokenizer().first_difference(&own) else {
+            return Ok(());
+        };
+        let text = |text: Option<String>| text.map_or("nothing".to_owned(), |text| format!("{text:?}"));
+        Err(Error::input(format!(
+            "the drafter model `{}` has another vocabulary than the model: expected token {id} to be {}, found {}; give a \
+             drafter with the vocabulary of `{}`",
+            self.path.display(),
+            text(here),
+            text(there),
+            verifier.model().config.name
+        )))
+    }
+}
+
+/// The drafter model of a plan or profile, which must be the one that was profiled.
+fn open_expecting(file: &DrafterFile) -> Result<DraftModel, Error> {
+    let model = DraftModel::open(Path::new(&file.path)).map_err(|error| {
+        Error::input(format!(
+            "the drafter model that was profiled is expected at `{}`: {error}; say where it is with --draft-model",
+            file.path
+        ))
+    })?;
+    let found = model.fingerprint().to_string();
+    if found == file.digest {
+        return Ok(model);
+    }
+    Err(Error::input(format!(
+        "the drafter model `{}` is another than the one that was profiled: expected {}, found {found}; say where that one is \
+         with --draft-model, or profile and plan again with this one",
+        file.path, file.digest
+    )))
+}
+
+impl Loaded {
+    /// The same with what drafters of these kinds need beside the model: trimmed heads, drafter models with theirs, and
+    /// executables that keep the hidden rows of prompts where a drafter model reads them. What is there is not made again.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` for tokens that no head can keep, and for a drafter model that is absent, another, or
+    /// not for this model; of kind `Device` where the device cannot run it.
+    pub fn with_drafters<'k>(&self, kinds: impl IntoIterator<Item = &'k DrafterKind>) -> Result<Self, Error> {
+        let kinds: Vec<&DrafterKind> = kinds.into_iter().collect();
+        let own_heads = kinds.iter().filter(|kind| kind.draft_model().is_none());
+        let heads: Vec<&[u32]> = own_heads.filter_map(|kind| kind.head_tokens()).collect();
+        let mut loaded = if heads.is_empty() { self.clone() } else { self.with_heads(&heads)? };
+        let mut files: Vec<&DrafterFile> = kinds.iter().filter_map(|kind| kind.draft_model()).collect();
+        files.sort_by(|a, b| a.digest.cmp(&b.digest));
+        files.dedup_by(|a, b| a.digest == b.digest);
+        for file in files {
+            let model = open_expecting(file)?;
+            let of_file = kinds.iter().filter(|k| k.draft_model().is_some_and(|f| f.digest == file.digest));
+            let heads: Vec<&[u32]> = of_file.filter_map(|kind| kind.head_tokens()).collect();
+            let made = loaded.set().draft(&file.digest).ok();
+            let draft = Arc::new(model.load(&loaded, made.map(AsRef::as_ref), &heads)?);
+            let mut set = ExecutableSet::clone(loaded.set());
+            if model.reads_hidden_rows() {
+                set = set.with_kept_hidden(loaded.model().weights.as_ref())?;
+            }
+            loaded = loaded.with_set(set.with_draft(&file.digest, draft));
+        }
+        Ok(loaded)
+    }
+
+    /// A session that drafters of these kinds can draft over.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` for an impossible context, `Device` when memory or threads are refused.
+    pub fn session<'k>(
+        &self,
+        options: &SessionOptions,
+        kinds: impl IntoIterator<Item = &'k DrafterKind>,
+    ) -> Result<Session, Error> {
+        let mut session = Session::open(Arc::clone(self.set()), options)?;
+        for kind in kinds {
+            if self.reads_hidden_rows(kind)? {
+                session.keep_hidden()?;
+            }
+        }
+        Ok(session)
+    }
+
+    /// Whether a drafter of this kind reads the model's hidden rows.
+    pub(super) fn reads_hidden_rows(&self, kind: &DrafterKind) -> Result<bool, Error> {
+        match kind.draft_model() {
+            Some(file) => Ok(self.set().draft(&file.digest)?.given_columns() > 0),
+            None => Ok(false),
+        }
+    }
+}

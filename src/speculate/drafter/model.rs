@@ -1,0 +1,333 @@
+//! A drafter model: another model of the verifier's vocabulary, or one that reads the verifier's hidden rows, with a cache of its own.
+//!
+//! Its cache holds the text, as the verifier's does, and its nodes go to scratch behind it. What it lacks of the text is computed
+//! when it is asked for the next tree, in one forward with the tree's root. A model of tokens keeps the rows of accepted
+//! nodes and lacks the last of them, if that was grown last and never forwarded. One that reads hidden rows lacks all that was
+//! accepted: its nodes were drafted from its own hidden rows, and the text stands on the verifier's (EAGLE,
+//! <https://arxiv.org/abs/2401.15077>). Nothing is assumed of what became of a tree: the history says it.
+
+use std::sync::Arc;
+
+use crate::{
+    runtime::{Candidates, Choice, ExecutableSet, RuntimeError, Session, SessionOptions, TrimmedHead},
+    sample::Candidate,
+    speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
+    tree::{NodeId, Source, Template, TokenTree},
+};
+
+use super::{Budget, Drafter, Proposer, growth::Growth};
+
+/// The drafter's mark.
+const SOURCE: Source = Proposer::Model.source();
+
+/// A node that was forwarded.
+#[derive(Clone, Copy, Debug)]
+struct Forwarded {
+    node: NodeId,
+    parent: NodeId,
+    token: u32,
+}
+
+/// What the model reads beside tokens.
+#[derive(Debug)]
+enum Reads {
+    /// Nothing.
+    Tokens,
+    /// The hidden row of the token before: the verifier's of the text, its own of drafted nodes, `[nodes, D]`, kept by their ids.
+    HiddenRows { own: Vec<f32>, columns: usize },
+}
+
+/// The drafter that runs a model with a cache of its own.
+///
+/// Of a model that reads hidden rows, the text begins with the second token, since nothing is before the first.
+#[derive(Debug)]
+pub struct ModelDrafter {
+    own: Session,
+    reads: Reads,
+    trimmed: Option<TrimmedHead>,
+    choice: Choice,
+    growth: Growth,
+    rows: Vec<NodeId>,
+    candidates: Vec<Candidate>,
+    /// The text whose rows are committed, with what is before the first of them.
+    text: Vec<u32>,
+    /// The forwarded nodes of the last tree, whose rows are in scratch behind the text; none where they are of no further use.
+    forwarded: Vec<Forwarded>,
+    path: Vec<u32>,
+    /// Most tokens that are computed together with a root: as many as a step leaves.
+    joined: usize,
+    /// Tokens that the verifier knows.
+    vocabulary: usize,
+}
+
+impl ModelDrafter {
+    /// A drafter that runs the executables of `set` on the threads of `session`, the verifier's, and grows trees of the given shape.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if no executable holds a growth or gives as many candidates, or the model reads rows of another
+    /// width; [`SpeculateError::Runtime`] if the verifier's session keeps no hidden rows for a model that reads them, or
+    /// memory is refused.
+    pub fn new(session: &Session, set: &Arc<ExecutableSet>, shape: &Shape) -> Result<Self, SpeculateError> {
+        let (growth, choice) = Growth::equal(set, shape)?;
+        let columns = set.given_columns();
+        let reads = match columns {
+            0 => Reads::Tokens,
+            _ => Reads::HiddenRows { own: vec![0.0; shape.tree_nodes() * columns], columns },
+        };
+        if columns > 0 && !session.keeps_hidden() {
+            return Err(RuntimeError::NoHiddenRows.into());
+        }
+        let width = session.set().model_width();
+        if columns > 0 && columns != width {
+            let expected = format!("{width}, the verifier's");
+            return Err(SpeculateError::Shape { what: "width of hidden rows", expected, found: columns });
+        }
+        let options = Self::session_options(&session.options(), set, shape);
+        let own = Session::open_beside(Arc::clone(set), &options, session)?;
+        Ok(Self {
+            reads,
+            trimmed: None,
+            choice,
+            growth,
+            rows: Vec::with_capacity(shape.draft_width),
+            candidates: Vec::with_capacity(choice.k),
+            text: Vec::with_capacity(session.context() + 1),
+            forwarded: Vec::with_capacity(shape.tree_nodes()),
+            path: Vec::with_capacity(shape.tree_nodes()),
+            joined: shape.depth.min(set.widths().last().expect("width 1 is planned") - 1),
+            vocabulary: session.set().vocabulary(),
+            own,
+        })
+    }
+
+    /// How the drafter's own session is opened beside the verifier's.
+    pub fn session_options(options: &SessionOptions, set: &ExecutableSet, shape: &Shape) -> SessionOptions {
+        let context = options.context.min(set.model_context());
+        SessionOptions { context, tree_nodes: shape.tree_nodes(), ..*options }
+    }
+
+    /// The same, but drafting the tokens of a trimmed head of its executables only.
+    #[must_use]
+    pub fn with_head(self, head: TrimmedHead) -> Self {
+        Self { trimmed: Some(head), ..self }
+    }
+
+    /// The same, but filling a template by the ranks of candidates instead of growing equally. It must fit the shape that the
+    /// drafter was made for.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
+    pub fn with_template(self, template: &Template, shape: &Shape) -> Result<Self, SpeculateError> {
+        let growth = Growth::by_template(template, shape, self.choice)?;
+        Ok(Self { growth, ..self })
+    }
+
+    /// Tokens of the text before the first that has a row.
+    fn skipped(&self) -> usize {
+        match self.reads {
+            Reads::Tokens => 0,
+            Reads::HiddenRows { .. } => 1,
+        }
+    }
+
+    /// Keeps of the cache what is of the sequence `history`, whose last token is the next root, and commits what was drafted of it.
+    fn follow(&mut self, history: &[u32]) {
+        let committed = &history[..history.len() - 1];
+        let same = self.text.iter().zip(committed).take_while(|(own, said)| own == said).count();
+        if same < self.text.len() {
+            self.text.truncate(same);
+            self.own.truncate(same.saturating_sub(self.skipped()));
+            self.forwarded.clear();
+        }
+        let (mut node, mut rest) = (None, &committed[same..]);
+        self.path.clear();
+        while let Some((token, later)) = rest.split_first() {
+            let follows = |f: &&Forwarded| match node {
+                None => f.node == NodeId::ROOT && f.token == *token,
+                Some(parent) => f.node != NodeId::ROOT && f.parent == parent && f.token == *token,
+            };
+            let Some(found) = self.forwarded.iter().find(follows) else { break };
+            node = Some(found.node);
+            self.path.push(found.node.get());
+            self.text.push(*token);
+            rest = later;
+        }
+        if !self.path.is_empty() {
+            self.own.commit(&self.path);
+        }
+        self.forwarded.clear();
+        if self.text.len() < self.skipped() && !committed.is_empty() {
+            self.text.push(committed[0]);
+        }
+    }
+
+    /// Whether it has what rows for `history[from..]` need: the tokens, and the hidden rows before them.
+    fn can_read(&self, from: usize, history: &[u32], session: &Session) -> bool {
+        let known = self.own.set().vocabulary();
+        history[from..].iter().all(|token| (*token as usize) < known)
+            && match self.reads {
+                Reads::Tokens => true,
+                Reads::HiddenRows { .. } => {
+                    (from..history.len()).all(|place| session.committed_hidden(place - 1).is_some())
+                }
+            }
+    }
+
+    /// Commits the rows of `history[text.len()..]`.
+    fn catch_up(&mut self, history: &[u32], session: &Session) -> Result<(), SpeculateError> {
+        let from = self.text.len();
+        let lacking = &history[from..];
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        self.own.prefill_with(lacking, |index, row| {
+            if !row.is_empty() {
+                row.copy_from_slice(known_hidden(session, from + index - 1));
+            }
+        })?;
+        self.text.extend_from_slice(lacking);
+        Ok(())
+    }
+
+    /// Rows that its context still holds behind the text before the root at `root`.
+    fn room(&self, root: usize) -> usize {
+        root.checked_sub(self.skipped()).map_or(0, |place| self.own.context().saturating_sub(place))
+    }
+
+    /// Forwards what the cache lacks of the text with the root behind it, and commits the former. The root's candidates are left.
+    fn forward_root(&mut self, history: &[u32], session: &Session) -> Result<(), SpeculateError> {
+        let from = self.text.len();
+        let lacking = history.len() - 1 - from;
+        let mut forward = self.own.forward(lacking + 1)?;
+        for (row, token) in history[from..].iter().enumerate() {
+            forward.push_behind(*token);
+            match &self.reads {
+                Reads::Tokens => {}
+                Reads::HiddenRows { .. } => forward.give(row, known_hidden(session, from + row - 1)),
+            }
+        }
+        let choices = forward.choose_of(self.trimmed, self.choice, None);
+        note(&mut self.candidates, choices.row(lacking), self.vocabulary);
+        if let Reads::HiddenRows { own, columns } = &mut self.reads {
+            own[..*columns].copy_from_slice(choices.hidden(lacking));
+        }
+        self.own.commit_behind(lacking);
+        self.text.extend_from_slice(&history[from..history.len() - 1]);
+        Ok(())
+    }
+
+    /// Offers the noted candidates of a node.
+    fn expand(&mut self, tree: &mut TokenTree, node: NodeId, budget: &mut Budget<'_>) {
+        if let Some(observer) = budget.observer.as_deref_mut() {
+            observer.expanded(node, &self.candidates);
+        }
+        let candidates = self.candidates.iter().map(|c| (c.token, c.log_prob));
+        self.growth.expand(tree, node, candidates, SOURCE);
+    }
+}
+
+/// The verifier's hidden row of a committed token that is known to be kept.
+fn known_hidden(session: &Session, position: usize) -> &[f32] {
+    session.committed_hidden(position).expect("looked for before")
+}
+
+/// Keeps the candidates of a row that the verifier knows: a model may have more rows in its head.
+fn note(kept: &mut Vec<Candidate>, found: Candidates<'_>, vocabulary: usize) {
+    kept.clear();
+    let all = found.iter().map(|(token, log_prob)| Candidate { token, log_prob });
+    kept.extend(all.filter(|candidate| (candidate.token as usize) < vocabulary));
+}
+
+impl Drafter for ModelDrafter {
+    /// `depth` forwards, the root's with what the cache lacks before it, and then one after each growth but the last, as
+    /// [`LayerSkip`](super::LayerSkip). Nothing where its context ends, behind a token that it has not, or behind tokens whose hidden
+    /// rows the verifier's session did not keep.
+    fn propose(&mut self, tree: &mut TokenTree, mut budget: Budget<'_>) -> Result<(), SpeculateError> {
+        let mut lap = Lap::start();
+        self.growth.restart();
+        let history = budget.history;
+        self.follow(history);
+        let root = history.len() - 1;
+        let depth = budget.depth.min(self.room(root));
+        if depth == 0 || !self.can_read(self.text.len(), history, budget.session) {
+            return Ok(());
+        }
+        if root - self.text.len() > self.joined {
+            self.catch_up(&history[..root], budget.session)?;
+        }
+        self.forward_root(history, budget.session)?;
+        budget.stats.add_time(Stage::Draft, lap.next());
+        self.rows.clear();
+        self.rows.push(NodeId::ROOT);
+        self.note_forwarded(tree);
+        self.expand(tree, NodeId::ROOT, &mut budget);
+        for growth in 0..depth {
+            if growth > 0 {
+                self.forward_rows(tree, &mut budget, &mut lap)?;
+            }
+            self.growth.grow(tree, SOURCE, &mut self.rows);
+            budget.stats.add_time(Stage::Grow, lap.next());
+            if self.rows.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn prefill(&mut self, history: &[u32], session: &Session) -> Result<(), SpeculateError> {
+        self.follow(history);
+        let root = history.len() - 1;
+        let from = self.text.len();
+        if self.room(root) == 0 || !self.can_read(from, &history[..root], session) {
+            return Ok(());
+        }
+        self.catch_up(&history[..root], session)
+    }
+}
+
+impl ModelDrafter {
+    /// Forwards the nodes in `rows` and expands them.
+    fn forward_rows(
+        &mut self,
+        tree: &mut TokenTree,
+        budget: &mut Budget<'_>,
+        lap: &mut Lap,
+    ) -> Result<(), SpeculateError> {
+        let mut forward = verifier::forward(&mut self.own, tree, &self.rows)?;
+        if let Reads::HiddenRows { own, columns } = &self.reads {
+            for (row, node) in self.rows.iter().enumerate() {
+                let parent = tree.parent(*node).expect("grown nodes have parents");
+                forward.give(row, &own[parent.index() * columns..][..*columns]);
+            }
+        }
+        let choices = forward.choose_of(self.trimmed, self.choice, None);
+        budget.stats.add_time(Stage::Draft, lap.next());
+        if let Reads::HiddenRows { own, columns } = &mut self.reads {
+            for (row, node) in self.rows.iter().enumerate() {
+                own[node.index() * *columns..][..*columns].copy_from_slice(choices.hidden(row));
+            }
+        }
+        for (row, node) in self.rows.iter().enumerate() {
+            note(&mut self.candidates, choices.row(row), self.vocabulary);
+            if let Some(observer) = budget.observer.as_deref_mut() {
+                observer.expanded(*node, &self.candidates);
+            }
+            let candidates = self.candidates.iter().map(|c| (c.token, c.log_prob));
+            self.growth.expand(tree, *node, candidates, SOURCE);
+        }
+        self.note_forwarded(tree);
+        Ok(())
+    }
+
+    /// Notes the nodes in `rows` as forwarded, where their rows can be those of the text.
+    fn note_forwarded(&mut self, tree: &TokenTree) {
+        match self.reads {
+            Reads::HiddenRows { .. } => {}
+            Reads::Tokens => self.forwarded.extend(self.rows.iter().map(|node| Forwarded {
+                node: *node,
+                parent: tree.parent(*node).unwrap_or(NodeId::ROOT),
+                token: tree.token(*node),
+            })),
+        }
+    }
+}

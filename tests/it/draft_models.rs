@@ -1,0 +1,244 @@
+//! Drafter models with caches of their own: pairs of them and tiny verifiers, what is in their caches, and what they compute.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use ygg_kernels::{Activations, Tier, WeightFormat};
+use yggc::{
+    model::{
+        HiddenStateModel, RopeConfig,
+        synthetic::{HiddenStateSpec, SyntheticSpec},
+    },
+    runtime::{ExecutableSet, Session},
+    sample::Sampling,
+    speculate::{Budget, Candidate, Decoder, Drafter, ModelDrafter, Observer, Shape, Stats},
+    tree::{NodeId, TokenTree},
+};
+
+use crate::{
+    lossless::{any_shape, decode},
+    tiny_model::{Class, Dice, TinyModel, is_cuda, models, session},
+};
+
+/// What the pairs' drafter models are called.
+pub(crate) const DRAFT: &str = "draft";
+
+/// A hidden-state drafter for a tiny model, which knows texts of at most `context` tokens.
+fn hidden_state(model: &TinyModel, context: usize) -> HiddenStateModel {
+    let config = &model.model.config;
+    let verifier = SyntheticSpec {
+        width: config.width,
+        heads: config.heads,
+        kv_heads: config.kv_heads,
+        head_dim: config.head_dim,
+        feed_forward: config.feed_forward,
+        vocabulary: config.vocabulary,
+        context,
+        rope: RopeConfig { base: 5_000.0, ..config.rope.clone() },
+        ..SyntheticSpec::default()
+    };
+    let mut spec = HiddenStateSpec::for_verifier(&verifier);
+    if model.format == WeightFormat::F32 {
+        spec.shape.format = WeightFormat::F32;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    spec.write_folder(folder.path()).expect("the drafter is written");
+    HiddenStateModel::open(folder.path()).expect("a generated drafter opens").expect("it says what it is")
+}
+
+/// Executables of a tiny model with those of a hidden-state drafter beside them; made once.
+pub(crate) fn hidden_pair(model: &TinyModel, class: Class, context: usize) -> Arc<ExecutableSet> {
+    type Pairs = BTreeMap<(String, String, usize), Arc<ExecutableSet>>;
+    static PAIRS: Mutex<Pairs> = Mutex::new(BTreeMap::new());
+    let key = (model.name.clone(), class.to_string(), context);
+    let mut pairs = PAIRS.lock().expect("no test panics in here");
+    let pair = pairs.entry(key).or_insert_with(|| {
+        let weights = Arc::clone(&model.model.weights);
+        let set = model.set(class).with_kept_hidden(weights.as_ref()).expect("it compiles");
+        let drafter = hidden_state(model, context);
+        let (graph, weights) = drafter.over(set.graph(), weights).expect("its verifier");
+        let draft = set.beside(&graph, weights.as_ref(), context).expect("it compiles");
+        Arc::new(set.with_draft(DRAFT, Arc::new(draft)))
+    });
+    Arc::clone(pair)
+}
+
+/// Executables of a tiny model with those of another model beside them, whose vocabulary may be of another size.
+pub(crate) fn plain_pair(model: &TinyModel, drafter: &TinyModel, class: Class) -> Arc<ExecutableSet> {
+    let draft = Arc::clone(drafter.set(Class::native(class.tier)));
+    Arc::new(model.set(class).with_draft(DRAFT, draft))
+}
+
+/// A session of a pair.
+pub(crate) fn pair_session(
+    pair: &Arc<ExecutableSet>,
+    context: usize,
+    tree_nodes: usize,
+    threads: usize,
+) -> Session {
+    let mut session = session(pair, context, tree_nodes, threads);
+    if pair.draft(DRAFT).expect("a pair").given_columns() > 0 {
+        session.keep_hidden().expect("made for that");
+    }
+    session
+}
+
+/// The drafter of a pair.
+pub(crate) fn pair_drafter(session: &Session, shape: &Shape) -> ModelDrafter {
+    let draft = session.set().draft(DRAFT).expect("a pair");
+    ModelDrafter::new(session, draft, shape).expect("a planned width")
+}
+
+/// Models but for the scalar tier's, which is slow and has nothing of its own to get wrong here.
+fn fast_class(model: &TinyModel, dice: &mut Dice) -> Class {
+    let fast: Vec<Class> =
+        model.classes().into_iter().filter(|class| class.tier != Tier::Reference).collect();
+    *dice.pick(&fast)
+}
+
+#[test]
+fn a_drafter_that_is_the_verifier_is_accepted_nearly_always() {
+    let mut accepted = (0, 0);
+    for (number, model) in models().iter().enumerate() {
+        let mut dice = Dice::new(number as u64);
+        let class = Class { activations: Activations::Native, ..fast_class(model, &mut dice) };
+        let pair = plain_pair(model, model, class);
+        let shape = Shape { depth: 4, draft_width: 2, verify_width: 9, top_k: 4, draft_temperature: 1.0 };
+        for threads in [1, 2] {
+            let session = pair_session(&pair, 128, shape.tree_nodes(), threads);
+            let drafter = pair_drafter(&session, &shape);
+            let mut decoder = Decoder::new(session, Some(Box::new(drafter)), shape).expect("a planned width");
+            let prompt = dice.tokens(9, pair.vocabulary());
+            decode(&mut decoder, &prompt, Sampling::GREEDY, 60, &[], Some(5));
+            let by_depth = decoder.stats().acceptance_by_depth();
+            // Growth ranks paths, so a wide distribution may have no room for the best one's end; the first is always there.
+            assert_eq!(by_depth[0], 1.0, "{} on {class}: {by_depth:?}", model.name);
+            accepted.0 += decoder.stats().step_tokens - decoder.stats().steps;
+            accepted.1 += decoder.stats().steps;
+        }
+    }
+    let (tokens, steps) = accepted;
+    assert!(tokens as f64 > 2.0 * steps as f64, "{tokens} tokens accepted in {steps} steps of depth 4");
+}
+
+/// What was offered, to the last bit.
+#[derive(Debug, Default, PartialEq)]
+struct Seen(Vec<(NodeId, Vec<(u32, u32)>)>);
+
+impl Observer for Seen {
+    fn expanded(&mut self, node: NodeId, candidates: &[Candidate]) {
+        self.0.push((node, candidates.iter().map(|c| (c.token, c.log_prob.to_bits())).collect()));
+    }
+}
+
+/// A drafter, its verifier, and the text they are at.
+struct Subject {
+    session: Session,
+    drafter: ModelDrafter,
+    tree: TokenTree,
+    history: Vec<u32>,
+    depth: usize,
+}
+
+impl Subject {
+    fn new(pair: &Arc<ExecutableSet>, context: usize, shape: &Shape, threads: usize) -> Self {
+        let session = pair_session(pair, context, shape.tree_nodes(), threads);
+        let drafter = pair_drafter(&session, shape);
+        let tree = TokenTree::with_capacity(shape.tree_nodes());
+        Self { session, drafter, tree, history: Vec::new(), depth: shape.depth }
+    }
+
+    /// Begins with all of `history` but the last token in the verifier's cache.
+    fn begin(&mut self, history: Vec<u32>, is_read: bool) {
+        self.history = history;
+        let prompt = &self.history[..self.history.len() - 1];
+        self.session.restart(prompt).expect("it fits");
+        if is_read {
+            self.drafter.prefill(&self.history, &self.session).expect("it fits");
+        }
+    }
+
+    fn propose(&mut self) -> Seen {
+        let mut seen = Seen::default();
+        self.tree.reset(*self.history.last().expect("begun"));
+        let room = self.session.context() - self.history.len();
+        let budget = Budget {
+            session: &mut self.session,
+            history: &self.history,
+            depth: self.depth.min(room),
+            stats: &mut Stats::default(),
+            observer: Some(&mut seen),
+        };
+        self.drafter.propose(&mut self.tree, budget).expect("it runs");
+        seen
+    }
+
+    /// Goes on along some path of the tree, or none of it, to a token that is not on it.
+    fn go_on(&mut self, dice: &mut Dice) {
+        let nodes: Vec<NodeId> = self.tree.nodes().collect();
+        let mut path = Vec::new();
+        self.tree.path(*dice.pick(&nodes), &mut path);
+        let mut emitted: Vec<u32> = path[1..].iter().map(|node| self.tree.token(*node)).collect();
+        emitted.push(dice.below(self.session.set().vocabulary()) as u32);
+        emitted.truncate(self.session.context() - self.history.len());
+        let root = self.history.len() - 1;
+        self.history.extend(&emitted);
+        let committed = &self.history[root..self.history.len() - 1];
+        self.session.score(committed, |_, _| ()).expect("it fits");
+    }
+}
+
+/// Whatever became of its trees, the next is that of a drafter that reads the text for the first time.
+#[test]
+fn any_history_of_a_drafter_leaves_what_it_drafts_alone() {
+    let mut compared = 0;
+    for case in 0..60 {
+        let mut dice = Dice::new(7_000 + case);
+        let model = dice.pick(models());
+        let class = fast_class(model, &mut dice);
+        let is_hidden = case % 2 == 0 && !is_cuda();
+        let pair = if is_hidden {
+            hidden_pair(model, class, *dice.pick(&[256, 40]))
+        } else {
+            plain_pair(model, dice.pick(models()), class)
+        };
+        let shape = any_shape(&mut dice);
+        let context = 90;
+        let mut subject = Subject::new(&pair, context, &shape, dice.within(1, 2));
+        let any_text = |dice: &mut Dice| {
+            let len = dice.within(2, 30);
+            dice.tokens(len, 290)
+        };
+        subject.begin(any_text(&mut dice), true);
+        for _ in 0..dice.within(2, 14) {
+            if subject.history.len() + 2 > context || dice.chance(10) {
+                // Another request, which may begin as the last one does.
+                let kept = if dice.chance(50) { dice.below(subject.history.len()) } else { 0 };
+                let text = [&subject.history[..kept.min(40)], &any_text(&mut dice)].concat();
+                subject.begin(text, dice.chance(70));
+            }
+            if dice.chance(80) {
+                subject.propose();
+            } else {
+                // A step that does not draft, or one behind a tree that was drafted before.
+                subject.tree.reset(*subject.history.last().expect("begun"));
+            }
+            subject.session.poison_scratch(dice.bits());
+            subject.go_on(&mut dice);
+        }
+        let mut fresh = Subject::new(&pair, context, &shape, 1);
+        fresh.begin(subject.history.clone(), dice.chance(50));
+        subject.session.poison_scratch(dice.bits());
+        let (found, expected) = (subject.propose(), fresh.propose());
+        let what = format!("case {case}, {} on {class}, hidden {is_hidden}, {shape:?}", model.name);
+        assert_eq!(found, expected, "{what}");
+        let described = |tree: &TokenTree| -> Vec<(u32, u32)> {
+            tree.nodes().map(|n| (tree.token(n), tree.value(n).to_bits())).collect()
+        };
+        assert_eq!(described(&subject.tree), described(&fresh.tree), "{what}");
+        compared += usize::from(subject.tree.len() > 1);
+    }
+    assert!(compared > 35, "{compared} trees were compared: too few to show anything");
+}
