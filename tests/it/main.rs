@@ -44,6 +44,8 @@ mod program;
 mod reference;
 mod refusals;
 mod replays;
+#[cfg(feature = "cli")]
+mod requests;
 mod retrieval;
 mod row_invariance;
 mod schedules;
