@@ -60,3 +60,8 @@ pub mod speculate;
 pub mod storage;
 pub mod text;
 pub mod tree;
+
+/// The examples of the README, compiled with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

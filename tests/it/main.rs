@@ -49,6 +49,8 @@ mod requests;
 mod retrieval;
 mod row_invariance;
 mod schedules;
+#[cfg(feature = "serve")]
+mod serve;
 mod skip_search;
 #[cfg(feature = "cli")]
 mod temperatures;
