@@ -120,10 +120,8 @@ impl Report {
             drafter: background.drafter.clone(),
             plan: background.plan.clone(),
             plan_temperature: background.plan_temperature,
-            spec_off_reason: background
-                .spec_off_reason
-                .clone()
-                .or(switched_off)
+            spec_off_reason: switched_off
+                .or_else(|| background.spec_off_reason.clone())
                 .or_else(|| background.guard.and_then(|terms| fell_back(stats.steps, &stats.guard, &terms))),
             acceptance_by_depth: stats.acceptance_by_depth(),
             counts_by_depth: stats.counts_by_depth(),

@@ -376,3 +376,127 @@ fn stops(stop: Option<OneOrMore<String>>) -> Result<Vec<String>, Refused> {
     }
     Ok(stops)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        queue: 1,
+        connections: 1,
+        body_bytes: 1000,
+        prompt_tokens: 100,
+        output_tokens: 50,
+        deadline: Duration::from_secs(1),
+        drain: Duration::from_secs(1),
+    };
+    const DEFAULTS: Defaults<'_> = Defaults { drafter: "plan", limits: &LIMITS, context: 40 };
+
+    fn asked(body: &Value) -> Asked {
+        chat(body.to_string().as_bytes(), &DEFAULTS).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_openai_has_it() {
+        let body = json!({"messages": [{"role": "user", "content": "x"}], "user": "ignored", "tools": null});
+        let Asked { request, model, drafter, delivery } = asked(&body);
+        assert_eq!((model, drafter.as_str(), delivery), (None, "plan", Delivery::Whole));
+        assert_eq!((request.max_tokens, request.log_probs, request.stop.len()), (40, None, 0));
+        assert_eq!((request.sampling.temperature, request.sampling.top_p), (1.0, 1.0));
+        assert!(request.adjustment.is_none());
+        let again = asked(&body).request.sampling.seed;
+        assert_ne!(request.sampling.seed, again, "another seed every time");
+        let Asked { request, .. } = completion(b"{\"prompt\": \"x\"}", &DEFAULTS).unwrap();
+        assert_eq!(request.max_tokens, 16);
+    }
+
+    #[test]
+    fn fields_mean_what_they_say() {
+        let body = json!({
+            "messages": [
+                {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+                {"role": "user", "content": "c"},
+            ],
+            "max_tokens": 7, "max_completion_tokens": 9, "seed": -1, "top_k": -1, "stop": "s", "stream": true,
+            "stream_options": {"include_usage": true}, "logit_bias": {"5": -1.5}, "drafter": "layer_skip_v8192",
+        });
+        let Asked { request, drafter, delivery, .. } = asked(&body);
+        let Prompt::Chat(messages) = &request.prompt else { panic!("{request:?}") };
+        assert_eq!(messages[0], Message::new(Role::System, "ab"));
+        assert_eq!((request.max_tokens, request.sampling.seed, request.sampling.top_k), (9, u64::MAX, 0));
+        assert_eq!((request.stop, request.adjustment.bias), (vec!["s".to_owned()], vec![(5, -1.5)]));
+        assert_eq!((drafter.as_str(), delivery), ("layer_skip_v8192", Delivery::Stream { usage: true }));
+    }
+
+    #[test]
+    fn a_field_of_another_type_is_named() {
+        for (body, field) in [
+            (json!({"messages": [], "temperature": "hot"}), "temperature"),
+            (json!({"messages": [{"role": 3}]}), "messages[0].role"),
+            (json!({"messages": [], "logit_bias": {"1": "x"}}), "logit_bias"),
+        ] {
+            let refused = chat(body.to_string().as_bytes(), &DEFAULTS).unwrap_err();
+            let said = refused.body()["error"]["param"].as_str().unwrap_or_default().to_owned();
+            assert!(said.starts_with(field) && refused.message.contains("expected"), "{refused:?}");
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            (-3..30_i64).prop_map(Value::from),
+            "[a-z\u{e9}]{0,8}".prop_map(Value::from),
+            prop::sample::select(vec!["user", "text", "plan", "none"]).prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 12, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((any_field(), inner), 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn any_field() -> impl Strategy<Value = String> {
+        let fields = "model messages prompt role content type text max_tokens max_completion_tokens temperature top_p \
+                      top_k min_p seed stop presence_penalty frequency_penalty repetition_penalty logit_bias n best_of \
+                      stream stream_options include_usage drafter logprobs top_logprobs tools response_format echo \
+                      suffix 7";
+        prop::sample::select(fields.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    proptest! {
+        #[test]
+        fn bodies_of_any_kind_are_understood_or_refused(
+            fields in prop::collection::vec((any_field(), any_value()), 0..8),
+            noise in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let mut body = json!({"messages": [{"role": "user", "content": "x"}], "prompt": "x"});
+            for (field, value) in fields {
+                body[field] = value;
+            }
+            let text = body.to_string();
+            let cut = &text.as_bytes()[..noise.len().min(text.len())];
+            for body in [text.as_bytes(), &noise, cut] {
+                for result in [chat(body, &DEFAULTS), completion(body, &DEFAULTS)] {
+                    match result {
+                        Ok(Asked { request, .. }) => {
+                            prop_assert!((1..=50).contains(&request.max_tokens));
+                            prop_assert!(request.sampling.validate().is_ok());
+                            prop_assert!(request.stop.iter().all(|stop| !stop.is_empty()));
+                        }
+                        Err(refused) => prop_assert_eq!(refused.status.as_u16(), 400),
+                    }
+                }
+            }
+        }
+    }
+}
