@@ -5,17 +5,13 @@
 //! seed. Which drafter, how deep and how wide is not guessed: it is measured once per machine and kept in a plan.
 //!
 //! ```
-//! use yggc::engine::{Engine, Options, Prompt, Request, Sampling};
+//! use yggc::engine::{Engine, Options, Prompt, Request};
 //! # let folder = tempfile::tempdir()?;
 //! # let model = folder.path().join("tiny.gguf");
 //! # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
 //!
 //! let mut engine = Engine::open(&Options::new(&model))?;
-//! let request = Request {
-//!     prompt: Prompt::Raw("Once upon a time".to_owned()),
-//!     max_tokens: 8,
-//!     sampling: Sampling::GREEDY,
-//! };
+//! let request = Request { max_tokens: 8, ..Request::new(Prompt::Raw("Once upon a time".to_owned())) };
 //! let answer = engine.generate(&request)?.collect_answer()?;
 //! assert!((1..=8).contains(&answer.token_ids.len()));
 //! assert_eq!(answer.report.spec_off_reason.as_deref(), Some("no plan"));
@@ -64,3 +60,8 @@ pub mod speculate;
 pub mod storage;
 pub mod text;
 pub mod tree;
+
+/// The examples of the README, compiled with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

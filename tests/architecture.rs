@@ -6,6 +6,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use self::rust_text::{children_of, code_of, named_crates, tokens};
@@ -40,12 +41,16 @@ const OUTSIDE: &[&str] = &["serve", "cli"];
 const CRATES: &[(&str, &[&str])] = &[
     ("ygg_kernels", &["ir", "model", "compile", "backend", "kernels"]),
     ("ygg_profiler", &["plan", "measure", "cli"]),
+    ("axum", &["serve"]),
     ("bincode", &["plan"]),
-    ("blake3", &["model", "plan", "speculate", "measure", "profiler", "kernels"]),
+    // In the service, it compares keys in constant time.
+    ("blake3", &["model", "plan", "speculate", "measure", "serve", "profiler", "kernels"]),
     ("clap", &["cli"]),
     ("criterion", &["kernels"]),
     ("cudarc", &["backend"]),
     ("half", &["kernels", "model", "backend"]),
+    ("hyper", &["serve"]),
+    ("hyper_util", &["serve"]),
     ("indicatif", &["cli"]),
     ("libc", &["kernels", "backend", "storage"]),
     ("memmap2", &["storage"]),
@@ -53,12 +58,15 @@ const CRATES: &[(&str, &[&str])] = &[
     ("minijinja_contrib", &["text"]),
     ("petgraph", &["ir", "compile", "plan"]),
     ("plotters", &["cli"]),
+    ("prometheus_client", &["serve"]),
     ("safetensors", &["model"]),
     ("serde", &["*"]),
     ("serde_json", &["*"]),
+    ("serde_path_to_error", &["serve"]),
     ("sha2", &["cli"]),
     ("thiserror", &["*"]),
     ("tokenizers", &["text"]),
+    ("tokio", &["serve"]),
     ("zip", &["cli"]),
 ];
 
@@ -323,6 +331,52 @@ fn every_dependency_has_a_home() {
             let fits = member.is_none_or(|member| homes.contains(&member) || homes.contains(&"*"));
             assert!(fits, "{manifest}: {name} is at home in {}", homes.join(", "));
         }
+    }
+}
+
+/// Crates that whoever embeds the library must not get: HTTP, async, the command line, plots, training.
+const NEVER_EMBEDDED: &[&str] = &[
+    "axum",
+    "candle-core",
+    "candle-nn",
+    "clap",
+    "cudarc",
+    "hyper",
+    "indicatif",
+    "openssl",
+    "plotters",
+    "prometheus-client",
+    "reqwest",
+    "rustls",
+    "sha2",
+    "tokio",
+    "tower",
+    "ureq",
+    "zip",
+];
+
+/// The names of the crates that a build with these features links, by cargo.
+fn linked(features: &[&str]) -> Vec<String> {
+    let arguments =
+        ["tree", "--locked", "--offline", "-p", "yggc", "-e", "normal", "--prefix", "none", "-f", "{lib}"];
+    let mut cargo = Command::new(env!("CARGO"));
+    let tree = cargo.current_dir(repository()).args(arguments).args(features).output().expect("cargo starts");
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let names = String::from_utf8(tree.stdout).expect("UTF-8");
+    names.lines().filter_map(|line| Some(line.split_whitespace().next()?.replace('_', "-"))).collect()
+}
+
+#[test]
+fn the_library_alone_brings_no_http_no_command_line_and_no_training() {
+    let found = |features: &[&str]| {
+        let linked = linked(features);
+        assert!(linked.iter().any(|name| name == "tokenizers"), "{linked:?}");
+        NEVER_EMBEDDED.iter().copied().filter(|name| linked.iter().any(|l| l == name)).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&["--no-default-features"]), [""; 0]);
+    // The program has them, so the rule can fail.
+    for name in ["axum", "clap", "tokio"] {
+        assert!(found(&[]).contains(&name), "{name}");
     }
 }
 

@@ -22,10 +22,10 @@ use yggc::{
         WidthCost,
     },
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
-    sample::Sampling,
+    sample::{Adjustment, Sampling},
     speculate::{
-        Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Mixed, ModelDrafter, Ngram, Policy,
-        Recycling, Retrieval, Shape, Suffix, Swift,
+        Begin, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Mixed, ModelDrafter, Ngram, Policy,
+        Recycling, Retrieval, Reuse, Shape, Suffix, Swift,
         corpus::{Corpus, CorpusStore},
     },
     tree::Template,
@@ -274,6 +274,33 @@ fn check_steps(
     assert!(name == "swift" || decoder.stats().heads_ahead == heads, "{name}, {schedule}");
 }
 
+/// Requests that are adjusted and report log-probabilities, whose steps show whole rows.
+fn check_terms(set: &Arc<ExecutableSet>, (name, schedule): (&str, Schedule), sampling: Sampling) {
+    let session = Session::open(Arc::clone(set), &session_options(1)).expect("a session opens");
+    let drafter = drafter(name, &session);
+    let decoder = Decoder::new(session, drafter, SHAPE).and_then(|decoder| decoder.with_schedule(schedule));
+    let mut decoder = planned(decoder.expect("a planned width"), schedule);
+    let adjustment =
+        Adjustment { bias: vec![(3, 1.0), (9, -100.0)], repetition: 1.1, frequency: 0.2, presence: -0.1 };
+    let prompt = prompt();
+    let begin = Begin {
+        adjustment: &adjustment,
+        log_probs: Some(20),
+        reuse: Reuse::Prefix,
+        ..Begin::new(&prompt, sampling)
+    };
+    for request in 0..2 {
+        decoder.begin(&begin).expect("the prompt fits").expect("nobody cancels it");
+        assert_eq!(decoder.stats().reused > 0, request > 0);
+        let before = ALLOCATIONS.load(Ordering::SeqCst);
+        decode(&mut decoder, 20);
+        let allocations = ALLOCATIONS.load(Ordering::SeqCst) - before;
+        assert_eq!(allocations, 0, "{name}, adjusted, {sampling:?}: allocations in 20 steps");
+        let (own, best) = decoder.log_probs().of(0).expect("it was asked for");
+        assert!(own <= 0.0 && best.len() == 20);
+    }
+}
+
 /// Requests of other temperatures, which other drafters serve, in turn.
 fn check_ways(set: &Arc<ExecutableSet>, threads: usize) {
     let session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
@@ -425,6 +452,8 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
         ] {
             check_steps(&set, drafter, threads, sampling);
         }
+        check_terms(&set, ("mixed", Schedule::Plain), Sampling::GREEDY);
+        check_terms(&set, ("layer_skip", Schedule::HeadAhead), sampled);
         // What looks into a store uses no threads.
         for (name, sampling) in [("retrieval", Sampling::GREEDY), ("retrieval_lookup", sampled)] {
             check_steps(&set, (name, Schedule::Plain), 1, sampling);

@@ -11,12 +11,17 @@ use yggc::{ir::WeightFormat, model::synthetic::SyntheticSpec, plan::Fix};
 
 mod names;
 mod numbers;
+#[cfg(feature = "serve")]
+mod serve;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use names::{
     ActivationsName, Arm, DeviceName, DraftGrowthName, DrafterName, IsaName, SkipObjectiveName, StageName,
 };
+#[cfg(feature = "serve")]
+pub(crate) use serve::ServeArgs;
+
 use numbers::{at_least_one, min_p, temperature, threads, top_p, width, widths};
 
 /// Exactly lossless speculative decoding, planned for this machine.
@@ -48,6 +53,9 @@ pub(crate) enum Command {
     Corpus(CorpusArgs),
     /// Compare plain decoding, plans and drafters on a set of prompts, or measure kernels
     Bench(BenchArgs),
+    /// Answer requests over HTTP, as OpenAI's API does
+    #[cfg(feature = "serve")]
+    Serve(Box<ServeArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -429,9 +437,12 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 }
 
-/// What the environment says; only the folders that the cache may live in.
-#[derive(Debug, Clone, Default)]
+/// What the environment says: the folders that the cache may live in, and the key of the service, which arguments would show to every
+/// user of the machine.
+#[derive(Clone, Default)]
 pub(crate) struct Environment {
+    #[cfg(feature = "serve")]
+    pub(crate) api_key: Option<OsString>,
     pub(crate) xdg_cache_home: Option<OsString>,
     pub(crate) home: Option<OsString>,
 }
@@ -440,6 +451,20 @@ impl Environment {
     pub(crate) fn read() -> Self {
         #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
         let read = std::env::var_os;
-        Self { xdg_cache_home: read("XDG_CACHE_HOME"), home: read("HOME") }
+        Self {
+            #[cfg(feature = "serve")]
+            api_key: read("YGGC_API_KEY"),
+            xdg_cache_home: read("XDG_CACHE_HOME"),
+            home: read("HOME"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Environment")
+            .field("xdg_cache_home", &self.xdg_cache_home)
+            .field("home", &self.home)
+            .finish_non_exhaustive()
     }
 }

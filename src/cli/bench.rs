@@ -223,6 +223,8 @@ fn answer(
     max_tokens: usize,
     sampling: Sampling,
 ) -> Result<Answer, Failure> {
+    // Every arm runs the whole prompt every time, as the first of them does.
+    arm.engine.forget();
     Ok(arm.engine.generate_tokens(&question.ids, max_tokens, sampling)?.collect_answer()?)
 }
 

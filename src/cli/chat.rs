@@ -37,7 +37,8 @@ pub(crate) fn command(engine: &mut Engine, args: &RunArgs) -> Result<(), Failure
             }
             said => messages.push(Message::new(Role::User, said)),
         }
-        let request = Request { prompt: Prompt::Chat(messages.clone()), max_tokens, sampling };
+        let prompt = Prompt::Chat(messages.clone());
+        let request = Request { max_tokens, sampling, ..Request::new(prompt) };
         let mut answer = String::new();
         match stream(engine, &request, |text| answer.push_str(text)) {
             Ok(report) => {

@@ -35,6 +35,10 @@ pub(crate) enum Failure {
     /// A promise of this program that it broke.
     #[error("{0}; this is a fault of yggc, please report it")]
     Internal(String),
+    /// The service could not begin or go on.
+    #[cfg(feature = "serve")]
+    #[error(transparent)]
+    Serve(#[from] crate::serve::ServeError),
     /// The reader of stdout is gone or its disk is full.
     #[error("could not write the result to stdout: {0}")]
     Output(io::Error),
@@ -70,6 +74,8 @@ impl Failure {
                 ErrorKind::Device => 4,
                 ErrorKind::Internal => 1,
             },
+            #[cfg(feature = "serve")]
+            Self::Serve(_) => 1,
             Self::Fetch(_) | Self::Cache(_) | Self::Internal(_) | Self::Output(_) => 1,
         }
     }

@@ -22,6 +22,8 @@ mod progress;
 mod report;
 mod run;
 mod score;
+#[cfg(feature = "serve")]
+mod serve;
 mod settings;
 mod skip_state;
 mod stats;
@@ -65,5 +67,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Run(args) => run::command(&args, &cache),
         Command::Corpus(args) => corpus::command(&args, &cache),
         Command::Bench(args) => bench::command(&args, &cache),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::command(&args, &cache),
     }
 }

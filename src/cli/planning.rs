@@ -4,7 +4,9 @@ use std::{path::Path, sync::Arc};
 
 use indicatif::ProgressBar;
 use yggc::{
-    engine::{DraftModel, Engine, Error, LoadOptions, Loaded, Options, PlanSource, fingerprints},
+    engine::{
+        DraftModel, DrafterChoice, Engine, Error, LoadOptions, Loaded, Options, PlanSource, fingerprints,
+    },
     measure::{self, AutoplanOptions, ProfileOptions},
     model::Model,
     plan::{self, Plan},
@@ -63,6 +65,30 @@ pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions 
 /// [`Failure::Engine`] of kind `Input` if the file is no plan.
 pub(crate) fn given(file: &Path, force: bool) -> Result<PlanSource, Failure> {
     Ok(PlanSource { plan: plan::read(file)?, name: file.display().to_string(), force })
+}
+
+/// The options with the plan that was given, or with the cached one unless nothing is to be drafted.
+///
+/// # Errors
+/// If the model cannot be loaded at all.
+pub(crate) fn with_plan(
+    model: Model,
+    mut options: Options,
+    given: Option<PlanSource>,
+    machine: Machine,
+    cache: &CachePlace,
+) -> Result<(Prepared, Options), Failure> {
+    if given.is_some() || options.drafter == DrafterChoice::Plain {
+        options.plan = given;
+        return Ok((Prepared::Open(Box::new(model)), options));
+    }
+    let draft_model = options.draft_model.as_deref();
+    let (prepared, plan) = first_use(model, draft_model, machine, cache, Progress::OnStderr)?;
+    match plan {
+        Ok(plan) => options.plan = Some(plan),
+        Err(reason) => options.plan_absent_reason = Some(reason),
+    }
+    Ok((prepared, options))
 }
 
 /// A plan, or why there is none.

@@ -1,7 +1,7 @@
 //! `yggc run`: answers a prompt, as text that streams or as one JSON object; without a prompt, a chat.
 
 use yggc::{
-    engine::{DrafterChoice, Engine, Message, Options, PlanSource, Prompt, Request, Role},
+    engine::{Engine, Message, Options, Prompt, Request, Role},
     model::Model,
 };
 
@@ -10,8 +10,7 @@ use crate::cli::{
     cache::CachePlace,
     chat,
     error::Failure,
-    fetch, ngram_state, output,
-    planning::{self, Prepared},
+    fetch, ngram_state, output, planning,
     progress::Progress,
     settings::{self, Machine},
     skip_state, stats,
@@ -32,7 +31,7 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
         ..machine.options(&path, args.context.context)
     };
     let options = settings::with_skip(&args.skip, options);
-    let (prepared, options) = with_plan(model, options, given, machine, cache)?;
+    let (prepared, options) = planning::with_plan(model, options, given, machine, cache)?;
     let mut engine = prepared.engine(&options)?;
     if let Some(file) = &args.skip_state {
         skip_state::resume(&mut engine, file)?;
@@ -54,7 +53,7 @@ fn answer(engine: &mut Engine, args: &RunArgs, prompt: Option<String>) -> Result
     let prompt =
         if args.raw { Prompt::Raw(text) } else { Prompt::Chat(vec![Message::new(Role::User, text)]) };
     let sampling = settings::sampling(&args.sampling);
-    let request = Request { prompt, max_tokens: args.max_tokens, sampling };
+    let request = Request { max_tokens: args.max_tokens, sampling, ..Request::new(prompt) };
     let report = if args.json {
         let answer = engine.generate(&request)?.collect_answer()?;
         output::json(&stats::AnswerJson::new(&answer))?;
@@ -68,25 +67,4 @@ fn answer(engine: &mut Engine, args: &RunArgs, prompt: Option<String>) -> Result
         output::remark(stats::table(&report).trim_end());
     }
     Ok(())
-}
-
-/// The options with the plan that was given, or with the cached one unless nothing is to be drafted.
-fn with_plan(
-    model: Model,
-    mut options: Options,
-    given: Option<PlanSource>,
-    machine: Machine,
-    cache: &CachePlace,
-) -> Result<(Prepared, Options), Failure> {
-    if given.is_some() || options.drafter == DrafterChoice::Plain {
-        options.plan = given;
-        return Ok((Prepared::Open(Box::new(model)), options));
-    }
-    let draft_model = options.draft_model.as_deref();
-    let (prepared, plan) = planning::first_use(model, draft_model, machine, cache, Progress::OnStderr)?;
-    match plan {
-        Ok(plan) => options.plan = Some(plan),
-        Err(reason) => options.plan_absent_reason = Some(reason),
-    }
-    Ok((prepared, options))
 }

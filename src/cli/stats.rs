@@ -62,7 +62,7 @@ struct StageJson<'a> {
 
 impl<'a> AnswerJson<'a> {
     pub(crate) fn new(answer: &'a Answer) -> Self {
-        let Answer { prompt_token_ids, token_ids, text, finish_reason, report } = answer;
+        let Answer { prompt_token_ids, token_ids, text, log_probs: _, finish_reason, report } = answer;
         Self {
             prompt_token_ids,
             token_ids,
@@ -77,6 +77,7 @@ impl<'a> StatsJson<'a> {
     fn new(report: &'a Report) -> Self {
         let Report {
             tokens,
+            reused_tokens: _,
             steps,
             drafted,
             accepted,
@@ -92,6 +93,8 @@ impl<'a> StatsJson<'a> {
             plan_temperature,
             spec_off_reason,
             acceptance_by_depth,
+            counts_by_depth: _,
+            paused_steps: _,
             predicted_tpot_ms,
             predicted_speedup: _,
             skip_search,
@@ -159,6 +162,9 @@ fn write_table(report: &Report, out: &mut String) -> std::fmt::Result {
         or_none(report.tpot_ms, 2)
     )?;
     writeln!(out, "tokens     {tokens} in {steps} steps, {} a step (AAL)", or_none(report.aal, 2))?;
+    if report.reused_tokens > 0 {
+        writeln!(out, "prompt     {} tokens kept of the request before", report.reused_tokens)?;
+    }
     match &report.spec_off_reason {
         Some(reason) => writeln!(out, "drafter    {drafter}, {drafted} nodes verified: {reason}")?,
         None => writeln!(out, "drafter    {drafter}, {drafted} nodes verified")?,

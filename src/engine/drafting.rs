@@ -16,7 +16,8 @@ use crate::{
 };
 
 use super::{
-    DraftModel, DrafterChoice, Error, Loaded, Options, PlanSource, report::Background,
+    DraftModel, DrafterChoice, Error, Loaded, Options, PlanSource,
+    report::{Background, SWITCHED_OFF},
     self_tuning::self_tuning,
 };
 
@@ -170,8 +171,8 @@ pub(super) fn decide(
         let absent = options.plan_absent_reason.as_deref().unwrap_or("no plan");
         return match &options.drafter {
             DrafterChoice::Planned | DrafterChoice::Unguarded => Ok(plain(absent)),
-            DrafterChoice::Plain => Ok(plain("switched off by the request")),
-            DrafterChoice::Forced(name) if name == "none" => Ok(plain("switched off by the request")),
+            DrafterChoice::Plain => Ok(plain(SWITCHED_OFF)),
+            DrafterChoice::Forced(name) if name == "none" => Ok(plain(SWITCHED_OFF)),
             DrafterChoice::Forced(name) => Err(Error::input(format!(
                 "drafter `{name}` cannot be forced without a plan: expected a plan that measured it, found none ({absent}); make one with `yggc profile {}` and `yggc plan`",
                 profiling(name)
@@ -224,7 +225,7 @@ fn planned<'p>(
         DrafterChoice::Planned | DrafterChoice::Unguarded => {
             (plan.chosen(), "the plan found no drafter that is faster than plain decoding here")
         }
-        DrafterChoice::Plain => (&plan.by_drafter[0], "switched off by the request"),
+        DrafterChoice::Plain => (&plan.by_drafter[0], SWITCHED_OFF),
         DrafterChoice::Forced(name) => {
             let sub_plan = plan.for_drafter(name).ok_or_else(|| {
                 let measured: Vec<_> = plan.by_drafter.iter().map(|p| p.name.as_str()).collect();
@@ -237,7 +238,7 @@ fn planned<'p>(
                     profiling(name)
                 ))
             })?;
-            (sub_plan, "switched off by the request")
+            (sub_plan, SWITCHED_OFF)
         }
     })
 }

@@ -9,7 +9,7 @@ use crate::{
     text::TextError,
 };
 
-/// Whose fault an [`Error`] is; decides the exit code of the program.
+/// Whose fault an [`Error`] is, plain data; decides the exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The model, plan, profile or prompt cannot be used.
@@ -20,7 +20,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// An error of the engine. Its message says what was expected, what was found and what to do.
+/// An error of the engine, one `String` large. Its message says what was expected, what was found and what to do.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,

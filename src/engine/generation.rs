@@ -1,20 +1,25 @@
 //! A running request: an iterator of events that steps the decoder when it needs tokens.
 
-use crate::{speculate::Limits, text::Detokenizer};
+use crate::{
+    speculate::Limits,
+    text::{Detokenizer, Heard, StopStrings},
+};
 
-use super::{Answer, Engine, Error, Event, FinishReason, Report};
+use super::{Answer, CancelHandle, Engine, Error, Event, FinishReason, Report, TokenLogProbs};
 
 /// One request in progress: an iterator of events. It borrows the engine, so there is one at a time; dropping it ends the
 /// request.
 ///
+/// A call of `next` costs nothing while tokens of the last step are left, and else one step: a draft, a forward of the verifier and a
+/// walk. Each event has a `String` of its own.
+///
 /// ```
-/// use yggc::engine::{Engine, Event, Options, Prompt, Request, Sampling};
+/// use yggc::engine::{Engine, Event, Options, Prompt, Request};
 /// # let folder = tempfile::tempdir()?;
 /// # let model = folder.path().join("tiny.gguf");
 /// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
 /// # let mut engine = Engine::open(&Options::new(&model))?;
-/// let prompt = Prompt::Raw("ab".to_owned());
-/// let request = Request { prompt, max_tokens: 5, sampling: Sampling::GREEDY };
+/// let request = Request { max_tokens: 5, ..Request::new(Prompt::Raw("ab".to_owned())) };
 /// let (mut tokens, mut text) = (0, String::new());
 /// for event in engine.generate(&request)? {
 ///     match event? {
@@ -31,17 +36,44 @@ use super::{Answer, Engine, Error, Event, FinishReason, Report};
 pub struct Generation<'e> {
     engine: &'e mut Engine,
     detokenizer: Detokenizer,
+    stops: StopStrings,
+    cancel: CancelHandle,
     prompt_len: usize,
     max_tokens: usize,
     /// Tokens handed out.
     yielded: usize,
+    /// Tokens handed out before the last step; its tokens, or the prefill's first, are behind them.
+    before_step: usize,
+    /// The stop string that was found.
+    stopped: Option<usize>,
     finished: bool,
 }
 
+/// What a generation is told of its request.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) stops: Vec<String>,
+    pub(super) cancel: CancelHandle,
+    pub(super) prompt_len: usize,
+    pub(super) max_tokens: usize,
+}
+
 impl<'e> Generation<'e> {
-    pub(super) fn new(engine: &'e mut Engine, prompt_len: usize, max_tokens: usize) -> Self {
+    pub(super) fn new(engine: &'e mut Engine, terms: Terms) -> Self {
         let detokenizer = engine.loaded().tokenizer().detokenizer();
-        Self { engine, detokenizer, prompt_len, max_tokens, yielded: 0, finished: false }
+        let Terms { stops, cancel, prompt_len, max_tokens } = terms;
+        Self {
+            engine,
+            detokenizer,
+            stops: StopStrings::new(stops),
+            cancel,
+            prompt_len,
+            max_tokens,
+            yielded: 0,
+            before_step: 0,
+            stopped: None,
+            finished: false,
+        }
     }
 
     /// Token ids of the prompt.
@@ -49,10 +81,15 @@ impl<'e> Generation<'e> {
         &self.engine.decoder.history()[..self.prompt_len]
     }
 
+    /// Token ids handed out so far.
+    pub fn token_ids(&self) -> &[u32] {
+        &self.engine.decoder.history()[self.prompt_len..self.prompt_len + self.yielded]
+    }
+
     /// The numbers so far.
     pub fn report(&self) -> Report {
         let Engine { decoder, backgrounds, .. } = &*self.engine;
-        Report::new(self.yielded, decoder.stats(), &backgrounds[decoder.way()])
+        Report::new(self.yielded, decoder, &backgrounds[decoder.way()])
     }
 
     /// Runs to the end and gives the whole answer.
@@ -60,11 +97,14 @@ impl<'e> Generation<'e> {
     /// # Errors
     /// As the events would.
     pub fn collect_answer(mut self) -> Result<Answer, Error> {
-        let mut text = String::new();
+        let (mut text, mut token_log_probs) = (String::new(), Vec::new());
         let mut end = None;
         while let Some(event) = self.next_event()? {
             match event {
-                Event::Token { text: piece, .. } => text.push_str(&piece),
+                Event::Token { id: _, text: piece, log_probs } => {
+                    text.push_str(&piece);
+                    token_log_probs.extend(log_probs);
+                }
                 Event::Finished { reason, text: piece, report } => {
                     text.push_str(&piece);
                     end = Some((reason, *report));
@@ -72,27 +112,26 @@ impl<'e> Generation<'e> {
             }
         }
         let (finish_reason, report) = end.expect("every generation finishes");
-        let (prompt, output) = self.engine.decoder.history().split_at(self.prompt_len);
         Ok(Answer {
-            prompt_token_ids: prompt.to_vec(),
-            token_ids: output[..self.yielded].to_vec(),
+            prompt_token_ids: self.prompt_token_ids().to_vec(),
+            token_ids: self.token_ids().to_vec(),
             text,
+            log_probs: token_log_probs,
             finish_reason,
             report,
         })
     }
 
-    fn last_yielded(&self) -> Option<u32> {
-        let emitted = self.prompt_len + self.yielded;
-        (self.yielded > 0).then(|| self.engine.decoder.history()[emitted - 1])
-    }
-
     fn finish_reason(&self) -> Option<FinishReason> {
         let ends = self.engine.loaded().end_ids();
-        if self.last_yielded().is_some_and(|t| ends.contains(&t)) {
+        if let Some(index) = self.stopped {
+            Some(FinishReason::StopString { index })
+        } else if self.token_ids().last().is_some_and(|token| ends.contains(token)) {
             Some(FinishReason::Stop)
         } else if self.yielded == self.max_tokens {
             Some(FinishReason::Length)
+        } else if self.cancel.is_cancelled() {
+            Some(FinishReason::Cancelled)
         } else {
             None
         }
@@ -104,17 +143,43 @@ impl<'e> Generation<'e> {
         }
         if let Some(reason) = self.finish_reason() {
             self.finished = true;
-            let text = self.detokenizer.finish().to_owned();
-            return Ok(Some(Event::Finished { reason, text, report: Box::new(self.report()) }));
+            return Ok(Some(self.finish(reason)));
         }
         if self.engine.decoder.history().len() == self.prompt_len + self.yielded {
             let Engine { loaded, decoder, .. } = &mut *self.engine;
             let limits = Limits { tokens: self.max_tokens - self.yielded, ends: loaded.end_ids() };
             decoder.step(limits, None)?;
+            self.before_step = self.yielded;
         }
-        let id = self.engine.decoder.history()[self.prompt_len + self.yielded];
+        let decoder = &self.engine.decoder;
+        let id = decoder.history()[self.prompt_len + self.yielded];
+        let log_probs = decoder.log_probs().of(self.yielded - self.before_step).map(TokenLogProbs::new);
         self.yielded += 1;
-        Ok(Some(Event::Token { id, text: self.detokenizer.push(id).to_owned() }))
+        let text = match self.stops.push(self.detokenizer.push(id)) {
+            Heard::Text(text) => text.to_owned(),
+            Heard::Stopped(text, index) => {
+                self.stopped = Some(index);
+                text.to_owned()
+            }
+        };
+        Ok(Some(Event::Token { id, text, log_probs }))
+    }
+
+    /// The last event. What the text has beyond the tokens handed out, of a path that a stop string or a cancellation cut, is
+    /// dropped with its keys and values.
+    fn finish(&mut self, reason: FinishReason) -> Event {
+        self.engine.decoder.cut(self.prompt_len + self.yielded);
+        let mut text = String::new();
+        if self.stopped.is_none() {
+            match self.stops.push(self.detokenizer.finish()) {
+                Heard::Text(piece) => {
+                    text.push_str(piece);
+                    text.push_str(self.stops.finish());
+                }
+                Heard::Stopped(piece, _) => text.push_str(piece),
+            }
+        }
+        Event::Finished { reason, text, report: Box::new(self.report()) }
     }
 }
 

@@ -15,7 +15,7 @@ use super::{Activations, Error, Tier};
 /// Element type of every session's key/value cache: one, because it is part of the numeric class.
 pub const KV_FORMAT: KvFormat = KvFormat::F16;
 
-/// How a model is loaded.
+/// How a model is loaded. Each width costs two small programs; weights are packed once for all of them.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Instruction-set tier; `None` takes the best this machine has.
@@ -28,7 +28,8 @@ pub struct LoadOptions {
     pub widths: Vec<usize>,
 }
 
-/// A model with everything that is shared by its requests: several engines may use one. Clones share all of it.
+/// A model with everything that is shared by its requests: several engines may use one. Clones share all of it, and cost reference
+/// counts; loading costs a pass over the weights, which are packed for this machine, and their size in memory.
 ///
 /// ```
 /// use std::sync::Arc;

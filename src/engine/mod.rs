@@ -4,6 +4,7 @@
 //! one request at a time. Output is exactly plain decoding's, whatever the plan.
 #![forbid(unsafe_code)]
 
+mod cancel;
 mod draft_models;
 mod drafting;
 mod error;
@@ -20,9 +21,11 @@ use std::sync::Arc;
 pub use crate::backend::{Activations, Tier};
 pub use crate::{
     runtime::Pinning,
-    sample::{Sampling, argmax},
+    sample::{Adjustment, Sampling, argmax},
+    speculate::{Reuse, Speculation},
     text::{Message, Role, Special},
 };
+pub use cancel::CancelHandle;
 pub use draft_models::DraftModel;
 pub use drafting::{make_drafter, make_growing_drafter};
 pub use error::{Error, ErrorKind};
@@ -30,19 +33,24 @@ pub use generation::Generation;
 pub use loaded::{KV_FORMAT, LoadOptions, Loaded, default_threads, fingerprints};
 pub use options::{DrafterChoice, Options, PlanSource};
 pub use report::{Report, StageReport};
-pub use request::{Answer, Event, FinishReason, Prompt, Request};
+pub use request::{Answer, Event, FinishReason, Prompt, Request, TokenLogProbs};
 pub use tuning::tune;
 
 use crate::{
     model::Model,
     plan::SkipState,
     runtime::{Memory, SessionOptions},
-    speculate::Decoder,
+    speculate::{Begin, Decoder},
 };
 use drafting::Drafting;
+use generation::Terms;
 use report::Background;
 
-/// A model with its plan, ready for one request at a time. Everything a request needs is allocated when it opens.
+/// A model with its plan, ready for one request at a time. Everything a step needs is allocated when it opens.
+///
+/// Opening costs a pass over the weights, which are packed, and memory as [`memory`](Engine::memory) says; an engine over a
+/// [`Loaded`] model costs its cache and worker threads alone. Engines are [`Send`] and know nothing of each other: a process may have
+/// several, each with a request of its own. Requests wait where the caller keeps them: a request borrows its engine.
 ///
 /// ```
 /// use yggc::engine::{Engine, ErrorKind, Options, Sampling};
@@ -58,6 +66,23 @@ use report::Background;
 ///
 /// let refused = engine.generate_tokens(&[7; 64], 4, Sampling::GREEDY).unwrap_err();
 /// assert_eq!(refused.kind(), ErrorKind::Input);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+/// The next turn of a conversation runs only what is new of it:
+///
+/// ```
+/// use yggc::engine::{Engine, Message, Options, Prompt, Request, Role};
+/// # let folder = tempfile::tempdir()?;
+/// # let model = folder.path().join("tiny.gguf");
+/// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
+/// let mut engine = Engine::open(&Options::new(&model))?;
+/// let mut turns = vec![Message::new(Role::User, "Name a river.")];
+/// let request = |turns: &[Message]| Request { max_tokens: 8, ..Request::new(Prompt::Chat(turns.to_vec())) };
+/// let answer = engine.generate(&request(&turns))?.collect_answer()?;
+/// turns.push(Message::new(Role::Assistant, answer.text));
+/// turns.push(Message::new(Role::User, "And another?"));
+/// let answer = engine.generate(&request(&turns))?.collect_answer()?;
+/// assert!(answer.report.reused_tokens > 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -132,16 +157,48 @@ impl Engine {
         Ok(Self { loaded, decoder, session_options, bytes_beside: beside, backgrounds })
     }
 
-    /// Begins a request. The events come from the returned iterator; the engine is borrowed until it is dropped.
+    /// Begins a request: lays out its prompt and runs what is new of it. The events come from the returned iterator; the engine is
+    /// borrowed until it is dropped.
     ///
     /// # Errors
-    /// [`Error`] of kind `Input` when the prompt does not fit the context or cannot be laid out.
+    /// [`Error`] of kind `Input` when the prompt does not fit the context or cannot be laid out, or what else is asked is out of
+    /// range.
     pub fn generate(&mut self, request: &Request) -> Result<Generation<'_>, Error> {
-        let prompt = request.prompt.token_ids(&self.loaded)?;
-        self.generate_tokens(&prompt, request.max_tokens, request.sampling)
+        let Request { prompt, max_tokens, sampling, adjustment, stop, log_probs, speculation, reuse, cancel } =
+            request;
+        if *max_tokens == 0 {
+            return Err(Error::input("0 tokens asked for: expected at least 1"));
+        }
+        if stop.iter().any(String::is_empty) {
+            return Err(Error::input(
+                "a stop string is empty: expected at least one character; leave it out",
+            ));
+        }
+        let ids;
+        let prompt = match prompt {
+            Prompt::Tokens(ids) => ids,
+            Prompt::Chat(_) | Prompt::Raw(_) => {
+                ids = prompt.token_ids(&self.loaded)?;
+                &ids
+            }
+        };
+        self.check_prompt(prompt)?;
+        self.decoder.begin(&Begin {
+            prompt,
+            sampling: *sampling,
+            adjustment,
+            log_probs: *log_probs,
+            reuse: *reuse,
+            speculation: *speculation,
+            is_cancelled: &|| cancel.is_cancelled(),
+        })?;
+        let prompt_len = prompt.len();
+        let max_tokens = (*max_tokens).min(self.decoder.session().context() - prompt_len);
+        let terms = Terms { stops: stop.clone(), cancel: cancel.clone(), prompt_len, max_tokens };
+        Ok(Generation::new(self, terms))
     }
 
-    /// Like [`generate`](Self::generate) for a prompt of token ids.
+    /// Like [`generate`](Self::generate) for a prompt of token ids, and nothing else asked.
     ///
     /// # Errors
     /// As `generate`.
@@ -151,14 +208,13 @@ impl Engine {
         max_tokens: usize,
         sampling: Sampling,
     ) -> Result<Generation<'_>, Error> {
-        if max_tokens == 0 {
-            return Err(Error::input("0 tokens asked for: expected at least 1"));
-        }
-        self.check_prompt(prompt)?;
-        let context = self.decoder.session().context();
-        self.decoder.start(prompt, sampling)?;
-        let max_tokens = max_tokens.min(context - prompt.len());
-        Ok(Generation::new(self, prompt.len(), max_tokens))
+        let prompt = Prompt::Tokens(prompt.to_vec());
+        self.generate(&Request { max_tokens, sampling, ..Request::new(prompt) })
+    }
+
+    /// Forgets the text of the last request with its keys and values: the next one runs its whole prompt.
+    pub fn forget(&mut self) {
+        self.decoder.forget();
     }
 
     /// Checks that a prompt leaves room for an answer, as [`generate`](Self::generate) does.
@@ -239,6 +295,12 @@ impl Engine {
         Memory { weight_bytes, session_bytes: session_bytes + self.bytes_beside }
     }
 }
+
+/// An engine may be opened on one thread and used on another.
+const _: fn() = || {
+    fn is_send<T: Send>() {}
+    is_send::<Engine>();
+};
 
 /// Context in tokens where the caller does not say, unless the model's is shorter.
 pub const DEFAULT_CONTEXT: usize = 4096;

@@ -10,7 +10,7 @@ use crate::{
 
 use super::{Activations, Tier};
 
-/// What drafts.
+/// What drafts. Drafters without a model cost memory that they reserve when the engine opens, the others their share of each step.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum DrafterChoice {
     /// What the plan chose.
@@ -24,7 +24,7 @@ pub enum DrafterChoice {
     Plain,
 }
 
-/// A plan and where it came from.
+/// A plan and where it came from. Plans of some hundred kilobytes are usual; cloning one copies it.
 #[derive(Clone, Debug)]
 pub struct PlanSource {
     /// The plan.
@@ -35,7 +35,7 @@ pub struct PlanSource {
     pub force: bool,
 }
 
-/// How an engine is opened. Start from [`Options::new`] and change fields.
+/// How an engine is opened: plain data, but for the plan. Start from [`Options::new`] and change fields.
 ///
 /// ```
 /// use yggc::engine::{DrafterChoice, Options};

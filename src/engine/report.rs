@@ -2,10 +2,13 @@
 
 use crate::{
     plan::{GuardTerms, SkipCounts},
-    speculate::{GuardCounts, Proposer, ProposerCounts, Stage, Stats},
+    speculate::{Decoder, GuardCounts, Proposer, ProposerCounts, Speculation, Stage},
 };
 
-/// Predicted by the plan, measured by this request.
+/// Why a request that asked for plain decoding, or an engine opened for it, drafted nothing.
+pub(super) const SWITCHED_OFF: &str = "switched off by the request";
+
+/// Predicted by the plan, measured by this request. Plain data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageReport {
     /// Stage name.
@@ -16,11 +19,13 @@ pub struct StageReport {
     pub measured_ms: Option<f64>,
 }
 
-/// The numbers of one request.
+/// The numbers of one request. Plain data, made when it is asked for.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Tokens emitted.
     pub tokens: usize,
+    /// Tokens of the prompt whose keys and values were kept of the request before.
+    pub reused_tokens: usize,
     /// Draft-verify-commit rounds.
     pub steps: u64,
     /// Drafted nodes verified.
@@ -51,6 +56,10 @@ pub struct Report {
     pub spec_off_reason: Option<String>,
     /// For depths 1, 2, ...: of the steps that verified a node so deep, the share that accepted one.
     pub acceptance_by_depth: Vec<f64>,
+    /// For the same depths: steps that verified a node so deep, and those of them that accepted one.
+    pub counts_by_depth: Vec<(u64, u64)>,
+    /// Steps that a guard decoded plainly, after drafts that did not pay.
+    pub paused_steps: u64,
     /// TPOT that the plan predicts.
     pub predicted_tpot_ms: Option<f64>,
     /// Speed-up over plain decoding that the plan predicts.
@@ -76,7 +85,12 @@ pub(super) struct Background {
 }
 
 impl Report {
-    pub(super) fn new(tokens: usize, stats: &Stats, background: &Background) -> Self {
+    pub(super) fn new(tokens: usize, decoder: &Decoder, background: &Background) -> Self {
+        let stats = decoder.stats();
+        let switched_off = match decoder.speculation() {
+            Speculation::AsOpened => None,
+            Speculation::Off => Some(SWITCHED_OFF.to_owned()),
+        };
         let steps = stats.steps as f64;
         let tpot_ms =
             (stats.step_tokens > 0).then(|| stats.step_time().as_secs_f64() * 1e3 / stats.step_tokens as f64);
@@ -92,6 +106,7 @@ impl Report {
             .collect();
         Self {
             tokens,
+            reused_tokens: usize::try_from(stats.reused).expect("part of a prompt"),
             steps: stats.steps,
             drafted: stats.drafted,
             accepted: stats.accepted,
@@ -105,11 +120,12 @@ impl Report {
             drafter: background.drafter.clone(),
             plan: background.plan.clone(),
             plan_temperature: background.plan_temperature,
-            spec_off_reason: background
-                .spec_off_reason
-                .clone()
+            spec_off_reason: switched_off
+                .or_else(|| background.spec_off_reason.clone())
                 .or_else(|| background.guard.and_then(|terms| fell_back(stats.steps, &stats.guard, &terms))),
             acceptance_by_depth: stats.acceptance_by_depth(),
+            counts_by_depth: stats.counts_by_depth(),
+            paused_steps: stats.guard.paused_steps,
             predicted_tpot_ms: background.predicted_tpot_ms,
             predicted_speedup: background.predicted_speedup,
             skip_search: stats.skip_search,

@@ -1,13 +1,14 @@
 //! What is asked of an engine, and what it answers with.
 
 use crate::{
-    sample::Sampling,
+    sample::{Adjustment, Candidate, Sampling},
+    speculate::{Reuse, Speculation},
     text::{GenerationPrompt, Message},
 };
 
-use super::{Error, Loaded, Report};
+use super::{CancelHandle, Error, Loaded, Report};
 
-/// What the text continues.
+/// What the text continues. Laying it out and encoding it costs time in proportion to its length, and no forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
     /// A conversation laid out by the model's chat template; nothing in a message becomes a control token.
@@ -39,20 +40,26 @@ impl Prompt {
     }
 }
 
-/// One request.
+/// One request. Start from [`Request::new`] and change fields.
+///
+/// Whatever it asks for, its tokens are those of plain decoding. Greedy requests, and those that only filter and draw, cost what the
+/// plan says; an [`Adjustment`](super::Adjustment) or log-probabilities cost a pass over the vocabulary for every token, and draft no
+/// heads ahead.
 ///
 /// ```
-/// use yggc::engine::{Message, Prompt, Request, Role, Sampling};
+/// use yggc::engine::{Adjustment, Message, Prompt, Request, Role, Sampling};
 ///
 /// let question = Message::new(Role::User, "Name five rivers.");
 /// let request = Request {
-///     prompt: Prompt::Chat(vec![question]),
 ///     max_tokens: 64,
 ///     sampling: Sampling { temperature: 0.7, seed: 3, ..Sampling::GREEDY },
+///     adjustment: Adjustment { presence: 0.5, ..Adjustment::NONE },
+///     stop: vec!["6.".to_owned()],
+///     ..Request::new(Prompt::Chat(vec![question]))
 /// };
 /// assert!(request.sampling.validate().is_ok());
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Request {
     /// What is continued.
     pub prompt: Prompt,
@@ -60,57 +67,115 @@ pub struct Request {
     pub max_tokens: usize,
     /// How tokens are chosen.
     pub sampling: Sampling,
+    /// What is changed in logits before.
+    pub adjustment: Adjustment,
+    /// Strings that end the text, wherever tokens are cut; none is part of the text. Not empty ones.
+    pub stop: Vec<String>,
+    /// How many log-probabilities of other tokens each token comes with, beside its own; `None` for none at all.
+    pub log_probs: Option<usize>,
+    /// Whether it drafts.
+    pub speculation: Speculation,
+    /// What it keeps of the request before it.
+    pub reuse: Reuse,
+    /// Ends it from another thread.
+    pub cancel: CancelHandle,
 }
 
-/// Why a text ended.
+impl Request {
+    /// A greedy request of at most 256 tokens that keeps what it can of the one before.
+    pub fn new(prompt: Prompt) -> Self {
+        Self {
+            prompt,
+            max_tokens: 256,
+            sampling: Sampling::GREEDY,
+            adjustment: Adjustment::NONE,
+            stop: Vec::new(),
+            log_probs: None,
+            speculation: Speculation::AsOpened,
+            reuse: Reuse::Prefix,
+            cancel: CancelHandle::new(),
+        }
+    }
+}
+
+/// Why a text ended. Plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
     /// The model ended it.
     Stop,
+    /// A stop string of the request ended it; its last token is the one that completed the string.
+    StopString {
+        /// Which of the request's.
+        index: usize,
+    },
     /// The token limit or the context ended it.
     Length,
+    /// Its [`CancelHandle`] ended it.
+    Cancelled,
 }
 
 impl FinishReason {
     /// Name as HTTP clients expect it.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Stop => "stop",
+            Self::Stop | Self::StopString { index: _ } => "stop",
             Self::Length => "length",
+            Self::Cancelled => "cancelled",
         }
     }
 }
 
-/// What a generation yields.
+/// Log-probabilities of a token and its rivals, by the logits as the model gives them: before any bias, penalty, temperature or filter.
+/// A token's cost an exponential for every token of the vocabulary.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenLogProbs {
+    /// The token's own.
+    pub log_prob: f32,
+    /// The most probable tokens at its position with theirs, the first first, as many as the request asked for.
+    pub best: Vec<(u32, f32)>,
+}
+
+impl TokenLogProbs {
+    pub(super) fn new((log_prob, best): (f32, &[Candidate])) -> Self {
+        Self { log_prob, best: best.iter().map(|candidate| (*candidate).into()).collect() }
+    }
+}
+
+/// What a generation yields. A token costs a `String` of its text, and two short lists where log-probabilities are asked for.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A token and the text it completes: empty in the middle of a character and for control tokens.
+    /// A token and the text that is sure with it: nothing in the middle of a character, for control tokens, and while a stop string
+    /// may have begun.
     Token {
         /// Token id.
         id: u32,
         /// Text that became whole.
         text: String,
+        /// Its log-probabilities, if the request asked for any.
+        log_probs: Option<TokenLogProbs>,
     },
     /// The end; nothing follows.
     Finished {
         /// Why.
         reason: FinishReason,
-        /// Text held back for a character that never came.
+        /// Text held back for a character or a stop string that never came.
         text: String,
         /// The request's numbers.
         report: Box<Report>,
     },
 }
 
-/// A whole answer.
+/// A whole answer: copies of everything that its events had.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Token ids of the prompt.
     pub prompt_token_ids: Vec<u32>,
-    /// Token ids emitted, the end token included.
+    /// Token ids emitted, the end token included, and those of a stop string.
     pub token_ids: Vec<u32>,
-    /// Their text.
+    /// Their text, up to a stop string.
     pub text: String,
+    /// Log-probabilities of each of them; empty unless the request asked for any.
+    pub log_probs: Vec<TokenLogProbs>,
     /// Why it ended.
     pub finish_reason: FinishReason,
     /// The request's numbers.

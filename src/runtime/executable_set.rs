@@ -230,6 +230,11 @@ impl ExecutableSet {
         self.verify.iter().copied().find(|w| *w >= rows)
     }
 
+    /// Most rows of one forward of a prefill.
+    pub fn prefill_width(&self) -> usize {
+        self.prefill[self.prefill.len() - 1].0
+    }
+
     /// Number of skippable sub-layers.
     pub fn groups(&self) -> u32 {
         self.graph.groups()

@@ -139,6 +139,14 @@ impl Session {
         self.prefill(tokens)
     }
 
+    /// Whether `tokens` could be a sequence.
+    ///
+    /// # Errors
+    /// As [`prefill`](Self::prefill) of them would be into an empty cache.
+    pub fn accepts(&self, tokens: &[u32]) -> Result<(), RuntimeError> {
+        self.check(0, tokens)
+    }
+
     /// Runs `tokens` behind the committed ones and commits them; returns the logits `[V]` after the last.
     ///
     /// # Errors

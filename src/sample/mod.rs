@@ -5,21 +5,27 @@
 //! this is what makes speculative output equal plain output under a seed. All arithmetic that decides a
 //! verifier's token is written out here, without the platform's mathematics library, in a fixed order.
 //!
+//! * [`Adjuster`]: logit bias and penalties
 //! * [`Sampler`]: temperature, top-k, top-p, min-p, then one keyed draw
 //! * [`argmax`]: greedy decoding, lowest id on ties
 //! * [`Candidate`]: a continuation and its log-probability, for tree growth
+//! * [`LogNormaliser`]: log-probabilities to report
 //! * [`uniform`], [`philox4x32_10`]: the counter-based generator
 
 #![forbid(unsafe_code)]
 
+mod adjustment;
 mod candidate;
 mod exp;
+mod log_prob;
 mod philox;
 mod rank;
 mod sampler;
 mod sampling;
 
+pub use adjustment::{Adjuster, Adjustment};
 pub use candidate::Candidate;
+pub use log_prob::LogNormaliser;
 pub use philox::{philox4x32_10, uniform};
 pub use rank::{argmax, top};
 pub use sampler::Sampler;

@@ -72,6 +72,46 @@ pub enum SampleError {
         /// The value given.
         found: f32,
     },
+    /// A bias for a token that there is not.
+    #[error("logit bias: expected token ids below {vocabulary}, found {found}; leave it out")]
+    BiasToken {
+        /// The token given.
+        found: u32,
+        /// Tokens that there are.
+        vocabulary: usize,
+    },
+    /// A bias that is infinite or NaN.
+    #[error("logit bias of token {token}: expected a finite number, found {found}; use -100 to ban a token")]
+    Bias {
+        /// The token.
+        token: u32,
+        /// The value given.
+        found: f32,
+    },
+    /// A repetition penalty that is not a positive number.
+    #[error("repetition penalty: expected a finite number above 0, found {found}; use 1 for none")]
+    Repetition {
+        /// The value given.
+        found: f32,
+    },
+    /// A frequency or presence penalty that is infinite or NaN.
+    #[error("{penalty} penalty: expected a finite number, found {found}; use 0 for none")]
+    Penalty {
+        /// Which.
+        penalty: &'static str,
+        /// The value given.
+        found: f32,
+    },
+    /// More log-probabilities of a token than there are tokens.
+    #[error(
+        "log-probabilities: expected at most the {vocabulary} tokens of the vocabulary, found {found}; ask for fewer"
+    )]
+    LogProbs {
+        /// The number asked for.
+        found: usize,
+        /// Tokens that there are.
+        vocabulary: usize,
+    },
     /// A model without tokens, or with more than an id can name.
     #[error("vocabulary: expected 1 to 4294967295 tokens, found {found}; check the model file")]
     Vocabulary {

@@ -5,16 +5,17 @@ use std::mem;
 use crate::{
     plan::{DepthCosts, DepthNetwork, ProposalLimits, RowScratch, Schedule, SkipSearch},
     runtime::{Choice, Choices, ExecutableSet, Logits, Session},
-    sample::{Candidate, Sampler, Sampling, top},
+    sample::{Candidate, top},
     tree::{NodeId, TokenTree, select},
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, Lesson, Limits, Ngram, Observer, Offers, Policy, SpeculateError, Stage,
-    Stats, Verified, Walk,
-    bands::{Bands, Way, planned_temperature},
+    Budget, Drafter, DraftsAhead, Lesson, Limits, LogProbs, Ngram, Observer, Offers, Policy, SpeculateError,
+    Speculation, Stage, Stats, Verified, Walk,
+    bands::{Bands, Way},
     depth::DepthPolicy,
     policy::{Policing, StepDone},
+    speaker::Speaker,
     stats::Lap,
     verifier,
 };
@@ -117,26 +118,32 @@ impl Lessons {
 /// committed.
 #[derive(Debug)]
 pub struct Decoder {
-    session: Session,
-    drafter: Option<Box<dyn Drafter>>,
+    pub(super) session: Session,
+    pub(super) drafter: Option<Box<dyn Drafter>>,
     shape: Shape,
     schedule: Schedule,
-    sampler: Sampler,
-    history: Vec<u32>,
-    tree: TokenTree,
+    pub(super) speaker: Speaker,
+    pub(super) history: Vec<u32>,
+    /// Whether the committed keys and values are the history's.
+    pub(super) is_cache_known: bool,
+    /// Whether a step may go on with the history.
+    pub(super) is_started: bool,
+    /// Whether the request drafts.
+    pub(super) speculation: Speculation,
+    pub(super) tree: TokenTree,
     keep: Vec<NodeId>,
-    policy: Option<Policing>,
+    pub(super) policy: Option<Policing>,
     depth: Option<DepthPolicy>,
     /// The ways of stepping for other temperatures.
-    bands: Bands,
+    pub(super) bands: Bands,
     /// The output of the last forward that gave the last token.
-    last_output: usize,
+    pub(super) last_output: usize,
     scratch: RowScratch,
     said: Vec<u32>,
     lessons: Option<Lessons>,
     walk: Walk,
     offsets: Vec<u32>,
-    stats: Stats,
+    pub(super) stats: Stats,
 }
 
 impl Decoder {
@@ -150,12 +157,15 @@ impl Decoder {
         shape: Shape,
     ) -> Result<Self, SpeculateError> {
         shape.check(&session)?;
-        let sampler = Sampler::new(Sampling::GREEDY, session.set().vocabulary())?;
+        let speaker = Speaker::new(session.set())?;
         let nodes = shape.tree_nodes();
         Ok(Self {
             lessons: Lessons::of(drafter.as_deref(), &shape)?,
-            sampler,
+            speaker,
             history: Vec::with_capacity(session.context() + 1),
+            is_cache_known: true,
+            is_started: false,
+            speculation: Speculation::AsOpened,
             tree: TokenTree::with_capacity(nodes),
             keep: Vec::with_capacity(nodes),
             policy: None,
@@ -204,7 +214,7 @@ impl Decoder {
     }
 
     /// Puts the way at `place` to work, and the one at work away.
-    fn exchange(&mut self, place: usize) {
+    pub(super) fn exchange(&mut self, place: usize) {
         let Self { drafter, shape, schedule, policy, depth, lessons, .. } = self;
         self.bands.exchange(place, |way: &mut Way| {
             mem::swap(drafter, &mut way.drafter);
@@ -274,41 +284,6 @@ impl Decoder {
         Ok(self)
     }
 
-    /// Begins a request: forgets the last one, runs the prompt and returns the first token.
-    ///
-    /// # Errors
-    /// [`SpeculateError`] for an empty or too long prompt, unknown token ids or sampling out of range; the last request
-    /// is then as it was.
-    pub fn start(&mut self, prompt: &[u32], sampling: Sampling) -> Result<u32, SpeculateError> {
-        if prompt.is_empty() {
-            return Err(SpeculateError::EmptyPrompt);
-        }
-        sampling.validate()?;
-        let mut lap = Lap::start();
-        let logits = self.session.restart(prompt)?;
-        self.sampler.set_sampling(sampling)?;
-        self.stats = Stats::default();
-        self.history.clear();
-        let first = self.sampler.draw(logits, prompt.len() as u64);
-        self.last_output = 0;
-        self.stats.prefill = lap.next();
-        self.history.extend_from_slice(prompt);
-        self.history.push(first);
-        self.exchange(self.bands.nearest(planned_temperature(&sampling)));
-        if let Some(policy) = &mut self.policy {
-            policy.restart();
-        }
-        if let Some(ahead) = self.ahead() {
-            ahead.forget_heads();
-        }
-        if let Some(drafter) = &mut self.drafter {
-            drafter.begin(&self.history);
-            drafter.prefill(&self.history, &self.session)?;
-            self.stats.prefill += lap.next();
-        }
-        Ok(first)
-    }
-
     /// One draft-verify-commit round. The emitted tokens are the new end of [`history`](Self::history).
     ///
     /// # Errors
@@ -321,16 +296,17 @@ impl Decoder {
         limits: Limits<'_>,
         observer: Option<&mut dyn Observer>,
     ) -> Result<StepReport, SpeculateError> {
-        assert!(!self.history.is_empty(), "a step continues a started request");
+        assert!(self.is_started, "a step continues a started request");
         let room = self.session.context() + 1 - self.history.len();
         assert!((1..=room).contains(&limits.tokens), "{} tokens asked for, room for {room}", limits.tokens);
         let root = self.history[self.history.len() - 1];
         self.tree.reset(root);
         let (before, tuned) = (self.stats.step_time(), self.stats.stage_time(Stage::Tune));
-        let drafts = self.policy.as_ref().is_none_or(Policing::drafts);
+        let drafts =
+            self.speculation == Speculation::AsOpened && self.policy.as_ref().is_none_or(Policing::drafts);
         let most = if drafts { self.shape.depth.min(limits.tokens - 1) } else { 0 };
         let (depth, saved_us) = self.choose_depth(root, most);
-        // Drafting overwrites the row that was just read; should it fail, the next step reads what there is.
+        // Speculation overwrites the row that was just read; should it fail, the next step reads what there is.
         self.last_output = 0;
         if let (Some(drafter), 1..) = (&mut self.drafter, depth) {
             let observer = observer.map(|o| -> &mut dyn Observer { o });
@@ -363,7 +339,7 @@ impl Decoder {
     }
 
     /// The drafter, if heads are drafted ahead.
-    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+    pub(super) fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
         match self.schedule {
             Schedule::Plain | Schedule::OneLaunch => None,
             Schedule::HeadAhead => self.drafter.as_mut()?.ahead(),
@@ -391,9 +367,12 @@ impl Decoder {
         let forward = verifier::forward(&mut self.session, &self.tree, &self.keep)?;
         self.stats.add_time(Stage::Mask, lap.next());
         let (tree, rows, position) = (&self.tree, &self.keep, self.history.len());
-        let is_greedy = self.sampler.sampling().is_greedy();
+        let is_greedy = self.speaker.wants_best_only();
         let mut ahead = match self.schedule {
-            Schedule::HeadAhead if tree.len() > 1 => self.drafter.as_mut().and_then(|d| d.ahead()),
+            // Rows whose tokens depend on the path, or are reported, are asked along the path only.
+            Schedule::HeadAhead if tree.len() > 1 && self.speaker.wants_drawn_only() => {
+                self.drafter.as_mut().and_then(|d| d.ahead())
+            }
             Schedule::HeadAhead | Schedule::Plain | Schedule::OneLaunch => None,
         };
         if let Some(ahead) = &mut ahead {
@@ -409,7 +388,7 @@ impl Decoder {
                 note_logits(self.lessons.as_mut(), logits, rows.len());
                 let place = |node: NodeId| (position + tree.depth(node) as usize) as u64;
                 let drawn = rows.iter().enumerate();
-                self.said.extend(drawn.map(|(row, n)| self.sampler.draw(logits.row(row), place(*n))));
+                self.said.extend(drawn.map(|(row, n)| self.speaker.draw(logits.row(row), place(*n))));
             }
             self.stats.add_time(Stage::Accept, lap.next());
             let said = self.said.as_slice();
@@ -426,8 +405,9 @@ impl Decoder {
             let logits = forward.run(None);
             self.stats.add_time(Stage::Verify, lap.next());
             note_logits(self.lessons.as_mut(), logits, rows.len());
-            let sampler = &mut self.sampler;
-            self.walk.run(tree, rows, position, limits, |row, place| sampler.draw(logits.row(row), place));
+            let speaker = &mut self.speaker;
+            speaker.begin_step();
+            self.walk.run(tree, rows, position, limits, |row, place| speaker.say(logits.row(row), place));
         }
         self.stats.add_time(Stage::Accept, lap.next());
         let last = self.walk.path.last().expect("a walk begins at the root");
@@ -471,6 +451,7 @@ impl Decoder {
         self.history.clear();
         self.history.extend_from_slice(history);
         self.session.assume_committed(history.len() - 1);
+        (self.is_cache_known, self.is_started, self.speculation) = (false, true, Speculation::AsOpened);
         if let Some(ahead) = self.ahead() {
             ahead.forget_heads();
         }
@@ -486,6 +467,11 @@ impl Decoder {
         self.bands.current()
     }
 
+    /// Whether the current request drafts.
+    pub fn speculation(&self) -> Speculation {
+        self.speculation
+    }
+
     /// The tree of the last step.
     pub fn tree(&self) -> &TokenTree {
         &self.tree
@@ -494,6 +480,11 @@ impl Decoder {
     /// Tokens the last step emitted.
     pub fn emitted(&self) -> &[u32] {
         &self.walk.emitted
+    }
+
+    /// Log-probabilities of the [emitted](Self::emitted) tokens, or of the first one before any step.
+    pub fn log_probs(&self) -> &LogProbs {
+        self.speaker.log_probs()
     }
 
     /// Writes what depth networks see of the place where the text now ends, `[2 D]`.
@@ -532,8 +523,14 @@ impl Decoder {
         &self.session
     }
 
-    /// The session, for measuring.
+    /// Overwrites what lies behind the committed keys and values with finite noise. Output must not change: a test of the law.
+    pub fn poison_scratch(&mut self, seed: u64) {
+        self.session.poison_scratch(seed);
+    }
+
+    /// The session, for measuring. What it holds afterwards serves no later request.
     pub fn session_mut(&mut self) -> &mut Session {
+        self.is_cache_known = false;
         &mut self.session
     }
 }

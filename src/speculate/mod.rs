@@ -12,6 +12,7 @@
 
 mod accept;
 mod bands;
+mod begin;
 pub mod corpus;
 mod decode;
 mod depth;
@@ -20,6 +21,7 @@ mod error;
 mod guard;
 mod lesson;
 mod policy;
+mod speaker;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ mod verifier;
 
 pub use crate::sample::Candidate;
 pub use accept::{Limits, Walk};
+pub use begin::{Begin, Reuse, Speculation};
 pub use corpus::{CorpusStore, StoreError};
 pub use decode::{Decoder, Shape, StepReport};
 pub use depth::depth_features;
@@ -38,4 +41,5 @@ pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use lesson::{Lesson, Offers};
 pub use policy::Policy;
+pub use speaker::LogProbs;
 pub use stats::{ProposerCounts, Stage, Stats};

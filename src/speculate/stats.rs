@@ -96,6 +96,8 @@ pub struct Stats {
     pub guard: GuardCounts,
     /// What the drafter's search for a skip set did, if it searches.
     pub skip_search: Option<SkipCounts>,
+    /// Tokens of the prompt whose keys and values were there already.
+    pub reused: u64,
     /// Time of the prefill.
     pub prefill: Duration,
     stage_time: [Duration; Stage::ALL.len()],
@@ -116,6 +118,7 @@ impl Default for Stats {
             heads_ahead: 0,
             guard: GuardCounts::default(),
             skip_search: None,
+            reused: 0,
             prefill: Duration::ZERO,
             stage_time: [Duration::ZERO; Stage::ALL.len()],
             by_proposer: [ProposerCounts::default(); Proposer::ALL.len()],
@@ -161,6 +164,12 @@ impl Stats {
     pub fn acceptance_by_depth(&self) -> Vec<f64> {
         let offered = self.offered_by_depth.iter().take_while(|o| **o > 0);
         offered.zip(&self.accepted_by_depth).map(|(o, a)| *a as f64 / *o as f64).collect()
+    }
+
+    /// For depths 1, 2, ...: the steps that offered a node of this depth, and those of them that accepted one.
+    pub fn counts_by_depth(&self) -> Vec<(u64, u64)> {
+        let offered = self.offered_by_depth.iter().take_while(|offered| **offered > 0);
+        offered.copied().zip(self.accepted_by_depth).collect()
     }
 
     /// Steps that verified a drafted node, and those of them that accepted one.

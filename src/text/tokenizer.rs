@@ -207,6 +207,16 @@ impl Tokenizer {
         self.lexicon.text_bytes(id)
     }
 
+    /// How token `id` is written, for people and programs to read: the name of a control token, else what it adds to a text, with
+    /// U+FFFD for bytes that are no UTF-8. Empty outside the vocabulary.
+    #[must_use]
+    pub fn spelling(&self, id: u32) -> String {
+        if self.is_control(id) {
+            return self.name(Some(id));
+        }
+        String::from_utf8_lossy(self.token_bytes(id).unwrap_or_default()).into_owned()
+    }
+
     /// How many token ids there are. A model may have more rows in its head than this.
     #[must_use]
     pub fn vocab_len(&self) -> usize {

@@ -25,6 +25,7 @@ fn help_and_version_are_answers() {
     for command in ["fetch", "inspect", "score", "corpus", "profile", "plan", "run", "bench"] {
         assert!(help.contains(command), "{command} is not in the help: {help}");
     }
+    assert_eq!(help.contains("serve"), cfg!(feature = "serve"), "{help}");
     let version = success(&yggc().arg("--version").output().expect("yggc starts"));
     assert_eq!(version, format!("yggc {}\n", env!("CARGO_PKG_VERSION")));
 }

@@ -21,6 +21,7 @@ use yggc::{
 
 mod adversary;
 mod free;
+mod terms;
 
 use self::{adversary::Adversary, free::Free};
 use crate::{
@@ -326,7 +327,7 @@ pub(crate) fn decode(
             return;
         }
         if let Some(seed) = poison {
-            decoder.session_mut().poison_scratch(seed + emitted as u64);
+            decoder.poison_scratch(seed + emitted as u64);
         }
         decoder.step(Limits { tokens: wanted, ends }, None).expect("the step runs");
         assert!((1..=wanted).contains(&decoder.emitted().len()), "a step emits something, within its limits");

@@ -50,9 +50,13 @@ mod program;
 mod reference;
 mod refusals;
 mod replays;
+#[cfg(feature = "cli")]
+mod requests;
 mod retrieval;
 mod row_invariance;
 mod schedules;
+#[cfg(feature = "serve")]
+mod serve;
 mod skip_search;
 #[cfg(feature = "cli")]
 mod temperatures;

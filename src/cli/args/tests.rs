@@ -123,7 +123,6 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "bench --kernels --widths 4-",
         "bench --kernels --force",
         "fetch",
-        "serve",
         "",
     ] {
         assert_eq!(refusal(line).exit_code(), 2, "{line}");
@@ -249,4 +248,29 @@ fn every_stage_of_compiling_can_be_inspected() {
     }
     assert_eq!("graph".parse(), Ok(StageName::Graph));
     assert_eq!("program".parse(), Ok(StageName::Program));
+}
+
+#[cfg(feature = "serve")]
+#[test]
+fn serve_listens_to_this_machine_unless_told_otherwise() {
+    let Command::Serve(serve) = parse("serve").unwrap() else { panic!("not `serve`") };
+    assert!(serve.host.is_loopback() && serve.port == 8080 && serve.queue == 16 && !serve.no_spec);
+    let line = "serve -m model --plan p --force --host ::1 --port 0 --drafter suffix --model-name n --api-key-file k \
+                --queue 0 --connections 9 --max-body 10 --max-prompt 11 --max-output 12 --timeout 13 --drain 0";
+    let Command::Serve(serve) = parse(line).unwrap() else { panic!("not `serve`") };
+    assert_eq!((serve.drafter, serve.queue, serve.drain), (Some(DrafterName::Suffix), 0, 0));
+    assert_eq!((serve.max_prompt, serve.max_output, serve.timeout), (Some(11), Some(12), 13));
+    for line in [
+        "serve --port 70000",
+        "serve --host nowhere",
+        "serve --no-spec --plan p",
+        "serve --no-spec --drafter lookup",
+        "serve --force",
+        "serve --max-output 0",
+        "serve --timeout 0",
+        "serve --drafter oracle",
+        "serve -p x",
+    ] {
+        assert_eq!(refusal(line).exit_code(), 2, "{line}");
+    }
 }

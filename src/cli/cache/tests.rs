@@ -27,7 +27,11 @@ fn install(cache: &CacheDir, content: &str) -> PathBuf {
 #[test]
 fn the_flag_comes_before_xdg_and_xdg_before_home() {
     let root = |flag: Option<&str>, xdg: Option<&str>, home: Option<&str>| {
-        let environment = Environment { xdg_cache_home: xdg.map(Into::into), home: home.map(Into::into) };
+        let environment = Environment {
+            xdg_cache_home: xdg.map(Into::into),
+            home: home.map(Into::into),
+            ..Environment::default()
+        };
         CacheDir::resolve(flag.map(Into::into), &environment).map(|cache| cache.root)
     };
     assert_eq!(root(Some("/flag"), Some("/xdg"), Some("/home")).unwrap(), Path::new("/flag"));

@@ -1,0 +1,102 @@
+//! `yggc serve`: opens the engine and hands it to the service.
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use yggc::{
+    engine::{DEFAULT_CONTEXT, DrafterChoice, Options},
+    model::Model,
+};
+
+use crate::{
+    cli::{
+        args::ServeArgs,
+        cache::CachePlace,
+        error::Failure,
+        fetch, output, planning,
+        progress::Progress,
+        settings::{self, Machine},
+    },
+    serve::{ApiKey, Limits, Settings, serve},
+};
+
+/// Runs `yggc serve`.
+pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failure> {
+    let key = key(args, cache)?;
+    let machine = Machine::new(&args.device)?;
+    let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
+    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let model = Model::open(&path)?;
+    let drafter = if args.no_spec { DrafterChoice::Plain } else { DrafterChoice::Planned };
+    let options =
+        Options { drafter, store: args.store.store.clone(), ..machine.options(&path, args.context.context) };
+    let (prepared, options) = planning::with_plan(model, options, given, machine, cache)?;
+    let engine = prepared.engine(&options)?;
+    let context =
+        args.context.context.unwrap_or_else(|| engine.loaded().set().model_context().min(DEFAULT_CONTEXT));
+    let settings = Settings {
+        address: SocketAddr::new(args.host, args.port),
+        model_name: model_name(args, &path),
+        key,
+        drafter: match args.drafter {
+            _ if args.no_spec => "none".to_owned(),
+            None => "plan".to_owned(),
+            Some(drafter) => drafter.name().to_owned(),
+        },
+        limits: Limits {
+            queue: args.queue,
+            connections: args.connections,
+            body_bytes: args.max_body,
+            prompt_tokens: args.max_prompt.unwrap_or(context),
+            output_tokens: args.max_output.unwrap_or(context),
+            deadline: Duration::from_secs(args.timeout as u64),
+            drain: Duration::from_secs(args.drain),
+        },
+    };
+    if settings.key.is_none() && !args.host.is_loopback() {
+        output::remark(format_args!(
+            "whoever reaches {} may use this service: no key is asked for; give one with --api-key-file",
+            args.host
+        ));
+    }
+    let name = settings.model_name.clone();
+    let mut told = Ok(());
+    serve(engine, options, settings, |address| {
+        output::remark(format_args!("serving {name}; Ctrl-C ends it when what is asked is answered"));
+        told = output::text(format_args!("http://{address}\n"));
+    })?;
+    told
+}
+
+/// The key that requests must bring, if one was given.
+fn key(args: &ServeArgs, cache: &CachePlace) -> Result<Option<ApiKey>, Failure> {
+    let (text, place) = match (&args.api_key_file, &cache.environment.api_key) {
+        (Some(file), _) => (settings::read_text(file, "key")?, format!("`{}`", file.display())),
+        (None, Some(key)) => {
+            let key = key.to_str().ok_or_else(|| {
+                Failure::Input(
+                    "$YGGC_API_KEY is not text: expected UTF-8; give a file with --api-key-file".to_owned(),
+                )
+            })?;
+            (key.to_owned(), "$YGGC_API_KEY".to_owned())
+        }
+        (None, None) => return Ok(None),
+    };
+    match ApiKey::new(&text) {
+        Some(key) => Ok(Some(key)),
+        None => Err(Failure::Input(format!(
+            "the key in {place} is empty: expected some text; leave it out to serve without a key"
+        ))),
+    }
+}
+
+/// What requests call the model: what was typed if that is a known name, else the name of its file or folder.
+fn model_name(args: &ServeArgs, path: &Path) -> String {
+    let typed = args.model.model.as_deref().filter(|typed| !typed.exists());
+    let file = || path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy());
+    match (&args.model_name, typed, &args.model.model) {
+        (Some(name), ..) => name.clone(),
+        (None, Some(known), _) => known.display().to_string(),
+        (None, None, Some(_)) => file().into_owned(),
+        (None, None, None) => fetch::DEFAULT_MODEL.name.to_owned(),
+    }
+}

@@ -1,0 +1,268 @@
+//! What clients are answered, in the shapes of OpenAI's API.
+
+use std::borrow::Cow;
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use yggc::{
+    engine::{self, ErrorKind, FinishReason, Report, TokenLogProbs},
+    text::Tokenizer,
+};
+
+/// What JSON has for a probability of 0, whose logarithm it cannot write; as other servers write it.
+const LEAST_LOG_PROB: f32 = -9999.0;
+
+/// A request that is not answered, and why.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+    field: Option<Cow<'static, str>>,
+    code: Option<&'static str>,
+    retry_after_s: Option<u64>,
+}
+
+impl Refused {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), field: None, code: None, retry_after_s: None }
+    }
+
+    /// The client's fault.
+    pub(super) fn request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// The client's fault, in one field.
+    pub(super) fn field(field: impl Into<Cow<'static, str>>, what: impl std::fmt::Display) -> Self {
+        let field = field.into();
+        let refused = Self::request(format!("{field}: {what}"));
+        Self { field: Some(field), ..refused }
+    }
+
+    pub(super) fn with_code(self, code: &'static str) -> Self {
+        Self { code: Some(code), ..self }
+    }
+
+    pub(super) fn with_retry_after(self, seconds: u64) -> Self {
+        Self { retry_after_s: Some(seconds), ..self }
+    }
+
+    /// The object in OpenAI's shape.
+    pub(super) fn body(&self) -> Value {
+        let kind = match self.status {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            status if status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        };
+        json!({"error": {"message": self.message, "type": kind, "param": self.field, "code": self.code}})
+    }
+}
+
+impl From<engine::Error> for Refused {
+    fn from(error: engine::Error) -> Self {
+        let status = match error.kind() {
+            ErrorKind::Input => StatusCode::BAD_REQUEST,
+            ErrorKind::Device => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, axum::Json(self.body())).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// Which of the two endpoints that generate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Chat,
+    Completions,
+}
+
+impl Endpoint {
+    /// Its path, as metrics name it.
+    pub(super) const fn route(self) -> &'static str {
+        match self {
+            Self::Chat => "/v1/chat/completions",
+            Self::Completions => "/v1/completions",
+        }
+    }
+}
+
+/// What all answers to one request say.
+#[derive(Debug, Clone)]
+pub(super) struct Frame {
+    pub(super) endpoint: Endpoint,
+    pub(super) id: String,
+    /// Seconds since 1970.
+    pub(super) created: u64,
+    pub(super) model: String,
+}
+
+/// A token with its log-probabilities.
+#[derive(Debug, Clone)]
+pub(super) struct Noted {
+    pub(super) id: u32,
+    pub(super) log_probs: TokenLogProbs,
+}
+
+#[derive(Debug, Serialize)]
+struct TokenJson {
+    token: String,
+    logprob: f32,
+    bytes: Vec<u8>,
+}
+
+impl TokenJson {
+    fn new(tokenizer: &Tokenizer, id: u32, log_prob: f32) -> Self {
+        Self {
+            token: tokenizer.spelling(id),
+            logprob: log_prob.max(LEAST_LOG_PROB),
+            bytes: tokenizer.token_bytes(id).unwrap_or_default().to_vec(),
+        }
+    }
+}
+
+impl Frame {
+    /// A new name for a request.
+    pub(super) fn new(endpoint: Endpoint, model: &str, created: u64, number: u64) -> Self {
+        let kind = match endpoint {
+            Endpoint::Chat => "chatcmpl",
+            Endpoint::Completions => "cmpl",
+        };
+        let id = format!("{kind}-{created:x}{number:016x}");
+        Self { endpoint, id, created, model: model.to_owned() }
+    }
+
+    fn object(&self, of_chat: &str, choices: Value) -> Value {
+        let object = match self.endpoint {
+            Endpoint::Chat => of_chat,
+            Endpoint::Completions => "text_completion",
+        };
+        json!({"id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices})
+    }
+
+    /// The whole answer.
+    pub(super) fn whole(
+        &self,
+        text: &str,
+        noted: Option<&[Noted]>,
+        reason: FinishReason,
+        usage: &Value,
+        tokenizer: &Tokenizer,
+    ) -> Value {
+        let log_probs = noted.map(|noted| self.log_probs(noted, 0, tokenizer));
+        let choice = match self.endpoint {
+            Endpoint::Chat => {
+                let message = json!({"role": "assistant", "content": text, "refusal": null});
+                json!({"index": 0, "message": message, "logprobs": log_probs, "finish_reason": reason.name()})
+            }
+            Endpoint::Completions => {
+                json!({"index": 0, "text": text, "logprobs": log_probs, "finish_reason": reason.name()})
+            }
+        };
+        let mut answer = self.object("chat.completion", json!([choice]));
+        answer["usage"] = usage.clone();
+        answer
+    }
+
+    /// What a chat's stream begins with.
+    pub(super) fn opening(&self) -> Option<Value> {
+        let choice =
+            |delta: Value| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": null}]);
+        let delta = json!({"role": "assistant", "content": "", "refusal": null});
+        (self.endpoint == Endpoint::Chat).then(|| self.object("chat.completion.chunk", choice(delta)))
+    }
+
+    /// A piece of a stream, and at its end why it ends.
+    pub(super) fn piece(
+        &self,
+        text: &str,
+        noted: Option<&[Noted]>,
+        offset: usize,
+        reason: Option<FinishReason>,
+        tokenizer: &Tokenizer,
+    ) -> Value {
+        let log_probs = noted.map(|noted| self.log_probs(noted, offset, tokenizer));
+        let reason = reason.map(FinishReason::name);
+        let choice = match self.endpoint {
+            Endpoint::Chat => {
+                let delta =
+                    if text.is_empty() && noted.is_none() { json!({}) } else { json!({"content": text}) };
+                json!({"index": 0, "delta": delta, "logprobs": log_probs, "finish_reason": reason})
+            }
+            Endpoint::Completions => {
+                json!({"index": 0, "text": text, "logprobs": log_probs, "finish_reason": reason})
+            }
+        };
+        self.object("chat.completion.chunk", json!([choice]))
+    }
+
+    /// The piece of a stream that says what was used.
+    pub(super) fn usage(&self, usage: &Value) -> Value {
+        let mut piece = self.object("chat.completion.chunk", json!([]));
+        piece["usage"] = usage.clone();
+        piece
+    }
+
+    /// Of tokens whose text begins `offset` characters behind the text's beginning.
+    fn log_probs(&self, noted: &[Noted], offset: usize, tokenizer: &Tokenizer) -> Value {
+        match self.endpoint {
+            Endpoint::Chat => {
+                let content = noted.iter().map(|Noted { id, log_probs }| {
+                    let best = log_probs.best.iter();
+                    let best: Vec<_> = best.map(|(id, log)| TokenJson::new(tokenizer, *id, *log)).collect();
+                    let own = TokenJson::new(tokenizer, *id, log_probs.log_prob);
+                    json!({"token": own.token, "logprob": own.logprob, "bytes": own.bytes, "top_logprobs": best})
+                });
+                json!({"content": content.collect::<Vec<_>>(), "refusal": null})
+            }
+            Endpoint::Completions => {
+                let mut at = offset;
+                let offsets = noted.iter().map(|noted| {
+                    let bytes = tokenizer.token_bytes(noted.id).unwrap_or_default();
+                    let start = at;
+                    at += String::from_utf8_lossy(bytes).chars().count();
+                    start
+                });
+                let offsets: Vec<usize> = offsets.collect();
+                let tokens: Vec<String> = noted.iter().map(|noted| tokenizer.spelling(noted.id)).collect();
+                let own = noted.iter().map(|noted| noted.log_probs.log_prob.max(LEAST_LOG_PROB));
+                let own: Vec<f32> = own.collect();
+                let best = noted.iter().map(|noted| {
+                    let best = noted.log_probs.best.iter();
+                    let named =
+                        best.map(|(id, log)| (tokenizer.spelling(*id), json!(log.max(LEAST_LOG_PROB))));
+                    Value::Object(named.collect())
+                });
+                let best: Vec<Value> = best.collect();
+                json!({"tokens": tokens, "token_logprobs": own, "top_logprobs": best, "text_offset": offsets})
+            }
+        }
+    }
+}
+
+/// What a request used.
+pub(super) fn usage(prompt_tokens: usize, report: &Report) -> Value {
+    json!({
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": report.tokens,
+        "total_tokens": prompt_tokens + report.tokens,
+        "prompt_tokens_details": {"cached_tokens": report.reused_tokens},
+    })
+}

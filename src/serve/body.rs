@@ -1,0 +1,49 @@
+//! Reading a request's body, as much and as long as may be.
+
+use std::{future::poll_fn, pin::Pin};
+
+use axum::{
+    body::{Body, HttpBody},
+    http::{HeaderMap, StatusCode, header},
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::answers::Refused;
+
+/// The bytes of a body of at most `most`, if all of them come before `deadline`.
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    most: usize,
+    deadline: Instant,
+) -> Result<Vec<u8>, Refused> {
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: u64| length > most as u64) {
+        return Err(too_large(most));
+    }
+    match timeout_at(deadline, whole(body, most)).await {
+        Ok(read) => read,
+        Err(_) => {
+            let what = "the body did not come before the request's deadline; send it faster";
+            Err(Refused::new(StatusCode::REQUEST_TIMEOUT, what))
+        }
+    }
+}
+
+async fn whole(mut body: Body, most: usize) -> Result<Vec<u8>, Refused> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|error| Refused::request(format!("the body ended early: {error}")))?;
+        let Some(data) = frame.data_ref() else { continue };
+        if bytes.len() + data.len() > most {
+            return Err(too_large(most));
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok(bytes)
+}
+
+fn too_large(most: usize) -> Refused {
+    let what = format!("the body is too large: expected at most {most} bytes; send a shorter prompt");
+    Refused::new(StatusCode::PAYLOAD_TOO_LARGE, what)
+}

@@ -1,0 +1,50 @@
+//! The one end of a request: its status is counted once, and whatever still decodes for it is cancelled.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use yggc::engine::CancelHandle;
+
+use super::metrics::Metrics;
+
+/// What is counted for a client that left before its answer was whole, as reverse proxies count it.
+const CLIENT_LEFT: u16 = 499;
+
+/// A request that has not ended. Dropped before [`end`](Self::end), it ends because its client left.
+#[derive(Debug)]
+pub(super) struct Ending {
+    metrics: Arc<Metrics>,
+    route: &'static str,
+    cancel: CancelHandle,
+    has_ended: bool,
+}
+
+impl Ending {
+    pub(super) fn new(metrics: Arc<Metrics>, route: &'static str) -> Self {
+        Self { metrics, route, cancel: CancelHandle::new(), has_ended: false }
+    }
+
+    /// What the request is to be cancelled by.
+    pub(super) fn cancel(&self) -> CancelHandle {
+        self.cancel.clone()
+    }
+
+    /// Ends it with a status.
+    pub(super) fn end(&mut self, status: StatusCode) {
+        self.end_with(status.as_u16());
+    }
+
+    fn end_with(&mut self, status: u16) {
+        if !self.has_ended {
+            self.has_ended = true;
+            self.cancel.cancel();
+            self.metrics.request(self.route, status);
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.end_with(CLIENT_LEFT);
+    }
+}

@@ -1,0 +1,145 @@
+//! An answer that streams, as server-sent events.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use hyper::body::{Bytes, Frame as BodyFrame};
+use serde_json::Value;
+use tokio::{sync::mpsc::UnboundedReceiver, time::Sleep};
+use yggc::engine::{Event, FinishReason, Loaded};
+
+use super::{
+    answers::{Frame, Noted, Refused, usage},
+    ending::Ending,
+    queue::Told,
+    routes::{drained, late},
+};
+
+/// What is known of a request whose answer comes.
+#[derive(Debug)]
+pub(super) struct Answering {
+    pub(super) frame: Frame,
+    pub(super) loaded: Arc<Loaded>,
+    pub(super) prompt_tokens: usize,
+    /// Whether log-probabilities were asked for.
+    pub(super) reports_log_probs: bool,
+    pub(super) events: UnboundedReceiver<Told>,
+    /// Ends when the request's time is over.
+    pub(super) deadline: Pin<Box<Sleep>>,
+    pub(super) ending: Ending,
+}
+
+/// The body of a stream. Dropped before its end, because the client left, it cancels the request.
+#[derive(Debug)]
+struct EventBody {
+    answering: Answering,
+    sends_usage: bool,
+    /// Bytes that are ready.
+    ready: VecDeque<Bytes>,
+    /// Characters of the text so far.
+    offset: usize,
+    is_over: bool,
+}
+
+/// The response that streams an answer, of which the `first` event is here.
+pub(super) fn stream(answering: Answering, first: Event, sends_usage: bool) -> Response {
+    let opening = answering.frame.opening();
+    let mut body = EventBody { answering, sends_usage, ready: VecDeque::new(), offset: 0, is_over: false };
+    if let Some(opening) = opening {
+        body.send(&opening);
+    }
+    body.take(Ok(first));
+    let mut response = Body::new(body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+impl EventBody {
+    /// Puts one event in line; `serde_json` writes no line ends, so one line holds it.
+    fn send(&mut self, event: &Value) {
+        self.ready.push_back(Bytes::from(format!("data: {event}\n\n")));
+    }
+
+    fn take(&mut self, told: Told) {
+        match told {
+            Ok(Event::Token { id, text, log_probs }) => {
+                let noted = log_probs.map(|log_probs| [Noted { id, log_probs }]);
+                if !text.is_empty() || noted.is_some() {
+                    self.piece(&text, noted.as_ref().map(<[Noted; 1]>::as_slice), None);
+                }
+            }
+            Ok(Event::Finished { reason: FinishReason::Cancelled, .. }) => self.fail(&drained()),
+            Ok(Event::Finished { reason, text, report }) => {
+                let none = self.answering.reports_log_probs && !text.is_empty();
+                self.piece(&text, none.then_some(&[]), Some(reason));
+                if self.sends_usage {
+                    let used = usage(self.answering.prompt_tokens, &report);
+                    let event = self.answering.frame.usage(&used);
+                    self.send(&event);
+                }
+                self.end(StatusCode::OK);
+            }
+            Err(error) => self.fail(&error.into()),
+        }
+    }
+
+    fn piece(&mut self, text: &str, noted: Option<&[Noted]>, reason: Option<FinishReason>) {
+        let Answering { frame, loaded, .. } = &self.answering;
+        let event = frame.piece(text, noted, self.offset, reason, loaded.tokenizer());
+        self.offset += text.chars().count();
+        self.send(&event);
+    }
+
+    /// The head of the response is gone, so an error is an event.
+    fn fail(&mut self, refused: &Refused) {
+        self.send(&refused.body());
+        self.end(refused.status);
+    }
+
+    fn end(&mut self, status: StatusCode) {
+        self.ready.push_back(Bytes::from_static(b"data: [DONE]\n\n"));
+        self.is_over = true;
+        self.answering.ending.end(status);
+    }
+}
+
+impl hyper::body::Body for EventBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<BodyFrame<Bytes>, Infallible>>> {
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(BodyFrame::data(bytes))));
+            }
+            if self.is_over {
+                return Poll::Ready(None);
+            }
+            if self.answering.deadline.as_mut().poll(context).is_ready() {
+                self.fail(&late());
+                continue;
+            }
+            match self.answering.events.poll_recv(context) {
+                Poll::Ready(Some(told)) => self.take(told),
+                // The decoder is gone.
+                Poll::Ready(None) => self.fail(&drained()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What the service counts, and its text for Prometheus.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+use yggc::engine::Report;
+
+/// Labels with their names.
+type Labels = Vec<(&'static str, String)>;
+
+/// Seconds to the first token, from a cached prompt of a small model to a long queue.
+const TTFT_BUCKETS: [f64; 14] =
+    [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
+/// Seconds for an output token.
+const TPOT_BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0];
+/// Longest that a client is told to wait.
+const MOST_WAIT_S: u64 = 120;
+
+/// Everything that is counted. All of it is atomic: the decoder and the reactor count without waiting for each other.
+pub(super) struct Metrics {
+    registry: Registry,
+    requests: Family<Labels, Counter>,
+    waiting: Gauge,
+    answered: Gauge,
+    ttft: Histogram,
+    tpot: Histogram,
+    prompt_tokens: Counter,
+    reused_tokens: Counter,
+    output_tokens: Counter,
+    steps: Family<Labels, Counter>,
+    /// Steps of all drafters.
+    all_steps: AtomicU64,
+    step_tokens: Counter,
+    aal: Gauge<f64, AtomicU64>,
+    offered: Family<Labels, Counter>,
+    accepted: Family<Labels, Counter>,
+    speculation_off: Family<Labels, Counter>,
+    busy_us: AtomicU64,
+    served: AtomicU64,
+}
+
+impl Metrics {
+    pub(super) fn new() -> Self {
+        let mut registry = Registry::with_prefix("yggc");
+        let metrics = Self {
+            requests: Family::default(),
+            waiting: Gauge::default(),
+            answered: Gauge::default(),
+            ttft: Histogram::new(TTFT_BUCKETS),
+            tpot: Histogram::new(TPOT_BUCKETS),
+            prompt_tokens: Counter::default(),
+            reused_tokens: Counter::default(),
+            output_tokens: Counter::default(),
+            steps: Family::default(),
+            all_steps: AtomicU64::new(0),
+            step_tokens: Counter::default(),
+            aal: Gauge::default(),
+            offered: Family::default(),
+            accepted: Family::default(),
+            speculation_off: Family::default(),
+            busy_us: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            registry: Registry::default(),
+        };
+        let help = "Requests by route and status; 499 is a client that left";
+        registry.register("requests", help, metrics.requests.clone());
+        registry.register("queue_length", "Requests that wait for the decoder", metrics.waiting.clone());
+        registry.register("requests_running", "Requests that are answered", metrics.answered.clone());
+        let help = "From a request's arrival to its first token (TTFT)";
+        registry.register("time_to_first_token_seconds", help, metrics.ttft.clone());
+        let help = "Time per output token after the first, of whole requests (TPOT)";
+        registry.register("time_per_output_token_seconds", help, metrics.tpot.clone());
+        registry.register("prompt_tokens", "Tokens of prompts", metrics.prompt_tokens.clone());
+        let help = "Tokens of prompts whose keys and values were there already";
+        registry.register("prompt_tokens_reused", help, metrics.reused_tokens.clone());
+        registry.register("output_tokens", "Tokens of answers", metrics.output_tokens.clone());
+        registry.register("steps", "Steps by drafter", metrics.steps.clone());
+        registry.register("step_tokens", "Tokens emitted by steps", metrics.step_tokens.clone());
+        let help = "Average accepted length: tokens a step since the start (AAL)";
+        registry.register("average_accepted_length", help, metrics.aal.clone());
+        let help = "Steps that verified a drafted token of this depth";
+        registry.register("depth_offered", help, metrics.offered.clone());
+        registry.register("depth_accepted", "Steps that accepted one", metrics.accepted.clone());
+        let help = "Requests that drafted nothing, or not at every step, by reason";
+        registry.register("speculation_off", help, metrics.speculation_off.clone());
+        Self { registry, ..metrics }
+    }
+
+    /// A request ended.
+    pub(super) fn request(&self, route: &'static str, status: u16) {
+        let labels = vec![("route", route.to_owned()), ("status", status.to_string())];
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    /// The first token of a request came.
+    pub(super) fn first_token(&self, after: Duration) {
+        self.ttft.observe(after.as_secs_f64());
+    }
+
+    /// A request of `prompt` tokens was let in.
+    pub(super) fn prompt(&self, tokens: usize) {
+        self.prompt_tokens.inc_by(tokens as u64);
+    }
+
+    /// A request was decoded to its end.
+    pub(super) fn finished(&self, report: &Report) {
+        self.reused_tokens.inc_by(report.reused_tokens as u64);
+        self.output_tokens.inc_by(report.tokens as u64);
+        if let Some(tpot_ms) = report.tpot_ms {
+            self.tpot.observe(tpot_ms / 1e3);
+        }
+        let drafts = report.drafted > 0;
+        let drafter = if drafts { report.drafter.clone() } else { "none".to_owned() };
+        self.steps.get_or_create(&vec![("drafter", drafter)]).inc_by(report.steps);
+        let steps = self.all_steps.fetch_add(report.steps, Ordering::Relaxed) + report.steps;
+        // The first token comes from the prefill.
+        self.step_tokens.inc_by(report.tokens.saturating_sub(1) as u64);
+        if steps > 0 {
+            self.aal.set(self.step_tokens.get() as f64 / steps as f64);
+        }
+        for (depth, (offered, accepted)) in (1..).zip(&report.counts_by_depth) {
+            let labels = vec![("depth", usize::to_string(&depth))];
+            self.offered.get_or_create(&labels).inc_by(*offered);
+            self.accepted.get_or_create(&labels).inc_by(*accepted);
+        }
+        let reason = match &report.spec_off_reason {
+            // What a guard says has the request's numbers in it.
+            Some(_) if report.paused_steps > 0 => Some("drafts did not pay for some steps"),
+            Some(reason) => Some(reason.as_str()),
+            None => None,
+        };
+        if let Some(reason) = reason {
+            self.speculation_off.get_or_create(&vec![("reason", reason.to_owned())]).inc();
+        }
+    }
+
+    /// The decoder was at work for a request.
+    pub(super) fn was_busy(&self, time: Duration) {
+        self.busy_us.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.served.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Seconds after which a client may find room in the queue: what the requests before it took, as long as `waiting` of those that
+    /// were served, 1 at least.
+    pub(super) fn retry_after_s(&self, waiting: usize) -> u64 {
+        let served = self.served.load(Ordering::Relaxed).max(1);
+        let each_us = self.busy_us.load(Ordering::Relaxed) / served;
+        let wait_us = each_us.saturating_mul(waiting as u64);
+        wait_us.div_ceil(1_000_000).clamp(1, MOST_WAIT_S)
+    }
+
+    /// All of it as OpenMetrics text, where so many requests wait and are answered.
+    pub(super) fn text(&self, (waiting, answered): (usize, usize)) -> String {
+        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.waiting.set(number(waiting));
+        self.answered.set(number(answered));
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("a string accepts every write");
+        text
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// What names the text's format.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -1,0 +1,69 @@
+//! `yggc serve`: an OpenAI-compatible HTTP service over one engine.
+//!
+//! One thread decodes, one request at a time ([`worker`]); another is the reactor, which reads requests, hands them to a bounded
+//! [`queue`] and writes answers as they come. The reactor never waits for a forward: text is encoded on threads of its own, and what
+//! the decoder says comes through a channel that never fills. Invariants: a request has exactly one end, which is counted once
+//! ([`ending`]); a client that leaves, a deadline and a drain end a request within one step; nothing a client sends panics.
+//!
+//! The room belongs to the program and uses only the library's public API. It is the only async and the only HTTP.
+
+mod answers;
+mod body;
+mod connections;
+mod ending;
+mod error;
+mod events;
+mod key;
+mod metrics;
+mod queue;
+mod requests;
+mod routes;
+mod settings;
+mod worker;
+
+use std::{net::SocketAddr, sync::Arc, thread};
+
+use yggc::engine::{Engine, Options};
+
+pub(crate) use self::{
+    error::ServeError,
+    key::ApiKey,
+    settings::{Limits, Settings},
+};
+use self::{metrics::Metrics, queue::Queue, routes::Service, worker::Worker};
+
+/// Serves until a signal ends it, and what is answered then is answered to its end. `ready` is told the address before the first
+/// request.
+///
+/// # Errors
+/// [`ServeError`] when the address cannot be had, or the reactor or the decoder ends before its time.
+pub(crate) fn serve(
+    engine: Engine,
+    options: Options,
+    settings: Settings,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), ServeError> {
+    let (queue, metrics) = (Arc::new(Queue::new(settings.limits.queue)), Arc::new(Metrics::new()));
+    let loaded = Arc::new(engine.loaded().clone());
+    let context =
+        options.context.unwrap_or_else(|| loaded.set().model_context().min(yggc::engine::DEFAULT_CONTEXT));
+    let worker = Worker::new(engine, options, Arc::clone(&loaded), Arc::clone(&metrics));
+    let decoding = {
+        let queue = Arc::clone(&queue);
+        let decoder = thread::Builder::new().name("yggc-decoder".to_owned());
+        decoder.spawn(move || worker.run(&queue)).map_err(ServeError::Threads)?
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(2)
+        .build()
+        .map_err(ServeError::Threads)?;
+    let service = Arc::new(Service { loaded, context, settings, queue: Arc::clone(&queue), metrics });
+    let served = runtime.block_on(connections::run(service, ready));
+    queue.close();
+    queue.cancel_all();
+    let ended = decoding.join();
+    runtime.shutdown_background();
+    served?;
+    ended.map_err(|_| ServeError::Decoder)
+}

@@ -1,0 +1,199 @@
+//! The requests that wait for the decoder, as many as there may be and no more.
+
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{
+    sync::{Notify, mpsc::UnboundedSender},
+    time::Instant,
+};
+use yggc::engine::{self, CancelHandle, Event, Request};
+
+/// What the decoder tells of a request: its events, or why there are none.
+pub(super) type Told = Result<Event, engine::Error>;
+
+/// A request on its way to the decoder.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) request: Request,
+    /// Who drafts: `plan`, `none` or a drafter's name.
+    pub(super) drafter: String,
+    pub(super) arrived: Instant,
+    /// Where its events go. At most as many as it may have tokens are ever in it.
+    pub(super) events: UnboundedSender<Told>,
+}
+
+/// Why a request cannot wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// As many wait as may.
+    Full,
+    /// Nothing is begun any more.
+    Closed,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    /// What ends the one that is answered.
+    answered: Option<CancelHandle>,
+    is_closed: bool,
+}
+
+/// The queue. Locks are held for moments, on either side.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    ready: Condvar,
+    most: usize,
+    abandoned: Notify,
+}
+
+impl Queue {
+    /// At most `most` requests wait while one is answered.
+    pub(super) fn new(most: usize) -> Self {
+        Self { state: Mutex::default(), ready: Condvar::new(), most, abandoned: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change under the lock is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a request behind the others. Those that were cancelled make room.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it cannot wait.
+    pub(super) fn push(&self, job: Job) -> Result<(), Refusal> {
+        let mut state = self.state();
+        if state.is_closed {
+            return Err(Refusal::Closed);
+        }
+        state.waiting.retain(|job| !job.request.cancel.is_cancelled());
+        if state.waiting.len() + usize::from(state.answered.is_some()) > self.most {
+            return Err(Refusal::Full);
+        }
+        state.waiting.push_back(job);
+        drop(state);
+        self.ready.notify_one();
+        Ok(())
+    }
+
+    /// The next request that nobody cancelled; waits for one. `None` when the queue is closed and empty. The one before is over.
+    pub(super) fn next(&self) -> Option<Job> {
+        let mut state = self.state();
+        state.answered = None;
+        loop {
+            while let Some(job) = state.waiting.pop_front() {
+                if !job.request.cancel.is_cancelled() {
+                    state.answered = Some(job.request.cancel.clone());
+                    return Some(job);
+                }
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Requests that wait, and those that are answered.
+    pub(super) fn lengths(&self) -> (usize, usize) {
+        let state = self.state();
+        let waiting = state.waiting.iter().filter(|job| !job.request.cancel.is_cancelled()).count();
+        (waiting, usize::from(state.answered.is_some()))
+    }
+
+    /// Lets nothing in any more. What waits is still answered.
+    pub(super) fn close(&self) {
+        self.state().is_closed = true;
+        self.ready.notify_all();
+    }
+
+    /// Closes it and ends everything in it: nobody takes from it any more.
+    pub(super) fn abandon(&self) {
+        self.close();
+        self.cancel_all();
+        self.abandoned.notify_one();
+    }
+
+    /// Waits until nobody takes from it any more.
+    pub(super) async fn abandoned(&self) {
+        self.abandoned.notified().await;
+    }
+
+    /// Whether it was closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().is_closed
+    }
+
+    /// Ends everything that waits or is answered.
+    pub(super) fn cancel_all(&self) {
+        let mut state = self.state();
+        state.answered.iter().for_each(CancelHandle::cancel);
+        for job in state.waiting.drain(..) {
+            job.request.cancel.cancel();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+    use yggc::engine::Prompt;
+
+    use super::*;
+
+    fn job(token: u32) -> Job {
+        let request = Request::new(Prompt::Tokens(vec![token]));
+        Job { request, drafter: "plan".to_owned(), arrived: Instant::now(), events: unbounded_channel().0 }
+    }
+
+    fn token(job: &Job) -> u32 {
+        let Prompt::Tokens(ids) = &job.request.prompt else { panic!("tokens were given") };
+        ids[0]
+    }
+
+    #[test]
+    fn as_many_wait_as_may_and_those_that_leave_make_room() {
+        let queue = Queue::new(2);
+        let first = job(1);
+        queue.push(first).unwrap();
+        assert_eq!(token(&queue.next().unwrap()), 1);
+        let leaving = job(2);
+        let cancel = leaving.request.cancel.clone();
+        queue.push(leaving).unwrap();
+        queue.push(job(3)).unwrap();
+        assert_eq!((queue.push(job(4)), queue.lengths()), (Err(Refusal::Full), (2, 1)));
+        cancel.cancel();
+        assert_eq!((queue.lengths(), queue.push(job(5))), ((1, 1), Ok(())));
+        assert_eq!([3, 5], [0, 1].map(|_| token(&queue.next().unwrap())));
+        queue.push(job(6)).unwrap();
+        queue.close();
+        assert_eq!(queue.push(job(7)), Err(Refusal::Closed));
+        assert_eq!(token(&queue.next().unwrap()), 6);
+        assert!(queue.next().is_none() && queue.lengths() == (0, 0));
+    }
+
+    #[test]
+    fn a_queue_of_none_takes_what_can_be_begun_at_once() {
+        let queue = Queue::new(0);
+        assert_eq!((queue.push(job(1)), queue.push(job(2))), (Ok(()), Err(Refusal::Full)));
+        queue.next().unwrap();
+        assert_eq!(queue.push(job(3)), Err(Refusal::Full));
+    }
+
+    #[test]
+    fn all_ends_when_it_is_told_to() {
+        let queue = Queue::new(4);
+        let jobs = [job(1), job(2)];
+        let handles = [0, 1].map(|i: usize| jobs[i].request.cancel.clone());
+        jobs.into_iter().for_each(|job| queue.push(job).unwrap());
+        queue.next().unwrap();
+        queue.cancel_all();
+        assert!(handles.iter().all(CancelHandle::is_cancelled));
+        assert_eq!(queue.lengths().0, 0);
+    }
+}

@@ -1,0 +1,502 @@
+//! What clients ask for, as JSON, and what it means to an engine.
+
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+};
+
+use serde::Deserialize;
+use serde_json::{Number, Value};
+use yggc::engine::{Adjustment, CancelHandle, Message, Prompt, Request, Role, Sampling};
+
+use super::{answers::Refused, settings::Limits, worker::PLANNED};
+
+/// Most stop strings of a request, and most bytes of one: what is held back grows with them.
+const MOST_STOPS: usize = 16;
+const MOST_STOP_BYTES: usize = 512;
+/// Most log-probabilities beside a token's own.
+const MOST_LOG_PROBS: u32 = 20;
+/// Tokens of a completion that does not say how many.
+const COMPLETION_TOKENS: usize = 16;
+
+/// What both endpoints know. Fields that OpenAI's clients send and that change nothing here are not listed, and ignored.
+#[derive(Debug, Deserialize)]
+struct Terms {
+    model: Option<String>,
+    max_tokens: Option<u64>,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<i64>,
+    min_p: Option<f32>,
+    seed: Option<Number>,
+    stop: Option<OneOrMore<String>>,
+    presence_penalty: Option<f32>,
+    frequency_penalty: Option<f32>,
+    repetition_penalty: Option<f32>,
+    logit_bias: Option<BTreeMap<String, f32>>,
+    n: Option<u64>,
+    best_of: Option<u64>,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    drafter: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StreamOptions {
+    include_usage: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMore<T> {
+    One(T),
+    More(Vec<T>),
+}
+
+impl<T> From<OneOrMore<T>> for Vec<T> {
+    fn from(some: OneOrMore<T>) -> Self {
+        match some {
+            OneOrMore::One(one) => vec![one],
+            OneOrMore::More(more) => more,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ChatBody {
+    messages: Vec<MessageBody>,
+    max_completion_tokens: Option<u64>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<u32>,
+    tools: Option<Vec<Value>>,
+    functions: Option<Vec<Value>>,
+    response_format: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct MessageBody {
+    role: String,
+    content: Option<Content>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    r#type: String,
+    text: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CompletionBody {
+    prompt: PromptBody,
+    logprobs: Option<u32>,
+    echo: Option<bool>,
+    suffix: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum PromptBody {
+    Text(String),
+    Tokens(Vec<u32>),
+    Texts(Vec<String>),
+    TokenLists(Vec<Vec<u32>>),
+}
+
+/// A request, understood.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) request: Request,
+    pub(super) model: Option<String>,
+    pub(super) drafter: String,
+    pub(super) delivery: Delivery,
+}
+
+/// How an answer is delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// When it is whole.
+    Whole,
+    /// As it comes, with or without the numbers of tokens at its end.
+    Stream { usage: bool },
+}
+
+/// What a service expects of requests that do not say.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Defaults<'a> {
+    pub(super) drafter: &'a str,
+    pub(super) limits: &'a Limits,
+    pub(super) context: usize,
+}
+
+/// A body of `/v1/chat/completions`.
+pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
+    let terms: Terms = parse(body)?;
+    let ChatBody {
+        messages,
+        max_completion_tokens,
+        logprobs,
+        top_logprobs,
+        tools,
+        functions,
+        response_format,
+    } = parse(body)?;
+    for (field, asked) in [("tools", tools), ("functions", functions)] {
+        if asked.is_some_and(|tools| !tools.is_empty()) {
+            return Err(unsupported(field, "tool calls are not supported; leave it out"));
+        }
+    }
+    if response_format.is_some_and(|format| format.get("type").and_then(Value::as_str) != Some("text")) {
+        let what = "only {\"type\": \"text\"} is supported";
+        return Err(unsupported("response_format", what));
+    }
+    if messages.is_empty() {
+        return Err(Refused::field("messages", "expected at least one message, found none"));
+    }
+    let messages = messages.into_iter().map(message).collect::<Result<_, _>>()?;
+    let log_probs = match (logprobs.unwrap_or(false), top_logprobs) {
+        (true, most) => Some(most.unwrap_or(0)),
+        (false, None | Some(0)) => None,
+        (false, Some(_)) => {
+            let what = "expected `logprobs` to be true with it, found it false or absent";
+            return Err(Refused::field("top_logprobs", what));
+        }
+    };
+    let max_tokens = max_completion_tokens.or(terms.max_tokens);
+    terms.asked(Prompt::Chat(messages), log_probs, (max_tokens, defaults.limits.output_tokens), defaults)
+}
+
+/// A body of `/v1/completions`.
+pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
+    let terms: Terms = parse(body)?;
+    let CompletionBody { prompt, logprobs, echo, suffix } = parse(body)?;
+    if echo == Some(true) {
+        return Err(unsupported("echo", "the prompt is not repeated; leave it out"));
+    }
+    if suffix.is_some_and(|suffix| !suffix.is_empty()) {
+        return Err(unsupported("suffix", "text is continued, not filled in; leave it out"));
+    }
+    let several = |found: usize| {
+        let what = format!("expected one prompt a request, found {found}; send them one by one");
+        Refused::field("prompt", what)
+    };
+    let prompt = match prompt {
+        PromptBody::Text(text) => Prompt::Raw(text),
+        PromptBody::Tokens(ids) => Prompt::Tokens(ids),
+        PromptBody::Texts(mut texts) if texts.len() == 1 => Prompt::Raw(texts.remove(0)),
+        PromptBody::TokenLists(mut lists) if lists.len() == 1 => Prompt::Tokens(lists.remove(0)),
+        PromptBody::Texts(texts) => return Err(several(texts.len())),
+        PromptBody::TokenLists(lists) => return Err(several(lists.len())),
+    };
+    let max_tokens = terms.max_tokens;
+    terms.asked(prompt, logprobs, (max_tokens, COMPLETION_TOKENS), defaults)
+}
+
+/// Reads what the fields of `T` say; other fields are somebody else's.
+fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused> {
+    let refused = |error: &dyn std::fmt::Display| {
+        Refused::request(format!("the body is no such request: expected a JSON object, {error}"))
+    };
+    // A struct could be read from a list as well.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(refused(&"found something else"));
+    }
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let parsed =
+        serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string() {
+            path if path == "." => refused(error.inner()),
+            path => Refused::field(path, error.inner()),
+        })?;
+    json.end().map_err(|error| refused(&error))?;
+    Ok(parsed)
+}
+
+fn unsupported(field: &'static str, what: &str) -> Refused {
+    Refused::field(field, what)
+}
+
+fn message(MessageBody { role, content }: MessageBody) -> Result<Message, Refused> {
+    let refused = |what: String| Refused::field("messages", what);
+    let role = match role.as_str() {
+        // What newer models of OpenAI call it.
+        "developer" => Role::System,
+        name => name.parse::<Role>().map_err(|error| refused(error.to_string()))?,
+    };
+    let content = match content {
+        Some(Content::Text(text)) => text,
+        Some(Content::Parts(parts)) => {
+            let text = |Part { r#type, text }| match (r#type.as_str(), text) {
+                ("text", Some(text)) => Ok(text),
+                (other, _) => Err(refused(format!("expected parts of type text, found {other:?}"))),
+            };
+            parts.into_iter().map(text).collect::<Result<String, _>>()?
+        }
+        None => return Err(refused("expected a message to have content, found none".to_owned())),
+    };
+    Ok(Message::new(role, content))
+}
+
+impl Terms {
+    /// `max_tokens` is what was asked for, and what is meant where nothing was.
+    fn asked(
+        self,
+        prompt: Prompt,
+        log_probs: Option<u32>,
+        max_tokens: (Option<u64>, usize),
+        defaults: &Defaults<'_>,
+    ) -> Result<Asked, Refused> {
+        for (field, number) in [("n", self.n), ("best_of", self.best_of)] {
+            if number.is_some_and(|number| number != 1) {
+                return Err(Refused::field(
+                    field,
+                    "expected 1: one answer is given to a request; ask again for more",
+                ));
+            }
+        }
+        if let Some(found) = log_probs.filter(|most| *most > MOST_LOG_PROBS) {
+            let what =
+                format!("expected at most {MOST_LOG_PROBS} log-probabilities of a token, found {found}");
+            return Err(Refused::field("logprobs", what));
+        }
+        let request = Request {
+            max_tokens: output_tokens(max_tokens, defaults)?,
+            sampling: self.sampling()?,
+            adjustment: self.adjustment()?,
+            stop: stops(self.stop)?,
+            log_probs: log_probs.map(|most| most as usize),
+            cancel: CancelHandle::new(),
+            ..Request::new(prompt)
+        };
+        let delivery = match self.stream.unwrap_or(false) {
+            true => {
+                let usage = self.stream_options.and_then(|options| options.include_usage).unwrap_or(false);
+                Delivery::Stream { usage }
+            }
+            false => Delivery::Whole,
+        };
+        let drafter = self.drafter.unwrap_or_else(|| defaults.drafter.to_owned());
+        known_drafter(&drafter)?;
+        Ok(Asked { request, model: self.model, drafter, delivery })
+    }
+
+    fn sampling(&self) -> Result<Sampling, Refused> {
+        let top_k = match self.top_k.unwrap_or(0) {
+            // As vLLM says that all are kept.
+            -1 => 0,
+            k => u32::try_from(k).map_err(|_| {
+                Refused::field("top_k", format!("expected -1 or a number from 0 on, found {k}"))
+            })?,
+        };
+        let seed = match &self.seed {
+            None => RandomState::new().hash_one(()),
+            // Negative ones are seeds to OpenAI too.
+            Some(seed) => seed.as_u64().or(seed.as_i64().map(i64::cast_unsigned)).ok_or_else(|| {
+                Refused::field("seed", format!("expected an integer of 64 bits, found {seed}"))
+            })?,
+        };
+        let sampling = Sampling {
+            temperature: self.temperature.unwrap_or(1.0),
+            top_k,
+            top_p: self.top_p.unwrap_or(1.0),
+            min_p: self.min_p.unwrap_or(0.0),
+            seed,
+        };
+        sampling.validate().map_err(|error| Refused::request(error.to_string()))?;
+        Ok(sampling)
+    }
+
+    fn adjustment(&self) -> Result<Adjustment, Refused> {
+        let within = |field: &'static str, number: Option<f32>, most: f32| match number.unwrap_or(0.0) {
+            number if number.abs() <= most => Ok(number),
+            found => {
+                Err(Refused::field(field, format!("expected a number from -{most} to {most}, found {found}")))
+            }
+        };
+        let mut bias = Vec::new();
+        for (token, added) in self.logit_bias.iter().flatten() {
+            let id = token
+                .parse()
+                .map_err(|_| Refused::field("logit_bias", format!("expected token ids, found {token:?}")))?;
+            bias.push((id, within("logit_bias", Some(*added), 100.0)?));
+        }
+        Ok(Adjustment {
+            bias,
+            repetition: self.repetition_penalty.unwrap_or(1.0),
+            frequency: within("frequency_penalty", self.frequency_penalty, 2.0)?,
+            presence: within("presence_penalty", self.presence_penalty, 2.0)?,
+        })
+    }
+}
+
+/// Who may draft is the plan's to say, when the request is begun; that there is such a drafter at all is known before.
+fn known_drafter(name: &str) -> Result<(), Refused> {
+    let names = yggc::plan::DrafterKind::NAMES;
+    if name == PLANNED || names.contains(&name) || name.starts_with("layer_skip_v") {
+        return Ok(());
+    }
+    let what = format!("expected {PLANNED} or one of {}, found {name:?}", names.join(", "));
+    Err(Refused::field("drafter", what))
+}
+
+fn output_tokens(
+    (asked, otherwise): (Option<u64>, usize),
+    defaults: &Defaults<'_>,
+) -> Result<usize, Refused> {
+    let most = defaults.limits.output_tokens.min(defaults.context);
+    match asked {
+        None => Ok(otherwise.min(most)),
+        Some(0) => Err(Refused::field("max_tokens", "expected at least 1, found 0")),
+        // The context ends an answer in any case; what it may not hold is no mistake.
+        Some(asked) => match usize::try_from(asked).unwrap_or(usize::MAX) {
+            asked if asked > defaults.limits.output_tokens => {
+                let most = defaults.limits.output_tokens;
+                let what = format!("expected at most {most} tokens of output, found {asked}; ask for fewer");
+                Err(Refused::field("max_tokens", what))
+            }
+            asked => Ok(asked),
+        },
+    }
+}
+
+fn stops(stop: Option<OneOrMore<String>>) -> Result<Vec<String>, Refused> {
+    let stops: Vec<String> = stop.map(Into::into).unwrap_or_default();
+    if stops.len() > MOST_STOPS {
+        let what = format!("expected at most {MOST_STOPS} strings, found {}", stops.len());
+        return Err(Refused::field("stop", what));
+    }
+    if let Some(bad) = stops.iter().find(|stop| stop.is_empty() || stop.len() > MOST_STOP_BYTES) {
+        let what = format!("expected strings of 1 to {MOST_STOP_BYTES} bytes, found one of {}", bad.len());
+        return Err(Refused::field("stop", what));
+    }
+    Ok(stops)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        queue: 1,
+        connections: 1,
+        body_bytes: 1000,
+        prompt_tokens: 100,
+        output_tokens: 50,
+        deadline: Duration::from_secs(1),
+        drain: Duration::from_secs(1),
+    };
+    const DEFAULTS: Defaults<'_> = Defaults { drafter: "plan", limits: &LIMITS, context: 40 };
+
+    fn asked(body: &Value) -> Asked {
+        chat(body.to_string().as_bytes(), &DEFAULTS).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_openai_has_it() {
+        let body = json!({"messages": [{"role": "user", "content": "x"}], "user": "ignored", "tools": null});
+        let Asked { request, model, drafter, delivery } = asked(&body);
+        assert_eq!((model, drafter.as_str(), delivery), (None, "plan", Delivery::Whole));
+        assert_eq!((request.max_tokens, request.log_probs, request.stop.len()), (40, None, 0));
+        assert_eq!((request.sampling.temperature, request.sampling.top_p), (1.0, 1.0));
+        assert!(request.adjustment.is_none());
+        let again = asked(&body).request.sampling.seed;
+        assert_ne!(request.sampling.seed, again, "another seed every time");
+        let Asked { request, .. } = completion(b"{\"prompt\": \"x\"}", &DEFAULTS).unwrap();
+        assert_eq!(request.max_tokens, 16);
+    }
+
+    #[test]
+    fn fields_mean_what_they_say() {
+        let body = json!({
+            "messages": [
+                {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+                {"role": "user", "content": "c"},
+            ],
+            "max_tokens": 7, "max_completion_tokens": 9, "seed": -1, "top_k": -1, "stop": "s", "stream": true,
+            "stream_options": {"include_usage": true}, "logit_bias": {"5": -1.5}, "drafter": "layer_skip_v8192",
+        });
+        let Asked { request, drafter, delivery, .. } = asked(&body);
+        let Prompt::Chat(messages) = &request.prompt else { panic!("{request:?}") };
+        assert_eq!(messages[0], Message::new(Role::System, "ab"));
+        assert_eq!((request.max_tokens, request.sampling.seed, request.sampling.top_k), (9, u64::MAX, 0));
+        assert_eq!((request.stop, request.adjustment.bias), (vec!["s".to_owned()], vec![(5, -1.5)]));
+        assert_eq!((drafter.as_str(), delivery), ("layer_skip_v8192", Delivery::Stream { usage: true }));
+    }
+
+    #[test]
+    fn a_field_of_another_type_is_named() {
+        for (body, field) in [
+            (json!({"messages": [], "temperature": "hot"}), "temperature"),
+            (json!({"messages": [{"role": 3}]}), "messages[0].role"),
+            (json!({"messages": [], "logit_bias": {"1": "x"}}), "logit_bias"),
+        ] {
+            let refused = chat(body.to_string().as_bytes(), &DEFAULTS).unwrap_err();
+            let said = refused.body()["error"]["param"].as_str().unwrap_or_default().to_owned();
+            assert!(said.starts_with(field) && refused.message.contains("expected"), "{refused:?}");
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            (-3..30_i64).prop_map(Value::from),
+            "[a-z\u{e9}]{0,8}".prop_map(Value::from),
+            prop::sample::select(vec!["user", "text", "plan", "none"]).prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 12, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((any_field(), inner), 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn any_field() -> impl Strategy<Value = String> {
+        let fields = "model messages prompt role content type text max_tokens max_completion_tokens temperature top_p \
+                      top_k min_p seed stop presence_penalty frequency_penalty repetition_penalty logit_bias n best_of \
+                      stream stream_options include_usage drafter logprobs top_logprobs tools response_format echo \
+                      suffix 7";
+        prop::sample::select(fields.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    proptest! {
+        #[test]
+        fn bodies_of_any_kind_are_understood_or_refused(
+            fields in prop::collection::vec((any_field(), any_value()), 0..8),
+            noise in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let mut body = json!({"messages": [{"role": "user", "content": "x"}], "prompt": "x"});
+            for (field, value) in fields {
+                body[field] = value;
+            }
+            let text = body.to_string();
+            let cut = &text.as_bytes()[..noise.len().min(text.len())];
+            for body in [text.as_bytes(), &noise, cut] {
+                for result in [chat(body, &DEFAULTS), completion(body, &DEFAULTS)] {
+                    match result {
+                        Ok(Asked { request, .. }) => {
+                            prop_assert!((1..=50).contains(&request.max_tokens));
+                            prop_assert!(request.sampling.validate().is_ok());
+                            prop_assert!(request.stop.iter().all(|stop| !stop.is_empty()));
+                        }
+                        Err(refused) => prop_assert_eq!(refused.status.as_u16(), 400),
+                    }
+                }
+            }
+        }
+    }
+}

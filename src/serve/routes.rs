@@ -1,0 +1,311 @@
+//! What each path answers.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde_json::json;
+use tokio::{
+    sync::mpsc::unbounded_channel,
+    task::spawn_blocking,
+    time::{Instant, sleep_until, timeout_at},
+};
+use yggc::engine::{self, Event, FinishReason, Loaded, Prompt};
+
+use super::{
+    answers::{Endpoint, Frame, Noted, Refused, usage},
+    body,
+    ending::Ending,
+    events::{self, Answering},
+    metrics::{self, Metrics},
+    queue::{Job, Queue, Refusal},
+    requests::{self, Asked, Defaults, Delivery},
+    settings::Settings,
+};
+
+/// What every request is answered with.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) loaded: Arc<Loaded>,
+    /// Tokens of prompt and answer together.
+    pub(super) context: usize,
+    pub(super) settings: Settings,
+    pub(super) queue: Arc<Queue>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// The paths.
+pub(super) fn router(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/completions", post(completions))
+        .route("/v1/models", get(models))
+        .route("/v1/models/{name}", get(model))
+        .route("/health", get(health))
+        .route("/metrics", get(metrics_text))
+        .fallback(|| async { Refused::new(StatusCode::NOT_FOUND, "there is no such path; see /v1/models") })
+        .method_not_allowed_fallback(|| async {
+            Refused::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method: GET or POST")
+        })
+        .with_state(service)
+}
+
+/// What a request is told whose time is over.
+pub(super) fn late() -> Refused {
+    let what = "the request's time is over; ask for fewer tokens, or serve with a longer --timeout";
+    Refused::new(StatusCode::GATEWAY_TIMEOUT, what).with_code("deadline_exceeded")
+}
+
+/// What a request is told that a drain cut off, or that came after it began.
+pub(super) fn drained() -> Refused {
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending; ask another, or later")
+        .with_code("shutting_down")
+}
+
+async fn chat(State(service): State<Arc<Service>>, headers: HeaderMap, body: Body) -> Response {
+    generate(&service, Endpoint::Chat, &headers, body).await
+}
+
+async fn completions(State(service): State<Arc<Service>>, headers: HeaderMap, body: Body) -> Response {
+    generate(&service, Endpoint::Completions, &headers, body).await
+}
+
+/// Answers a request that generates, and counts how it ends.
+async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMap, body: Body) -> Response {
+    let arrived = Instant::now();
+    let mut ending = Ending::new(Arc::clone(&service.metrics), endpoint.route());
+    let deadline = arrived + service.settings.limits.deadline;
+    let asked = match asked(service, endpoint, headers, body, deadline).await {
+        Ok(asked) => asked,
+        Err(refused) => {
+            ending.end(refused.status);
+            return refused.into_response();
+        }
+    };
+    match begin(service, endpoint, asked, ending, (arrived, deadline)).await {
+        Ok(response) => response,
+        Err((refused, mut ending)) => {
+            ending.end(refused.status);
+            refused.into_response()
+        }
+    }
+}
+
+/// A request that is understood, may be answered, and whose prompt is encoded and fits.
+async fn asked(
+    service: &Arc<Service>,
+    endpoint: Endpoint,
+    headers: &HeaderMap,
+    body: Body,
+    deadline: Instant,
+) -> Result<Asked, Refused> {
+    let Service { loaded, context, settings, queue, .. } = &**service;
+    authorise(settings, headers)?;
+    if queue.is_closed() {
+        return Err(drained());
+    }
+    let limits = &settings.limits;
+    let body = body::read(headers, body, limits.body_bytes, deadline).await?;
+    let (loaded, context) = (Arc::clone(loaded), *context);
+    let service = Arc::clone(service);
+    // Long texts take long to encode.
+    let encoded = spawn_blocking(move || {
+        let Settings { drafter, limits, model_name, .. } = &service.settings;
+        let defaults = Defaults { drafter, limits, context };
+        let mut asked = match endpoint {
+            Endpoint::Chat => requests::chat(&body, &defaults),
+            Endpoint::Completions => requests::completion(&body, &defaults),
+        }?;
+        if let Some(found) = asked.model.as_ref().filter(|name| *name != model_name) {
+            return Err(unknown_model(model_name, found));
+        }
+        let ids = asked.request.prompt.token_ids(&loaded)?;
+        let most = limits.prompt_tokens.min(context - 1);
+        if ids.is_empty() || ids.len() > most {
+            let field = match endpoint {
+                Endpoint::Chat => "messages",
+                Endpoint::Completions => "prompt",
+            };
+            let what = format!("expected a prompt of 1 to {most} tokens, found {}", ids.len());
+            return Err(Refused::field(field, what).with_code("context_length_exceeded"));
+        }
+        asked.request.prompt = Prompt::Tokens(ids);
+        Ok(asked)
+    });
+    encoded.await.map_err(|_| {
+        let what = "the prompt could not be encoded; this is a fault of yggc, please report it";
+        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what)
+    })?
+}
+
+/// Lets a request wait for the decoder and answers it.
+async fn begin(
+    service: &Service,
+    endpoint: Endpoint,
+    asked: Asked,
+    ending: Ending,
+    (arrived, deadline): (Instant, Instant),
+) -> Result<Response, (Refused, Ending)> {
+    let Asked { mut request, model: _, drafter, delivery } = asked;
+    let Prompt::Tokens(ids) = &request.prompt else { unreachable!("the prompt was encoded") };
+    let prompt_tokens = ids.len();
+    let reports_log_probs = request.log_probs.is_some();
+    request.cancel = ending.cancel();
+    let (sender, events) = unbounded_channel();
+    let refused = match service.queue.push(Job { request, drafter, arrived, events: sender }) {
+        Ok(()) => None,
+        Err(Refusal::Full) => {
+            let (waiting, answered) = service.queue.lengths();
+            let wait_s = service.metrics.retry_after_s(waiting + answered);
+            let what = format!("{waiting} requests wait already, as many as may; try again in {wait_s} s");
+            let refused = Refused::new(StatusCode::TOO_MANY_REQUESTS, what);
+            Some(refused.with_code("queue_full").with_retry_after(wait_s))
+        }
+        Err(Refusal::Closed) => Some(drained()),
+    };
+    if let Some(refused) = refused {
+        return Err((refused, ending));
+    }
+    service.metrics.prompt(prompt_tokens);
+    let created = SystemClock::seconds();
+    static REQUESTS: AtomicU64 = AtomicU64::new(0);
+    let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
+    let frame = Frame::new(endpoint, &service.settings.model_name, created, number);
+    let mut answering = Answering {
+        frame,
+        loaded: Arc::clone(&service.loaded),
+        prompt_tokens,
+        reports_log_probs,
+        events,
+        deadline: Box::pin(sleep_until(deadline)),
+        ending,
+    };
+    // What the decoder refuses is said with a status, so a response begins with the first event.
+    match (next(&mut answering, deadline).await, delivery) {
+        (Ok(Event::Finished { reason: FinishReason::Cancelled, .. }), _) => {
+            Err((drained(), answering.ending))
+        }
+        (Ok(first), Delivery::Stream { usage }) => Ok(events::stream(answering, first, usage)),
+        (Ok(first), Delivery::Whole) => whole(answering, first, deadline).await,
+        (Err(refused), _) => Err((refused, answering.ending)),
+    }
+}
+
+/// The next event of a request.
+async fn next(answering: &mut Answering, deadline: Instant) -> Result<Event, Refused> {
+    match timeout_at(deadline, answering.events.recv()).await {
+        Ok(Some(told)) => told.map_err(|error: engine::Error| error.into()),
+        Ok(None) => Err(drained()),
+        Err(_) => Err(late()),
+    }
+}
+
+/// Waits for the whole answer.
+async fn whole(
+    mut answering: Answering,
+    first: Event,
+    deadline: Instant,
+) -> Result<Response, (Refused, Ending)> {
+    let (mut text, mut noted) = (String::new(), Vec::new());
+    let mut event = first;
+    loop {
+        match event {
+            Event::Token { id, text: piece, log_probs } => {
+                text.push_str(&piece);
+                noted.extend(log_probs.map(|log_probs| Noted { id, log_probs }));
+            }
+            Event::Finished { reason: FinishReason::Cancelled, .. } => {
+                return Err((drained(), answering.ending));
+            }
+            Event::Finished { reason, text: rest, report } => {
+                text.push_str(&rest);
+                let Answering { frame, loaded, prompt_tokens, reports_log_probs, mut ending, .. } = answering;
+                let noted = reports_log_probs.then_some(&noted[..]);
+                let used = usage(prompt_tokens, &report);
+                ending.end(StatusCode::OK);
+                return Ok(Json(frame.whole(&text, noted, reason, &used, loaded.tokenizer())).into_response());
+            }
+        }
+        event = match next(&mut answering, deadline).await {
+            Ok(event) => event,
+            Err(refused) => return Err((refused, answering.ending)),
+        };
+    }
+}
+
+async fn models(State(service): State<Arc<Service>>, headers: HeaderMap) -> Result<Response, Refused> {
+    authorise(&service.settings, &headers)?;
+    Ok(Json(json!({"object": "list", "data": [described(&service)]})).into_response())
+}
+
+async fn model(
+    State(service): State<Arc<Service>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    authorise(&service.settings, &headers)?;
+    let served = &service.settings.model_name;
+    if name != *served {
+        return Err(unknown_model(served, &name));
+    }
+    Ok(Json(described(&service)).into_response())
+}
+
+fn described(service: &Service) -> serde_json::Value {
+    json!({
+        "id": service.settings.model_name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "yggc",
+        "max_model_len": service.context,
+    })
+}
+
+async fn health(State(service): State<Arc<Service>>) -> Response {
+    if service.queue.is_closed() {
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "draining"}))).into_response();
+    }
+    Json(json!({"status": "ok"})).into_response()
+}
+
+async fn metrics_text(State(service): State<Arc<Service>>) -> Response {
+    let text = service.metrics.text(service.queue.lengths());
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+fn authorise(settings: &Settings, headers: &HeaderMap) -> Result<(), Refused> {
+    let Some(key) = &settings.key else { return Ok(()) };
+    let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
+    if key.opens(given) {
+        return Ok(());
+    }
+    let what = "the key is missing or wrong: expected the server's as `Authorization: Bearer KEY`";
+    Err(Refused::new(StatusCode::UNAUTHORIZED, what).with_code("invalid_api_key"))
+}
+
+fn unknown_model(served: &str, found: &str) -> Refused {
+    let what = format!("the model {found:?} is not served here: expected {served:?}; see /v1/models");
+    Refused::new(StatusCode::NOT_FOUND, what).with_code("model_not_found")
+}
+
+/// The clock of the wall, for answers to say when they were made.
+struct SystemClock;
+
+impl SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "answers say when they were made; nothing depends on it")]
+    fn seconds() -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+}

@@ -1,0 +1,193 @@
+//! How a request begins: its prompt run behind what the cache has of it already, and its first token said.
+
+use crate::{
+    runtime::Session,
+    sample::{Adjustment, Sampling},
+};
+
+use super::{Decoder, SpeculateError, Stats, bands::planned_temperature, stats::Lap};
+
+/// What a request keeps of the one before it. Tokens are the same either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reuse {
+    /// Keys and values of the longest beginning that both texts share. By row invariance they are, to the bit, those that the
+    /// prompt would get, so the next turn of a conversation runs only what is new.
+    #[default]
+    Prefix,
+    /// Nothing: the whole prompt is run.
+    Nothing,
+}
+
+/// Whether a request drafts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Speculation {
+    /// As engine and decoder were opened to.
+    #[default]
+    AsOpened,
+    /// Not at all: plain decoding, with the same tokens.
+    Off,
+}
+
+/// What a request adjusts unless it says otherwise.
+static UNCHANGED: Adjustment = Adjustment::NONE;
+
+/// A request, to [`begin`](Decoder::begin) with.
+#[derive(Clone, Copy)]
+pub struct Begin<'a> {
+    /// What the text continues, 1 token or more.
+    pub prompt: &'a [u32],
+    /// How tokens are drawn.
+    pub sampling: Sampling,
+    /// What is changed in logits before.
+    pub adjustment: &'a Adjustment,
+    /// How many log-probabilities are reported with each token beside its own; `None` for none at all.
+    pub log_probs: Option<usize>,
+    /// What is kept of the request before.
+    pub reuse: Reuse,
+    /// Whether it drafts.
+    pub speculation: Speculation,
+    /// Asked before every forward of the prompt.
+    pub is_cancelled: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Begin<'a> {
+    /// A request with nothing but a prompt and how tokens are drawn, that keeps nothing of the one before.
+    pub fn new(prompt: &'a [u32], sampling: Sampling) -> Self {
+        Self {
+            prompt,
+            sampling,
+            adjustment: &UNCHANGED,
+            log_probs: None,
+            reuse: Reuse::Nothing,
+            speculation: Speculation::AsOpened,
+            is_cancelled: &|| false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Begin<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { prompt, sampling, adjustment, log_probs, reuse, speculation, is_cancelled: _ } = self;
+        f.debug_struct("Begin")
+            .field("prompt", prompt)
+            .field("sampling", sampling)
+            .field("adjustment", adjustment)
+            .field("log_probs", log_probs)
+            .field("reuse", reuse)
+            .field("speculation", speculation)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Decoder {
+    /// Begins a request: forgets the last one, runs the prompt and returns the first token.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn start(&mut self, prompt: &[u32], sampling: Sampling) -> Result<u32, SpeculateError> {
+        let first = self.begin(&Begin::new(prompt, sampling))?;
+        Ok(first.expect("nobody cancels it"))
+    }
+
+    /// Begins a request: runs what the cache has not of its prompt, and returns the first token; `None` if it was cancelled
+    /// meanwhile. There is no step then, but another request may begin, which finds what was run.
+    ///
+    /// # Errors
+    /// [`SpeculateError`] for an empty or too long prompt, unknown token ids or sampling out of range; the last request
+    /// is then as it was.
+    pub fn begin(&mut self, begin: &Begin<'_>) -> Result<Option<u32>, SpeculateError> {
+        let Begin { prompt, sampling, adjustment, log_probs, reuse, speculation, is_cancelled } = *begin;
+        if prompt.is_empty() {
+            return Err(SpeculateError::EmptyPrompt);
+        }
+        self.speaker.check(&sampling, adjustment, log_probs)?;
+        self.session.accepts(prompt)?;
+        let mut lap = Lap::start();
+        let kept = match reuse {
+            Reuse::Prefix => self.known_prefix(prompt),
+            Reuse::Nothing => 0,
+        };
+        self.session.truncate(kept);
+        self.history.clear();
+        self.history.extend_from_slice(prompt);
+        (self.is_cache_known, self.is_started) = (true, false);
+        self.stats = Stats::default();
+        self.stats.reused = kept as u64;
+        self.exchange(self.bands.nearest(planned_temperature(&sampling)));
+        self.speaker.begin(sampling, adjustment, log_probs, prompt, self.tree.capacity() + 1)?;
+        let first = match prefill(&mut self.session, prompt, is_cancelled)? {
+            Some(logits) => self.speaker.say(logits, prompt.len() as u64),
+            None => {
+                self.stats.prefill = lap.next();
+                return Ok(None);
+            }
+        };
+        self.last_output = 0;
+        self.stats.prefill = lap.next();
+        self.history.push(first);
+        (self.is_started, self.speculation) = (true, speculation);
+        if let Some(policy) = &mut self.policy {
+            policy.restart();
+        }
+        if let Some(ahead) = self.ahead() {
+            ahead.forget_heads();
+        }
+        if let Some(drafter) = &mut self.drafter {
+            drafter.begin(&self.history);
+            if speculation == Speculation::AsOpened {
+                drafter.prefill(&self.history, &self.session)?;
+                self.stats.prefill += lap.next();
+            }
+        }
+        Ok(Some(first))
+    }
+
+    /// Tokens of a prompt whose keys and values the cache has; the last one is run in any case, for its logits.
+    fn known_prefix(&self, prompt: &[u32]) -> usize {
+        if !self.is_cache_known {
+            return 0;
+        }
+        let cached = self.history.iter().take(self.session.committed());
+        let shared = cached.zip(prompt).take_while(|(cached, wanted)| cached == wanted).count();
+        shared.min(prompt.len() - 1)
+    }
+
+    /// Ends the request, whose text is cut to its first `len` tokens, with the keys and values of the others.
+    ///
+    /// # Panics
+    /// If the text is shorter.
+    pub fn cut(&mut self, len: usize) {
+        let dropped = self.history.len().checked_sub(len).expect("a text is cut to a part of it");
+        self.history.truncate(len);
+        let committed = self.session.committed().min(len.saturating_sub(1));
+        self.session.truncate(committed);
+        self.stats.step_tokens = self.stats.step_tokens.saturating_sub(dropped as u64);
+        self.is_started = false;
+    }
+
+    /// Forgets the text with its keys and values: no later request is served from them.
+    pub fn forget(&mut self) {
+        self.session.truncate(0);
+        self.history.clear();
+        self.is_started = false;
+    }
+}
+
+/// Runs what is not committed of the prompt, forward by forward; gives the logits behind it, or `None` if cancelled before.
+fn prefill<'s>(
+    session: &'s mut Session,
+    prompt: &[u32],
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Option<&'s [f32]>, SpeculateError> {
+    let most = session.set().prefill_width();
+    loop {
+        if is_cancelled() {
+            return Ok(None);
+        }
+        let rest = &prompt[session.committed()..];
+        if rest.len() <= most {
+            return Ok(Some(session.prefill(rest)?));
+        }
+        session.prefill(&rest[..most])?;
+    }
+}

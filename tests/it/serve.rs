@@ -1,0 +1,336 @@
+//! `yggc serve` as clients see it: the real program over a tiny model, asked over HTTP.
+
+use std::{fs, io::Write, process::Command};
+
+use serde_json::{Value, json};
+
+mod load;
+mod openai;
+mod server;
+
+use self::server::{Reply, Server, chat, status};
+use crate::{
+    program::failure,
+    tiny_commands::{json as printed, model, on_tiny, plan},
+};
+
+/// A server with a plan.
+fn planned() -> Server {
+    Server::start(model(), &["--plan", plan().to_str().expect("UTF-8")])
+}
+
+const SAMPLED: [&str; 6] = ["--temperature", "0.9", "--top-p", "0.95", "--seed", "7"];
+
+fn sampled(mut body: Value) -> Value {
+    body["temperature"] = json!(0.9);
+    body["top_p"] = json!(0.95);
+    body["seed"] = json!(7);
+    body
+}
+
+#[track_caller]
+fn answered(reply: &Reply) -> Value {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.json()
+}
+
+fn text(answer: &Value) -> &str {
+    answer["choices"][0]["message"]["content"].as_str().expect("text")
+}
+
+#[test]
+fn answers_are_those_of_run_for_every_drafter_and_seed() {
+    let server = planned();
+    let run = |arguments: &[&str]| {
+        let mut command = on_tiny("run");
+        printed(command.args(["-p", "one and one", "-n", "40", "--json", "--no-spec"]).args(arguments))
+    };
+    let (greedy, hot) = (run(&[]), run(&SAMPLED));
+    let (raw, hot_raw) = (run(&["--raw"]), run(&[&["--raw"], &SAMPLED[..]].concat()));
+    for drafter in ["plan", "none", "lookup", "layer_skip", "suffix"] {
+        let mut body = chat("one and one", 40);
+        body["drafter"] = json!(drafter);
+        for (expected, body) in [(&greedy, body.clone()), (&hot, sampled(body))] {
+            let answer = answered(&server.chat(&body));
+            assert_eq!(text(&answer), expected["text"], "{drafter}");
+            assert_eq!(answer["choices"][0]["finish_reason"], expected["finish_reason"]);
+            let used = &answer["usage"];
+            assert_eq!(used["completion_tokens"], expected["stats"]["tokens"]);
+            assert_eq!(used["prompt_tokens"], expected["prompt_token_ids"].as_array().unwrap().len());
+        }
+        let body = json!({"prompt": "one and one", "max_tokens": 40, "temperature": 0, "drafter": drafter});
+        for (expected, body) in [(&raw, body.clone()), (&hot_raw, sampled(body))] {
+            let answer = answered(&server.post("/v1/completions", &body));
+            assert_eq!(answer["choices"][0]["text"], expected["text"], "{drafter}");
+            assert_eq!(answer["object"], "text_completion");
+        }
+        let ids = json!({"prompt": raw["prompt_token_ids"], "max_tokens": 40, "temperature": 0});
+        let answer = answered(&server.post("/v1/completions", &ids));
+        assert_eq!(answer["choices"][0]["text"], raw["text"], "a prompt of token ids");
+    }
+}
+
+#[test]
+fn a_stream_says_what_a_whole_answer_does() {
+    let server = planned();
+    for path in ["/v1/chat/completions", "/v1/completions"] {
+        let is_chat = path.contains("chat");
+        let mut body = sampled(chat("one and one", 40));
+        if !is_chat {
+            body["prompt"] = json!("one and one");
+        }
+        body["stop"] = json!("e");
+        for log_probs in [false, true] {
+            if log_probs {
+                body["logprobs"] = if is_chat { json!(true) } else { json!(2) };
+                if is_chat {
+                    body["top_logprobs"] = json!(2);
+                }
+            }
+            body["stream"] = json!(false);
+            let whole = answered(&server.post(path, &body));
+            body["stream"] = json!(true);
+            body["stream_options"] = json!({"include_usage": true});
+            let stream = server.post(path, &body);
+            assert_eq!(stream.header("content-type"), Some("text/event-stream"));
+            let mut events = stream.events();
+            assert_eq!(events.pop().as_deref(), Some("[DONE]"));
+            let events: Vec<Value> =
+                events.iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+            let (usage, pieces) = events.split_last().unwrap();
+            assert_eq!(
+                (&usage["choices"], &usage["usage"]["total_tokens"]),
+                (&json!([]), &whole["usage"]["total_tokens"])
+            );
+            let choices: Vec<&Value> = pieces.iter().map(|piece| &piece["choices"][0]).collect();
+            let said = |choice: &&Value| {
+                let text = if is_chat { &choice["delta"]["content"] } else { &choice["text"] };
+                text.as_str().unwrap_or_default().to_owned()
+            };
+            let choice = &whole["choices"][0];
+            let expected = if is_chat { &choice["message"]["content"] } else { &choice["text"] };
+            assert_eq!(choices.iter().map(said).collect::<String>(), *expected);
+            let (last, before) = choices.split_last().unwrap();
+            assert_eq!(last["finish_reason"], choice["finish_reason"]);
+            assert!(before.iter().all(|choice| choice["finish_reason"].is_null()));
+            assert!(pieces.iter().all(|piece| piece["id"] == pieces[0]["id"]));
+            if is_chat {
+                assert_eq!(pieces[0]["object"], "chat.completion.chunk");
+                assert_eq!(choices[0]["delta"]["role"], "assistant");
+            }
+            let field = if is_chat { "content" } else { "tokens" };
+            let noted = |choice: &Value| choice["logprobs"][field].as_array().cloned().unwrap_or_default();
+            let streamed: Vec<Value> = choices.iter().flat_map(|choice| noted(choice)).collect();
+            assert_eq!(streamed, noted(choice));
+            assert_eq!(streamed.is_empty(), !log_probs);
+        }
+    }
+}
+
+#[test]
+fn log_probabilities_come_in_openais_shape() {
+    let server = planned();
+    let mut body = chat("one and one", 5);
+    (body["logprobs"], body["top_logprobs"]) = (json!(true), json!(3));
+    let answer = answered(&server.chat(&body));
+    let content = answer["choices"][0]["logprobs"]["content"].as_array().unwrap();
+    assert_eq!(content.len(), 5);
+    for token in content {
+        let best = token["top_logprobs"].as_array().unwrap();
+        assert_eq!((best.len(), &best[0]["token"]), (3, &token["token"]), "greedy");
+        assert_eq!(best[0]["logprob"], token["logprob"]);
+        assert!(token["logprob"].as_f64().unwrap() <= 0.0 && token["bytes"].is_array());
+    }
+    let body = json!({"prompt": "one", "max_tokens": 4, "temperature": 0, "logprobs": 2});
+    let answer = answered(&server.post("/v1/completions", &body));
+    let noted = &answer["choices"][0]["logprobs"];
+    for field in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
+        assert_eq!(noted[field].as_array().unwrap().len(), 4, "{field}");
+    }
+    assert_eq!(noted["text_offset"][0], 0);
+}
+
+#[test]
+fn stop_strings_biases_penalties_and_turns_work_as_openai_says() {
+    let server = planned();
+    let whole = answered(&server.chat(&chat("one and one", 40)));
+    let stop: String = text(&whole).chars().skip(5).take(2).collect();
+    let mut body = chat("one and one", 40);
+    body["stop"] = json!(["never said", stop]);
+    let stopped = answered(&server.chat(&body));
+    let before = text(&whole).split(&stop).next().unwrap();
+    assert_eq!((text(&stopped), &stopped["choices"][0]["finish_reason"]), (before, &json!("stop")));
+    assert!(stopped["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap() > 0);
+
+    let mut body = chat("one and one", 1);
+    (body["logprobs"], body["top_logprobs"]) = (json!(true), json!(1));
+    let first = &answered(&server.chat(&body))["choices"][0]["logprobs"]["content"][0];
+    let id = printed(on_tiny("run").args(["-p", "one and one", "-n", "1", "--json", "--no-spec"]));
+    body["logit_bias"] = json!({id["token_ids"][0].to_string(): -100});
+    let second = &answered(&server.chat(&body))["choices"][0]["logprobs"]["content"][0];
+    assert_ne!(first["bytes"], second["bytes"]);
+    assert_eq!(first["top_logprobs"], second["top_logprobs"]);
+    let mut body = chat("one and one", 40);
+    (body["presence_penalty"], body["frequency_penalty"]) = (json!(2), json!(2));
+    assert_ne!(text(&answered(&server.chat(&body))), text(&whole));
+}
+
+#[test]
+fn what_cannot_be_answered_is_refused_in_openais_shape() {
+    let server = planned();
+    let with = |field: &str, value: Value| {
+        let mut body = chat("one", 4);
+        body[field] = value;
+        body
+    };
+    let long = "word ".repeat(300);
+    for (status, part, body) in [
+        (400, "n: expected 1", with("n", json!(2))),
+        (400, "temperature", with("temperature", json!(-1))),
+        (400, "temperature", with("temperature", json!("hot"))),
+        (400, "top-p", with("top_p", json!(0))),
+        (400, "messages", with("messages", json!([]))),
+        (400, "messages", with("messages", json!([{"role": "oracle", "content": "x"}]))),
+        (400, "messages", with("messages", json!([{"role": "user", "content": [{"type": "image_url"}]}]))),
+        (400, "expected a prompt of 1 to", with("messages", json!([{"role": "user", "content": long}]))),
+        (400, "max_tokens", with("max_tokens", json!(0))),
+        (400, "max_tokens", with("max_tokens", json!(100_000))),
+        (400, "stop", with("stop", json!([""]))),
+        (400, "stop", with("stop", json!(vec!["a"; 99]))),
+        (400, "top_logprobs", with("top_logprobs", json!(3))),
+        (400, "logprobs", {
+            let mut body = with("logprobs", json!(true));
+            body["top_logprobs"] = json!(21);
+            body
+        }),
+        (400, "logit_bias", with("logit_bias", json!({"one": 1}))),
+        (400, "logit_bias", with("logit_bias", json!({"1": 101}))),
+        (400, "logit bias", with("logit_bias", json!({"999999": 1}))),
+        (400, "presence_penalty", with("presence_penalty", json!(3))),
+        (400, "repetition", with("repetition_penalty", json!(0))),
+        (400, "seed", with("seed", json!(1.5))),
+        (400, "tools", with("tools", json!([{"type": "function"}]))),
+        (400, "response_format", with("response_format", json!({"type": "json_object"}))),
+        (400, "drafter", with("drafter", json!("oracle"))),
+        (400, "retrieval", with("drafter", json!("retrieval"))),
+        (404, "\"gpt-5\"", with("model", json!("gpt-5"))),
+    ] {
+        let refused = server.chat(&body);
+        assert_eq!(refused.status, status, "{body}: {refused:?}");
+        let error = &refused.json()["error"];
+        assert!(error["message"].as_str().unwrap().contains(part), "{part}: {error}");
+        assert_eq!(error["type"], "invalid_request_error");
+        assert!(error.get("param").is_some() && error.get("code").is_some(), "{error}");
+    }
+    for (part, body) in [
+        ("one prompt", json!({"prompt": ["a", "b"]})),
+        ("expected a prompt of 1 to", json!({"prompt": []})),
+        ("echo", json!({"prompt": "a", "echo": true})),
+        ("suffix", json!({"prompt": "a", "suffix": "b"})),
+        ("best_of", json!({"prompt": "a", "best_of": 3})),
+        ("token", json!({"prompt": [4_000_000]})),
+        ("no such request", json!({"messages": []})),
+    ] {
+        let refused = server.post("/v1/completions", &body);
+        assert_eq!(refused.status, 400, "{body}: {refused:?}");
+        assert!(refused.text.contains(part), "{part}: {refused:?}");
+    }
+    for bad in ["", "{", "[]", "null", "{\"messages\": 3}", "\u{0}", "{\"model\": \"tiny\"}"] {
+        assert_eq!(server.post_with("/v1/chat/completions", bad, None).status, 400, "{bad:?}");
+    }
+    assert_eq!(server.get("/v1/engines").status, 404);
+    assert_eq!(server.get("/v1/chat/completions").status, 405);
+    assert_eq!(answered(&server.chat(&chat("one", 2)))["usage"]["completion_tokens"], 2);
+}
+
+#[test]
+fn bodies_that_are_too_large_or_no_http_are_refused() {
+    let server = Server::start(
+        model(),
+        &["--no-spec", "--max-body", "2000", "--max-output", "9", "--max-prompt", "40"],
+    );
+    let large = server.chat(&chat(&"x".repeat(4_000), 4));
+    assert_eq!(large.status, 413, "{large:?}");
+    // One that does not say how long it is.
+    let mut chunked = server.connect();
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n";
+    let piece = format!("400\r\n{}\r\n", "x".repeat(1024));
+    let sent = chunked.write_all(head.as_bytes());
+    sent.and_then(|()| chunked.write_all(piece.repeat(3).as_bytes())).expect("it listens");
+    assert_eq!(status(&mut chunked), Some(413));
+    for nonsense in ["nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\u{0}\u{1}\u{2}\r\n\r\n"] {
+        let mut stream = server.connect();
+        stream.write_all(nonsense.as_bytes()).expect("it listens");
+        assert!(matches!(status(&mut stream), None | Some(400 | 505)), "{nonsense:?}");
+    }
+    assert_eq!(server.chat(&chat("x", 10)).status, 400, "more output than is allowed");
+    assert_eq!(server.chat(&chat(&"xyz ".repeat(30), 4)).status, 400, "a longer prompt than is allowed");
+    let mut free = chat("x", 1);
+    free.as_object_mut().unwrap().remove("max_tokens");
+    free["logit_bias"] = json!({"2": -100});
+    assert_eq!(answered(&server.chat(&free))["usage"]["completion_tokens"], 9);
+}
+
+#[test]
+fn a_key_is_asked_for_where_there_is_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("key");
+    fs::write(&file, "sesame\n").expect("writable");
+    let by_file = Server::start(model(), &["--no-spec", "--api-key-file", file.to_str().unwrap()]);
+    let by_environment = Server::start_with(model(), |command: &mut Command| {
+        command.arg("--no-spec").env("YGGC_API_KEY", "sesame");
+    });
+    let body = chat("hello", 2).to_string();
+    for server in [&by_file, &by_environment] {
+        for key in [None, Some("sesam"), Some("sesame2")] {
+            let refused = server.post_with("/v1/chat/completions", &body, key);
+            assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")));
+            assert_eq!(refused.json()["error"]["code"], "invalid_api_key");
+        }
+        assert_eq!(server.post_with("/v1/chat/completions", &body, Some("sesame")).status, 200);
+        assert_eq!((server.get("/v1/models").status, server.get("/health").status), (401, 200));
+    }
+    fs::write(&file, " \n").expect("writable");
+    let mut command = on_tiny("serve");
+    let said = failure(&command.arg("--api-key-file").arg(&file).output().expect("yggc starts"), 3);
+    assert!(said.contains("is empty"), "{said}");
+}
+
+#[test]
+fn models_health_and_metrics_tell_of_the_service() {
+    let server = planned();
+    let models = answered(&server.get("/v1/models"));
+    assert_eq!((&models["object"], &models["data"][0]["id"]), (&json!("list"), &json!("tiny")));
+    assert_eq!(answered(&server.get("/v1/models/tiny"))["object"], "model");
+    assert_eq!(server.get("/v1/models/other").status, 404);
+    assert_eq!(answered(&server.get("/health"))["status"], "ok");
+
+    let mut body = chat("one and one and one", 40);
+    body["drafter"] = json!("layer_skip");
+    answered(&server.chat(&body));
+    body["drafter"] = json!("none");
+    let used = answered(&server.chat(&body))["usage"]["completion_tokens"].as_f64().unwrap();
+    server.chat(&json!({}));
+    assert_eq!(server.metric("yggc_requests_total{route=\"/v1/chat/completions\",status=\"200\"}"), 2.0);
+    assert_eq!(server.metric("yggc_requests_total{route=\"/v1/chat/completions\",status=\"400\"}"), 1.0);
+    assert_eq!(server.metric("yggc_output_tokens_total"), 2.0 * used);
+    assert_eq!(server.metric("yggc_time_to_first_token_seconds_count"), 2.0);
+    assert_eq!(server.metric("yggc_time_per_output_token_seconds_count"), 2.0);
+    assert_eq!(server.metric("yggc_steps_total{drafter=\"none\"}"), used - 1.0);
+    assert!(server.metric("yggc_steps_total{drafter=\"layer_skip\"}") > 0.0);
+    assert!(server.metric("yggc_depth_offered_total{depth=\"1\"}") > 0.0);
+    assert!(server.metric("yggc_average_accepted_length") >= 1.0);
+    let off = "yggc_speculation_off_total{reason=\"switched off by the request\"}";
+    assert_eq!((server.metric(off), server.metric("yggc_queue_length")), (1.0, 0.0));
+    let text = server.get("/metrics");
+    assert!(text.text.ends_with("# EOF\n") && text.header("content-type").unwrap().contains("openmetrics"));
+}
+
+#[test]
+fn an_address_that_is_taken_is_said() {
+    let server = planned();
+    let address = server.address().port().to_string();
+    let mut command = on_tiny("serve");
+    let said = failure(&command.args(["--no-spec", "--port", &address]).output().expect("yggc starts"), 1);
+    assert!(said.contains("cannot listen on") && said.contains("--port"), "{said}");
+}
