@@ -2,6 +2,7 @@
 
 import argparse
 import ctypes
+import json
 import os
 import shutil
 import sys
@@ -18,6 +19,7 @@ from .generate import Options, generate
 from .hidden import HiddenDrafter
 from .initial import start_from_layer
 from .llama import Verifier
+from .overlap import GRAM, Overlap
 from .plain import PlainDrafter
 from .refusal import Refusal, require
 
@@ -80,6 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--corpus", type=Path, required=True)
     add("--count", type=int, required=True, help="tokens to keep")
     add("-o", "--output", type=Path, required=True, help="file of the list")
+    add = command("score", "what `yggc score --json` prints of token ids, by this program's own forward", _score)
+    add("--token-ids", type=Path, required=True, help="a JSON list of ids")
+    add = command("overlap", "refuses a corpus that shares 13 tokens in a row with prompts that are only for judging", _overlap)
+    add("--corpus", type=Path, required=True)
+    add("--exclude", type=Path, action="append", required=True, help="JSON lines of prompts; may be repeated")
     add = command("card", "the drafter's card, out of its history", _card)
     add("--corpus", type=Path, required=True)
     add("-o", "--output", type=Path, required=True, help="folder of the drafter")
@@ -175,6 +182,21 @@ def _trim(given) -> None:
     kept = trim.frequent_tokens(corpus, model.vocabulary.end_ids, model.shape.vocabulary, given.count)
     trim.write(given.output, kept)
     say(f"{given.count} tokens say {100 * trim.coverage(corpus, kept):.1f} % of the answers that are held back")
+
+
+def _score(given) -> None:
+    model = checkpoint.read(given.model)
+    nll, best = Verifier(model, torch.float32).score(json.loads(given.token_ids.read_text(encoding="utf-8")))
+    print(json.dumps({"mean_nll": float(nll.mean()), "nll": nll.tolist(), "argmax": best.tolist()}))
+
+
+def _overlap(given) -> None:
+    model = checkpoint.read(given.model)
+    overlap = Overlap(model.vocabulary, given.exclude)
+    texts = list(Corpus(given.corpus).texts())
+    hits = sum(overlap.hits(text.ids) for text in texts)
+    require(hits == 0, f"{hits} of {len(texts)} sequences share {GRAM} tokens in a row with an excluded prompt; write the corpus with --exclude")
+    say(f"none of {len(texts)} sequences shares {GRAM} tokens in a row with an excluded prompt")
 
 
 def _card(given) -> None:

@@ -20,6 +20,8 @@ mod corpus;
 mod default_model;
 #[cfg(feature = "cli")]
 mod default_model_lossless;
+#[cfg(feature = "cli")]
+mod distill;
 mod eager;
 #[cfg(feature = "cuda")]
 mod emulated_cuda;
