@@ -126,12 +126,14 @@ def _generate(given) -> None:
 
 
 def _write_corpus(given, model: Checkpoint, corpus: Corpus) -> None:
+    # A corpus smaller than one batch's answers is a trial, and need not fill one.
+    batch = min(given.batch, max(16, given.tokens // 100))
     options = Options(
-        tokens=given.tokens, seed=given.seed, batch=given.batch, answer=given.answer, prompts=given.prompts, exclude=given.exclude
+        tokens=given.tokens, seed=given.seed, batch=batch, answer=given.answer, prompts=given.prompts, exclude=given.exclude
     )
     corpus.agree({
         "verifier": model.name, "vocabulary": model.shape.vocabulary, "width": model.shape.width, "seed": given.seed,
-        "batch": given.batch, "answer": given.answer, "prompts": [file.name for file in given.prompts],
+        "batch": batch, "answer": given.answer, "prompts": [file.name for file in given.prompts],
         "excluded": [file.name for file in given.exclude],
     })
     if corpus.labelled_tokens() < given.tokens:

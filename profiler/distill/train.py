@@ -28,7 +28,7 @@ class Options:
     rate: float = 5e-4
     warm_up: int = 40
     """Steps until the learning rate is whole."""
-    passes: int = 3
+    passes: int = 2
     """Draft tokens behind a root that training unrolls."""
     fade: float = 0.6
     """Weight of a pass's loss against that of the pass before."""
@@ -41,7 +41,7 @@ class Options:
     decay: float = 0.01
     held_back_rows: int = 10_000
     """Labelled rows that agreement is measured on, at most."""
-    simulated: int = 24
+    simulated: int = 10
     """Held-back sequences that trees are simulated on."""
     measure_every: int = 250_000
     """Tokens seen between measurements."""

@@ -207,7 +207,10 @@ fn can_train() -> bool {
     let output = Command::new("python3").args(["-c", &imports]).output().expect("python3 starts");
     let lacks = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        println!("not run, the training program needs more than this python3 has: {}", lacks.trim());
+        #[expect(clippy::print_stdout, reason = "who reads the tests' output should know what did not run")]
+        {
+            println!("not run, the training program needs more than this python3 has: {}", lacks.trim());
+        }
     }
     output.status.success()
 }
@@ -222,7 +225,7 @@ fn a_tiny_model_is_distilled_from_end_to_end() {
         let drafter = folder.path().join(kind);
         let mut command = yggc();
         command.args(["distill", "-m"]).arg(model()).arg("-o").arg(&drafter);
-        command.args(["--tokens", "2000", "--seen", "2000", "--kind", kind]);
+        command.args(["--tokens", "6000", "--seen", "3000", "--kind", kind]);
         success(&command.output().expect("yggc starts"));
         let config: Value =
             serde_json::from_str(&fs::read_to_string(drafter.join("config.json")).expect("a config"))
@@ -230,7 +233,7 @@ fn a_tiny_model_is_distilled_from_end_to_end() {
         assert_eq!(config["model_type"], if kind == "hidden" { "hidden_state_drafter" } else { "llama" });
         let card = fs::read_to_string(drafter.join("README.md")).expect("a card");
         assert!(
-            card.contains("tokens seen") && card.contains(&format!("--kind {kind} --tokens 2000")),
+            card.contains("tokens seen") && card.contains(&format!("--kind {kind} --tokens 6000")),
             "{card}"
         );
         assert!(drafter.join("model.safetensors").exists() && drafter.join("history.jsonl").exists());
