@@ -45,11 +45,12 @@ def measure(drafter, sequences: list[Sequence], passes: int, simulated: int) -> 
     """Agreement over all given sequences, by `passes` depths; tokens a step over the first `simulated` greedy ones."""
     hits = [{rank: 0 for rank in RANKS} for _ in range(passes)]
     counts = [0] * passes
+    device = _device(drafter)
     for sequence in sequences:
-        tokens, hidden = torch.tensor(sequence.ids), sequence.hidden
+        tokens, hidden = torch.tensor(sequence.ids, device=device), sequence.hidden.to(device)
         for depth, rows in enumerate(drafter.unroll(tokens[None], hidden[None], passes)):
-            wanted = sequence.top_ids[1:, 0].long()
-            asked = sequence.top_probabilities[1:, 0] > 0
+            wanted = sequence.top_ids[1:, 0].long().to(device)
+            asked = sequence.top_probabilities[1:, 0].to(device) > 0
             # The first row behind a prompt whose root is behind it too.
             asked[: sequence.prompt_tokens - 1 + depth] = False
             best = drafter.logits(rows[0, asked]).topk(max(RANKS), -1).indices
@@ -62,16 +63,21 @@ def measure(drafter, sequences: list[Sequence], passes: int, simulated: int) -> 
     return Agreement(shares, steps, counts[0])
 
 
+def _device(drafter) -> torch.device:
+    return next(drafter.parameters()).device
+
+
 @torch.no_grad()
 def tokens_a_step(drafter, sequences: list[Sequence], growths: int, width: int) -> float:
     """Tokens a step (the verifier's own included) of trees of `growths` times `width` nodes over greedy sequences."""
     emitted = steps = 0
     for sequence in sequences:
         first, end = sequence.prompt_tokens, min(len(sequence.ids), sequence.prompt_tokens + SIMULATED_TOKENS)
-        tokens = torch.tensor(sequence.ids[:end])
-        roots = torch.arange(first - 1, end - 2)
-        tree = grow(drafter, tokens, sequence.hidden[:end], roots, growths, width)
-        accepted = accepted_depths(tree, tokens, roots + 1).tolist()
+        with torch.device(_device(drafter)):
+            tokens = torch.tensor(sequence.ids[:end])
+            roots = torch.arange(first - 1, end - 2)
+            tree = grow(drafter, tokens, sequence.hidden[:end].to(tokens.device), roots, growths, width)
+            accepted = accepted_depths(tree, tokens, roots + 1).tolist()
         at = 0
         while at < len(accepted):
             steps += 1

@@ -46,7 +46,8 @@ def predicted(fit: tuple[float, float], tokens: float) -> float:
     return 1 - fit[0] * tokens ** -fit[1]
 
 
-def write(folder: Path, kind: str, drafter, verifier: Checkpoint, corpus: Corpus, options: dict, command: str) -> None:
+def write(folder: Path, kind: str, drafter, verifier: Checkpoint, corpus: Corpus, options: dict, command: str,
+          note: str = "") -> None:
     """Writes README.md beside the drafter."""
     history = history_of(folder)
     last = history[-1]
@@ -107,6 +108,8 @@ The verifier's most frequent tokens say most of held-back answers: {', '.join(tr
 
 `{command}`
 
+{note}
+
 AdamW (0.9, 0.95; decay {options['decay']}), learning rate {options['rate']:g} after {options['warm_up']} steps, then cosine; {options['rows']:,} rows a step; the verifier's 16 best tokens as a distribution
 and the best of them alone ({options['hard']:g} of the loss), against a trimmed head and {options['others']:,} others; {options['passes']} passes unrolled, each weighing {options['fade']:g} of the one before.
 
@@ -121,7 +124,7 @@ draft token behind a root and the {len(last['by_depth'])}-th; then tokens a step
 
 {curve}
 """
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    (folder / "README.md").write_text(text.replace("\n\n\n\n", "\n\n"), encoding="utf-8")
 
 
 def _ranks(shares: dict) -> str:

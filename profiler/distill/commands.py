@@ -63,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, what: str, run):
         made = commands.add_parser(name, help=what)
         made.set_defaults(run=run)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        made.add_argument("--device", choices=("cpu", "cuda"), default=device, help="where tensors are [a GPU if there is one]")
         made.add_argument("-m", "--model", type=Path, required=True, help="the verifier: a .gguf file or a Hugging Face folder")
         return made.add_argument
 
@@ -92,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     add("-o", "--output", type=Path, required=True, help="folder of the drafter")
     add("--kind", choices=tuple(KINDS), default="hidden")
     add("--command", default="", help="what the card says made it")
+    add("--note", default="", help="what else the card says about how it was made")
     return parser
 
 
@@ -104,7 +107,6 @@ def _add_generation(add) -> None:
     add("--answer", type=int, default=256, help="tokens of an answer at most")
     add("--prompts", type=Path, action="append", default=[], help="JSON lines of prompts to begin with; may be repeated")
     add("--exclude", type=Path, action="append", default=[], help="JSON lines of prompts that must not be in the corpus; may be repeated")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where the corpus is written")
 
 
 def _add_training(add) -> None:
@@ -148,11 +150,13 @@ def _train_on(given, model: Checkpoint, corpus: Corpus, work: Path):
     options = training.Options(tokens=given.seen, **{name: getattr(given, name) for name in TRAINED_BY})
     columns = trim.frequent_tokens(corpus, model.vocabulary.end_ids, model.shape.vocabulary, min(given.trim, model.shape.vocabulary))
     drafter = KINDS[given.kind].like(model)
-    trainer = training.Trainer(drafter, corpus, columns, options, work, say)
+    trainer = training.Trainer(drafter, corpus, columns, options, work, say, given.device)
     if not trainer.resume() and given.kind == "hidden":
+        drafter.to("cpu")
         start = given.start % model.shape.layers
-        explained = start_from_layer(drafter, model, Verifier(model, torch.bfloat16), corpus, start)
+        explained = start_from_layer(drafter, model, Verifier(model, torch.bfloat16, given.device), corpus, start)
         say(f"begins as layer {start} of the verifier, whose input is guessed with {explained:.2f} of its variance explained")
+        drafter.to(given.device)
     trainer.run()
     if given.kind == "plain":
         model.vocabulary.save(work)
@@ -206,4 +210,4 @@ def _card(given) -> None:
     drafter = KINDS[given.kind].like(model)
     trainer = training.Trainer(drafter, corpus, [0], training.Options(tokens=0), given.output, say)
     require(trainer.resume(), f"`{given.output}` has no training.pt; expected the folder of a training")
-    card.write(given.output, given.kind, drafter, model, corpus, trainer.saved_options, given.command)
+    card.write(given.output, given.kind, drafter, model, corpus, trainer.saved_options, given.command, given.note)

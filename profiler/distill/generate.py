@@ -142,12 +142,19 @@ def generate(verifier: Verifier, vocabulary: Vocabulary, corpus: Corpus, options
     given = [Prompt("given", (text,)) for file in options.prompts for text in texts_of(file)]
     total, started, made = corpus.labelled_tokens(), time.monotonic(), 0
     number = len(corpus.shards())
+    answers: list[tuple[Prompt, str]] = []
+    read = 0
     while total < options.tokens:
         this_round, place = divmod(number, ROUND)
         if place == 0 or made == 0:
             if this_round % WRITE_PROMPTS_EVERY == 0:
                 _write_prompts(writer, vocabulary, corpus.folder, this_round, options.batch)
-            prompts = _prompts_of_round(this_round, given, vocabulary, corpus, overlap, options)
+            for text in corpus.texts(corpus.shards()[read : this_round * ROUND]):
+                _note_answer(answers, vocabulary, text)
+            read = this_round * ROUND
+            written = _written(corpus.folder, this_round)
+            sources = Sources(options.seed, given, written, answers)
+            prompts = _prompts_of_round(this_round, sources, vocabulary, overlap, options)
         batch = prompts[place * options.batch : (place + 1) * options.batch]
         greedy = [place % 2 == 0 for place in range(len(batch))]
         sequences = writer.answer(number, [ids for _, ids in batch], options.answer, greedy)
@@ -163,15 +170,18 @@ def generate(verifier: Verifier, vocabulary: Vocabulary, corpus: Corpus, options
         say(f"corpus {total} of {options.tokens} tokens, {rate:.0f} a second, {len(sequences) - len(kept)} sequences overlapped")
 
 
-def _prompts_of_round(this_round: int, given: list[Prompt], vocabulary: Vocabulary, corpus: Corpus, overlap: Overlap,
-                      options: Options) -> list[tuple[Prompt, list[int]]]:
+def _written(folder: Path, this_round: int) -> list[Prompt]:
+    """The prompts that the verifier wrote before a round."""
+    found = []
+    for file in sorted(folder.glob("written-*.json"))[: this_round // WRITE_PROMPTS_EVERY + 1]:
+        found += [Prompt("written", (text,)) for text in json.loads(file.read_text(encoding="utf-8"))]
+    return found
+
+
+def _prompts_of_round(
+    this_round: int, sources: Sources, vocabulary: Vocabulary, overlap: Overlap, options: Options
+) -> list[tuple[Prompt, list[int]]]:
     """The prompts of a round's batches and their token ids, shortest first: a function of the seed and the rounds before."""
-    written, answers = [], []
-    for file in sorted(corpus.folder.glob("written-*.json"))[: this_round // WRITE_PROMPTS_EVERY + 1]:
-        written += [Prompt("written", (text,)) for text in json.loads(file.read_text(encoding="utf-8"))]
-    for text in corpus.texts(corpus.shards()[: this_round * ROUND]):
-        _note_answer(answers, vocabulary, text)
-    sources = Sources(options.seed, given, written, answers)
     found = []
     for number in itertools.count():
         for prompt in sources.batch((this_round, number), options.batch):

@@ -51,8 +51,9 @@ class Options:
 class Trainer:
     """A drafter on its way. `columns` are the ids of the trimmed head that training always compares."""
 
-    def __init__(self, drafter, corpus: Corpus, columns: list[int], options: Options, folder: Path, say):
-        self.drafter, self.corpus, self.options, self.folder, self.say = drafter, corpus, options, folder, say
+    def __init__(self, drafter, corpus: Corpus, columns: list[int], options: Options, folder: Path, say, device: str = "cpu"):
+        self.drafter, self.corpus, self.options, self.folder, self.say = drafter.to(device), corpus, options, folder, say
+        self.device = device
         vocabulary = drafter.shape.vocabulary
         self.columns = torch.tensor(columns)
         inside = torch.zeros(vocabulary, dtype=torch.bool)
@@ -141,17 +142,19 @@ class Trainer:
             hidden[row, : len(found.ids)] = found.hidden
             top_ids[row, : len(found.ids)] = found.top_ids
             shares[row, : len(found.ids)] = found.top_probabilities.float()
+        tokens, hidden, top_ids, shares = (part.to(self.device) for part in (tokens, hidden, top_ids, shares))
         drawn = self.outside[torch.randperm(len(self.outside), generator=self.draw)[: options.others]]
-        columns = torch.cat((self.columns, drawn))
+        columns = torch.cat((self.columns, drawn)).to(self.device)
         # Each drawn token stands for so many, and is no label: it only holds its like down.
         weight = math.log(max(len(self.outside), 1) / max(len(drawn), 1))
-        correction = torch.cat((torch.zeros(len(self.columns)), torch.full((len(drawn),), weight)))
+        correction = torch.cat((torch.zeros(len(self.columns)), torch.full((len(drawn),), weight))).to(self.device)
         place = torch.full((self.drafter.shape.vocabulary,), -1)
         place[self.columns] = torch.arange(len(self.columns))
+        place = place.to(self.device)
 
         for group in self.optimizer.param_groups:
             group["lr"] = options.rate * self._schedule()
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(self.device, torch.bfloat16):
             rows = self.drafter.training_rows(tokens, hidden, options.passes)
         losses = []
         labelled = shares[:, 1:, 0] > 0
@@ -162,7 +165,7 @@ class Trainer:
             wanted = shares[:, 1:][chosen] * (found >= 0)
             mass = wanted.sum(-1, keepdim=True)
             known = mass[:, 0] > 0.05
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast(self.device, torch.bfloat16):
                 logits = self.drafter.logits(made[chosen][known], columns)
             logits = logits.float() + correction
             wanted, found = (wanted / mass.clamp_min(1e-6))[known], found[known].clamp_min(0)
@@ -191,7 +194,7 @@ class Trainer:
 
     def _measure(self, held_back: list[Sequence]) -> None:
         self.drafter.eval()
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(self.device, torch.bfloat16):
             found = agreement.measure(self.drafter, held_back, self.options.passes, self.options.simulated)
         self.drafter.train()
         self.history.append({"tokens_seen": self.seen, "step": self.step, **found.as_json()})
@@ -218,7 +221,7 @@ class Trainer:
         if not file.exists():
             return False
         try:
-            saved = torch.load(file, weights_only=True)
+            saved = torch.load(file, map_location="cpu", weights_only=True)
             self.drafter.load_state_dict(saved["drafter"])
             self.optimizer.load_state_dict(saved["optimizer"])
         except Exception as error:  # torch raises several kinds for a damaged file
