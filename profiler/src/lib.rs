@@ -4,11 +4,12 @@
 //! [`LatencyTable::from_samples`] derives medians and spreads from them; a [`Profile`] binds the samples, the recorded
 //! acceptance [`Trace`]s, the [`DepthPredictor`]s that [`cross_fit`] trained on them, the times of tunings
 //! ([`TuningMeasurement`]) and the [`Fingerprints`] of machine, model and build into one JSON file that the planner reads.
-//! The crate knows no graph, no model and no backend.
+//! The crate knows no graph, no model and no backend. It also brings the program that makes drafters along ([`DISTILL_MODULES`]), as text.
 #![forbid(unsafe_code)]
 
 mod atomic_file;
 mod depth;
+mod distillation;
 mod fingerprint;
 mod grid;
 mod live_trace;
@@ -25,6 +26,9 @@ pub use atomic_file::replace_file;
 pub use depth::{
     CrossFit, DEEPEST, DepthNetwork, DepthPredictor, DepthReport, DepthSample, Layers, NetworkFault,
     TrainingSettings, UNITS, cross_fit,
+};
+pub use distillation::{
+    DISTILL_MODULES, DISTILL_PACKAGE, DISTILL_PYTHON, DISTILL_REQUIREMENTS, distill_packages,
 };
 pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerprint};
 pub use grid::{CellSamples, GridError, GridSettings, Measurement, measure_grid, measure_grid_with_clock};

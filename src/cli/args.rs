@@ -17,7 +17,8 @@ mod serve;
 mod tests;
 
 pub(crate) use names::{
-    ActivationsName, Arm, DeviceName, DraftGrowthName, DrafterName, IsaName, SkipObjectiveName, StageName,
+    ActivationsName, Arm, DeviceName, DistilledKind, DraftGrowthName, DrafterName, IsaName,
+    SkipObjectiveName, StageName,
 };
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Build what retrieval drafts from
     Corpus(CorpusArgs),
+    /// Make a drafter model: the model writes a corpus, a small one learns from it (needs python3 and PyTorch)
+    Distill(DistillArgs),
     /// Compare plain decoding, plans and drafters on a set of prompts, or measure kernels
     Bench(BenchArgs),
     /// Answer requests over HTTP, as OpenAI's API does
@@ -179,6 +182,39 @@ pub(crate) struct CorpusBuildArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true,
           default_value_t = 8_000_000)]
     pub(crate) tokens: usize,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DistillArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Folder of the drafter; the corpus and what training goes on from are in its folder `work`
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// What to make: hidden, a layer that reads the model's hidden rows, or plain, a small model of its own
+    #[arg(long, value_name = "K", value_enum, default_value_t = DistilledKind::Hidden)]
+    pub(crate) kind: DistilledKind,
+    /// Tokens that the model writes
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1_000_000)]
+    pub(crate) tokens: usize,
+    /// Tokens to train on, repetitions counted [default: three times what the model writes]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
+    pub(crate) seen: Option<usize>,
+    /// Prompts that the corpus begins with, JSON lines; may be repeated [default: the calibration set shipped with yggc]
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) prompts: Vec<PathBuf>,
+    /// Prompts that must not be in the corpus, such as those of a benchmark, JSON lines; may be repeated
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) exclude: Vec<PathBuf>,
+    /// Decides the corpus and the order of training
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Threads of PyTorch [default: one per processor that this process may use]
+    #[arg(long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
+    pub(crate) threads: Option<usize>,
+    /// Go on with what an earlier run left in the folder
+    #[arg(long)]
+    pub(crate) resume: bool,
 }
 
 #[derive(Debug, Args)]

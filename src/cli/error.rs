@@ -10,7 +10,7 @@ use yggc::{
     plan::PlanError,
 };
 
-use crate::cli::{cache::CacheError, fetch::FetchError};
+use crate::cli::{cache::CacheError, distill::DistillError, fetch::FetchError};
 
 /// Why a command did not do its work. Usage errors that `clap` finds end the program before this.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Cache(#[from] CacheError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Distill(#[from] DistillError),
     #[error(transparent)]
     Engine(#[from] engine::Error),
     #[error(transparent)]
@@ -67,7 +69,12 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Fetch(FetchError::UnknownName { .. }) | Self::Profile(_) | Self::Input(_) => 3,
+            Self::Fetch(FetchError::UnknownName { .. })
+            | Self::Distill(
+                DistillError::Refused { .. } | DistillError::Taken { .. } | DistillError::NothingThere { .. },
+            )
+            | Self::Profile(_)
+            | Self::Input(_) => 3,
             Self::Device(_) => 4,
             Self::Engine(error) => match error.kind() {
                 ErrorKind::Input => 3,
@@ -76,7 +83,7 @@ impl Failure {
             },
             #[cfg(feature = "serve")]
             Self::Serve(_) => 1,
-            Self::Fetch(_) | Self::Cache(_) | Self::Internal(_) | Self::Output(_) => 1,
+            Self::Fetch(_) | Self::Distill(_) | Self::Cache(_) | Self::Internal(_) | Self::Output(_) => 1,
         }
     }
 

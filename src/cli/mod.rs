@@ -9,6 +9,7 @@ mod bench;
 mod cache;
 mod chat;
 mod corpus;
+mod distill;
 mod error;
 mod fetch;
 mod inspect;
@@ -66,6 +67,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Plan(args) => plan::command(&args, &cache),
         Command::Run(args) => run::command(&args, &cache),
         Command::Corpus(args) => corpus::command(&args, &cache),
+        Command::Distill(args) => distill::command(&args, &cache),
         Command::Bench(args) => bench::command(&args, &cache),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::command(&args, &cache),

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use crate::engine::{Error, Loaded, Message, Prompt, Role};
 
-/// The shipped set.
-const SHIPPED: &str = include_str!("../../plans/calibration/prompts.jsonl");
+/// The shipped set: JSON lines with `id`, `kind` and `text`.
+pub const SHIPPED_PROMPTS: &str = include_str!("../../plans/calibration/prompts.jsonl");
 
 /// One prompt, to be asked as a user's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ struct Line {
 /// # Panics
 /// If the shipped file is broken, which a test excludes.
 pub fn calibration_prompts() -> Vec<CalibrationPrompt> {
-    parse(SHIPPED, "the shipped calibration set").expect("the shipped prompts are well formed")
+    parse(SHIPPED_PROMPTS, "the shipped calibration set").expect("the shipped prompts are well formed")
 }
 
 /// Reads a JSONL file of `{"kind", "text"}` lines; `{"category", "turns"}` (first turn), `{"prompt"}` and

@@ -21,6 +21,8 @@ mod default_model;
 #[cfg(feature = "cli")]
 mod default_model_lossless;
 #[cfg(feature = "cli")]
+mod distill;
+#[cfg(feature = "cli")]
 mod draft_commands;
 mod draft_models;
 mod draft_plans;

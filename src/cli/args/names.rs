@@ -23,6 +23,25 @@ pub(crate) enum DraftGrowthName {
     Confident,
 }
 
+/// What kinds of drafter model can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DistilledKind {
+    /// One layer that reads the model's hidden rows and shares its head
+    Hidden,
+    /// A small model of its own, for any engine
+    Plain,
+}
+
+impl DistilledKind {
+    /// The name that the training program knows it by.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hidden => "hidden",
+            Self::Plain => "plain",
+        }
+    }
+}
+
 /// The drafters that exist in this release, by their names in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]

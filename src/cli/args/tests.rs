@@ -37,6 +37,20 @@ fn run_has_the_flags_of_the_contract() {
 }
 
 #[test]
+fn distill_has_the_flags_of_the_contract_and_makes_a_hidden_state_drafter_by_default() {
+    let Command::Distill(distill) = parse("distill -m model.gguf -o folder").unwrap() else {
+        panic!("not `distill`")
+    };
+    assert_eq!((distill.kind, distill.tokens, distill.seen), (DistilledKind::Hidden, 1_000_000, None));
+    assert!(!distill.resume && distill.exclude.is_empty() && distill.prompts.is_empty());
+    let line = "distill -o folder --kind plain --tokens 5 --seen 7 --seed 3 --threads 2 --resume --exclude a --exclude b";
+    let Command::Distill(distill) = parse(line).unwrap() else { panic!("not `distill`") };
+    assert_eq!((distill.kind, distill.tokens, distill.seen), (DistilledKind::Plain, 5, Some(7)));
+    assert!(distill.resume && distill.exclude.len() == 2 && distill.seed == 3 && distill.threads == Some(2));
+    assert!(parse("distill").is_err(), "it needs a folder");
+}
+
+#[test]
 fn a_prompt_may_start_with_a_hyphen() {
     let Command::Run(run) = Cli::try_parse_from(["yggc", "run", "-p", "- one\n- two"]).unwrap().command
     else {
@@ -64,6 +78,9 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("run -p x --context 0", "at least 1"),
         ("run -p x --drafter oracle", "layer_skip"),
         ("corpus build --input a -o b --snippet 0", "at least 1"),
+        ("distill -o d --tokens 0", "at least 1"),
+        ("distill -o d --seen none", "at least 1"),
+        ("distill -o d --kind tree", "hidden"),
         ("corpus build --input a -o b --keep none", "at least 1"),
         ("run -p x --drafter layer-skip", "layer_skip"),
         ("run -p x --isa sse2", "portable"),

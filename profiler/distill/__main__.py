@@ -1,0 +1,7 @@
+"""The program: `python3 -m distill COMMAND`."""
+
+import sys
+
+from .commands import main
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,151 @@
+"""The corpus on disk: shards of sequences with what the verifier said behind each token, and the split held back for validation.
+
+A shard is a safetensors file; N rows are the tokens of its S sequences behind each other:
+`tokens` [N], `starts` [S + 1], `prompt_tokens` [S], `greedy` [S], `hidden` [N, D] float16 (times `hidden_scale`), `top_ids` [N, 16] and
+`top_probabilities` [N, 16] float16, all of the verifier after that token; probabilities are zero where it was not asked, as in prompts and
+behind a sequence's last token.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from .refusal import Refusal, require
+from .seeds import Prompt
+
+TOP = 16
+"""Most probable tokens that are kept of a distribution."""
+
+VALIDATION_SHARE = 20
+"""One prompt of so many is held back."""
+
+
+def is_held_back(prompt: list[int]) -> bool:
+    """Whether sequences behind a prompt are for validation alone. A prompt is on one side however often it is answered."""
+    digest = hashlib.blake2b(numpy.array(prompt, dtype="<i4").tobytes(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % VALIDATION_SHARE == 0
+
+
+@dataclass
+class Text:
+    """A prompt with its answer, the first `prompt_tokens` of `ids` being the prompt."""
+
+    ids: list[int]
+    prompt_tokens: int
+    greedy: bool
+    prompt: Prompt
+
+    @property
+    def held_back(self) -> bool:
+        """Whether it is for validation alone."""
+        return is_held_back(self.ids[: self.prompt_tokens])
+
+
+@dataclass
+class Sequence(Text):
+    """A text with a row of `hidden`, `top_ids` and `top_probabilities` for every token."""
+
+    hidden: torch.Tensor
+    top_ids: torch.Tensor
+    top_probabilities: torch.Tensor
+
+
+class Corpus:
+    """A folder of shards that one verifier wrote."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def agree(self, made_from: dict) -> None:
+        """Notes what the corpus is made from, or refuses to go on with one that was made from something else."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        header = self.folder / "corpus.json"
+        if not header.exists():
+            header.write_text(json.dumps(made_from, indent=1) + "\n", encoding="utf-8")
+            return
+        found = self.header()
+        for key, expected in made_from.items():
+            require(
+                found.get(key) == expected,
+                f"`{header}` was made with {key} {found.get(key)!r}, and {expected!r} is asked for; give the same, or another folder",
+            )
+
+    def header(self) -> dict:
+        """What the corpus is made from."""
+        try:
+            return json.loads((self.folder / "corpus.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise Refusal(f"`{self.folder}` is no corpus: {error}; write one with `generate`") from error
+
+    def shards(self) -> list[Path]:
+        """The shards, oldest first."""
+        return sorted(self.folder.glob("shard-*.safetensors"))
+
+    def write(self, number: int, sequences: list[Sequence]) -> None:
+        """Writes shard `number`, whole or not at all."""
+        hidden = torch.cat([sequence.hidden for sequence in sequences]).float()
+        scale = torch.tensor(max(1.0, float(hidden.abs().max()) / 30000.0))
+        lengths = torch.tensor([0] + [len(sequence.ids) for sequence in sequences])
+        tensors = {
+            "tokens": torch.tensor([id for sequence in sequences for id in sequence.ids], dtype=torch.int32),
+            "starts": lengths.cumsum(0),
+            "prompt_tokens": torch.tensor([sequence.prompt_tokens for sequence in sequences]),
+            "greedy": torch.tensor([sequence.greedy for sequence in sequences], dtype=torch.uint8),
+            "hidden": (hidden / scale).half(),
+            "hidden_scale": scale,
+            "top_ids": torch.cat([sequence.top_ids for sequence in sequences]).int(),
+            "top_probabilities": torch.cat([sequence.top_probabilities for sequence in sequences]).half(),
+        }
+        prompts = json.dumps([[sequence.prompt.kind, *sequence.prompt.turns] for sequence in sequences])
+        file = self.folder / f"shard-{number:05}.safetensors"
+        unfinished = file.with_suffix(".unfinished")
+        save_file(tensors, unfinished, metadata={"prompts": prompts})
+        unfinished.rename(file)
+
+    def labelled_tokens(self) -> int:
+        """Tokens behind which the verifier was asked."""
+        total = 0
+        for file in self.shards():
+            with safe_open(file, "pt") as shard:
+                total += int((shard.get_tensor("top_probabilities")[:, 0] > 0).sum())
+        return total
+
+    def texts(self, files: list[Path] | None = None):
+        """The texts alone, of the given shards or of all."""
+        for file in self.shards() if files is None else files:
+            with safe_open(file, "pt") as shard:
+                yield from _texts(shard)
+
+    def sequences(self, files: list[Path] | None = None):
+        """Every sequence of the given shards, by default of all."""
+        for file in self.shards() if files is None else files:
+            with safe_open(file, "pt") as shard:
+                texts = list(_texts(shard))
+                hidden, scale = shard.get_tensor("hidden"), shard.get_tensor("hidden_scale")
+                top_ids, top_probabilities = shard.get_tensor("top_ids"), shard.get_tensor("top_probabilities")
+            at = 0
+            for text in texts:
+                rows = slice(at, at + len(text.ids))
+                at = rows.stop
+                yield Sequence(
+                    **vars(text),
+                    hidden=hidden[rows].float() * scale,
+                    top_ids=top_ids[rows],
+                    top_probabilities=top_probabilities[rows],
+                )
+
+
+def _texts(shard) -> list[Text]:
+    tokens, starts = shard.get_tensor("tokens").tolist(), shard.get_tensor("starts").tolist()
+    prompts, greedy = json.loads(shard.metadata()["prompts"]), shard.get_tensor("greedy").tolist()
+    lengths = shard.get_tensor("prompt_tokens").tolist()
+    return [
+        Text(tokens[starts[at] : starts[at + 1]], lengths[at], bool(greedy[at]), Prompt(kind, tuple(turns)))
+        for at, (kind, *turns) in enumerate(prompts)
+    ]

@@ -1,0 +1,147 @@
+"""The hidden-state drafter: one decoder layer over a token's embedding and the hidden row before it, with the verifier's head.
+
+After EAGLE (Li et al., ICML 2024, section 3.1, https://arxiv.org/abs/2401.15077); drafts further down a tree read the drafter's own
+rows, and training unrolls that, after EAGLE-3 (https://arxiv.org/abs/2503.01840) and HASS (https://arxiv.org/abs/2408.15766).
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from .checkpoint import Checkpoint, Shape, read_json, read_safetensors
+from .layer import DecoderLayer, Scale, TreeAttention, UnrolledAttention
+from .llama import rms_norm, rotation
+from .refusal import require
+
+MODEL_TYPE = "hidden_state_drafter"
+
+
+class HiddenDrafter(nn.Module):
+    """Rows are of positions 1 and on: row j of a text is made of the embedding of token j + 1 and the hidden row of token j."""
+
+    def __init__(self, shape: Shape, verifier: Checkpoint):
+        super().__init__()
+        self.shape = shape
+        self.verifier_name = verifier.name
+        self.enorm, self.hnorm = Scale(shape.width), Scale(shape.width)
+        self.eh_proj = nn.Linear(2 * shape.width, shape.width, bias=False)
+        self.layers = nn.ModuleList([DecoderLayer(shape)])
+        self.norm = Scale(shape.width)
+        self.register_buffer("embedding", verifier.embedding, persistent=False)
+        self.register_buffer("head", verifier.head, persistent=False)
+        self.register_buffer("verifier_norm", verifier.tensors["model.norm.weight"], persistent=False)
+
+    def inputs(self, tokens: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        """What the layer reads [..., D] of tokens [...] and the hidden rows [..., D] before them."""
+        embedded = rms_norm(self.embedding[tokens], self.enorm.weight, self.shape.epsilon)
+        before = rms_norm(hidden, self.hnorm.weight, self.shape.epsilon)
+        return self.eh_proj(torch.cat((embedded, before), -1)).float()
+
+    def unroll(self, tokens: torch.Tensor, hidden: torch.Tensor, passes: int) -> list[torch.Tensor]:
+        """Texts: tokens [B, T], the verifier's hidden rows [B, T, D]. The drafter's rows [B, T - 1, D] of every pass; the first n of
+        pass n + 1 have no root before them and mean nothing."""
+        tokens, before = tokens[:, 1:], hidden[:, :-1]
+        attention = UnrolledAttention(self.shape.heads // self.shape.kv_heads)
+        cosines, sines = self._rotation(torch.arange(1, tokens.shape[1] + 1, device=tokens.device))
+        made = []
+        for _ in range(passes):
+            x = self.layers[0](self.inputs(tokens, before), cosines, sines, attention)
+            made.append(x)
+            before = torch.cat((hidden[:, :1], x[:, :-1]), 1)
+        return made
+
+    def training_rows(self, tokens: torch.Tensor, hidden: torch.Tensor, passes: int) -> list[torch.Tensor]:
+        """What training compares: every pass."""
+        return self.unroll(tokens, hidden, passes)
+
+    def trees(self, tokens: torch.Tensor, hidden: torch.Tensor, roots: torch.Tensor) -> tuple[torch.Tensor, "HiddenTrees"]:
+        """One text: tokens [T], hidden rows [T, D]. Rows [R, D] of the roots (rows of the text) and trees that grow behind them."""
+        groups = self.shape.heads // self.shape.kv_heads
+        seen = UnrolledAttention(groups)
+        cosines, sines = self._rotation(torch.arange(1, len(tokens), device=tokens.device))
+        x = self.layers[0](self.inputs(tokens[None, 1:], hidden[None, :-1]), cosines, sines, seen)[0]
+        return x[roots], HiddenTrees(self, TreeAttention(groups, seen.keys[0][0], seen.values[0][0], roots), roots)
+
+    def logits(self, x: torch.Tensor, columns: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits [..., C] of rows [..., D] for the tokens of `columns` [C], by default for all."""
+        head = self.head if columns is None else self.head[columns]
+        return nn.functional.linear(rms_norm(x, self.norm.weight, self.shape.epsilon), head)
+
+    def distance(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        """Smooth L1 between what the head reads of the drafter's rows [R, D] and of the verifier's."""
+        ours = rms_norm(x, self.norm.weight, self.shape.epsilon)
+        return nn.functional.smooth_l1_loss(ours, rms_norm(hidden, self.verifier_norm, self.shape.epsilon))
+
+    def _rotation(self, positions: torch.Tensor):
+        return rotation(positions, self.shape.head_width, self.shape.rope_theta)
+
+    def save(self, folder: Path) -> None:
+        """Writes the folder that drafts from: config.json and model.safetensors, bfloat16."""
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {name: tensor.detach().bfloat16().contiguous() for name, tensor in self.state_dict().items()}
+        unfinished = folder / "model.unfinished"
+        save_file(tensors, unfinished, metadata={"format": "pt"})
+        unfinished.rename(folder / "model.safetensors")
+        shape = self.shape
+        config = {
+            "architectures": ["HiddenStateDrafter"],
+            "model_type": MODEL_TYPE,
+            "hidden_size": shape.width,
+            "intermediate_size": shape.feed_forward,
+            "num_attention_heads": shape.heads,
+            "num_key_value_heads": shape.kv_heads,
+            "head_dim": shape.head_width,
+            "rms_norm_eps": shape.epsilon,
+            "rope_theta": shape.rope_theta,
+            "vocab_size": shape.vocabulary,
+            "num_hidden_layers": 1,
+            "max_position_embeddings": shape.context,
+            "torch_dtype": "bfloat16",
+            "verifier": {"name": self.verifier_name, "vocab_size": shape.vocabulary},
+        }
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, verifier: Checkpoint) -> "HiddenDrafter":
+        """The drafter of a folder, for its verifier. Raises Refusal for another one's."""
+        config = read_json(folder / "config.json")
+        require(config.get("model_type") == MODEL_TYPE, f"`{folder}` is no {MODEL_TYPE}, but a {config.get('model_type')}")
+        sizes = {"width": "hidden_size", "feed_forward": "intermediate_size", "heads": "num_attention_heads",
+                 "kv_heads": "num_key_value_heads", "head_width": "head_dim", "epsilon": "rms_norm_eps",
+                 "rope_theta": "rope_theta", "vocabulary": "vocab_size", "context": "max_position_embeddings"}
+        for name in sizes.values():
+            require(name in config, f"`{folder}/config.json` has no `{name}`; expected the config of a {MODEL_TYPE}")
+        shape = Shape(layers=1, **{ours: config[name] for ours, name in sizes.items()})
+        for what in ("width", "vocabulary"):
+            expected, found = getattr(verifier.shape, what), getattr(shape, what)
+            require(expected == found, f"`{folder}` is for a verifier of {what} {found}; expected {expected}, that of {verifier.name}")
+        made = cls(shape, verifier)
+        tensors = read_safetensors(folder)
+        expected = {name: tensor.shape for name, tensor in made.state_dict().items()}
+        found = {name: tensor.shape for name, tensor in tensors.items()}
+        require(expected == found, f"`{folder}/model.safetensors` has other tensors than its config.json says")
+        made.load_state_dict(tensors)
+        return made
+
+    @classmethod
+    def like(cls, verifier: Checkpoint, **sizes) -> "HiddenDrafter":
+        """A drafter of the sizes of the verifier's own layers, but where `sizes` says otherwise."""
+        return cls(Shape(**{**asdict(verifier.shape), "layers": 1, **sizes}), verifier)
+
+
+class HiddenTrees:
+    """Trees of drafts behind the roots of one text."""
+
+    def __init__(self, drafter: HiddenDrafter, attention: TreeAttention, roots: torch.Tensor):
+        self.drafter, self.attention = drafter, attention
+        self.positions = roots + 1
+
+    def forward(self, tokens: torch.Tensor, parents: torch.Tensor, depths: torch.Tensor, ancestors: torch.Tensor) -> torch.Tensor:
+        """Rows [R, W, D] of W further nodes a tree: tokens and depths [R, W], their parents' rows [R, W, D], ancestors [R, W, N]."""
+        self.attention.ancestors = ancestors
+        cosines, sines = self.drafter._rotation(self.positions[:, None] + depths)
+        return self.drafter.layers[0](self.drafter.inputs(tokens, parents), cosines, sines, self.attention)
