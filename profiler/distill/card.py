@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from . import trim
+from . import initial, trim
 from .checkpoint import Checkpoint
 from .corpus import VALIDATION_SHARE, Corpus
 from .refusal import Refusal, require
@@ -69,6 +69,11 @@ def write(folder: Path, kind: str, drafter, verifier: Checkpoint, corpus: Corpus
         for entry in history
     ]
     shapes = " | ".join(last["simulated_aal"])
+    initial_rows = min(initial.ROWS, answered)
+    begins = {
+        "hidden": f"Before any token is seen it is a layer of the verifier (the last, unless told otherwise), whose input is guessed by least squares over {initial_rows:,} tokens.",
+        "plain": "Before any token is seen all but its embedding is random.",
+    }[kind]
     fit = fitted(history)
     if fit is None:
         curve = "Fewer than three measurements: nothing is fitted."
@@ -77,7 +82,7 @@ def write(folder: Path, kind: str, drafter, verifier: Checkpoint, corpus: Corpus
         curve = (
             f"By least squares over the measurements after the first tenth, the share of tokens that differ falls as tokens seen to the power "
             f"{-fit[1]:.3f}. **Extrapolated, not measured**: top-1 agreement of {predicted(fit, ten):.2f} after ten times as many tokens "
-            f"({ten:,}), if they are as new as these were."
+            f"({ten:,}), if they are as new to it as these were. The fall of the learning rate is part of this curve."
         )
     trimmed = []
     for size in (8192, 16384):
@@ -115,10 +120,10 @@ and the best of them alone ({options['hard']:g} of the loss), against a trimmed 
 
 ## Agreement with the verifier
 
-On answers that were held back, by tokens seen in training (repetitions counted): the share of tokens where the verifier's own is among the drafter's best 1 / 4 / 8, for the first
-draft token behind a root and the {len(last['by_depth'])}-th; then tokens a step (the verifier's own included) of simulated trees that are verified whole.
+On answers that were held back, by tokens seen in training (repetitions counted): the share of tokens where the verifier's own is among the drafter's best 1 / 4 / 8, for draft
+tokens 1 and {len(last['by_depth'])} behind a root, the text before them given; then tokens a step (the verifier's own included) of simulated trees that are verified whole. {begins}
 
-| tokens seen | first | {len(last['by_depth'])}-th | {shapes} | judged on |
+| tokens seen | token 1 | token {len(last['by_depth'])} | {shapes} | judged on |
 |---|---|---|{'---|' * len(last['simulated_aal'])}---|
 {chr(10).join(rows)}
 
