@@ -34,6 +34,7 @@
 //! 6. [`plan`] searches, from latencies and acceptance that [`measure`] recorded with the same sessions, the step that
 //!    makes a token cheapest, and keeps it in a file bound to machine, model and build.
 //! 7. [`engine`] wires all this behind [`Engine`](engine::Engine), with [`text`] at both ends.
+//! 8. [`verify`] proves on the machine at hand that no answer depends on speculation.
 //!
 //! # Which rooms to use
 //!
@@ -60,6 +61,7 @@ pub mod speculate;
 pub mod storage;
 pub mod text;
 pub mod tree;
+pub mod verify;
 
 /// The examples of the README, compiled with those of the documentation.
 #[cfg(doctest)]

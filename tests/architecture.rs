@@ -29,6 +29,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("speculate", &["runtime", "tree", "plan", "sample", "storage"]),
     ("engine", &["model", "backend", "runtime", "tree", "plan", "speculate", "sample", "text"]),
     ("measure", &["engine", "runtime", "tree", "speculate", "plan"]),
+    ("verify", &["ir", "model", "backend", "runtime", "engine", "plan", "sample", "measure"]),
     // These two belong to the program and see the library from outside, as `yggc::`.
     ("serve", &[]),
     ("cli", &["serve"]),

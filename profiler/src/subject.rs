@@ -192,7 +192,8 @@ impl FromStr for Stage {
         if text == "verify" {
             return Ok(Stage::Verify);
         }
-        let of_drafters: [(&str, fn(DrafterName) -> Stage); 3] = [
+        type OfDrafter = fn(DrafterName) -> Stage;
+        let of_drafters: [(&str, OfDrafter); 3] = [
             ("draft:", Stage::Draft),
             ("first_growth:", Stage::FirstGrowth),
             ("next_growth:", Stage::NextGrowth),

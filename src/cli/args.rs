@@ -15,6 +15,7 @@ mod numbers;
 mod serve;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub(crate) use names::{
     ActivationsName, Arm, DeviceName, DistilledKind, DraftGrowthName, DrafterName, IsaName,
@@ -22,6 +23,7 @@ pub(crate) use names::{
 };
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;
+pub(crate) use verify::VerifyArgs;
 
 use numbers::{at_least_one, min_p, temperature, threads, top_p, width, widths};
 
@@ -56,6 +58,8 @@ pub(crate) enum Command {
     Distill(DistillArgs),
     /// Compare plain decoding, plans and drafters on a set of prompts, or measure kernels
     Bench(BenchArgs),
+    /// Prove on this machine that speculation changes no answer of the model
+    Verify(VerifyArgs),
     /// Answer requests over HTTP, as OpenAI's API does
     #[cfg(feature = "serve")]
     Serve(Box<ServeArgs>),

@@ -37,6 +37,9 @@ pub(crate) enum Failure {
     /// A promise of this program that it broke.
     #[error("{0}; this is a fault of yggc, please report it")]
     Internal(String),
+    /// Something that should hold on this machine and does not.
+    #[error("{0}")]
+    Broken(String),
     /// The service could not begin or go on.
     #[cfg(feature = "serve")]
     #[error(transparent)]
@@ -83,7 +86,12 @@ impl Failure {
             },
             #[cfg(feature = "serve")]
             Self::Serve(_) => 1,
-            Self::Fetch(_) | Self::Distill(_) | Self::Cache(_) | Self::Internal(_) | Self::Output(_) => 1,
+            Self::Fetch(_)
+            | Self::Distill(_)
+            | Self::Cache(_)
+            | Self::Internal(_)
+            | Self::Broken(_)
+            | Self::Output(_) => 1,
         }
     }
 

@@ -29,6 +29,7 @@ mod settings;
 mod skip_state;
 mod stats;
 mod stream;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -69,6 +70,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Corpus(args) => corpus::command(&args, &cache),
         Command::Distill(args) => distill::command(&args, &cache),
         Command::Bench(args) => bench::command(&args, &cache),
+        Command::Verify(args) => verify::command(&args, &cache),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::command(&args, &cache),
     }

@@ -118,7 +118,7 @@ impl Loaded {
     }
 
     /// The same with other executables of the same model.
-    pub(super) fn with_set(&self, set: ExecutableSet) -> Self {
+    pub(crate) fn with_set(&self, set: ExecutableSet) -> Self {
         Self { set: Arc::new(set), ..self.clone() }
     }
 

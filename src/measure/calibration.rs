@@ -86,7 +86,7 @@ fn parse(text: &str, name: &str) -> Result<Vec<CalibrationPrompt>, Error> {
 }
 
 /// The prompts in an order that takes one of each kind in turn, so that a part of them is mixed too.
-pub(super) fn interleaved(prompts: &[CalibrationPrompt]) -> Vec<&CalibrationPrompt> {
+pub(crate) fn interleaved(prompts: &[CalibrationPrompt]) -> Vec<&CalibrationPrompt> {
     let mut kinds: Vec<&str> = Vec::new();
     for prompt in prompts {
         if !kinds.contains(&prompt.kind.as_str()) {

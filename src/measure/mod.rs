@@ -31,6 +31,7 @@ mod warm;
 
 pub use again::{AgainOptions, measure_again};
 pub use autoplan::{AutoplanOptions, Progress, autoplan};
+pub(crate) use calibration::interleaved;
 pub use calibration::{CalibrationPrompt, SHIPPED_PROMPTS, calibration_prompts, read_prompts};
 pub use corpus::{CorpusOptions, CorpusReport, build_corpus};
 pub use kernel_report::{ForwardReport, KernelReport, OpReport, Roofline, Timing};

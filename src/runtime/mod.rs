@@ -14,6 +14,8 @@ pub(crate) mod counting;
 mod draft_sets;
 mod error;
 mod executable_set;
+#[cfg(test)]
+pub(crate) mod faulty;
 mod hidden_rows;
 mod observation;
 mod phase;

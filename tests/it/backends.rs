@@ -8,29 +8,10 @@ use yggc::{
     ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec},
     runtime::{ExecutableSet, SetOptions},
     sample::argmax,
+    verify::logit_tolerance,
 };
 
 use crate::tiny_model::{Class, Dice, bits, models, session, tested_tiers};
-
-/// Largest difference of a logit from the reference, in units of the root of the mean square of all logits.
-///
-/// Tiers add in another order than the scalar f64 judge: some 300 roundings of 2^-24 per sum, in a dozen sums one
-/// behind the other. Where the numeric class rounds activations to bf16 (AVX-512, AMX and CUDA over bf16 and quantised weights),
-/// every one of those linears is off by some 2^-9 of its result, and the largest of ten thousand errors is four times
-/// the usual one. Where the cache is f16, a difference before the rounding may become one of 2^-11 after it.
-fn tolerance(tier: Tier, format: WeightFormat, kv_format: KvFormat) -> f32 {
-    let rounds_activations = match tier {
-        Tier::Avx512 | Tier::Amx => !matches!(format, WeightFormat::F32 | WeightFormat::F16),
-        // To halves where weights are halves.
-        Tier::Cuda => format != WeightFormat::F32,
-        Tier::Reference | Tier::Portable | Tier::Avx2 => false,
-    };
-    match (rounds_activations, kv_format) {
-        (true, _) => 0.08,
-        (false, KvFormat::F16) => 5e-3,
-        (false, KvFormat::F32) => 5e-5,
-    }
-}
 
 /// Logits behind every token of a text.
 fn logits(set: &Arc<ExecutableSet>, text: &[u32], threads: usize) -> Vec<Vec<f32>> {
@@ -112,7 +93,12 @@ fn every_tier_follows_the_reference_on_every_format() {
                     let found = logits(&build(class), &text, 2);
                     match class.activations {
                         Activations::Native => {
-                            compare(&expected, &found, tolerance(class.tier, format, kv_format), &what);
+                            compare(
+                                &expected,
+                                &found,
+                                logit_tolerance(class.tier, [format].into_iter(), kv_format),
+                                &what,
+                            );
                         }
                         Activations::Int8 => {
                             compare_on_the_whole(&expected, &found, &what);
@@ -243,7 +229,7 @@ fn ops_that_no_pass_fuses_follow_the_reference_too() {
                 let what = format!("{format} on {tier}, {} cache", kv_format.name());
                 let set = build(tier, kv_format);
                 let found = logits(&set, &text, 3);
-                compare(&expected, &found, tolerance(tier, format, kv_format), &what);
+                compare(&expected, &found, logit_tolerance(tier, [format].into_iter(), kv_format), &what);
 
                 let mut session = session(&set, 64, 1, 2);
                 for (i, token) in text.iter().enumerate() {

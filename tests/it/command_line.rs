@@ -22,7 +22,7 @@ fn a_wrong_command_line_ends_with_2_and_says_what_was_expected() {
 #[test]
 fn help_and_version_are_answers() {
     let help = success(&yggc().arg("--help").output().expect("yggc starts"));
-    for command in ["fetch", "inspect", "score", "corpus", "profile", "plan", "run", "bench"] {
+    for command in ["fetch", "inspect", "score", "corpus", "profile", "plan", "run", "bench", "verify"] {
         assert!(help.contains(command), "{command} is not in the help: {help}");
     }
     assert_eq!(help.contains("serve"), cfg!(feature = "serve"), "{help}");

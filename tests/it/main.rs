@@ -69,4 +69,6 @@ mod tiny_profiles;
 mod trimming;
 mod tunings;
 #[cfg(feature = "cli")]
+mod verify;
+#[cfg(feature = "cli")]
 mod xml;

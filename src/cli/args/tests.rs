@@ -267,6 +267,18 @@ fn every_stage_of_compiling_can_be_inspected() {
     assert_eq!("program".parse(), Ok(StageName::Program));
 }
 
+#[test]
+fn verify_is_given_a_plan_and_how_much_to_try() {
+    let Command::Verify(verify) = parse("verify").unwrap() else { panic!("not `verify`") };
+    assert!(!verify.quick && !verify.json && verify.plan.is_none() && verify.prompts.is_none());
+    let line = "verify -m model --plan p --quick --json --threads 2 --device cpu --isa avx2 --store s --draft-model d --prompts f";
+    let Command::Verify(verify) = parse(line).unwrap() else { panic!("not `verify`") };
+    assert!(verify.quick && verify.json && verify.device.threads == Some(2) && verify.draft_model.is_some());
+    for line in ["verify --force", "verify --no-spec", "verify --drafter lookup", "verify -n 3"] {
+        assert_eq!(refusal(line).exit_code(), 2, "{line}");
+    }
+}
+
 #[cfg(feature = "serve")]
 #[test]
 fn serve_listens_to_this_machine_unless_told_otherwise() {

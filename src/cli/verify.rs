@@ -1,0 +1,153 @@
+//! `yggc verify`: proves on this machine that speculation changes no answer, a line for every property.
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+use yggc::{
+    engine::{DEFAULT_CONTEXT, Loaded, Options},
+    measure::{calibration_prompts, read_prompts},
+    model::Model,
+    verify::{self, Extent, Property, Verdict, Verification, VerifyOptions},
+};
+
+use crate::cli::{
+    args::VerifyArgs,
+    cache::CachePlace,
+    error::Failure,
+    fetch, output,
+    planning::{self, Prepared},
+    progress::Progress,
+    settings::Machine,
+};
+
+/// Widths that are verified where no plan names any.
+const UNPLANNED_WIDTHS: [usize; 4] = [2, 4, 8, 16];
+
+/// The object that `verify --json` prints; its fields are a contract.
+#[derive(Debug, Serialize)]
+struct VerificationJson<'a> {
+    holds: bool,
+    quick: bool,
+    model: String,
+    kernels: String,
+    threads: usize,
+    widths: &'a [usize],
+    plan: Option<&'a str>,
+    properties: Vec<PropertyJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct PropertyJson<'a> {
+    name: &'static str,
+    /// `null` where there was nothing to check it on.
+    holds: Option<bool>,
+    said: &'a str,
+    seconds: f64,
+}
+
+impl<'a> PropertyJson<'a> {
+    fn new(property: &'a Property) -> Self {
+        let Property { name, verdict, said, seconds } = property;
+        let holds = match verdict {
+            Verdict::Holds => Some(true),
+            Verdict::Broken => Some(false),
+            Verdict::NotChecked => None,
+        };
+        Self { name, holds, said, seconds: *seconds }
+    }
+}
+
+/// Runs `yggc verify`.
+pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failure> {
+    let machine = Machine::new(&args.device)?;
+    let given = args.plan.as_deref().map(|file| planning::given(file, false)).transpose()?;
+    let prompts = args.prompts.as_deref().map_or_else(|| Ok(calibration_prompts()), read_prompts)?;
+    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let model = Model::open(&path)?;
+    // Made before the weights are: they count against the memory that is free now.
+    let engine = machine.options(&path, Some(DEFAULT_CONTEXT));
+    let (prepared, plan) = match given {
+        Some(plan) => (Prepared::Open(Box::new(model)), Ok(plan)),
+        None => planning::first_use(model, args.draft_model.as_deref(), machine, cache, Progress::OnStderr)?,
+    };
+    let widths =
+        plan.as_ref().map_or_else(|_| UNPLANNED_WIDTHS.to_vec(), |source| source.plan.planned.widths());
+    let loaded = prepared.loaded(machine, widths)?;
+    let (plan, plan_absent_reason) = match plan {
+        Ok(plan) => (Some(plan), None),
+        Err(reason) => (None, Some(reason)),
+    };
+    let engine = Options {
+        plan,
+        plan_absent_reason,
+        store: args.store.store.clone(),
+        draft_model: args.draft_model.clone(),
+        ..engine
+    };
+    let extent = if args.quick { Extent::Quick } else { Extent::Thorough };
+    let options = VerifyOptions { engine, prompts, extent };
+    let bar = Progress::OnStderr.parts();
+    let mut told = Ok(());
+    let verification = verify::verify(&loaded, &options, &mut |progress| match progress {
+        verify::Progress::Checking { what, done, total } => advance(&bar, what, done, total),
+        verify::Progress::Checked(property) if !args.json && told.is_ok() => {
+            told = bar.suspend(|| output::text(line(property)));
+        }
+        verify::Progress::Checked(_) => {}
+    })?;
+    bar.finish_and_clear();
+    told?;
+    if args.json {
+        output::json(&json(&verification, &loaded, &options))?;
+    }
+    result(&verification)
+}
+
+fn advance(bar: &ProgressBar, what: &'static str, done: usize, total: usize) {
+    bar.set_length(total as u64);
+    bar.set_position(done as u64);
+    bar.set_message(format!("verifying {what}"));
+}
+
+/// A property on one line.
+fn line(property: &Property) -> String {
+    let Property { name, verdict, said, seconds } = property;
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{:<11}  {name:<15}  {seconds:>6.1} s  {said}\n", verdict.name())
+}
+
+fn json<'a>(
+    verification: &'a Verification,
+    loaded: &'a Loaded,
+    options: &'a VerifyOptions,
+) -> VerificationJson<'a> {
+    VerificationJson {
+        holds: verification.holds(),
+        quick: options.extent == Extent::Quick,
+        model: loaded.model().config.name.clone(),
+        kernels: loaded.tier().to_string(),
+        threads: loaded.threads(),
+        widths: loaded.set().widths(),
+        plan: options.engine.plan.as_ref().map(|source| source.name.as_str()),
+        properties: verification.properties.iter().map(PropertyJson::new).collect(),
+    }
+}
+
+/// # Errors
+/// [`Failure::Broken`] names what does not hold.
+fn result(verification: &Verification) -> Result<(), Failure> {
+    let broken: Vec<&str> = verification.broken().map(|property| property.name).collect();
+    if broken.is_empty() {
+        return Ok(());
+    }
+    let advice = if broken == ["plan"] {
+        "answers are exact all the same; make a plan here with `yggc profile` and `yggc plan`"
+    } else {
+        "answers with speculation may differ from plain decoding's here; decode with --no-spec, and report this with what was printed"
+    };
+    Err(Failure::Broken(format!(
+        "{} of {} properties do not hold ({}): {advice}",
+        broken.len(),
+        verification.properties.len(),
+        broken.join(", ")
+    )))
+}

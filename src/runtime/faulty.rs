@@ -1,0 +1,178 @@
+//! Executables with a planted fault, for tests of whoever should find it.
+
+use std::{ops::Range, sync::Arc};
+
+use crate::{
+    backend::{
+        BackendError, DraftPhases, Executables, Exercise, Observer, Replay, ReplayOptions, Tuning, Workers,
+    },
+    ir::{Candidates, Program, RowInputs, WeightSource},
+};
+
+use super::ExecutableSet;
+
+/// What is wrong with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing: a check must not find what is not there.
+    None,
+    /// Forwards of this width and wider add in another order: logits are off by the last bit.
+    WidthDependentReduction(usize),
+    /// Accepted paths are gathered from one slot further.
+    OffByOneSlot,
+    /// Of tokens with equal logits the highest id is chosen first.
+    HighestIdFirst,
+}
+
+/// The same executables with the fault in every replay.
+#[derive(Debug)]
+struct Faulty {
+    inner: Arc<dyn Executables>,
+    fault: Fault,
+}
+
+impl Executables for Faulty {
+    fn programs(&self) -> &[Program] {
+        self.inner.programs()
+    }
+
+    fn weight_bytes(&self) -> usize {
+        self.inner.weight_bytes()
+    }
+
+    fn replay_bytes(&self, options: &ReplayOptions) -> usize {
+        self.inner.replay_bytes(options)
+    }
+
+    fn with(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        Ok(Arc::new(Self { inner: self.inner.with(programs, weights, threads)?, fault: self.fault }))
+    }
+
+    fn beside(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Arc<dyn Executables>, BackendError> {
+        self.inner.beside(programs, weights, threads)
+    }
+
+    fn embed(&self, token: u32, row: &mut [f32]) {
+        self.inner.embed(token, row);
+    }
+
+    fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
+        let inner = Arc::clone(&self.inner).open(options)?;
+        let last_slot = u32::try_from(options.layout.slots() - 1).expect("contexts are far below 2^32");
+        Ok(Box::new(FaultyReplay { executables: self, inner, last_slot, shown: Vec::new() }))
+    }
+}
+
+#[derive(Debug)]
+struct FaultyReplay {
+    executables: Arc<Faulty>,
+    inner: Box<dyn Replay>,
+    last_slot: u32,
+    /// What every output of the last replay shows.
+    shown: Vec<Vec<f32>>,
+}
+
+impl FaultyReplay {
+    fn note(&mut self, program: usize) {
+        let Faulty { inner: executables, fault } = &*self.executables;
+        let binding = executables.programs()[program].binding;
+        let shows_logits =
+            executables.programs()[program].shown.columns == executables.programs()[0].shown.columns;
+        self.shown = (0..binding.outputs).map(|output| self.inner.shown(program, output).to_vec()).collect();
+        for row in &mut self.shown {
+            match fault {
+                Fault::WidthDependentReduction(width) if binding.width >= *width && shows_logits => {
+                    row.iter_mut().for_each(|x| *x = f32::from_bits(x.to_bits() ^ 1));
+                }
+                Fault::HighestIdFirst if !shows_logits => highest_id_first(row),
+                Fault::None
+                | Fault::OffByOneSlot
+                | Fault::WidthDependentReduction(_)
+                | Fault::HighestIdFirst => {}
+            }
+        }
+    }
+}
+
+/// Turns the order of equal candidates around.
+fn highest_id_first(row: &mut [f32]) {
+    let mut order: Vec<(u32, f32)> = Candidates::new(row).iter().collect();
+    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+    let half = (row.len() - 1) / 2;
+    for (place, (token, value)) in order.into_iter().enumerate() {
+        row[1 + place] = f32::from_bits(token);
+        row[1 + half + place] = value;
+    }
+}
+
+impl Replay for FaultyReplay {
+    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+        self.inner.replay(program, inputs, skipped);
+        self.note(program);
+    }
+
+    fn replay_observed(
+        &mut self,
+        program: usize,
+        inputs: &RowInputs,
+        skipped: &[bool],
+        observer: Observer<'_>,
+    ) {
+        self.inner.replay_observed(program, inputs, skipped, observer);
+        self.note(program);
+    }
+
+    fn workers(&self) -> Option<Workers> {
+        self.inner.workers()
+    }
+
+    fn tune(&mut self, program: usize, step: usize, tuning: Tuning) {
+        self.inner.tune(program, step, tuning);
+    }
+
+    fn exercise(&mut self, exercise: Exercise) -> u64 {
+        self.inner.exercise(exercise)
+    }
+
+    fn shown(&self, _program: usize, output: usize) -> &[f32] {
+        &self.shown[output]
+    }
+
+    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]> {
+        self.inner.hidden(program, output)
+    }
+
+    fn copy_slots(&mut self, from: &[u32], first: u32) {
+        let further: Vec<u32> = from.iter().map(|slot| (slot + 1).min(self.last_slot)).collect();
+        let is_off = self.executables.fault == Fault::OffByOneSlot;
+        self.inner.copy_slots(if is_off { &further } else { from }, first);
+    }
+
+    fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
+        self.inner.phases()
+    }
+
+    fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
+        self.inner.poison_slots(slots, seed);
+    }
+}
+
+impl ExecutableSet {
+    /// The same executables with a fault.
+    pub(crate) fn with_fault(&self, fault: Fault) -> Self {
+        let inner = Arc::clone(&self.executables);
+        let mut set = self.clone();
+        set.executables = Arc::new(Faulty { inner, fault });
+        set
+    }
+}

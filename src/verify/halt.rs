@@ -1,0 +1,32 @@
+//! Why a check ended before its end.
+
+use crate::{engine::Error, runtime::RuntimeError, sample::SampleError};
+
+/// Why a check ended early.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// The property does not hold: where, what was expected, what was found.
+    Broken(String),
+    /// There is nothing here that it could be checked on: why.
+    NotChecked(String),
+    /// The check could not be run.
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<RuntimeError> for Halt {
+    fn from(error: RuntimeError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<SampleError> for Halt {
+    fn from(error: SampleError) -> Self {
+        Self::Failed(Error::input(error.to_string()))
+    }
+}

@@ -1,0 +1,56 @@
+//! What was found out: a verdict for every property.
+
+/// What was found out about a property. Plain data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It held in every case that was tried.
+    Holds,
+    /// It does not hold.
+    Broken,
+    /// There was nothing to check it on.
+    NotChecked,
+}
+
+impl Verdict {
+    /// Its word in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Holds => "ok",
+            Self::Broken => "FAILED",
+            Self::NotChecked => "not checked",
+        }
+    }
+}
+
+/// A property that was checked. Plain data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Property {
+    /// Its name: `plan`, `kernels`, `ties`, `row invariance`, `cache`, `greedy answers`, `sampled answers`, `draws`.
+    pub name: &'static str,
+    /// What was found out.
+    pub verdict: Verdict,
+    /// What was compared and how often; of a property that does not hold, what was expected and what was found; else why it was
+    /// not checked.
+    pub said: String,
+    /// Time that it took, in seconds.
+    pub seconds: f64,
+}
+
+/// All properties, in the order in which they were checked. Plain data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verification {
+    /// The properties.
+    pub properties: Vec<Property>,
+}
+
+impl Verification {
+    /// Whether no property was found broken.
+    pub fn holds(&self) -> bool {
+        self.broken().next().is_none()
+    }
+
+    /// Those that do not hold.
+    pub fn broken(&self) -> impl Iterator<Item = &Property> {
+        self.properties.iter().filter(|property| property.verdict == Verdict::Broken)
+    }
+}

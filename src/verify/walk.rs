@@ -1,0 +1,88 @@
+//! The walk over all properties, one after the other.
+
+use std::sync::Arc;
+
+use crate::engine::{Error, Loaded};
+
+use super::{
+    Property, Verdict, Verification, VerifyOptions, answers, cache, conformance, distribution,
+    extent::Stopwatch, halt::Halt, rows, subject::Subject, ties,
+};
+
+/// How far a verification is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress<'a> {
+    /// A property is being checked.
+    Checking {
+        /// Its name.
+        what: &'static str,
+        /// Cases done of it.
+        done: usize,
+        /// Cases in all; fewer are tried where they take long.
+        total: usize,
+    },
+    /// It has been checked.
+    Checked(&'a Property),
+}
+
+/// Tells how many cases of a property are done, and of how many.
+pub(super) type Tell<'a> = &'a mut dyn FnMut(usize, usize);
+
+/// A check: what it compared, or why it ended before.
+type Check = fn(&Subject<'_>, &VerifyOptions, Tell<'_>) -> Result<String, Halt>;
+
+/// The properties, those first that the others rest on.
+const PROPERTIES: [(&str, Check); 8] = [
+    ("plan", conformance::plan_fits),
+    ("kernels", conformance::kernels_follow_the_reference),
+    ("ties", ties::the_lowest_token_wins),
+    ("row invariance", rows::rows_do_not_depend_on_company),
+    ("cache", cache::any_history_leaves_the_sequence),
+    ("greedy answers", answers::greedy_answers_are_plain_ones),
+    ("sampled answers", answers::sampled_answers_are_plain_ones),
+    ("draws", distribution::draws_follow_the_distribution),
+];
+
+/// Checks every property that losslessness rests on, with `loaded`, which must have been loaded with the widths of the plan that the
+/// options name.
+///
+/// It costs some megabytes beside what an engine takes, and minutes: hundreds of forwards of one row, some tokens of the scalar
+/// reference, and answers of every drafter of the plan. A property that does not hold is no error: the verification says so.
+///
+/// # Errors
+/// [`Error`] of kind `Device` where memory or threads are refused, of kind `Input` where the prompts or the model cannot be used.
+pub fn verify(
+    loaded: &Arc<Loaded>,
+    options: &VerifyOptions,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Verification, Error> {
+    let subject = Subject {
+        loaded: Arc::clone(loaded),
+        tied: Arc::new(ties::tied_model(loaded)?),
+        draw: &|sampler, logits, position| sampler.draw(logits, position),
+    };
+    verify_subject(&subject, options, progress)
+}
+
+pub(super) fn verify_subject(
+    subject: &Subject<'_>,
+    options: &VerifyOptions,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Verification, Error> {
+    let mut properties = Vec::with_capacity(PROPERTIES.len());
+    for (name, check) in PROPERTIES {
+        progress(Progress::Checking { what: name, done: 0, total: 1 });
+        let watch = Stopwatch::start();
+        let mut tell = |done, total| progress(Progress::Checking { what: name, done, total });
+        let (verdict, said) = match check(subject, options, &mut tell) {
+            Ok(compared) => (Verdict::Holds, compared),
+            Err(Halt::Broken(found)) => (Verdict::Broken, found),
+            Err(Halt::NotChecked(why)) => (Verdict::NotChecked, why),
+            Err(Halt::Failed(error)) => return Err(error.while_doing(&format!("verifying `{name}`"))),
+        };
+        let property = Property { name, verdict, said, seconds: watch.elapsed().as_secs_f64() };
+        progress(Progress::Checked(&property));
+        properties.push(property);
+    }
+    Ok(Verification { properties })
+}
