@@ -67,6 +67,7 @@ fn a_client_that_does_not_read_holds_nobody_up() {
     let mut body = streamed(endless());
     body["max_tokens"] = json!(3_000);
     let dawdling = server.begin(&body);
+    server.wait_for(RUNNING, 1.0);
     // Its answer is decoded to the end, and the next one is answered while nobody reads it.
     assert_eq!(server.chat(&chat("hello", 2)).status, 200);
     assert!(server.metric("yggc_output_tokens_total") >= 3_000.0);
