@@ -135,6 +135,11 @@ fn json<'a>(
 /// # Errors
 /// [`Failure::Broken`] names what does not hold.
 fn result(verification: &Verification) -> Result<(), Failure> {
+    let unchecked = verification.properties.iter().filter(|property| property.verdict == Verdict::NotChecked);
+    let unchecked: Vec<&str> = unchecked.map(|property| property.name).collect();
+    if !unchecked.is_empty() {
+        output::remark(format_args!("not checked, and so not proven: {}", unchecked.join(", ")));
+    }
     let broken: Vec<&str> = verification.broken().map(|property| property.name).collect();
     if broken.is_empty() {
         return Ok(());

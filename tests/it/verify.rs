@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::{
-    program::{failure, success},
+    program::{failure, success, yggc},
     tiny_commands::{json, keys, model, on_machine, on_tiny, other_model, plan, prompts},
 };
 
@@ -65,22 +65,12 @@ fn the_same_is_one_json_object() {
 /// The plan is reported, and everything else is verified with it all the same.
 #[test]
 fn a_stale_plan_is_found_and_ends_with_1() {
-    for (command, differs) in [
-        (on_machine("verify", other_model()), "model"),
-        (
-            {
-                let mut command = on_machine("verify", model());
-                command.args(["--threads", "2"]);
-                command
-            },
-            "threads",
-        ),
-    ] {
+    let mut threads = yggc();
+    threads.args(["verify", "--threads", "2", "--isa", "portable", "-m"]).arg(model());
+    for (command, differs) in [(on_machine("verify", other_model()), "model"), (threads, "threads")] {
         let mut command = quick(command);
-        let output = run({
-            command.arg("--json");
-            command
-        });
+        command.arg("--json");
+        let output = run(command);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains("1 of 8 properties do not hold (plan)"), "{stderr}");
