@@ -20,6 +20,9 @@ use super::{
 /// Candidates of a row that are compared with its logits.
 const CANDIDATES: usize = 8;
 
+/// Longest prefix of the first round, in tokens.
+const SHORT_PREFIX: usize = 40;
+
 /// Every planned width, with all rows used and with some, of random trees in any order and slots, behind prefixes that were
 /// committed in any pieces, on one thread and on several.
 pub(super) fn rows_do_not_depend_on_company(
@@ -49,7 +52,9 @@ pub(super) fn rows_do_not_depend_on_company(
             let session = &mut sessions[place];
             let what =
                 format!("{used} rows at width {width}, {} threads, case {done}", session.options().threads);
-            let len = prefix_len(subject.context(), &mut seed);
+            // Every width is tried before patience ends, so the first round is short.
+            let longest = if round == 0 { SHORT_PREFIX } else { subject.context() };
+            let len = prefix_len(longest.min(subject.context()), &mut seed);
             let prefix = seed.tokens(len, set.vocabulary());
             let room = subject.context() - len;
             let rows = Rows::random(used, room.min(subject.widest()), *width, set.vocabulary(), &mut seed);
