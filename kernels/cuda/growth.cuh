@@ -34,8 +34,8 @@ YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
         float best = -infinity();
         u32 offer = NONE;
         for (u32 i = threadIdx.x; i < nodes * p.kept; i += blockDim.x)
-            if (tree.offers[i] != YGG_NO_TOKEN && is_better(tree.offered[index(i)], i, best, offer)) {
-                best = tree.offered[i];
+            if (tree.offers[i] != YGG_NO_TOKEN && is_better(tree.offered[i], i, best, offer)) {
+                best = tree.offered[index(i)];
                 offer = i;
             }
         warp_best(best, offer);
