@@ -1,6 +1,6 @@
 //! `yggc distill`: runs the training program, which this binary brings along, with the `python3` of the shell.
 //!
-//! The program is written into `DIR/work/program` and run there as a module. Its progress passes through; what it refuses ends this
+//! The program is written into a folder `program` below the output and run there as a module. Its progress passes through; what it refuses ends this
 //! command as a refusal.
 
 use std::{
