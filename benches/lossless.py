@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Asks the default model the same prompts plainly and with forced drafters, and compares token ids: they must be equal.
 
-usage: benches/lossless.py OUT.jsonl [--prompts 20] [--tokens 128] [--yggc target/release/yggc]
+usage: benches/lossless.py OUT.jsonl [--prompts 20] [--tokens 128] [--arms chain,lookup,...] [--yggc target/release/yggc]
 
-Arms: lookup and three layer-skip shapes, forced by `yggc plan --fix`; greedy and sampled; one thread and two. A line of
+Arms: lookup, three layer-skip shapes and two of the model's shipped drafter, forced by `yggc plan --fix`; greedy and sampled; one thread and two. A line of
 OUT is one answer. Exit status 1 if any answer differs from plain decoding's, or an arm never drafted.
 """
 import argparse
@@ -18,6 +18,8 @@ SHAPES = {
     "tree_4x4": "drafter=layer_skip,Dd=4,Wd=4,Wv=16",
     "tree_6x8": "drafter=layer_skip,Dd=6,Wd=8,Wv=48",
     "lookup": "drafter=lookup",
+    "model_2x1": "drafter=model,Dd=2,Wd=1,rows=all",
+    "model_4x4": "drafter=model,Dd=4,Wd=4,Wv=16,rows=all",
 }
 SAMPLING = {"greedy": [], "sampled": ["--temperature", "0.8", "--seed", "7"]}
 
@@ -27,6 +29,7 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--prompts", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--arms", type=lambda names: names.split(","), default=list(SHAPES))
     parser.add_argument("--yggc", default="target/release/yggc")
     options = parser.parse_args()
     calibration = pathlib.Path(__file__).resolve().parent.parent / "plans/calibration/prompts.jsonl"
@@ -39,19 +42,23 @@ def main():
             sys.exit(f"yggc {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
         return done.stdout
 
+    unknown = [arm for arm in options.arms if arm not in SHAPES]
+    if unknown:
+        sys.exit(f"--arms: expected some of {', '.join(SHAPES)}, found {', '.join(unknown)}")
+    shapes = {arm: SHAPES[arm] for arm in options.arms}
     failed = False
     with tempfile.TemporaryDirectory() as folder, open(options.out, "w", buffering=1) as out:
         for threads in ["1", "2"]:
             profile = f"{folder}/{threads}.profile"
             yggc("profile", "--threads", threads, "--budget", "90", "-o", profile)
-            for arm, fix in SHAPES.items():
+            for arm, fix in shapes.items():
                 yggc("plan", "--profile", profile, "-o", f"{folder}/{arm}.plan", "--fix", fix)
             for setting, flags in SAMPLING.items():
-                count = {arm: [0, 0, 0] for arm in SHAPES}
+                count = {arm: [0, 0, 0] for arm in shapes}
                 for prompt in prompts:
                     common = ["run", "-p", prompt["text"], "-n", str(options.tokens), "--threads", threads, "--json"]
                     plain = json.loads(yggc(*common, *flags, "--no-spec"))
-                    for arm in SHAPES:
+                    for arm in shapes:
                         forced = json.loads(yggc(*common, *flags, "--plan", f"{folder}/{arm}.plan"))
                         equal = forced["token_ids"] == plain["token_ids"]
                         stats = forced["stats"]

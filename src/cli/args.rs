@@ -242,7 +242,8 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<PathBuf>,
     /// A drafter model to measure: a small model of the same vocabulary, or a hidden-state drafter for this one; may be
-    /// repeated; with --again, where one of the profile's is now [default: drafter model is not measured]
+    /// repeated; with --again, where one of the profile's is now [default: the one that is
+    /// shipped for the model, if there is one]
     #[arg(long = "draft-model", value_name = "PATH")]
     pub(crate) draft_models: Vec<PathBuf>,
     /// Calibration prompts [default: the set shipped with yggc]
@@ -351,7 +352,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// The drafter model: where the plan's is now, or without --plan one that a plan is made with on first use
-    /// [default: where the plan's was when it was profiled]
+    /// [default: the one that is shipped for the model, else where the plan's was when it was profiled]
     #[arg(long, value_name = "PATH", conflicts_with = "no_spec")]
     pub(crate) draft_model: Option<PathBuf>,
     /// Plan to use [default: the cached plan of this machine and model, made on first use]
@@ -438,7 +439,7 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// The drafter model: where the plans' is now, or without --plan one that a plan is made with on first use
-    /// [default: where the plans' was when it was profiled]
+    /// [default: the one that is shipped for the model, else where the plans' was when it was profiled]
     #[arg(long, value_name = "PATH", conflicts_with = "kernels")]
     pub(crate) draft_model: Option<PathBuf>,
     /// A plan to compare; may be repeated; drafters take their shapes from the first [default: the cached plan]

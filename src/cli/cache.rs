@@ -6,6 +6,7 @@
 //! <cache>/partial/                  work in progress of the process that holds the lock
 //! <cache>/lock
 //! <cache>/plans/                    see plan_cache.rs
+//! <cache>/drafters/                 see shipped.rs
 //! ```
 //!
 //! Invariants: a model is never written in place, only renamed to; its proof is written after it and compared whole, so
@@ -122,6 +123,11 @@ impl CacheDir {
     /// The folder of plans, with a lock of its own (see `plan_cache.rs`).
     pub(crate) fn plans(&self) -> PathBuf {
         self.root.join("plans")
+    }
+
+    /// The folder of drafter models that were unpacked (see `shipped.rs`).
+    pub(crate) fn drafters(&self) -> PathBuf {
+        self.root.join("drafters")
     }
 
     /// The cached file, if it is there with its size and was once verified; a file without a proof is hashed now.

@@ -26,6 +26,7 @@ mod score;
 #[cfg(feature = "serve")]
 mod serve;
 mod settings;
+mod shipped;
 mod skip_state;
 mod stats;
 mod stream;

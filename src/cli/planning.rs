@@ -19,6 +19,7 @@ use crate::cli::{
     plan_cache::{CachedPlan, Found, LockedPlan},
     progress::Progress,
     settings::Machine,
+    shipped,
 };
 
 /// A model on its way to an engine: only open, or loaded already because a plan was made with it.
@@ -59,12 +60,14 @@ pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions 
     LoadOptions { tier: Some(tier), activations, threads: Some(threads), widths }
 }
 
-/// The plan of a file that the user named.
+/// The plan of a file that the user named, with the shipped drafter models where they are here.
 ///
 /// # Errors
-/// [`Failure::Engine`] of kind `Input` if the file is no plan.
-pub(crate) fn given(file: &Path, force: bool) -> Result<PlanSource, Failure> {
-    Ok(PlanSource { plan: plan::read(file)?, name: file.display().to_string(), force })
+/// [`Failure::Engine`] of kind `Input` if the file is no plan; [`Failure::Cache`] if a drafter model cannot be unpacked.
+pub(crate) fn given(file: &Path, force: bool, cache: &CachePlace) -> Result<PlanSource, Failure> {
+    let mut plan = plan::read(file)?;
+    shipped::find_for_plan(&mut plan, cache)?;
+    Ok(PlanSource { plan, name: file.display().to_string(), force })
 }
 
 /// The options with the plan that was given, or with the cached one unless nothing is to be drafted.
@@ -95,7 +98,7 @@ pub(crate) fn with_plan(
 pub(crate) type PlanOrReason = Result<PlanSource, String>;
 
 /// The plan that fits this machine, model and drafter model, if there is one: from the cache, else made now and kept there. Without
-/// a plan the reason is said on stderr.
+/// a plan the reason is said on stderr. Where no drafter model is given, the one that is shipped for the model is taken.
 ///
 /// # Errors
 /// If the model cannot be loaded at all, or the drafter model cannot be opened.
@@ -107,14 +110,19 @@ pub(crate) fn first_use(
     progress: Progress,
 ) -> Result<(Prepared, PlanOrReason), Failure> {
     let here = fingerprints(&model, machine.tier, machine.activations, machine.threads)?;
-    let draft_digest =
-        draft_model.map(DraftModel::open).transpose()?.map(|draft| draft.fingerprint().to_string());
-    let place = match cache.dir() {
-        Ok(cache) => CachedPlan::new(&cache, here, draft_digest.as_deref()),
+    let folder = match cache.dir() {
+        Ok(folder) => folder,
         Err(error) => {
             return Ok(without(Prepared::Open(Box::new(model)), format!("a plan has no place: {error}")));
         }
     };
+    let draft_model = match draft_model {
+        Some(given) => Some(given.to_owned()),
+        None => shipped::for_model(&model, machine, cache)?,
+    };
+    let draft_digest =
+        draft_model.as_deref().map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
+    let place = CachedPlan::new(&folder, here, draft_digest.as_deref());
     match place.find() {
         Found::Plan(plan) => return Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
         Found::Failure(reason) => return Ok(failed_before(model, &place, &reason)),
@@ -137,7 +145,7 @@ pub(crate) fn first_use(
     match place.find() {
         Found::Plan(plan) => Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
         Found::Failure(reason) => Ok(failed_before(model, &place, &reason)),
-        Found::Nothing | Found::Unusable(_) => make(model, draft_model, machine, &place, &locked, progress),
+        Found::Nothing | Found::Unusable(_) => make(model, draft_model.as_deref(), machine, &place, &locked, progress),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::cli::{
     planning::{advance, load_options},
     progress::Progress,
     settings::{self, Machine},
+    shipped,
 };
 
 /// Runs `yggc profile`.
@@ -25,37 +26,44 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     settings::output_file(&args.output)?;
     let machine = Machine::new(&args.device)?;
     let budget = Duration::from_secs(u64::try_from(args.budget).unwrap_or(u64::MAX));
-    let open = || -> Result<Loaded, Failure> {
+    let open = || -> Result<Model, Failure> {
         let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
-        let widths = ProfileOptions::WIDTHS.to_vec();
-        Ok(Loaded::new(Model::open(&path)?, &load_options(machine, widths))?)
+        Ok(Model::open(&path)?)
     };
+    let load = |model| Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()));
     if let Some(file) = &args.again {
         let mut profile = Profile::read(file)?;
+        shipped::find_for_profile(&mut profile, cache)?;
         args.draft_models.iter().try_for_each(|path| draft_model_at(&mut profile, path))?;
         let cells = args.cells.clone();
         let options = AgainOptions { cells, budget, pinning: Pinning::default() };
-        let loaded = open()?;
+        let loaded = load(open()?)?;
         let bar = Progress::OnStderr.parts();
         let again = measure::measure_again(&loaded, profile, &options, &mut |step| advance(&bar, step));
         bar.finish_and_clear();
-        let (profile, measured) = again?;
+        let (mut profile, measured) = again?;
+        shipped::name_in_profile(&mut profile);
         profile.write(&args.output)?;
         return report(args, &profile, format_args!("{measured} cells measured again"));
     }
     let mut options = ProfileOptions::new(budget);
     options.drafters = args.drafters.iter().map(|drafter| drafter.name().to_owned()).collect();
     options.store.clone_from(&args.store);
-    options.draft_models.clone_from(&args.draft_models);
     if let Some(file) = &args.prompts {
         options.prompts = measure::read_prompts(file)?;
         options.calibration = file.display().to_string();
     }
-    let loaded = open()?;
+    let model = open()?;
+    options.draft_models.clone_from(&args.draft_models);
+    if options.draft_models.is_empty() {
+        options.draft_models.extend(shipped::for_model(&model, machine, cache)?);
+    }
+    let loaded = load(model)?;
     let bar = Progress::OnStderr.parts();
     let profile = measure::profile(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
-    let profile = profile?;
+    let mut profile = profile?;
+    shipped::name_in_profile(&mut profile);
     profile.write(&args.output)?;
     let done = format_args!("{} cells measured", profile.measurements.len());
     report(args, &profile, done)

@@ -23,7 +23,7 @@ use crate::{
 pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failure> {
     let key = key(args, cache)?;
     let machine = Machine::new(&args.device)?;
-    let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
+    let given = args.plan.as_deref().map(|file| planning::given(file, args.force, cache)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
     let model = Model::open(&path)?;
     let drafter = if args.no_spec { DrafterChoice::Plain } else { DrafterChoice::Planned };

@@ -59,7 +59,7 @@ impl<'a> PropertyJson<'a> {
 /// Runs `yggc verify`.
 pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
-    let given = args.plan.as_deref().map(|file| planning::given(file, false)).transpose()?;
+    let given = args.plan.as_deref().map(|file| planning::given(file, false, cache)).transpose()?;
     let prompts = args.prompts.as_deref().map_or_else(|| Ok(calibration_prompts()), read_prompts)?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
     let model = Model::open(&path)?;

@@ -74,6 +74,12 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     for DrafterFile { path, digest } in stores {
         writeln!(out, "store        {path} ({digest})")?;
     }
+    let mut models: Vec<_> =
+        plan.by_drafter.iter().filter_map(|sub_plan| sub_plan.drafter.draft_model()).collect();
+    models.dedup();
+    for DrafterFile { path, digest } in models {
+        writeln!(out, "draft model  {path} ({digest})")?;
+    }
 
     writeln!(out, "\nbest shape of every drafter (predicted)")?;
     let mut rows = vec![

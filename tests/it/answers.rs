@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::{
     program::{success, yggc},
-    tiny_commands::{json, keys, model, on_tiny, plan},
+    tiny_commands::{drafting_plan, json, keys, model, on_tiny},
 };
 
 /// A run of a prompt with the plan.
 fn planned(arguments: &[&str]) -> Command {
     let mut command = on_tiny("run");
-    command.args(["-p", "one and one and one", "-n", "40", "--json", "--plan"]).arg(plan()).args(arguments);
+    command.args(["-p", "one and one and one", "-n", "40", "--json", "--plan"]).arg(drafting_plan()).args(arguments);
     command
 }
 
@@ -56,7 +56,7 @@ fn run_prints_the_contracts_object_and_nothing_else() {
     );
     assert_eq!(stats["tokens"].as_u64(), Some(answer["token_ids"].as_array().unwrap().len() as u64));
     assert_eq!(stats["drafter"], "layer_skip");
-    assert_eq!(stats["plan"], plan().to_str().unwrap());
+    assert_eq!(stats["plan"], drafting_plan().to_str().unwrap());
     assert_eq!(stats["plan_temperature"], 0.0);
     assert_eq!(stats["spec_off_reason"], Value::Null);
     assert!(stats["drafted"].as_u64().unwrap() > 0 && stats["predicted_tpot_ms"].as_f64().unwrap() > 0.0);
@@ -109,7 +109,7 @@ fn text_streams_to_stdout_and_numbers_go_to_stderr() {
     let expected = json(&mut plain(&[]))["text"].as_str().unwrap().to_owned();
     let mut command = on_tiny("run");
     command.args(["-p", "one and one and one", "-n", "40", "--stats", "--drafter", "layer_skip", "--plan"]);
-    let output = command.arg(plan()).output().expect("yggc starts");
+    let output = command.arg(drafting_plan()).output().expect("yggc starts");
     assert_eq!(success(&output), format!("{expected}\n"));
     let said = String::from_utf8(output.stderr).expect("UTF-8");
     for part in ["memory", "tokens/s", "TPOT", "TTFT", "AAL", "accepted", "layer_skip", "predicted", "verify"]

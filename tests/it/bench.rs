@@ -104,7 +104,7 @@ fn sampled_answers_are_those_of_plain_decoding_with_the_seed() {
 fn hopeless(folder: &std::path::Path) -> std::path::PathBuf {
     let file = folder.join("hopeless.plan");
     let mut command = yggc();
-    command.args(["plan", "--fix", "drafter=layer_skip,Dd=4,Wd=1,Wv=4", "--profile"]).arg(profile());
+    command.args(["plan", "--fix", "drafter=layer_skip,Dd=4,Wd=1,Wv=4,rows=all,predictor=off", "--profile"]).arg(profile());
     success(&command.arg("-o").arg(&file).output().expect("yggc starts"));
     file
 }

@@ -1,15 +1,19 @@
 //! Losslessness on the default model: real prompts, forced drafters of several shapes, greedy and sampled, on one
 //! thread and on two; the tokens are plain decoding's.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    path::Path,
+    sync::OnceLock,
+};
 
 use yggc::{
     engine::{
-        Activations, LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier, make_drafter,
+        Activations, DraftModel, LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier,
+        make_drafter,
     },
     measure::calibration_prompts,
     plan::{DrafterKind, Mixture, NgramSettings, Schedule, SuffixSettings},
-    runtime::{Session, SessionOptions},
+    runtime::SessionOptions,
     speculate::{Decoder, Limits, Shape},
 };
 
@@ -29,7 +33,8 @@ const SETTINGS: [(Sampling, usize); 4] =
 /// All that the shapes below draft and verify with.
 const WIDTHS: [usize; 4] = [4, 8, 16, 48];
 
-fn layer_skip(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
+/// A shape of drafters that run a model.
+fn run_model(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
     Shape { depth, draft_width, verify_width, top_k: 8, draft_temperature: 1.0 }
 }
 
@@ -47,6 +52,16 @@ fn every_fifth_token(whole: DrafterKind, vocabulary: usize) -> DrafterKind {
     let DrafterKind::LayerSkip { skipped, head_tokens: None } = whole else { unreachable!("a whole head") };
     let vocabulary = u32::try_from(vocabulary).expect("token ids are 32 bits");
     DrafterKind::LayerSkip { skipped, head_tokens: Some((0..vocabulary).step_by(5).collect()) }
+}
+
+/// The drafter that is shipped for the model, with a head of every third token or a whole one.
+fn shipped(head_of: Option<usize>) -> DrafterKind {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans/smollm2-135m-instruct-drafter");
+    let whole = DraftModel::open(&folder).expect("it is kept").drafter().expect("its path is UTF-8");
+    match head_of {
+        Some(tokens) => whole.trimmed_to((0..tokens as u32).step_by(3).collect()).expect("a whole head"),
+        None => whole,
+    }
 }
 
 /// A prompt with plain decoding's answer.
@@ -79,7 +94,9 @@ fn exam() -> &'static Exam {
         };
         let loaded = Loaded::open(default_model(), &options).expect("the default model");
         let trimmed = every_fifth_token(every_odd_layer(loaded.set().groups()), loaded.set().vocabulary());
-        let loaded = loaded.with_heads(&[trimmed.head_tokens().expect("trimmed")]).expect("tokens in order");
+        let vocabulary = loaded.set().vocabulary();
+        let needed = [trimmed, shipped(None), shipped(Some(vocabulary))];
+        let loaded = loaded.with_drafters(&needed).expect("tokens in order, and a drafter for this model");
         let mut prompts: Vec<_> = calibration_prompts().into_iter().step_by(EVERY).collect();
         assert!(prompts.len() >= 20, "{} prompts", prompts.len());
         if loaded.tier() == Tier::Portable {
@@ -97,7 +114,7 @@ fn exam() -> &'static Exam {
             .collect();
         let longest = questions.iter().map(|q| q.prompt.len()).max().expect("some prompts");
         let mut exam = Exam { loaded, context: longest + TOKENS, questions: Vec::new() };
-        let mut plain = Decoder::new(exam.session(1, 1), None, Shape::PLAIN).expect("plain decoding");
+        let mut plain = exam.decoder(&DrafterKind::None, Shape::PLAIN, Schedule::Plain, 1);
         for question in &mut questions {
             exam.answer(&mut plain, question);
             question.truth = plain.history().to_vec();
@@ -108,14 +125,11 @@ fn exam() -> &'static Exam {
 }
 
 impl Exam {
-    fn session(&self, tree_nodes: usize, threads: usize) -> Session {
+    fn decoder(&self, kind: &DrafterKind, shape: Shape, schedule: Schedule, threads: usize) -> Decoder {
+        let tree_nodes = shape.scratch_rows(schedule);
         let options =
             SessionOptions { context: self.context, tree_nodes, threads, pinning: Pinning::Floating };
-        Session::open(Arc::clone(self.loaded.set()), &options).expect("a short session")
-    }
-
-    fn decoder(&self, kind: &DrafterKind, shape: Shape, schedule: Schedule, threads: usize) -> Decoder {
-        let session = self.session(shape.scratch_rows(schedule), threads);
+        let session = self.loaded.session(&options, [kind]).expect("a short session");
         let drafter = make_drafter(kind, &shape, &session).expect("planned widths");
         let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
         decoder.with_schedule(schedule).expect("layer skip under any, others under the plain one")
@@ -163,29 +177,39 @@ impl Exam {
 
 #[test]
 fn a_chain_of_layer_skip_changes_no_token() {
-    exam().layer_skip(layer_skip(4, 1, 4), Schedule::Plain);
+    exam().layer_skip(run_model(4, 1, 4), Schedule::Plain);
 }
 
 #[test]
 fn a_tree_of_layer_skip_changes_no_token() {
-    exam().layer_skip(layer_skip(4, 4, 16), Schedule::Plain);
+    exam().layer_skip(run_model(4, 4, 16), Schedule::Plain);
 }
 
 #[test]
 fn a_large_tree_of_layer_skip_changes_no_token() {
-    exam().layer_skip(layer_skip(6, 8, 48), Schedule::Plain);
+    exam().layer_skip(run_model(6, 8, 48), Schedule::Plain);
 }
 
 #[test]
 fn heads_drafted_ahead_change_no_token() {
-    exam().layer_skip(layer_skip(3, 2, 4), Schedule::HeadAhead);
+    exam().layer_skip(run_model(3, 2, 4), Schedule::HeadAhead);
 }
 
 #[test]
 fn a_trimmed_head_changes_no_token() {
     let set = exam().loaded.set();
     let kind = every_fifth_token(every_odd_layer(set.groups()), set.vocabulary());
-    exam().sit(&kind, layer_skip(4, 4, 16), Schedule::Plain);
+    exam().sit(&kind, run_model(4, 4, 16), Schedule::Plain);
+}
+
+#[test]
+fn the_shipped_drafter_changes_no_token() {
+    exam().sit(&shipped(None), run_model(4, 4, 16), Schedule::Plain);
+}
+
+#[test]
+fn the_shipped_drafter_with_a_trimmed_head_changes_no_token() {
+    exam().sit(&shipped(Some(exam().loaded.set().vocabulary())), run_model(3, 2, 4), Schedule::Plain);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use yggc::{
 
 use crate::{
     program::failure,
-    tiny_commands::{json, model, on_tiny, plan as plan_file},
+    tiny_commands::{json, model, on_tiny, drafting_plan},
 };
 
 /// A search that may try a set before every step.
@@ -20,8 +20,8 @@ fn eager() -> SkipSearchSettings {
 }
 
 fn engine(drafter: DrafterChoice, draft_growth: DraftGrowth) -> Engine {
-    let name = plan_file().display().to_string();
-    let plan = plan::read(plan_file()).expect("the plan of the tests");
+    let name = drafting_plan().display().to_string();
+    let plan = plan::read(drafting_plan()).expect("the plan of the tests");
     let options = Options {
         plan: Some(PlanSource { plan, name, force: false }),
         drafter,
@@ -90,7 +90,7 @@ fn what_was_found_goes_on_where_it_was_kept() {
 /// A run that is forced to a drafter and keeps what it finds out where `flag` says.
 fn run_with(drafter: &str, flag: &str, file: &Path) -> Command {
     let mut command = on_tiny("run");
-    command.args(["-p", "one and one and one", "-n", "40", "--json", "--plan"]).arg(plan_file());
+    command.args(["-p", "one and one and one", "-n", "40", "--json", "--plan"]).arg(drafting_plan());
     command.args(["--drafter", drafter, flag]).arg(file);
     command
 }

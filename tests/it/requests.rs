@@ -14,13 +14,13 @@ use yggc::{
 
 use crate::{
     lossless::any_sampling,
-    tiny_commands::{self, model, plan as plan_file},
+    tiny_commands::{self, model, drafting_plan},
     tiny_model::Dice,
 };
 
 fn engine(drafter: &str) -> Engine {
-    let name = plan_file().display().to_string();
-    let plan = plan::read(plan_file()).expect("the plan of the tests");
+    let name = drafting_plan().display().to_string();
+    let plan = plan::read(drafting_plan()).expect("the plan of the tests");
     let drafter = match drafter {
         "plain" => DrafterChoice::Plain,
         name => DrafterChoice::Forced(name.to_owned()),

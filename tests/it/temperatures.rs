@@ -10,7 +10,7 @@ use ygg_profiler::Profile;
 use yggc::{
     engine::{Answer, DrafterChoice, Engine, Loaded, Pinning, Sampling},
     measure::{ProfileOptions, plan_from_profile},
-    plan::{self, DepthChoice, Fix, Plan, RowRule, Schedule, SubPlan, nearest},
+    plan::{self, Fix, Plan, Schedule, SubPlan, nearest},
     runtime::{Session, SessionOptions, SkipSet},
     speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Shape},
 };
@@ -212,29 +212,19 @@ fn answer(engine: &mut Engine, temperature: f32) -> Answer {
     generation.collect_answer().expect("an answer")
 }
 
-/// The place of a drafter, set so that every step drafts with it.
-fn chosen(sub_plans: &mut [SubPlan], name: &str) -> u32 {
-    let place = sub_plans.iter().position(|p| p.name.as_str() == name).expect("measured");
-    sub_plans[place].row_choice.rule = RowRule::Widest;
-    sub_plans[place].depth_choice = DepthChoice::Fixed;
-    place as u32
+/// The place of a drafter.
+fn place_of(sub_plans: &[SubPlan], name: &str) -> u32 {
+    sub_plans.iter().position(|p| p.name.as_str() == name).expect("measured") as u32
 }
 
-/// A plan that drafts otherwise at every temperature.
+/// A plan that drafts otherwise at every temperature, and at every step.
 fn plan() -> Plan {
-    let mut plan = plan_from_profile(&profiled().1, &Fix::default()).expect("a plan");
+    let fix = Fix::parse("rows=all,predictor=off").expect("a good fix");
+    let mut plan = plan_from_profile(&profiled().1, &fix).expect("a plan");
     assert_eq!(plan.temperatures().collect::<Vec<f32>>(), TEMPERATURES);
-    plan.chosen_index = chosen(&mut plan.by_drafter, "lookup_short");
-    plan.bands[0].chosen_index = chosen(&mut plan.bands[0].by_drafter, "layer_skip_v40");
-    plan.bands[1].chosen_index = chosen(&mut plan.bands[1].by_drafter, "layer_skip");
-    for predictor in &mut plan.predictors {
-        predictor.network = plan
-            .by_drafter
-            .iter()
-            .any(|p| p.name == predictor.name && p.depth_choice != DepthChoice::Fixed)
-            .then(|| predictor.network.clone())
-            .flatten();
-    }
+    plan.chosen_index = place_of(&plan.by_drafter, "lookup_short");
+    plan.bands[0].chosen_index = place_of(&plan.bands[0].by_drafter, "layer_skip_v40");
+    plan.bands[1].chosen_index = place_of(&plan.bands[1].by_drafter, "layer_skip");
     plan::decode(&plan::encode(&plan).expect("a valid plan")).expect("a whole file")
 }
 

@@ -83,13 +83,21 @@ pub(crate) fn profile() -> &'static Path {
 /// The plan of the profile.
 pub(crate) fn plan() -> &'static Path {
     static PLAN: OnceLock<PathBuf> = OnceLock::new();
-    PLAN.get_or_init(|| {
-        let path = folder().join("tiny.plan");
-        let mut command = yggc();
-        command.args(["plan", "--profile"]).arg(profile()).arg("-o").arg(&path);
-        success(&command.output().expect("yggc starts"));
-        path
-    })
+    PLAN.get_or_init(|| planned("tiny.plan", &[]))
+}
+
+/// A plan of the profile by which every step verifies what it may, so that it drafts whatever times were measured.
+pub(crate) fn drafting_plan() -> &'static Path {
+    static PLAN: OnceLock<PathBuf> = OnceLock::new();
+    PLAN.get_or_init(|| planned("drafting.plan", &["--fix", "rows=all,predictor=off"]))
+}
+
+fn planned(name: &str, arguments: &[&str]) -> PathBuf {
+    let path = folder().join(name);
+    let mut command = yggc();
+    command.args(["plan", "--profile"]).arg(profile()).arg("-o").arg(&path).args(arguments);
+    success(&command.output().expect("yggc starts"));
+    path
 }
 
 /// The one JSON value that a command printed.

@@ -15,7 +15,7 @@ pub(crate) struct VerifyArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// The drafter model: where the plan's is now, or without --plan one that a plan is made with on first use
-    /// [default: where the plan's was when it was profiled]
+    /// [default: the one that is shipped for the model, else where the plan's was when it was profiled]
     #[arg(long, value_name = "PATH")]
     pub(crate) draft_model: Option<PathBuf>,
     /// Plan to verify [default: the cached plan of this machine and model, made on first use]

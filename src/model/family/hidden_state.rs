@@ -3,9 +3,9 @@
 //! As EAGLE has it (<https://arxiv.org/abs/2401.15077>), over rows that each have a norm of their own. Embedding and head are the
 //! verifier's, so the graph's weights begin with those of the verifier's graph.
 
-use super::llama::{HUGGING_FACE, LayerInputs, WeightList, linear};
+use super::llama::{Frame, HUGGING_FACE, WeightList, linear};
 use crate::{
-    ir::{Graph, Input, KvSpec, Norm, Op, RopeSpec, WeightId, WeightSpec, verify},
+    ir::{Graph, KvSpec, Op, WeightId, WeightSpec, verify},
     model::{ModelConfig, ModelError, TensorTable},
 };
 
@@ -72,32 +72,16 @@ impl HiddenStateGraph {
 
         let kv = KvSpec { layers: 1, kv_heads: config.kv_heads, head_dim: config.head_dim };
         let mut graph = Graph::new(&config.name, list.specs, kv);
-        let rope = graph.add_rope(RopeSpec {
-            head_dim: config.head_dim,
-            pairing: names.pairing,
-            inv_freq: config.rope.inv_freq(config.head_dim),
-        });
-        let mut inputs = |input| graph.add(Op::Input(input), &[], None);
-        let tokens = inputs(Input::Tokens)?;
-        let positions = inputs(Input::Positions)?;
-        let slots = inputs(Input::Slots)?;
-        let tails = inputs(Input::Tails)?;
-        let output_rows = inputs(Input::OutputRows)?;
-        let normed = |weight| Op::RmsNorm(Norm { weight, eps: config.rms_eps });
-
-        let token = graph.add(Op::Embed { weight: embedding }, &[tokens], None)?;
-        let token = graph.add(normed(token_norm), &[token], None)?;
+        let frame = Frame::begin(&mut graph, config, names.pairing)?;
+        let token = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;
+        let token = graph.add(frame.norm(token_norm), &[token], None)?;
         let token = graph.add(linear(halves[0]), &[token], None)?;
         let hidden = graph.add(Op::GivenRows { columns: width }, &[], None)?;
-        let hidden = graph.add(normed(hidden_norm), &[hidden], None)?;
+        let hidden = graph.add(frame.norm(hidden_norm), &[hidden], None)?;
         let hidden = graph.add(linear(halves[1]), &[hidden], None)?;
         let x = graph.add(Op::Add, &[token, hidden], None)?;
-        let x = LayerInputs { config, rope, positions, slots, tails }.layer(&mut graph, 0, &layer, x)?;
-        let rows = graph.add(Op::SelectRows, &[x, output_rows], None)?;
-        graph.set_hidden(rows);
-        let last = graph.add(normed(norm), &[rows], None)?;
-        let logits = graph.add(linear(head), &[last], None)?;
-        graph.set_logits(logits);
+        let x = frame.layer(&mut graph, 0, &layer, x)?;
+        frame.end(&mut graph, x, norm, head)?;
         verify::verify(&graph)?;
         Ok(Self { graph, halves, first })
     }

@@ -1,6 +1,6 @@
 //! Llama: RMS norm, rotary positions, grouped-query attention, SwiGLU, untied or tied head, no biases.
 //!
-//! Its layer is other graphs' too: [`LayerInputs::layer`].
+//! What it begins with, its layers and its end are other graphs' too: [`Frame`].
 
 use ygg_kernels::{RopePairing, WeightFormat};
 
@@ -171,42 +171,67 @@ pub(super) fn graph(config: &ModelConfig, names: Names, tensors: &TensorTable) -
 
     let kv = KvSpec { layers: config.layers, kv_heads: config.kv_heads, head_dim: config.head_dim };
     let mut graph = Graph::new(&config.name, list.specs, kv);
-    let rope = graph.add_rope(RopeSpec {
-        head_dim: config.head_dim,
-        pairing: names.pairing,
-        inv_freq: config.rope.inv_freq(config.head_dim),
-    });
-    let mut inputs = |input| graph.add(Op::Input(input), &[], None);
-    let tokens = inputs(Input::Tokens)?;
-    let positions = inputs(Input::Positions)?;
-    let slots = inputs(Input::Slots)?;
-    let tails = inputs(Input::Tails)?;
-    let output_rows = inputs(Input::OutputRows)?;
-
-    let mut x: ValueId = graph.add(Op::Embed { weight: embedding }, &[tokens], None)?;
-    let inputs = LayerInputs { config, rope, positions, slots, tails };
+    let frame = Frame::begin(&mut graph, config, names.pairing)?;
+    let mut x: ValueId = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;
     for (layer, weights) in layers.iter().enumerate() {
-        x = inputs.layer(&mut graph, layer, weights, x)?;
+        x = frame.layer(&mut graph, layer, weights, x)?;
     }
-    let rows = graph.add(Op::SelectRows, &[x, output_rows], None)?;
-    graph.set_hidden(rows);
-    let norm = Norm { weight: final_norm, eps: config.rms_eps };
-    let n = graph.add(Op::RmsNorm(norm), &[rows], None)?;
-    let logits = graph.add(linear(head), &[n], None)?;
-    graph.set_logits(logits);
+    frame.end(&mut graph, x, final_norm, head)?;
     Ok(graph)
 }
 
-/// What all layers of a graph read.
-pub(super) struct LayerInputs<'a> {
-    pub(super) config: &'a ModelConfig,
-    pub(super) rope: RopeId,
-    pub(super) positions: ValueId,
-    pub(super) slots: ValueId,
-    pub(super) tails: ValueId,
+/// What a graph has around what differs: its inputs, the layers that read them, and the head.
+pub(super) struct Frame<'a> {
+    config: &'a ModelConfig,
+    rope: RopeId,
+    pub(super) tokens: ValueId,
+    positions: ValueId,
+    slots: ValueId,
+    tails: ValueId,
+    output_rows: ValueId,
 }
 
-impl LayerInputs<'_> {
+impl<'a> Frame<'a> {
+    pub(super) fn begin(
+        graph: &mut Graph,
+        config: &'a ModelConfig,
+        pairing: RopePairing,
+    ) -> Result<Self, ModelError> {
+        let inv_freq = config.rope.inv_freq(config.head_dim);
+        let rope = graph.add_rope(RopeSpec { head_dim: config.head_dim, pairing, inv_freq });
+        let mut input = |input| graph.add(Op::Input(input), &[], None);
+        Ok(Self {
+            config,
+            rope,
+            tokens: input(Input::Tokens)?,
+            positions: input(Input::Positions)?,
+            slots: input(Input::Slots)?,
+            tails: input(Input::Tails)?,
+            output_rows: input(Input::OutputRows)?,
+        })
+    }
+
+    /// The root mean square norm with this gain.
+    pub(super) fn norm(&self, weight: WeightId) -> Op {
+        Op::RmsNorm(Norm { weight, eps: self.config.rms_eps })
+    }
+
+    /// The logits of the residual stream's rows that are asked for.
+    pub(super) fn end(
+        &self,
+        graph: &mut Graph,
+        x: ValueId,
+        final_norm: WeightId,
+        head: WeightId,
+    ) -> Result<(), ModelError> {
+        let rows = graph.add(Op::SelectRows, &[x, self.output_rows], None)?;
+        graph.set_hidden(rows);
+        let last = graph.add(self.norm(final_norm), &[rows], None)?;
+        let logits = graph.add(linear(head), &[last], None)?;
+        graph.set_logits(logits);
+        Ok(())
+    }
+
     /// The residual stream behind one layer, attention and then MLP, over the stream `x` before it.
     pub(super) fn layer(
         &self,
@@ -215,13 +240,12 @@ impl LayerInputs<'_> {
         weights: &LayerWeights,
         x: ValueId,
     ) -> Result<ValueId, ModelError> {
-        let Self { config, rope, positions, slots, tails } = *self;
-        let norm = |weight| Op::RmsNorm(Norm { weight, eps: config.rms_eps });
+        let Self { config, rope, positions, slots, tails, .. } = *self;
         let score_scale = (1.0 / (config.head_dim as f64).sqrt()) as f32;
         let number = u32::try_from(2 * layer).expect("layers are limited");
         let (attention, mlp) = (Some(GroupId(number)), Some(GroupId(number + 1)));
 
-        let n = graph.add(norm(weights.attention_norm), &[x], attention)?;
+        let n = graph.add(self.norm(weights.attention_norm), &[x], attention)?;
         let q = graph.add(linear(weights.query), &[n], attention)?;
         let k = graph.add(linear(weights.key), &[n], attention)?;
         let v = graph.add(linear(weights.value), &[n], attention)?;
@@ -235,7 +259,7 @@ impl LayerInputs<'_> {
         let out = graph.add(linear(weights.attention_output), &[heads], attention)?;
         let x = graph.add(Op::Add, &[x, out], attention)?;
 
-        let n = graph.add(norm(weights.mlp_norm), &[x], mlp)?;
+        let n = graph.add(self.norm(weights.mlp_norm), &[x], mlp)?;
         let gate = graph.add(linear(weights.gate), &[n], mlp)?;
         let up = graph.add(linear(weights.up), &[n], mlp)?;
         let gated = graph.add(Op::Swiglu, &[gate, up], mlp)?;
