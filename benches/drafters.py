@@ -16,6 +16,10 @@ import sys
 from raw_lines import spread, table
 
 
+# Depths that are told.
+DEPTHS = 5
+
+
 class Arm:
     """The runs of one arm by repetition and category."""
 
@@ -85,6 +89,30 @@ def arms_table(name, bench):
         print(table(f"{name}: time of steps by category", head, body))
 
 
+def depths_table(name, bench):
+    """Time of drafting and acceptance by depth, of files that have them."""
+    rows = []
+    for place, facts in enumerate(bench["arms"]):
+        runs = [run for _, _, run in Arm(bench, place).runs if run.get("counts_by_depth")]
+        if not runs:
+            continue
+        steps = sum(run["steps"] for run in runs)
+        counts = collections.defaultdict(lambda: [0, 0])
+        for run in runs:
+            for depth, (verified, accepted) in enumerate(run["counts_by_depth"]):
+                counts[depth][0] += verified
+                counts[depth][1] += accepted
+        draft_ms = sum(run["draft_ms"] * run["steps"] for run in runs) / steps
+        by_depth = [
+            f"{accepted / verified:.2f} of {verified / steps:.2f}" if verified else "-"
+            for verified, accepted in (counts[depth] for depth in range(DEPTHS))
+        ]
+        rows.append([facts["name"], f"{draft_ms:.2f}"] + by_depth)
+    if rows:
+        head = ["arm", "T_draft, ms a step"] + [f"depth {depth + 1}" for depth in range(DEPTHS)]
+        print(table(f"{name}: acceptance by depth, of the steps that verified a node so deep, and the share of such steps", head, rows))
+
+
 def main():
     if not sys.argv[1:] or any(argument.startswith("-") for argument in sys.argv[1:]):
         sys.exit(__doc__)
@@ -92,6 +120,7 @@ def main():
         try:
             bench = json.loads(path.read_text())
             arms_table(path.stem, bench)
+            depths_table(path.stem, bench)
         except (OSError, ValueError, KeyError) as error:
             sys.exit(f"{path}: expected what `yggc bench --json` wrote: {type(error).__name__}: {error}")
 

@@ -210,10 +210,8 @@ fn run<S: Subject>(subject: &mut S, cell: &Cell, last: Option<&f64>) -> Result<f
     let failed = |source| GridError::Subject { cell: cell.clone(), source };
     let before = match (&cell.stage, last) {
         (Stage::Host(_), _) => 0,
-        (Stage::Verify | Stage::Draft(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_), None) => 1,
-        (Stage::Verify | Stage::Draft(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_), Some(us)) => {
-            ((SETTLED_US / us) as usize).min(MOST_BEFORE)
-        }
+        (_, None) => 1,
+        (_, Some(us)) => ((SETTLED_US / us) as usize).min(MOST_BEFORE),
     };
     for _ in 0..before {
         subject.warm_up(cell).map_err(failed)?;

@@ -41,7 +41,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A stage of one step. Its text form is stable: `verify`, `draft:NAME`, `first_growth:NAME`, `next_growth:NAME`, `host:NAME`.
+/// A stage of one step. Its text form is stable: `verify`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `host:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Stage {
@@ -50,6 +50,9 @@ pub enum Stage {
     Verify,
     /// One forward of a model drafter at a width, which ends with the candidates of every row, or (at width 1) one whole proposal of a drafter without a model.
     Draft(DrafterName),
+    /// The first forward in a step of a drafter that runs a model of its own: behind a forward of the verifier, whose weights have pushed
+    /// the drafter's out of the caches. Its other forwards are [`Draft`](Self::Draft).
+    DraftHead(DrafterName),
     /// A draft phase of one growth in one launch of the device: the root's forward, and the growth; width = nodes grown.
     FirstGrowth(DrafterName),
     /// What one growth more adds to such a phase: a forward of a growth's nodes, and the growth; width = nodes grown.
@@ -62,7 +65,10 @@ impl Stage {
     /// The drafter whose stage it is, if it is of one.
     pub fn drafter(&self) -> Option<&DrafterName> {
         match self {
-            Stage::Draft(name) | Stage::FirstGrowth(name) | Stage::NextGrowth(name) => Some(name),
+            Stage::Draft(name)
+            | Stage::DraftHead(name)
+            | Stage::FirstGrowth(name)
+            | Stage::NextGrowth(name) => Some(name),
             Stage::Verify | Stage::Host(_) => None,
         }
     }
@@ -72,6 +78,7 @@ impl Stage {
     pub fn of_drafter(&self, name: &DrafterName) -> Self {
         match self {
             Stage::Draft(_) => Stage::Draft(name.clone()),
+            Stage::DraftHead(_) => Stage::DraftHead(name.clone()),
             Stage::FirstGrowth(_) => Stage::FirstGrowth(name.clone()),
             Stage::NextGrowth(_) => Stage::NextGrowth(name.clone()),
             Stage::Verify | Stage::Host(_) => self.clone(),
@@ -178,6 +185,7 @@ impl fmt::Display for Stage {
         match self {
             Stage::Verify => f.write_str("verify"),
             Stage::Draft(name) => write!(f, "draft:{name}"),
+            Stage::DraftHead(name) => write!(f, "draft_head:{name}"),
             Stage::FirstGrowth(name) => write!(f, "first_growth:{name}"),
             Stage::NextGrowth(name) => write!(f, "next_growth:{name}"),
             Stage::Host(stage) => write!(f, "host:{}", stage.name()),
@@ -193,8 +201,9 @@ impl FromStr for Stage {
             return Ok(Stage::Verify);
         }
         type OfDrafter = fn(DrafterName) -> Stage;
-        let of_drafters: [(&str, OfDrafter); 3] = [
+        let of_drafters: [(&str, OfDrafter); 4] = [
             ("draft:", Stage::Draft),
+            ("draft_head:", Stage::DraftHead),
             ("first_growth:", Stage::FirstGrowth),
             ("next_growth:", Stage::NextGrowth),
         ];
@@ -229,7 +238,7 @@ impl TryFrom<String> for Stage {
 pub enum NameError {
     /// The text names no stage.
     #[error(
-        "unknown stage `{text}`: expected `verify`, `draft:NAME`, `first_growth:NAME`, `next_growth:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
+        "unknown stage `{text}`: expected `verify`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
     )]
     Stage {
         /// The text found.
@@ -250,8 +259,13 @@ mod tests {
     #[test]
     fn stages_survive_their_text_form() {
         let name = || DrafterName::new("layer_skip").unwrap();
-        let mut stages =
-            vec![Stage::Verify, Stage::Draft(name()), Stage::FirstGrowth(name()), Stage::NextGrowth(name())];
+        let mut stages = vec![
+            Stage::Verify,
+            Stage::Draft(name()),
+            Stage::DraftHead(name()),
+            Stage::FirstGrowth(name()),
+            Stage::NextGrowth(name()),
+        ];
         stages.extend(HostStage::ALL.map(Stage::Host));
         for stage in stages {
             assert_eq!(stage.to_string().parse(), Ok(stage));

@@ -74,8 +74,11 @@ pub(crate) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failur
 fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let prompts = measure::read_prompts(prompts)?;
-    let given =
-        args.plans.iter().map(|file| planning::given(file, args.force, cache)).collect::<Result<Vec<_>, _>>()?;
+    let given = args
+        .plans
+        .iter()
+        .map(|file| planning::given(file, args.force, cache))
+        .collect::<Result<Vec<_>, _>>()?;
     let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
     let model = Model::open(&path)?;
     // Made before the weights are: they count against the memory that is free now.

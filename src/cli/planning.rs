@@ -118,7 +118,7 @@ pub(crate) fn first_use(
     };
     let draft_model = match draft_model {
         Some(given) => Some(given.to_owned()),
-        None => shipped::for_model(&model, machine, cache)?,
+        None => shipped::for_model(&model, cache)?,
     };
     let draft_digest =
         draft_model.as_deref().map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
@@ -145,7 +145,9 @@ pub(crate) fn first_use(
     match place.find() {
         Found::Plan(plan) => Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
         Found::Failure(reason) => Ok(failed_before(model, &place, &reason)),
-        Found::Nothing | Found::Unusable(_) => make(model, draft_model.as_deref(), machine, &place, &locked, progress),
+        Found::Nothing | Found::Unusable(_) => {
+            make(model, draft_model.as_deref(), machine, &place, &locked, progress)
+        }
     }
 }
 

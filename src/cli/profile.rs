@@ -56,7 +56,7 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let model = open()?;
     options.draft_models.clone_from(&args.draft_models);
     if options.draft_models.is_empty() {
-        options.draft_models.extend(shipped::for_model(&model, machine, cache)?);
+        options.draft_models.extend(shipped::for_model(&model, cache)?);
     }
     let loaded = load(model)?;
     let bar = Progress::OnStderr.parts();

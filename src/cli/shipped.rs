@@ -14,15 +14,11 @@ use std::{
 
 use ygg_profiler::{Profile, replace_file};
 use yggc::{
-    engine::Tier,
     model::Model,
     plan::{DrafterFile, Plan, SubPlan},
 };
 
-use crate::cli::{
-    cache::{CacheDir, CacheError, CachePlace},
-    settings::Machine,
-};
+use crate::cli::cache::{CacheDir, CacheError, CachePlace};
 
 /// A drafter model inside the program.
 #[derive(Debug)]
@@ -75,18 +71,13 @@ fn is_there(path: &Path, content: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// The folder of the drafter model that is shipped for `model`, if one is. On a GPU there is none: hidden-state drafters do not
-/// run there.
+/// The folder of the drafter model that is shipped for `model`, if one is.
 ///
 /// # Errors
 /// [`CacheError`] if it cannot be unpacked.
-pub(crate) fn for_model(
-    model: &Model,
-    machine: Machine,
-    cache: &CachePlace,
-) -> Result<Option<PathBuf>, CacheError> {
+pub(crate) fn for_model(model: &Model, cache: &CachePlace) -> Result<Option<PathBuf>, CacheError> {
     let digest = model.fingerprint().to_string();
-    let shipped = SHIPPED.iter().find(|shipped| shipped.verifier == digest && machine.tier != Tier::Cuda);
+    let shipped = SHIPPED.iter().find(|shipped| shipped.verifier == digest);
     shipped.map(|shipped| shipped.unpacked(&cache.dir()?)).transpose()
 }
 

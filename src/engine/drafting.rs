@@ -415,7 +415,10 @@ impl Way {
 fn stage_name(stage: &PlanStage) -> &'static str {
     match stage {
         PlanStage::Verify => "verify",
-        PlanStage::Draft(_) | PlanStage::FirstGrowth(_) | PlanStage::NextGrowth(_) => "draft",
+        PlanStage::Draft(_)
+        | PlanStage::DraftHead(_)
+        | PlanStage::FirstGrowth(_)
+        | PlanStage::NextGrowth(_) => "draft",
         PlanStage::Host(host) => host.name(),
     }
 }

@@ -94,8 +94,11 @@ impl Report {
         let steps = stats.steps as f64;
         let tpot_ms =
             (stats.step_tokens > 0).then(|| stats.step_time().as_secs_f64() * 1e3 / stats.step_tokens as f64);
-        let predicted =
-            |name: &str| background.predicted_stages.iter().find(|(n, _)| n == name).map(|(_, ms)| *ms);
+        // A step may have several stages of one name: the first forward of a drafter, and its others.
+        let predicted = |name: &str| {
+            let of_name = background.predicted_stages.iter().filter(|(n, _)| n == name).map(|(_, ms)| *ms);
+            of_name.reduce(|sum, ms| sum + ms)
+        };
         let stages = Stage::ALL
             .into_iter()
             .map(|stage| StageReport {

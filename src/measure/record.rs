@@ -229,7 +229,9 @@ fn cells(
         for (name, kind) in drafters.iter().filter(|(_, kind)| twin(kind, drafters).is_none()) {
             if kind.runs_a_model() {
                 let mut stages = vec![Stage::Draft(name.clone())];
-                if offers_phases && !kind.keeps_a_cache() {
+                if kind.keeps_a_cache() {
+                    stages.push(Stage::DraftHead(name.clone()));
+                } else if offers_phases {
                     stages.extend([Stage::FirstGrowth(name.clone()), Stage::NextGrowth(name.clone())]);
                 }
                 for stage in stages {

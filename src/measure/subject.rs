@@ -362,6 +362,14 @@ impl StepSubject {
                 let all = self.proposal(&mut *drafter, &shape, context, Stage::Grow)?;
                 Ok(all / u32::try_from(GROWTHS).expect("few growths"))
             }
+            Cells::DraftHead(name) => {
+                self.step(1, context, Stage::Verify)?;
+                let draft = self.measured(name).draft.take();
+                let mut draft = draft.expect("heads are measured of drafters that run a model");
+                let time = self.draft_forward(&mut draft, width, context);
+                self.measured(name).draft = Some(draft);
+                time
+            }
             Cells::FirstGrowth(name) => self.phase(name, width, 1, context),
             Cells::NextGrowth(name) => {
                 let first = self.phase(name, width, 1, context)?;

@@ -177,7 +177,7 @@ impl TreeStep<'_> {
         let growths = self.growths();
         let mut graph = StageGraph::default();
         let heads = match self.schedule {
-            Schedule::Plain => Some(graph.add(self.forward(Part::Head, self.head_rows())?, &[])),
+            Schedule::Plain => Some(graph.add(self.head()?, &[])),
             Schedule::OneLaunch => Some(graph.add(self.growth(Part::Head, draft_width)?, &[])),
             Schedule::HeadAhead => None,
         };
@@ -236,14 +236,16 @@ impl TreeStep<'_> {
         Ok(graph)
     }
 
-    /// Rows of the head's forward, with the tail that is joined to it, if a width was measured that holds both.
-    fn head_rows(&self) -> u32 {
+    /// The head's forward. One that a tail is joined to has a row for it if a width was measured that holds both, and is of a
+    /// drafter with weights of its own.
+    fn head(&self) -> Result<StageRun, TableError> {
         match self.tail {
             Tail::Joined => {
-                let measured = self.table.widths(&Stage::Draft(self.drafter.clone()));
-                measured.into_iter().find(|width| *width >= 2).unwrap_or(1)
+                let stage = Stage::DraftHead(self.drafter.clone());
+                let rows = self.table.widths(&stage).into_iter().find(|width| *width >= 2).unwrap_or(1);
+                self.run(Part::Head, stage, rows)
             }
-            Tail::Shared | Tail::Plain | Tail::Ahead => 1,
+            Tail::Shared | Tail::Plain | Tail::Ahead => self.forward(Part::Head, 1),
         }
     }
 
@@ -281,7 +283,10 @@ impl TreeStep<'_> {
     }
 
     fn forward(&self, part: Part, width: u32) -> Result<StageRun, TableError> {
-        let stage = Stage::Draft(self.drafter.clone());
+        self.run(part, Stage::Draft(self.drafter.clone()), width)
+    }
+
+    fn run(&self, part: Part, stage: Stage, width: u32) -> Result<StageRun, TableError> {
         let us = self.table.latency_us(&stage, width, self.context)?;
         Ok(StageRun { part, stage, resource: Resource::Compute, us: Some(us) })
     }
@@ -290,8 +295,7 @@ impl TreeStep<'_> {
     fn growth(&self, part: Part, width: u32) -> Result<StageRun, TableError> {
         let name = self.drafter.clone();
         let stage = if part == Part::Head { Stage::FirstGrowth(name) } else { Stage::NextGrowth(name) };
-        let us = self.table.latency_us(&stage, width, self.context)?;
-        Ok(StageRun { part, stage, resource: Resource::Compute, us: Some(us) })
+        self.run(part, stage, width)
     }
 
     fn host(&self, part: Part, stage: HostStage, width: u32) -> Result<StageRun, TableError> {

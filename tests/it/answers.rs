@@ -16,7 +16,10 @@ use crate::{
 /// A run of a prompt with the plan.
 fn planned(arguments: &[&str]) -> Command {
     let mut command = on_tiny("run");
-    command.args(["-p", "one and one and one", "-n", "40", "--json", "--plan"]).arg(drafting_plan()).args(arguments);
+    command
+        .args(["-p", "one and one and one", "-n", "40", "--json", "--plan"])
+        .arg(drafting_plan())
+        .args(arguments);
     command
 }
 

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use crate::{
     program::{success, yggc},
-    tiny_commands::{json, keys, on_tiny, plan, profile, prompts},
+    tiny_commands::{drafting_plan, json, keys, on_tiny, plan, profile, prompts},
 };
 
 fn bench(arguments: &[&str]) -> std::process::Command {
     let mut command = on_tiny("bench");
     command.args(["-n", "12", "--repetitions", "3", "--prompts"]).arg(prompts());
-    command.arg("--plan").arg(plan()).args(arguments);
+    command.arg("--plan").arg(drafting_plan()).args(arguments);
     command
 }
 
@@ -104,7 +104,9 @@ fn sampled_answers_are_those_of_plain_decoding_with_the_seed() {
 fn hopeless(folder: &std::path::Path) -> std::path::PathBuf {
     let file = folder.join("hopeless.plan");
     let mut command = yggc();
-    command.args(["plan", "--fix", "drafter=layer_skip,Dd=4,Wd=1,Wv=4,rows=all,predictor=off", "--profile"]).arg(profile());
+    command
+        .args(["plan", "--fix", "drafter=layer_skip,Dd=4,Wd=1,Wv=4,rows=all,predictor=off", "--profile"])
+        .arg(profile());
     success(&command.arg("-o").arg(&file).output().expect("yggc starts"));
     file
 }

@@ -1,10 +1,7 @@
 //! Losslessness on the default model: real prompts, forced drafters of several shapes, greedy and sampled, on one
 //! thread and on two; the tokens are plain decoding's.
 
-use std::{
-    path::Path,
-    sync::OnceLock,
-};
+use std::{path::Path, sync::OnceLock};
 
 use yggc::{
     engine::{

@@ -129,6 +129,8 @@ const EMBEDDINGS: &str = "row_invariance::embeddings_are_the_same_bits_in_every_
 const HISTORY: &str = "kv_cache::any_history_of_a_session_leaves_the_committed_sequence_alone";
 const LAYER_SKIP: &str = "lossless::layer_skip_changes_no_token";
 const MIXTURE: &str = "lossless::a_mixture_changes_no_token";
+const HIDDEN_STATE: &str = "lossless::a_hidden_state_drafter_changes_no_token";
+const HIDDEN_FORWARD: &str = "hidden_state_forward::a_forward_is_what_its_file_says";
 const ADVERSARY: &str = "lossless::an_adversary_changes_no_token";
 const GROWTH: &str = "one_launch::the_device_grows_the_trees_that_the_host_grows";
 const ONCE: &str = "emulated_cuda::every_kernel_once";
@@ -136,7 +138,7 @@ const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
 #[test]
 fn kernels_follow_the_reference() {
-    passes(&[FOLLOWS, UNFUSED, EMBEDDINGS], &[]);
+    passes(&[FOLLOWS, UNFUSED, EMBEDDINGS, HIDDEN_FORWARD], &[]);
 }
 
 #[test]
@@ -146,7 +148,7 @@ fn candidates_have_the_bits_of_the_reference() {
 
 #[test]
 fn speculation_changes_no_token() {
-    passes(&[LAYER_SKIP, MIXTURE, ADVERSARY], &[]);
+    passes(&[LAYER_SKIP, MIXTURE, HIDDEN_STATE, ADVERSARY], &[]);
 }
 
 #[test]

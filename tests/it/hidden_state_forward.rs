@@ -12,7 +12,7 @@ use yggc::{
     runtime::{ExecutableSet, SetOptions},
 };
 
-use crate::tiny_model::{Dice, session};
+use crate::tiny_model::{Dice, is_cuda, session};
 
 const CONTEXT: usize = 64;
 /// Of a logit, beside the largest: the engine rounds nothing to less than single precision here.
@@ -142,7 +142,7 @@ fn a_forward_is_what_its_file_says() {
     let hidden_state = HiddenStateModel::open(folder.path()).expect("opens").expect("says what it is");
 
     let options = SetOptions {
-        tier: Tier::Portable,
+        tier: if is_cuda() { Tier::Cuda } else { Tier::Portable },
         kv_format: KvFormat::F32,
         activations: ygg_kernels::Activations::Native,
         widths: vec![4, 32],

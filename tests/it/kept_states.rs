@@ -11,7 +11,7 @@ use yggc::{
 
 use crate::{
     program::failure,
-    tiny_commands::{json, model, on_tiny, drafting_plan},
+    tiny_commands::{drafting_plan, json, model, on_tiny},
 };
 
 /// A search that may try a set before every step.

@@ -439,12 +439,12 @@ fn a_drafter_model_changes_no_token() {
 
 #[test]
 fn a_hidden_state_drafter_changes_no_token() {
-    // A GPU takes no rows beside tokens.
-    if is_cuda() {
-        return;
-    }
     let (drafted, accepted) = run(Kind::HiddenState, 160);
-    assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+    // A device runs few cases, of which few tokens of random weights are accepted.
+    assert!(
+        drafted > 3_000 && (is_cuda() || accepted > 100),
+        "{accepted} of {drafted} accepted: too few to show anything"
+    );
 }
 
 #[test]

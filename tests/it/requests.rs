@@ -14,7 +14,7 @@ use yggc::{
 
 use crate::{
     lossless::any_sampling,
-    tiny_commands::{self, model, drafting_plan},
+    tiny_commands::{self, drafting_plan, model},
     tiny_model::Dice,
 };
 

@@ -182,7 +182,9 @@ fn a_plan_with_heads_ahead_answers_as_plain_decoding_does() {
     let plan = folder.path().join("ahead.plan");
     let mut command = yggc();
     command.args(["plan", "--profile"]).arg(profile());
-    command.args(["--fix", "drafter=layer_skip,Dd=3,Wd=4,Wv=8,rows=all,schedule=head_ahead", "-o"]).arg(&plan);
+    command
+        .args(["--fix", "drafter=layer_skip,Dd=3,Wd=4,Wv=8,rows=all,schedule=head_ahead", "-o"])
+        .arg(&plan);
     let said = success(&command.output().expect("yggc starts"));
     assert!(said.contains("heads drafted ahead"), "{said}");
     let shown = json(yggc().args(["plan", "show", "--json"]).arg(&plan));

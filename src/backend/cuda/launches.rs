@@ -254,7 +254,14 @@ impl<'a> Launches<'a> {
                 };
                 self.by_rows("ygg_rope", out().rows, params)
             }
-            Op::GivenRows { .. } => unreachable!("refused when it was loaded"),
+            Op::GivenRows { columns } => {
+                let data = input(self.at.words.given()).cast_mut().cast();
+                let given =
+                    YggRows { data, rows: out().rows, columns: number(*columns), stride: number(*columns) };
+                // Times one is the same bits.
+                let params = YggScale { step: in_step, x: given, out: out(), factor: 1.0 };
+                self.by_rows("ygg_scale", out().rows, params)
+            }
             Op::SelectRows => {
                 let indices = input(self.at.words.output_rows());
                 let params = YggSelectRows { step: in_step, x: operand(0), indices, out: out() };

@@ -33,6 +33,7 @@ pub(super) struct InputWords {
     outputs: usize,
     groups: usize,
     tail_capacity: usize,
+    given_columns: usize,
     context: usize,
     slots: usize,
 }
@@ -45,16 +46,19 @@ impl InputWords {
             outputs: binding.outputs,
             groups: program.groups as usize,
             tail_capacity: options.tail_capacity,
+            given_columns: program.given_columns(),
             context: options.layout.context,
             slots: options.layout.slots(),
         }
     }
 
-    /// First words of: tokens, positions, slots, prefix, tail lengths, output rows, the choice, skipped groups, tails; and the end.
-    fn starts(&self) -> [usize; 10] {
+    /// First words of: tokens, positions, slots, prefix, tail lengths, output rows, the choice, skipped groups, tails, given rows; and
+    /// the end.
+    fn starts(&self) -> [usize; 11] {
         let w = self.width;
-        let lengths = [w, w, w, w, w, self.outputs, 2, self.groups, w * self.tail_capacity];
-        let mut starts = [0; 10];
+        let (tails, given) = (w * self.tail_capacity, w * self.given_columns);
+        let lengths = [w, w, w, w, w, self.outputs, 2, self.groups, tails, given];
+        let mut starts = [0; 11];
         for (i, len) in lengths.into_iter().enumerate() {
             starts[i + 1] = starts[i] + len;
         }
@@ -97,8 +101,12 @@ impl InputWords {
         self.starts()[8]
     }
 
-    pub(super) fn words(&self) -> usize {
+    pub(super) fn given(&self) -> usize {
         self.starts()[9]
+    }
+
+    pub(super) fn words(&self) -> usize {
+        self.starts()[10]
     }
 
     pub(super) fn tail_capacity(&self) -> usize {
@@ -111,8 +119,8 @@ impl InputWords {
     /// If the inputs are of another program, or name places that the memory has not got: a kernel would not notice.
     pub(super) fn write(&self, inputs: &RowInputs, skipped: &[bool], to: &mut [u32]) {
         assert_eq!(
-            (inputs.width(), inputs.outputs(), inputs.tail_capacity(), skipped.len()),
-            (self.width, self.outputs, self.tail_capacity, self.groups),
+            (inputs.width(), inputs.outputs(), inputs.tail_capacity(), inputs.given_columns(), skipped.len()),
+            (self.width, self.outputs, self.tail_capacity, self.given_columns, self.groups),
             "inputs of this program"
         );
         let is_inside = |w: usize| {
@@ -139,6 +147,9 @@ impl InputWords {
             *word = u32::from(*skip);
         }
         to[starts[8]..starts[9]].copy_from_slice(&inputs.tails()[..self.width * self.tail_capacity]);
+        for (word, x) in to[starts[9]..starts[10]].iter_mut().zip(inputs.given()) {
+            *word = x.to_bits();
+        }
     }
 }
 

@@ -84,9 +84,26 @@ pub(super) struct CudaExecutables {
     way: Way,
     weights: Weights,
     device: Arc<Device>,
+    /// Layouts of weights that the device has kernels for.
+    layouts: u32,
     kv_format: KvFormat,
     /// Bytes of a row of the embedding, reserved once.
     row: Mutex<Vec<u8>>,
+}
+
+impl Clone for CudaExecutables {
+    fn clone(&self) -> Self {
+        let Self { programs, way, weights, device, layouts, kv_format, row: _ } = self;
+        Self {
+            programs: programs.clone(),
+            way: *way,
+            weights: weights.clone(),
+            device: Arc::clone(device),
+            layouts: *layouts,
+            kv_format: *kv_format,
+            row: Mutex::default(),
+        }
+    }
 }
 
 impl CudaExecutables {
@@ -125,10 +142,17 @@ impl CudaExecutables {
             });
         }
         check_limits(&programs)?;
-        let device = Device::open(all_layouts(&programs))?;
-        let weights = Weights::default();
-        Self { programs: Vec::new(), way, weights, device, kv_format: spec.kv_format, row: Mutex::default() }
-            .and(programs, source, threads)
+        let layouts = all_layouts(&programs);
+        let empty = Self {
+            programs: Vec::new(),
+            way,
+            weights: Weights::default(),
+            device: Device::open(layouts)?,
+            layouts,
+            kv_format: spec.kv_format,
+            row: Mutex::default(),
+        };
+        empty.and(programs, source, threads)
     }
 
     fn and(
@@ -181,15 +205,6 @@ fn all_layouts(programs: &[Program]) -> u32 {
     specs.fold(0, |all, spec| all | Layout::of(spec.format).bit())
 }
 
-/// Programs over rows that the host gives are not captured.
-fn given_rows() -> BackendError {
-    BackendError::CudaLimit {
-        what: "rows given with a forward",
-        expected: "none".to_owned(),
-        found: "a drafter that reads hidden rows".to_owned(),
-    }
-}
-
 fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
     let refuse = |what, most: usize, found: usize| {
         Err(BackendError::CudaLimit { what, expected: format!("at most {most}"), found: found.to_string() })
@@ -201,9 +216,6 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
         }
         if program.kv.head_dim > MOST_HEAD_DIM {
             return refuse("elements of a head", MOST_HEAD_DIM, program.kv.head_dim);
-        }
-        if program.given_columns() > 0 {
-            return Err(given_rows());
         }
         for step in &program.steps {
             let most = YGG_MOST_CANDIDATES as usize;
@@ -237,24 +249,25 @@ impl Executables for CudaExecutables {
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError> {
         check_limits(&programs)?;
-        let same = Self {
-            programs: self.programs.clone(),
-            way: self.way,
-            weights: self.weights.clone(),
-            device: Arc::clone(&self.device),
-            kv_format: self.kv_format,
-            row: Mutex::default(),
-        };
-        Ok(Arc::new(same.and(programs, weights, threads)?))
+        Ok(Arc::new(self.clone().and(programs, weights, threads)?))
     }
 
     fn beside(
         &self,
-        _programs: Vec<Program>,
-        _weights: &dyn WeightSource,
-        _threads: usize,
+        programs: Vec<Program>,
+        weights: &dyn WeightSource,
+        threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError> {
-        Err(given_rows())
+        check_limits(&programs)?;
+        let layouts = all_layouts(&programs);
+        let device = match layouts & !self.layouts {
+            0 => Arc::clone(&self.device),
+            // The same GPU and memory, with kernels for the other weights too.
+            _ => Device::open(self.layouts | layouts)?,
+        };
+        let layouts = self.layouts | layouts;
+        let beside = Self { programs: Vec::new(), layouts, device, ..self.clone() };
+        Ok(Arc::new(beside.and(programs, weights, threads)?))
     }
 
     fn embed(&self, token: u32, row: &mut [f32]) {

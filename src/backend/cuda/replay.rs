@@ -249,7 +249,8 @@ impl CudaReplay {
         inputs_at: u64,
     ) -> Result<Ready, BackendError> {
         let results = ResultWords::of(program);
-        let nothing = RowInputs::new(program.binding.width, program.binding.outputs, words.tail_capacity());
+        let nothing = RowInputs::new(program.binding.width, program.binding.outputs, words.tail_capacity())
+            .with_given(program.given_columns());
         words.write(&nothing, &vec![false; program.groups as usize], self.inputs.words_mut());
         let all = |replay: &mut Self| -> Result<(), BackendError> {
             replay.send_inputs(words, inputs_at)?;

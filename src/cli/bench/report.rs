@@ -34,6 +34,11 @@ pub(super) struct Run {
     steps: u64,
     drafted: u64,
     accepted: u64,
+    /// For depths 1, 2, ...: steps that verified a node so deep, and those of them that accepted one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    counts_by_depth: Vec<(u64, u64)>,
+    /// Mean time of drafting, per step: T_draft.
+    draft_ms: Option<f64>,
     aal: Option<f64>,
     tpot_ms: Option<f64>,
     macro_tokens_per_s: Option<f64>,
@@ -84,6 +89,7 @@ impl Run {
         let Report { tokens, steps, drafted, accepted, aal, tpot_ms, macro_tokens_per_s, ttft_ms, .. } =
             *report;
         let skip_search = SkipRun::of(report);
+        let draft = report.stages.iter().find(|stage| stage.name == "draft");
         let fell_back = report.spec_off_reason.clone().filter(|_| report.drafter != "none");
         Self {
             turn,
@@ -91,6 +97,8 @@ impl Run {
             steps,
             drafted,
             accepted,
+            counts_by_depth: report.counts_by_depth.clone(),
+            draft_ms: draft.and_then(|stage| stage.measured_ms),
             aal,
             tpot_ms,
             macro_tokens_per_s,
@@ -391,6 +399,8 @@ mod tests {
             steps,
             drafted: 40,
             accepted: 10 - steps,
+            counts_by_depth: Vec::new(),
+            draft_ms: None,
             aal,
             tpot_ms: Some(tpot_ms),
             macro_tokens_per_s: Some(1e3 / tpot_ms),

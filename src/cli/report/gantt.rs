@@ -58,7 +58,9 @@ fn bars(stages: &[StageTime]) -> Vec<Bar> {
     let bar = |StageTime { stage, us }: &StageTime| {
         let colour = match stage {
             Stage::Verify => RGBColor(16, 42, 92),
-            Stage::Draft(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => RGBColor(201, 84, 18),
+            Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
+                RGBColor(201, 84, 18)
+            }
             Stage::Host(_) => RGBColor(130, 130, 130),
         };
         let bar = Bar { name: stage.to_string(), start_us, us: *us, colour };

@@ -70,7 +70,9 @@ impl StepShares {
         let mut shares = StepShares::default();
         for StageTime { stage, us } in stages {
             match stage {
-                Stage::Draft(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => shares.draft_us += us,
+                Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
+                    shares.draft_us += us
+                }
                 Stage::Verify => shares.verify_us += us,
                 Stage::Host(_) => shares.host_us += us,
             }

@@ -32,7 +32,11 @@ pub(super) fn staircases(table: &LatencyTable) -> Vec<Staircase> {
     let mut curves: BTreeMap<(&Stage, u32), Vec<(u32, &Summary)>> = BTreeMap::new();
     for (cell, summary) in table.iter() {
         match cell.stage {
-            Stage::Verify | Stage::Draft(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
+            Stage::Verify
+            | Stage::Draft(_)
+            | Stage::DraftHead(_)
+            | Stage::FirstGrowth(_)
+            | Stage::NextGrowth(_) => {
                 curves.entry((&cell.stage, cell.context)).or_default().push((cell.width, summary));
             }
             Stage::Host(_) => {}

@@ -15,6 +15,7 @@ fn samples(stage: &str, width: u32, us: f64) -> CellSamples {
 fn table() -> LatencyTable {
     let mut cells: Vec<_> = [1, 2, 4].iter().map(|w| samples("verify", *w, 100.0)).collect();
     cells.extend([1, 2, 4].iter().map(|w| samples("draft:x", *w, 10.0 * f64::from(*w))));
+    cells.extend([1, 2, 4].iter().map(|w| samples("draft_head:x", *w, 15.0 * f64::from(*w))));
     cells.extend([samples("first_growth:x", 2, 13.0), samples("next_growth:x", 2, 21.0)]);
     cells.extend([4, 8].iter().map(|w| samples("host:decide", *w, f64::from(*w))));
     LatencyTable::from_samples(&cells, 0.1).unwrap()
@@ -98,7 +99,7 @@ fn tails_are_drafted_behind_the_step_or_beside_its_walk() {
     assert!(lines.contains(&"tail ahead 20 < grow".to_owned()), "{lines:?}");
     assert_eq!(lines.last().unwrap(), "commit < tail ahead < accept");
     let lines = described(&graph(Schedule::Plain, Tail::Joined, 1, None));
-    assert_eq!(lines[0], "head 20 << accept << commit", "a head of two rows");
+    assert_eq!(lines[0], "head 30 << accept << commit", "a head of two rows, by weights of its own");
     assert_eq!(lines.last().unwrap(), "commit < accept");
 }
 
