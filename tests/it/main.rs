@@ -9,6 +9,8 @@ mod backends;
 mod bad_input;
 #[cfg(feature = "cli")]
 mod bench;
+#[cfg(feature = "cli")]
+mod c_interface;
 mod calibration;
 mod candidates;
 #[cfg(feature = "cli")]
