@@ -56,6 +56,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("criterion", &["kernels"]),
     ("cudarc", &["backend"]),
     ("half", &["kernels", "model", "backend"]),
+    ("hf_hub", &["cli"]),
     ("hyper", &["serve"]),
     ("hyper_util", &["serve"]),
     ("indicatif", &["cli"]),
@@ -74,6 +75,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("thiserror", &["*"]),
     ("tokenizers", &["text"]),
     ("tokio", &["serve"]),
+    ("ureq", &["cli"]),
     ("zip", &["cli"]),
 ];
 
@@ -350,6 +352,7 @@ const NEVER_EMBEDDED: &[&str] = &[
     "candle-nn",
     "clap",
     "cudarc",
+    "hf-hub",
     "hyper",
     "indicatif",
     "openssl",

@@ -1,7 +1,7 @@
 //! The command line: what was typed, what it means, and what each command does.
 //!
 //! Invariants: stdout carries only a command's result, everything else goes to stderr; the environment is read in
-//! `args.rs` alone; every failure is one paragraph and an exit code (`error.rs`). The room belongs to the
+//! `args/environment.rs` alone; every failure is one paragraph and an exit code (`error.rs`). The room belongs to the
 //! program, not to the library, and uses only the library's public API.
 
 mod args;
@@ -61,7 +61,7 @@ pub(crate) fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     let cache = CachePlace { flag: cli.cache_dir, environment: Environment::read() };
     match cli.command {
-        Command::Fetch(args) => fetch::command(&args.name, &cache.dir()?, Progress::OnStderr),
+        Command::Fetch(args) => fetch::command(&args.name, &cache, Progress::OnStderr),
         Command::Inspect(args) => inspect::command(&args, &cache),
         Command::Score(args) => score::command(&args, &cache),
         Command::Profile(args) => profile::command(&args, &cache),

@@ -14,7 +14,8 @@ use crate::cli::{
     args::ProfileArgs,
     cache::CachePlace,
     error::Failure,
-    fetch, output,
+    fetch::{self, FetchError},
+    output,
     planning::{advance, load_options},
     progress::Progress,
     settings::{self, Machine},
@@ -26,13 +27,18 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let machine = Machine::new(&args.device)?;
     let budget = Duration::from_secs(u64::try_from(args.budget).unwrap_or(u64::MAX));
     let open = || -> Result<Loaded, Failure> {
-        let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+        let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
         let widths = ProfileOptions::WIDTHS.to_vec();
         Ok(Loaded::new(Model::open(&path)?, &load_options(machine, widths))?)
     };
+    let draft_models = args.draft_models.iter().map(|typed| {
+        let path = fetch::resolve_drafter(Some(typed), cache, Progress::OnStderr)?;
+        Ok(path.expect("one was named"))
+    });
+    let draft_models = draft_models.collect::<Result<Vec<_>, FetchError>>()?;
     if let Some(file) = &args.again {
         let mut profile = Profile::read(file)?;
-        args.draft_models.iter().try_for_each(|path| draft_model_at(&mut profile, path))?;
+        draft_models.iter().try_for_each(|path| draft_model_at(&mut profile, path))?;
         let cells = args.cells.clone();
         let options = AgainOptions { cells, budget, pinning: Pinning::default() };
         let loaded = open()?;
@@ -46,7 +52,7 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let mut options = ProfileOptions::new(budget);
     options.drafters = args.drafters.iter().map(|drafter| drafter.name().to_owned()).collect();
     options.store.clone_from(&args.store);
-    options.draft_models.clone_from(&args.draft_models);
+    options.draft_models = draft_models;
     if let Some(file) = &args.prompts {
         options.prompts = measure::read_prompts(file)?;
         options.calibration = file.display().to_string();

@@ -158,8 +158,7 @@ static void cancel(const char *model) {
 static int32_t call_again(const ygg_token *token, void *user_data) {
     struct heard *heard = user_data;
     ygg_request request = request_of(1);
-    (void)token;
-    heard->tokens += 1;
+    heard->tokens += token->id != YGG_NO_TOKEN;
     REFUSED(YGG_STATUS_USAGE, ygg_generate(heard->engine, &request, NULL, NULL, NULL), "one request at a time");
     REFUSED(YGG_STATUS_USAGE, ygg_engine_close(heard->engine), "idle");
     return 0;

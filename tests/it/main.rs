@@ -38,6 +38,8 @@ mod first_use;
 mod guard;
 mod hidden_state_forward;
 #[cfg(feature = "cli")]
+mod hub;
+#[cfg(feature = "cli")]
 mod inspect;
 mod kept_states;
 mod kernel_bench;
