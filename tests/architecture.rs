@@ -53,6 +53,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("blake3", &["model", "plan", "speculate", "measure", "serve", "profiler", "kernels"]),
     ("cbindgen", &["c_api"]),
     ("clap", &["cli"]),
+    ("clap_complete", &["cli"]),
+    ("clap_mangen", &["cli"]),
     ("criterion", &["kernels"]),
     ("cudarc", &["backend"]),
     ("half", &["kernels", "model", "backend"]),

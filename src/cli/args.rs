@@ -6,6 +6,7 @@
 use std::{ops::RangeInclusive, path::PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, builder::PossibleValuesParser};
+use clap_complete::Shell;
 use ygg_profiler::CellSelection;
 use yggc::{ir::WeightFormat, model::synthetic::SyntheticSpec, plan::Fix};
 
@@ -67,6 +68,24 @@ pub(crate) enum Command {
     /// Answer requests over HTTP, as OpenAI's API does
     #[cfg(feature = "serve")]
     Serve(Box<ServeArgs>),
+    /// Write completions of this command line for a shell
+    Completions(CompletionsArgs),
+    /// Write the manual page
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for every command into this folder instead
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

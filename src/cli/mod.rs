@@ -9,6 +9,7 @@ mod bench;
 mod cache;
 mod chat;
 mod corpus;
+mod definition;
 mod distill;
 mod error;
 mod fetch;
@@ -73,5 +74,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Verify(args) => verify::command(&args, &cache),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::command(&args, &cache),
+        Command::Completions(args) => definition::completions(&args),
+        Command::Man(args) => definition::man(&args),
     }
 }
