@@ -59,7 +59,7 @@ fn answer(engine: &mut Engine, args: &RunArgs, prompt: Option<String>) -> Result
         output::json(&stats::AnswerJson::new(&answer))?;
         answer.report
     } else {
-        let report = stream(engine, &request, |_| {})?;
+        let (_, report) = stream(engine, &request, |_| {})?;
         output::text("\n")?;
         report
     };

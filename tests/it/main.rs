@@ -14,6 +14,8 @@ mod c_interface;
 mod calibration;
 mod candidates;
 #[cfg(feature = "cli")]
+mod chat;
+#[cfg(feature = "cli")]
 mod command_line;
 mod committed_plans;
 #[cfg(feature = "cli")]
