@@ -65,8 +65,9 @@ const _: () = assert!(OpenOptions::FIRST_BYTES <= size_of::<OpenOptions>());
 pub(super) unsafe fn options(given: *const OpenOptions) -> Result<Options, Failure> {
     // SAFETY: as the caller's.
     let given = unsafe { pointers::growing(given)? };
-    // SAFETY: as the caller's, here and below.
+    // SAFETY: as the caller's.
     let text = |field, what| unsafe { pointers::text(field, what) };
+    // SAFETY: as the caller's.
     let path = |field| unsafe { pointers::path(field) };
     if given.reserved != 0 {
         return Err(Failure::usage(format!("reserved is {}: expected 0", given.reserved)));

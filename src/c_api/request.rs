@@ -141,9 +141,11 @@ fn one_if_zero(number: f32) -> f32 {
 /// # Safety
 /// As [`request`].
 unsafe fn prompt(given: &GenerateRequest) -> Result<Prompt, Failure> {
-    // SAFETY: as the caller's, here and below.
+    // SAFETY: as the caller's.
     let messages = unsafe { pointers::elements(given.messages, given.message_count, "messages")? };
+    // SAFETY: as the caller's.
     let text = unsafe { pointers::text(given.prompt, "prompt")? };
+    // SAFETY: as the caller's.
     let tokens = unsafe { pointers::elements(given.tokens, given.token_count, "tokens")? };
     match (messages, text, tokens) {
         ([_, ..], None, []) => {
