@@ -1,14 +1,16 @@
-//! What was typed: the command line contract as `clap` types, and the only reading of the environment.
+//! What was typed: the command line contract as `clap` types, and the only reading of the environment (`args/environment.rs`).
 //!
 //! Values are checked here as far as they can be without opening a file; a value out of range is a usage error
 //! (exit code 2). What the values mean together is decided elsewhere.
 
-use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf};
+use std::{ops::RangeInclusive, path::PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, builder::PossibleValuesParser};
+use clap_complete::Shell;
 use ygg_profiler::CellSelection;
 use yggc::{ir::WeightFormat, model::synthetic::SyntheticSpec, plan::Fix};
 
+mod environment;
 mod names;
 mod numbers;
 #[cfg(feature = "serve")]
@@ -17,6 +19,9 @@ mod serve;
 mod tests;
 mod verify;
 
+pub(crate) use environment::Environment;
+#[cfg(test)]
+pub(crate) use environment::HubEnvironment;
 pub(crate) use names::{
     ActivationsName, Arm, DeviceName, DistilledKind, DraftGrowthName, DrafterName, IsaName,
     SkipObjectiveName, StageName,
@@ -40,7 +45,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Get a known model into the cache and print its path
+    /// Get a known model, or one of the Hugging Face hub, into the cache and print its path
     Fetch(FetchArgs),
     /// Show a model's config, tensors, graph, passes, program and memory
     Inspect(InspectArgs),
@@ -63,17 +68,35 @@ pub(crate) enum Command {
     /// Answer requests over HTTP, as OpenAI's API does
     #[cfg(feature = "serve")]
     Serve(Box<ServeArgs>),
+    /// Write completions of this command line for a shell
+    Completions(CompletionsArgs),
+    /// Write the manual page
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for every command into this folder instead
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FetchArgs {
-    /// Name of a known model, such as smollm2-135m-instruct
+    /// Name of a known model, such as smollm2-135m-instruct, or of one at the Hugging Face hub: hf:OWNER/REPO[/FILE.gguf]
     pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// A .gguf file, a folder with config.json + *.safetensors + tokenizer.json, or a known name
+    /// A .gguf file, a folder with config.json + *.safetensors + tokenizer.json, a known name, or hf:OWNER/REPO[/FILE.gguf]
     /// [default: smollm2-135m-instruct, fetched on first use]
     #[arg(short = 'm', long, value_name = "MODEL")]
     pub(crate) model: Option<PathBuf>,
@@ -476,36 +499,4 @@ pub(crate) struct BenchArgs {
     /// Print one JSON object, with every run
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// What the environment says: the folders that the cache may live in, and the key of the service, which arguments would show to every
-/// user of the machine.
-#[derive(Clone, Default)]
-pub(crate) struct Environment {
-    #[cfg(feature = "serve")]
-    pub(crate) api_key: Option<OsString>,
-    pub(crate) xdg_cache_home: Option<OsString>,
-    pub(crate) home: Option<OsString>,
-}
-
-impl Environment {
-    pub(crate) fn read() -> Self {
-        #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
-        let read = std::env::var_os;
-        Self {
-            #[cfg(feature = "serve")]
-            api_key: read("YGGC_API_KEY"),
-            xdg_cache_home: read("XDG_CACHE_HOME"),
-            home: read("HOME"),
-        }
-    }
-}
-
-impl std::fmt::Debug for Environment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Environment")
-            .field("xdg_cache_home", &self.xdg_cache_home)
-            .field("home", &self.home)
-            .finish_non_exhaustive()
-    }
 }

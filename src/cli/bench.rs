@@ -79,19 +79,24 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
         .iter()
         .map(|file| planning::given(file, args.force, cache))
         .collect::<Result<Vec<_>, _>>()?;
-    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let model = Model::open(&path)?;
     // Made before the weights are: they count against the memory that is free now.
     let options = machine.options(&path, args.context.context);
-    let (store, draft_model) = (args.store.store.clone(), args.draft_model.clone());
-    let options = Options { store, draft_model, ..options };
+    let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?;
+    let options = Options { store: args.store.store.clone(), draft_model, ..options };
     let mut options = settings::with_skip(&args.skip, options);
     let needs_plan = args.arms.iter().any(|arm| !matches!(arm, ArmName::Ar | ArmName::Eager));
     let (prepared, plans, absent) = match given {
         given if !given.is_empty() || !needs_plan => (Prepared::Open(Box::new(model)), given, None),
         _ => {
-            match planning::first_use(model, args.draft_model.as_deref(), machine, cache, Progress::OnStderr)?
-            {
+            match planning::first_use(
+                model,
+                options.draft_model.as_deref(),
+                machine,
+                cache,
+                Progress::OnStderr,
+            )? {
                 (prepared, Ok(plan)) => (prepared, vec![plan], None),
                 (prepared, Err(reason)) => (prepared, Vec::new(), Some(reason)),
             }

@@ -7,6 +7,7 @@
 //! <cache>/lock
 //! <cache>/plans/                    see plan_cache.rs
 //! <cache>/drafters/                 see shipped.rs
+//! <cache>/hub/                      see fetch/hub.rs
 //! ```
 //!
 //! Invariants: a model is never written in place, only renamed to; its proof is written after it and compared whole, so
@@ -100,24 +101,22 @@ pub(crate) struct CacheDir {
 }
 
 impl CacheDir {
-    /// `flag`, else `$XDG_CACHE_HOME/yggc`, else `$HOME/.cache/yggc`. As the XDG specification asks, a relative path in
-    /// the environment counts as none.
+    /// `flag`, else `$XDG_CACHE_HOME/yggc`, else `$HOME/.cache/yggc`.
     pub(crate) fn resolve(flag: Option<PathBuf>, environment: &Environment) -> Result<Self, CacheError> {
         if let Some(flag) = flag {
             let root = std::path::absolute(&flag).map_err(CacheError::at("use", &flag))?;
             return Ok(Self { root });
         }
-        let absolute = |value: &Option<std::ffi::OsString>| {
-            value.as_ref().map(PathBuf::from).filter(|folder| folder.is_absolute())
-        };
-        absolute(&environment.xdg_cache_home)
-            .or_else(|| absolute(&environment.home).map(|home| home.join(".cache")))
-            .map(|caches| Self { root: caches.join("yggc") })
-            .ok_or(CacheError::NoFolder)
+        environment.caches().map(|caches| Self { root: caches.join("yggc") }).ok_or(CacheError::NoFolder)
     }
 
     fn models(&self) -> PathBuf {
         self.root.join("models")
+    }
+
+    /// The folder of what repositories of the hub mean (see `fetch/hub.rs`).
+    pub(crate) fn hub(&self) -> PathBuf {
+        self.root.join("hub")
     }
 
     /// The folder of plans, with a lock of its own (see `plan_cache.rs`).
@@ -232,7 +231,8 @@ fn remove_folder(path: &Path) -> Result<(), CacheError> {
     }
 }
 
-fn sha256_of(path: &Path) -> Result<String, CacheError> {
+/// SHA-256 of a file in lower-case hexadecimal.
+pub(crate) fn sha256_of(path: &Path) -> Result<String, CacheError> {
     let mut file = File::open(path).map_err(CacheError::at("open", path))?;
     let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
     loop {

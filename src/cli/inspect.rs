@@ -45,7 +45,7 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
             spec.write_gguf(output)?;
             output.clone()
         }
-        _ => fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?,
+        _ => fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?,
     };
     let model = Model::open(&path)?;
     let machine = Machine::whole();

@@ -1,7 +1,7 @@
 //! The command line: what was typed, what it means, and what each command does.
 //!
 //! Invariants: stdout carries only a command's result, everything else goes to stderr; the environment is read in
-//! `args.rs` alone; every failure is one paragraph and an exit code (`error.rs`). The room belongs to the
+//! `args/environment.rs` alone; every failure is one paragraph and an exit code (`error.rs`). The room belongs to the
 //! program, not to the library, and uses only the library's public API.
 
 mod args;
@@ -9,6 +9,7 @@ mod bench;
 mod cache;
 mod chat;
 mod corpus;
+mod definition;
 mod distill;
 mod error;
 mod fetch;
@@ -62,7 +63,7 @@ pub(crate) fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     let cache = CachePlace { flag: cli.cache_dir, environment: Environment::read() };
     match cli.command {
-        Command::Fetch(args) => fetch::command(&args.name, &cache.dir()?, Progress::OnStderr),
+        Command::Fetch(args) => fetch::command(&args.name, &cache, Progress::OnStderr),
         Command::Inspect(args) => inspect::command(&args, &cache),
         Command::Score(args) => score::command(&args, &cache),
         Command::Profile(args) => profile::command(&args, &cache),
@@ -74,5 +75,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Verify(args) => verify::command(&args, &cache),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::command(&args, &cache),
+        Command::Completions(args) => definition::completions(&args),
+        Command::Man(args) => definition::man(&args),
     }
 }

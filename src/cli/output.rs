@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Display,
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
 };
 
 use serde::Serialize;
@@ -24,13 +24,6 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
 /// Says something beside the result. Nobody may be listening.
 pub(crate) fn remark(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
-}
-
-/// Asks for a line of the chat, if a person types it.
-pub(crate) fn prompt_mark() {
-    if io::stdin().is_terminal() {
-        let _ = write!(io::stderr().lock(), "> ").and_then(|()| io::stderr().flush());
-    }
 }
 
 /// A table with right-aligned columns but the first.

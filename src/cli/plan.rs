@@ -71,7 +71,7 @@ fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure>
         )));
     }
     if args.model.is_some() {
-        let path = fetch::resolve(args.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+        let path = fetch::resolve(args.model.as_deref(), cache, Progress::OnStderr)?;
         let model = Model::open(&path)?;
         let (expected, found) = (model.fingerprint().to_string(), &profile.fingerprints.model);
         if expected != found.digest {

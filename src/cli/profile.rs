@@ -14,7 +14,8 @@ use crate::cli::{
     args::ProfileArgs,
     cache::CachePlace,
     error::Failure,
-    fetch, output,
+    fetch::{self, FetchError},
+    output,
     planning::{advance, load_options},
     progress::Progress,
     settings::{self, Machine},
@@ -27,14 +28,19 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let machine = Machine::new(&args.device)?;
     let budget = Duration::from_secs(u64::try_from(args.budget).unwrap_or(u64::MAX));
     let open = || -> Result<Model, Failure> {
-        let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+        let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
         Ok(Model::open(&path)?)
     };
     let load = |model| Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()));
+    let draft_models = args.draft_models.iter().map(|typed| {
+        let path = fetch::resolve_drafter(Some(typed), cache, Progress::OnStderr)?;
+        Ok(path.expect("one was named"))
+    });
+    let draft_models = draft_models.collect::<Result<Vec<_>, FetchError>>()?;
     if let Some(file) = &args.again {
         let mut profile = Profile::read(file)?;
         shipped::find_for_profile(&mut profile, cache)?;
-        args.draft_models.iter().try_for_each(|path| draft_model_at(&mut profile, path))?;
+        draft_models.iter().try_for_each(|path| draft_model_at(&mut profile, path))?;
         let cells = args.cells.clone();
         let options = AgainOptions { cells, budget, pinning: Pinning::default() };
         let loaded = load(open()?)?;
@@ -54,7 +60,7 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
         options.calibration = file.display().to_string();
     }
     let model = open()?;
-    options.draft_models.clone_from(&args.draft_models);
+    options.draft_models = draft_models;
     if options.draft_models.is_empty() {
         options.draft_models.extend(shipped::for_model(&model, cache)?);
     }

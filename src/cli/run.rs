@@ -22,12 +22,12 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     let prompt = settings::prompt(args)?;
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force, cache)).transpose()?;
-    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let model = Model::open(&path)?;
     let options = Options {
         drafter: settings::drafter(args),
         store: args.store.store.clone(),
-        draft_model: args.draft_model.clone(),
+        draft_model: fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?,
         ..machine.options(&path, args.context.context)
     };
     let options = settings::with_skip(&args.skip, options);
@@ -59,7 +59,7 @@ fn answer(engine: &mut Engine, args: &RunArgs, prompt: Option<String>) -> Result
         output::json(&stats::AnswerJson::new(&answer))?;
         answer.report
     } else {
-        let report = stream(engine, &request, |_| {})?;
+        let (_, report) = stream(engine, &request, |_| {})?;
         output::text("\n")?;
         report
     };

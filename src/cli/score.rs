@@ -46,7 +46,7 @@ enum Source {
 pub(crate) fn command(args: &ScoreArgs, cache: &CachePlace) -> Result<(), Failure> {
     let source = source(args)?;
     let machine = Machine::new(&args.device)?;
-    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let loaded = Arc::new(Loaded::new(Model::open(&path)?, &load_options(machine, vec![WIDTH]))?);
     let ids = match source {
         Source::Text(text) => loaded.tokenizer().encode_prompt(&text),

@@ -24,7 +24,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
     let key = key(args, cache)?;
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force, cache)).transpose()?;
-    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let model = Model::open(&path)?;
     let drafter = if args.no_spec { DrafterChoice::Plain } else { DrafterChoice::Planned };
     let options =

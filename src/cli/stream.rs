@@ -1,21 +1,21 @@
 //! An answer as text that is written while it comes.
 
-use yggc::engine::{Engine, Event, Report, Request};
+use yggc::engine::{Engine, Event, FinishReason, Report, Request};
 
 use crate::cli::{error::Failure, output};
 
-/// Answers a request, writing text as it comes; `heard` gets every piece as well.
+/// Answers a request, writing text as it comes; `heard` gets every piece as well. Returns why it ended, and its numbers.
 pub(crate) fn stream(
     engine: &mut Engine,
     request: &Request,
     mut heard: impl FnMut(&str),
-) -> Result<Report, Failure> {
+) -> Result<(FinishReason, Report), Failure> {
     let mut end = None;
     for event in engine.generate(request)? {
         let text = match event? {
             Event::Token { text, .. } => text,
-            Event::Finished { text, report, .. } => {
-                end = Some(*report);
+            Event::Finished { reason, text, report } => {
+                end = Some((reason, *report));
                 text
             }
         };

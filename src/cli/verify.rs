@@ -61,13 +61,14 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, false, cache)).transpose()?;
     let prompts = args.prompts.as_deref().map_or_else(|| Ok(calibration_prompts()), read_prompts)?;
-    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
+    let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?;
     let model = Model::open(&path)?;
     // Made before the weights are: they count against the memory that is free now.
     let engine = machine.options(&path, Some(DEFAULT_CONTEXT));
     let (prepared, plan) = match given {
         Some(plan) => (Prepared::Open(Box::new(model)), Ok(plan)),
-        None => planning::first_use(model, args.draft_model.as_deref(), machine, cache, Progress::OnStderr)?,
+        None => planning::first_use(model, draft_model.as_deref(), machine, cache, Progress::OnStderr)?,
     };
     let widths =
         plan.as_ref().map_or_else(|_| UNPLANNED_WIDTHS.to_vec(), |source| source.plan.planned.widths());
@@ -76,13 +77,7 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
         Ok(plan) => (Some(plan), None),
         Err(reason) => (None, Some(reason)),
     };
-    let engine = Options {
-        plan,
-        plan_absent_reason,
-        store: args.store.store.clone(),
-        draft_model: args.draft_model.clone(),
-        ..engine
-    };
+    let engine = Options { plan, plan_absent_reason, store: args.store.store.clone(), draft_model, ..engine };
     let extent = if args.quick { Extent::Quick } else { Extent::Thorough };
     let options = VerifyOptions { engine, prompts, extent };
     let bar = Progress::OnStderr.parts();

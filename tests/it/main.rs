@@ -9,8 +9,12 @@ mod backends;
 mod bad_input;
 #[cfg(feature = "cli")]
 mod bench;
+#[cfg(feature = "cli")]
+mod c_interface;
 mod calibration;
 mod candidates;
+#[cfg(feature = "cli")]
+mod chat;
 #[cfg(feature = "cli")]
 mod command_line;
 mod committed_plans;
@@ -35,6 +39,8 @@ mod fetch;
 mod first_use;
 mod guard;
 mod hidden_state_forward;
+#[cfg(feature = "cli")]
+mod hub;
 #[cfg(feature = "cli")]
 mod inspect;
 mod kept_states;

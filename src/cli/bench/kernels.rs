@@ -24,7 +24,7 @@ use super::provenance::Provenance;
 /// Runs `yggc bench --kernels`.
 pub(super) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
-    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, widths(args)))?;
     let defaults = KernelOptions::default();
     let repetitions = args.repetitions.unwrap_or(defaults.repetitions);

@@ -32,7 +32,7 @@ const CONTEXT: usize = 200;
 pub(super) fn command(args: &BenchArgs, file: &Path, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let source = given(file, args.force, cache)?;
-    let path = fetch::resolve(args.model.model.as_deref(), || cache.dir(), Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, widths(args)))?;
     let here = loaded.fingerprints()?;
     let plan = if source.force {

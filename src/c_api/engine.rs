@@ -1,0 +1,91 @@
+//! An engine as C holds it: opened, locked while it answers, closed.
+
+use std::{
+    ptr,
+    sync::{Mutex, MutexGuard, TryLockError},
+};
+
+use yggc::engine::Engine;
+
+use super::{
+    options::{OpenOptions, options},
+    pointers,
+    report::ReportTexts,
+    status::{Failure, Status, guarded},
+};
+
+/// A model with its plan, ready for one request at a time.
+#[derive(Debug)]
+pub struct EngineHandle(Mutex<Answering>);
+
+/// What a request needs of its engine.
+#[derive(Debug)]
+pub(super) struct Answering {
+    pub(super) engine: Engine,
+    pub(super) texts: ReportTexts,
+    /// The text of a token, with a NUL behind it.
+    pub(super) piece: Vec<u8>,
+}
+
+impl EngineHandle {
+    /// The engine, unless it answers another request or broke in one.
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, Answering>, Failure> {
+        self.0.try_lock().map_err(|refused| match refused {
+            TryLockError::WouldBlock => Failure::usage(
+                "the engine is answering: expected one request at a time, found another call; wait until ygg_generate() \
+                 returns, or open another engine",
+            ),
+            TryLockError::Poisoned(_) => Failure::fault("an earlier request of this engine ended in one"),
+        })
+    }
+}
+
+/// Opens a model: reads it, checks that the plan fits this machine, and allocates everything that requests will need, which takes seconds
+/// for large models. `*engine` is then a handle, to be given back with `ygg_engine_close()`; if the call goes wrong it is `NULL`.
+///
+/// A process may have several engines, each with a request of its own.
+///
+/// # Safety
+/// `options` points to a `ygg_options` whose texts are `NULL` or end with a NUL, and `engine` to a place for the handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ygg_engine_open(
+    options: *const OpenOptions,
+    engine: *mut *mut EngineHandle,
+) -> Status {
+    guarded(|| {
+        // SAFETY: as the caller's.
+        let place = unsafe { pointers::place(engine, "engine")? };
+        place.write(ptr::null_mut());
+        // SAFETY: as the caller's.
+        let options = unsafe { self::options(options)? };
+        let opened = Engine::open(&options)?;
+        let answering = Answering { engine: opened, texts: ReportTexts::default(), piece: Vec::new() };
+        place.write(Box::into_raw(Box::new(EngineHandle(Mutex::new(answering)))));
+        Ok(())
+    })
+}
+
+/// Gives an engine back with everything it holds. `NULL` is no engine, and nothing happens. An engine that is answering is left as it is
+/// (`YGG_STATUS_USAGE`): cancel its request first, and wait until `ygg_generate()` returns.
+///
+/// # Safety
+/// `engine` was not closed, and no other call for it begins.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ygg_engine_close(engine: *mut EngineHandle) -> Status {
+    guarded(|| {
+        if engine.is_null() {
+            return Ok(());
+        }
+        // SAFETY: as the caller's.
+        let handle = unsafe { pointers::handle(engine, "engine")? };
+        if matches!(handle.0.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(Failure::usage(
+                "the engine is answering: expected an idle one to close; cancel its request and wait until ygg_generate() \
+                 returns",
+            ));
+        }
+        // SAFETY: it is of `ygg_engine_open`, idle, and nobody begins a call for it.
+        drop(unsafe { Box::from_raw(engine) });
+        Ok(())
+    })
+}

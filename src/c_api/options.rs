@@ -1,0 +1,217 @@
+//! How C says how an engine is opened.
+
+use std::ffi::c_char;
+
+use yggc::{
+    engine::{Activations, DrafterChoice, Options, PlanSource, Tier},
+    plan,
+};
+
+use super::{
+    pointers::{self, Growing},
+    status::Failure,
+};
+
+/// How an engine is opened: `ygg_options options = {.size = sizeof options, .model = "model.gguf"};`. Fields that are zero or `NULL` are
+/// as good as left out. Texts end with a NUL, are UTF-8 but for paths, and are read while `ygg_engine_open()` runs.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct OpenOptions {
+    /// `sizeof(ygg_options)`.
+    pub size: usize,
+    /// Path of a `.gguf` file, or of a folder with `config.json`, `*.safetensors` and `tokenizer.json`.
+    pub model: *const c_char,
+    /// Path of a plan of `yggc plan`; without one the engine decodes plainly.
+    pub plan: *const c_char,
+    /// What drafts: the name of a drafter that the plan measured, forced at every step, or `none`. `NULL`: what the plan chose.
+    pub drafter: *const c_char,
+    /// Path of the drafter model; `NULL`: where it was when it was profiled.
+    pub draft_model: *const c_char,
+    /// Path of the corpus store; `NULL`: where it was when it was profiled.
+    pub store: *const c_char,
+    /// `cpu` or `cuda`; `NULL`: `cpu`.
+    pub device: *const c_char,
+    /// Instruction set of the CPU's kernels: `portable`, `avx2`, `avx512` or `amx`; `NULL`: the fastest that this processor has.
+    pub isa: *const c_char,
+    /// `native` or `int8`; `NULL`: `native`.
+    pub activations: *const c_char,
+    /// Not 0: use the plan even if it was made for another machine, model or build.
+    pub force_plan: u32,
+    /// Worker threads; 0: one per processor that this process may use.
+    pub threads: u32,
+    /// Tokens of prompt and answer together; 0: 4096, or the model's limit if that is lower.
+    pub context: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// Bytes of weights and session together at most; 0: the refusal is left to the system.
+    pub memory_limit: u64,
+}
+
+// SAFETY: plain data of C that begins with its size; null pointers and zeros are values.
+unsafe impl Growing for OpenOptions {
+    const NAME: &'static str = "ygg_options";
+    const FIRST_BYTES: usize = 96;
+}
+
+const _: () = assert!(OpenOptions::FIRST_BYTES <= size_of::<OpenOptions>());
+
+/// What C gave, as the engine takes it.
+///
+/// # Errors
+/// Of kind usage for what is missing or unknown, and of kind input for a plan that cannot be read.
+///
+/// # Safety
+/// `given` is null or points to a `ygg_options`, whose texts are null or end with a NUL.
+pub(super) unsafe fn options(given: *const OpenOptions) -> Result<Options, Failure> {
+    // SAFETY: as the caller's.
+    let given = unsafe { pointers::growing(given)? };
+    // SAFETY: as the caller's.
+    let text = |field, what| unsafe { pointers::text(field, what) };
+    // SAFETY: as the caller's.
+    let path = |field| unsafe { pointers::path(field) };
+    if given.reserved != 0 {
+        return Err(Failure::usage(format!("reserved is {}: expected 0", given.reserved)));
+    }
+    let model = path(given.model)
+        .ok_or_else(|| Failure::usage("model is NULL: expected the path of a .gguf file or of a folder"))?;
+    let plan = path(given.plan).map(|file| {
+        let plan = plan::read(file).map_err(yggc::engine::Error::from)?;
+        Ok::<_, Failure>(PlanSource { plan, name: file.display().to_string(), force: given.force_plan != 0 })
+    });
+    let drafter = match text(given.drafter, "drafter")? {
+        None => DrafterChoice::Planned,
+        Some("none") => DrafterChoice::Plain,
+        Some(name) => DrafterChoice::Forced(name.to_owned()),
+    };
+    let tier = tier(text(given.device, "device")?, text(given.isa, "isa")?)?;
+    let activations = match text(given.activations, "activations")? {
+        None | Some("native") => Activations::Native,
+        Some("int8") => Activations::Int8,
+        Some(found) => return Err(unknown("activations", "native or int8", found)),
+    };
+    Ok(Options {
+        plan: plan.transpose()?,
+        drafter,
+        store: path(given.store).map(Into::into),
+        draft_model: path(given.draft_model).map(Into::into),
+        tier,
+        activations,
+        threads: some(given.threads),
+        context: some(given.context),
+        memory_limit: usize::try_from(given.memory_limit).ok().filter(|bytes| *bytes != 0),
+        ..Options::new(model)
+    })
+}
+
+/// A number that was not left out.
+fn some(number: u32) -> Option<usize> {
+    (number != 0).then_some(number as usize)
+}
+
+fn unknown(field: &str, expected: &str, found: &str) -> Failure {
+    Failure::usage(format!("{field} is `{found}`: expected {expected}, or NULL"))
+}
+
+fn tier(device: Option<&str>, isa: Option<&str>) -> Result<Option<Tier>, Failure> {
+    const SETS: &str = "portable, avx2, avx512 or amx";
+    match (device, isa) {
+        (None | Some("cpu"), None) => Ok(None),
+        (None | Some("cpu"), Some(name)) => match name.parse() {
+            Ok(tier @ (Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Amx)) => Ok(Some(tier)),
+            Ok(Tier::Reference | Tier::Cuda) | Err(_) => Err(unknown("isa", SETS, name)),
+        },
+        (Some("cuda"), None) => Ok(Some(Tier::Cuda)),
+        (Some("cuda"), Some(_)) => Err(Failure::usage(
+            "isa is for the device `cpu`: a GPU has no instruction set to choose; leave it NULL",
+        )),
+        (Some(found), _) => Err(unknown("device", "cpu or cuda", found)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::CStr, ptr};
+
+    use super::*;
+    use crate::status::Status;
+
+    fn given() -> OpenOptions {
+        OpenOptions {
+            size: size_of::<OpenOptions>(),
+            model: c"model.gguf".as_ptr(),
+            plan: ptr::null(),
+            drafter: ptr::null(),
+            draft_model: ptr::null(),
+            store: ptr::null(),
+            device: ptr::null(),
+            isa: ptr::null(),
+            activations: ptr::null(),
+            force_plan: 0,
+            threads: 0,
+            context: 0,
+            reserved: 0,
+            memory_limit: 0,
+        }
+    }
+
+    fn read(given: OpenOptions) -> Result<Options, Failure> {
+        // SAFETY: the tests' texts end with a NUL.
+        unsafe { options(&given) }
+    }
+
+    #[test]
+    fn what_is_left_out_is_the_librarys_default() {
+        let found = read(given()).unwrap();
+        let expected = Options::new("model.gguf");
+        assert_eq!(found.model, expected.model);
+        assert_eq!((found.drafter, found.tier, found.threads), (expected.drafter, None, None));
+        assert_eq!((found.context, found.memory_limit), (None, None));
+        assert!(found.plan.is_none() && found.store.is_none() && found.draft_model.is_none());
+    }
+
+    #[test]
+    fn what_is_said_is_taken() {
+        let found = read(OpenOptions {
+            drafter: c"lookup".as_ptr(),
+            store: c"a".as_ptr(),
+            draft_model: c"b".as_ptr(),
+            isa: c"portable".as_ptr(),
+            activations: c"int8".as_ptr(),
+            threads: 3,
+            context: 64,
+            memory_limit: 1 << 30,
+            ..given()
+        });
+        let found = found.unwrap();
+        assert_eq!(found.drafter, DrafterChoice::Forced("lookup".to_owned()));
+        assert_eq!((found.tier, found.activations), (Some(Tier::Portable), Activations::Int8));
+        assert_eq!((found.threads, found.context), (Some(3), Some(64)));
+        assert_eq!(found.memory_limit, Some(1 << 30));
+        assert_eq!((found.store, found.draft_model), (Some("a".into()), Some("b".into())));
+        let none =
+            read(OpenOptions { drafter: c"none".as_ptr(), device: c"cuda".as_ptr(), ..given() }).unwrap();
+        assert_eq!((none.drafter, none.tier), (DrafterChoice::Plain, Some(Tier::Cuda)));
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_with_what_was_expected() {
+        let name = |name: &'static CStr| name.as_ptr();
+        for (bad, expected) in [
+            (OpenOptions { model: ptr::null(), ..given() }, "model is NULL"),
+            (OpenOptions { device: name(c"tpu"), ..given() }, "cpu or cuda"),
+            (OpenOptions { isa: name(c"reference"), ..given() }, "portable, avx2"),
+            (OpenOptions { isa: name(c"sse2"), ..given() }, "`sse2`"),
+            (OpenOptions { isa: name(c"avx2"), device: name(c"cuda"), ..given() }, "leave it NULL"),
+            (OpenOptions { activations: name(c"int4"), ..given() }, "native or int8"),
+            (OpenOptions { reserved: 1, ..given() }, "expected 0"),
+            (OpenOptions { size: 3, ..given() }, "sizeof(ygg_options)"),
+        ] {
+            let failure = read(bad).unwrap_err();
+            assert_eq!(failure.status, Status::Usage, "{expected}");
+            assert!(failure.text.contains(expected), "{}", failure.text);
+        }
+        let failure = read(OpenOptions { plan: name(c"/nowhere/a.plan"), ..given() }).unwrap_err();
+        assert_eq!(failure.status, Status::Input);
+        assert!(failure.text.contains("/nowhere/a.plan"), "{}", failure.text);
+    }
+}

@@ -1,0 +1,309 @@
+//! What C asks of an engine.
+
+use std::ffi::c_char;
+
+use yggc::engine::{Adjustment, Message, Prompt, Request, Reuse, Role, Sampling, Speculation};
+
+use super::{
+    cancel::Cancel,
+    pointers::{self, Growing},
+    status::Failure,
+};
+
+/// One message of a conversation.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct ChatMessage {
+    /// `system`, `user`, `assistant` or `tool`.
+    pub role: *const c_char,
+    /// What is said: UTF-8 that ends with a NUL. Nothing in it becomes a control token.
+    pub content: *const c_char,
+}
+
+/// A request: `ygg_request request = {.size = sizeof request, .messages = &question, .message_count = 1};`. Exactly one of `messages`,
+/// `prompt` and `tokens` is given; other fields that are zero or `NULL` are as good as left out, and a request with none of them is greedy.
+/// Everything is read before `ygg_generate()` decodes, but must stay until it returns.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct GenerateRequest {
+    /// `sizeof(ygg_request)`.
+    pub size: usize,
+    /// A conversation, laid out by the model's chat template.
+    pub messages: *const ChatMessage,
+    /// Messages of the conversation.
+    pub message_count: usize,
+    /// Text as it is, UTF-8 that ends with a NUL; control tokens in it are recognised.
+    pub prompt: *const c_char,
+    /// Token ids as they are.
+    pub tokens: *const u32,
+    /// How many.
+    pub token_count: usize,
+    /// Strings that end the answer and are no part of it, wherever tokens are cut; none is empty.
+    pub stop: *const *const c_char,
+    /// How many.
+    pub stop_count: usize,
+    /// Ends the request from any thread.
+    pub cancel: *const Cancel,
+    /// Same seed, same answer.
+    pub seed: u64,
+    /// Tokens of the answer at most; 0: 256.
+    pub max_tokens: u32,
+    /// 0: greedy.
+    pub temperature: f32,
+    /// Keeps so many of the most probable tokens; 0: all.
+    pub top_k: u32,
+    /// Keeps the most probable tokens until their sum reaches it; 0 and 1: all.
+    pub top_p: f32,
+    /// Keeps tokens of at least so many times the highest probability; 0: all.
+    pub min_p: f32,
+    /// For tokens of prompt and answer: divides logits above 0 and multiplies others; 0 and 1: unchanged.
+    pub repetition_penalty: f32,
+    /// Subtracted from the logits of tokens that the answer has, as often as it has them.
+    pub frequency_penalty: f32,
+    /// Subtracted once from the logits of tokens that the answer has.
+    pub presence_penalty: f32,
+    /// Not 0: plain decoding, with the same tokens.
+    pub no_spec: u32,
+    /// Not 0: nothing is kept of the request before, so the whole prompt is run.
+    pub no_reuse: u32,
+}
+
+// SAFETY: plain data of C that begins with its size; null pointers and zeros are values.
+unsafe impl Growing for GenerateRequest {
+    const NAME: &'static str = "ygg_request";
+    const FIRST_BYTES: usize = 120;
+}
+
+const _: () = assert!(GenerateRequest::FIRST_BYTES <= size_of::<GenerateRequest>());
+
+/// What C gave, as the engine takes it.
+///
+/// # Errors
+/// Of kind usage for what is missing, twice there, unknown or out of range, and of kind input for what is not text.
+///
+/// # Safety
+/// `given` is null or points to a `ygg_request`; its arrays have as many elements as it says, its texts end with a NUL, its cancel handle
+/// is null or was not freed.
+pub(super) unsafe fn request(given: *const GenerateRequest) -> Result<Request, Failure> {
+    // SAFETY: as the caller's.
+    let given = unsafe { pointers::growing(given)? };
+    // SAFETY: as the caller's.
+    let prompt = unsafe { prompt(&given)? };
+    let sampling = Sampling {
+        temperature: given.temperature,
+        top_k: given.top_k,
+        top_p: one_if_zero(given.top_p),
+        min_p: given.min_p,
+        seed: given.seed,
+    };
+    sampling.validate().map_err(|error| Failure::usage(error.to_string()))?;
+    let adjustment = Adjustment {
+        bias: Vec::new(),
+        repetition: one_if_zero(given.repetition_penalty),
+        frequency: given.frequency_penalty,
+        presence: given.presence_penalty,
+    };
+    adjustment.validate(0).map_err(|error| Failure::usage(error.to_string()))?;
+    // SAFETY: as the caller's.
+    let stop = unsafe { pointers::elements(given.stop, given.stop_count, "stop")? };
+    let stop = stop.iter().map(|text| {
+        // SAFETY: as the caller's.
+        let text = unsafe { pointers::text(*text, "a stop string")? }.unwrap_or_default();
+        let empty = || {
+            Failure::usage("a stop string is NULL or empty: expected at least one character; leave it out")
+        };
+        (!text.is_empty()).then(|| text.to_owned()).ok_or_else(empty)
+    });
+    let mut request = Request {
+        sampling,
+        adjustment,
+        stop: stop.collect::<Result<_, _>>()?,
+        speculation: if given.no_spec == 0 { Speculation::AsOpened } else { Speculation::Off },
+        reuse: if given.no_reuse == 0 { Reuse::Prefix } else { Reuse::Nothing },
+        ..Request::new(prompt)
+    };
+    if given.max_tokens != 0 {
+        request.max_tokens = given.max_tokens as usize;
+    }
+    if !given.cancel.is_null() {
+        // SAFETY: as the caller's.
+        request.cancel = unsafe { pointers::handle(given.cancel, "cancel")? }.handle();
+    }
+    Ok(request)
+}
+
+fn one_if_zero(number: f32) -> f32 {
+    if number == 0.0 { 1.0 } else { number }
+}
+
+/// The one prompt of a request.
+///
+/// # Safety
+/// As [`request`].
+unsafe fn prompt(given: &GenerateRequest) -> Result<Prompt, Failure> {
+    // SAFETY: as the caller's.
+    let messages = unsafe { pointers::elements(given.messages, given.message_count, "messages")? };
+    // SAFETY: as the caller's.
+    let text = unsafe { pointers::text(given.prompt, "prompt")? };
+    // SAFETY: as the caller's.
+    let tokens = unsafe { pointers::elements(given.tokens, given.token_count, "tokens")? };
+    match (messages, text, tokens) {
+        ([_, ..], None, []) => {
+            // SAFETY: as the caller's.
+            let messages = messages.iter().map(|given| unsafe { message(given) });
+            messages.collect::<Result<_, _>>().map(Prompt::Chat)
+        }
+        ([], Some(text), []) => Ok(Prompt::Raw(text.to_owned())),
+        ([], None, [_, ..]) => Ok(Prompt::Tokens(tokens.to_vec())),
+        (messages, text, tokens) => Err(Failure::usage(format!(
+            "expected exactly one of messages, prompt and tokens, found {} messages, {} prompt and {} tokens",
+            messages.len(),
+            if text.is_some() { "a" } else { "no" },
+            tokens.len()
+        ))),
+    }
+}
+
+/// # Safety
+/// The texts are null or end with a NUL.
+unsafe fn message(given: &ChatMessage) -> Result<Message, Failure> {
+    // SAFETY: as the caller's.
+    let (role, content) =
+        unsafe { (pointers::text(given.role, "role")?, pointers::text(given.content, "content")?) };
+    let roles = "system, user, assistant or tool";
+    let role =
+        role.ok_or_else(|| Failure::usage(format!("the role of a message is NULL: expected {roles}")))?;
+    let role: Role = role
+        .parse()
+        .map_err(|_| Failure::usage(format!("the role of a message is `{role}`: expected {roles}")))?;
+    let content = content.ok_or_else(|| Failure::usage("the content of a message is NULL: expected text"))?;
+    Ok(Message::new(role, content))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+    use crate::{cancel, status::Status};
+
+    fn given() -> GenerateRequest {
+        GenerateRequest {
+            size: size_of::<GenerateRequest>(),
+            messages: ptr::null(),
+            message_count: 0,
+            prompt: ptr::null(),
+            tokens: ptr::null(),
+            token_count: 0,
+            stop: ptr::null(),
+            stop_count: 0,
+            cancel: ptr::null(),
+            seed: 0,
+            max_tokens: 0,
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 0.0,
+            min_p: 0.0,
+            repetition_penalty: 0.0,
+            frequency_penalty: 0.0,
+            presence_penalty: 0.0,
+            no_spec: 0,
+            no_reuse: 0,
+        }
+    }
+
+    fn read(given: GenerateRequest) -> Result<Request, Failure> {
+        // SAFETY: the tests' texts end with a NUL, and their counts are right or refused.
+        unsafe { request(&given) }
+    }
+
+    #[test]
+    fn what_is_left_out_is_the_librarys_default() {
+        let found = read(GenerateRequest { prompt: c"ab".as_ptr(), ..given() }).unwrap();
+        let expected = Request::new(Prompt::Raw("ab".to_owned()));
+        assert_eq!((found.prompt, found.max_tokens), (expected.prompt, expected.max_tokens));
+        assert_eq!((found.sampling, found.adjustment), (Sampling::GREEDY, Adjustment::NONE));
+        assert_eq!((found.speculation, found.reuse), (expected.speculation, expected.reuse));
+        assert!(found.stop.is_empty() && !found.cancel.is_cancelled());
+    }
+
+    #[test]
+    fn what_is_said_is_taken() {
+        let handle = cancel::ygg_cancel_new();
+        let messages = [
+            ChatMessage { role: c"system".as_ptr(), content: c"Be kind.".as_ptr() },
+            ChatMessage { role: c"user".as_ptr(), content: c"".as_ptr() },
+        ];
+        let stop = [c"6.".as_ptr(), c"\n".as_ptr()];
+        let found = read(GenerateRequest {
+            messages: messages.as_ptr(),
+            message_count: 2,
+            stop: stop.as_ptr(),
+            stop_count: 2,
+            cancel: handle,
+            seed: 7,
+            max_tokens: 9,
+            temperature: 0.5,
+            top_k: 4,
+            top_p: 0.75,
+            min_p: 0.25,
+            repetition_penalty: 1.5,
+            frequency_penalty: -1.0,
+            presence_penalty: 2.0,
+            no_spec: 1,
+            no_reuse: 2,
+            ..given()
+        });
+        let found = found.unwrap();
+        let said = vec![Message::new(Role::System, "Be kind."), Message::new(Role::User, "")];
+        assert_eq!((found.prompt, found.max_tokens), (Prompt::Chat(said), 9));
+        let sampling = Sampling { temperature: 0.5, top_k: 4, top_p: 0.75, min_p: 0.25, seed: 7 };
+        assert_eq!(found.sampling, sampling);
+        let adjustment = Adjustment { bias: Vec::new(), repetition: 1.5, frequency: -1.0, presence: 2.0 };
+        assert_eq!((found.adjustment, found.stop), (adjustment, vec!["6.".to_owned(), "\n".to_owned()]));
+        assert_eq!((found.speculation, found.reuse), (Speculation::Off, Reuse::Nothing));
+        // SAFETY: the handle is here until it is freed.
+        unsafe {
+            assert_eq!(cancel::ygg_cancel_now(handle), Status::Ok);
+            cancel::ygg_cancel_free(handle);
+        }
+        assert!(found.cancel.is_cancelled(), "the request keeps what the handle stood for");
+        let tokens = [3, 5];
+        let found = read(GenerateRequest { tokens: tokens.as_ptr(), token_count: 2, ..given() }).unwrap();
+        assert_eq!(found.prompt, Prompt::Tokens(vec![3, 5]));
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_with_what_was_expected() {
+        let asked = || GenerateRequest { prompt: c"ab".as_ptr(), ..given() };
+        let message = |role, content| ChatMessage { role, content };
+        let (role, text) = (c"user".as_ptr(), c"ab".as_ptr());
+        let [no_role, other_role, no_content] =
+            [message(ptr::null(), text), message(c"robot".as_ptr(), text), message(role, ptr::null())];
+        let of_message =
+            |message: &ChatMessage| GenerateRequest { messages: message, message_count: 1, ..given() };
+        let [null, empty] = [ptr::null(), c"".as_ptr()];
+        for (bad, expected) in [
+            (given(), "exactly one of"),
+            (GenerateRequest { tokens: &5, token_count: 1, ..asked() }, "a prompt and 1 tokens"),
+            (GenerateRequest { message_count: 3, ..given() }, "messages is NULL"),
+            (of_message(&no_role), "role of a message is NULL"),
+            (of_message(&other_role), "`robot`"),
+            (of_message(&no_content), "content of a message is NULL"),
+            (GenerateRequest { stop: &null, stop_count: 1, ..asked() }, "stop string"),
+            (GenerateRequest { stop: &empty, stop_count: 1, ..asked() }, "stop string"),
+            (GenerateRequest { temperature: -1.0, ..asked() }, "temperature"),
+            (GenerateRequest { top_p: 1.5, ..asked() }, "top-p"),
+            (GenerateRequest { min_p: f32::NAN, ..asked() }, "min-p"),
+            (GenerateRequest { repetition_penalty: -1.0, ..asked() }, "repetition"),
+            (GenerateRequest { presence_penalty: f32::INFINITY, ..asked() }, "presence"),
+            (GenerateRequest { size: 8, ..asked() }, "sizeof(ygg_request)"),
+        ] {
+            let failure = read(bad).unwrap_err();
+            assert_eq!(failure.status, Status::Usage, "{expected}");
+            assert!(failure.text.contains(expected), "{}", failure.text);
+        }
+        let failure = read(GenerateRequest { prompt: c"\xff".as_ptr(), ..given() }).unwrap_err();
+        assert_eq!(failure.status, Status::Input);
+    }
+}

@@ -1,0 +1,133 @@
+//! How a call ends: a status that mirrors the program's exit codes, and the text of the last error of a thread.
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    ffi::{CString, c_char},
+    panic::{self, AssertUnwindSafe},
+};
+
+use yggc::engine::{Error, ErrorKind};
+
+/// How a call ended. The values are the exit codes of the program `yggc`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum Status {
+    /// Done.
+    Ok = 0,
+    /// What should not have happened: a fault of the library. An engine that it happened in can only be closed.
+    Failed = 1,
+    /// The caller's: a null pointer, a size, a name or a number out of range, or a second request at once.
+    Usage = 2,
+    /// A model, plan, drafter or prompt that cannot be used.
+    Input = 3,
+    /// A device that is missing or unusable.
+    Device = 4,
+}
+
+/// A call that could not be done, and why.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) status: Status,
+    pub(super) text: String,
+}
+
+impl Failure {
+    pub(super) fn usage(text: impl Into<String>) -> Self {
+        Self { status: Status::Usage, text: text.into() }
+    }
+
+    pub(super) fn input(text: impl Into<String>) -> Self {
+        Self { status: Status::Input, text: text.into() }
+    }
+
+    pub(super) fn fault(what: &str) -> Self {
+        let text =
+            format!("a fault of the library: {what}; close the engine that it happened in, and report it");
+        Self { status: Status::Failed, text }
+    }
+
+    fn panicked(payload: &(dyn Any + Send)) -> Self {
+        let said = payload.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        Self::fault(said.unwrap_or("a panic without a text"))
+    }
+
+    /// Keeps the text for [`ygg_last_error`].
+    fn keep(self) -> Status {
+        let text = CString::new(self.text.replace('\0', "\u{fffd}")).expect("every NUL was replaced");
+        // A thread that is ending has nobody left who could ask.
+        let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
+        self.status
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let status = match error.kind() {
+            ErrorKind::Input => Status::Input,
+            ErrorKind::Device => Status::Device,
+            ErrorKind::Internal => Status::Failed,
+        };
+        Self { status, text: error.to_string() }
+    }
+}
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Runs what a function of the interface does: failures and panics become a status, and the text of this thread.
+pub(super) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> Status {
+    // What a panic leaves half done is behind the lock of its engine, which refuses every further request.
+    let ended = panic::catch_unwind(AssertUnwindSafe(call));
+    match ended.unwrap_or_else(|payload| Err(Failure::panicked(payload.as_ref()))) {
+        Ok(()) => Status::Ok,
+        Err(failure) => failure.keep(),
+    }
+}
+
+/// What went wrong in the last call of this thread that did not end with `YGG_STATUS_OK`: one paragraph of UTF-8 that says what was
+/// expected, what was found and what to do. Never `NULL`; empty if nothing went wrong yet. The text is the library's, and is good until
+/// the next call of this thread that goes wrong, or the thread's end.
+#[unsafe(no_mangle)]
+pub extern "C" fn ygg_last_error() -> *const c_char {
+    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// The version of the library, such as "0.1.0": a text that is good for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn ygg_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    fn last_error() -> String {
+        // SAFETY: the text is this thread's, which makes no call meanwhile.
+        unsafe { CStr::from_ptr(ygg_last_error()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn panics_and_failures_become_a_status_and_a_text() {
+        assert_eq!((guarded(|| Ok(())), last_error().as_str()), (Status::Ok, ""));
+        assert_eq!(guarded(|| Err(Failure::input("a\0b"))), Status::Input);
+        assert_eq!(last_error(), "a\u{fffd}b");
+        for panicking in
+            [|| panic!("five is {}", 5), || panic!("five is 5")] as [fn() -> Result<(), Failure>; 2]
+        {
+            assert_eq!(guarded(panicking), Status::Failed);
+            assert!(last_error().contains("five is 5"), "{}", last_error());
+        }
+        assert_eq!(guarded(|| panic::panic_any(5)), Status::Failed);
+        assert!(last_error().contains("without a text"));
+        // What went well leaves the text of what did not, and other threads have texts of their own.
+        assert_eq!(guarded(|| Ok(())), Status::Ok);
+        assert!(last_error().contains("without a text"));
+        assert_eq!(std::thread::spawn(last_error).join().unwrap(), "");
+    }
+}

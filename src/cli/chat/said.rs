@@ -1,0 +1,67 @@
+//! What a line of the chat means: a message, or a command.
+
+/// What a person may say beside messages, as `/help` tells it.
+pub(super) const HELP: &str = "\
+/help      this
+/stats     what the last answer took
+/reset     forget the conversation
+/quit      end, as Ctrl-D does
+Ctrl-C ends an answer that is coming, and clears a line that is typed.";
+
+/// A line, understood.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said<'a> {
+    Nothing,
+    Message(&'a str),
+    Help,
+    Stats,
+    Reset,
+    Quit,
+    /// A command that there is not.
+    Unknown(&'a str),
+}
+
+impl<'a> Said<'a> {
+    pub(super) fn new(line: &'a str) -> Self {
+        let line = line.trim();
+        let Some(word) = line.strip_prefix('/') else {
+            return if line.is_empty() { Self::Nothing } else { Self::Message(line) };
+        };
+        match word {
+            "help" => Self::Help,
+            "stats" => Self::Stats,
+            "reset" => Self::Reset,
+            "quit" => Self::Quit,
+            _ if !word.is_empty() && word.chars().all(char::is_alphabetic) => Self::Unknown(line),
+            _ => Self::Message(line),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_single_words_behind_a_slash() {
+        for (line, expected) in [
+            ("", Said::Nothing),
+            (" \t", Said::Nothing),
+            (" hello ", Said::Message("hello")),
+            ("/help", Said::Help),
+            (" /stats ", Said::Stats),
+            ("/reset", Said::Reset),
+            ("/quit", Said::Quit),
+            ("/exit", Said::Unknown("/exit")),
+            ("/", Said::Message("/")),
+            ("/etc/hosts", Said::Message("/etc/hosts")),
+            ("/help me", Said::Message("/help me")),
+            ("/1", Said::Message("/1")),
+        ] {
+            assert_eq!(Said::new(line), expected, "{line:?}");
+        }
+        for command in ["/help", "/stats", "/reset", "/quit"] {
+            assert!(HELP.contains(command));
+        }
+    }
+}

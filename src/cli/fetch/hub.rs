@@ -1,0 +1,184 @@
+//! Models of the Hugging Face hub, named `hf:OWNER/REPO` or `hf:OWNER/REPO/FILE.gguf`, in the cache that its other programs use.
+//!
+//! A model that was fetched once is used without a request, as its files were then. What one repository means is kept below the
+//! program's own cache (`hub/OWNER--REPO.json`): the commit, and which of its files the model is, written when all of them are there. So a
+//! fetch that was interrupted is not taken for a model, and goes on where it was.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use ygg_profiler::replace_file;
+
+use self::{
+    client::Client,
+    listing::{Choice, choose, shards},
+};
+pub(crate) use self::{error::HubError, name::HubName, settings::HubSettings};
+use crate::cli::{
+    cache::{CacheDir, CacheError, take_lock},
+    fetch::Part,
+    output::remark,
+    progress::Progress,
+};
+
+mod client;
+mod error;
+mod listing;
+mod name;
+mod settings;
+
+/// What a repository meant when it was fetched.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    commit: String,
+    files: Vec<String>,
+}
+
+/// One model of the hub, and where it is kept.
+#[derive(Debug)]
+struct Kept<'a> {
+    name: &'a HubName,
+    /// Folder of the repository in the hub's cache.
+    repository: PathBuf,
+    /// The repository's [`Record`].
+    record: PathBuf,
+}
+
+/// The path of the model, a file or a folder; downloads what is not cached of it.
+pub(crate) fn fetch(
+    name: &HubName,
+    part: Part,
+    settings: &HubSettings,
+    cache: &CacheDir,
+    progress: Progress,
+) -> Result<PathBuf, HubError> {
+    let (owner, repo) = name.parts();
+    let folder = format!("models--{owner}--{repo}");
+    let kept = Kept {
+        name,
+        repository: settings.cache.join(&folder),
+        record: cache.hub().join(format!("{owner}--{repo}.json")),
+    };
+    if let Some(path) = kept.find(part) {
+        return Ok(path);
+    }
+    if settings.offline {
+        let missing = || HubError::Offline { name: name.to_string(), cache: settings.cache.clone() };
+        return kept.find_anything(part).ok_or_else(missing);
+    }
+    let locks = settings.cache.join(".locks").join(folder);
+    fs::create_dir_all(&locks).map_err(CacheError::at("create", &locks))?;
+    let mut waiting = None;
+    let _lock = take_lock(&locks.join("yggc.lock"), || {
+        waiting = Some(progress.spinner("waiting for another yggc that is fetching"));
+    })?;
+    drop(waiting);
+    // The process waited for has usually fetched the same.
+    if let Some(path) = kept.find(part) {
+        return Ok(path);
+    }
+    match kept.download(part, settings, progress) {
+        Err(HubError::Network { why, .. }) if let Some(path) = kept.find_anything(part) => {
+            remark(format_args!(
+                "the hub cannot be reached ({why}): using {name} as another program cached it"
+            ));
+            Ok(path)
+        }
+        other => other,
+    }
+}
+
+impl Kept<'_> {
+    /// The model, if it was fetched whole.
+    fn find(&self, part: Part) -> Option<PathBuf> {
+        if let Some(file) = &self.name.file {
+            return Some(self.main()?.join(file)).filter(|path| path.is_file());
+        }
+        let Record { commit, files } = serde_json::from_slice(&fs::read(&self.record).ok()?).ok()?;
+        let snapshot = self.snapshot(&commit);
+        let is_whole = files.iter().all(|file| snapshot.join(file).is_file());
+        let names: Vec<&str> = files.iter().map(String::as_str).collect();
+        // What a drafter needs may be less than what is needed now.
+        let choice = choose(self.name, &names, part).ok().filter(|_| is_whole)?;
+        Some(choice.path(&snapshot))
+    }
+
+    /// The model as whatever program cached it, of the last commit that was seen.
+    fn find_anything(&self, part: Part) -> Option<PathBuf> {
+        let snapshot = self.main()?;
+        let names: Vec<String> = fs::read_dir(&snapshot)
+            .ok()?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| snapshot.join(name).is_file())
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let choice = choose(self.name, &names, part).ok()?;
+        let is_whole = match &choice {
+            Choice::Folder { index: Some(index), .. } => {
+                let named = shards(self.name, &fs::read(snapshot.join(index)).ok()?).ok()?;
+                named.iter().all(|shard| snapshot.join(shard).is_file())
+            }
+            Choice::Folder { index: None, .. } | Choice::File(_) => true,
+        };
+        is_whole.then(|| choice.path(&snapshot))
+    }
+
+    /// The snapshot that the hub's main branch was last seen at.
+    fn main(&self) -> Option<PathBuf> {
+        let commit = fs::read_to_string(self.repository.join("refs/main")).ok()?;
+        Some(self.snapshot(commit.trim()))
+    }
+
+    fn snapshot(&self, commit: &str) -> PathBuf {
+        self.repository.join("snapshots").join(commit)
+    }
+
+    fn download(&self, part: Part, settings: &HubSettings, progress: Progress) -> Result<PathBuf, HubError> {
+        let client = Client::new(self.name, settings, progress)?;
+        if let Some(file) = &self.name.file {
+            return client.file("main", file);
+        }
+        let (commit, listed) = client.listing()?;
+        let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+        let choice = choose(self.name, &listed, part)?;
+        let snapshot = self.snapshot(&commit);
+        let mut files = choice.files();
+        let get = |file: &String| match snapshot.join(file) {
+            path if path.is_file() => Ok(path),
+            _ => client.file(&commit, file),
+        };
+        for file in &files {
+            get(file)?;
+        }
+        if let Choice::Folder { index: Some(index), .. } = &choice {
+            let path = snapshot.join(index);
+            let shards = shards(self.name, &fs::read(&path).map_err(CacheError::at("read", &path))?)?;
+            for shard in &shards {
+                get(shard)?;
+            }
+            files.extend(shards);
+        }
+        self.keep(&Record { commit, files })?;
+        Ok(choice.path(&snapshot))
+    }
+
+    fn keep(&self, record: &Record) -> Result<(), HubError> {
+        let folder = self.record.parent().expect("it is below the cache");
+        fs::create_dir_all(folder).map_err(CacheError::at("create", folder))?;
+        let text = serde_json::to_vec(record).expect("names are text");
+        Ok(replace_file(&self.record, &text).map_err(CacheError::at("write", &self.record))?)
+    }
+}
+
+impl Choice {
+    /// Where a model is that is so chosen.
+    fn path(&self, snapshot: &Path) -> PathBuf {
+        match self {
+            Self::Folder { .. } => snapshot.to_owned(),
+            Self::File(file) => snapshot.join(file),
+        }
+    }
+}
