@@ -22,7 +22,7 @@ use yggc::{
 use crate::{
     fetch::{fake_pip, fetch, wheel},
     program::{default_model, failure, success, yggc},
-    tiny_commands::{self as tiny, model, on_tiny, plan as plan_file, profile, prompts},
+    tiny_commands::{self as tiny, model, on_tiny, plan as plan_file, profile},
     tiny_model::Dice,
 };
 
@@ -65,8 +65,7 @@ fn profiles_are_whole_whenever_their_writer_is_killed() {
     let file = folder.path().join("killed.profile");
     let measure = || {
         let mut command = on_tiny("profile");
-        command.args(["--budget", "2", "--drafter", "lookup", "--prompts"]).arg(prompts());
-        command.arg("-o").arg(&file);
+        command.args(["--budget", "20", "--cells", "verify@1", "--again"]).arg(profile()).arg("-o").arg(&file);
         command
     };
     killed_any_time(4, 2, &measure, &|| drop(Profile::read(&file).expect("a whole profile")));
@@ -140,7 +139,7 @@ fn a_full_disk_leaves_the_former_file_and_says_which_one_had_no_room() {
     let mut search = yggc();
     search.args(["plan", "--profile"]).arg(profile()).arg("-o").arg(at("f"));
     let mut measure = on_tiny("profile");
-    measure.args(["--budget", "1", "--drafter", "lookup", "--prompts"]).arg(prompts()).arg("-o").arg(at("f"));
+    measure.args(["--budget", "20", "--cells", "verify@1", "--again"]).arg(profile()).arg("-o").arg(at("f"));
     let mut explain = yggc();
     explain.args(["plan", "explain"]).arg(plan_file()).arg("--html").arg(at("f"));
     for (command, former) in [(search, "former"), (measure, "former"), (explain, "<!DOCTYPE html>\n<!-- yggc plan explain -->\n")]

@@ -62,7 +62,7 @@ fn corpus_stores() {
 
 #[test]
 fn saved_n_grams() {
-    smoke("ngram_states", targets::ngram_states::check, 10_000, 200);
+    smoke("ngram_states", targets::ngram_states::check, 10_000, 50);
 }
 
 #[test]
