@@ -2,7 +2,18 @@
 
 /// Numbers at whose neighbours programs err.
 const INTERESTING: [u64; 12] = [
-    0, 1, 0x7F, 0xFF, 0x7FFF, 1 << 31, 0xFFFF_FFFF, 1 << 32, 1 << 60, 1 << 63, u64::MAX, 0x7FF0_0000_0000_0000,
+    0,
+    1,
+    0x7F,
+    0xFF,
+    0x7FFF,
+    1 << 31,
+    0xFFFF_FFFF,
+    1 << 32,
+    1 << 60,
+    1 << 63,
+    u64::MAX,
+    0x7FF0_0000_0000_0000,
 ];
 /// Bytes that mean something to texts of any format.
 const MARKS: &[u8] = b"\0\"\\{}[]()%<>|/:,.-+0159aeEtnf \n\xC3\xA9\xFF";

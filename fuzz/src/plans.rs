@@ -20,7 +20,8 @@ fn show(plan: &Plan) {
     assert!(!text(plan).is_empty() && json(plan).is_object());
     assert!(plan.priced().count() == plan.alternatives.len() && plan.by_drafter.contains(plan.chosen()));
     let temperatures = plan.bands.iter().map(|band| band.temperature).chain([0.0, 0.9]);
-    let explained = temperatures.map(|temperature| explain_at(plan, temperature)).chain([explain::explain(plan)]);
+    let explained =
+        temperatures.map(|temperature| explain_at(plan, temperature)).chain([explain::explain(plan)]);
     for explanation in explained {
         assert!(!explain::text(&explanation).is_empty());
     }

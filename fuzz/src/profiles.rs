@@ -27,7 +27,8 @@ pub fn check(input: &[u8]) -> bool {
 
 fn is_small(profile: &Profile) -> bool {
     let parameters = profile.drafters.iter().flat_map(|drafter| drafter.parameters.values().flatten());
-    let recorded: usize = profile.token_traces.iter().map(|trace| trace.prompt.len() + trace.output.len()).sum();
+    let recorded: usize =
+        profile.token_traces.iter().map(|trace| trace.prompt.len() + trace.output.len()).sum();
     // A store would be looked for where the profile says.
     let needs_no_file = profile.drafters.iter().all(|drafter| drafter.file.is_none());
     needs_no_file

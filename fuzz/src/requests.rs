@@ -121,12 +121,7 @@ fn sound(request: &Request, answer: &Answer) {
 
 fn drafted(decoder: &mut Decoder, prompt: &[u32], request: &Request) -> Vec<u32> {
     let Request { sampling, adjustment, log_probs, reuse, max_tokens, .. } = request;
-    let begin = Begin {
-        adjustment,
-        log_probs: *log_probs,
-        reuse: *reuse,
-        ..Begin::new(prompt, *sampling)
-    };
+    let begin = Begin { adjustment, log_probs: *log_probs, reuse: *reuse, ..Begin::new(prompt, *sampling) };
     let first = decoder.begin(&begin).expect("a request that an engine answers").expect("nobody cancels it");
     let (mut said, ends) = (vec![first], loaded().end_ids());
     while !said.last().is_some_and(|token| ends.contains(token)) {

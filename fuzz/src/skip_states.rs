@@ -18,8 +18,13 @@ pub fn model() -> ModelFingerprint {
 /// A search of that model which tries a set before nearly every step.
 pub fn search() -> SkipSearch {
     let times = SkipTimes { verify: vec![(1, 10.0), (8, 25.0)], draft: vec![(1, 6.0), (8, 15.0)] };
-    let settings =
-        SkipSearchSettings { share: 20.0, window: 4, interval: 3, enough: 2.0, ..SkipSearchSettings::default() };
+    let settings = SkipSearchSettings {
+        share: 20.0,
+        window: 4,
+        interval: 3,
+        enough: 2.0,
+        ..SkipSearchSettings::default()
+    };
     SkipSearch::new(GROUPS, &[4, 7], 4, SkipCosts::new(times, 0.5), settings)
 }
 
@@ -51,6 +56,9 @@ pub fn check(input: &[u8]) -> bool {
     }
     steps(&mut search, 24);
     let counts = search.counts();
-    assert!((0.0..=1.0).contains(&counts.matchness) && (0.0..=1.0).contains(&counts.skip_ratio), "{counts:?}");
+    assert!(
+        (0.0..=1.0).contains(&counts.matchness) && (0.0..=1.0).contains(&counts.skip_ratio),
+        "{counts:?}"
+    );
     true
 }

@@ -12,7 +12,9 @@ struct Case {
 
 /// What is handed out is the text before the first stop string, however the text is cut.
 pub fn check(input: &[u8]) -> bool {
-    let Ok(Case { stops, pieces }) = Case::arbitrary_take_rest(Unstructured::new(input)) else { return false };
+    let Ok(Case { stops, pieces }) = Case::arbitrary_take_rest(Unstructured::new(input)) else {
+        return false;
+    };
     let (said, stopped) = heard(&stops, pieces.iter().map(String::as_str));
     assert_eq!((said.clone(), stopped), heard(&stops, [pieces.concat().as_str()]));
     let some = stops.iter().any(|stop| !stop.is_empty() && pieces.concat().contains(stop.as_str()));

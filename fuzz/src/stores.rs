@@ -54,7 +54,8 @@ fn look(store: &CorpusStore, file: &[u8]) {
     assert_eq!(store.tokens() * 8 + store.snippets() * 4 + HEADER_BYTES as u64, file.len() as u64);
     let symbols = file[HEADER_BYTES..].as_chunks::<4>().0.iter().take(48);
     let text: Vec<u32> = symbols.map(|word| u32::from_le_bytes(*word).wrapping_sub(1)).collect();
-    let mut retrieval = Retrieval::new(store.clone(), LONGEST_MATCH, 1, &SHAPE).expect("lengths that it knows");
+    let mut retrieval =
+        Retrieval::new(store.clone(), LONGEST_MATCH, 1, &SHAPE).expect("lengths that it knows");
     let mut tree = TokenTree::with_capacity(SHAPE.tree_nodes());
     for end in [1, 2, text.len() / 2, text.len()] {
         let Some(text) = text.get(..end).filter(|text| !text.is_empty()) else { continue };

@@ -60,7 +60,9 @@ mod tests {
     #[test]
     fn limits_count_where_there_are_some() {
         let limits = |most: &str| {
-            format!("Limit  Soft Limit  Hard Limit  Units\nMax address space         {most}   unlimited   bytes\n")
+            format!(
+                "Limit  Soft Limit  Hard Limit  Units\nMax address space         {most}   unlimited   bytes\n"
+            )
         };
         let status = "Name:\tyggc\nVmSize:\t    1000 kB\n";
         assert_eq!(left_of_address_space(&limits("2048000"), status), Some(1024 * 1000));

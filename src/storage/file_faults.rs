@@ -5,14 +5,14 @@
 //! file and ends, or sees the write fail. The library never does so by itself: signals belong to the program.
 
 #[cfg(unix)]
-pub use unix::tell_file_faults;
-#[cfg(unix)]
 pub(super) use unix::NamedMap;
+#[cfg(unix)]
+pub use unix::tell_file_faults;
 
 #[cfg(not(unix))]
-pub use elsewhere::tell_file_faults;
-#[cfg(not(unix))]
 pub(super) use elsewhere::NamedMap;
+#[cfg(not(unix))]
+pub use elsewhere::tell_file_faults;
 
 #[cfg(not(unix))]
 mod elsewhere {

@@ -213,7 +213,10 @@ mod tests {
             written.set_modified(time + std::time::Duration::from_secs(seconds)).unwrap();
             let error = mapped.check_unchanged().unwrap_err();
             assert!(matches!(error, StorageError::Changed { expected: 10, found, .. } if found == length));
-            assert!(error.to_string().contains("data.bin") && error.to_string().contains("renaming"), "{error}");
+            assert!(
+                error.to_string().contains("data.bin") && error.to_string().contains("renaming"),
+                "{error}"
+            );
         }
     }
 

@@ -36,8 +36,7 @@ fn killed_any_time(kills: u32, seed: u64, command: &dyn Fn() -> Command, is_whol
     let whole = begun.elapsed();
     is_whole();
     for _ in 0..kills {
-        let mut child =
-            command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("yggc starts");
+        let mut child = command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("yggc starts");
         thread::sleep(whole * dice.within(0, 100) as u32 / 90);
         child.kill().expect("it can be killed");
         child.wait().expect("it ended");
@@ -65,7 +64,11 @@ fn profiles_are_whole_whenever_their_writer_is_killed() {
     let file = folder.path().join("killed.profile");
     let measure = || {
         let mut command = on_tiny("profile");
-        command.args(["--budget", "20", "--cells", "verify@1", "--again"]).arg(profile()).arg("-o").arg(&file);
+        command
+            .args(["--budget", "20", "--cells", "verify@1", "--again"])
+            .arg(profile())
+            .arg("-o")
+            .arg(&file);
         command
     };
     killed_any_time(4, 2, &measure, &|| drop(Profile::read(&file).expect("a whole profile")));
@@ -142,7 +145,8 @@ fn a_full_disk_leaves_the_former_file_and_says_which_one_had_no_room() {
     measure.args(["--budget", "20", "--cells", "verify@1", "--again"]).arg(profile()).arg("-o").arg(at("f"));
     let mut explain = yggc();
     explain.args(["plan", "explain"]).arg(plan_file()).arg("--html").arg(at("f"));
-    for (command, former) in [(search, "former"), (measure, "former"), (explain, "<!DOCTYPE html>\n<!-- yggc plan explain -->\n")]
+    for (command, former) in
+        [(search, "former"), (measure, "former"), (explain, "<!DOCTYPE html>\n<!-- yggc plan explain -->\n")]
     {
         fs::write(at("f"), former).expect("writable");
         // Blocks of 512 or 1024 bytes.

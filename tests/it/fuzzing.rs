@@ -29,8 +29,10 @@ fn folder(target: &str) -> PathBuf {
 /// Runs a target over its seeds and `executions` mutations, of which it must accept `least`.
 #[track_caller]
 fn smoke(target: &str, check: fn(&[u8]) -> bool, executions: usize, least: usize) {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder(target)).expect("it has seeds").map(|entry| entry.expect("listed").path()).collect();
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder(target))
+        .expect("it has seeds")
+        .map(|entry| entry.expect("listed").path())
+        .collect();
     paths.sort();
     let seeds: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).expect("readable")).collect();
     let mut valid = 0;
@@ -124,7 +126,8 @@ fn write_fuzz_seeds() {
     write("containers", "valid_gguf", &fs::read(&path).expect("written"));
     let model = place.path().join("model");
     spec.write_folder(&model).expect("written");
-    let [config, weights] = ["config.json", "model.safetensors"].map(|name| fs::read(model.join(name)).expect("written"));
+    let [config, weights] =
+        ["config.json", "model.safetensors"].map(|name| fs::read(model.join(name)).expect("written"));
     write("containers", "valid_folder", &[&config[..], &[0], &weights[..]].concat());
 
     let profile = small_profile();

@@ -11,7 +11,18 @@ use crate::{
 fn clients_of_every_kind_at_once_get_their_own_answers_and_leave_nothing() {
     let mut soak = Command::new("python3");
     soak.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/soak.py"));
-    soak.args(["--yggc", env!("CARGO_BIN_EXE_yggc"), "--seconds", "5", "--tokens", "16", "--alone", "1", "--", "-m"]);
+    soak.args([
+        "--yggc",
+        env!("CARGO_BIN_EXE_yggc"),
+        "--seconds",
+        "5",
+        "--tokens",
+        "16",
+        "--alone",
+        "1",
+        "--",
+        "-m",
+    ]);
     soak.arg(model()).args(["--threads", "1", "--isa", "portable", "--plan"]).arg(plan());
     let output = soak.env_remove("YGGC_API_KEY").output().expect("python3 starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
