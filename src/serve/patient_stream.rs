@@ -88,3 +88,54 @@ impl AsyncWrite for PatientStream {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, io::Read, net, sync::mpsc, thread};
+
+    use super::*;
+
+    /// More than sockets hold.
+    const MUCH: usize = 64 << 20;
+
+    /// Writes much to a client, patiently for `patience`; says how much went out before an error. The client reads at once, or when
+    /// that is over.
+    fn written(reads_at_once: bool, patience: Duration) -> Result<(), (usize, io::ErrorKind)> {
+        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let (tell, told) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            told.recv().unwrap();
+            // To the end, which is an error where the server gave up.
+            let mut taken = [0; 1 << 16];
+            while client.read(&mut taken).is_ok_and(|count| count > 0) {}
+        });
+        if reads_at_once {
+            tell.send(()).unwrap();
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let outcome = runtime.block_on(async {
+            let mut stream = PatientStream::new(TcpStream::from_std(server).unwrap(), patience);
+            let (mut out, piece) = (0, vec![0; 1 << 16]);
+            while out < MUCH {
+                let write = poll_fn(|context| Pin::new(&mut stream).poll_write(context, &piece));
+                out += write.await.map_err(|error| (out, error.kind()))?;
+            }
+            Ok(())
+        });
+        if !reads_at_once {
+            tell.send(()).unwrap();
+        }
+        reader.join().unwrap();
+        outcome
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_is_given_up_and_one_that_reads_is_not() {
+        let (out, kind) = written(false, Duration::from_millis(50)).unwrap_err();
+        assert!(kind == io::ErrorKind::TimedOut && out < MUCH, "{out} bytes, {kind}");
+        assert_eq!(written(true, Duration::from_secs(600)), Ok(()));
+    }
+}

@@ -117,19 +117,6 @@ fn a_head_that_does_not_come_and_too_many_connections_hold_nobody_up_for_good() 
 }
 
 #[test]
-fn a_client_that_reads_nothing_does_not_keep_its_place() {
-    let server = start(&["--timeout", "2", "--connections", "1"]);
-    // More than sockets hold.
-    let mut body = streamed(endless());
-    (body["logprobs"], body["top_logprobs"]) = (json!(true), json!(20));
-    let deaf = server.begin(&body);
-    // The one place is free when the deaf client is given up.
-    assert_eq!(server.chat(&chat("hello", 2)).status, 200);
-    server.wait_for(RUNNING, 0.0);
-    drop(deaf);
-}
-
-#[test]
 fn a_signal_lets_answers_end_and_begins_none() {
     for name in ["TERM", "INT"] {
         let mut server = start(&["--drain", "300"]);
