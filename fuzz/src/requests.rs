@@ -105,7 +105,7 @@ fn request(case: &Case) -> Request {
         },
         stop: case.stops.clone(),
         log_probs: case.log_probs.map(usize::from),
-        reuse: if case.seed % 2 == 0 { Reuse::Prefix } else { Reuse::Nothing },
+        reuse: if case.seed.is_multiple_of(2) { Reuse::Prefix } else { Reuse::Nothing },
         ..Request::new(prompt)
     }
 }
