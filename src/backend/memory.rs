@@ -70,6 +70,17 @@ impl Drop for Block {
     }
 }
 
+/// Asks for memory and gives it back untouched: said before what would end the process where it is refused.
+///
+/// # Errors
+/// [`BackendError::Memory`] if the system refuses.
+pub(super) fn probe(bytes: usize, what: &'static str) -> Result<(), BackendError> {
+    let (start, layout) = allocate(bytes).ok_or(BackendError::Memory { what, bytes })?;
+    // SAFETY: just allocated with this layout, and nobody has it.
+    unsafe { std::alloc::dealloc(start.as_ptr(), layout) };
+    Ok(())
+}
+
 /// The arena that a program's steps read and write.
 #[derive(Debug)]
 pub(super) struct Arena(Places);

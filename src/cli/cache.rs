@@ -37,8 +37,8 @@ pub(crate) enum CacheError {
     NoFolder,
     /// No room left for a file of the cache.
     #[error(
-        "the disk is full: {path} could not be written; make room, choose another place with --cache-dir DIR, or give \
-         a model file with -m PATH.gguf"
+        "no room is left: {path} could not be written, as the disk, a quota or a limit of the shell is full; make room, choose \
+         another place with --cache-dir DIR, or give a model file with -m PATH.gguf"
     )]
     DiskFull { path: PathBuf },
     /// The system refused.
@@ -53,7 +53,7 @@ impl CacheError {
     /// Turns the system's error for `path` into ours; `action` completes "cannot ...".
     pub(crate) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Self::DiskFull { path: path.to_owned() }
             }
             _ => Self::Io { action, path: path.to_owned(), error },

@@ -45,7 +45,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Serve(#[from] crate::serve::ServeError),
     /// The reader of stdout is gone or its disk is full.
-    #[error("could not write the result to stdout: {0}")]
+    #[error("could not write the result to stdout: {0}; send it elsewhere, or make room where it goes")]
     Output(io::Error),
 }
 

@@ -14,6 +14,7 @@ mod distill;
 mod error;
 mod fetch;
 mod inspect;
+mod memory;
 mod ngram_state;
 mod output;
 mod plan;
@@ -46,6 +47,7 @@ use self::{
 
 /// Parses the command line, runs the command and reports how it ended.
 pub(crate) fn main() -> ExitCode {
+    yggc::storage::tell_file_faults();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {

@@ -15,6 +15,7 @@ use crate::cli::{
         SamplingArgs, SkipArgs, SkipObjectiveName,
     },
     error::Failure,
+    memory,
 };
 
 /// The part of the machine that is used.
@@ -66,7 +67,7 @@ impl Machine {
             activations: self.activations,
             threads: Some(self.threads),
             context,
-            memory_limit: memory_available(),
+            memory_limit: memory::available(),
             ..Options::new(model)
         }
     }
@@ -212,29 +213,9 @@ pub(crate) fn output_file_of(file: &Path, flag: &str) -> Result<(), Failure> {
     }
 }
 
-/// Memory that the system can give without swapping, in bytes; `None` where it does not say.
-fn memory_available() -> Option<usize> {
-    parse_memory_available(&fs::read_to_string("/proc/meminfo").ok()?)
-}
-
-fn parse_memory_available(meminfo: &str) -> Option<usize> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn free_memory_is_read_or_unknown() {
-        let meminfo = "MemTotal:       24736824 kB\nMemFree:  1 kB\nMemAvailable:   22021396 kB\n";
-        assert_eq!(parse_memory_available(meminfo), Some(22_021_396 * 1024));
-        for text in ["", "MemAvailable: many kB", "MemAvailable: 5 MB", "MemFree: 1 kB"] {
-            assert_eq!(parse_memory_available(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn instruction_sets_that_are_not_here_are_refused_with_those_that_are() {

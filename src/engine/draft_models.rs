@@ -104,6 +104,7 @@ impl DraftModel {
                     Some(made) => made.clone(),
                     None => ExecutableSet::build(&model.graph, weights, &options)?,
                 };
+                model.check_unchanged()?;
                 Ok(draft.with_heads(weights, heads)?)
             }
             Files::HiddenState(model) => {

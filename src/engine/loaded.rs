@@ -97,6 +97,7 @@ impl Loaded {
             threads,
         };
         let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &set_options)?;
+        model.check_unchanged()?;
         let mut end_ids = [tokenizer.end_ids(), &model.stop_tokens].concat();
         end_ids.sort_unstable();
         end_ids.dedup();
@@ -111,9 +112,10 @@ impl Loaded {
     /// copied; everything else is shared.
     ///
     /// # Errors
-    /// [`Error`] of kind `Input` for tokens that no head of the model can keep.
+    /// [`Error`] of kind `Input` for tokens that no head of the model can keep, and if the model's files have changed meanwhile.
     pub fn with_heads(&self, heads: &[impl AsRef<[u32]>]) -> Result<Self, Error> {
         let set = self.set.with_heads(self.model.weights.as_ref(), heads)?;
+        self.model.check_unchanged()?;
         Ok(Self { set: Arc::new(set), ..self.clone() })
     }
 

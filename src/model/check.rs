@@ -1,4 +1,4 @@
-//! One function over untrusted bytes: what the fuzz target and its smoke test run.
+//! One function over untrusted bytes: what fuzz target `containers` and the smoke test run.
 
 use std::path::Path;
 

@@ -135,6 +135,14 @@ impl Model {
         }
     }
 
+    /// Whether its files are still as they were opened: asked when all of their weights have been read.
+    ///
+    /// # Errors
+    /// [`ModelError::Storage`] with the file that was written into.
+    pub fn check_unchanged(&self) -> Result<(), ModelError> {
+        Ok(self.files.iter().try_for_each(MappedFile::check_unchanged)?)
+    }
+
     /// What binds a plan to this model. Reads at most 3 KiB of each tensor.
     pub fn fingerprint(&self) -> ModelFingerprint {
         self.identity.finish(&self.tensors, |info| lend(&self.files, info))

@@ -16,11 +16,14 @@ use tokio::{
 
 use super::{
     ServeError,
+    patient_stream::PatientStream,
     routes::{Service, router},
 };
 
 /// What a client may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a client that is written to may take to read something, unless requests have less time.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// What is waited after an `accept` that failed: usually too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// What answers that were cut off are waited for.
@@ -75,6 +78,7 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
     ready(listener.local_addr().map_err(listen)?);
     let places = Arc::new(Semaphore::new(service.settings.limits.connections));
     let router = router(Arc::clone(&service));
+    let patience = service.settings.limits.deadline.min(READ_TIMEOUT);
     let graceful = GracefulShutdown::new();
     loop {
         let place = Arc::clone(&places).acquire_owned();
@@ -94,7 +98,7 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
                 }
             },
         };
-        let connection = connection(stream, TowerToHyperService::new(router.clone()));
+        let connection = connection(stream, patience, TowerToHyperService::new(router.clone()));
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // What a client does to its connection is its own affair.
@@ -118,12 +122,13 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
 
 fn connection(
     stream: TcpStream,
+    patience: Duration,
     service: TowerToHyperService<axum::Router>,
-) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<axum::Router>> {
+) -> http1::Connection<TokioIo<PatientStream>, TowerToHyperService<axum::Router>> {
     // Small pieces are sent as they come; where that is refused, they come later.
     let _ = stream.set_nodelay(true);
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(PatientStream::new(stream, patience)), service)
 }

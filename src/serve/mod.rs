@@ -9,12 +9,15 @@
 
 mod answers;
 mod body;
+#[cfg(any(test, fuzzing))]
+mod check;
 mod connections;
 mod ending;
 mod error;
 mod events;
 mod key;
 mod metrics;
+mod patient_stream;
 mod queue;
 mod requests;
 mod routes;
@@ -25,6 +28,8 @@ use std::{net::SocketAddr, sync::Arc, thread};
 
 use yggc::engine::{Engine, Options};
 
+#[cfg(fuzzing)]
+pub(crate) use self::check::check_body;
 pub(crate) use self::{
     error::ServeError,
     key::ApiKey,

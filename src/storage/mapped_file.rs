@@ -6,9 +6,12 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use memmap2::Mmap;
+
+use super::file_faults::NamedMap;
 
 /// Why a file could not be mapped. All of them are the fault of the path or of the machine, none of the content.
 #[derive(Debug, thiserror::Error)]
@@ -43,10 +46,43 @@ pub enum StorageError {
         /// What the system said.
         source: io::Error,
     },
+    /// Somebody wrote into the file.
+    #[error(
+        "`{}` was changed while it was read: expected the {expected} bytes that were there at first, found {found} bytes \
+         written since; start again when its writer is done, and replace such files by renaming another over them",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes when it was mapped.
+        expected: u64,
+        /// Its bytes now.
+        found: u64,
+    },
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileState {
+    bytes: u64,
+    /// `None` where the file system does not say.
+    modified: Option<SystemTime>,
+}
+
+impl FileState {
+    fn of(file: &File) -> io::Result<Self> {
+        let found = file.metadata()?;
+        Ok(Self { bytes: found.len(), modified: found.modified().ok() })
+    }
 }
 
 struct Inner {
     path: PathBuf,
+    file: File,
+    state: FileState,
+    /// Forgotten before the map is gone.
+    _named: NamedMap,
     map: Mmap,
 }
 
@@ -77,14 +113,31 @@ impl MappedFile {
             return Err(StorageError::NotAFile { path: path.to_owned(), found });
         }
         let file = File::open(path).map_err(refuse)?;
-        if file.metadata().map_err(refuse)?.len() == 0 {
+        let state = FileState::of(&file).map_err(refuse)?;
+        if state.bytes == 0 {
             return Err(StorageError::Empty { path: path.to_owned() });
         }
         // SAFETY: the map is read-only and private to `Inner`, which owns it as long as any borrow of its bytes. That
         // nobody changes the file meanwhile is the user's side of the contract stated in this room's documentation.
         let map = unsafe { Mmap::map(&file) }
             .map_err(|source| StorageError::Map { path: path.to_owned(), source })?;
-        Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), map }) })
+        let named = NamedMap::new(&map, path);
+        Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), file, state, _named: named, map }) })
+    }
+
+    /// Whether the file is still as it was mapped, asked by whoever has read bytes that belong together. Costs a system call. A change
+    /// that keeps the length, within one tick of the file system's clock, is not seen.
+    ///
+    /// # Errors
+    /// [`StorageError::Changed`] if somebody wrote into it, [`StorageError::Open`] if the system does not say.
+    pub fn check_unchanged(&self) -> Result<(), StorageError> {
+        let Inner { path, file, state, .. } = &*self.inner;
+        let found =
+            FileState::of(file).map_err(|source| StorageError::Open { path: path.clone(), source })?;
+        if found == *state {
+            return Ok(());
+        }
+        Err(StorageError::Changed { path: path.clone(), expected: state.bytes, found: found.bytes })
     }
 
     /// The whole file.
@@ -139,6 +192,32 @@ mod tests {
         fs::write(&other, b"").unwrap();
         fs::rename(&other, &path).unwrap();
         assert_eq!(mapped.bytes(), b"old");
+    }
+
+    #[test]
+    fn a_file_that_is_written_into_is_told_from_one_that_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("data.bin"), folder.path().join("new.bin"));
+        for [length, seconds] in [[10, 5], [9, 0], [11, 0]] {
+            fs::write(&path, [1; 10]).unwrap();
+            let mapped = MappedFile::open(&path).unwrap();
+            mapped.check_unchanged().unwrap();
+            fs::write(&other, [2; 10]).unwrap();
+            fs::rename(&other, &path).unwrap();
+            mapped.check_unchanged().unwrap();
+
+            let mapped = MappedFile::open(&path).unwrap();
+            let written = File::options().write(true).open(&path).unwrap();
+            written.set_len(length).unwrap();
+            let time = fs::metadata(&path).unwrap().modified().unwrap();
+            written.set_modified(time + std::time::Duration::from_secs(seconds)).unwrap();
+            let error = mapped.check_unchanged().unwrap_err();
+            assert!(matches!(error, StorageError::Changed { expected: 10, found, .. } if found == length));
+            assert!(
+                error.to_string().contains("data.bin") && error.to_string().contains("renaming"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -2,11 +2,14 @@
 //!
 //! Invariant: the bytes lent by a map live as long as any clone of it, never move, and number [`MappedFile::len`].
 //!
-//! **A file must not change while it is mapped.** Bytes written in place show through (results become wrong), and a
-//! page beyond a new, shorter end kills the process with `SIGBUS` when touched. No program can exclude this on
-//! Unix; what protects our own files is that `yggc` writes every file under another name and renames it, which leaves
-//! the old bytes to whoever has them mapped. Replace model files the same way.
+//! **A file must not change while it is mapped.** Bytes written in place show through, and a page beyond a new, shorter end is
+//! `SIGBUS` when it is touched. No program can exclude this on Unix. What there is against it: `yggc` writes every file under
+//! another name and renames it, which leaves the old bytes to whoever has them mapped (replace model files the same way); whoever
+//! has read what belongs together asks [`MappedFile::check_unchanged`], and refuses what was mixed; and a program that calls
+//! [`tell_file_faults`] names the file whose page is gone and ends, where it would have been killed without a word.
 
+mod file_faults;
 mod mapped_file;
 
+pub use file_faults::tell_file_faults;
 pub use mapped_file::{MappedFile, StorageError};

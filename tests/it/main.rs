@@ -34,9 +34,12 @@ mod eager;
 #[cfg(feature = "cuda")]
 mod emulated_cuda;
 #[cfg(feature = "cli")]
+mod faults;
+#[cfg(feature = "cli")]
 mod fetch;
 #[cfg(feature = "cli")]
 mod first_use;
+mod fuzzing;
 mod guard;
 mod hidden_state_forward;
 #[cfg(feature = "cli")]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 mod load;
 mod openai;
 mod server;
+mod soak;
 
 use self::server::{Reply, Server, chat, status};
 use crate::{

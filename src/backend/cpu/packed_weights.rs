@@ -13,6 +13,7 @@ use ygg_kernels::{
 use crate::ir::{Norm, Op, OpWeights, Program, WeightId, WeightSource, WeightSpec};
 
 use super::BackendError;
+use crate::backend::memory::probe;
 
 /// What is packed together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +64,7 @@ impl PackedWeights {
         }
         // In the order of use, one behind the other.
         let sizes = keys.iter().map(|key| bytes_of(key, specs, source)).collect::<Result<Vec<_>, _>>()?;
+        probe(sizes.iter().sum(), "the weights")?;
         let places = Reserved::together(&sizes);
         let jobs = Mutex::new(keys.into_iter().zip(places));
         let packed = Mutex::new(Vec::with_capacity(sizes.len()));
@@ -73,12 +75,11 @@ impl PackedWeights {
                 packed.lock().expect("no packing thread panics").push((key, result));
             }
         };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                scope.spawn(work);
-            }
-            work();
+        let helped = std::thread::scope(|scope| {
+            let helper = |_| std::thread::Builder::new().spawn_scoped(scope, work).map(drop);
+            (1..threads).try_for_each(helper).inspect(|()| work())
         });
+        helped.map_err(|source| BackendError::Threads { threads, source })?;
         let mut all = packed.into_inner().expect("no packing thread panicked");
         all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         for (key, result) in all {

@@ -235,7 +235,7 @@ impl Upload {
         for chunk in bytes.chunks(STAGING_WORDS * size_of::<u32>()) {
             self.copy(to, |staging, _| {
                 staging[..chunk.len()].copy_from_slice(chunk);
-                chunk.len()
+                Ok(chunk.len())
             })?;
             to += chunk.len() as u64;
         }
@@ -261,8 +261,9 @@ impl Upload {
             let pack = |staging: &mut [u8], threads: usize| {
                 let (to_codes, rest) = staging.split_at_mut(code_bytes);
                 let to_scales = &mut rest[..rows.len() * scales];
-                pack_rows(stack, rows.clone(), to_codes, to_scales, threads);
-                code_bytes + rows.len() * scales
+                pack_rows(stack, rows.clone(), to_codes, to_scales, threads)
+                    .map_err(|source| BackendError::Threads { threads, source })?;
+                Ok(code_bytes + rows.len() * scales)
             };
             let to = (codes_at + (first * codes) as u64, scales_at + (first * scales) as u64);
             self.copy_split(to, code_bytes, pack)?;
@@ -272,7 +273,11 @@ impl Upload {
         Ok(Place::Packed(Packed { codes: codes_at, scales, layout, outputs, columns }))
     }
 
-    fn copy(&mut self, to: u64, fill: impl FnOnce(&mut [u8], usize) -> usize) -> Result<(), BackendError> {
+    fn copy(
+        &mut self,
+        to: u64,
+        fill: impl FnOnce(&mut [u8], usize) -> Result<usize, BackendError>,
+    ) -> Result<(), BackendError> {
         self.copy_split((to, to), usize::MAX, fill)
     }
 
@@ -281,14 +286,14 @@ impl Upload {
         &mut self,
         (first, second): (u64, u64),
         split: usize,
-        fill: impl FnOnce(&mut [u8], usize) -> usize,
+        fill: impl FnOnce(&mut [u8], usize) -> Result<usize, BackendError>,
     ) -> Result<(), BackendError> {
         self.device.bind()?;
         let turn = self.turn;
         self.turn = 1 - turn;
         check("wait for an upload", self.streams[turn].synchronize())?;
         let staging = self.staging[turn].bytes_mut();
-        let filled = fill(staging, self.threads);
+        let filled = fill(staging, self.threads)?;
         let (head, tail) = staging[..filled].split_at(split.min(filled));
         let stream = self.streams[turn].cu_stream();
         for (to, bytes) in [(first, head), (second, tail)] {
@@ -307,13 +312,16 @@ impl Upload {
 }
 
 /// Packs rows of tiles on several threads.
+///
+/// # Errors
+/// What the system says when it refuses a thread.
 fn pack_rows(
     stack: &Stack<'_>,
     rows: std::ops::Range<usize>,
     codes: &mut [u8],
     scales: &mut [u8],
     threads: usize,
-) {
+) -> std::io::Result<()> {
     let (code_bytes, scale_bytes) = stack.tile_row_bytes();
     let share = rows.len().div_ceil(threads.max(1)).max(1);
     let first = rows.start;
@@ -332,8 +340,9 @@ fn pack_rows(
             if share >= rows.len() {
                 work();
             } else {
-                scope.spawn(work);
+                std::thread::Builder::new().spawn_scoped(scope, work)?;
             }
         }
-    });
+        Ok(())
+    })
 }

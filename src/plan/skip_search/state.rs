@@ -56,6 +56,9 @@ impl SkipState {
     /// Most points kept.
     pub const MOST_POINTS: usize = 128;
 
+    /// More than any search counts, and far from where counts would overflow.
+    const MOST_COUNTED: u64 = 1 << 31;
+
     pub(super) fn new(groups: u32, start: GroupSet, seed: u64) -> Self {
         Self {
             groups,
@@ -89,7 +92,19 @@ impl SkipState {
 
     /// What is wrong with it, if something is.
     pub(super) fn fault(&self) -> Option<&'static str> {
-        let Self { groups, best, is_scored: _, phase: _, points, oldest, level, .. } = self;
+        let Self {
+            groups,
+            best,
+            is_scored: _,
+            phase,
+            points,
+            oldest,
+            level,
+            random: _,
+            tries,
+            changes,
+            reopened,
+        } = self;
         let lawful = |tried: &TriedSet| {
             let inner = tried.set.iter().all(|group| group < *groups);
             inner && (0.0..=1.0).contains(&tried.matchness)
@@ -102,6 +117,13 @@ impl SkipState {
         }
         if points.len() > Self::MOST_POINTS || *oldest as usize >= Self::MOST_POINTS {
             return Some("more points than are kept");
+        }
+        let in_phase = match *phase {
+            Phase::Searching { tries, without_progress } => [tries.into(), without_progress.into()],
+            Phase::Settled => [0; 2],
+        };
+        if in_phase.iter().chain([tries, changes, reopened]).any(|count| *count > Self::MOST_COUNTED) {
+            return Some("more tries than any search makes");
         }
         (!level.is_sound()).then_some("a running acceptance that is no share")
     }

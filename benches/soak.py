@@ -1,0 +1,440 @@
+#!/usr/bin/env python3
+"""Drives `yggc serve` on loopback with well-behaved, slow, leaving and malformed clients at once, and judges every answer.
+
+    benches/soak.py --yggc target/release/yggc --seconds 600 --out OUT.json -- --plan FILE.plan
+
+What stands behind `--` goes to `yggc serve`. Before the load, every request that will be asked is answered once alone by plain decoding; under
+load the same request must give the same text, so an answer that is lost, cut or another client's does not go unnoticed. Ends with 0 if
+every answer was right, nothing unexpected was answered, memory did not grow, nothing was left in the queue and the server
+ended cleanly; with 1 and the reasons if not. Needs nothing but Python's standard library.
+"""
+
+import argparse
+import collections
+import json
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+QUESTIONS = [
+    "Name five rivers.",
+    "What is a prime number?",
+    "Write one sentence about the sea.",
+    "Repeat three times: the quick brown fox jumps over the lazy dog.",
+    "Translate to French: good morning.",
+    "List the days of the week.",
+    "Why is the sky blue?",
+    "Count from one to ten.",
+]
+# What is asked of each question: greedy, sampled, ended by a string, with penalties.
+TERMS = [
+    {"temperature": 0},
+    {"temperature": 0.9, "top_p": 0.95, "seed": 7},
+    {"temperature": 0.7, "seed": 11, "stop": ["e ", "\n"]},
+    {"temperature": 1.0, "top_k": 40, "seed": 5, "presence_penalty": 0.5, "frequency_penalty": 0.2},
+]
+PATH = "/v1/chat/completions"
+# A server that does not answer in so many seconds is broken.
+PATIENCE = 120
+# Memory may grow by so much after the warm-up: allocators keep what many threads freed.
+MOST_GROWTH = 1.10
+MOST_GROWTH_KIB = 16 << 10
+
+
+class Broken(Exception):
+    """An answer that is not what was expected."""
+
+
+class Connection:
+    """One HTTP/1.1 connection, by hand: clients here do what no library does."""
+
+    def __init__(self, address, timeout=PATIENCE):
+        self.socket = socket.create_connection(address, timeout=timeout)
+        self.buffer = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def reset(self):
+        """Closes it so that the server is told with a reset."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    def send(self, body, path=PATH, method="POST"):
+        head = f"{method} {path} HTTP/1.1\r\nhost: soak\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        self.socket.sendall(head.encode() + body)
+
+    def more(self, size=65536):
+        piece = self.socket.recv(size)
+        if not piece:
+            raise Broken("the connection was closed in the middle of an answer")
+        self.buffer += piece
+
+    def until(self, mark, size=65536):
+        while mark not in self.buffer:
+            self.more(size)
+        found, self.buffer = self.buffer.split(mark, 1)
+        return found
+
+    def exactly(self, count, size=65536):
+        while len(self.buffer) < count:
+            self.more(size)
+        found, self.buffer = self.buffer[:count], self.buffer[count:]
+        return found
+
+    def head(self):
+        """The status and the headers of a response."""
+        lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:])
+        return int(lines[0].split(" ")[1]), headers
+
+    def body(self, headers, size=65536, pause=0.0):
+        """The pieces of a body as they come."""
+        if "content-length" in headers:
+            yield self.exactly(int(headers["content-length"]), size)
+            return
+        while length := int(self.until(b"\r\n", size), 16):
+            yield self.exactly(length, size)
+            self.exactly(2, size)
+            time.sleep(pause)
+        self.exactly(2, size)
+
+
+def asked(question, terms, tokens, **more):
+    messages = [{"role": "user", "content": QUESTIONS[question]}]
+    return json.dumps({"messages": messages, "max_tokens": tokens} | TERMS[terms] | more).encode()
+
+
+def events(pieces):
+    """The data of server-sent events, however they were cut."""
+    rest = b""
+    for piece in pieces:
+        rest += piece
+        while b"\n\n" in rest:
+            event, rest = rest.split(b"\n\n", 1)
+            yield event.removeprefix(b"data: ")
+    if rest:
+        raise Broken(f"a stream ended inside an event: {rest[:80]!r}")
+
+
+def percentile(numbers, share):
+    ordered = sorted(numbers)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+
+class Soak:
+    def __init__(self, options, process, address):
+        self.options, self.process, self.address = options, process, address
+        self.expected = {}
+        self.lock = threading.Lock()
+        self.counts = collections.Counter()
+        self.wrong = []
+        self.tpot_ms = {"alone": [], "loaded": []}
+        self.end = 0.0
+
+    # What is counted.
+
+    def count(self, what):
+        with self.lock:
+            self.counts[what] += 1
+
+    def fail(self, what):
+        with self.lock:
+            self.counts["wrong"] += 1
+            self.wrong.append(what)
+
+    def memory_kib(self):
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
+            return int(re.search(r"VmRSS:\s+(\d+) kB", status.read())[1])
+
+    def get(self, path):
+        with Connection(self.address) as connection:
+            connection.send(b"", path, "GET")
+            status, headers = connection.head()
+            return status, b"".join(connection.body(headers)).decode()
+
+    def metric(self, name):
+        found = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? (\S+)$", self.get("/metrics")[1], re.MULTILINE)
+        return sum(map(float, found))
+
+    # Requests that are answered.
+
+    def judge(self, key, text, reason):
+        if (text, reason) != self.expected[key]:
+            raise Broken(f"{key}: expected {self.expected[key]}, found {(text, reason)}")
+
+    def whole(self, connection, key, **more):
+        connection.send(asked(*key, self.options.tokens, **more))
+        status, headers = connection.head()
+        body = b"".join(connection.body(headers))
+        if status != 200:
+            return status, body, headers
+        choice = json.loads(body)["choices"][0]
+        return 200, (choice["message"]["content"], choice["finish_reason"]), headers
+
+    def streamed(self, connection, key, place=None, size=65536, pause=0.0):
+        """Streams an answer and judges it; notes its time per token under `place`."""
+        more = {"stream": True, "stream_options": {"include_usage": True}}
+        connection.send(asked(*key, self.options.tokens, **more))
+        status, headers = connection.head()
+        if status != 200:
+            return status, b"".join(connection.body(headers)), headers
+        text, reason, tokens, times, ended = "", None, 0, [], False
+        for event in events(connection.body(headers, size, pause)):
+            if ended:
+                raise Broken("something follows the end of a stream")
+            if event == b"[DONE]":
+                ended = True
+                continue
+            event = json.loads(event)
+            if "error" in event:
+                raise Broken(f"a stream ended with {event}")
+            tokens = (event.get("usage") or {}).get("completion_tokens", tokens)
+            for choice in event["choices"]:
+                if choice["delta"].get("content"):
+                    times.append(time.monotonic())
+                    text += choice["delta"]["content"]
+                reason = choice["finish_reason"] or reason
+        if not ended:
+            raise Broken("a stream has no end")
+        self.judge(key, text, reason)
+        if place and tokens > 8:
+            self.tpot_ms[place].append((times[-1] - times[0]) * 1e3 / (tokens - 1))
+        return 200, (text, reason), headers
+
+    def keys(self):
+        return [(question, terms) for question in range(len(QUESTIONS)) for terms in range(len(TERMS))]
+
+    def prepare(self):
+        """What plain decoding says to every request, asked alone; then the times of streams, asked alone."""
+        with Connection(self.address) as connection:
+            for key in self.keys():
+                status, answer, _ = self.whole(connection, key, drafter="none")
+                if status != 200:
+                    raise Broken(f"{key} was answered with {status} before the load: {answer!r}")
+                self.expected[key] = answer
+            for _ in range(self.options.alone):
+                for key in self.keys():
+                    self.streamed(connection, key, "alone")
+
+    # Clients. Each does one thing, again and again until the end.
+
+    def refused(self, status, headers, who):
+        """A queue that is full is no fault: the client waits and asks again."""
+        if status != 429 or int(headers.get("retry-after", "0")) < 1:
+            raise Broken(f"{who} was answered with {status}")
+        self.count("429 queue full")
+        time.sleep(0.05)
+
+    def steady(self, dice):
+        with Connection(self.address) as connection:
+            while time.monotonic() < self.end:
+                key = dice.choice(self.keys())
+                status, _, headers = self.streamed(connection, key, "loaded")
+                self.count("answered: streams") if status == 200 else self.refused(status, headers, "a stream")
+
+    def asking(self, dice):
+        key = dice.choice(self.keys())
+        with Connection(self.address) as connection:
+            status, answer, headers = self.whole(connection, key)
+        if status == 200:
+            self.judge(key, *answer)
+            self.count("answered: whole")
+        else:
+            self.refused(status, headers, "a request")
+
+    def slow(self, dice):
+        """Reads a stream by a few bytes, with pauses; sends its body in two parts."""
+        key = dice.choice(self.keys())
+        with Connection(self.address) as connection:
+            status, _, headers = self.streamed(connection, key, None, dice.randrange(1, 40), 0.01)
+        self.count("answered: slow readers") if status == 200 else self.refused(status, headers, "a slow reader")
+
+    def leaving(self, dice):
+        """Goes away: before the body, before the answer, or in the middle of it; with a reset or without."""
+        connection = Connection(self.address)
+        body = asked(*dice.choice(self.keys()), 200, stream=True, ignore=dice.random())
+        how = dice.randrange(4)
+        if how == 0:
+            head = f"POST {PATH} HTTP/1.1\r\nhost: soak\r\ncontent-length: {len(body)}\r\n\r\n"
+            connection.socket.sendall(head.encode() + body[: dice.randrange(len(body))])
+        else:
+            connection.send(body)
+        if how == 2:
+            connection.socket.recv(1)
+        elif how == 3:
+            status, headers = connection.head()
+            for _ in zip(range(dice.randrange(1, 6)), connection.body(headers)):
+                pass
+            self.count(f"left after status {status}")
+        time.sleep(dice.random() * 0.05)
+        connection.reset() if dice.random() < 0.5 else connection.socket.close()
+        self.count("left")
+        time.sleep(0.02)
+
+    def malformed(self, dice):
+        """Sends what is no request; the only answers to that are refusals."""
+        good = json.loads(asked(*dice.choice(self.keys()), 8))
+        junk = b"\1" + bytes(dice.randrange(256) for _ in range(dice.randrange(60)))
+        field, value = dice.choice(
+            [("temperature", -1), ("top_p", 0), ("n", 2), ("messages", []), ("messages", [{"role": "x", "content": "y"}])]
+            + [("max_tokens", 0), ("stop", [""]), ("seed", 1.5), ("logit_bias", {"x": 1}), ("drafter", "oracle")]
+            + [("tools", [{}]), ("temperature", {"a": [1]}), ("messages", "text"), ("top_logprobs", 3)]
+        )
+        cut = json.dumps(good).encode()
+        expected, send = dice.choice(
+            [
+                ({400}, lambda c: c.send(json.dumps(good | {field: value}).encode())),
+                ({400}, lambda c: c.send(cut[: dice.randrange(len(cut))])),
+                ({400}, lambda c: c.send(junk)),
+                ({404}, lambda c: c.send(json.dumps(good | {"model": "other"}).encode())),
+                ({404}, lambda c: c.send(cut, "/v1/engines")),
+                ({405}, lambda c: c.send(b"", PATH, "GET")),
+                ({413}, lambda c: c.send(b'{"messages": "' + b"x" * (2 << 20) + b'"}')),
+                ({400, 404, 405, 431, 501, 505, None}, lambda c: c.socket.sendall(junk + b"\r\n\r\n")),
+                ({400, 431, None}, lambda c: c.socket.sendall(b"GET / HTTP/1.1\r\na: " + b"y" * (1 << 20) + b"\r\n\r\n")),
+            ]
+        )
+        with Connection(self.address) as connection:
+            try:
+                send(connection)
+                status, headers = connection.head()
+                list(connection.body(headers))
+            except (Broken, ConnectionError):
+                # A server that refuses may close before it has read everything.
+                status = None
+                expected = expected | ({None} if expected & {413, 431} or None in expected else set())
+        if status not in expected:
+            raise Broken(f"a malformed request was answered with {status}, expected {expected}")
+        self.count(f"refused: {status or 'closed'}")
+        time.sleep(0.02)
+
+    def dawdling(self, dice):
+        """Begins a head or a body and does not go on; the server need not wait, nor mind."""
+        with Connection(self.address) as connection:
+            start = f"POST {PATH} HTTP/1.1\r\nhost: soak\r\ncontent-length: 100\r\n\r\n{{"
+            connection.socket.sendall(start[: dice.randrange(4, len(start))].encode())
+            for _ in range(20):
+                if time.monotonic() > self.end:
+                    break
+                time.sleep(0.1)
+        self.count("dawdled")
+
+    def run(self, client, number):
+        dice = random.Random(f"{self.options.seed} {client.__name__} {number}")
+        while time.monotonic() < self.end:
+            try:
+                client(dice)
+            except (Broken, OSError, ValueError, KeyError) as error:
+                self.fail(f"{client.__name__}: {type(error).__name__}: {error}")
+                time.sleep(0.2)
+
+    def load(self):
+        """All clients at once; returns the memory after the warm-up and at the end, in KiB."""
+        self.end = time.monotonic() + self.options.seconds
+        clients = [self.steady, self.steady, self.asking, self.asking, self.slow, self.leaving, self.malformed, self.dawdling]
+        threads = [threading.Thread(target=self.run, args=(client, i)) for i, client in enumerate(clients)]
+        for thread in threads:
+            thread.start()
+        warm_at, warm = time.monotonic() + self.options.seconds / 5, 0
+        while time.monotonic() < self.end:
+            time.sleep(min(0.5, max(0.0, self.end - time.monotonic())))
+            if self.process.poll() is not None:
+                self.fail(f"the server ended with {self.process.returncode}")
+                break
+            if not warm and time.monotonic() >= warm_at:
+                warm = self.memory_kib()
+            try:
+                status, text = self.get("/health")
+                if (status, json.loads(text)["status"]) != (200, "ok"):
+                    self.fail(f"/health said {status}: {text}")
+            except (Broken, OSError) as error:
+                self.fail(f"/health: {error}")
+        for thread in threads:
+            thread.join(PATIENCE)
+            if thread.is_alive():
+                self.fail("a client waits for an answer that does not come")
+        return warm
+
+    def settle(self):
+        """Nothing is answered any more, and what is asked now is answered as before."""
+        for _ in range(100):
+            left = [self.metric(name) for name in ["yggc_requests_running", "yggc_queue_length"]]
+            if not any(left):
+                break
+            time.sleep(0.1)
+        else:
+            self.fail(f"requests are left when all clients are gone: {left}")
+        with Connection(self.address) as connection:
+            for key in self.keys():
+                self.streamed(connection, key)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--yggc", default="target/release/yggc", help="the program")
+    parser.add_argument("--seconds", type=float, default=600, help="how long the load lasts")
+    parser.add_argument("--tokens", type=int, default=48, help="most tokens of an answer")
+    parser.add_argument("--alone", type=int, default=2, help="how often everything is streamed without load")
+    parser.add_argument("--seed", type=int, default=1, help="of what clients do")
+    parser.add_argument("--out", help="write the summary here too, as JSON")
+    parser.add_argument("serve", nargs="*", help="arguments of `yggc serve`")
+    options = parser.parse_args()
+
+    command = [options.yggc, "serve", "--port", "0", "--model-name", "soak", "--queue", "4", *options.serve]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    found = re.fullmatch(r"http://([\d.]+):(\d+)\n", line)
+    if not found:
+        process.kill()
+        sys.exit(f"expected the server's address on its first line, found {line!r}")
+    soak = Soak(options, process, (found[1], int(found[2])))
+    summary = {"seconds": options.seconds, "tokens": options.tokens, "serve": options.serve}
+    try:
+        start = soak.memory_kib()
+        soak.prepare()
+        warm = soak.load()
+        if process.poll() is None:
+            soak.settle()
+            end = soak.memory_kib()
+            summary["rss_mib"] = {name: round(kib / 1024, 1) for name, kib in [("start", start), ("warm", warm), ("end", end)]}
+            if end > max(warm * MOST_GROWTH, warm + MOST_GROWTH_KIB):
+                soak.fail(f"memory grew from {warm} to {end} KiB")
+    except (Broken, OSError) as error:
+        soak.fail(f"{type(error).__name__}: {error}")
+    finally:
+        process.terminate()
+        try:
+            code = process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = "no end within its time"
+    if code != 0:
+        soak.fail(f"the server ended with {code} when it was told to")
+    for what in ["answered: streams", "answered: whole", "answered: slow readers", "left"]:
+        if not soak.counts[what]:
+            soak.fail(f"no request was {what}: the load was too short")
+    for place, times in soak.tpot_ms.items():
+        summary[f"tpot_ms_{place}"] = {
+            name: round(percentile(times, share), 3) if times else None for name, share in [("p50", 0.5), ("p99", 0.99)]
+        } | {"requests": len(times)}
+    summary["counts"] = dict(sorted(soak.counts.items()))
+    summary["wrong"] = soak.wrong[:20]
+    text = json.dumps(summary, indent=1)
+    print(text)
+    if options.out:
+        with open(options.out, "w", encoding="utf-8") as out:
+            out.write(text + "\n")
+    sys.exit(1 if soak.wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+//! Profiles: see `fuzz/src/profiles.rs`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = yggc_fuzz::profiles::check(bytes);
+});

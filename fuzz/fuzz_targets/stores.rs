@@ -1,0 +1,8 @@
+//! Corpus stores: see `fuzz/src/stores.rs`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = yggc_fuzz::stores::check(bytes);
+});

@@ -1,0 +1,30 @@
+//! Plan files, and all that is shown of a plan that was read.
+
+use yggc::plan::{PLAN_FORMAT, Plan, decode, diff, encode, explain, explain_at, json, text};
+
+use super::sealed::Seal;
+
+const SEAL: Seal = Seal { magic: b"YGGPLAN\0", version: PLAN_FORMAT };
+
+/// Reads a plan file in the form of [`Seal::file`], and shows what it holds in every way.
+pub fn check(input: &[u8]) -> bool {
+    let Ok(plan) = decode(&SEAL.file(input)) else { return false };
+    let bytes = encode(&plan).expect("a plan that was read can be written");
+    let again = encode(&decode(&bytes).expect("what was written can be read"));
+    assert_eq!(again.expect("and written again"), bytes);
+    show(&plan);
+    true
+}
+
+fn show(plan: &Plan) {
+    assert!(!text(plan).is_empty() && json(plan).is_object());
+    assert!(plan.priced().count() == plan.alternatives.len() && plan.by_drafter.contains(plan.chosen()));
+    let temperatures = plan.bands.iter().map(|band| band.temperature).chain([0.0, 0.9]);
+    let explained =
+        temperatures.map(|temperature| explain_at(plan, temperature)).chain([explain::explain(plan)]);
+    for explanation in explained {
+        assert!(!explain::text(&explanation).is_empty());
+    }
+    let diff = diff::diff(plan, plan);
+    assert!(diff.is_empty(), "{}", diff::text(&diff));
+}

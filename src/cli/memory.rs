@@ -1,0 +1,77 @@
+//! How much memory this process may still take: what is free, and what limits of the shell and of a container leave.
+
+use std::fs;
+
+/// Memory that the system can give without swapping, in bytes, within what the process may have; `None` where nothing says.
+pub(super) fn available() -> Option<usize> {
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let free = read("/proc/meminfo").and_then(|text| free(&text));
+    let limited = read("/proc/self/limits")
+        .zip(read("/proc/self/status"))
+        .and_then(|(limits, status)| left_of_address_space(&limits, &status));
+    let group = |name: &str| read(&format!("/sys/fs/cgroup/memory.{name}"));
+    let contained = group("max")
+        .zip(group("current").zip(group("stat")))
+        .and_then(|(most, (taken, stat))| left_of_container(&most, &taken, &stat));
+    [free, limited, contained].into_iter().flatten().min()
+}
+
+/// By `/proc/meminfo`.
+fn free(meminfo: &str) -> Option<usize> {
+    kib(meminfo, "MemAvailable:")
+}
+
+/// What `ulimit -v` leaves, by `/proc/self/limits` and `/proc/self/status`.
+fn left_of_address_space(limits: &str, status: &str) -> Option<usize> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let most: usize = line.split_whitespace().next()?.parse().ok()?;
+    Some(most.saturating_sub(kib(status, "VmSize:")?))
+}
+
+/// What is left of a container's memory, by `memory.max`, `memory.current` and `memory.stat` of its control group. What it keeps of
+/// files it gives up when it must.
+fn left_of_container(most: &str, taken: &str, stat: &str) -> Option<usize> {
+    let number = |text: &str| text.trim().parse::<usize>().ok();
+    let of_files = |name: &str| stat.lines().find_map(|line| number(line.strip_prefix(name)?)).unwrap_or(0);
+    let files = of_files("active_file ") + of_files("inactive_file ");
+    Some(number(most)?.saturating_sub(number(taken)?.saturating_sub(files)))
+}
+
+/// A number of kilobytes behind a name, in bytes.
+fn kib(text: &str, name: &str) -> Option<usize> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_memory_is_read_or_unknown() {
+        let meminfo = "MemTotal:       24736824 kB\nMemFree:  1 kB\nMemAvailable:   22021396 kB\n";
+        assert_eq!(free(meminfo), Some(22_021_396 * 1024));
+        for text in ["", "MemAvailable: many kB", "MemAvailable: 5 MB", "MemFree: 1 kB"] {
+            assert_eq!(free(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_count_where_there_are_some() {
+        let limits = |most: &str| {
+            format!(
+                "Limit  Soft Limit  Hard Limit  Units\nMax address space         {most}   unlimited   bytes\n"
+            )
+        };
+        let status = "Name:\tyggc\nVmSize:\t    1000 kB\n";
+        assert_eq!(left_of_address_space(&limits("2048000"), status), Some(1024 * 1000));
+        assert_eq!(left_of_address_space(&limits("10"), status), Some(0));
+        assert_eq!(left_of_address_space(&limits("unlimited"), status), None);
+        assert_eq!(left_of_address_space("", status), None);
+        let stat = "anon 600\nfile 400\nactive_file 100\ninactive_file 200\n";
+        assert_eq!(left_of_container("3000\n", "1000\n", stat), Some(2300));
+        assert_eq!(left_of_container("3000\n", "9000\n", ""), Some(0));
+        assert_eq!(left_of_container("max\n", "1000\n", stat), None);
+    }
+}

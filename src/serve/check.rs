@@ -1,0 +1,70 @@
+//! One function over an untrusted body: what the fuzz target and its smoke test run.
+
+use std::time::Duration;
+
+use super::{
+    requests::{self, Asked, Defaults},
+    settings::Limits,
+};
+
+const LIMITS: Limits = Limits {
+    queue: 1,
+    connections: 1,
+    body_bytes: 1 << 20,
+    prompt_tokens: 100,
+    output_tokens: 50,
+    deadline: Duration::from_secs(1),
+    drain: Duration::from_secs(1),
+};
+const DEFAULTS: Defaults<'_> = Defaults { drafter: "plan", limits: &LIMITS, context: 40 };
+
+/// Reads a body as a request of either endpoint; returns whether it is one.
+///
+/// # Panics
+/// If a request is understood that no engine may be asked, or refused with anything but a reason and status 400.
+pub(crate) fn check_body(body: &[u8]) -> bool {
+    let mut understood = false;
+    for asked in [requests::chat(body, &DEFAULTS), requests::completion(body, &DEFAULTS)] {
+        match asked {
+            Ok(Asked { request, drafter, .. }) => {
+                assert!((1..=LIMITS.output_tokens).contains(&request.max_tokens), "{request:?}");
+                assert!(request.sampling.validate().is_ok(), "{request:?}");
+                assert!(request.stop.iter().all(|stop| !stop.is_empty()), "{request:?}");
+                assert!(!drafter.is_empty(), "{request:?}");
+                understood = true;
+            }
+            Err(refused) => {
+                let said = refused.body().to_string();
+                assert!(refused.status == 400 && !refused.message.is_empty(), "{said}");
+            }
+        }
+    }
+    understood
+}
+
+#[cfg(test)]
+#[path = "../../fuzz/src/mutation.rs"]
+#[expect(unreachable_pub, reason = "a module of the fuzz targets")]
+mod mutation;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    /// What the fuzz target does, for a fixed number of mutations of its seeds.
+    #[test]
+    fn bodies_in_any_shape_are_understood_or_refused() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/http_bodies");
+        let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        let seeds: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+        for (path, seed) in paths.iter().zip(&seeds) {
+            let name = path.file_name().unwrap().to_string_lossy();
+            assert!(!name.starts_with("valid") || check_body(seed), "{name} is no request");
+        }
+        let accepted = mutation::run(&seeds, 30_000, check_body);
+        assert!(accepted > 1_000, "mutations must reach deep: {accepted} were requests");
+    }
+}

