@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     program::{success, yggc},
-    tiny_commands::{drafting_plan, json, keys, on_tiny, plan, profile, prompts},
+    tiny_commands::{drafting_plan, json, keys, on_tiny, profile, prompts},
 };
 
 fn bench(arguments: &[&str]) -> std::process::Command {
@@ -157,10 +157,10 @@ fn the_tables_are_for_people() {
 fn several_plans_are_several_arms() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = folder.path().join("copy.plan");
-    std::fs::copy(plan(), &copy).expect("writable");
+    std::fs::copy(drafting_plan(), &copy).expect("writable");
     let bench = json(bench(&["--json", "--plan"]).arg(&copy));
     let names: Vec<&str> =
         list(&bench["arms"]).iter().map(|arm| arm["name"].as_str().expect("a name")).collect();
-    let (first, second) = (format!("plan:{}", plan().display()), format!("plan:{}", copy.display()));
+    let (first, second) = (format!("plan:{}", drafting_plan().display()), format!("plan:{}", copy.display()));
     assert_eq!(names, ["ar", first.as_str(), second.as_str()]);
 }
