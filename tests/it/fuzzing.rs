@@ -69,7 +69,7 @@ fn saved_n_grams() {
 
 #[test]
 fn states_of_the_skip_search() {
-    smoke("skip_states", targets::skip_states::check, 10_000, 200);
+    smoke("skip_states", targets::skip_states::check, 10_000, 100);
 }
 
 #[test]
