@@ -230,7 +230,9 @@ fn cells(
             if kind.runs_a_model() {
                 let mut stages = vec![Stage::Draft(name.clone())];
                 if kind.keeps_a_cache() {
-                    stages.push(Stage::DraftHead(name.clone()));
+                    // The width that steps are priced at: the root, and one row that the drafter has not read.
+                    let width = widths.iter().find(|w| **w >= 2).unwrap_or(&1);
+                    add(Stage::DraftHead(name.clone()), *width, *context);
                 } else if offers_phases {
                     stages.extend([Stage::FirstGrowth(name.clone()), Stage::NextGrowth(name.clone())]);
                 }
