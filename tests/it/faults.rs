@@ -266,16 +266,11 @@ fn a_model_that_is_written_into_while_it_is_loaded_is_refused() {
     assert_eq!(loaded.model().check_unchanged().map_err(|error| error.to_string()), Ok(()));
 }
 
-/// This very program, to run one of its tests, which is ignored otherwise, alone.
-fn this_program(test: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("it runs"));
-    command.args(["--exact", &format!("faults::{test}"), "--ignored", "--nocapture", "--test-threads", "1"]);
-    command
-}
+/// Tells this test, run alone by itself, to be the program that loses a page.
+const LOSE_A_PAGE: &str = "YGG_LOSE_A_PAGE";
 
-#[test]
-#[ignore = "ends the whole program; run by the next one"]
-fn loses_a_page() {
+/// Reads a page that is gone, which ends the whole program.
+fn lose_a_page() -> ! {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("cut.bin");
     fs::write(&path, vec![1; 1 << 20]).expect("writable");
@@ -288,7 +283,13 @@ fn loses_a_page() {
 
 #[test]
 fn a_lost_page_of_a_mapped_file_names_the_file_and_ends_with_3() {
-    let output = this_program("loses_a_page").output().expect("it starts");
+    if std::env::var_os(LOSE_A_PAGE).is_some() {
+        lose_a_page();
+    }
+    let mut this_program = Command::new(std::env::current_exe().expect("it runs"));
+    let this_test = "faults::a_lost_page_of_a_mapped_file_names_the_file_and_ends_with_3";
+    this_program.args(["--exact", this_test, "--nocapture", "--test-threads", "1"]).env(LOSE_A_PAGE, "1");
+    let output = this_program.output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{}: {said}", output.status);
     for part in ["error: a part of `", "cut.bin` is gone", "renaming"] {
