@@ -282,6 +282,7 @@ fn lose_a_page() -> ! {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test that runs itself tells itself so")]
 fn a_lost_page_of_a_mapped_file_names_the_file_and_ends_with_3() {
     if std::env::var_os(LOSE_A_PAGE).is_some() {
         lose_a_page();

@@ -100,6 +100,7 @@ fn requests() {
 /// Written to the checkout where `UPDATE_FUZZ_SEEDS` says so, after a format was changed on purpose; else to where they are tried
 /// only.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "who changes a format says so")]
 fn seeds_can_be_written_anew() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let update = std::env::var_os("UPDATE_FUZZ_SEEDS").is_some();
