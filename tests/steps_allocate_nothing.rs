@@ -228,7 +228,8 @@ fn planned(decoder: Decoder, schedule: Schedule) -> Decoder {
     let policy = Policy { choice, guard: Some(guard), costs: Some(StepCosts::new(10.0)) };
     let decoder = decoder.with_policy(policy).expect("the widths of the shape");
     match schedule {
-        Schedule::HeadAhead => decoder,
+        // None of these leaves a hidden row to tell by.
+        Schedule::HeadAhead | Schedule::DeviceWalk | Schedule::TwoLaunches => decoder,
         Schedule::Plain | Schedule::OneLaunch => {
             // A depth more costs nothing, so that all is drafted whatever is told.
             let cost = |depth| DepthCost { depth, step_us: 10.0, saved_us: 0.0 };

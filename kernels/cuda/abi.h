@@ -273,6 +273,35 @@ typedef struct YggGrow {
     u32* tails;
 } YggGrow;
 
+// The path through a tree that a forward verified: C rows at most as many as the forward has.
+typedef struct YggPath {
+    u32* count;  // [1]: C
+    u32* rows;   // [C], the root's first
+    u32* tokens; // [C]: what the verifier says behind each; behind the last, what no row carries
+} YggPath;
+
+// From the root to the row that carries what the verifier says behind it, and on from there. Meaning: the crate's `speculate::Walk`
+// without limits. The last slots of a row's tail are its parent's and its own; row 0 is the root, and parents come before children.
+typedef struct YggWalk {
+    YggRows candidates; // [W, 2 most + 1] of the forward
+    // Its inputs.
+    const u32* tokens;   // [W]
+    const u32* slots;    // [W]
+    const u32* tail_len; // [W]; 0 of padding
+    const u32* tails;    // [W, tail_capacity]
+    u32 tail_capacity;
+    YggPath path;
+} YggWalk;
+
+// Keys and values of a path's rows move to the slots from its root's on, in order, in all layers.
+typedef struct YggPathMoves {
+    u8* cache; // [layers][keys, values][G, S, D]
+    u32 slots;  // S
+    u32 slot_bytes; // of one head
+    const u32* row_slots; // [W]: where the forward wrote its rows
+    YggPath path;
+} YggPathMoves;
+
 // Keys and values of slots from[i] move to first + i, in order, in all layers.
 typedef struct YggMoves {
     u8* cache; // [layers][keys, values][G, S, D]

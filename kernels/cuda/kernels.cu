@@ -4,4 +4,5 @@
 #include "attention.cuh"
 #include "candidates.cuh"
 #include "growth.cuh"
+#include "walk.cuh"
 #include "measure.cuh"

@@ -41,13 +41,16 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A stage of one step. Its text form is stable: `verify`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `host:NAME`.
+/// A stage of one step. Its text form is stable: `verify`, `verify_walk`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `host:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Stage {
     /// One verifier forward of a greedy request, which ends with the best token of every row; width 1 is the plain decoding
     /// step.
     Verify,
+    /// A verification in one launch of the device: such a forward, the walk through its tree and the move of what is accepted in the cache;
+    /// width = rows verified.
+    VerifyWalk,
     /// One forward of a model drafter at a width, which ends with the candidates of every row, or (at width 1) one whole proposal of a drafter without a model.
     Draft(DrafterName),
     /// The first forward in a step of a drafter that runs a model of its own: behind a forward of the verifier, whose weights have pushed
@@ -69,7 +72,7 @@ impl Stage {
             | Stage::DraftHead(name)
             | Stage::FirstGrowth(name)
             | Stage::NextGrowth(name) => Some(name),
-            Stage::Verify | Stage::Host(_) => None,
+            Stage::Verify | Stage::VerifyWalk | Stage::Host(_) => None,
         }
     }
 
@@ -81,7 +84,7 @@ impl Stage {
             Stage::DraftHead(_) => Stage::DraftHead(name.clone()),
             Stage::FirstGrowth(_) => Stage::FirstGrowth(name.clone()),
             Stage::NextGrowth(_) => Stage::NextGrowth(name.clone()),
-            Stage::Verify | Stage::Host(_) => self.clone(),
+            Stage::Verify | Stage::VerifyWalk | Stage::Host(_) => self.clone(),
         }
     }
 }
@@ -184,6 +187,7 @@ impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Stage::Verify => f.write_str("verify"),
+            Stage::VerifyWalk => f.write_str("verify_walk"),
             Stage::Draft(name) => write!(f, "draft:{name}"),
             Stage::DraftHead(name) => write!(f, "draft_head:{name}"),
             Stage::FirstGrowth(name) => write!(f, "first_growth:{name}"),
@@ -197,8 +201,8 @@ impl FromStr for Stage {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        if text == "verify" {
-            return Ok(Stage::Verify);
+        if let Some(stage) = [Stage::Verify, Stage::VerifyWalk].into_iter().find(|s| s.to_string() == text) {
+            return Ok(stage);
         }
         type OfDrafter = fn(DrafterName) -> Stage;
         let of_drafters: [(&str, OfDrafter); 4] = [
@@ -238,7 +242,7 @@ impl TryFrom<String> for Stage {
 pub enum NameError {
     /// The text names no stage.
     #[error(
-        "unknown stage `{text}`: expected `verify`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
+        "unknown stage `{text}`: expected `verify`, `verify_walk`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
     )]
     Stage {
         /// The text found.
@@ -261,6 +265,7 @@ mod tests {
         let name = || DrafterName::new("layer_skip").unwrap();
         let mut stages = vec![
             Stage::Verify,
+            Stage::VerifyWalk,
             Stage::Draft(name()),
             Stage::DraftHead(name()),
             Stage::FirstGrowth(name()),

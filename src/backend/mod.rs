@@ -13,6 +13,7 @@ mod memory;
 mod observation;
 mod phase;
 mod reference;
+mod verification;
 
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
@@ -22,6 +23,7 @@ pub use cuda::{CudaDevice, cuda_device};
 pub use error::BackendError;
 pub use observation::{Exercise, Moment, Observer};
 pub use phase::{DraftPhases, Grown, PhaseRoot, PhaseShape};
+pub use verification::{Accepted, Verifications};
 pub use ygg_kernels::{
     Activations, KvFormat, Tier,
     cpu::{Arithmetic, Tuning},
@@ -148,6 +150,9 @@ pub trait Replay: Send + Debug {
 
     /// Draft phases that the device runs by itself; `None` where forwards are all that it runs.
     fn phases(&mut self) -> Option<&mut dyn DraftPhases>;
+
+    /// Verifications that the device runs by itself; `None` where forwards are all that it runs.
+    fn verifications(&mut self) -> Option<&mut dyn Verifications>;
 
     /// Overwrites slots with finite noise: what nothing may read. For tests and `verify`.
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64);

@@ -44,6 +44,9 @@ struct StatsJson<'a> {
     predicted_tpot_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     skip_search: Option<SkipCounts>,
+    walked_by_device: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_walk_reason: Option<&'a str>,
     stages: Vec<StageJson<'a>>,
 }
 
@@ -95,6 +98,8 @@ impl<'a> StatsJson<'a> {
             acceptance_by_depth,
             counts_by_depth: _,
             paused_steps: _,
+            walked_by_device,
+            host_walk_reason,
             predicted_tpot_ms,
             predicted_speedup: _,
             skip_search,
@@ -128,6 +133,8 @@ impl<'a> StatsJson<'a> {
             acceptance_by_depth,
             predicted_tpot_ms: *predicted_tpot_ms,
             skip_search: *skip_search,
+            walked_by_device: *walked_by_device,
+            host_walk_reason: host_walk_reason.as_deref(),
             stages: stages.iter().map(stage).collect(),
         }
     }
@@ -168,6 +175,17 @@ fn write_table(report: &Report, out: &mut String) -> std::fmt::Result {
     match &report.spec_off_reason {
         Some(reason) => writeln!(out, "drafter    {drafter}, {drafted} nodes verified: {reason}")?,
         None => writeln!(out, "drafter    {drafter}, {drafted} nodes verified")?,
+    }
+    match &report.host_walk_reason {
+        Some(reason) => writeln!(out, "verified   and walked through by the host: {reason}")?,
+        None if report.walked_by_device > 0 => {
+            writeln!(
+                out,
+                "verified   and walked through by the device in {} steps",
+                report.walked_by_device
+            )?;
+        }
+        None => {}
     }
     if let [_, _, ..] = report.proposers[..] {
         let each = report.proposers.iter().map(|(proposer, counts)| {

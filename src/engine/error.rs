@@ -131,7 +131,7 @@ impl From<SpeculateError> for Error {
             | SpeculateError::EmptyPrompt
             | SpeculateError::Shape { .. }
             | SpeculateError::Schedule { .. }
-            | SpeculateError::NoPhases { .. }
+            | SpeculateError::Device { .. }
             | SpeculateError::SavedNgrams { .. } => Self::input(error.to_string()),
         }
     }

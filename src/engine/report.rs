@@ -60,6 +60,10 @@ pub struct Report {
     pub counts_by_depth: Vec<(u64, u64)>,
     /// Steps that a guard decoded plainly, after drafts that did not pay.
     pub paused_steps: u64,
+    /// Steps that a device verified, walked and committed by itself.
+    pub walked_by_device: u64,
+    /// Why the host did, where the plan leaves that to the device.
+    pub host_walk_reason: Option<String>,
     /// TPOT that the plan predicts.
     pub predicted_tpot_ms: Option<f64>,
     /// Speed-up over plain decoding that the plan predicts.
@@ -129,6 +133,8 @@ impl Report {
             acceptance_by_depth: stats.acceptance_by_depth(),
             counts_by_depth: stats.counts_by_depth(),
             paused_steps: stats.guard.paused_steps,
+            walked_by_device: stats.walked_by_device,
+            host_walk_reason: decoder.host_walk_reason().map(str::to_owned),
             predicted_tpot_ms: background.predicted_tpot_ms,
             predicted_speedup: background.predicted_speedup,
             skip_search: stats.skip_search,

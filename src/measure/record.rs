@@ -23,7 +23,7 @@ use super::{
     depth::train_predictor,
     live::recordings,
     redraft::redraft,
-    subject::StepSubject,
+    subject::{Abilities, StepSubject},
     trace::{Recorded, TraceOptions, record},
     trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
@@ -213,7 +213,7 @@ fn cells(
     loaded: &Loaded,
     drafters: &[(DrafterName, DrafterKind)],
     contexts: &[usize],
-    offers_phases: bool,
+    abilities: Abilities,
 ) -> Vec<Cell> {
     let widths = loaded.set().widths();
     let widths_to = |most| widths.iter().filter(move |w| **w <= most);
@@ -225,6 +225,9 @@ fn cells(
     for context in contexts {
         for width in widths {
             add(Stage::Verify, *width, *context);
+            if abilities.verifications {
+                add(Stage::VerifyWalk, *width, *context);
+            }
         }
         for (name, kind) in drafters.iter().filter(|(_, kind)| twin(kind, drafters).is_none()) {
             if kind.runs_a_model() {
@@ -233,7 +236,7 @@ fn cells(
                     // The width that steps are priced at: the root, and one row that the drafter has not read.
                     let width = widths.iter().find(|w| **w >= 2).unwrap_or(&1);
                     add(Stage::DraftHead(name.clone()), *width, *context);
-                } else if offers_phases {
+                } else if abilities.phases {
                     stages.extend([Stage::FirstGrowth(name.clone()), Stage::NextGrowth(name.clone())]);
                 }
                 for stage in stages {
@@ -346,7 +349,7 @@ pub fn profile(
     let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;
-    let cells = cells(loaded, &drafters, &contexts, subject.offers_phases());
+    let cells = cells(loaded, &drafters, &contexts, subject.abilities());
     let mut measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
         progress(Progress { what: "latencies", done, total });
     })

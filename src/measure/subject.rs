@@ -17,7 +17,7 @@ use crate::{
         Calibration, ChosenTuning, DepthNetwork, DepthScratch, DrafterKind, JudgedNode, RowChoice, RowRule,
         RowScratch, WidthCost, tell,
     },
-    runtime::{Choice, DraftPhase, Pinning, Session, SessionOptions, SkipSet, TrimmedHead},
+    runtime::{Choice, DraftPhase, Forward, Pinning, Session, SessionOptions, SkipSet, TrimmedHead},
     speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats, depth_features},
     tree::{NodeId, Source, TokenTree},
 };
@@ -68,6 +68,15 @@ struct DraftForward {
     own: Option<Session>,
 }
 
+/// What a device runs by itself, beside forwards.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Abilities {
+    /// Draft phases.
+    pub(super) phases: bool,
+    /// Verifications with walk and commit.
+    pub(super) verifications: bool,
+}
+
 /// A decoder and the drafters that are measured over it.
 #[derive(Debug)]
 pub(super) struct StepSubject {
@@ -109,6 +118,20 @@ fn bushy_tree(nodes: usize) -> TokenTree {
         let _added = tree.insert(parent, token, value, 0, Source::NONE);
     }
     tree
+}
+
+/// A forward of a root and its children, with tokens by their rows.
+fn planted(session: &mut Session, width: usize, token: impl Fn(u32) -> u32) -> Result<Forward<'_>, Error> {
+    let mut forward = session.forward(width)?;
+    for row in 0..u32::try_from(width).expect("widths are small") {
+        forward.push(token(row), u32::from(row > 0), row, |tail| {
+            let len = 1 + usize::from(row > 0);
+            tail[0] = 0;
+            tail[len - 1] = row;
+            len
+        });
+    }
+    Ok(forward)
 }
 
 impl StepSubject {
@@ -199,9 +222,10 @@ impl StepSubject {
         })
     }
 
-    /// Whether the device runs draft phases by itself.
-    pub(super) fn offers_phases(&mut self) -> bool {
-        self.decoder.session_mut().offers_phases()
+    /// What the device runs by itself.
+    pub(super) fn abilities(&mut self) -> Abilities {
+        let session = self.decoder.session_mut();
+        Abilities { phases: session.offers_phases(), verifications: session.offers_verifications() }
     }
 
     /// Makes its linears go as chosen.
@@ -239,18 +263,25 @@ impl StepSubject {
         let known = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
         let root = self.history[context].min(known - 1);
         session.assume_committed(context);
-        let mut forward = session.forward(width)?;
-        for row in 0..u32::try_from(width).expect("widths are small") {
-            forward.push(root, u32::from(row > 0), row, |tail| {
-                let len = 1 + usize::from(row > 0);
-                tail[0] = 0;
-                tail[len - 1] = row;
-                len
-            });
-        }
+        let forward = planted(session, width, |_| root)?;
         let choice = Choice { k: self.top_k.max(1), temperature: Some(DRAFT_TEMPERATURE) };
         let start = Instant::now();
         forward.choose_of(draft.head, choice, Some(&draft.skip));
+        Ok(start.elapsed())
+    }
+
+    /// A verification of a planted tree in one launch.
+    #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
+    fn verification(&mut self, width: usize, context: usize) -> Result<Duration, Error> {
+        let root = self.history[context];
+        let session = self.decoder.session_mut();
+        let offered = session.prepare_verifications(width)?;
+        assert!(offered, "cells of verifications are for devices that offer them");
+        session.assume_committed(context);
+        let vocabulary = u32::try_from(self.vocabulary).expect("token ids are 32 bits");
+        let forward = planted(session, width, |row| if row == 0 { root } else { (row - 1) % vocabulary })?;
+        let start = Instant::now();
+        forward.verify(|_| 1);
         Ok(start.elapsed())
     }
 
@@ -339,6 +370,7 @@ impl StepSubject {
         let (width, context) = (cell.width as usize, cell.context as usize);
         match &cell.stage {
             Cells::Verify => self.step(width, context, Stage::Verify),
+            Cells::VerifyWalk => self.verification(width, context),
             Cells::Host(HostStage::Predict) => self.prediction(context),
             Cells::Host(HostStage::Decide) => Ok(self.decision(width)),
             Cells::Host(HostStage::Prune) => self.step(width, context, Stage::Prune),

@@ -119,9 +119,8 @@ pub(super) fn planned_widths<'a>(sub_plans: impl Iterator<Item = &'a SubPlan>) -
         if drafter.runs_a_model() {
             draft.extend(growth.draft_widths(shape));
         }
-        match schedule {
-            Schedule::Plain | Schedule::OneLaunch => {}
-            Schedule::HeadAhead => draft.extend(widths()),
+        if schedule.drafts_ahead() {
+            draft.extend(widths());
         }
     }
     PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }

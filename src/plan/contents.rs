@@ -225,7 +225,7 @@ impl SubPlan {
             acceptance,
         } = self;
         drafter.validate()?;
-        schedule.validate(drafter.drafts_ahead())?;
+        schedule.validate(drafter)?;
         let Shape { depth, draft_width, verify_width } = *shape;
         let show = || format!("Dd {depth}, Wd {draft_width}, Wv {verify_width} for {name}");
         if self.is_plain() {
@@ -242,13 +242,11 @@ impl SubPlan {
         row_choice.validate(verify_width)?;
         depth_choice.validate(depth)?;
         if let DepthChoice::Predicted(DepthCosts { costs, .. }) = depth_choice {
-            let begins_with_a_head = *schedule != Schedule::HeadAhead;
-            ensure(
-                begins_with_a_head,
-                "schedule of steps that are told a depth",
-                "plain or one_launch",
-                || schedule.to_string(),
-            )?;
+            // What the network sees is the first forward's of the step, and the last's of the one before.
+            let is_seen = !schedule.drafts_ahead() && !schedule.walks_on_device();
+            ensure(is_seen, "schedule of steps that are told a depth", "plain or one_launch", || {
+                schedule.to_string()
+            })?;
             let least = row_choice.widths.iter().map(|cost| cost.step_us).fold(f64::INFINITY, f64::min);
             let positive = costs.iter().all(|cost| cost.saved_us < least);
             ensure(positive, "choice of depth", "savings below what a step costs", || format!("{costs:?}"))?;
@@ -268,17 +266,14 @@ impl SubPlan {
                     let chooses_nothing =
                         depth_choice.rule() == DepthRule::Fixed && row_choice.rule == RowRule::Widest;
                     ensure(chooses_nothing, "choices of a template", "fixed depth and all rows", show)?;
-                    let drives = schedule.is_driven_by_the_host();
-                    ensure(drives, "schedule of a template", "plain or head_ahead", || schedule.to_string())?;
+                    let is_filled = !schedule.drafts_in_one_launch();
+                    ensure(is_filled, "schedule of a template", "drafts by the host", || {
+                        schedule.to_string()
+                    })?;
                 }
             }
             let heads_planned = row_choice.widths.iter().all(|cost| planned.draft.contains(&cost.width));
-            ensure(
-                *schedule != Schedule::HeadAhead || heads_planned,
-                "width of heads ahead",
-                "a planned one",
-                show,
-            )?;
+            ensure(!schedule.drafts_ahead() || heads_planned, "width of heads ahead", "a planned one", show)?;
         } else {
             ensure(*top_k == 0, "candidates per node", "0 without a model", || top_k.to_string())?;
             let grows = growth.static_tree().is_some();
@@ -426,6 +421,13 @@ impl Plan {
         })?;
         for place in 1..=bands.len() {
             self.of_band(place).validate()?;
+        }
+        for sub_plan in bands.iter().flat_map(|band| &band.by_drafter) {
+            let SubPlan { schedule, .. } = sub_plan;
+            let is_said = !schedule.walks_on_device();
+            ensure(is_said, "schedule of requests that are not greedy", "walks by the host", || {
+                schedule.to_string()
+            })?;
         }
         let plain_first = by_drafter.first().is_some_and(SubPlan::is_plain)
             && by_drafter.iter().filter(|plan| plan.is_plain()).count() == 1;

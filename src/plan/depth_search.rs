@@ -2,7 +2,8 @@
 use ygg_profiler::{TableError, Trace};
 
 use super::{
-    AcceptedLengths, Calibration, DepthCost, DepthCosts, RowChoice, RowRule, Shape, StageTime, TreeReplay,
+    AcceptedLengths, Calibration, DepthCost, DepthCosts, RowChoice, RowRule, Schedule, Shape, StageTime,
+    TreeReplay,
     depth_replay::{DepthOutcome, DepthPolicy, replay_depths},
     objective::{mean_of, mean_step, step_us},
     pricing::{Choosing, Pricing},
@@ -77,7 +78,7 @@ impl DepthSearch<'_> {
     /// The largest width that the shape's steps may verify of a tree of `depth` growths.
     fn width_at(&self, shape: &Shape, depth: u32) -> Option<u32> {
         let nodes = Shape { depth, ..*shape }.nodes();
-        let mut widths = self.pricing.verify_widths(shape.verify_width);
+        let mut widths = self.pricing.verify_widths(Schedule::Plain, shape.verify_width);
         widths.retain(|width| *width >= 2 && u64::from(*width) <= nodes);
         widths.last().copied()
     }

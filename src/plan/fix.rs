@@ -25,7 +25,7 @@ pub struct Fix {
     pub depth_rule: Option<DepthRule>,
     /// How the trees of drafters that run a model grow; equally where nothing is said.
     pub growth: Option<GrowthRule>,
-    /// When heads are drafted.
+    /// When heads are drafted, and what the device runs by itself.
     pub schedule: Option<Schedule>,
     /// What the chosen shape is the largest in; eq. 3 where nothing is said.
     pub objective: Option<Objective>,
@@ -52,7 +52,8 @@ pub enum Objective {
 impl Fix {
     /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal`; every part may be left
     /// out, none may come twice. `Wv` may be `nodes`, `rows` may be `best`, `predictor` may be `off`, `growth` may be `sequoia` or
-    /// `kary`, `schedule` may be `head_ahead`, and `objective` may be `speedup`.
+    /// `kary`, `schedule` may be `head_ahead`, `one_launch`,
+    /// `device_walk` or `two_launches`, and `objective` may be `speedup`.
     ///
     /// # Errors
     /// [`PlanError::FixSyntax`] names the part that is wrong.
@@ -170,7 +171,7 @@ impl Fix {
         admitted
     }
 
-    /// Whether heads may be drafted by the schedule under this fix.
+    /// Whether steps may keep the schedule under this fix.
     pub fn admits_schedule(&self, schedule: Schedule) -> bool {
         self.schedule.is_none_or(|fixed| fixed == schedule)
     }
@@ -364,7 +365,10 @@ mod tests {
             ("growth=kary,growth=kary", "`growth` twice"),
             ("growth=sequoia,rows=best", "which chooses nothing"),
             ("growth=kary,predictor=on", "which chooses nothing"),
-            ("schedule=ahead", "`ahead` instead of plain, head_ahead or one_launch"),
+            (
+                "schedule=ahead",
+                "`ahead` instead of plain, head_ahead, one_launch, device_walk or two_launches",
+            ),
             ("schedule=plain,schedule=plain", "`schedule` twice"),
             ("Dd=4,", "without `=`"),
         ] {

@@ -67,14 +67,14 @@ impl Search<'_> {
             let largest = Shape { depth: *deepest, draft_width, verify_width: *widest };
             let requests = &self.recorded.requests;
             let choices_of_rows = origin.rows(|| judge_proposals(requests, *drafter, &largest));
-            let shapes = |depth: &u32| speculative(*depth, draft_width, &verify_widths);
-            if !origin.limits.admits_schedule(Schedule::Plain) {
-                continue;
-            }
-            for shape in depths.iter().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
-                for rows in &choices_of_rows {
-                    let replay = |choice: &RowChoice| FreeReplay::new(requests, *drafter, &shape, choice);
-                    found.points.push(self.free_point(origin, shape, rows, replay)?);
+            for schedule in &origin.schedules {
+                let measured = self.table.widths(&schedule.verification());
+                let shapes = |depth: &u32| speculative(*depth, draft_width, &measured);
+                for shape in depths.iter().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
+                    for rows in &choices_of_rows {
+                        let replay = |choice: &RowChoice| FreeReplay::new(requests, *drafter, &shape, choice);
+                        found.points.push(self.free_point(origin, shape, *schedule, rows, replay)?);
+                    }
                 }
             }
         }
@@ -107,7 +107,8 @@ impl Search<'_> {
             let choices_of_rows = origin.rows(|| judge_live(trace));
             for shape in origin.limits.admitted(shapes) {
                 for rows in &choices_of_rows {
-                    let point = self.free_point(origin, shape, rows, |choice| replay_live(trace, choice))?;
+                    let replay = |choice: &RowChoice| replay_live(trace, choice);
+                    let point = self.free_point(origin, shape, Schedule::Plain, rows, replay)?;
                     found.points.push(point);
                 }
             }
@@ -121,6 +122,7 @@ impl Search<'_> {
         &self,
         origin: &Origin<'_>,
         shape: Shape,
+        schedule: Schedule,
         Rows { rule, calibration }: &Rows,
         mut replay: impl FnMut(&RowChoice) -> FreeReplay,
     ) -> Result<Point, PlanError> {
@@ -128,9 +130,9 @@ impl Search<'_> {
         let mut rates = Rates::new(self.ar_tpot_us);
         let (row_choice, replayed, predicted) = loop {
             let by = Choosing { rule: *rule, calibration: calibration.as_ref(), rate: rates.of(&shape) };
-            let row_choice = pricing.free_choice(&shape, by)?;
+            let row_choice = pricing.free_choice(&shape, schedule, by)?;
             let replayed = replay(&row_choice);
-            let at = |width| pricing.free_step(&shape, *rule, width);
+            let at = |width| pricing.free_step(&shape, schedule, *rule, width);
             let stages = mean_step(replayed.steps_by_width(), at)?;
             let predicted = Prediction::new(replayed.accepted().aal(), stages, self.ar_tpot_us);
             if rates.are_found(*rule) {
@@ -140,7 +142,7 @@ impl Search<'_> {
         };
         let evidence = Evidence {
             growth: GrowthChoice::Equal,
-            schedule: Schedule::Plain,
+            schedule,
             top_k: 0,
             draft_temperature: 1.0,
             depth_choice: DepthChoice::Fixed,

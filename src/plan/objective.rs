@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, HostStage, LatencyTable, Stage, TableError};
 
+use super::Schedule;
+
 /// The shape of a step: Dd growths of Wd nodes, pruned to Wv rows with the root. Plain decoding is (0, 0, 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
@@ -37,7 +39,7 @@ pub struct StageTime {
     pub us: f64,
 }
 
-/// Stages that follow the choice of the rows to verify, at the width of the verifier.
+/// Stages that follow the choice of the rows to verify, at the width of the verifier; of a device that walks by itself the first alone.
 const AROUND_VERIFY: [HostStage; 4] =
     [HostStage::Mask, HostStage::Sample, HostStage::Accept, HostStage::Commit];
 
@@ -47,7 +49,7 @@ const AROUND_VERIFY: [HostStage; 4] =
 /// [`TableError::Unmeasured`] if a stage lacks width 1.
 pub fn plain_step(table: &LatencyTable, context: u32) -> Result<Vec<StageTime>, TableError> {
     let mut step = Step { table, context, stages: Vec::new() };
-    step.verify(1)?;
+    step.verify(Schedule::Plain, 1)?;
     Ok(step.stages)
 }
 
@@ -75,7 +77,7 @@ pub(super) fn tree_step(
     step.stages.push(StageTime { stage: draft, us: head_us + f64::from(shape.depth - 1) * growth_us });
     step.host(HostStage::Grow, shape.draft_width, shape.depth)?;
     step.host(HostStage::Prune, shape.verify_width, 1)?;
-    step.verify(shape.verify_width)?;
+    step.verify(Schedule::Plain, shape.verify_width)?;
     Ok(step.stages)
 }
 
@@ -87,12 +89,13 @@ pub(super) fn tree_step(
 pub fn free_step(
     table: &LatencyTable,
     drafter: &DrafterName,
+    schedule: Schedule,
     verify_width: u32,
     context: u32,
 ) -> Result<Vec<StageTime>, TableError> {
     let mut step = Step { table, context, stages: Vec::new() };
     step.add(Stage::Draft(drafter.clone()), 1, 1)?;
-    step.verify(verify_width)?;
+    step.verify(schedule, verify_width)?;
     Ok(step.stages)
 }
 
@@ -207,9 +210,10 @@ impl Step<'_> {
         if self.table.has_stage(&stage) { self.add(stage, width, runs) } else { Ok(()) }
     }
 
-    fn verify(&mut self, width: u32) -> Result<(), TableError> {
-        self.add(Stage::Verify, width, 1)?;
-        AROUND_VERIFY.into_iter().try_for_each(|stage| self.host(stage, width, 1))
+    fn verify(&mut self, schedule: Schedule, width: u32) -> Result<(), TableError> {
+        self.add(schedule.verification(), width, 1)?;
+        let around = if schedule.walks_on_device() { &AROUND_VERIFY[..1] } else { &AROUND_VERIFY[..] };
+        around.iter().try_for_each(|stage| self.host(*stage, width, 1))
     }
 }
 
@@ -262,7 +266,8 @@ mod tests {
             ("host:decide", 8, 5.0),
         ]);
         let drafter = DrafterName::new("x").unwrap();
-        let at = |width| with_decision(free_step(&table, &drafter, width, 0)?, &table, 5, 0);
+        let step = |width| free_step(&table, &drafter, Schedule::Plain, width, 0);
+        let at = |width| with_decision(step(width)?, &table, 5, 0);
         let mean = mean_step(&BTreeMap::from([(1, 3), (2, 1)]), at).unwrap();
         let named: Vec<(String, f64)> = mean.iter().map(|s| (s.stage.to_string(), s.us)).collect();
         let expected = [("draft:x", 1.0), ("verify", 107.5), ("host:decide", 5.0)];
@@ -280,7 +285,8 @@ mod tests {
         ]);
         let drafter = DrafterName::new("x").unwrap();
         let plain = with_prediction(plain_step(&table, 0).unwrap(), &table, 0).unwrap();
-        let drafted = with_prediction(free_step(&table, &drafter, 2, 0).unwrap(), &table, 0).unwrap();
+        let drafted = free_step(&table, &drafter, Schedule::Plain, 2, 0).unwrap();
+        let drafted = with_prediction(drafted, &table, 0).unwrap();
         let mean = mean_of([Ok((3, plain)), Ok((1, drafted))].into_iter()).unwrap();
         let named: Vec<(String, f64)> = mean.iter().map(|s| (s.stage.to_string(), s.us)).collect();
         let expected = [("host:predict", 2.0), ("verify", 107.5), ("draft:x", 2.0)];
@@ -298,6 +304,6 @@ mod tests {
         assert!(step(1, 4).is_ok());
         assert!(step(2, 4).unwrap_err().to_string().contains("draft:x was not measured at width 2"));
         assert!(step(1, 3).unwrap_err().to_string().contains("verify was not measured at width 3"));
-        assert!(free_step(&table, &DrafterName::new("y").unwrap(), 1, 0).is_err());
+        assert!(free_step(&table, &DrafterName::new("y").unwrap(), Schedule::Plain, 1, 0).is_err());
     }
 }

@@ -94,22 +94,17 @@ impl Pricing<'_> {
 
     /// The verify widths that a model drafter's steps can be priced for: all measured ones, but where heads are drafted ahead
     /// only those up to which every one was measured as a draft too, and none of a drafter with a cache of its own, which cannot;
-    /// for one launch none where that was not measured.
+    /// for launches of the device none where they were not measured.
     pub(super) fn tree_widths(&self, schedule: Schedule) -> Vec<u32> {
-        let mut widths = self.table.widths(&Stage::Verify);
-        match schedule {
-            Schedule::Plain => {}
-            Schedule::OneLaunch => {
-                if !self.table.has_stage(&Stage::FirstGrowth(self.drafter.clone())) {
-                    widths.clear();
-                }
-            }
-            Schedule::HeadAhead if self.tail != Tail::Shared => widths.clear(),
-            Schedule::HeadAhead => {
-                let drafted = self.draft_widths();
-                let all = widths.iter().take_while(|width| drafted.contains(width)).count();
-                widths.truncate(all);
-            }
+        let mut widths = self.table.widths(&schedule.verification());
+        let has_phases = || self.table.has_stage(&Stage::FirstGrowth(self.drafter.clone()));
+        if schedule.drafts_in_one_launch() && !has_phases() {
+            widths.clear();
+        }
+        if schedule.drafts_ahead() {
+            let drafted = if self.tail == Tail::Shared { self.draft_widths() } else { Vec::new() };
+            let all = widths.iter().take_while(|width| drafted.contains(width)).count();
+            widths.truncate(all);
         }
         widths
     }
@@ -132,7 +127,7 @@ impl Pricing<'_> {
     /// Costs are those of Dd growths. Heads are drafted when a step begins: a head drafted ahead would
     /// overwrite what tells how deep to draft.
     pub(super) fn told_choice(&self, shape: &Shape, by: Choosing<'_>) -> Result<RowChoice, TableError> {
-        let widths = self.verify_widths(shape.verify_width);
+        let widths = self.verify_widths(Schedule::Plain, shape.verify_width);
         by.among(widths, |width| self.told_step(shape, by.rule, width))
     }
 
@@ -141,11 +136,12 @@ impl Pricing<'_> {
     pub(super) fn free_step(
         &self,
         shape: &Shape,
+        schedule: Schedule,
         rule: RowRule,
         width: u32,
     ) -> Result<Vec<StageTime>, TableError> {
         let Pricing { table, drafter, context, tail: _ } = *self;
-        let stages = free_step(table, drafter, width, context)?;
+        let stages = free_step(table, drafter, schedule, width, context)?;
         match rule {
             RowRule::Widest => Ok(stages),
             RowRule::BestRate => with_decision(stages, table, shape.verify_width, context),
@@ -161,20 +157,25 @@ impl Pricing<'_> {
     ) -> Result<RowChoice, TableError> {
         let widths = match by.rule {
             RowRule::Widest => vec![shape.verify_width],
-            RowRule::BestRate => self.verify_widths(shape.verify_width),
+            RowRule::BestRate => self.verify_widths(schedule, shape.verify_width),
         };
         by.among(widths, |width| self.tree_step(shape, schedule, by.rule, width))
     }
 
     /// The choice of rows of a free drafter's steps: a proposal may be of any size, so all measured widths up to Wv.
-    pub(super) fn free_choice(&self, shape: &Shape, by: Choosing<'_>) -> Result<RowChoice, TableError> {
-        let widths = self.verify_widths(shape.verify_width);
-        by.among(widths, |width| self.free_step(shape, by.rule, width))
+    pub(super) fn free_choice(
+        &self,
+        shape: &Shape,
+        schedule: Schedule,
+        by: Choosing<'_>,
+    ) -> Result<RowChoice, TableError> {
+        let widths = self.verify_widths(schedule, shape.verify_width);
+        by.among(widths, |width| self.free_step(shape, schedule, by.rule, width))
     }
 
-    /// The measured verify widths up to `most`.
-    pub(super) fn verify_widths(&self, most: u32) -> Vec<u32> {
-        let mut widths = self.table.widths(&Stage::Verify);
+    /// The widths up to `most` at which verifications of a schedule were measured.
+    pub(super) fn verify_widths(&self, schedule: Schedule, most: u32) -> Vec<u32> {
+        let mut widths = self.table.widths(&schedule.verification());
         widths.retain(|width| *width <= most);
         widths
     }

@@ -2,10 +2,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use ygg_profiler::Stage;
 
-use super::PlanError;
+use super::{DrafterKind, PlanError};
 
-/// When the head of a step is drafted (the forward of its root, from which its tree grows), and who runs what follows it.
+/// When the head of a step is drafted (the forward of its root, from which its tree grows), and who runs what follows it: host or device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
@@ -19,11 +20,23 @@ pub enum Schedule {
     /// between them by itself, and the host waits once. For drafters that run a model whose trees grow equally, on devices that
     /// offer it.
     OneLaunch,
+    /// When the root is known: one row at the start of the step. The device verifies by itself: one launch runs the verifier, walks through
+    /// the tree and moves the keys and values of what is accepted, and the host waits once. For greedy requests, drafters that learn
+    /// nothing of the verified rows, and devices that offer it.
+    DeviceWalk,
+    /// A step of two launches: drafted as in [`OneLaunch`](Self::OneLaunch), verified as in [`DeviceWalk`](Self::DeviceWalk).
+    TwoLaunches,
 }
 
 impl Schedule {
     /// All schedules; of equals the first is preferred.
-    pub const ALL: [Schedule; 3] = [Schedule::Plain, Schedule::HeadAhead, Schedule::OneLaunch];
+    pub const ALL: [Schedule; 5] = [
+        Schedule::Plain,
+        Schedule::HeadAhead,
+        Schedule::OneLaunch,
+        Schedule::DeviceWalk,
+        Schedule::TwoLaunches,
+    ];
 
     /// The name in plans and fixes.
     pub const fn name(self) -> &'static str {
@@ -31,6 +44,8 @@ impl Schedule {
             Schedule::Plain => "plain",
             Schedule::HeadAhead => "head_ahead",
             Schedule::OneLaunch => "one_launch",
+            Schedule::DeviceWalk => "device_walk",
+            Schedule::TwoLaunches => "two_launches",
         }
     }
 
@@ -40,15 +55,39 @@ impl Schedule {
             Schedule::Plain => "",
             Schedule::HeadAhead => ", heads drafted ahead",
             Schedule::OneLaunch => ", drafted in one launch",
+            Schedule::DeviceWalk => ", verified and walked in one launch",
+            Schedule::TwoLaunches => ", drafted in one launch, verified and walked in another",
         }
     }
 
-    /// Whether the host takes part between the forwards of a draft phase: it can then choose what is forwarded next.
-    pub(super) const fn is_driven_by_the_host(self) -> bool {
+    /// Whether heads are drafted in the step before theirs.
+    pub const fn drafts_ahead(self) -> bool {
         match self {
-            Schedule::Plain | Schedule::HeadAhead => true,
-            Schedule::OneLaunch => false,
+            Schedule::HeadAhead => true,
+            Schedule::Plain | Schedule::OneLaunch | Schedule::DeviceWalk | Schedule::TwoLaunches => false,
         }
+    }
+
+    /// Whether the device runs draft phases by itself: the host has no part between the forwards of one, and cannot choose what is
+    /// forwarded next.
+    pub const fn drafts_in_one_launch(self) -> bool {
+        match self {
+            Schedule::OneLaunch | Schedule::TwoLaunches => true,
+            Schedule::Plain | Schedule::HeadAhead | Schedule::DeviceWalk => false,
+        }
+    }
+
+    /// Whether the device verifies by itself: it walks through the tree behind the verifier's forward, and commits.
+    pub const fn walks_on_device(self) -> bool {
+        match self {
+            Schedule::DeviceWalk | Schedule::TwoLaunches => true,
+            Schedule::Plain | Schedule::HeadAhead | Schedule::OneLaunch => false,
+        }
+    }
+
+    /// What its verifications are measured as.
+    pub(super) fn verification(self) -> Stage {
+        if self.walks_on_device() { Stage::VerifyWalk } else { Stage::Verify }
     }
 
     /// The schedule of a name.
@@ -57,14 +96,29 @@ impl Schedule {
     /// The names there are.
     pub(super) fn parse(name: &str) -> Result<Self, String> {
         let found = Schedule::ALL.into_iter().find(|schedule| schedule.name() == name);
-        found
-            .ok_or_else(|| format!("{}, {} or {}", Schedule::Plain, Schedule::HeadAhead, Schedule::OneLaunch))
+        found.ok_or_else(|| {
+            let names = Schedule::ALL.map(Schedule::name);
+            let (last, others) = names.split_last().expect("there are schedules");
+            format!("{} or {last}", others.join(", "))
+        })
+    }
+
+    /// Whether steps of a drafter can keep it: head and phase are of a model in the verifier's cache, and behind a walk of the
+    /// device nothing is left for a drafter that learns, or reads hidden rows, as one with a cache of its own may.
+    pub(super) fn suits(self, drafter: &DrafterKind) -> bool {
+        match self {
+            Schedule::Plain => true,
+            Schedule::HeadAhead | Schedule::OneLaunch | Schedule::TwoLaunches => drafter.drafts_ahead(),
+            Schedule::DeviceWalk => {
+                !drafter.learns() && !drafter.keeps_a_cache() && *drafter != DrafterKind::None
+            }
+        }
     }
 
     /// Checks that a drafter can keep this schedule.
-    pub(super) fn validate(self, shares_a_model: bool) -> Result<(), PlanError> {
-        let found = || format!("{self} for a drafter without a model, or with a cache of its own");
-        super::contents::ensure(self == Schedule::Plain || shares_a_model, "schedule", "plain", found)
+    pub(super) fn validate(self, drafter: &DrafterKind) -> Result<(), PlanError> {
+        let found = || format!("{self} for drafter {}", drafter.name());
+        super::contents::ensure(self.suits(drafter), "schedule", "one that the drafter can keep", found)
     }
 }
 

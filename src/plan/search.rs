@@ -99,6 +99,8 @@ pub(super) struct Origin<'a> {
     pub(super) name: &'a DrafterName,
     pub(super) kind: &'a DrafterKind,
     pub(super) limits: &'a Fix,
+    /// The schedules that the fix leaves open and its steps can keep.
+    pub(super) schedules: Vec<Schedule>,
     place: usize,
     asked_for: bool,
 }
@@ -116,9 +118,7 @@ impl Origin<'_> {
 
     /// Every way of choosing rows under every schedule that the fix leaves open.
     fn under_schedules<'r>(&self, rows: &'r [Rows]) -> Vec<(&'r Rows, Schedule)> {
-        let keeps = |schedule| schedule == Schedule::Plain || self.kind.drafts_ahead();
-        let open = || Schedule::ALL.into_iter().filter(|s| keeps(*s) && self.limits.admits_schedule(*s));
-        rows.iter().flat_map(|rows| open().map(move |schedule| (rows, schedule))).collect()
+        rows.iter().flat_map(|rows| self.schedules.iter().map(move |schedule| (rows, *schedule))).collect()
     }
 
     pub(super) fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
@@ -196,7 +196,15 @@ impl Search<'_> {
             let name = &description.name;
             let asked_for = fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name());
             let limits = if asked_for { fix } else { &open };
-            let origin = Origin { name, kind: &kind, limits, place: names.len(), asked_for };
+            // What is not greedy is said by the host.
+            let is_greedy = self.recorded.temperature == 0.0;
+            let is_open = |schedule: &Schedule| {
+                schedule.suits(&kind)
+                    && limits.admits_schedule(*schedule)
+                    && (is_greedy || !schedule.walks_on_device())
+            };
+            let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
+            let origin = Origin { name, kind: &kind, limits, schedules, place: names.len(), asked_for };
             let searched = match &kind {
                 DrafterKind::None => continue,
                 DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } | DrafterKind::Model { .. } => {
@@ -268,7 +276,8 @@ impl Search<'_> {
         if rule.is_static() {
             let (traces, by_rank, rate) = (&traces, &by_rank, 1.0 / self.ar_tpot_us);
             let depth = *depths.end();
-            let search = StaticSearch { traces, pricing, rule, by_rank, depth, top_k, rate };
+            let schedules = origin.schedules.as_slice();
+            let search = StaticSearch { traces, pricing, rule, schedules, by_rank, depth, top_k, rate };
             return self.static_trees(origin, &search, draft_temperature, found);
         }
         for draft_width in self.draft_widths(origin.name) {

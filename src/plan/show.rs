@@ -213,7 +213,9 @@ pub fn drafter_cell(name: &DrafterName, growth: GrowthRule, schedule: Schedule) 
     let growth = if growth.is_static() { format!(", {growth}") } else { String::new() };
     match schedule {
         Schedule::Plain => format!("{name}{growth}"),
-        Schedule::HeadAhead | Schedule::OneLaunch => format!("{name}{growth}, {schedule}"),
+        Schedule::HeadAhead | Schedule::OneLaunch | Schedule::DeviceWalk | Schedule::TwoLaunches => {
+            format!("{name}{growth}, {schedule}")
+        }
     }
 }
 

@@ -163,7 +163,7 @@ impl<'a> TreeStep<'a> {
 
 impl TreeStep<'_> {
     /// Its stages: `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)` with the host stages that the table has; with heads
-    /// drafted ahead `T_draft(Wv)` in the place of `T_draft(1)`, in one launch what that was measured as. A tree that is the same at every step has a draft width for
+    /// drafted ahead `T_draft(Wv)` in the place of `T_draft(1)`, in launches of the device what these were measured as. A tree that is the same at every step has a draft width for
     /// each growth in the place of Wd.
     ///
     /// # Errors
@@ -176,13 +176,15 @@ impl TreeStep<'_> {
         assert!(depth >= 1, "a tree has at least one growth");
         let growths = self.growths();
         let mut graph = StageGraph::default();
-        let heads = match self.schedule {
-            Schedule::Plain => Some(graph.add(self.head()?, &[])),
-            Schedule::OneLaunch => Some(graph.add(self.growth(Part::Head, draft_width)?, &[])),
-            Schedule::HeadAhead => None,
-        };
         // In one launch growths are part of the forwards before them.
-        let is_one_launch = !self.schedule.is_driven_by_the_host();
+        let is_one_launch = self.schedule.drafts_in_one_launch();
+        let heads = if self.schedule.drafts_ahead() {
+            None
+        } else if is_one_launch {
+            Some(graph.add(self.growth(Part::Head, draft_width)?, &[]))
+        } else {
+            Some(graph.add(self.head()?, &[]))
+        };
         let first_growth = match heads {
             Some(head) if is_one_launch => head,
             Some(_) | None => graph.add(self.grow(growths[0])?, heads.as_slice()),
@@ -205,26 +207,33 @@ impl TreeStep<'_> {
         for (part, stage) in [(Part::Prune, HostStage::Prune), (Part::Mask, HostStage::Mask)] {
             last = graph.add(self.host(part, stage, verify_width)?, &[last]);
         }
-        let us = self.table.latency_us(&Stage::Verify, verify_width, self.context)?;
-        let resource = Resource::Compute;
-        let verify = StageRun { part: Part::Verify, stage: Stage::Verify, resource, us: Some(us) };
-        let verify = graph.add(verify, &[last]);
-        let said = graph.add(self.host(Part::Sample, HostStage::Sample, verify_width)?, &[verify]);
+        let verification = self.run(Part::Verify, self.schedule.verification(), verify_width)?;
+        let verify = graph.add(verification, &[last]);
+        let is_walked = self.schedule.walks_on_device();
+        let said = if is_walked {
+            verify
+        } else {
+            graph.add(self.host(Part::Sample, HostStage::Sample, verify_width)?, &[verify])
+        };
         let mut ahead = Vec::new();
         match self.tail {
             Tail::Shared | Tail::Joined | Tail::Plain => {}
             Tail::Ahead => ahead.push(graph.add(self.forward(Part::TailAhead, draft_width)?, &[last_growth])),
         }
-        match self.schedule {
-            Schedule::Plain | Schedule::OneLaunch => {}
-            Schedule::HeadAhead => {
-                ahead.push(graph.add(self.forward(Part::HeadAhead, verify_width)?, &[said]))
-            }
+        if self.schedule.drafts_ahead() {
+            ahead.push(graph.add(self.forward(Part::HeadAhead, verify_width)?, &[said]));
         }
-        let accept = graph.add(self.host(Part::Accept, HostStage::Accept, verify_width)?, &[said]);
-        // What is drafted ahead reads the rows that committing moves.
-        let moved = [&[accept][..], &ahead].concat();
-        let mut ends = vec![graph.add(self.host(Part::Commit, HostStage::Commit, verify_width)?, &moved)];
+        // A device that walks commits, too.
+        let (accept, commit) = if is_walked {
+            (verify, verify)
+        } else {
+            let accept = graph.add(self.host(Part::Accept, HostStage::Accept, verify_width)?, &[said]);
+            // What is drafted ahead reads the rows that committing moves.
+            let moved = [&[accept][..], &ahead].concat();
+            let commit = graph.add(self.host(Part::Commit, HostStage::Commit, verify_width)?, &moved);
+            (accept, commit)
+        };
+        let mut ends = vec![commit];
         match self.tail {
             Tail::Shared | Tail::Joined | Tail::Ahead => {}
             Tail::Plain => ends.push(graph.add(self.forward(Part::Tail, 1)?, &ends)),

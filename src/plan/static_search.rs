@@ -16,6 +16,8 @@ pub(super) struct StaticSearch<'a> {
     pub(super) traces: &'a [&'a Trace],
     pub(super) pricing: Pricing<'a>,
     pub(super) rule: GrowthRule,
+    /// The schedules that are open.
+    pub(super) schedules: &'a [Schedule],
     /// Share of candidates of each rank that are accepted.
     pub(super) by_rank: &'a [f64],
     /// Deepest template.
@@ -45,7 +47,7 @@ pub(super) struct RefusedTemplate {
 }
 
 impl StaticSearch<'_> {
-    /// Prices every template that `fix` admits, under every schedule that it does; the others are refused.
+    /// Prices every template that `fix` admits, under every open schedule; the others are refused.
     pub(super) fn priced(
         &self,
         fix: &Fix,
@@ -70,9 +72,8 @@ impl StaticSearch<'_> {
                     continue;
                 }
             };
-            let is_open =
-                |schedule: &Schedule| fix.admits_schedule(*schedule) && schedule.is_driven_by_the_host();
-            for schedule in Schedule::ALL.into_iter().filter(is_open) {
+            let filled_by_host = |schedule: &Schedule| !schedule.drafts_in_one_launch();
+            for schedule in self.schedules.iter().copied().filter(filled_by_host) {
                 if !self.pricing.tree_widths(schedule).contains(verify_width) {
                     continue;
                 }

@@ -4,7 +4,8 @@ use std::{ops::Range, sync::Arc};
 
 use crate::{
     backend::{
-        BackendError, DraftPhases, Executables, Exercise, Observer, Replay, ReplayOptions, Tuning, Workers,
+        BackendError, DraftPhases, Executables, Exercise, Observer, Replay, ReplayOptions, Tuning,
+        Verifications, Workers,
     },
     ir::{Candidates, Program, RowInputs, WeightSource},
 };
@@ -160,6 +161,14 @@ impl Replay for FaultyReplay {
 
     fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
         self.inner.phases()
+    }
+
+    /// Offered by none with a fault: what shows and copies here would be left out.
+    fn verifications(&mut self) -> Option<&mut dyn Verifications> {
+        match self.executables.fault {
+            Fault::None => self.inner.verifications(),
+            Fault::WidthDependentReduction(_) | Fault::OffByOneSlot | Fault::HighestIdFirst => None,
+        }
     }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {

@@ -24,6 +24,7 @@ mod session;
 mod tests;
 mod trimmed_head;
 mod tuning;
+mod verification;
 
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
@@ -33,6 +34,6 @@ pub use session::{Choices, Forward, Logits, Session, SessionOptions};
 pub use trimmed_head::TrimmedHead;
 
 pub use crate::{
-    backend::{Arithmetic, Exercise, Grown, Moment, Pinning, Tuning},
+    backend::{Accepted, Arithmetic, Exercise, Grown, Moment, Pinning, Tuning},
     ir::{Candidates, Choice, LinearShape, Work},
 };

@@ -29,7 +29,7 @@ pub struct Session {
     pub(super) set: Arc<ExecutableSet>,
     pub(super) replay: Box<dyn Replay>,
     pub(super) inputs: Vec<RowInputs>,
-    hidden: Option<HiddenRows>,
+    pub(super) hidden: Option<HiddenRows>,
     options: SessionOptions,
     moves: Vec<u32>,
     layout: SlotLayout,
@@ -355,8 +355,8 @@ impl Session {
         assert!(self.committed <= self.layout.context, "a path longer than the context was committed");
     }
 
-    /// Commits the first `rows` rows of the last forward, all of which were [pushed behind](Forward::push_behind) the committed
-    /// tokens.
+    /// Commits the first `rows` rows behind the committed tokens, which are in place: all of the last forward's were
+    /// [pushed behind](Forward::push_behind), or the device has moved those of a path there.
     ///
     /// # Panics
     /// If they exceed the context.

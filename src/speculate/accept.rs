@@ -1,6 +1,9 @@
 //! Acceptance: walks a verified tree along the verifier's own tokens.
 
-use crate::tree::{NodeId, TokenTree};
+use crate::{
+    runtime::Accepted,
+    tree::{NodeId, TokenTree},
+};
 
 /// Where a walk must end.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +65,21 @@ impl Walk {
                     (node, row) = (next, next_row);
                 }
                 Some(_) | None => return,
+            }
+        }
+    }
+
+    /// Takes what a device walked through, up to the limits: what [`run`](Self::run) gives with the tokens that the verifier said.
+    pub fn follow(&mut self, rows: &[NodeId], accepted: Accepted<'_>, limits: Limits<'_>) {
+        self.path.clear();
+        self.emitted.clear();
+        self.accepted = 0;
+        for (row, token) in accepted.rows.iter().zip(accepted.tokens) {
+            self.path.push(rows[*row as usize]);
+            self.emitted.push(*token);
+            self.accepted += usize::from(self.path.len() < accepted.rows.len());
+            if self.emitted.len() == limits.tokens || limits.ends.contains(token) {
+                return;
             }
         }
     }

@@ -10,8 +10,8 @@ use crate::{
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, Lesson, Limits, LogProbs, Ngram, Observer, Offers, Policy, SpeculateError,
-    Speculation, Stage, Stats, Verified, Walk,
+    Budget, Drafter, Lesson, Limits, LogProbs, Ngram, Observer, Offers, Policy, SpeculateError, Speculation,
+    Stage, Stats, Verified, Walk,
     bands::{Bands, Way},
     depth::DepthPolicy,
     policy::{Policing, StepDone},
@@ -48,10 +48,8 @@ impl Shape {
     /// Rows behind the committed prefix that steps write, for [`SessionOptions::tree_nodes`](crate::runtime::SessionOptions):
     /// the tree's, and one for each verified row where heads are drafted ahead.
     pub fn scratch_rows(&self, schedule: Schedule) -> usize {
-        match schedule {
-            Schedule::Plain | Schedule::OneLaunch => self.tree_nodes(),
-            Schedule::HeadAhead => self.tree_nodes() + self.verify_width.min(self.tree_nodes()),
-        }
+        let heads = if schedule.drafts_ahead() { self.verify_width.min(self.tree_nodes()) } else { 0 };
+        self.tree_nodes() + heads
     }
 
     /// Whether a session can run such steps.
@@ -120,8 +118,8 @@ impl Lessons {
 pub struct Decoder {
     pub(super) session: Session,
     pub(super) drafter: Option<Box<dyn Drafter>>,
-    shape: Shape,
-    schedule: Schedule,
+    pub(super) shape: Shape,
+    pub(super) schedule: Schedule,
     pub(super) speaker: Speaker,
     pub(super) history: Vec<u32>,
     /// Whether the committed keys and values are the history's.
@@ -133,14 +131,14 @@ pub struct Decoder {
     pub(super) tree: TokenTree,
     keep: Vec<NodeId>,
     pub(super) policy: Option<Policing>,
-    depth: Option<DepthPolicy>,
+    pub(super) depth: Option<DepthPolicy>,
     /// The ways of stepping for other temperatures.
     pub(super) bands: Bands,
     /// The output of the last forward that gave the last token.
     pub(super) last_output: usize,
     scratch: RowScratch,
     said: Vec<u32>,
-    lessons: Option<Lessons>,
+    pub(super) lessons: Option<Lessons>,
     walk: Walk,
     offsets: Vec<u32>,
     pub(super) stats: Stats,
@@ -241,45 +239,14 @@ impl Decoder {
         Ok(self)
     }
 
-    /// The same decoder, with heads drafted when `schedule` says. Trees and tokens are the same under every schedule.
-    ///
-    /// # Errors
-    /// [`SpeculateError::Schedule`] if the drafter cannot keep it or depths are told, [`SpeculateError::Shape`] if the session has
-    /// no room for the heads.
-    pub fn with_schedule(mut self, schedule: Schedule) -> Result<Self, SpeculateError> {
-        let found = self.shape.scratch_rows(schedule);
-        if found > self.session.tree_nodes() {
-            let expected = format!("at most {}, for which the session was opened", self.session.tree_nodes());
-            return Err(SpeculateError::Shape { what: "rows of tree and heads", expected, found });
-        }
-        self.schedule = schedule;
-        match schedule {
-            Schedule::HeadAhead if self.ahead().is_none() || self.depth.is_some() => {
-                Err(SpeculateError::Schedule { schedule })
-            }
-            Schedule::OneLaunch => {
-                let drafter = self.drafter.as_mut().and_then(|drafter| drafter.in_one_launch());
-                let drafter = drafter.ok_or(SpeculateError::Schedule { schedule })?;
-                if !drafter.prepare(&mut self.session, &self.shape)? {
-                    return Err(SpeculateError::NoPhases { schedule });
-                }
-                Ok(self)
-            }
-            Schedule::HeadAhead | Schedule::Plain => Ok(self),
-        }
-    }
-
     /// The same decoder, with steps that are told by `network` how deep to draft and choose by `costs`.
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the network is for a model of another width, or the deepest choice is not the shape's,
-    /// [`SpeculateError::Schedule`] if heads are drafted ahead, which overwrites what the network would see.
+    /// [`SpeculateError::Schedule`] if heads are drafted ahead, which overwrites what the network would see, or the device
+    /// walks, which leaves none of it.
     pub fn with_depths(mut self, costs: DepthCosts, network: DepthNetwork) -> Result<Self, SpeculateError> {
-        let schedule = self.schedule;
-        match schedule {
-            Schedule::HeadAhead => return Err(SpeculateError::Schedule { schedule }),
-            Schedule::Plain | Schedule::OneLaunch => {}
-        }
+        self.check_told()?;
         self.depth = Some(DepthPolicy::new(costs, network, self.shape.depth, &self.session)?);
         Ok(self)
     }
@@ -338,14 +305,6 @@ impl Decoder {
         Ok(report)
     }
 
-    /// The drafter, if heads are drafted ahead.
-    pub(super) fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
-        match self.schedule {
-            Schedule::Plain | Schedule::OneLaunch => None,
-            Schedule::HeadAhead => self.drafter.as_mut()?.ahead(),
-        }
-    }
-
     /// How deep to draft from `root`, and the time that saves beside the shape's depth.
     fn choose_depth(&mut self, root: u32, most: usize) -> (usize, f64) {
         let (Some(depth), 1..) = (&mut self.depth, most) else { return (most, 0.0) };
@@ -364,17 +323,14 @@ impl Decoder {
         self.stats.add_time(Stage::Decide, lap.next());
         select(&self.tree, rows, &mut self.scratch.prune, &mut self.keep);
         self.stats.add_time(Stage::Prune, lap.next());
+        let is_walked = self.is_walked_on_device();
         let forward = verifier::forward(&mut self.session, &self.tree, &self.keep)?;
         self.stats.add_time(Stage::Mask, lap.next());
         let (tree, rows, position) = (&self.tree, &self.keep, self.history.len());
         let is_greedy = self.speaker.wants_best_only();
-        let mut ahead = match self.schedule {
-            // Rows whose tokens depend on the path, or are reported, are asked along the path only.
-            Schedule::HeadAhead if tree.len() > 1 && self.speaker.wants_drawn_only() => {
-                self.drafter.as_mut().and_then(|d| d.ahead())
-            }
-            Schedule::HeadAhead | Schedule::Plain | Schedule::OneLaunch => None,
-        };
+        // Rows whose tokens depend on the path, or are reported, are asked along the path only.
+        let asks_ahead = self.schedule.drafts_ahead() && tree.len() > 1 && self.speaker.wants_drawn_only();
+        let mut ahead = if asks_ahead { self.drafter.as_mut().and_then(|d| d.ahead()) } else { None };
         if let Some(ahead) = &mut ahead {
             self.said.clear();
             if is_greedy {
@@ -396,6 +352,14 @@ impl Decoder {
             ahead.draft_heads(&verified, &mut self.session)?;
             self.stats.add_time(Stage::Draft, lap.next());
             self.walk.run(tree, rows, position, limits, |row, _| said[row]);
+        } else if is_walked {
+            let walk = &mut self.walk;
+            forward.verify(|accepted| {
+                walk.follow(rows, accepted, limits);
+                walk.path.len()
+            });
+            self.stats.add_time(Stage::Verify, lap.next());
+            self.stats.walked_by_device += 1;
         } else if is_greedy {
             let best = forward.choose(best_of(self.lessons.as_ref()), None);
             self.stats.add_time(Stage::Verify, lap.next());
@@ -412,9 +376,11 @@ impl Decoder {
         self.stats.add_time(Stage::Accept, lap.next());
         let last = self.walk.path.last().expect("a walk begins at the root");
         self.last_output = self.keep.binary_search(last).expect("a walk keeps to verified nodes");
-        self.offsets.clear();
-        self.offsets.extend(self.walk.path.iter().map(|node| node.get()));
-        self.session.commit(&self.offsets);
+        if !is_walked {
+            self.offsets.clear();
+            self.offsets.extend(self.walk.path.iter().map(|node| node.get()));
+            self.session.commit(&self.offsets);
+        }
         if let Some(ahead) = ahead {
             let last = self.walk.path.last().expect("a walk begins at the root");
             let row = self.keep.binary_search(last).expect("a walk goes along verified rows");

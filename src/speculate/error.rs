@@ -40,20 +40,26 @@ pub enum SpeculateError {
     },
     /// A schedule that the device does not offer.
     #[error(
-        "schedule {schedule}: expected a device that grows trees by itself, a GPU, found one that runs forwards only; plan again here or fix schedule={}",
+        "schedule {schedule}: expected a device that {expected} by itself, a GPU, found one that runs forwards only; plan again here or fix schedule={}",
         Schedule::Plain
     )]
-    NoPhases {
+    Device {
         /// The schedule.
         schedule: Schedule,
+        /// What the device would have to do.
+        expected: &'static str,
     },
-    /// A schedule that the drafter cannot keep.
+    /// A schedule that the drafter, or how steps are told their depth, cannot keep.
     #[error(
-        "schedule {schedule}: expected a drafter that runs a model, found none; plan again or fix schedule={}",
+        "schedule {schedule}: expected {expected}, found {found}; plan again or fix schedule={}",
         Schedule::Plain
     )]
     Schedule {
         /// The schedule.
         schedule: Schedule,
+        /// What it needs.
+        expected: &'static str,
+        /// What there is.
+        found: &'static str,
     },
 }

@@ -6,7 +6,8 @@
 //! was drafted (Leviathan et al., ICML 2023, with the sampler-match rule). Nothing in a step allocates. A depth network may tell
 //! before a step how deep drafting pays, a guard may stop a request's drafting and try it again later, and the clock may correct
 //! what rows cost, by the policies in `plan`; that changes how many steps there are, no token. Under the schedule that drafts
-//! heads ahead, a step drafts what the next one begins with; that changes no tree. A request's temperature may choose who drafts and
+//! heads ahead, a step drafts what the next one begins with; that changes no tree. A device may grow the trees of a step, or verify,
+//! walk and commit by itself; nothing tells the two apart but the clock. A request's temperature may choose who drafts and
 //! in what shape.
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod error;
 mod guard;
 mod lesson;
 mod policy;
+mod schedule;
 mod speaker;
 mod stats;
 #[cfg(test)]

@@ -23,7 +23,8 @@ pub enum Stage {
     Prune,
     /// Filling the inputs of the verify forward.
     Mask,
-    /// The verify forward; of a greedy request it ends with the best token of every row, else with logits.
+    /// The verify forward; of a greedy request it ends with the best token of every row, else with logits. Where the device walks by itself,
+    /// it has accepted and committed then.
     Verify,
     /// Walking the tree, and drawing the tokens of a request that is not greedy.
     Accept,
@@ -92,6 +93,8 @@ pub struct Stats {
     pub accepted: u64,
     /// Proposals whose head was drafted in the step before.
     pub heads_ahead: u64,
+    /// Steps whose tree the device walked through by itself.
+    pub walked_by_device: u64,
     /// What the guard did; nothing without one.
     pub guard: GuardCounts,
     /// What the drafter's search for a skip set did, if it searches.
@@ -116,6 +119,7 @@ impl Default for Stats {
             drafted: 0,
             accepted: 0,
             heads_ahead: 0,
+            walked_by_device: 0,
             guard: GuardCounts::default(),
             skip_search: None,
             reused: 0,

@@ -133,6 +133,8 @@ const HIDDEN_STATE: &str = "lossless::a_hidden_state_drafter_changes_no_token";
 const HIDDEN_FORWARD: &str = "hidden_state_forward::a_forward_is_what_its_file_says";
 const ADVERSARY: &str = "lossless::an_adversary_changes_no_token";
 const GROWTH: &str = "one_launch::the_device_grows_the_trees_that_the_host_grows";
+const WALK: &str = "device_walk::the_device_accepts_and_moves_what_the_host_does";
+const WALKED: &str = "device_walk::steps_that_the_device_verifies_are_the_hosts";
 const ONCE: &str = "emulated_cuda::every_kernel_once";
 const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
@@ -157,6 +159,11 @@ fn trees_grow_on_the_device_as_on_the_host() {
 }
 
 #[test]
+fn trees_are_walked_on_the_device_as_on_the_host() {
+    passes(&[WALK, WALKED], &[]);
+}
+
+#[test]
 fn rows_do_not_depend_on_each_other() {
     passes(&[ROWS, PREFILL, HISTORY, EAGER], &[]);
 }
@@ -165,7 +172,7 @@ fn rows_do_not_depend_on_each_other() {
 #[test]
 fn nothing_depends_on_the_order_of_threads() {
     for order in ["reversed", "greedy", "1"] {
-        passes(&[ONCE, LONG, EMBEDDINGS], &[(ORDER, order)]);
+        passes(&[ONCE, LONG, EMBEDDINGS, WALK], &[(ORDER, order)]);
     }
 }
 
@@ -199,9 +206,10 @@ fn every_fault_is_noticed(fault: &str, places: &[String], orders: &[&str]) {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // The quickest first; growth is a test of its own.
+                    // The quickest first; growth and walks are tests of their own.
                     let tests: &[&[&str]] = match place.split_once(':') {
                         Some(("growth.cuh", _)) => &[&[GROWTH]],
+                        Some(("walk.cuh", _)) => &[&[WALK]],
                         _ => &[&[ONCE], &[LONG], &[UNFUSED, CANDIDATES]],
                     };
                     let is_noticed =
@@ -235,7 +243,7 @@ fn kernels_stay_inside_their_memory() {
     assert!(sanitizer.is_absolute(), "g++ has no AddressSanitizer: install libasan (Debian: with g++)");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-cuda-sanitized");
     build(&kernels(), &folder, &["-fsanitize=address", "-fno-omit-frame-pointer"]);
-    let tests = [ONCE, LONG, GROWTH];
+    let tests = [ONCE, LONG, GROWTH, WALK];
     let preloaded = [
         ("LD_PRELOAD", sanitizer.to_str().expect("a path in UTF-8")),
         ("ASAN_OPTIONS", "detect_leaks=0:verify_asan_link_order=0"),
@@ -308,7 +316,7 @@ fn shown(graph: &Model, tier: Tier, text: &[u32], is_eager: bool) -> Vec<f32> {
     shown
 }
 
-/// Every kernel but those of growth, once and quickly, on numbers that tell when one index is wrong: the test that faults are tried on.
+/// Every kernel but those of growth and walks, once and quickly, on numbers that tell when one index is wrong: the test that faults are tried on.
 #[test]
 fn every_kernel_once() {
     if !is_cuda() {

@@ -24,6 +24,7 @@ mod corpus;
 mod default_model;
 #[cfg(feature = "cli")]
 mod default_model_lossless;
+mod device_walk;
 #[cfg(feature = "cli")]
 mod distill;
 #[cfg(feature = "cli")]

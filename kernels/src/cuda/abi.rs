@@ -479,6 +479,64 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct YggPath {
+    pub count: *mut u32_,
+    pub rows: *mut u32_,
+    pub tokens: *mut u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggPath"][::core::mem::size_of::<YggPath>() - 24usize];
+    ["Alignment of YggPath"][::core::mem::align_of::<YggPath>() - 8usize];
+    ["Offset of field: YggPath::count"][::core::mem::offset_of!(YggPath, count) - 0usize];
+    ["Offset of field: YggPath::rows"][::core::mem::offset_of!(YggPath, rows) - 8usize];
+    ["Offset of field: YggPath::tokens"][::core::mem::offset_of!(YggPath, tokens) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggWalk {
+    pub candidates: YggRows,
+    pub tokens: *const u32_,
+    pub slots: *const u32_,
+    pub tail_len: *const u32_,
+    pub tails: *const u32_,
+    pub tail_capacity: u32_,
+    pub path: YggPath,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggWalk"][::core::mem::size_of::<YggWalk>() - 88usize];
+    ["Alignment of YggWalk"][::core::mem::align_of::<YggWalk>() - 8usize];
+    ["Offset of field: YggWalk::candidates"][::core::mem::offset_of!(YggWalk, candidates) - 0usize];
+    ["Offset of field: YggWalk::tokens"][::core::mem::offset_of!(YggWalk, tokens) - 24usize];
+    ["Offset of field: YggWalk::slots"][::core::mem::offset_of!(YggWalk, slots) - 32usize];
+    ["Offset of field: YggWalk::tail_len"][::core::mem::offset_of!(YggWalk, tail_len) - 40usize];
+    ["Offset of field: YggWalk::tails"][::core::mem::offset_of!(YggWalk, tails) - 48usize];
+    ["Offset of field: YggWalk::tail_capacity"][::core::mem::offset_of!(YggWalk, tail_capacity) - 56usize];
+    ["Offset of field: YggWalk::path"][::core::mem::offset_of!(YggWalk, path) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggPathMoves {
+    pub cache: *mut u8_,
+    pub slots: u32_,
+    pub slot_bytes: u32_,
+    pub row_slots: *const u32_,
+    pub path: YggPath,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggPathMoves"][::core::mem::size_of::<YggPathMoves>() - 48usize];
+    ["Alignment of YggPathMoves"][::core::mem::align_of::<YggPathMoves>() - 8usize];
+    ["Offset of field: YggPathMoves::cache"][::core::mem::offset_of!(YggPathMoves, cache) - 0usize];
+    ["Offset of field: YggPathMoves::slots"][::core::mem::offset_of!(YggPathMoves, slots) - 8usize];
+    ["Offset of field: YggPathMoves::slot_bytes"]
+        [::core::mem::offset_of!(YggPathMoves, slot_bytes) - 12usize];
+    ["Offset of field: YggPathMoves::row_slots"][::core::mem::offset_of!(YggPathMoves, row_slots) - 16usize];
+    ["Offset of field: YggPathMoves::path"][::core::mem::offset_of!(YggPathMoves, path) - 24usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct YggMoves {
     pub cache: *mut u8_,
     pub planes: u32_,

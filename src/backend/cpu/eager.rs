@@ -15,7 +15,7 @@ use crate::ir::{Program, RowInputs, Step, WeightSource};
 use super::{
     super::{
         BackendError, DraftPhases, Executables, Exercise, Moment, Observer, Replay, ReplayOptions,
-        memory::Arena,
+        Verifications, memory::Arena,
     },
     CpuExecutables,
     pool::{Worker, Workers},
@@ -171,6 +171,10 @@ impl Replay for EagerReplay {
     }
 
     fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
+        None
+    }
+
+    fn verifications(&mut self) -> Option<&mut dyn Verifications> {
         None
     }
 

@@ -17,7 +17,7 @@ use crate::ir::{Program, Region, RopeId, RowInputs};
 
 use super::{
     super::{
-        BackendError, DraftPhases, Exercise, Moment, Observer, Replay, ReplayOptions,
+        BackendError, DraftPhases, Exercise, Moment, Observer, Replay, ReplayOptions, Verifications,
         memory::{Arena, Block, KvCache},
     },
     CpuExecutables,
@@ -290,6 +290,10 @@ impl Replay for CpuReplay {
     }
 
     fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
+        None
+    }
+
+    fn verifications(&mut self) -> Option<&mut dyn Verifications> {
         None
     }
 

@@ -4,19 +4,23 @@
 //! |---|---|
 //! | `device` | the GPU, its kernels (embedded, or compiled through NVRTC), its memory, launches |
 //! | `weights` | uploads |
+//! | `cache` | keys and values, and the kernels that move them |
 //! | `layout` | where inputs and results lie |
 //! | `launches` | steps of a program as kernels with parameters |
 //! | `replay` | one request: warm-up, capture, replay |
 //! | `phase` | a draft phase as one graph: forwards with the growth of the tree between them |
+//! | `verification` | a verification as one graph: a forward with the walk and the move of what is accepted behind it |
 //!
 //! A graph copies the rows in, runs every kernel and copies the results out; the host writes pinned memory, launches, waits, reads. What
 //! kernels do is in `kernels/cuda`.
 
+mod cache;
 mod device;
 mod launches;
 mod layout;
 mod phase;
 mod replay;
+mod verification;
 mod weights;
 
 use std::sync::{Arc, Mutex};

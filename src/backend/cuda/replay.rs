@@ -12,14 +12,16 @@ use crate::ir::{KvSpec, Program, RowInputs};
 
 use super::{
     super::{
-        BackendError, DraftPhases, Exercise, Grown, Moment, Observer, PhaseRoot, PhaseShape, Replay,
-        ReplayOptions, Tuning, Workers,
+        Accepted, BackendError, DraftPhases, Exercise, Grown, Moment, Observer, PhaseRoot, PhaseShape,
+        Replay, ReplayOptions, Tuning, Verifications, Workers,
     },
     CudaExecutables, Way,
+    cache::Cache,
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     launches::{Addresses, Launches, Scratch, ScratchBytes},
     layout::{Bump, InputWords, ResultWords},
     phase::Phase,
+    verification::Verification,
     weights::Weights,
 };
 
@@ -107,7 +109,7 @@ pub(super) fn replay_bytes(programs: &[Program], kv_format: KvFormat, options: &
 /// Where what the programs of a replay share is in device memory.
 struct Ground {
     arena: u64,
-    cache: u64,
+    cache: Cache,
     ropes: Vec<u64>,
     scratch: Scratch,
     options: ReplayOptions,
@@ -117,6 +119,7 @@ struct Ground {
 pub(super) struct CudaReplay {
     ready: Vec<Ready>,
     phases: Vec<Phase>,
+    verifications: Vec<Verification>,
     ground: Ground,
     executables: Arc<CudaExecutables>,
     stream: Arc<CudaStream>,
@@ -125,6 +128,8 @@ pub(super) struct CudaReplay {
     reads: Vec<(Launch, u64)>,
     multiply: Launch,
     nothing: Launch,
+    /// Of no group.
+    nothing_skipped: Vec<bool>,
     /// Host memory that copies in the graphs read and write.
     inputs: PinnedBlock,
     results: PinnedBlock,
@@ -157,9 +162,10 @@ impl CudaReplay {
 
         let start = memory.at(0, 0);
         let at = |offset: usize| start + offset as u64;
+        let cache = Cache::new(&programs[0].kv, kv_format, options, at(places.cache));
         let ground = Ground {
             arena: at(places.arena),
-            cache: at(places.cache),
+            cache,
             ropes: places.ropes.iter().map(|offset| at(*offset)).collect(),
             scratch: Scratch {
                 fragments: places.fragments.map(at),
@@ -172,9 +178,10 @@ impl CudaReplay {
         let mut replay = Self {
             ready: Vec::with_capacity(programs.len()),
             phases: Vec::new(),
+            verifications: Vec::new(),
             ground,
-            moves: moves_launch(&device, &programs[0].kv, kv_format, options, at(places.cache))?,
-            poison: poison_launch(&device, &programs[0].kv, kv_format, options, at(places.cache))?,
+            moves: cache.moves(&device)?,
+            poison: cache.poison(&device)?,
             reads: read_launches(&device, executables.weights(), at(places.sink))?,
             multiply: multiply_launch(&device, at(places.sink), 0)?,
             nothing: Launch::new(
@@ -185,6 +192,7 @@ impl CudaReplay {
                 0,
                 YggMultiply { rounds: 0, sink: at(places.sink) as *mut u32 },
             )?,
+            nothing_skipped: vec![false; programs[0].groups as usize],
             executables: Arc::clone(&executables),
             stream,
             inputs,
@@ -211,7 +219,7 @@ impl CudaReplay {
             arena: *arena,
             inputs,
             words: InputWords::of(program, options),
-            cache: *cache,
+            cache: cache.at(),
             slots: options.layout.slots(),
             context: options.layout.context,
             ropes,
@@ -235,8 +243,31 @@ impl CudaReplay {
         self.ground.arena
     }
 
+    pub(super) fn cache(&self) -> &Cache {
+        &self.ground.cache
+    }
+
+    /// Where a program reads its inputs.
+    pub(super) fn inputs_at(&self, program: usize) -> u64 {
+        self.ready[program].inputs_at
+    }
+
     pub(super) fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
+    }
+
+    /// Makes padding of all rows of a program.
+    pub(super) fn clear_inputs(&mut self, program: &Program, words: InputWords) {
+        let nothing = RowInputs::new(program.binding.width, program.binding.outputs, words.tail_capacity())
+            .with_given(program.given_columns());
+        words.write(&nothing, &self.nothing_skipped, self.inputs.words_mut());
+    }
+
+    /// Puts the kernels of a program on the stream, behind the copy of what they read.
+    pub(super) fn forward(&self, program: usize) -> Result<(), BackendError> {
+        let Ready { words, inputs_at, ref launches, .. } = self.ready[program];
+        self.send_inputs(words, inputs_at)?;
+        launches.iter().flatten().try_for_each(|launch| launch.on(&self.stream))
     }
 
     /// Runs a program once on padding if any of its kernels never ran, and captures it.
@@ -249,9 +280,7 @@ impl CudaReplay {
         inputs_at: u64,
     ) -> Result<Ready, BackendError> {
         let results = ResultWords::of(program);
-        let nothing = RowInputs::new(program.binding.width, program.binding.outputs, words.tail_capacity())
-            .with_given(program.given_columns());
-        words.write(&nothing, &vec![false; program.groups as usize], self.inputs.words_mut());
+        self.clear_inputs(program, words);
         let all = |replay: &mut Self| -> Result<(), BackendError> {
             replay.send_inputs(words, inputs_at)?;
             launches.iter().flatten().try_for_each(|launch| launch.on(&replay.stream))?;
@@ -305,6 +334,11 @@ impl CudaReplay {
         Ok(())
     }
 
+    /// The place of the verification by a program.
+    fn verification(&self, program: usize) -> Option<usize> {
+        self.verifications.iter().position(|verification| verification.program == program)
+    }
+
     fn write_inputs(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         let words = self.ready[program].words;
         words.write(inputs, skipped, self.inputs.words_mut());
@@ -315,10 +349,8 @@ impl CudaReplay {
             check("launch a graph", graph.0.launch())?;
         } else {
             self.executables.device().bind()?;
-            let Ready { words, results, sources, inputs_at, .. } = self.ready[program];
-            self.send_inputs(words, inputs_at)?;
-            let launches = self.ready[program].launches.iter().flatten();
-            launches.into_iter().try_for_each(|launch| launch.on(&self.stream))?;
+            let Ready { results, sources, .. } = self.ready[program];
+            self.forward(program)?;
             self.fetch_results(results, sources)?;
         }
         check("run a forward", self.stream.synchronize())
@@ -450,6 +482,13 @@ impl Replay for CudaReplay {
         }
     }
 
+    fn verifications(&mut self) -> Option<&mut dyn Verifications> {
+        match self.executables.way() {
+            Way::Graph => Some(self),
+            Way::Eager => None,
+        }
+    }
+
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
         working(self.executables.device().bind());
         // SAFETY: made with this structure.
@@ -475,51 +514,24 @@ impl DraftPhases for CudaReplay {
     }
 }
 
-fn planes(kv: &KvSpec) -> usize {
-    2 * kv.layers * kv.kv_heads
-}
+impl Verifications for CudaReplay {
+    fn prepare(&mut self, program: usize) -> Result<(), BackendError> {
+        if self.verification(program).is_none() {
+            let verification = Verification::new(self, program)?;
+            self.verifications.push(verification);
+        }
+        Ok(())
+    }
 
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("sizes of a cache are far below 2^32")
-}
-
-fn moves_launch(
-    device: &Device,
-    kv: &KvSpec,
-    format: KvFormat,
-    options: &ReplayOptions,
-    cache: u64,
-) -> Result<Launch, BackendError> {
-    let params = YggMoves {
-        cache: cache as *mut u8,
-        planes: number(planes(kv)),
-        slots: number(options.layout.slots()),
-        slot_bytes: number(kv.head_dim * format.bytes()),
-        first: 0,
-        count: 0,
-        from: [0; YGG_MOST_WIDTH as usize],
-    };
-    Launch::new(device, "ygg_move_slots", [planes(kv), 1, 1], YGG_ROW_THREADS, 0, params)
-}
-
-fn poison_launch(
-    device: &Device,
-    kv: &KvSpec,
-    format: KvFormat,
-    options: &ReplayOptions,
-    cache: u64,
-) -> Result<Launch, BackendError> {
-    let params = YggPoison {
-        cache: cache as *mut std::ffi::c_void,
-        planes: number(planes(kv)),
-        slots: number(options.layout.slots()),
-        head_dim: number(kv.head_dim),
-        first: 0,
-        count: 0,
-        halves: u32::from(format == KvFormat::F16),
-        seed: 0,
-    };
-    Launch::new(device, "ygg_poison_slots", [planes(kv), 1, 1], YGG_ROW_THREADS, 0, params)
+    fn verify(&mut self, program: usize, inputs: &RowInputs) -> Accepted<'_> {
+        assert!(inputs.used() > 0, "a tree has a root");
+        self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
+        let place = self.verification(program).expect("the program was prepared");
+        let done = check("launch a verification", self.verifications[place].graph().0.launch())
+            .and_then(|()| check("run a verification", self.stream.synchronize()));
+        working(done);
+        self.verifications[place].accepted()
+    }
 }
 
 fn blocks(device: &Device) -> [usize; 3] {

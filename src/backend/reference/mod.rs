@@ -13,7 +13,7 @@ use crate::ir::{
 
 use super::{
     BackendError, DraftPhases, Executables, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning,
-    Workers,
+    Verifications, Workers,
     memory::{Arena, KvCache},
 };
 
@@ -326,6 +326,10 @@ impl Replay for ReferenceReplay {
     }
 
     fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
+        None
+    }
+
+    fn verifications(&mut self) -> Option<&mut dyn Verifications> {
         None
     }
 

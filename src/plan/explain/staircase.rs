@@ -33,6 +33,7 @@ pub(super) fn staircases(table: &LatencyTable) -> Vec<Staircase> {
     for (cell, summary) in table.iter() {
         match cell.stage {
             Stage::Verify
+            | Stage::VerifyWalk
             | Stage::Draft(_)
             | Stage::DraftHead(_)
             | Stage::FirstGrowth(_)

@@ -16,6 +16,7 @@ fn table() -> LatencyTable {
     let mut cells: Vec<_> = [1, 2, 4].iter().map(|w| samples("verify", *w, 100.0)).collect();
     cells.extend([1, 2, 4].iter().map(|w| samples("draft:x", *w, 10.0 * f64::from(*w))));
     cells.extend([1, 2, 4].iter().map(|w| samples("draft_head:x", *w, 15.0 * f64::from(*w))));
+    cells.extend([1, 2, 4].iter().map(|w| samples("verify_walk", *w, 101.0)));
     cells.extend([samples("first_growth:x", 2, 13.0), samples("next_growth:x", 2, 21.0)]);
     cells.extend([4, 8].iter().map(|w| samples("host:decide", *w, f64::from(*w))));
     LatencyTable::from_samples(&cells, 0.1).unwrap()
@@ -90,6 +91,17 @@ fn in_one_launch_growths_are_part_of_the_forwards() {
 }
 
 #[test]
+fn a_device_that_walks_leaves_the_host_nothing_behind_the_verifier() {
+    let lines = described(&graph(Schedule::DeviceWalk, Tail::Shared, 1, None));
+    let expected = ["head 10 << verify", "grow < head", "prune < grow", "mask < prune", "verify 101 < mask"];
+    assert_eq!(lines, expected);
+    let lines = described(&graph(Schedule::TwoLaunches, Tail::Shared, 2, None));
+    let expected =
+        ["head 13 << verify", "draft 21 < head", "prune < draft", "mask < prune", "verify 101 < mask"];
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn tails_are_drafted_behind_the_step_or_beside_its_walk() {
     let lines = described(&graph(Schedule::Plain, Tail::Plain, 1, None));
     assert_eq!(lines[0], "head 10 << accept << commit << tail");
@@ -123,5 +135,6 @@ fn a_step_waits_in_no_circle_and_what_is_missing_is_named() {
     assert!(refused(shape, Schedule::OneLaunch, None).contains("first_growth:x was not measured at width 3"));
     let shape = Shape { depth: 1, draft_width: 8, verify_width: 8 };
     assert!(refused(shape, Schedule::HeadAhead, None).contains("verify was not measured at width 8"));
+    assert!(refused(shape, Schedule::DeviceWalk, None).contains("verify_walk was not measured at width 8"));
     assert!(refused(shape, Schedule::Plain, Some(9)).contains("host:decide was not measured at width 9"));
 }

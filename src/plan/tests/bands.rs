@@ -2,12 +2,12 @@
 use ygg_profiler::{CellSamples, Profile, TokenTrace};
 
 use super::{
-    search::{cells, good_profile, plan, requests},
-    synthetic::{Oracle, name, profile, record},
+    search::{VERIFY_WIDTHS, cells, good_profile, plan, requests},
+    synthetic::{Oracle, name, profile, record, samples},
 };
 use crate::plan::{
-    Band, DepthChoice, GrowthRule, LeftOut, Plan, PlanError, PlannedWidths, Refusal, decode, diff,
-    diff::text, encode, explain, explain_at, show,
+    Band, DepthChoice, GrowthRule, LeftOut, Plan, PlanError, PlannedWidths, Refusal, Schedule, SubPlan,
+    decode, diff, diff::text, encode, explain, explain_at, show,
 };
 
 fn measured() -> Vec<CellSamples> {
@@ -41,6 +41,22 @@ fn profile_of(wanted: &[f32], relabelled: bool) -> Profile {
 
 fn whole() -> Plan {
     plan(&profile_of(&[0.0, 0.6, 1.0], false), "").unwrap()
+}
+
+#[test]
+fn only_greedy_requests_are_walked_on_the_device() {
+    let mut profile = profile_of(&[0.0, 0.6], false);
+    profile.cells.extend(VERIFY_WIDTHS.map(|width| samples("verify_walk", width, 50.0)));
+    let mut all = plan(&profile, "").unwrap();
+    let schedules = |by_drafter: &[SubPlan]| -> Vec<Schedule> {
+        by_drafter.iter().filter(|plan| !plan.is_plain()).map(|plan| plan.schedule).collect()
+    };
+    assert_eq!(schedules(&all.by_drafter), [Schedule::DeviceWalk; 2]);
+    let [band] = &mut all.bands[..] else { panic!("one other temperature") };
+    assert_eq!(schedules(&band.by_drafter), [Schedule::Plain; 2]);
+    band.by_drafter[1].schedule = Schedule::DeviceWalk;
+    let error = encode(&all).unwrap_err().to_string();
+    assert!(error.contains("walks by the host"), "{error}");
 }
 
 #[test]

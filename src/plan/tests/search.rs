@@ -1,13 +1,13 @@
 //! The search against brute force, its refusals, and its preference for plain decoding.
 use proptest::prelude::*;
-use ygg_profiler::{CellSamples, Profile, TokenTrace};
+use ygg_profiler::{CellSamples, HostStage, Profile, Stage, TokenTrace};
 
 use super::synthetic::{
     Echo, NaiveTree, Oracle, fingerprints, naive_tree, name, profile, record, recorded_candidates, samples,
 };
 use crate::plan::{
     Calibration, DrafterKind, Fix, FreeDrafter, LeftOut, NOISE_MARGIN, Plan, PlanError, PricedShape, RowRule,
-    Schedule, Shape, SubPlan, leviathan, make_plan, show,
+    Schedule, Shape, StageTime, SubPlan, decode, encode, leviathan, make_plan, show,
 };
 
 pub(super) const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
@@ -86,7 +86,7 @@ fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, 
                         Schedule::Plain => Some(grown_us + draft[0] + verify[place]),
                         Schedule::HeadAhead => Some(grown_us + draft.get(place)? + verify[place]),
                         // Not measured.
-                        Schedule::OneLaunch => None,
+                        Schedule::OneLaunch | Schedule::DeviceWalk | Schedule::TwoLaunches => None,
                     };
                     let Some(fixed_us) = step_us(place) else { continue };
                     let fixed = |_: &NaiveTree| (VERIFY_WIDTHS[place], fixed_us);
@@ -453,6 +453,49 @@ fn growths_in_one_launch_are_chosen_where_they_were_measured_and_pay() {
     assert!(text.contains("drafted in one launch"), "{text}");
     let error = planned(None, "schedule=one_launch").unwrap_err();
     assert!(matches!(error, PlanError::FixImpossible { .. }), "{error}");
+}
+
+#[test]
+fn walks_on_the_device_are_chosen_where_they_were_measured_and_pay() {
+    let planned = |walk_us: Option<[f64; 5]>, growth_us: Option<f64>, fix: &str| {
+        let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
+        let mut cells = cells(&[90.0, 92.0, 95.0, 97.0, 99.0], &[20.0; 3]);
+        for width in DRAFT_WIDTHS {
+            let growths = ["first_growth:layer_skip", "next_growth:layer_skip"];
+            cells.extend(growth_us.into_iter().flat_map(|us| growths.map(|stage| samples(stage, width, us))));
+        }
+        let walks = walk_us.into_iter().flat_map(|us| VERIFY_WIDTHS.into_iter().zip(us));
+        cells.extend(walks.map(|(width, us)| samples("verify_walk", width, us)));
+        cells.extend(VERIFY_WIDTHS.map(|width| samples("host:accept", width, 1.0)));
+        plan(&profile(cells, vec![trace], requests()), fix)
+    };
+    let quick = Some([80.0, 81.0, 82.0, 83.0, 84.0]);
+    let slow = Some([190.0, 192.0, 195.0, 197.0, 199.0]);
+    let schedule = |walk_us, growth_us, fix| {
+        planned(walk_us, growth_us, fix).unwrap().for_drafter("layer_skip").unwrap().schedule
+    };
+    assert_eq!(schedule(quick, None, ""), Schedule::DeviceWalk);
+    assert_eq!(schedule(quick, Some(10.0), ""), Schedule::TwoLaunches);
+    assert_eq!(schedule(slow, Some(10.0), ""), Schedule::OneLaunch);
+    assert_eq!(schedule(slow, None, ""), Schedule::Plain);
+    assert_eq!(schedule(slow, None, "schedule=device_walk"), Schedule::DeviceWalk);
+    // A drafter without a model walks there, too.
+    let free = planned(quick, None, "drafter=lookup,schedule=device_walk").unwrap();
+    let chosen = free.chosen();
+    assert_eq!((chosen.name.as_str(), chosen.schedule), ("lookup", Schedule::DeviceWalk));
+    let walked = |time: &StageTime| time.stage == Stage::VerifyWalk;
+    let by_host = |time: &StageTime| time.stage == Stage::Host(HostStage::Accept);
+    let stages = &chosen.predicted.stages;
+    assert!(stages.iter().any(walked) && !stages.iter().any(by_host), "{stages:?}");
+    let text = show::text(&planned(quick, Some(10.0), "drafter=layer_skip").unwrap());
+    assert!(text.contains("drafted in one launch, verified and walked in another"), "{text}");
+    // A plan with it survives its file, and its text.
+    let plan = planned(quick, Some(10.0), "schedule=two_launches").unwrap();
+    assert_eq!(decode(&encode(&plan).unwrap()).unwrap(), plan);
+    for (walk_us, fix) in [(None, "schedule=device_walk"), (quick, "drafter=lookup,schedule=two_launches")] {
+        let error = planned(walk_us, None, fix).unwrap_err();
+        assert!(matches!(error, PlanError::FixImpossible { .. }), "{error}");
+    }
 }
 
 #[test]

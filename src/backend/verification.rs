@@ -1,0 +1,38 @@
+//! Verifications that a device runs by itself: a forward, the walk through its tree and the move of what is accepted, one launch for all.
+
+use std::fmt::Debug;
+
+use crate::ir::RowInputs;
+
+use super::BackendError;
+
+/// What a verification accepts: the rows from the root to the last whose token the verifier says itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Accepted<'a> {
+    /// Numbers of the rows, ascending; the first is 0, the root's.
+    pub rows: &'a [u32],
+    /// As many tokens: what the verifier says behind each row. Each but the last is the next row's, the last is carried by none of
+    /// its children.
+    pub tokens: &'a [u32],
+}
+
+/// A replay whose device walks greedily through the trees that it verifies.
+pub trait Verifications: Debug {
+    /// Makes ready to verify by a program, which shows candidates of all its rows. Once more changes nothing.
+    ///
+    /// # Errors
+    /// [`BackendError`] when memory is refused.
+    ///
+    /// # Panics
+    /// If the program shows something else.
+    fn prepare(&mut self, program: usize) -> Result<(), BackendError>;
+
+    /// Runs the program, walks from row 0 to the row whose token is the best behind it, the lowest of equals, and on from there, and copies
+    /// the keys and values of the rows walked through to the slots from row 0's on, as [`Replay::copy_slots`](super::Replay::copy_slots)
+    /// does. Row 0 is the root; the tail of every other row has its parent's slot before its own, and its parent is an earlier
+    /// row in a lower slot. Allocates nothing.
+    ///
+    /// # Panics
+    /// If the program was not prepared, or nothing was pushed.
+    fn verify(&mut self, program: usize, inputs: &RowInputs) -> Accepted<'_>;
+}

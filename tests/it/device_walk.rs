@@ -1,0 +1,300 @@
+//! Verifications in one launch: what the device accepts and moves is what the host does, bit for bit.
+//!
+//! The judges are the host's walk with `copy_slots` over the same rows, and decoders under the plain schedule and without a drafter that
+//! take the same steps on the same device.
+
+use std::sync::Arc;
+
+use yggc::{
+    plan::Schedule,
+    runtime::{Choice, ExecutableSet, Session, SkipSet},
+    sample::{Adjustment, Sampling},
+    speculate::{Begin, Decoder, Drafter, LayerSkip, Limits, Lookup, Recycling, Shape, SpeculateError, Walk},
+    tree::{NodeId, Source, TokenTree, tail_slots},
+};
+
+use crate::{
+    lossless::{any_policy, any_sampling, any_shape},
+    tiny_model::{Class, Dice, best_tier, bits, is_cuda, session, some_models},
+};
+
+const CONTEXT: usize = 96;
+const MOST_NODES: usize = 80;
+const MOST_ROWS: usize = 64;
+
+/// What a session says greedily behind its text and `root`.
+fn continuation(session: &mut Session, root: u32, len: usize) -> Vec<u32> {
+    let mut said = vec![root];
+    while said.len() <= len {
+        let mut forward = session.forward(1).expect("width 1 is planned");
+        forward.push_behind(*said.last().expect("the root"));
+        let token = forward.choose(Choice::ARGMAX, None).row(0).best();
+        session.commit_behind(1);
+        said.push(token);
+    }
+    said.remove(0);
+    said
+}
+
+/// A tree of any form no deeper than `deepest`, in which a beginning of `truth` is planted among other tokens, and those of its nodes that are
+/// verified: parents come with their children.
+fn any_tree(
+    root: u32,
+    truth: &[u32],
+    deepest: usize,
+    vocabulary: usize,
+    dice: &mut Dice,
+) -> (TokenTree, Vec<NodeId>) {
+    let nodes = dice.within(1, *dice.pick(&[4, 20, 20, MOST_NODES]));
+    let mut tree = TokenTree::with_capacity(nodes);
+    tree.reset(root);
+    let (mut last, mut planted) = (NodeId::ROOT, 0);
+    let likely = dice.within(5, 60);
+    for node in 1..nodes {
+        let is_planted = dice.chance(likely) && planted < truth.len().min(deepest);
+        let (parent, token) = if is_planted {
+            (last, truth[planted])
+        } else {
+            // Another's token at times: it must be found at its own place only.
+            let token = if dice.chance(50) { *dice.pick(truth) } else { dice.below(vocabulary) as u32 };
+            (NodeId::from_index(dice.below(tree.len())), token)
+        };
+        if (tree.depth(parent) as usize) < deepest {
+            let _may_be_there = tree.insert(parent, token, 1.0 / (node + 1) as f32, 0, Source::NONE);
+        }
+        if is_planted {
+            last = tree.child(parent, token).expect("just planted");
+            planted += 1;
+        }
+    }
+    let percent = *dice.pick(&[70, 95, 100]);
+    let mut rows: Vec<NodeId> = vec![NodeId::ROOT];
+    for node in tree.nodes().skip(1) {
+        let parent = tree.parent(node).expect("it has one");
+        if rows.len() < MOST_ROWS && rows.contains(&parent) && dice.chance(percent) {
+            rows.push(node);
+        }
+    }
+    (tree, rows)
+}
+
+fn fill<'s>(session: &'s mut Session, tree: &TokenTree, rows: &[NodeId]) -> yggc::runtime::Forward<'s> {
+    let mut forward = session.forward(rows.len()).expect("a planned width");
+    for node in rows {
+        let (token, depth) = (tree.token(*node), tree.depth(*node));
+        forward.push(token, depth, node.get(), |tail| tail_slots(tree, *node, 0, tail));
+    }
+    forward
+}
+
+/// Logits of a row behind all that is committed, whatever lies in scratch.
+fn behind(session: &mut Session, token: u32, poison: u64) -> Vec<u32> {
+    session.poison_scratch(poison);
+    let mut forward = session.forward(1).expect("width 1 is planned");
+    forward.push_behind(token);
+    bits(forward.run(None).row(0))
+}
+
+#[test]
+fn the_device_accepts_and_moves_what_the_host_does() {
+    if !is_cuda() {
+        return;
+    }
+    let (mut accepted, mut moved, mut cut, mut wide) = (0, 0, 0, 0);
+    for case in 0..6 {
+        let mut dice = Dice::new(9_000 + case);
+        let models: Vec<_> = some_models().collect();
+        let model = models[case as usize % models.len()];
+        let set = model.set(Class::native(best_tier()));
+        let vocabulary = set.vocabulary();
+        let [mut by_host, mut by_device, mut oracle] = [(); 3].map(|()| session(set, CONTEXT, MOST_NODES, 1));
+        assert!(by_device.prepare_verifications(MOST_ROWS).expect("a planned width"), "a device that walks");
+        let mut text = {
+            let len = dice.within(1, 20);
+            dice.tokens(len, vocabulary)
+        };
+        let mut walks = [(); 2].map(|()| Walk::with_capacity(MOST_NODES));
+        for step in 0..5 {
+            let what = format!("case {case}, {}, step {step}", model.name);
+            let (root, committed) = (text[text.len() - 1], text.len() - 1);
+            for session in [&mut by_host, &mut by_device, &mut oracle] {
+                if committed > session.committed() {
+                    session.prefill(&text[session.committed()..committed]).expect("it fits");
+                }
+                session.poison_scratch(case + step);
+            }
+            let room = CONTEXT - text.len();
+            let truth = continuation(&mut oracle, root, 14.min(room));
+            oracle.truncate(committed);
+            let (tree, rows) = any_tree(root, &truth, 14.min(room), vocabulary, &mut dice);
+            let most = dice.within(1, 16);
+            let ends = if dice.chance(30) { vec![*dice.pick(&truth)] } else { Vec::new() };
+            let limits = Limits { tokens: most, ends: &ends };
+            let [expected, found] = &mut walks;
+            let best = fill(&mut by_host, &tree, &rows).choose(Choice::ARGMAX, None);
+            expected.run(&tree, &rows, text.len(), limits, |row, _| best.row(row).best());
+            let offsets: Vec<u32> = expected.path.iter().map(|node| node.get()).collect();
+            by_host.commit(&offsets);
+            let mut shown = 0;
+            fill(&mut by_device, &tree, &rows).verify(|path| {
+                shown = path.rows.len();
+                found.follow(&rows, path, limits);
+                found.path.len()
+            });
+            assert_eq!(found.path, expected.path, "{what}: {tree:?}, {rows:?}");
+            assert_eq!(found.emitted, expected.emitted, "{what}");
+            assert_eq!(found.accepted, expected.accepted, "{what}");
+            assert_eq!(by_device.committed(), by_host.committed(), "{what}");
+            text.extend_from_slice(&expected.emitted);
+            let next = text[text.len() - 1];
+            let logits = behind(&mut by_host, next, case + step + 100);
+            assert_eq!(behind(&mut by_device, next, case + step + 200), logits, "{what}");
+            accepted += expected.accepted;
+            moved += offsets.iter().zip(0..).filter(|(offset, place)| *offset != place).count();
+            cut += usize::from(shown > expected.path.len());
+            wide += usize::from(rows.len() > 32);
+            // The judges' judge: the text by itself.
+            if step == 4 {
+                oracle.restart(&text[..text.len() - 1]).expect("it fits");
+                assert_eq!(behind(&mut oracle, next, 1), logits, "{what}");
+            }
+        }
+    }
+    assert!(
+        accepted > 40 && moved > 20 && cut > 3 && wide > 4,
+        "{accepted} accepted, {moved} moved, {cut} cut, {wide} wide: too few to show anything"
+    );
+}
+
+fn drafter(name: &str, session: &Session, shape: &Shape) -> Box<dyn Drafter> {
+    match name {
+        "lookup" => Box::new(Lookup::new(3, 1, shape).expect("lengths in order")),
+        "recycling" => Box::new(Recycling::new(session.set().vocabulary(), shape)),
+        _ => {
+            let groups = session.set().groups();
+            let skip = SkipSet::new(groups, &[groups - 1]).expect("a group of the model");
+            Box::new(LayerSkip::new(session, skip, shape).expect("a planned width"))
+        }
+    }
+}
+
+fn decoder(
+    set: &Arc<ExecutableSet>,
+    (name, schedule): (&str, Schedule),
+    shape: Shape,
+    context: usize,
+) -> Result<Decoder, SpeculateError> {
+    let session = session(set, context, shape.tree_nodes(), 1);
+    let drafter = drafter(name, &session, &shape);
+    Decoder::new(session, Some(drafter), shape)?.with_schedule(schedule)
+}
+
+#[test]
+fn steps_that_the_device_verifies_are_the_hosts() {
+    if !is_cuda() {
+        return;
+    }
+    let (mut walked, mut drafted) = (0, 0);
+    for case in 0..10 {
+        let mut dice = Dice::new(9_100 + case);
+        let models: Vec<_> = some_models().collect();
+        let model = *dice.pick(&models);
+        let set = model.set(Class::native(best_tier()));
+        let shape = any_shape(&mut dice);
+        let len = dice.within(1, 16);
+        let context = if dice.chance(40) { len + dice.within(2, 14) } else { 64 };
+        let prompt = dice.tokens(len, set.vocabulary());
+        let (name, schedule) = *dice.pick(&[
+            ("layer_skip", Schedule::DeviceWalk),
+            ("layer_skip", Schedule::TwoLaunches),
+            ("lookup", Schedule::DeviceWalk),
+        ]);
+        let policy = dice.chance(50).then(|| any_policy(&shape, &mut dice));
+        let open = |schedule| {
+            let decoder = decoder(set, (name, schedule), shape, context).expect("a device that walks");
+            match policy.clone() {
+                // Costs as planned: the clock would tell the two apart.
+                Some(policy) => {
+                    let policy = yggc::speculate::Policy { costs: None, ..policy };
+                    decoder.with_policy(policy).expect("planned widths")
+                }
+                None => decoder,
+            }
+        };
+        let (mut by_host, mut by_device) = (open(Schedule::Plain), open(schedule));
+        let mut plain = Decoder::new(session(set, context, 1, 1), None, Shape::PLAIN).expect("width 1");
+        // Twice: a request knows nothing of the last one.
+        for request in 0..2 {
+            let sampling = if dice.chance(60) { Sampling::GREEDY } else { any_sampling(&mut dice) };
+            let adjustment = Adjustment { bias: vec![(3, 1.0)], ..Adjustment::NONE };
+            let is_adjusted = dice.chance(20);
+            let log_probs = dice.chance(15).then_some(2);
+            let begin = Begin {
+                adjustment: if is_adjusted { &adjustment } else { &Adjustment::NONE },
+                log_probs,
+                ..Begin::new(&prompt, sampling)
+            };
+            for decoder in [&mut by_host, &mut by_device, &mut plain] {
+                decoder.begin(&begin).expect("the prompt fits");
+            }
+            let is_walked = sampling.is_greedy() && !is_adjusted && log_probs.is_none();
+            assert_eq!(
+                by_device.host_walk_reason().is_none(),
+                is_walked,
+                "{:?}",
+                by_device.host_walk_reason()
+            );
+            assert_eq!(by_host.host_walk_reason(), None, "its schedule leaves nothing to the device");
+            let what =
+                format!("case {case}, {}, {name}, {schedule}, {shape:?}, request {request}", model.name);
+            for step in 0..5 {
+                let room = by_host.session().context() + 1 - by_host.history().len();
+                let tokens = dice.within(1, 9).min(room);
+                if tokens == 0 {
+                    break;
+                }
+                let ends = if dice.chance(20) { vec![*dice.pick(by_host.history())] } else { Vec::new() };
+                let limits = Limits { tokens, ends: &ends };
+                by_device.poison_scratch(dice.bits());
+                let report = by_host.step(limits, None).expect("the step runs");
+                assert_eq!(
+                    by_device.step(limits, None).expect("the step runs"),
+                    report,
+                    "{what}, step {step}"
+                );
+                assert_eq!(by_device.history(), by_host.history(), "{what}, step {step}");
+                assert_eq!(by_device.emitted(), by_host.emitted(), "{what}, step {step}");
+            }
+            while plain.history().len() < by_device.history().len() {
+                plain.step(Limits { tokens: 1, ends: &[] }, None).expect("the step runs");
+            }
+            assert_eq!(by_device.history(), plain.history(), "{what}");
+            let [host, device] = [by_host.stats(), by_device.stats()];
+            assert_eq!(device.walked_by_device, if is_walked { device.steps } else { 0 }, "{what}");
+            assert_eq!((device.drafted, device.accepted), (host.drafted, host.accepted), "{what}");
+            assert_eq!(device.counts_by_depth(), host.counts_by_depth(), "{what}");
+            assert_eq!((device.guard, host.walked_by_device), (host.guard, 0), "{what}");
+            walked += device.walked_by_device;
+            drafted += device.drafted;
+        }
+    }
+    assert!(walked > 30 && drafted > 200, "{walked} steps, {drafted} nodes: too few to show anything");
+}
+
+#[test]
+fn what_cannot_be_walked_on_the_device_is_refused() {
+    let model = some_models().next().expect("a model");
+    let set = model.set(Class::native(best_tier()));
+    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    let error =
+        decoder(set, ("recycling", Schedule::DeviceWalk), shape, 64).expect_err("it learns").to_string();
+    assert!(error.contains("schedule device_walk: expected a drafter that learns nothing"), "{error}");
+    let error = decoder(set, ("lookup", Schedule::TwoLaunches), shape, 64).expect_err("no model").to_string();
+    assert!(error.contains("schedule two_launches: expected a drafter that runs a model"), "{error}");
+    if is_cuda() {
+        return;
+    }
+    let error =
+        decoder(set, ("lookup", Schedule::DeviceWalk), shape, 64).expect_err("a processor").to_string();
+    assert!(error.contains("schedule device_walk: expected a device that walks through trees"), "{error}");
+}
