@@ -50,7 +50,9 @@ check conformance on_device \
     candidates::candidates_are_those_of_stored_logits \
     candidates::candidates_of_a_trimmed_head_are_those_of_the_tokens_it_keeps \
     emulated_cuda::a_long_context_is_joined_from_partitions \
-    one_launch::the_device_grows_the_trees_that_the_host_grows
+    one_launch::the_device_grows_the_trees_that_the_host_grows \
+    device_walk::the_device_accepts_and_moves_what_the_host_does \
+    device_walk::steps_that_the_device_verifies_are_the_hosts
 check rows on_device \
     row_invariance::rows_do_not_depend_on_company_width_slots_scratch_or_threads \
     row_invariance::every_width_and_every_number_of_used_rows_gives_the_same_bits \
@@ -63,8 +65,8 @@ check plan "$yggc" plan -m "$model" --profile "$out/gpu.profile" -o "$out/gpu.pl
 check explain "$yggc" plan explain "$out/gpu.plan"
 # Answers of every arm are compared with plain decoding's, token by token; `eager` is launches one by one.
 check bench "$yggc" bench -m "$model" --device cuda --plan "$out/gpu.plan" --prompts "$prompts" --arms ar,eager,plan -n 64 --repetitions 5 --json
-# The same shape drafted by the host and by the device.
-for schedule in plain one_launch; do
+# The same shape drafted, and verified, by the host and by the device.
+for schedule in plain one_launch device_walk two_launches; do
     check "plan-$schedule" "$yggc" plan -m "$model" --profile "$out/gpu.profile" -o "$out/$schedule.plan" --fix "drafter=layer_skip,Dd=4,Wd=4,schedule=$schedule"
     check "draft-$schedule" "$yggc" bench -m "$model" --device cuda --plan "$out/$schedule.plan" --prompts "$prompts" --arms ar,layer_skip -n 64 --repetitions 5 --json
 done

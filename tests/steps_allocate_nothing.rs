@@ -268,6 +268,8 @@ fn check_steps(
         "{name} on {threads} threads, {schedule}, {sampling:?}: allocations in 40 steps"
     );
     assert_eq!(decoder.stats().drafted > 0, name != "none", "{name} drafted {}", decoder.stats().drafted);
+    let walked = if schedule.walks_on_device() && sampling.is_greedy() { 40 } else { 0 };
+    assert_eq!(decoder.stats().walked_by_device, walked, "{name}, {schedule}");
     let heads = if schedule == Schedule::HeadAhead { 39 } else { 0 };
     let tries = decoder.skip_searches().next().map_or(0, |search| search.counts().tries);
     assert_eq!(tries > 20, name.ends_with("swift"), "{name} tried {tries} sets");
@@ -396,9 +398,32 @@ fn main() {
     }
 }
 
+/// Whether the environment asks for a GPU instead of this processor, as the other tests do.
+fn is_cuda() -> bool {
+    #[expect(clippy::disallowed_methods, reason = "which device is tested is told by the environment")]
+    let device = std::env::var_os("YGG_TEST_DEVICE");
+    device.is_some_and(|device| device == "cuda")
+}
+
+/// On a GPU, or its emulation, which allocates elsewhere: under every schedule, with what the host verifies by rule.
+fn check_cuda(model: &Model, sampled: Sampling) {
+    let set = set(model, Tier::Cuda, Activations::Native);
+    let others = [("lookup", Schedule::Plain), ("lookup", Schedule::DeviceWalk)];
+    let schedules = Schedule::ALL.map(|schedule| ("layer_skip", schedule));
+    for (drafter, sampling) in schedules.into_iter().chain(others).map(|drafter| (drafter, Sampling::GREEDY))
+    {
+        check_steps(&set, drafter, 1, sampling);
+    }
+    check_steps(&set, ("layer_skip", Schedule::TwoLaunches), 1, sampled);
+}
+
 fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
-    check_store_memory();
     let model = model();
+    if is_cuda() {
+        let sampled = Sampling { temperature: 0.8, seed: 3, ..Sampling::GREEDY };
+        return check_cuda(&model, sampled);
+    }
+    check_store_memory();
     let sampled = Sampling { temperature: 0.8, top_k: 0, top_p: 0.95, min_p: 0.02, seed: 3 };
     let cut = Sampling { top_k: 40, ..sampled };
     let tiers = yggc::backend::available_tiers();

@@ -238,9 +238,11 @@ impl TreeStep<'_> {
             Tail::Shared | Tail::Joined | Tail::Ahead => {}
             Tail::Plain => ends.push(graph.add(self.forward(Part::Tail, 1)?, &ends)),
         }
-        // The first growth needs the root and its head; the first forward needs the cache as it then is.
+        // The first growth needs the root and its head; the first forward needs the cache as it then is, which a walk of the
+        // device leaves with the root.
         let begins = heads.unwrap_or(first_growth);
-        graph.wait_for_step_before(begins, &[&[accept][..], &ahead].concat());
+        let known = if is_walked { &[][..] } else { &[accept][..] };
+        graph.wait_for_step_before(begins, &[known, &ahead].concat());
         graph.wait_for_step_before(heads.or(second_forward).unwrap_or(verify), &ends);
         Ok(graph)
     }

@@ -37,15 +37,16 @@ fn continuation(session: &mut Session, root: u32, len: usize) -> Vec<u32> {
 }
 
 /// A tree of any form no deeper than `deepest`, in which a beginning of `truth` is planted among other tokens, and those of its nodes that are
-/// verified: parents come with their children.
+/// verified: parents come with their children. Wide ones have more rows than a warp has threads.
 fn any_tree(
     root: u32,
     truth: &[u32],
     deepest: usize,
-    vocabulary: usize,
+    (vocabulary, is_wide): (usize, bool),
     dice: &mut Dice,
 ) -> (TokenTree, Vec<NodeId>) {
-    let nodes = dice.within(1, *dice.pick(&[4, 20, 20, MOST_NODES]));
+    let most = *dice.pick(&[4, 12, 20]);
+    let nodes = if is_wide { MOST_NODES } else { dice.within(1, most) };
     let mut tree = TokenTree::with_capacity(nodes);
     tree.reset(root);
     let (mut last, mut planted) = (NodeId::ROOT, 0);
@@ -67,7 +68,7 @@ fn any_tree(
             planted += 1;
         }
     }
-    let percent = *dice.pick(&[70, 95, 100]);
+    let percent = if is_wide { 100 } else { *dice.pick(&[70, 95, 100]) };
     let mut rows: Vec<NodeId> = vec![NodeId::ROOT];
     for node in tree.nodes().skip(1) {
         let parent = tree.parent(node).expect("it has one");
@@ -101,9 +102,10 @@ fn the_device_accepts_and_moves_what_the_host_does() {
         return;
     }
     let (mut accepted, mut moved, mut cut, mut wide) = (0, 0, 0, 0);
-    for case in 0..6 {
+    for case in 0..4 {
         let mut dice = Dice::new(9_000 + case);
-        let models: Vec<_> = some_models().collect();
+        // Of odd shapes, and of nibbles: the walk knows no weights.
+        let models: Vec<_> = some_models().take(2).collect();
         let model = models[case as usize % models.len()];
         let set = model.set(Class::native(best_tier()));
         let vocabulary = set.vocabulary();
@@ -114,7 +116,7 @@ fn the_device_accepts_and_moves_what_the_host_does() {
             dice.tokens(len, vocabulary)
         };
         let mut walks = [(); 2].map(|()| Walk::with_capacity(MOST_NODES));
-        for step in 0..5 {
+        for step in 0..4 {
             let what = format!("case {case}, {}, step {step}", model.name);
             let (root, committed) = (text[text.len() - 1], text.len() - 1);
             for session in [&mut by_host, &mut by_device, &mut oracle] {
@@ -126,7 +128,7 @@ fn the_device_accepts_and_moves_what_the_host_does() {
             let room = CONTEXT - text.len();
             let truth = continuation(&mut oracle, root, 14.min(room));
             oracle.truncate(committed);
-            let (tree, rows) = any_tree(root, &truth, 14.min(room), vocabulary, &mut dice);
+            let (tree, rows) = any_tree(root, &truth, 14.min(room), (vocabulary, step == 2), &mut dice);
             let most = dice.within(1, 16);
             let ends = if dice.chance(30) { vec![*dice.pick(&truth)] } else { Vec::new() };
             let limits = Limits { tokens: most, ends: &ends };
@@ -154,14 +156,14 @@ fn the_device_accepts_and_moves_what_the_host_does() {
             cut += usize::from(shown > expected.path.len());
             wide += usize::from(rows.len() > 32);
             // The judges' judge: the text by itself.
-            if step == 4 {
+            if step == 3 {
                 oracle.restart(&text[..text.len() - 1]).expect("it fits");
                 assert_eq!(behind(&mut oracle, next, 1), logits, "{what}");
             }
         }
     }
     assert!(
-        accepted > 40 && moved > 20 && cut > 3 && wide > 4,
+        accepted > 30 && moved > 20 && cut > 1 && wide >= 3,
         "{accepted} accepted, {moved} moved, {cut} cut, {wide} wide: too few to show anything"
     );
 }
@@ -278,7 +280,7 @@ fn steps_that_the_device_verifies_are_the_hosts() {
             drafted += device.drafted;
         }
     }
-    assert!(walked > 30 && drafted > 200, "{walked} steps, {drafted} nodes: too few to show anything");
+    assert!(walked > 20 && drafted > 150, "{walked} steps, {drafted} nodes: too few to show anything");
 }
 
 #[test]

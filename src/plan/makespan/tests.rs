@@ -116,7 +116,8 @@ fn graph_of(stages: &[(u32, usize, u8)]) -> StageGraph {
 
 /// Every stage that a step can have, at widths 1, 2 and 4, for whole microseconds.
 fn table(us: &[u32]) -> LatencyTable {
-    let stages = ["verify", "draft:x", "first_growth:x", "next_growth:x"].map(str::to_owned).into_iter();
+    let forwards = ["verify", "verify_walk", "draft:x", "first_growth:x", "next_growth:x"];
+    let stages = forwards.map(str::to_owned).into_iter();
     let stages = stages.chain(HostStage::ALL.map(|stage| Stage::Host(stage).to_string()));
     let cells = stages.flat_map(|stage| [1, 2, 4].map(|width| (stage.clone(), width)));
     let cells: Vec<_> = cells.zip(us).map(|((s, w), us)| samples(&s, w, f64::from(*us))).collect();
@@ -124,7 +125,7 @@ fn table(us: &[u32]) -> LatencyTable {
 }
 
 /// Cells of [`table`].
-const CELLS: usize = 33;
+const CELLS: usize = 36;
 
 fn any_shape() -> impl Strategy<Value = Shape> {
     let widths = (prop::sample::select(vec![1, 2, 4]), prop::sample::select(vec![2, 4]));

@@ -46,7 +46,7 @@ fn whole() -> Plan {
 #[test]
 fn only_greedy_requests_are_walked_on_the_device() {
     let mut profile = profile_of(&[0.0, 0.6], false);
-    profile.cells.extend(VERIFY_WIDTHS.map(|width| samples("verify_walk", width, 50.0)));
+    profile.measurements.extend(VERIFY_WIDTHS.map(|width| samples("verify_walk", width, 50.0)));
     let mut all = plan(&profile, "").unwrap();
     let schedules = |by_drafter: &[SubPlan]| -> Vec<Schedule> {
         by_drafter.iter().filter(|plan| !plan.is_plain()).map(|plan| plan.schedule).collect()
