@@ -3,10 +3,15 @@
 //! The judges are the host's walk with `copy_slots` over the same rows, and decoders under the plain schedule and without a drafter that
 //! take the same steps on the same device.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use ygg_profiler::{Cell, CellSamples, CellSelection, DrafterName, Stage};
 use yggc::{
-    plan::Schedule,
+    backend::Tier,
+    engine::{Activations, DrafterChoice, LoadOptions, Loaded},
+    measure::{AgainOptions, ProfileOptions, measure_again, plan_from_profile},
+    model::synthetic::SyntheticSpec,
+    plan::{Fix, Schedule},
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::{Adjustment, Sampling},
     speculate::{Begin, Decoder, Drafter, LayerSkip, Limits, Lookup, Recycling, Shape, SpeculateError, Walk},
@@ -16,6 +21,7 @@ use yggc::{
 use crate::{
     lossless::{any_policy, any_sampling, any_shape},
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, session, some_models},
+    tiny_profiles::{profiled, served},
 };
 
 const CONTEXT: usize = 96;
@@ -281,6 +287,80 @@ fn steps_that_the_device_verifies_are_the_hosts() {
         }
     }
     assert!(walked > 20 && drafted > 150, "{walked} steps, {drafted} nodes: too few to show anything");
+}
+
+/// From the cells of a profile to the report of a request: measured on the device, planned, served.
+#[test]
+fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
+    if !is_cuda() {
+        return;
+    }
+    let (on_host, mut profile) = profiled(Some(Tier::Portable), &[2, 4], |options| ProfileOptions {
+        drafters: vec!["layer_skip".to_owned()],
+        budget: Duration::from_secs(15),
+        temperatures: Vec::new(),
+        with_learners: false,
+        tokens: 24,
+        ..options
+    });
+    drop(on_host);
+    // The same model on the device, and what is recorded of it as if on the device.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("tiny.gguf");
+    let spec = SyntheticSpec { layers: 6, context: 256, ..SyntheticSpec::default() };
+    spec.write_gguf(&path).expect("the model is written");
+    let options = LoadOptions {
+        tier: Some(Tier::Cuda),
+        activations: Activations::Native,
+        threads: Some(1),
+        widths: vec![2, 4, 64],
+    };
+    let loaded = Arc::new(Loaded::open(&path, &options).expect("a device that loads"));
+    profile.fingerprints = loaded.fingerprints().expect("it is a machine");
+    let name = || DrafterName::new("layer_skip").expect("lower case");
+    let cells = [
+        (Stage::VerifyWalk, 1),
+        (Stage::VerifyWalk, 4),
+        (Stage::FirstGrowth(name()), 2),
+        (Stage::NextGrowth(name()), 2),
+    ];
+    for (stage, width) in cells.clone() {
+        let cell = Cell { stage, width, context: 16 };
+        profile.measurements.push(CellSamples { cell, samples_us: vec![1e-3] });
+    }
+    let select = |(stage, width)| CellSelection::Of { stage, width: Some(width), context: None };
+    let again = AgainOptions {
+        cells: cells.map(select).to_vec(),
+        budget: Duration::from_secs(120),
+        pinning: yggc::runtime::Pinning::Floating,
+    };
+    let (profile, measured) =
+        measure_again(&loaded, profile, &again, &mut |_| {}).expect("launches can be measured");
+    assert_eq!(measured, 4);
+    let walks = profile.measurements.iter().filter(|m| m.cell.stage == Stage::VerifyWalk);
+    assert!(walks.flat_map(|m| &m.samples_us).all(|us| *us > 1.0), "a forward takes time");
+    let fix = Fix::parse("drafter=layer_skip,Dd=3,Wd=2,Wv=4,rows=all,predictor=off,schedule=two_launches");
+    let plan = plan_from_profile(&profile, &fix.expect("a fix")).expect("measured");
+    assert_eq!(plan.chosen().schedule, Schedule::TwoLaunches);
+    let forced = DrafterChoice::Forced("layer_skip".to_owned());
+    let mut drafting = served(&loaded, Some(plan), forced).expect("it opens");
+    let mut plain = served(&loaded, None, DrafterChoice::Plain).expect("it opens");
+    let prompt = [1, 2, 3, 1, 2];
+    for (sampling, is_walked) in
+        [(Sampling::GREEDY, true), (Sampling { temperature: 0.8, seed: 3, ..Sampling::GREEDY }, false)]
+    {
+        let answer = |engine: &mut yggc::engine::Engine| {
+            let generation = engine.generate_tokens(&prompt, 20, sampling).expect("the prompt fits");
+            generation.collect_answer().expect("it answers")
+        };
+        let (found, expected) = (answer(&mut drafting), answer(&mut plain));
+        assert_eq!(found.token_ids, expected.token_ids, "{sampling:?}");
+        let report = found.report;
+        assert!(report.drafted > 5, "{report:?}");
+        assert_eq!(report.walked_by_device, if is_walked { report.steps } else { 0 });
+        let reason = report.host_walk_reason.as_deref();
+        assert_eq!(reason, (!is_walked).then_some("the request samples"));
+    }
 }
 
 #[test]
