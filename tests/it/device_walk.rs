@@ -364,6 +364,41 @@ fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
 }
 
 #[test]
+fn hidden_rows_are_kept_by_the_host() {
+    if !is_cuda() {
+        return;
+    }
+    let model = some_models().nth(1).expect("several models");
+    let whole = model.set(Class::native(best_tier()));
+    let set = Arc::new(whole.with_kept_hidden(model.model.weights.as_ref()).expect("it compiles"));
+    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 0, draft_temperature: 1.0 };
+    let mut session = session(&set, 64, shape.tree_nodes(), 1);
+    session.keep_hidden().expect("it was made for that");
+    let drafter = drafter("lookup", &session, &shape);
+    let decoder = Decoder::new(session, Some(drafter), shape);
+    let mut decoder =
+        decoder.and_then(|decoder| decoder.with_schedule(Schedule::DeviceWalk)).expect("a device that walks");
+    decoder.start(&[1, 2, 3, 1, 2], Sampling::GREEDY).expect("the prompt fits");
+    assert_eq!(decoder.host_walk_reason(), Some("a drafter reads hidden rows of what is committed"));
+    for _ in 0..4 {
+        decoder.step(Limits { tokens: 8, ends: &[] }, None).expect("the step runs");
+    }
+    assert_eq!(decoder.stats().walked_by_device, 0);
+    let session = decoder.session_mut();
+    let committed = session.committed();
+    assert!((0..committed).all(|position| session.committed_hidden(position).is_some()));
+    // Whoever lets the device walk all the same loses what it commits, not what was there.
+    assert!(session.prepare_verifications(1).expect("width 1 is planned"));
+    let mut forward = session.forward(1).expect("width 1 is planned");
+    forward.push_behind(7);
+    forward.verify(|path| path.rows.len());
+    assert_eq!(session.committed(), committed + 1);
+    assert!(
+        session.committed_hidden(committed - 1).is_some() && session.committed_hidden(committed).is_none()
+    );
+}
+
+#[test]
 fn what_cannot_be_walked_on_the_device_is_refused() {
     let model = some_models().next().expect("a model");
     let set = model.set(Class::native(best_tier()));

@@ -136,6 +136,7 @@ const GROWTH: &str = "one_launch::the_device_grows_the_trees_that_the_host_grows
 const WALK: &str = "device_walk::the_device_accepts_and_moves_what_the_host_does";
 const WALKED: &str = "device_walk::steps_that_the_device_verifies_are_the_hosts";
 const TWO_LAUNCHES: &str = "device_walk::a_plan_of_two_launches_answers_as_plain_decoding_does";
+const HIDDEN_ROWS: &str = "device_walk::hidden_rows_are_kept_by_the_host";
 const ONCE: &str = "emulated_cuda::every_kernel_once";
 const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
@@ -161,7 +162,7 @@ fn trees_grow_on_the_device_as_on_the_host() {
 
 #[test]
 fn trees_are_walked_on_the_device_as_on_the_host() {
-    passes(&[WALK, WALKED, TWO_LAUNCHES], &[]);
+    passes(&[WALK, WALKED, TWO_LAUNCHES, HIDDEN_ROWS], &[]);
 }
 
 #[test]
