@@ -47,11 +47,22 @@ pub struct CellSamples {
     pub samples_us: Vec<f64>,
 }
 
+/// What to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// Cells without which there is no use in measuring.
+    pub needed: &'a [Cell],
+    /// Cells that are left out, all of them, where the first round with them takes more than its share of the fewest rounds.
+    pub spare: &'a [Cell],
+}
+
 /// What a grid gave.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
-    /// Samples of every cell, in the order the cells were given.
+    /// Samples of every cell that was measured, in the order the cells were given.
     pub cells: Vec<CellSamples>,
+    /// Whether the spare cells were left out.
+    pub is_spared: bool,
     /// Cells that stayed above the noise threshold.
     pub noisy: Vec<Cell>,
     /// Whether the budget ended the measurement before every cell was quiet or had all its samples.
@@ -107,9 +118,10 @@ pub enum GridError<E: std::error::Error + 'static> {
     },
 }
 
-/// Measures `cells` in rounds (A B C, A B C, ...), so that a slow drift of the machine meets all of them alike.
+/// Measures cells in rounds (A B C, A B C, ...), so that a slow drift of the machine meets all of them alike.
 ///
-/// Every cell is warmed up first, and short forwards again before each sample. After [`GridSettings::repetitions`] rounds the
+/// Every cell is warmed up first, and short forwards again before each sample. The first round tells whether there is time for the spare
+/// cells. After [`GridSettings::repetitions`] rounds the
 /// noisy cells are measured further, also in rounds, until they are quiet or have [`GridSettings::most`] samples.
 /// `progress` gets (runs done, runs expected); the second number grows when noisy cells need more.
 ///
@@ -117,7 +129,7 @@ pub enum GridError<E: std::error::Error + 'static> {
 /// [`GridError`]: an unusable list or settings, a failing subject, or too small a budget.
 pub fn measure_grid<S: Subject>(
     subject: &mut S,
-    cells: &[Cell],
+    wanted: Wanted<'_>,
     settings: &GridSettings,
     progress: impl FnMut(usize, usize),
 ) -> Result<Measurement, GridError<S::Error>> {
@@ -126,7 +138,7 @@ pub fn measure_grid<S: Subject>(
         reason = "the time budget of a measurement is what this function keeps"
     )]
     let start = Instant::now();
-    measure_grid_with_clock(subject, cells, settings, progress, |_| start.elapsed())
+    measure_grid_with_clock(subject, wanted, settings, progress, |_| start.elapsed())
 }
 
 /// [`measure_grid`] with the budget told by `elapsed`, which may ask the subject.
@@ -135,40 +147,60 @@ pub fn measure_grid<S: Subject>(
 /// As [`measure_grid`].
 pub fn measure_grid_with_clock<S: Subject>(
     subject: &mut S,
-    cells: &[Cell],
+    wanted: Wanted<'_>,
     settings: &GridSettings,
     mut progress: impl FnMut(usize, usize),
     elapsed: impl Fn(&S) -> Duration,
 ) -> Result<Measurement, GridError<S::Error>> {
-    check(cells, settings)?;
-    let mut total = cells.len() * settings.repetitions;
-    let mut done = 0;
+    let mut cells: Vec<&Cell> = wanted.needed.iter().chain(wanted.spare).collect();
+    let needed = wanted.needed.len();
+    if needed == 0 {
+        return Err(GridError::Empty);
+    }
+    check(&cells, settings)?;
     let spent = |subject: &S| elapsed(subject) >= settings.budget;
-    let too_early = |rounds, subject: &S| GridError::Budget {
+    let too_early = |rounds, cells, subject: &S| GridError::Budget {
         rounds,
         expected: settings.fewest,
-        cells: cells.len(),
+        cells,
         spent: elapsed(subject),
     };
+    let share = settings.budget / u32::try_from(settings.fewest).expect("few rounds");
+    // Only the cells behind the needed ones are given up: nothing can be done without the others.
+    let gives_up = |place: usize, subject: &S| place >= needed && elapsed(subject) > share;
 
-    for cell in cells {
+    for place in 0..cells.len() {
+        let cell = cells[place];
         subject.warm_up(cell).map_err(|source| GridError::Subject { cell: cell.clone(), source })?;
+        if gives_up(place, subject) {
+            cells.truncate(needed);
+            break;
+        }
         if spent(subject) {
-            return Err(too_early(0, subject));
+            return Err(too_early(0, cells.len(), subject));
         }
     }
+    let mut total = cells.len() * settings.repetitions;
+    let mut done = 0;
     let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(settings.most); cells.len()];
     let mut budget_spent = false;
     'rounds: for round in 0..settings.repetitions {
-        for (cell, samples) in cells.iter().zip(&mut samples) {
+        for place in 0..cells.len() {
             if spent(subject) {
                 if round < settings.fewest {
-                    return Err(too_early(round, subject));
+                    return Err(too_early(round, cells.len(), subject));
                 }
                 budget_spent = true;
                 break 'rounds;
             }
-            samples.push(run(subject, cell, samples.last())?);
+            let time = run(subject, cells[place], samples[place].last())?;
+            samples[place].push(time);
+            if round == 0 && gives_up(place, subject) {
+                cells.truncate(needed);
+                samples.truncate(needed);
+                (total, done) = (needed * settings.repetitions, needed);
+                break;
+            }
             done += 1;
             progress(done, total);
         }
@@ -188,20 +220,20 @@ pub fn measure_grid_with_clock<S: Subject>(
                 budget_spent = true;
                 break 'noisy;
             }
-            let time = run(subject, &cells[i], samples[i].last())?;
+            let time = run(subject, cells[i], samples[i].last())?;
             samples[i].push(time);
             done += 1;
             progress(done, total);
         }
     }
 
-    let noisy = cells.iter().zip(&samples).filter(|(_, s)| is_noisy(s)).map(|(c, _)| c.clone()).collect();
+    let noisy = cells.iter().zip(&samples).filter(|(_, s)| is_noisy(s)).map(|(c, _)| (*c).clone()).collect();
+    let is_spared = cells.len() < needed + wanted.spare.len();
     let cells = cells
-        .iter()
+        .into_iter()
         .zip(samples)
-        .map(|(cell, samples_us)| CellSamples { cell: cell.clone(), samples_us })
-        .collect();
-    Ok(Measurement { cells, noisy, budget_spent })
+        .map(|(cell, samples_us)| CellSamples { cell: cell.clone(), samples_us });
+    Ok(Measurement { cells: cells.collect(), is_spared, noisy, budget_spent })
 }
 
 /// One sample. A short forward is told by what ran before it (caches, clocks, parked threads), and while decoding those
@@ -220,14 +252,11 @@ fn run<S: Subject>(subject: &mut S, cell: &Cell, last: Option<&f64>) -> Result<f
     Ok(time.as_secs_f64() * 1e6)
 }
 
-fn check<E: std::error::Error>(cells: &[Cell], settings: &GridSettings) -> Result<(), GridError<E>> {
+fn check<E: std::error::Error>(cells: &[&Cell], settings: &GridSettings) -> Result<(), GridError<E>> {
     let GridSettings { repetitions, fewest, most, noise_threshold, budget: _ } = *settings;
-    if cells.is_empty() {
-        return Err(GridError::Empty);
-    }
     let mut seen = BTreeSet::new();
-    if let Some(cell) = cells.iter().find(|cell| !seen.insert(*cell)) {
-        return Err(GridError::Duplicate { cell: cell.clone() });
+    if let Some(cell) = cells.iter().find(|cell| !seen.insert(**cell)) {
+        return Err(GridError::Duplicate { cell: (*cell).clone() });
     }
     if !(1 <= fewest && fewest <= repetitions && repetitions <= most) {
         return Err(GridError::Settings {

@@ -31,7 +31,9 @@ pub use distillation::{
     DISTILL_MODULES, DISTILL_PACKAGE, DISTILL_PYTHON, DISTILL_REQUIREMENTS, distill_packages,
 };
 pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerprint};
-pub use grid::{CellSamples, GridError, GridSettings, Measurement, measure_grid, measure_grid_with_clock};
+pub use grid::{
+    CellSamples, GridError, GridSettings, Measurement, Wanted, measure_grid, measure_grid_with_clock,
+};
 pub use live_trace::{LivePrompt, LiveStep, LiveTrace, LiveTraceError};
 pub use machine::{MachineError, MachineFingerprint};
 pub use profile::{DrafterDescription, DrafterFile, Profile, ProfileError};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ygg_profiler::{Cell, CellSelection, DrafterName, GridSettings, Profile, measure_grid};
+use ygg_profiler::{Cell, CellSelection, DrafterName, GridSettings, Profile, Wanted, measure_grid};
 
 use crate::{
     engine::{Error, Loaded},
@@ -67,7 +67,8 @@ pub fn measure_again(
         noise_threshold: profile.noise_threshold,
         ..GridSettings::default()
     };
-    let measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
+    let wanted = Wanted { needed: &cells, spare: &[] };
+    let measured = measure_grid(&mut subject, wanted, &settings, |done, total| {
         progress(Progress { what: "latencies", done, total });
     })
     .map_err(grid_error)?;

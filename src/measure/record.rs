@@ -7,7 +7,7 @@ use std::{
 
 use ygg_profiler::{
     Cell, CellSamples, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, Profile, Stage,
-    TokenTrace, Trace, measure_grid,
+    TokenTrace, Trace, Wanted, measure_grid,
 };
 
 use crate::{
@@ -269,7 +269,8 @@ pub(super) fn grid_error(error: GridError<Error>) -> Error {
 }
 
 /// Measures latencies and records traces. `loaded` must have been opened with [`ProfileOptions::WIDTHS`]; the widths it
-/// has are those that are measured.
+/// has are those that are measured. Where the budget is too short for them all, drafters that run a model have no latencies, and a plan
+/// says that it lacks them.
 ///
 /// # Errors
 /// [`Error`] when a drafter cannot be made, the prompts do not fit or the budget is too small for a single round.
@@ -350,7 +351,14 @@ pub fn profile(
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;
     let cells = cells(loaded, &drafters, &contexts, subject.abilities());
-    let mut measured = measure_grid(&mut subject, &cells, &settings, |done, total| {
+    // Drafters that run a model have most of the cells, and no plan needs them, nor walks of the device.
+    let runs_a_model =
+        |name: &DrafterName| drafters.iter().any(|(known, kind)| known == name && kind.runs_a_model());
+    let (spare, needed): (Vec<Cell>, Vec<Cell>) = cells
+        .into_iter()
+        .partition(|cell| cell.stage == Stage::VerifyWalk || cell.stage.drafter().is_some_and(runs_a_model));
+    let wanted = Wanted { needed: &needed, spare: &spare };
+    let mut measured = measure_grid(&mut subject, wanted, &settings, |done, total| {
         progress(Progress { what: "latencies", done, total });
     })
     .map_err(grid_error)?;

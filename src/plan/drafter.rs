@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
 
-use super::{GroupSet, PlanError};
+use super::{GroupSet, PlanError, token_list};
 
 mod mixture;
 mod settings;
@@ -32,6 +32,7 @@ pub enum DrafterKind {
         /// Groups left out, ascending: `2 * layer` for attention, `2 * layer + 1` for the MLP.
         skipped: Vec<u32>,
         /// Tokens that its head knows, ascending; all that the model knows where its head is not trimmed.
+        #[serde(with = "token_list")]
         head_tokens: Option<Vec<u32>>,
     },
     /// Continuations that texts of a corpus store had after the last tokens.
@@ -63,6 +64,7 @@ pub enum DrafterKind {
         /// The model's file or folder, by its fingerprint.
         model: DrafterFile,
         /// Tokens that its head knows, ascending; all where its head is not trimmed.
+        #[serde(with = "token_list")]
         head_tokens: Option<Vec<u32>>,
     },
 }

@@ -28,7 +28,7 @@ pub enum PlanError {
         /// What breaks it.
         found: String,
     },
-    /// Nothing says how often the drafter's tokens are accepted.
+    /// Nothing says how often the drafter's tokens are accepted, or what drafting takes.
     #[error(
         "drafter {drafter}: expected {expected}, found none; run `yggc profile` with more time (--budget) or other prompts (--prompts)"
     )]

@@ -19,7 +19,7 @@ use ygg_profiler::replace_file;
 use super::{Plan, PlanError};
 
 /// The version of the format this build reads and writes; it changes with every field of [`Plan`].
-pub const PLAN_FORMAT: u32 = 5;
+pub const PLAN_FORMAT: u32 = 6;
 
 const MAGIC: &[u8; 8] = b"YGGPLAN\0";
 const HEADER_BYTES: usize = 52;

@@ -55,6 +55,7 @@ mod stages;
 mod static_replay;
 mod static_search;
 mod step_costs;
+mod token_list;
 mod tree_replay;
 mod tunings;
 

@@ -254,11 +254,14 @@ impl Search<'_> {
             return Ok(());
         }
         let traces = self.traces_of(origin.name);
-        let no_evidence =
-            || PlanError::NoEvidence { drafter: origin.name.clone(), expected: "recorded steps" };
-        let first = traces.first().ok_or_else(no_evidence)?;
+        let lacks = |expected| PlanError::NoEvidence { drafter: origin.name.clone(), expected };
+        let steps = "recorded steps";
+        let first = traces.first().ok_or_else(|| lacks(steps))?;
         if traces.iter().all(|trace| trace.steps().next().is_none()) {
-            return Err(no_evidence());
+            return Err(lacks(steps));
+        }
+        if self.draft_widths(origin.name).is_empty() {
+            return Err(lacks("latencies"));
         }
         if let Some(other) = traces.iter().find(|t| t.draft_temperature != first.draft_temperature) {
             return Err(PlanError::DrafterParameters {

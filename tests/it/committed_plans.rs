@@ -44,6 +44,6 @@ fn every_committed_plan_follows_from_its_profile() {
             fs::read_to_string(file.with_extension("txt")).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(shown, plan::text(&kept), "{name}: the text beside it is that of another plan");
         let bytes = fs::metadata(file.with_extension("plan")).expect("read above").len();
-        assert!(bytes < 2_000_000, "{name}: {bytes} bytes for a plan that is fetched with the sources");
+        assert!(bytes < 1_000_000, "{name}: {bytes} bytes for a plan that is fetched with the sources");
     }
 }

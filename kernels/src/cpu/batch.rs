@@ -23,10 +23,15 @@ pub(super) struct Batch<'a, const U: usize> {
     /// Blocks of keys that are scored for every unit.
     pub(super) blocks: usize,
     /// Slots that every unit sees, in order.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "the portable tier goes unit by unit")
+    )]
     pub(super) shared: usize,
 }
 
 /// Units from `unit` on that one batch can hold, at least one.
+#[cfg(target_arch = "x86_64")]
 pub(super) fn batch_len(args: &Attention<'_>, unit: usize, end: usize) -> usize {
     let most = UNITS.min(end - unit);
     (1..most).find(|&i| args.place(unit + i).2 != args.place(unit).2).unwrap_or(most)

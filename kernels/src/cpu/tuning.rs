@@ -2,10 +2,9 @@
 //!
 //! Law: two tunings of one linear give equal bits, whatever the tier, the format and the width.
 
-use super::{
-    PackedLinear,
-    activations::{GROUP, Layout},
-};
+#[cfg(target_arch = "x86_64")]
+use super::PackedLinear;
+use super::activations::{GROUP, Layout};
 use crate::{Activations, Tier, WeightFormat};
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -88,6 +87,7 @@ impl Tuning {
     }
 
     /// Bytes from a weight to the one that is fetched while it is used.
+    #[cfg(target_arch = "x86_64")]
     pub(super) fn ahead(self, weights: &PackedLinear) -> usize {
         match self.ahead {
             Ahead::Tile => weights.tile_bytes(),

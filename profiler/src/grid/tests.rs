@@ -42,12 +42,16 @@ fn cells(widths: &[u32]) -> Vec<Cell> {
     widths.iter().map(|width| Cell { stage: Stage::Verify, width: *width, context: 0 }).collect()
 }
 
+fn needed(cells: &[Cell]) -> Wanted<'_> {
+    Wanted { needed: cells, spare: &[] }
+}
+
 fn measure(
     subject: &mut Scripted,
     widths: &[u32],
     settings: GridSettings,
 ) -> Result<Measurement, GridError<Broken>> {
-    measure_grid_with_clock(subject, &cells(widths), &settings, |_, _| {}, |s| s.elapsed)
+    measure_grid_with_clock(subject, needed(&cells(widths)), &settings, |_, _| {}, |s| s.elapsed)
 }
 
 #[test]
@@ -74,7 +78,7 @@ fn only_noisy_cells_are_measured_again_up_to_the_cap() {
     let mut last = (0, 0);
     let got = measure_grid_with_clock(
         &mut subject,
-        &cells(&[100, 2]),
+        needed(&cells(&[100, 2])),
         &settings,
         |d, t| last = (d, t),
         |s| s.elapsed,
@@ -95,6 +99,29 @@ fn the_budget_ends_early_or_is_an_error() {
     assert_eq!((got.cells[0].samples_us.len(), got.budget_spent), (4, true));
     let got = measure(&mut Scripted::default(), &[40], settings);
     assert!(matches!(got, Err(GridError::Budget { rounds: 2, expected: 3, cells: 1, .. })));
+}
+
+#[test]
+fn spare_cells_are_left_out_where_time_is_short() {
+    let measured = |budget_us, spare: &[u32]| {
+        let settings = GridSettings { budget: Duration::from_micros(budget_us), ..Default::default() };
+        let (needed, spare) = (cells(&[10, 12]), cells(spare));
+        let wanted = Wanted { needed: &needed, spare: &spare };
+        let mut subject = Scripted::default();
+        let mut last = (0, 0);
+        let got =
+            measure_grid_with_clock(&mut subject, wanted, &settings, |d, t| last = (d, t), |s| s.elapsed);
+        let got = got.expect("there is time for what is needed");
+        let widths: Vec<u32> = got.cells.iter().map(|cell| cell.cell.width).collect();
+        assert_eq!(last.0, got.cells.iter().map(|cell| cell.samples_us.len()).sum::<usize>());
+        (widths, got.is_spared, last)
+    };
+    // A round takes 63 us with them, 22 without.
+    assert_eq!(measured(400, &[20, 21]), (vec![10, 12, 20, 21], false, (20, 20)));
+    assert_eq!(measured(189, &[20, 21]), (vec![10, 12, 20, 21], false, (12, 20)));
+    // The last of them is measured once, in vain.
+    assert_eq!(measured(188, &[20, 21]), (vec![10, 12], true, (10, 10)));
+    assert_eq!(measured(86, &[20, 21]), (vec![10, 12], true, (6, 10)));
 }
 
 #[test]
@@ -122,6 +149,6 @@ fn a_failing_subject_names_its_cell() {
 #[test]
 fn the_real_clock_counts() {
     let settings = GridSettings { budget: Duration::ZERO, ..Default::default() };
-    let got = measure_grid(&mut Scripted::default(), &cells(&[1]), &settings, |_, _| {});
+    let got = measure_grid(&mut Scripted::default(), needed(&cells(&[1])), &settings, |_, _| {});
     assert!(matches!(got, Err(GridError::Budget { rounds: 0, .. })));
 }

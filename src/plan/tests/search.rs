@@ -353,11 +353,14 @@ fn a_drafter_without_evidence_is_left_out_unless_it_is_asked_for() {
     without_traces.traces.clear();
     let mut without_steps = good_profile();
     without_steps.traces[0].prompts[0].steps.clear();
+    let mut without_latencies = good_profile();
+    without_latencies.measurements.retain(|cell| cell.cell.stage != Stage::Draft(name("layer_skip")));
     let mut without_requests = good_profile();
     without_requests.token_traces[0].output.truncate(1);
     for (profile, lacking, other, lacks) in [
         (without_traces, "layer_skip", "lookup", "recorded steps"),
         (without_steps, "layer_skip", "lookup", "recorded steps"),
+        (without_latencies, "layer_skip", "lookup", "latencies"),
         (without_requests, "lookup", "layer_skip", "recorded requests of two output tokens or more"),
     ] {
         for fix in ["", &format!("drafter={other}"), "Wv=2"] {

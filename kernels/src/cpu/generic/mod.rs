@@ -15,7 +15,10 @@ mod swiglu;
 
 pub(super) use append_kv::append_kv;
 pub(super) use attention::attention;
-pub(super) use candidates::{fold, fold_range, insert};
+#[cfg(target_arch = "x86_64")]
+pub(super) use candidates::fold_range;
+pub(super) use candidates::{fold, insert};
+#[cfg(target_arch = "x86_64")]
 pub(super) use int8::{scale_and_inverse, write_codes};
 pub(super) use linear::{linear, linear_gated, prepare};
 pub(super) use pointwise::{add, add_into, scale};
