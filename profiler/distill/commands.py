@@ -178,6 +178,7 @@ def _make(given) -> None:
             kept = trim.frequent_tokens(corpus, model.vocabulary.end_ids, model.shape.vocabulary, count)
             trim.write(work / f"head_{count}.json", kept)
     command = f"yggc distill -m MODEL -o DIR --kind {given.kind} --tokens {given.tokens} --seen {given.seen} --seed {given.seed}"
+    command += "".join(f" --exclude {file.name}" for file in given.exclude)
     card.write(given.output, given.kind, drafter, model, corpus, asdict(options), command)
     say(f"the drafter is in {given.output}, with its card, README.md")
 

@@ -39,7 +39,7 @@ const SHIPPED: [ShippedDrafter; 1] = [ShippedDrafter {
     name: "smollm2-135m-instruct-drafter",
     folder: "plans/smollm2-135m-instruct-drafter",
     verifier: "9acbbaa44eaf0ae37ef256cf2033c6d10613ca28283a2b3825c962517d9653ce",
-    digest: "3598d1541a557e1566bec91d09475a1b9a1dbcb6bfed4b41da48734d34758e81",
+    digest: "721fe382e1c48cc082cdbd2548195cdc36de27eb8d82ba593265a36fd64d5a6d",
     files: [
         ("config.json", include_bytes!("../../plans/smollm2-135m-instruct-drafter/config.json")),
         ("model.safetensors", include_bytes!("../../plans/smollm2-135m-instruct-drafter/model.safetensors")),
