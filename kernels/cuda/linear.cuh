@@ -148,11 +148,39 @@ struct BytesWide {
     }
 };
 
-// Row tiles of a block: `TILES` behind each other, or those of gate and up. `NT` tiles of 8 token rows.
-template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(const YggLinear& p) {
-    if (is_skipped(p.step)) return;
-    constexpr u32 AHEAD = Format::AHEAD;
+// A warp's part of the weights that it multiplies next.
+template <class Format, u32 TILES> struct LoadedTiles {
+    typename Format::Loaded parts[Format::AHEAD][TILES];
+};
+
+// Row tiles of a block: `TILES` behind each other, or those of gate and up. The inputs' tiles from `first` on.
+template <class Format, u32 TILES, bool GATED> YGG_DEVICE void load_tiles(LoadedTiles<Format, TILES>& to, const YggLinear& p, u32 first) {
     const u32 row_tiles = ceil_div(p.out.columns, YGG_TILE_N);
+    const u32 first_tile = GATED ? blockIdx.x : blockIdx.x * TILES;
+#pragma unroll
+    for (u32 i = 0; i < Format::AHEAD; ++i) {
+        // Behind the last tile, the last one again: it is read and not used.
+        const u32 t = smaller(first + i * SPLIT_K, p.tiles_k - 1);
+#pragma unroll
+        for (u32 m = 0; m < TILES; ++m) {
+            const u32 tile = smaller(GATED ? first_tile : first_tile + m, row_tiles - 1);
+            const bool is_up = GATED && m == 1;
+            Format::load(to.parts[i][m], is_up ? p.up_codes : p.codes, is_up ? p.up_scales : p.scales,
+                         index(static_cast<u64>(tile) * p.tiles_k + t));
+        }
+    }
+}
+
+// `NT` tiles of 8 token rows.
+template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(const YggLinear& p) {
+    constexpr u32 AHEAD = Format::AHEAD;
+    // No kernel writes weights or the mask: the first tiles are on their way while the kernels before still run.
+    const bool is_left_out = is_skipped(p.step);
+    LoadedTiles<Format, TILES> loaded;
+    if (!is_left_out) load_tiles<Format, TILES, GATED>(loaded, p, warp());
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    if (is_left_out) return;
     const u32 first_tile = GATED ? blockIdx.x : blockIdx.x * TILES;
     float sums[TILES][NT][4];
     for (u32 m = 0; m < TILES; ++m)
@@ -161,19 +189,7 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
 
     const Words4* rows = static_cast<const Words4*>(p.fragments) + lane();
     for (u32 first = warp(); first < p.tiles_k; first += AHEAD * SPLIT_K) {
-        typename Format::Loaded loaded[AHEAD][TILES];
-#pragma unroll
-        for (u32 i = 0; i < AHEAD; ++i) {
-            // Behind the last tile, the last one again: it is read and not used.
-            const u32 t = smaller(first + i * SPLIT_K, p.tiles_k - 1);
-#pragma unroll
-            for (u32 m = 0; m < TILES; ++m) {
-                const u32 tile = smaller(GATED ? first_tile : first_tile + m, row_tiles - 1);
-                const bool is_up = GATED && m == 1;
-                Format::load(loaded[i][m], is_up ? p.up_codes : p.codes, is_up ? p.up_scales : p.scales,
-                             index(static_cast<u64>(tile) * p.tiles_k + t));
-            }
-        }
+        if (first != warp()) load_tiles<Format, TILES, GATED>(loaded, p, first);
 #pragma unroll
         for (u32 i = 0; i < AHEAD; ++i) {
             const u32 t = first + i * SPLIT_K;
@@ -188,7 +204,7 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
 #pragma unroll
                     for (u32 m = 0; m < TILES; ++m) {
                         u32 a[4];
-                        Format::fragment(a, loaded[i][m], index(2 * half + k) % 4);
+                        Format::fragment(a, loaded.parts[i][m], index(2 * half + k) % 4);
 #pragma unroll
                         for (u32 n = 0; n < NT; ++n) {
                             const u32 b0 = k == 0 ? b[n].x : b[n].z, b1 = k == 0 ? b[n].y : b[n].w;
@@ -252,6 +268,8 @@ YGG_DEVICE float dot_f32(const float* x, const float* row, u32 columns) {
 
 // grid: token rows, padding included
 YGG_KERNEL(ygg_prepare, YggPrepare, YGG_ROW_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const u32 w = blockIdx.x;
     const bool is_row = w < p.x.rows;
@@ -278,6 +296,8 @@ YGG_KERNEL(ygg_prepare, YggPrepare, YGG_ROW_THREADS) {
 
 // grid: outputs / 8
 YGG_KERNEL(ygg_linear_f32, YggLinear, YGG_LINEAR_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const u32 output = blockIdx.x * ygg::SPLIT_K + ygg::warp();
     if (output >= p.out.columns) return;

@@ -35,6 +35,10 @@ use crate::{
 const ORDER: &str = "YGG_EMULATION_ORDER";
 const WITHOUT: &str = "YGG_EMULATION_WITHOUT";
 const SHIFT: &str = "YGG_EMULATION_SHIFT";
+const LATE: &str = "YGG_EMULATION_LATE";
+const ARCH: &str = "YGG_EMULATION_ARCH";
+/// The first architecture whose kernels begin while others still run.
+const OVERLAPPING: (&str, &str) = (ARCH, "90");
 
 fn kernels() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/cuda")
@@ -189,11 +193,11 @@ fn lines_with(word: &str) -> Vec<String> {
 
 /// What the tests above would not notice is not tested: kernels with a fault in one of these lines must fail one of them, in one of
 /// the orders of threads. Faults are tried side by side.
-fn every_fault_is_noticed(fault: &str, places: &[String], orders: &[&str]) {
+fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[&str]) {
     let next = AtomicUsize::new(0);
     let unnoticed = Mutex::new(Vec::new());
     let passes_with = |tests: &[&str], place: &str, order: &str| {
-        tests_in(emulation(), tests, &[(fault, place), (ORDER, order)]).status.success()
+        tests_in(emulation(), tests, &[(fault, place), (ARCH, arch), (ORDER, order)]).status.success()
     };
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -202,7 +206,7 @@ fn every_fault_is_noticed(fault: &str, places: &[String], orders: &[&str]) {
                     // The quickest first; growth is a test of its own.
                     let tests: &[&[&str]] = match place.split_once(':') {
                         Some(("growth.cuh", _)) => &[&[GROWTH]],
-                        _ => &[&[ONCE], &[LONG], &[UNFUSED, CANDIDATES]],
+                        _ => &[&[ONCE], &[LONG], &[UNFUSED], &[CANDIDATES]],
                     };
                     let is_noticed =
                         |tests: &[&str]| orders.iter().any(|order| !passes_with(tests, place, order));
@@ -219,12 +223,26 @@ fn every_fault_is_noticed(fault: &str, places: &[String], orders: &[&str]) {
 
 #[test]
 fn every_barrier_is_missed() {
-    every_fault_is_noticed(WITHOUT, &lines_with(" barrier();"), &["reversed", "greedy", "1"]);
+    every_fault_is_noticed(WITHOUT, &lines_with(" barrier();"), "80", &["reversed", "greedy", "1"]);
 }
 
 #[test]
 fn every_index_matters() {
-    every_fault_is_noticed(SHIFT, &lines_with("index("), &["forwards"]);
+    every_fault_is_noticed(SHIFT, &lines_with("index("), "80", &["forwards"]);
+}
+
+/// A kernel that begins before others have ended finds nothing of theirs before it has waited.
+#[test]
+fn kernels_may_begin_before_others_end() {
+    passes(&[UNFUSED, GROWTH, HIDDEN_FORWARD, ONCE, LONG], &[OVERLAPPING]);
+}
+
+/// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself refuses.
+#[test]
+fn every_wait_for_other_kernels_is_missed() {
+    let waits = lines_with(" wait_for_kernels_before();");
+    every_fault_is_noticed(LATE, &waits, OVERLAPPING.1, &["forwards"]);
+    every_fault_is_noticed(WITHOUT, &waits[..1], OVERLAPPING.1, &["forwards"]);
 }
 
 /// The same kernels under AddressSanitizer: they stay inside what the driver gave them, and inside their shared memory.
@@ -461,10 +479,9 @@ fn an_answer_is_that_of_the_processor() {
 #[test]
 fn devices_that_cannot_be_used_end_with_4() {
     let model = exact_model();
-    for (environment, words) in [
-        (("YGG_EMULATION_ARCH", "75"), ["7.5", "8.0"]),
-        (("YGG_EMULATION_MEMORY", "5000"), ["5000 bytes", "--context"]),
-    ] {
+    for (environment, words) in
+        [((ARCH, "75"), ["7.5", "8.0"]), (("YGG_EMULATION_MEMORY", "5000"), ["5000 bytes", "--context"])]
+    {
         let mut command = on_cuda("run", model, &[environment]);
         refused(command.args(["-p", "x", "--no-spec"]), 4, &words);
     }

@@ -178,11 +178,17 @@ impl<'a> Launches<'a> {
         Self { device, weights, kv_format, program, at, turn: 0, written: None }
     }
 
-    /// Those of all steps, by step.
+    /// Those of all steps, by step; the first begins when all before it has ended.
     pub(super) fn all(mut self) -> Result<Vec<Vec<Launch>>, BackendError> {
         let program = self.program;
         let steps = &program.steps;
-        (0..steps.len()).map(|number| self.of(&steps[number], steps.get(number + 1))).collect()
+        let all = (0..steps.len()).map(|number| self.of(&steps[number], steps.get(number + 1)));
+        let mut all = all.collect::<Result<Vec<Vec<Launch>>, _>>()?;
+        // What comes before a forward is a copy, or the growth of a tree.
+        if let Some(first) = all.first_mut() {
+            *first = first.drain(..).map(Launch::alone).collect();
+        }
+        Ok(all)
     }
 
     /// Those of a step. What the next step, a product, reads of its result is left as that product reads it.

@@ -71,7 +71,7 @@ struct EmbeddingRows {
 /// How the kernels of a forward reach the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Captured as a graph once, launched as one.
+    /// Captured as a graph once, launched as one; a kernel begins while the one before it ends, where the device can.
     Graph,
     /// Launched one by one by the host.
     Eager,
@@ -147,7 +147,7 @@ impl CudaExecutables {
             programs: Vec::new(),
             way,
             weights: Weights::default(),
-            device: Device::open(layouts)?,
+            device: Device::open(layouts, way)?,
             layouts,
             kv_format: spec.kv_format,
             row: Mutex::default(),
@@ -263,7 +263,7 @@ impl Executables for CudaExecutables {
         let device = match layouts & !self.layouts {
             0 => Arc::clone(&self.device),
             // The same GPU and memory, with kernels for the other weights too.
-            _ => Device::open(self.layouts | layouts)?,
+            _ => Device::open(self.layouts | layouts, self.way)?,
         };
         let layouts = self.layouts | layouts;
         let beside = Self { programs: Vec::new(), layouts, device, ..self.clone() };

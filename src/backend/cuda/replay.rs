@@ -184,7 +184,8 @@ impl CudaReplay {
                 32,
                 0,
                 YggMultiply { rounds: 0, sink: at(places.sink) as *mut u32 },
-            )?,
+            )?
+            .alone(),
             executables: Arc::clone(&executables),
             stream,
             inputs,
@@ -499,7 +500,7 @@ fn moves_launch(
         count: 0,
         from: [0; YGG_MOST_WIDTH as usize],
     };
-    Launch::new(device, "ygg_move_slots", [planes(kv), 1, 1], YGG_ROW_THREADS, 0, params)
+    Ok(Launch::new(device, "ygg_move_slots", [planes(kv), 1, 1], YGG_ROW_THREADS, 0, params)?.alone())
 }
 
 fn poison_launch(
@@ -519,7 +520,7 @@ fn poison_launch(
         halves: u32::from(format == KvFormat::F16),
         seed: 0,
     };
-    Launch::new(device, "ygg_poison_slots", [planes(kv), 1, 1], YGG_ROW_THREADS, 0, params)
+    Ok(Launch::new(device, "ygg_poison_slots", [planes(kv), 1, 1], YGG_ROW_THREADS, 0, params)?.alone())
 }
 
 fn blocks(device: &Device) -> [usize; 3] {
@@ -531,14 +532,15 @@ fn read_launches(device: &Device, weights: &Weights, sink: u64) -> Result<Vec<(L
     let launch = |(start, bytes): (u64, usize)| {
         let count = bytes as u64 / 16;
         let params = YggRead { data: start as *const std::ffi::c_void, count, sink: sink as *mut u32 };
-        Ok((Launch::new(device, "ygg_read", blocks(device), YGG_ROW_THREADS, 0, params)?, 16 * count))
+        let launch = Launch::new(device, "ygg_read", blocks(device), YGG_ROW_THREADS, 0, params)?.alone();
+        Ok((launch, 16 * count))
     };
     weights.blocks().map(launch).collect()
 }
 
 fn multiply_launch(device: &Device, sink: u64, rounds: u32) -> Result<Launch, BackendError> {
     let params = YggMultiply { rounds, sink: sink as *mut u32 };
-    Launch::new(device, "ygg_multiply_adds", blocks(device), YGG_ROW_THREADS, 0, params)
+    Ok(Launch::new(device, "ygg_multiply_adds", blocks(device), YGG_ROW_THREADS, 0, params)?.alone())
 }
 
 fn upload_ropes(
