@@ -171,6 +171,41 @@ template <class Format, u32 TILES, bool GATED> YGG_DEVICE void load_tiles(Loaded
     }
 }
 
+// Leaves an output of a product of queries, keys and values where attention and the cache want it. `product(row)` is the sum of an output
+// of the tile. Queries, keys and values have the bits that the rotation and the storage of rows of their own give them (`turned`, `append`).
+template <class Product> YGG_DEVICE void leave_projection(const YggLinear& p, u32 w, u32 tile, u32 row, Product product) {
+    const YggProjection& to = p.projection;
+    const YggRope& rope = to.rope;
+    const u32 head_dim = to.kv.head_dim, tiles = head_dim / YGG_TILE_N, pairs = rope.rotated / 2;
+    const u32 head = tile / tiles, t = tile % tiles;
+    const bool is_query = head < to.heads, is_value = head >= to.heads + to.kv.heads;
+    const bool is_turned = rope.cosines != nullptr && t * YGG_TILE_N < rope.rotated;
+    const u32 natural = t * YGG_TILE_N + row;
+    const u32 i = is_turned && !rope.adjacent ? row / 8 * pairs + t * 8 + row % 8 : natural;
+    float x = product(row);
+    if (is_turned && !is_value) {
+        const u32 pair = rope.adjacent ? i / 2 : i % pairs;
+        const bool is_first = rope.adjacent ? i % 2 == 0 : i < pairs;
+        const float other = product(rope.adjacent ? row ^ 1u : row ^ 8u);
+        const u64 at = static_cast<u64>(to.positions[index(w)]) * pairs + index(pair);
+        const float c = rope.cosines[at], s = rope.sines[at];
+        x = is_first ? add_rn(mul_rn(x, c), -mul_rn(other, s)) : add_rn(mul_rn(other, s), mul_rn(x, c));
+    }
+    if (is_query) {
+        row_of(p.out, w)[index(head * head_dim + i)] = x;
+        return;
+    }
+    const u32 slot = to.slots[index(w)];
+    if (slot == YGG_NO_SLOT) return;
+    const u32 kv_head = head - to.heads - (is_value ? to.kv.heads : 0);
+    const u64 at = (static_cast<u64>(kv_head) * to.kv.slots + slot) * head_dim + index(i);
+    void* kept = is_value ? to.kv.values : to.kv.keys;
+    if (to.halves)
+        static_cast<u16*>(kept)[at] = F16::write(x);
+    else
+        static_cast<float*>(kept)[at] = F32::write(x);
+}
+
 // `NT` tiles of 8 token rows.
 template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(const YggLinear& p) {
     constexpr u32 AHEAD = Format::AHEAD;
@@ -238,9 +273,17 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
             const u32 row = element % YGG_TILE_N, w = element / YGG_TILE_N;
             const u32 output = tile * YGG_TILE_N + row;
             if (w >= p.out.rows || output >= p.out.columns) continue;
-            const u32 at = w / 8 * 4 + row / 8 * 2 + w % 2, of = row % 8 * 4 + w % 8 / 2;
-            float total = parts[0][at][of];
-            for (u32 part = 1; part < SPLIT_K; ++part) total = add_rn(total, parts[part][at][index(of) % WARP]);
+            auto product = [&](u32 row) {
+                const u32 at = w / 8 * 4 + row / 8 * 2 + w % 2, of = row % 8 * 4 + w % 8 / 2;
+                float total = parts[0][at][of];
+                for (u32 part = 1; part < SPLIT_K; ++part) total = add_rn(total, parts[part][at][index(of) % WARP]);
+                return total;
+            };
+            if (!GATED && p.projection.positions != nullptr) {
+                leave_projection(p, w, tile, row, product);
+                continue;
+            }
+            float total = product(row);
             float* out = row_of(p.out, w) + index(output);
             if (GATED && m == 0) {
                 gate[i] = total;

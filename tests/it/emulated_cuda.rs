@@ -333,13 +333,16 @@ fn every_kernel_once() {
         return passes(&[ONCE], &[]);
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for (format, is_eager) in [(WeightFormat::Q4_1, false), (WeightFormat::F32, true)] {
+    // Keys of a fused rotation apart, all apart, and stored by the product that makes them.
+    for (format, head_dim, is_eager) in
+        [(WeightFormat::Q4_1, 24, false), (WeightFormat::F32, 24, true), (WeightFormat::F16, 32, false)]
+    {
         let spec = SyntheticSpec {
             layers: 1,
             width: 64,
             heads: 4,
             kv_heads: 2,
-            head_dim: 24,
+            head_dim,
             feed_forward: 96,
             vocabulary: 600,
             context: 300,
@@ -348,10 +351,13 @@ fn every_kernel_once() {
             seed: 5,
             ..SyntheticSpec::default()
         };
-        let path = folder.path().join("model.gguf");
-        spec.write_gguf(&path).expect("the model is written");
+        let path = folder.path().join(if head_dim == 24 { "model.gguf" } else { "model" });
+        // Halves of heads turn together in a folder, neighbours in a file.
+        if head_dim == 24 { spec.write_gguf(&path) } else { spec.write_folder(&path) }
+            .expect("the model is written");
         let model = Model::open(&path).expect("a generated model opens");
-        let text = Dice::new(6).tokens(if is_eager { 9 } else { 262 }, model.config.vocabulary);
+        let is_long = head_dim == 24 && !is_eager;
+        let text = Dice::new(6).tokens(if is_long { 262 } else { 9 }, model.config.vocabulary);
         let expected = shown(&model, Tier::Reference, &text, false);
         close(&expected, &shown(&model, Tier::Cuda, &text, is_eager));
     }

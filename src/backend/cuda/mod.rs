@@ -6,6 +6,7 @@
 //! | `weights` | uploads |
 //! | `layout` | where inputs and results lie |
 //! | `launches` | steps of a program as kernels with parameters |
+//! | `projection` | which products leave queries, keys and values turned and stored |
 //! | `replay` | one request: warm-up, capture, replay |
 //! | `phase` | a draft phase as one graph: forwards with the growth of the tree between them |
 //!
@@ -16,6 +17,7 @@ mod device;
 mod launches;
 mod layout;
 mod phase;
+mod projection;
 mod replay;
 mod weights;
 
