@@ -115,7 +115,7 @@ fn is_all_passed(told: &Output, count: usize) -> bool {
     told.status.success() && said.contains(&format!("test result: ok. {count} passed"))
 }
 
-fn passes(names: &[&str], environment: &[(&str, &str)]) {
+pub(crate) fn passes(names: &[&str], environment: &[(&str, &str)]) {
     let told = tests_in(emulation(), names, environment);
     let [said, complained] = [&told.stdout, &told.stderr].map(|text| String::from_utf8_lossy(text));
     let all_passed = is_all_passed(&told, names.len());
@@ -453,7 +453,7 @@ fn a_long_context_is_joined_from_partitions() {
 }
 
 /// The program on the emulated device.
-fn on_cuda(command: &str, model: &Path, environment: &[(&str, &str)]) -> Command {
+pub(crate) fn on_cuda(command: &str, model: &Path, environment: &[(&str, &str)]) -> Command {
     let mut on_cuda = yggc();
     on_cuda.arg(command).arg("-m").arg(model).args(["--device", "cuda", "--threads", "1"]);
     on_cuda.env("LD_LIBRARY_PATH", emulation()).envs(environment.iter().copied());
@@ -461,7 +461,7 @@ fn on_cuda(command: &str, model: &Path, environment: &[(&str, &str)]) -> Command
 }
 
 /// Of f32, so that no rounding of activations makes another token likely.
-fn exact_model() -> &'static Path {
+pub(crate) fn exact_model() -> &'static Path {
     static MODEL: OnceLock<PathBuf> = OnceLock::new();
     MODEL.get_or_init(|| {
         let spec = SyntheticSpec { format: WeightFormat::F32, ..tiny_commands::spec() };

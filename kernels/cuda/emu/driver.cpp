@@ -1,8 +1,12 @@
 // A libcuda.so.1 for tests: the driver functions that the CUDA backend calls, with kernels run by the emulation. Streams do their work at
 // once; a capture records it. What a driver refuses is refused here too, above all inside a capture: allocation, synchronisation, waiting for
 // an event from outside, copies to or from memory that was never allocated.
+//
+// YGG_EMULATION_FAILS_AT=N lets the N-th launch of a graph fail, YGG_EMULATION_FAILS_BEHIND=N what waits for it; as on a GPU, everything fails
+// from then on.
 #include "emulation.h"
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -26,6 +30,7 @@ enum {
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500,
     STREAM_CAPTURE_UNSUPPORTED = 900,
+    LAUNCH_FAILED = 719,
     NOT_SUPPORTED = 801,
     STREAM_CAPTURE_ISOLATION = 905,
 };
@@ -101,6 +106,12 @@ static int arch() {
     return arch ? std::atoi(arch) : 80;
 }
 static Stream& of(CUstream stream) { return stream ? *stream : the_default; }
+static std::atomic<unsigned> graphs_launched = 0;
+static std::atomic<bool> has_failed = false;
+static bool is_told(const char* variable, unsigned launch) {
+    const char* wish = std::getenv(variable);
+    return wish && static_cast<unsigned>(std::atoi(wish)) == launch;
+}
 static bool is_overlapping() { return arch() >= OVERLAPPING_ARCH; }
 // What is hidden from a kernel must not be hidden from those of another thread, nor given back meanwhile.
 static std::unique_lock<std::mutex> alone() {
@@ -111,6 +122,7 @@ static void perform(const Work& work) {
     work();
 }
 static CUresult on(CUstream stream, Work work) {
+    if (has_failed) return LAUNCH_FAILED;
     if (of(stream).is_capturing)
         of(stream).recorded.push_back(std::move(work));
     else
@@ -181,7 +193,10 @@ API cuStreamDestroy_v2(CUstream stream) {
     delete stream;
     return SUCCESS;
 }
-API cuStreamSynchronize(CUstream stream) { return of(stream).is_capturing ? STREAM_CAPTURE_UNSUPPORTED : SUCCESS; }
+API cuStreamSynchronize(CUstream stream) {
+    if (of(stream).is_capturing) return STREAM_CAPTURE_UNSUPPORTED;
+    return has_failed ? LAUNCH_FAILED : SUCCESS;
+}
 API cuStreamIsCapturing(CUstream stream, int* status) {
     *status = of(stream).is_capturing ? 1 : 0;
     return SUCCESS;
@@ -347,6 +362,11 @@ API cuGraphGetNodes(CUgraph graph, void*, std::size_t* count) {
 API cuGraphUpload(CUgraphExec, CUstream) { return SUCCESS; }
 API cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     if (of(stream).is_capturing) return STREAM_CAPTURE_UNSUPPORTED;
+    if (has_failed) return LAUNCH_FAILED;
+    const unsigned launch = ++graphs_launched;
+    const bool fails = is_told("YGG_EMULATION_FAILS_AT", launch);
+    has_failed = fails || is_told("YGG_EMULATION_FAILS_BEHIND", launch);
+    if (has_failed) return fails ? LAUNCH_FAILED : SUCCESS;
     for (const Work& node : executable->nodes) perform(node);
     return SUCCESS;
 }

@@ -21,7 +21,7 @@ mod projection;
 mod replay;
 mod weights;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::result;
 use ygg_kernels::{
@@ -91,11 +91,13 @@ pub(super) struct CudaExecutables {
     kv_format: KvFormat,
     /// Bytes of a row of the embedding, reserved once.
     row: Mutex<Vec<u8>>,
+    /// What failed when a row of the embedding was fetched.
+    failure: OnceLock<BackendError>,
 }
 
 impl Clone for CudaExecutables {
     fn clone(&self) -> Self {
-        let Self { programs, way, weights, device, layouts, kv_format, row: _ } = self;
+        let Self { programs, way, weights, device, layouts, kv_format, row: _, failure: _ } = self;
         Self {
             programs: programs.clone(),
             way: *way,
@@ -104,6 +106,7 @@ impl Clone for CudaExecutables {
             layouts: *layouts,
             kv_format: *kv_format,
             row: Mutex::default(),
+            failure: OnceLock::new(),
         }
     }
 }
@@ -153,6 +156,7 @@ impl CudaExecutables {
             layouts,
             kv_format: spec.kv_format,
             row: Mutex::default(),
+            failure: OnceLock::new(),
         };
         empty.and(programs, source, threads)
     }
@@ -198,6 +202,10 @@ impl CudaExecutables {
 
     fn way(&self) -> Way {
         self.way
+    }
+
+    fn failure(&self) -> Option<&BackendError> {
+        self.failure.get()
     }
 }
 
@@ -282,7 +290,12 @@ impl Executables for CudaExecutables {
             check("fetch an embedding", copied)
         };
         let copied = self.device.bind().and_then(|()| fetch());
-        copied.unwrap_or_else(|error| panic!("{error}"));
+        if let Err(failure) = copied {
+            // Every replay over these programs has failed by this: the first word is enough.
+            let _later = self.failure.set(failure);
+            row.fill(0.0);
+            return;
+        }
         format.dequantise_row(&bytes[..row_bytes], row);
     }
 

@@ -8,7 +8,7 @@ use ygg_kernels::{
     cuda::abi::{YGG_MOST_WIDTH, YGG_ROW_THREADS, YggMoves, YggMultiply, YggPoison, YggRead},
 };
 
-use crate::ir::{KvSpec, Program, RowInputs};
+use crate::ir::{KvSpec, Program, Region, RowInputs};
 
 use super::{
     super::{
@@ -129,6 +129,8 @@ pub(super) struct CudaReplay {
     inputs: PinnedBlock,
     results: PinnedBlock,
     memory: DeviceBlock,
+    /// What ended it; nothing is run behind it.
+    failure: Option<BackendError>,
 }
 
 impl std::fmt::Debug for CudaReplay {
@@ -191,6 +193,7 @@ impl CudaReplay {
             inputs,
             results,
             memory,
+            failure: None,
         };
         for program in programs {
             let words = InputWords::of(program, options);
@@ -383,15 +386,42 @@ impl CudaReplay {
     }
 }
 
-/// What cannot go on: the device failed while it decoded, and nothing that it holds can be trusted.
-fn working<T>(result: Result<T, BackendError>) -> T {
-    result.unwrap_or_else(|error| panic!("{error}"))
+/// What a phase grows on a device that has failed: the root.
+const NOTHING_GROWN: Grown<'static> = Grown { tokens: &[0], parents: &[0], ranks: &[0], scores: &[0.0] };
+
+impl CudaReplay {
+    /// Does something that the device may fail in, if it never did: a first failure is remembered, and nothing is done behind it.
+    fn attempt<T: Default>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BackendError>) -> T {
+        if self.failure().is_some() {
+            return T::default();
+        }
+        work(self).unwrap_or_else(|failure| {
+            self.failure = Some(failure);
+            T::default()
+        })
+    }
+
+    /// After a failure: rows that can be walked, of logits or of candidates, of which there is one.
+    fn show_nothing(&mut self, program: usize) {
+        if self.failure().is_none() {
+            return;
+        }
+        let Region { rows, row_stride, .. } = self.executables.programs_slice()[program].shown;
+        let words = self.results.words_mut();
+        words.fill(0);
+        (0..rows).for_each(|row| words[row * row_stride] = 1);
+    }
 }
 
 impl Replay for CudaReplay {
+    fn failure(&self) -> Option<&BackendError> {
+        self.failure.as_ref().or(self.executables.failure())
+    }
+
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         self.write_inputs(program, inputs, skipped);
-        working(self.replay_whole(program));
+        self.attempt(|replay| replay.replay_whole(program));
+        self.show_nothing(program);
     }
 
     fn replay_observed(
@@ -402,7 +432,8 @@ impl Replay for CudaReplay {
         observer: Observer<'_>,
     ) {
         self.write_inputs(program, inputs, skipped);
-        working(self.replay_steps(program, skipped, observer));
+        self.attempt(|replay| replay.replay_steps(program, skipped, observer));
+        self.show_nothing(program);
     }
 
     fn workers(&self) -> Option<Workers> {
@@ -414,7 +445,7 @@ impl Replay for CudaReplay {
     }
 
     fn exercise(&mut self, exercise: Exercise) -> u64 {
-        working(self.exercised(exercise))
+        self.attempt(|replay| replay.exercised(exercise))
     }
 
     fn shown(&self, program: usize, output: usize) -> &[f32] {
@@ -431,17 +462,19 @@ impl Replay for CudaReplay {
     }
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {
-        working(self.executables.device().bind());
-        for (chunk, first) in
-            from.chunks(YGG_MOST_WIDTH as usize).zip((first..).step_by(YGG_MOST_WIDTH as usize))
-        {
-            // SAFETY: made with this structure.
-            let params = unsafe { self.moves.params_mut::<YggMoves>() };
-            params.first = first;
-            params.count = u32::try_from(chunk.len()).expect("few moves");
-            params.from[..chunk.len()].copy_from_slice(chunk);
-            working(self.moves.on(&self.stream));
-        }
+        self.attempt(|replay| {
+            replay.executables.device().bind()?;
+            let chunks = from.chunks(YGG_MOST_WIDTH as usize);
+            for (chunk, first) in chunks.zip((first..).step_by(YGG_MOST_WIDTH as usize)) {
+                // SAFETY: made with this structure.
+                let params = unsafe { replay.moves.params_mut::<YggMoves>() };
+                params.first = first;
+                params.count = number(chunk.len());
+                params.from[..chunk.len()].copy_from_slice(chunk);
+                replay.moves.on(&replay.stream)?;
+            }
+            Ok(())
+        });
     }
 
     fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
@@ -452,11 +485,13 @@ impl Replay for CudaReplay {
     }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
-        working(self.executables.device().bind());
-        // SAFETY: made with this structure.
-        let params = unsafe { self.poison.params_mut::<YggPoison>() };
-        (params.first, params.count, params.seed) = (slots.start, slots.end - slots.start, seed);
-        working(self.poison.on(&self.stream));
+        self.attempt(|replay| {
+            replay.executables.device().bind()?;
+            // SAFETY: made with this structure.
+            let params = unsafe { replay.poison.params_mut::<YggPoison>() };
+            (params.first, params.count, params.seed) = (slots.start, slots.end - slots.start, seed);
+            replay.poison.on(&replay.stream)
+        });
     }
 }
 
@@ -468,11 +503,12 @@ impl DraftPhases for CudaReplay {
     }
 
     fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot, skipped: &[bool]) -> Grown<'_> {
-        let graph = self.phases[phase].graph(depth, root, skipped, &self.ground.options);
-        let done = check("launch a draft phase", graph.0.launch())
-            .and_then(|()| check("run a draft phase", self.stream.synchronize()));
-        working(done);
-        self.phases[phase].grown()
+        self.attempt(|replay| {
+            let graph = replay.phases[phase].graph(depth, root, skipped, &replay.ground.options);
+            check("launch a draft phase", graph.0.launch())?;
+            check("run a draft phase", replay.stream.synchronize())
+        });
+        if self.failure().is_some() { NOTHING_GROWN } else { self.phases[phase].grown() }
     }
 }
 
