@@ -7,12 +7,14 @@
 //! | `layout` | where inputs and results lie |
 //! | `launches` | steps of a program as kernels with parameters |
 //! | `projection` | which products leave queries, keys and values turned and stored |
+//! | `alone` | kernels beside forwards: moves of slots, measures of the machine |
 //! | `replay` | one request: warm-up, capture, replay |
 //! | `phase` | a draft phase as one graph: forwards with the growth of the tree between them |
 //!
 //! A graph copies the rows in, runs every kernel and copies the results out; the host writes pinned memory, launches, waits, reads. What
 //! kernels do is in `kernels/cuda`.
 
+mod alone;
 mod device;
 mod launches;
 mod layout;

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use cudarc::driver::{CudaGraph, CudaStream, result, sys};
 use ygg_kernels::{
     KvFormat,
-    cuda::abi::{YGG_MOST_WIDTH, YGG_ROW_THREADS, YggMoves, YggMultiply, YggPoison, YggRead},
+    cuda::abi::{YGG_MOST_WIDTH, YggMoves, YggMultiply, YggPoison},
 };
 
 use crate::ir::{KvSpec, Program, Region, RowInputs};
@@ -16,15 +16,14 @@ use super::{
         ReplayOptions, Tuning, Workers,
     },
     CudaExecutables, Way,
-    device::{Device, DeviceBlock, Launch, PinnedBlock, check},
+    alone::{
+        moves_launch, multiply_launch, multiplying_threads, nothing_launch, poison_launch, read_launches,
+    },
+    device::{DeviceBlock, Launch, PinnedBlock, check},
     launches::{Addresses, Launches, Scratch, ScratchBytes},
     layout::{Bump, InputWords, ResultWords},
     phase::Phase,
-    weights::Weights,
 };
-
-/// Blocks of a kernel that measures the machine, for each multiprocessor.
-const BLOCKS_EACH: u32 = 8;
 
 /// A captured graph. Only whoever holds the replay launches it.
 pub(super) struct Graph(CudaGraph);
@@ -178,16 +177,8 @@ impl CudaReplay {
             moves: moves_launch(&device, &programs[0].kv, kv_format, options, at(places.cache))?,
             poison: poison_launch(&device, &programs[0].kv, kv_format, options, at(places.cache))?,
             reads: read_launches(&device, executables.weights(), at(places.sink))?,
-            multiply: multiply_launch(&device, at(places.sink), 0)?,
-            nothing: Launch::new(
-                &device,
-                "ygg_nothing",
-                [1, 1, 1],
-                32,
-                0,
-                YggMultiply { rounds: 0, sink: at(places.sink) as *mut u32 },
-            )?
-            .alone(),
+            multiply: multiply_launch(&device, at(places.sink))?,
+            nothing: nothing_launch(&device, at(places.sink))?,
             executables: Arc::clone(&executables),
             stream,
             inputs,
@@ -369,8 +360,7 @@ impl CudaReplay {
                 // SAFETY: made with this structure.
                 unsafe { self.multiply.params_mut::<YggMultiply>() }.rounds = rounds;
                 self.multiply.on(&self.stream)?;
-                let threads =
-                    u64::from(self.executables.device().processors() * BLOCKS_EACH * YGG_ROW_THREADS);
+                let threads = u64::from(multiplying_threads(self.executables.device()));
                 // 8 chains, a product and a sum each.
                 16 * threads * u64::from(rounds)
             }
@@ -469,7 +459,7 @@ impl Replay for CudaReplay {
                 // SAFETY: made with this structure.
                 let params = unsafe { replay.moves.params_mut::<YggMoves>() };
                 params.first = first;
-                params.count = number(chunk.len());
+                params.count = u32::try_from(chunk.len()).expect("few moves");
                 params.from[..chunk.len()].copy_from_slice(chunk);
                 replay.moves.on(&replay.stream)?;
             }
@@ -510,73 +500,6 @@ impl DraftPhases for CudaReplay {
         });
         if self.failure().is_some() { NOTHING_GROWN } else { self.phases[phase].grown() }
     }
-}
-
-fn planes(kv: &KvSpec) -> usize {
-    2 * kv.layers * kv.kv_heads
-}
-
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("sizes of a cache are far below 2^32")
-}
-
-fn moves_launch(
-    device: &Device,
-    kv: &KvSpec,
-    format: KvFormat,
-    options: &ReplayOptions,
-    cache: u64,
-) -> Result<Launch, BackendError> {
-    let params = YggMoves {
-        cache: cache as *mut u8,
-        planes: number(planes(kv)),
-        slots: number(options.layout.slots()),
-        slot_bytes: number(kv.head_dim * format.bytes()),
-        first: 0,
-        count: 0,
-        from: [0; YGG_MOST_WIDTH as usize],
-    };
-    Ok(Launch::new(device, "ygg_move_slots", [planes(kv), 1, 1], YGG_ROW_THREADS, 0, params)?.alone())
-}
-
-fn poison_launch(
-    device: &Device,
-    kv: &KvSpec,
-    format: KvFormat,
-    options: &ReplayOptions,
-    cache: u64,
-) -> Result<Launch, BackendError> {
-    let params = YggPoison {
-        cache: cache as *mut std::ffi::c_void,
-        planes: number(planes(kv)),
-        slots: number(options.layout.slots()),
-        head_dim: number(kv.head_dim),
-        first: 0,
-        count: 0,
-        halves: u32::from(format == KvFormat::F16),
-        seed: 0,
-    };
-    Ok(Launch::new(device, "ygg_poison_slots", [planes(kv), 1, 1], YGG_ROW_THREADS, 0, params)?.alone())
-}
-
-fn blocks(device: &Device) -> [usize; 3] {
-    [(device.processors() * BLOCKS_EACH) as usize, 1, 1]
-}
-
-/// One for each block of weights, with its bytes.
-fn read_launches(device: &Device, weights: &Weights, sink: u64) -> Result<Vec<(Launch, u64)>, BackendError> {
-    let launch = |(start, bytes): (u64, usize)| {
-        let count = bytes as u64 / 16;
-        let params = YggRead { data: start as *const std::ffi::c_void, count, sink: sink as *mut u32 };
-        let launch = Launch::new(device, "ygg_read", blocks(device), YGG_ROW_THREADS, 0, params)?.alone();
-        Ok((launch, 16 * count))
-    };
-    weights.blocks().map(launch).collect()
-}
-
-fn multiply_launch(device: &Device, sink: u64, rounds: u32) -> Result<Launch, BackendError> {
-    let params = YggMultiply { rounds, sink: sink as *mut u32 };
-    Ok(Launch::new(device, "ygg_multiply_adds", blocks(device), YGG_ROW_THREADS, 0, params)?.alone())
 }
 
 fn upload_ropes(
