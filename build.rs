@@ -11,12 +11,14 @@ use std::{
 
 const KERNELS: &str = "kernels/cuda";
 /// Architectures that get code of their own; newer ones compile the last one's intermediate code when they load it.
-const ARCHITECTURES: [(&str, &str); 5] = [
+const ARCHITECTURES: [(&str, &str); 6] = [
     ("compute_80", "sm_80"),
     ("compute_86", "sm_86"),
     ("compute_89", "sm_89"),
     ("compute_90a", "sm_90a"),
     ("compute_80", "compute_80"),
+    // Kernels overlap from here on only.
+    ("compute_90", "compute_90"),
 ];
 
 fn main() {

@@ -59,6 +59,11 @@ check rows on_device \
     row_invariance::a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits \
     kv_cache::any_history_of_a_session_leaves_the_committed_sequence_alone \
     eager::eager_answers_are_plain_ones_to_the_bit
+# Kernels of a graph overlap, those of eager launches do not: their bits are the same, each time.
+for round in 1 2 3 4 5; do
+    check "overlap-$round" on_device emulated_cuda::every_kernel_once emulated_cuda::a_long_context_is_joined_from_partitions \
+        one_launch::the_device_grows_the_trees_that_the_host_grows eager::eager_answers_are_plain_ones_to_the_bit
+done
 check lossless on_device lossless::a_mixture_changes_no_token lossless::layer_skip_changes_no_token lossless::an_adversary_changes_no_token
 check profile "$yggc" profile -m "$model" --device cuda --budget 120 -o "$out/gpu.profile"
 check plan "$yggc" plan -m "$model" --profile "$out/gpu.profile" -o "$out/gpu.plan"

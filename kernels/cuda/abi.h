@@ -119,6 +119,27 @@ typedef struct YggPrepare {
     YggFragments out;
 } YggPrepare;
 
+// Keys and values of a layer, each [G, S, D] of f16 or f32.
+typedef struct YggKv {
+    void* keys;
+    void* values;
+    u32 heads; // G
+    u32 slots; // S
+    u32 head_dim; // D
+} YggKv;
+
+// Where a product of queries, keys and values leaves them, in this order of outputs: queries turned, in its rows; keys turned, and values, in
+// the cache. D is a multiple of YGG_TILE_N, and so is what turns. Where elements i and i + rotated / 2 turn together, tile t of a head
+// has the elements 8 t .. 8 t + 8 and those that turn with them, as far as heads turn.
+typedef struct YggProjection {
+    const u32* positions; // [W]; null: the product leaves its rows and nothing else
+    const u32* slots;     // [W]
+    u32 heads;  // H
+    u32 halves; // 1: the cache is of f16, 0: of f32
+    YggRope rope;
+    YggKv kv;
+} YggProjection;
+
 // out = x weights^T (+ out), or silu(x weights^T) * (x up^T).
 typedef struct YggLinear {
     YggStep step;
@@ -132,6 +153,7 @@ typedef struct YggLinear {
     u32 tiles_k; // of YGG_TILE_K inputs
     u32 columns; // K
     u32 residual; // 1: added to what is there
+    YggProjection projection;
 } YggLinear;
 
 typedef struct YggNormRows {
@@ -177,15 +199,6 @@ typedef struct YggSelectRows {
     const u32* indices; // [R]
     YggRows out;
 } YggSelectRows;
-
-// Keys and values of a layer, each [G, S, D] of f16 or f32.
-typedef struct YggKv {
-    void* keys;
-    void* values;
-    u32 heads; // G
-    u32 slots; // S
-    u32 head_dim; // D
-} YggKv;
 
 typedef struct YggAppend {
     YggStep step;

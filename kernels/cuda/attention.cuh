@@ -63,6 +63,8 @@ YGG_DEVICE void leave(const YggAttention& p, u32 w, u32 head, u32 partition, con
 }
 
 template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention& p) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (is_skipped(p.step)) return;
     using Bits = typename Element::Bits;
     const u32 head_dim = p.kv.head_dim;
@@ -188,6 +190,8 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
 
 // grid: key/value heads, rows
 template <class Element> YGG_DEVICE void append(const YggAppend& p) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (is_skipped(p.step)) return;
     using Bits = typename Element::Bits;
     const u32 head = blockIdx.x, w = blockIdx.y, slot = p.slots[index(w)], head_dim = p.kv.head_dim;
@@ -217,6 +221,8 @@ YGG_ATTENTIONS(f32, ygg::F32)
 
 // grid: query heads, rows
 YGG_KERNEL(ygg_attention_join, YggAttention, YGG_ATTENTION_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const u32 head = blockIdx.x, w = blockIdx.y, head_dim = p.kv.head_dim;
     const u64 first = (static_cast<u64>(w) * p.heads + head) * p.partitions;

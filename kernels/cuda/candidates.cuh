@@ -35,6 +35,8 @@ YGG_DEVICE float scaled(float logit, float largest, float inverse) {
 
 // grid: ranges, rows; a warp each
 YGG_KERNEL(ygg_candidates_of_ranges, YggCandidates, YGG_WARP) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     using namespace ygg;
     const u32 range = blockIdx.x, row = blockIdx.y;
@@ -95,6 +97,8 @@ YGG_KERNEL(ygg_candidates_of_ranges, YggCandidates, YGG_WARP) {
 
 // grid: rows. Shared: [ranges] how many of a range are taken, [ranges] its weighted sum.
 YGG_KERNEL(ygg_candidates_of_rows, YggCandidates, YGG_MERGE_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     using namespace ygg;
     YGG_DYNAMIC_SHARED(u32, taken);

@@ -10,6 +10,8 @@ YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
     YGG_SHARED float best_scores[WARPS_HERE];
     YGG_SHARED u32 best_offers[WARPS_HERE];
     const YggTree& tree = p.tree;
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (p.is_first && threadIdx.x == 0) {
         tree.counts[0] = tree.counts[1] = 1;
         tree.tokens[0] = p.root[0];

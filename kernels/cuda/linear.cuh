@@ -148,11 +148,74 @@ struct BytesWide {
     }
 };
 
-// Row tiles of a block: `TILES` behind each other, or those of gate and up. `NT` tiles of 8 token rows.
-template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(const YggLinear& p) {
-    if (is_skipped(p.step)) return;
-    constexpr u32 AHEAD = Format::AHEAD;
+// A warp's part of the weights that it multiplies next.
+template <class Format, u32 TILES> struct LoadedTiles {
+    typename Format::Loaded parts[Format::AHEAD][TILES];
+};
+
+// Row tiles of a block: `TILES` behind each other, or those of gate and up. The inputs' tiles from `first` on.
+template <class Format, u32 TILES, bool GATED> YGG_DEVICE void load_tiles(LoadedTiles<Format, TILES>& to, const YggLinear& p, u32 first) {
     const u32 row_tiles = ceil_div(p.out.columns, YGG_TILE_N);
+    const u32 first_tile = GATED ? blockIdx.x : blockIdx.x * TILES;
+#pragma unroll
+    for (u32 i = 0; i < Format::AHEAD; ++i) {
+        // Behind the last tile, the last one again: it is read and not used.
+        const u32 t = smaller(first + i * SPLIT_K, p.tiles_k - 1);
+#pragma unroll
+        for (u32 m = 0; m < TILES; ++m) {
+            const u32 tile = smaller(GATED ? first_tile : first_tile + m, row_tiles - 1);
+            const bool is_up = GATED && m == 1;
+            Format::load(to.parts[i][m], is_up ? p.up_codes : p.codes, is_up ? p.up_scales : p.scales,
+                         index(static_cast<u64>(tile) * p.tiles_k + t));
+        }
+    }
+}
+
+// Leaves an output of a product of queries, keys and values where attention and the cache want it. `product(row)` is the sum of an output
+// of the tile. Queries, keys and values have the bits that the rotation and the storage of rows of their own give them (`turned`, `append`).
+template <class Product> YGG_DEVICE void leave_projection(const YggLinear& p, u32 w, u32 tile, u32 row, Product product) {
+    const YggProjection& to = p.projection;
+    const YggRope& rope = to.rope;
+    const u32 head_dim = to.kv.head_dim, tiles = head_dim / YGG_TILE_N, pairs = rope.rotated / 2;
+    const u32 head = tile / tiles, t = tile % tiles;
+    const bool is_query = head < to.heads, is_value = head >= to.heads + to.kv.heads;
+    const bool is_turned = rope.cosines != nullptr && t * YGG_TILE_N < rope.rotated;
+    const u32 natural = t * YGG_TILE_N + row;
+    const u32 i = is_turned && !rope.adjacent ? row / 8 * pairs + t * 8 + row % 8 : natural;
+    float x = product(row);
+    if (is_turned && !is_value) {
+        const u32 pair = rope.adjacent ? i / 2 : i % pairs;
+        const bool is_first = rope.adjacent ? i % 2 == 0 : i < pairs;
+        const float other = product(rope.adjacent ? row ^ 1u : row ^ 8u);
+        const u64 at = static_cast<u64>(to.positions[index(w)]) * pairs + index(pair);
+        const float c = rope.cosines[at], s = rope.sines[at];
+        x = is_first ? add_rn(mul_rn(x, c), -mul_rn(other, s)) : add_rn(mul_rn(other, s), mul_rn(x, c));
+    }
+    if (is_query) {
+        row_of(p.out, w)[index(head * head_dim + i)] = x;
+        return;
+    }
+    const u32 slot = to.slots[index(w)];
+    if (slot == YGG_NO_SLOT) return;
+    const u32 kv_head = head - to.heads - (is_value ? to.kv.heads : 0);
+    const u64 at = (static_cast<u64>(kv_head) * to.kv.slots + slot) * head_dim + index(i);
+    void* kept = is_value ? to.kv.values : to.kv.keys;
+    if (to.halves)
+        static_cast<u16*>(kept)[at] = F16::write(x);
+    else
+        static_cast<float*>(kept)[at] = F32::write(x);
+}
+
+// `NT` tiles of 8 token rows.
+template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(const YggLinear& p) {
+    constexpr u32 AHEAD = Format::AHEAD;
+    // No kernel writes weights or the mask: the first tiles are on their way while the kernels before still run.
+    const bool is_left_out = is_skipped(p.step);
+    LoadedTiles<Format, TILES> loaded;
+    if (!is_left_out) load_tiles<Format, TILES, GATED>(loaded, p, warp());
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    if (is_left_out) return;
     const u32 first_tile = GATED ? blockIdx.x : blockIdx.x * TILES;
     float sums[TILES][NT][4];
     for (u32 m = 0; m < TILES; ++m)
@@ -161,19 +224,7 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
 
     const Words4* rows = static_cast<const Words4*>(p.fragments) + lane();
     for (u32 first = warp(); first < p.tiles_k; first += AHEAD * SPLIT_K) {
-        typename Format::Loaded loaded[AHEAD][TILES];
-#pragma unroll
-        for (u32 i = 0; i < AHEAD; ++i) {
-            // Behind the last tile, the last one again: it is read and not used.
-            const u32 t = smaller(first + i * SPLIT_K, p.tiles_k - 1);
-#pragma unroll
-            for (u32 m = 0; m < TILES; ++m) {
-                const u32 tile = smaller(GATED ? first_tile : first_tile + m, row_tiles - 1);
-                const bool is_up = GATED && m == 1;
-                Format::load(loaded[i][m], is_up ? p.up_codes : p.codes, is_up ? p.up_scales : p.scales,
-                             index(static_cast<u64>(tile) * p.tiles_k + t));
-            }
-        }
+        if (first != warp()) load_tiles<Format, TILES, GATED>(loaded, p, first);
 #pragma unroll
         for (u32 i = 0; i < AHEAD; ++i) {
             const u32 t = first + i * SPLIT_K;
@@ -188,7 +239,7 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
 #pragma unroll
                     for (u32 m = 0; m < TILES; ++m) {
                         u32 a[4];
-                        Format::fragment(a, loaded[i][m], index(2 * half + k) % 4);
+                        Format::fragment(a, loaded.parts[i][m], index(2 * half + k) % 4);
 #pragma unroll
                         for (u32 n = 0; n < NT; ++n) {
                             const u32 b0 = k == 0 ? b[n].x : b[n].z, b1 = k == 0 ? b[n].y : b[n].w;
@@ -222,9 +273,17 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
             const u32 row = element % YGG_TILE_N, w = element / YGG_TILE_N;
             const u32 output = tile * YGG_TILE_N + row;
             if (w >= p.out.rows || output >= p.out.columns) continue;
-            const u32 at = w / 8 * 4 + row / 8 * 2 + w % 2, of = row % 8 * 4 + w % 8 / 2;
-            float total = parts[0][at][of];
-            for (u32 part = 1; part < SPLIT_K; ++part) total = add_rn(total, parts[part][at][index(of) % WARP]);
+            auto product = [&](u32 row) {
+                const u32 at = w / 8 * 4 + row / 8 * 2 + w % 2, of = row % 8 * 4 + w % 8 / 2;
+                float total = parts[0][at][of];
+                for (u32 part = 1; part < SPLIT_K; ++part) total = add_rn(total, parts[part][at][index(of) % WARP]);
+                return total;
+            };
+            if (!GATED && p.projection.positions != nullptr) {
+                leave_projection(p, w, tile, row, product);
+                continue;
+            }
+            float total = product(row);
             float* out = row_of(p.out, w) + index(output);
             if (GATED && m == 0) {
                 gate[i] = total;
@@ -252,6 +311,8 @@ YGG_DEVICE float dot_f32(const float* x, const float* row, u32 columns) {
 
 // grid: token rows, padding included
 YGG_KERNEL(ygg_prepare, YggPrepare, YGG_ROW_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const u32 w = blockIdx.x;
     const bool is_row = w < p.x.rows;
@@ -278,6 +339,8 @@ YGG_KERNEL(ygg_prepare, YggPrepare, YGG_ROW_THREADS) {
 
 // grid: outputs / 8
 YGG_KERNEL(ygg_linear_f32, YggLinear, YGG_LINEAR_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const u32 output = blockIdx.x * ygg::SPLIT_K + ygg::warp();
     if (output >= p.out.columns) return;

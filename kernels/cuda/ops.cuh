@@ -88,6 +88,20 @@ YGG_DEVICE float shuffle(float x, u32 lane) { return __shfl_sync(0xffffffffu, x,
 YGG_DEVICE float shuffle_xor(float x, u32 mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 YGG_DEVICE u32 shuffle_xor(u32 x, u32 mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 YGG_DEVICE void barrier() { __syncthreads(); }
+// A kernel may be begun while the ones before it in a forward still run (programmatic dependent launch). Until it has waited it reads
+// nothing but weights and what copies brought, and writes nothing; and every thread waits, whatever it does then: whoever waits for this
+// kernel waits for all before it by that. https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-griddepcontrol
+YGG_DEVICE void wait_for_kernels_before() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The next kernel may be begun once every block has come here or ended.
+YGG_DEVICE void let_next_kernel_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 // The index itself. In the emulation tests can make it too large, which other tests must notice.
 template <class Number> YGG_DEVICE Number index(Number i) { return i; }
 

@@ -75,8 +75,9 @@ YGG_DEVICE float rms_factor(const float* x, u32 columns, float eps) {
 
 } // namespace ygg
 
-// grid: rows
+// grid: rows. The first of a forward, begun when all before it has ended: there is nothing to wait for.
 YGG_KERNEL(ygg_embed, YggEmbed, YGG_ROW_THREADS) {
+    let_next_kernel_begin();
     const u32 w = blockIdx.x;
     const u8* row = p.matrix + p.tokens[index(w)] * p.row_bytes;
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
@@ -85,6 +86,8 @@ YGG_KERNEL(ygg_embed, YggEmbed, YGG_ROW_THREADS) {
 
 // grid: rows
 YGG_KERNEL(ygg_rms_norm, YggNormRows, YGG_ROW_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const float* x = ygg::row_of(p.x, blockIdx.x);
     const float factor = ygg::rms_factor(x, p.x.columns, p.eps);
@@ -94,6 +97,8 @@ YGG_KERNEL(ygg_rms_norm, YggNormRows, YGG_ROW_THREADS) {
 
 // grid: rows
 YGG_KERNEL(ygg_elementwise, YggElementwise, YGG_ROW_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const float* a = ygg::row_of(p.a, blockIdx.x);
     const float* b = ygg::row_of(p.b, blockIdx.x);
@@ -104,6 +109,8 @@ YGG_KERNEL(ygg_elementwise, YggElementwise, YGG_ROW_THREADS) {
 
 // grid: rows
 YGG_KERNEL(ygg_scale, YggScale, YGG_ROW_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
         ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(ygg::row_of(p.x, blockIdx.x)[index(i)], p.factor);
@@ -111,6 +118,8 @@ YGG_KERNEL(ygg_scale, YggScale, YGG_ROW_THREADS) {
 
 // grid: rows. The result lies elsewhere than x: only residual sums are in place.
 YGG_KERNEL(ygg_rope, YggRopeRows, YGG_ROW_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const u32 w = blockIdx.x;
     const float* x = ygg::row_of(p.x, w);
@@ -120,6 +129,8 @@ YGG_KERNEL(ygg_rope, YggRopeRows, YGG_ROW_THREADS) {
 
 // grid: rows of the result
 YGG_KERNEL(ygg_select_rows, YggSelectRows, YGG_ROW_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const float* x = ygg::row_of(p.x, p.indices[index(blockIdx.x)]);
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x) ygg::row_of(p.out, blockIdx.x)[i] = x[i];

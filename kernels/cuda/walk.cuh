@@ -6,6 +6,8 @@
 // grid: 1, a warp
 YGG_KERNEL(ygg_walk, YggWalk, YGG_WARP) {
     using namespace ygg;
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     u32 row = 0, count = 0;
     for (;;) {
         const float* candidates = row_of(p.candidates, row);
@@ -33,6 +35,7 @@ YGG_KERNEL(ygg_walk, YggWalk, YGG_WARP) {
 
 // grid: planes. A thread moves its bytes of every slot in order, so sources may lie among the destinations behind them.
 YGG_KERNEL(ygg_move_path, YggPathMoves, YGG_ROW_THREADS) {
+    wait_for_kernels_before();
     u8* plane = p.cache + static_cast<u64>(blockIdx.x) * p.slots * p.slot_bytes;
     const u32 count = p.path.count[0], first = p.row_slots[0];
     for (u32 i = threadIdx.x; i < p.slot_bytes / 2; i += blockDim.x)

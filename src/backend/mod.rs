@@ -98,7 +98,8 @@ pub trait Executables: Send + Sync + Debug {
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError>;
 
-    /// Writes the embedding `[D]` of a token, as forwards read it.
+    /// Writes the embedding `[D]` of a token, as forwards read it; of a device that fails, zeros, and its replays have
+    /// [failed](Replay::failure).
     ///
     /// # Panics
     /// If the programs embed nothing, the token is outside the vocabulary or the row has another length.
@@ -113,6 +114,10 @@ pub trait Executables: Send + Sync + Debug {
 
 /// One request's state on a device: arena, key/value cache, threads.
 pub trait Replay: Send + Debug {
+    /// The device's first failure, if it has failed. Since then nothing runs: what is shown lets a step come to its end without a panic,
+    /// and means nothing. Whoever hands out results asks before. Processors do not fail.
+    fn failure(&self) -> Option<&BackendError>;
+
     /// Runs program number `program` on the given rows, leaving out the groups with `skipped[group]`.
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]);
 

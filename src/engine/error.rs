@@ -99,7 +99,8 @@ impl From<RuntimeError> for Error {
                 | BackendError::DeviceMemory { .. }
                 | BackendError::Memory { .. }
                 | BackendError::Threads { .. },
-            ) => Self::device(message),
+            )
+            | RuntimeError::DeviceFailed { .. } => Self::device(message),
             RuntimeError::Backend(BackendError::Weight { .. })
             | RuntimeError::ContextFull { .. }
             | RuntimeError::ContextRange { .. }

@@ -233,6 +233,14 @@ impl Engine {
         )))
     }
 
+    /// Whether the device still works. Where it does not, no request is answered any more: open the model again.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Device` with what it said when it failed.
+    pub fn check_device(&self) -> Result<(), Error> {
+        Ok(self.decoder.session().check_device()?)
+    }
+
     /// The model with its tokenizer and executables.
     pub fn loaded(&self) -> &Loaded {
         &self.loaded

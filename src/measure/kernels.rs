@@ -93,6 +93,7 @@ pub fn kernel_report(
     }
     advance("the roofline");
     bounds.run(&mut session);
+    session.check_device()?;
     Ok(KernelReport { roofline: bounds.roofline(), forwards })
 }
 

@@ -313,7 +313,9 @@ impl StepSubject {
         let choice = Choice { k: kept, temperature: Some(DRAFT_TEMPERATURE) };
         let start = Instant::now();
         session.grow(phase, depth, self.history[context], choice, &skip);
-        Ok(start.elapsed())
+        let took = start.elapsed();
+        session.check_device()?;
+        Ok(took)
     }
 
     /// A whole proposal; the time of one of its stages.

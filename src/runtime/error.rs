@@ -11,6 +11,14 @@ pub enum RuntimeError {
     /// The device refused.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// The device failed while it ran forwards.
+    #[error(
+        "the device failed while it decoded, and what it held is lost: {reason}; open the model again to go on"
+    )]
+    DeviceFailed {
+        /// Its word.
+        reason: String,
+    },
     /// More tokens than the context holds.
     #[error(
         "the sequence needs {needed} tokens but the context holds {context}: shorten the prompt or ask for a longer --context (the model allows {model_context})"

@@ -117,6 +117,10 @@ fn highest_id_first(row: &mut [f32]) {
 }
 
 impl Replay for FaultyReplay {
+    fn failure(&self) -> Option<&BackendError> {
+        self.inner.failure()
+    }
+
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         self.inner.replay(program, inputs, skipped);
         self.note(program);

@@ -126,6 +126,17 @@ impl Session {
         self.tree_nodes
     }
 
+    /// Whether the device still works: what forwards have shown counts only if it did behind them.
+    ///
+    /// # Errors
+    /// [`RuntimeError::DeviceFailed`] if it has failed, now and from then on.
+    pub fn check_device(&self) -> Result<(), RuntimeError> {
+        match self.replay.failure() {
+            Some(failure) => Err(RuntimeError::DeviceFailed { reason: failure.to_string() }),
+            None => Ok(()),
+        }
+    }
+
     /// Forgets the sequence and begins another with `tokens`; returns the logits `[V]` after the last.
     ///
     /// # Errors
@@ -150,7 +161,7 @@ impl Session {
     /// Runs `tokens` behind the committed ones and commits them; returns the logits `[V]` after the last.
     ///
     /// # Errors
-    /// [`RuntimeError::ContextFull`] or [`RuntimeError::Token`]; nothing is changed then.
+    /// [`RuntimeError::ContextFull`] or [`RuntimeError::Token`]; nothing is changed then. [`RuntimeError::DeviceFailed`].
     ///
     /// # Panics
     /// If `tokens` is empty.
@@ -189,6 +200,7 @@ impl Session {
                 None => filled,
             };
             self.replay.replay(program, &self.inputs[filled], self.nothing_skipped.as_mask());
+            self.check_device()?;
             self.last_program = Some(program);
             self.note_rows(program, chunk.len());
             self.committed += chunk.len();
@@ -215,6 +227,7 @@ impl Session {
             let program = self.set.verify_program(width).expect("a planned width");
             self.fill_chunk(program, chunk);
             self.replay_filled(program);
+            self.check_device()?;
             self.note_rows(program, chunk.len());
             self.committed += chunk.len();
             for i in 0..chunk.len() {
@@ -326,11 +339,13 @@ impl Session {
         }
     }
 
-    /// Starts a forward of `rows` rows behind the committed prefix, at the smallest planned width that holds them.
+    /// Starts a forward of `rows` rows behind the committed prefix, at the smallest planned width that holds them. Whoever hands out what it
+    /// shows [asks](Self::check_device) whether the device still works.
     ///
     /// # Errors
-    /// [`RuntimeError::Width`] when no planned width holds them.
+    /// [`RuntimeError::Width`] when no planned width holds them, [`RuntimeError::DeviceFailed`] when the device failed before.
     pub fn forward(&mut self, rows: usize) -> Result<Forward<'_>, RuntimeError> {
+        self.check_device()?;
         let Some(width) = self.set.width_for(rows) else {
             let largest = *self.set.widths().last().expect("width 1 is always planned");
             return Err(RuntimeError::Width { rows, largest });

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -11,7 +14,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
-use yggc::engine::Report;
+use yggc::engine::{self, Report};
 
 /// Labels with their names.
 type Labels = Vec<(&'static str, String)>;
@@ -45,6 +48,8 @@ pub(super) struct Metrics {
     speculation_off: Family<Labels, Counter>,
     busy_us: AtomicU64,
     served: AtomicU64,
+    /// What the device said when it failed.
+    failure: OnceLock<String>,
 }
 
 impl Metrics {
@@ -68,6 +73,7 @@ impl Metrics {
             speculation_off: Family::default(),
             busy_us: AtomicU64::new(0),
             served: AtomicU64::new(0),
+            failure: OnceLock::new(),
             registry: Registry::default(),
         };
         let help = "Requests by route and status; 499 is a client that left";
@@ -158,6 +164,16 @@ impl Metrics {
     }
 
     /// All of it as OpenMetrics text, where so many requests wait and are answered.
+    /// Nothing is answered any more.
+    pub(super) fn device_failed(&self, why: &engine::Error) {
+        let _later = self.failure.set(why.to_string());
+    }
+
+    /// Why nothing is answered any more, if the device has failed.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
     pub(super) fn text(&self, (waiting, answered): (usize, usize)) -> String {
         let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.waiting.set(number(waiting));

@@ -111,10 +111,13 @@ async fn asked(
     body: Body,
     deadline: Instant,
 ) -> Result<Asked, Refused> {
-    let Service { loaded, context, settings, queue, .. } = &**service;
+    let Service { loaded, context, settings, queue, metrics } = &**service;
     authorise(settings, headers)?;
     if queue.is_closed() {
         return Err(drained());
+    }
+    if let Some(reason) = metrics.failure() {
+        return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, reason).with_code("device_failed"));
     }
     let limits = &settings.limits;
     let body = body::read(headers, body, limits.body_bytes, deadline).await?;
@@ -276,6 +279,10 @@ fn described(service: &Service) -> serde_json::Value {
 async fn health(State(service): State<Arc<Service>>) -> Response {
     if service.queue.is_closed() {
         return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "draining"}))).into_response();
+    }
+    if let Some(reason) = service.metrics.failure() {
+        let failed = json!({"status": "failed", "reason": reason});
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(failed)).into_response();
     }
     Json(json!({"status": "ok"})).into_response()
 }

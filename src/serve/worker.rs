@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use yggc::engine::{self, DrafterChoice, Engine, Event, Loaded, Options, Speculation};
+use yggc::engine::{self, DrafterChoice, Engine, ErrorKind, Event, Loaded, Options, Speculation};
 
 use super::{
     metrics::Metrics,
@@ -48,7 +48,16 @@ impl Worker {
         }
         let metrics = Arc::clone(&self.metrics);
         let events = job.events.clone();
-        let ended = self.engine(&job.drafter).and_then(|engine| decode(engine, &job, &metrics));
+        let ended = self.engine(&job.drafter).and_then(|engine| {
+            let ended = decode(engine, &job, &metrics);
+            // A drafter's own session may have failed where the verifier's has not: that is the device, too.
+            if let Err(error) = &ended
+                && error.kind() == ErrorKind::Device
+            {
+                metrics.device_failed(error);
+            }
+            ended
+        });
         if let Err(error) = ended {
             // A client that left needs no reason.
             let _ = events.send(Err(error));

@@ -376,6 +376,8 @@ impl Decoder {
         self.stats.add_time(Stage::Accept, lap.next());
         let last = self.walk.path.last().expect("a walk begins at the root");
         self.last_output = self.keep.binary_search(last).expect("a walk keeps to verified nodes");
+        // What a device showed that had failed is no answer.
+        self.session.check_device()?;
         if !is_walked {
             self.offsets.clear();
             self.offsets.extend(self.walk.path.iter().map(|node| node.get()));

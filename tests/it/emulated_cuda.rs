@@ -35,6 +35,10 @@ use crate::{
 const ORDER: &str = "YGG_EMULATION_ORDER";
 const WITHOUT: &str = "YGG_EMULATION_WITHOUT";
 const SHIFT: &str = "YGG_EMULATION_SHIFT";
+const LATE: &str = "YGG_EMULATION_LATE";
+const ARCH: &str = "YGG_EMULATION_ARCH";
+/// The first architecture whose kernels begin while others still run.
+const OVERLAPPING: (&str, &str) = (ARCH, "90");
 
 fn kernels() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/cuda")
@@ -111,7 +115,7 @@ fn is_all_passed(told: &Output, count: usize) -> bool {
     told.status.success() && said.contains(&format!("test result: ok. {count} passed"))
 }
 
-fn passes(names: &[&str], environment: &[(&str, &str)]) {
+pub(crate) fn passes(names: &[&str], environment: &[(&str, &str)]) {
     let told = tests_in(emulation(), names, environment);
     let [said, complained] = [&told.stdout, &told.stderr].map(|text| String::from_utf8_lossy(text));
     let all_passed = is_all_passed(&told, names.len());
@@ -198,11 +202,11 @@ fn lines_with(word: &str) -> Vec<String> {
 
 /// What the tests above would not notice is not tested: kernels with a fault in one of these lines must fail one of them, in one of
 /// the orders of threads. Faults are tried side by side.
-fn every_fault_is_noticed(fault: &str, places: &[String], orders: &[&str]) {
+fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[&str]) {
     let next = AtomicUsize::new(0);
     let unnoticed = Mutex::new(Vec::new());
     let passes_with = |tests: &[&str], place: &str, order: &str| {
-        tests_in(emulation(), tests, &[(fault, place), (ORDER, order)]).status.success()
+        tests_in(emulation(), tests, &[(fault, place), (ARCH, arch), (ORDER, order)]).status.success()
     };
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -212,7 +216,7 @@ fn every_fault_is_noticed(fault: &str, places: &[String], orders: &[&str]) {
                     let tests: &[&[&str]] = match place.split_once(':') {
                         Some(("growth.cuh", _)) => &[&[GROWTH]],
                         Some(("walk.cuh", _)) => &[&[WALK]],
-                        _ => &[&[ONCE], &[LONG], &[UNFUSED, CANDIDATES]],
+                        _ => &[&[ONCE], &[LONG], &[UNFUSED], &[CANDIDATES]],
                     };
                     let is_noticed =
                         |tests: &[&str]| orders.iter().any(|order| !passes_with(tests, place, order));
@@ -229,12 +233,26 @@ fn every_fault_is_noticed(fault: &str, places: &[String], orders: &[&str]) {
 
 #[test]
 fn every_barrier_is_missed() {
-    every_fault_is_noticed(WITHOUT, &lines_with(" barrier();"), &["reversed", "greedy", "1"]);
+    every_fault_is_noticed(WITHOUT, &lines_with(" barrier();"), "80", &["reversed", "greedy", "1"]);
 }
 
 #[test]
 fn every_index_matters() {
-    every_fault_is_noticed(SHIFT, &lines_with("index("), &["forwards"]);
+    every_fault_is_noticed(SHIFT, &lines_with("index("), "80", &["forwards"]);
+}
+
+/// A kernel that begins before others have ended finds nothing of theirs before it has waited.
+#[test]
+fn kernels_may_begin_before_others_end() {
+    passes(&[UNFUSED, GROWTH, HIDDEN_FORWARD, ONCE, LONG], &[OVERLAPPING]);
+}
+
+/// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself refuses.
+#[test]
+fn every_wait_for_other_kernels_is_missed() {
+    let waits = lines_with(" wait_for_kernels_before();");
+    every_fault_is_noticed(LATE, &waits, OVERLAPPING.1, &["forwards"]);
+    every_fault_is_noticed(WITHOUT, &waits[..1], OVERLAPPING.1, &["forwards"]);
 }
 
 /// The same kernels under AddressSanitizer: they stay inside what the driver gave them, and inside their shared memory.
@@ -325,13 +343,16 @@ fn every_kernel_once() {
         return passes(&[ONCE], &[]);
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for (format, is_eager) in [(WeightFormat::Q4_1, false), (WeightFormat::F32, true)] {
+    // Keys of a fused rotation apart, all apart, and stored by the product that makes them.
+    for (format, head_dim, is_eager) in
+        [(WeightFormat::Q4_1, 24, false), (WeightFormat::F32, 24, true), (WeightFormat::F16, 32, false)]
+    {
         let spec = SyntheticSpec {
             layers: 1,
             width: 64,
             heads: 4,
             kv_heads: 2,
-            head_dim: 24,
+            head_dim,
             feed_forward: 96,
             vocabulary: 600,
             context: 300,
@@ -340,10 +361,13 @@ fn every_kernel_once() {
             seed: 5,
             ..SyntheticSpec::default()
         };
-        let path = folder.path().join("model.gguf");
-        spec.write_gguf(&path).expect("the model is written");
+        let path = folder.path().join(if head_dim == 24 { "model.gguf" } else { "model" });
+        // Halves of heads turn together in a folder, neighbours in a file.
+        if head_dim == 24 { spec.write_gguf(&path) } else { spec.write_folder(&path) }
+            .expect("the model is written");
         let model = Model::open(&path).expect("a generated model opens");
-        let text = Dice::new(6).tokens(if is_eager { 9 } else { 262 }, model.config.vocabulary);
+        let is_long = head_dim == 24 && !is_eager;
+        let text = Dice::new(6).tokens(if is_long { 262 } else { 9 }, model.config.vocabulary);
         let expected = shown(&model, Tier::Reference, &text, false);
         close(&expected, &shown(&model, Tier::Cuda, &text, is_eager));
     }
@@ -439,7 +463,7 @@ fn a_long_context_is_joined_from_partitions() {
 }
 
 /// The program on the emulated device.
-fn on_cuda(command: &str, model: &Path, environment: &[(&str, &str)]) -> Command {
+pub(crate) fn on_cuda(command: &str, model: &Path, environment: &[(&str, &str)]) -> Command {
     let mut on_cuda = yggc();
     on_cuda.arg(command).arg("-m").arg(model).args(["--device", "cuda", "--threads", "1"]);
     on_cuda.env("LD_LIBRARY_PATH", emulation()).envs(environment.iter().copied());
@@ -447,7 +471,7 @@ fn on_cuda(command: &str, model: &Path, environment: &[(&str, &str)]) -> Command
 }
 
 /// Of f32, so that no rounding of activations makes another token likely.
-fn exact_model() -> &'static Path {
+pub(crate) fn exact_model() -> &'static Path {
     static MODEL: OnceLock<PathBuf> = OnceLock::new();
     MODEL.get_or_init(|| {
         let spec = SyntheticSpec { format: WeightFormat::F32, ..tiny_commands::spec() };
@@ -471,10 +495,9 @@ fn an_answer_is_that_of_the_processor() {
 #[test]
 fn devices_that_cannot_be_used_end_with_4() {
     let model = exact_model();
-    for (environment, words) in [
-        (("YGG_EMULATION_ARCH", "75"), ["7.5", "8.0"]),
-        (("YGG_EMULATION_MEMORY", "5000"), ["5000 bytes", "--context"]),
-    ] {
+    for (environment, words) in
+        [((ARCH, "75"), ["7.5", "8.0"]), (("YGG_EMULATION_MEMORY", "5000"), ["5000 bytes", "--context"])]
+    {
         let mut command = on_cuda("run", model, &[environment]);
         refused(command.args(["-p", "x", "--no-spec"]), 4, &words);
     }

@@ -35,6 +35,7 @@ mod eager;
 #[cfg(feature = "cuda")]
 mod emulated_cuda;
 #[cfg(feature = "cli")]
+mod failing_device;
 mod faults;
 #[cfg(feature = "cli")]
 mod fetch;

@@ -11,6 +11,8 @@ mod soak;
 
 use self::server::{Reply, Server, chat, status};
 use crate::{
+    emulated_cuda::{exact_model, on_cuda},
+    failing_device,
     program::failure,
     tiny_commands::{json as printed, model, on_tiny, plan},
 };
@@ -69,6 +71,33 @@ fn answers_are_those_of_run_for_every_drafter_and_seed() {
         let answer = answered(&server.post("/v1/completions", &ids));
         assert_eq!(answer["choices"][0]["text"], raw["text"], "a prompt of token ids");
     }
+}
+
+#[test]
+fn a_device_that_fails_is_told_to_clients_and_to_whoever_watches() {
+    let command = on_cuda("serve", exact_model(), &[(failing_device::AT, "12")]);
+    let server = Server::start_as(command, |command| {
+        command.arg("--no-spec");
+    });
+    let health = || server.get("/health");
+    assert_eq!((health().status, &health().json()["status"]), (200, &json!("ok")));
+    let body = json!({"prompt": "one and one", "max_tokens": 6, "temperature": 0});
+    answered(&server.post("/v1/completions", &body));
+    // A stream has begun when the device fails: the error is its last event but one.
+    let long = json!({"prompt": "one and one", "max_tokens": 40, "temperature": 0, "stream": true});
+    let stream = server.post("/v1/completions", &long);
+    assert_eq!(stream.status, 200, "{stream:?}");
+    let events = stream.events();
+    let [.., error, done] = &events[..] else { panic!("{events:?}") };
+    assert!(error.contains("the device failed while it decoded") && done == "[DONE]", "{events:?}");
+    for _ in 0..2 {
+        let refused = server.post("/v1/completions", &body);
+        assert_eq!(refused.status, 503, "{refused:?}");
+        assert_eq!(refused.json()["error"]["code"], "device_failed");
+        assert!(refused.text.contains("open the model again"), "{refused:?}");
+    }
+    assert_eq!((health().status, &health().json()["status"]), (503, &json!("failed")));
+    assert!(health().text.contains("error 719"));
 }
 
 #[test]

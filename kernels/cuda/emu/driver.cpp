@@ -1,8 +1,12 @@
 // A libcuda.so.1 for tests: the driver functions that the CUDA backend calls, with kernels run by the emulation. Streams do their work at
 // once; a capture records it. What a driver refuses is refused here too, above all inside a capture: allocation, synchronisation, waiting for
 // an event from outside, copies to or from memory that was never allocated.
+//
+// YGG_EMULATION_FAILS_AT=N lets the N-th launch of a graph fail, YGG_EMULATION_FAILS_BEHIND=N what waits for it; as on a GPU, everything fails
+// from then on.
 #include "emulation.h"
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -26,7 +30,31 @@ enum {
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500,
     STREAM_CAPTURE_UNSUPPORTED = 900,
+    LAUNCH_FAILED = 719,
+    NOT_SUPPORTED = 801,
     STREAM_CAPTURE_ISOLATION = 905,
+};
+enum {
+    FUNC_ATTRIBUTE_PTX_VERSION = 5,
+    LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+};
+// The first architecture on which a kernel can begin while another runs.
+constexpr int OVERLAPPING_ARCH = 90;
+
+struct LaunchAttribute {
+    unsigned id;
+    char pad[4];
+    union {
+        char whole[64];
+        int is_programmatic;
+    };
+};
+struct LaunchConfig {
+    dim3 grid, block;
+    unsigned shared;
+    CUstream stream;
+    LaunchAttribute* attributes;
+    unsigned count;
 };
 
 using Work = std::function<void()>;
@@ -42,6 +70,8 @@ struct Executable {
 struct Stream {
     bool is_capturing = false;
     std::vector<Work> recorded;
+    // Memory before the last kernel that waited for all before it to end: what kernels behind it may find unchanged.
+    std::map<std::uintptr_t, std::vector<unsigned char>> before;
 };
 struct Event {
     bool is_captured = false;
@@ -51,7 +81,7 @@ struct Event {
 static Context the_context;
 static Module the_module;
 static Stream the_default;
-static std::mutex lock;
+static std::mutex lock, running;
 static std::map<std::uintptr_t, std::size_t> device_memory;
 static thread_local CUcontext current = nullptr;
 
@@ -71,12 +101,32 @@ static bool is_device_memory(CUdeviceptr at, std::size_t bytes) {
     const auto& [start, size] = *--after;
     return at + bytes <= start + size;
 }
+static int arch() {
+    const char* arch = std::getenv("YGG_EMULATION_ARCH");
+    return arch ? std::atoi(arch) : 80;
+}
 static Stream& of(CUstream stream) { return stream ? *stream : the_default; }
+static std::atomic<unsigned> graphs_launched = 0;
+static std::atomic<bool> has_failed = false;
+static bool is_told(const char* variable, unsigned launch) {
+    const char* wish = std::getenv(variable);
+    return wish && static_cast<unsigned>(std::atoi(wish)) == launch;
+}
+static bool is_overlapping() { return arch() >= OVERLAPPING_ARCH; }
+// What is hidden from a kernel must not be hidden from those of another thread, nor given back meanwhile.
+static std::unique_lock<std::mutex> alone() {
+    return is_overlapping() ? std::unique_lock(running) : std::unique_lock<std::mutex>();
+}
+static void perform(const Work& work) {
+    const auto guard = alone();
+    work();
+}
 static CUresult on(CUstream stream, Work work) {
+    if (has_failed) return LAUNCH_FAILED;
     if (of(stream).is_capturing)
         of(stream).recorded.push_back(std::move(work));
     else
-        work();
+        perform(work);
     return SUCCESS;
 }
 
@@ -101,8 +151,7 @@ API cuDeviceGetName(char* name, int len, CUdevice) {
     return SUCCESS;
 }
 API cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
-    const char* arch = std::getenv("YGG_EMULATION_ARCH");
-    const int capability = arch ? std::atoi(arch) : 80;
+    const int capability = arch();
     switch (attribute) {
     case 16: *value = 2; break;                // multiprocessors
     case 75: *value = capability / 10; break;  // compute capability
@@ -144,13 +193,17 @@ API cuStreamDestroy_v2(CUstream stream) {
     delete stream;
     return SUCCESS;
 }
-API cuStreamSynchronize(CUstream stream) { return of(stream).is_capturing ? STREAM_CAPTURE_UNSUPPORTED : SUCCESS; }
+API cuStreamSynchronize(CUstream stream) {
+    if (of(stream).is_capturing) return STREAM_CAPTURE_UNSUPPORTED;
+    return has_failed ? LAUNCH_FAILED : SUCCESS;
+}
 API cuStreamIsCapturing(CUstream stream, int* status) {
     *status = of(stream).is_capturing ? 1 : 0;
     return SUCCESS;
 }
 API cuMemAlloc_v2(CUdeviceptr* at, std::size_t bytes) {
     if (!current) return INVALID_CONTEXT;
+    const auto nobody_else = alone();
     const std::lock_guard guard(lock);
     if (bytes == 0) return INVALID_VALUE;
     if (memory_used() + bytes > memory_limit()) return OUT_OF_MEMORY;
@@ -163,6 +216,7 @@ API cuMemAlloc_v2(CUdeviceptr* at, std::size_t bytes) {
     return SUCCESS;
 }
 API cuMemFree_v2(CUdeviceptr at) {
+    const auto nobody_else = alone();
     const std::lock_guard guard(lock);
     if (device_memory.erase(at) == 0) return INVALID_VALUE;
     std::free(reinterpret_cast<void*>(at));
@@ -223,18 +277,67 @@ API cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
     return NOT_FOUND;
 }
 API cuFuncSetAttribute(CUfunction, int, int) { return SUCCESS; }
-API cuFuncGetAttribute(int* value, int, CUfunction) {
-    *value = 0;
+API cuFuncGetAttribute(int* value, int attribute, CUfunction) {
+    *value = attribute == FUNC_ATTRIBUTE_PTX_VERSION ? arch() : 0;
     return SUCCESS;
 }
-API cuLaunchKernel(CUfunction kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                   CUstream stream, void** params, void**) {
-    const bool fits = gx && gy && gz && gy < 65536 && gz < 65536 && bx && by == 1 && bz == 1 && bx <= kernel->most_threads && shared <= 99u << 10;
+
+// Bytes that kernels changed since the last one that waited for all before it. Memory that came since then is nobody's yet.
+static std::vector<ygg_emulation::Unseen::Run> changed(const Stream& stream) {
+    std::vector<ygg_emulation::Unseen::Run> runs;
+    const std::lock_guard guard(lock);
+    for (const auto& [start, bytes] : stream.before) {
+        const auto now = device_memory.find(start);
+        if (now == device_memory.end() || now->second != bytes.size()) continue;
+        auto* memory = reinterpret_cast<unsigned char*>(start);
+        constexpr std::size_t TOGETHER = 512;
+        for (std::size_t i = 0; i < bytes.size();) {
+            if (i + TOGETHER <= bytes.size() && std::memcmp(memory + i, bytes.data() + i, TOGETHER) == 0) {
+                i += TOGETHER;
+                continue;
+            }
+            const std::size_t first = i;
+            while (i < bytes.size() && memory[i] != bytes[i]) ++i;
+            if (i > first)
+                runs.push_back({memory + first, i - first});
+            else
+                ++i;
+        }
+    }
+    return runs;
+}
+static void run_kernel(Stream& stream, const ygg_emulation::Kernel& kernel, const LaunchConfig& config, bool is_programmatic, const void* params) {
+    if (!is_overlapping()) return kernel.launch(config.grid, config.block.x, config.shared, params, nullptr);
+    if (is_programmatic) {
+        ygg_emulation::Unseen unseen;
+        unseen.runs = changed(stream);
+        return kernel.launch(config.grid, config.block.x, config.shared, params, &unseen);
+    }
+    {
+        const std::lock_guard guard(lock);
+        for (const auto& [start, bytes] : device_memory) {
+            const auto* memory = reinterpret_cast<const unsigned char*>(start);
+            stream.before[start].assign(memory, memory + bytes);
+        }
+    }
+    kernel.launch(config.grid, config.block.x, config.shared, params, nullptr);
+}
+API cuLaunchKernelEx(const LaunchConfig* config, CUfunction kernel, void** params, void**) {
+    const auto [gx, gy, gz] = config->grid;
+    const auto [bx, by, bz] = config->block;
+    const bool fits =
+        gx && gy && gz && gy < 65536 && gz < 65536 && bx && by == 1 && bz == 1 && bx <= kernel->most_threads && config->shared <= 99u << 10;
     if (!fits || bx % 32 != 0) return INVALID_VALUE;
+    bool is_programmatic = false;
+    for (unsigned i = 0; i < config->count; ++i) {
+        if (config->attributes[i].id != LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) return NOT_SUPPORTED;
+        is_programmatic |= config->attributes[i].is_programmatic != 0;
+    }
+    if (is_programmatic && !is_overlapping()) return NOT_SUPPORTED;
     const auto* bytes = static_cast<const unsigned char*>(params[0]);
     auto kept = std::make_shared<std::vector<std::uint64_t>>((kernel->params_bytes + 7) / 8);
     std::memcpy(kept->data(), bytes, kernel->params_bytes);
-    return on(stream, [=] { kernel->launch({gx, gy, gz}, bx, shared, kept->data()); });
+    return on(config->stream, [=, config = *config] { run_kernel(of(config.stream), *kernel, config, is_programmatic, kept->data()); });
 }
 API cuStreamBeginCapture_v2(CUstream stream, int) {
     // The default stream cannot be captured.
@@ -259,7 +362,12 @@ API cuGraphGetNodes(CUgraph graph, void*, std::size_t* count) {
 API cuGraphUpload(CUgraphExec, CUstream) { return SUCCESS; }
 API cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     if (of(stream).is_capturing) return STREAM_CAPTURE_UNSUPPORTED;
-    for (const Work& node : executable->nodes) node();
+    if (has_failed) return LAUNCH_FAILED;
+    const unsigned launch = ++graphs_launched;
+    const bool fails = is_told("YGG_EMULATION_FAILS_AT", launch);
+    has_failed = fails || is_told("YGG_EMULATION_FAILS_BEHIND", launch);
+    if (has_failed) return fails ? LAUNCH_FAILED : SUCCESS;
+    for (const Work& node : executable->nodes) perform(node);
     return SUCCESS;
 }
 API cuGraphExecDestroy(CUgraphExec executable) {

@@ -4,7 +4,11 @@
 // What a GPU leaves undefined ends the program with a message: a barrier that not all threads reach, an exchange in a warp from which
 // threads have left, a launch with more threads than the kernel was compiled for. Fibers run forwards, backwards, each as far as it gets before
 // the next one runs, or in a seeded order (YGG_EMULATION_ORDER: `forwards`, `reversed`, `greedy`, or a number); results must not depend on it. YGG_EMULATION_WITHOUT=FILE:LINE leaves out
-// the barrier in that line, YGG_EMULATION_SHIFT=FILE:LINE makes the index in that line one too many (FILE:LINE+N: N too many): tests of the tests, which must notice.
+// the barrier or the wait for other kernels in that line, YGG_EMULATION_SHIFT=FILE:LINE makes the index in that line one too many (FILE:LINE+N: N too many),
+// YGG_EMULATION_LATE=FILE:LINE lets the thread that waits for other kernels in that line go on at once: tests of the tests, which must notice.
+//
+// A kernel that is begun while others still run may find nothing that they wrote. So it is shown what came before them, and rubbish wherever
+// they changed a byte, until all threads of its block wait or have ended; a thread that ends without having waited ends the program.
 #pragma once
 
 #include "../abi.h"
@@ -53,7 +57,8 @@ struct Fiber {
     void* stack_pointer = nullptr;
     char* stack = nullptr;
     unsigned number = 0;
-    enum { RUNNING, AT_BARRIER, IN_WARP, DONE } state = RUNNING;
+    enum { RUNNING, AT_BARRIER, IN_WARP, AT_OTHER_KERNELS, DONE } state = RUNNING;
+    bool has_waited = false;
     // Exchanges it has made, so that two of them do not share a buffer.
     unsigned exchanges = 0;
 };
@@ -63,7 +68,37 @@ struct Warp {
     alignas(16) unsigned char slots[2][32][64];
 };
 
+// What a kernel must not see before it has waited: bytes that kernels before it changed. Between blocks they are as they are.
+struct Unseen {
+    struct Run {
+        unsigned char* at;
+        std::size_t bytes;
+    };
+    std::vector<Run> runs;
+    std::vector<unsigned char> kept;
+    bool is_hidden = false;
+
+    void hide() {
+        kept.clear();
+        for (const Run& run : runs) {
+            kept.insert(kept.end(), run.at, run.at + run.bytes);
+            std::memset(run.at, 0xCB, run.bytes);
+        }
+        is_hidden = true;
+    }
+    void show() {
+        const unsigned char* from = kept.data();
+        for (const Run& run : runs) {
+            std::memcpy(run.at, from, run.bytes);
+            from += run.bytes;
+        }
+        is_hidden = false;
+    }
+};
+
 struct Block {
+    // None where all kernels before have ended.
+    Unseen* unseen = nullptr;
     std::vector<Fiber> fibers;
     std::vector<Warp> warps;
     unsigned arrived = 0, done = 0;
@@ -129,6 +164,7 @@ inline void fiber_main() {
 #endif
     block->body(block->params);
     Fiber* fiber = block->current;
+    if (block->unseen && !fiber->has_waited) refuse("a thread ends that has not waited for the kernels before");
     fiber->state = Fiber::DONE;
     block->done += 1;
     block->warps[fiber->number / 32].left += 1;
@@ -172,7 +208,7 @@ struct Place {
         return number == line && std::string_view(path).ends_with("/" + file);
     }
 };
-inline const Place without("YGG_EMULATION_WITHOUT"), shifted("YGG_EMULATION_SHIFT");
+inline const Place without("YGG_EMULATION_WITHOUT"), shifted("YGG_EMULATION_SHIFT"), late("YGG_EMULATION_LATE");
 
 inline void block_barrier(const char* file, int line) {
     if (without.is(file, line)) return;
@@ -185,6 +221,15 @@ inline void block_barrier(const char* file, int line) {
         for (Fiber& fiber : b.fibers) fiber.state = Fiber::RUNNING;
         return;
     }
+    to_scheduler(false);
+}
+
+inline void other_kernels(const char* file, int line) {
+    Block& b = *block;
+    if (!b.unseen || without.is(file, line)) return;
+    b.current->has_waited = true;
+    if (!b.unseen->is_hidden || late.is(file, line)) return;
+    b.current->state = Fiber::AT_OTHER_KERNELS;
     to_scheduler(false);
 }
 
@@ -218,8 +263,10 @@ template <class T> inline T seen(const unsigned char (*slots)[64], unsigned lane
     return value;
 }
 
-inline void run_block(unsigned threads, std::size_t shared_bytes, void (*body)(const void*), const void* params) {
+inline void run_block(unsigned threads, std::size_t shared_bytes, void (*body)(const void*), const void* params, Unseen* unseen) {
     Block b;
+    b.unseen = unseen;
+    if (unseen) unseen->hide();
     b.fibers.resize(threads);
     b.warps.resize((threads + 31) / 32);
     // Whatever was there before is not zero.
@@ -257,8 +304,13 @@ inline void run_block(unsigned threads, std::size_t shared_bytes, void (*body)(c
             resume(b.fibers[i]);
             if (order.kind == Order::GREEDY) break;
         }
-        if (!goes_on && b.done < threads) refuse("threads wait for each other for ever");
+        if (goes_on || b.done == threads) continue;
+        if (!unseen || !unseen->is_hidden) refuse("threads wait for each other for ever");
+        unseen->show();
+        for (Fiber& fiber : b.fibers)
+            if (fiber.state == Fiber::AT_OTHER_KERNELS) fiber.state = Fiber::RUNNING;
     }
+    if (unseen && unseen->is_hidden) unseen->show();
     block = nullptr;
 }
 
@@ -274,14 +326,14 @@ struct Kernel {
         : name(name), params_bytes(params_bytes), most_threads(most_threads), body(body), next(first) {
         first = this;
     }
-    void launch(dim3 grid, unsigned threads, std::size_t shared_bytes, const void* params) const {
+    void launch(dim3 grid, unsigned threads, std::size_t shared_bytes, const void* params, Unseen* unseen) const {
         gridDim = grid;
         blockDim = {threads, 1, 1};
         for (unsigned z = 0; z < grid.z; ++z)
             for (unsigned y = 0; y < grid.y; ++y)
                 for (unsigned x = 0; x < grid.x; ++x) {
                     blockIdx = {x, y, z};
-                    run_block(threads, shared_bytes, body, params);
+                    run_block(threads, shared_bytes, body, params, unseen);
                 }
     }
 };
@@ -380,6 +432,9 @@ inline void mma_f16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 inline float shuffle(float x, u32 lane) { return ygg_emulation::seen<float>(ygg_emulation::show(x), lane); }
 inline float shuffle_xor(float x, u32 mask) { return ygg_emulation::seen<float>(ygg_emulation::show(x), threadIdx.x % 32 ^ mask); }
 inline u32 shuffle_xor(u32 x, u32 mask) { return ygg_emulation::seen<u32>(ygg_emulation::show(x), threadIdx.x % 32 ^ mask); }
+inline void wait_for_kernels_before(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { ygg_emulation::other_kernels(file, line); }
+// It sees nothing before it has waited, whenever it begins.
+inline void let_next_kernel_begin() {}
 inline void barrier(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { ygg_emulation::block_barrier(file, line); }
 template <class Number> inline Number index(Number i, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return ygg_emulation::shifted.is(file, line) ? i + ygg_emulation::shifted.by : i;

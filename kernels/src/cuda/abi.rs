@@ -148,6 +148,46 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct YggKv {
+    pub keys: *mut ::core::ffi::c_void,
+    pub values: *mut ::core::ffi::c_void,
+    pub heads: u32_,
+    pub slots: u32_,
+    pub head_dim: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggKv"][::core::mem::size_of::<YggKv>() - 32usize];
+    ["Alignment of YggKv"][::core::mem::align_of::<YggKv>() - 8usize];
+    ["Offset of field: YggKv::keys"][::core::mem::offset_of!(YggKv, keys) - 0usize];
+    ["Offset of field: YggKv::values"][::core::mem::offset_of!(YggKv, values) - 8usize];
+    ["Offset of field: YggKv::heads"][::core::mem::offset_of!(YggKv, heads) - 16usize];
+    ["Offset of field: YggKv::slots"][::core::mem::offset_of!(YggKv, slots) - 20usize];
+    ["Offset of field: YggKv::head_dim"][::core::mem::offset_of!(YggKv, head_dim) - 24usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggProjection {
+    pub positions: *const u32_,
+    pub slots: *const u32_,
+    pub heads: u32_,
+    pub halves: u32_,
+    pub rope: YggRope,
+    pub kv: YggKv,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggProjection"][::core::mem::size_of::<YggProjection>() - 80usize];
+    ["Alignment of YggProjection"][::core::mem::align_of::<YggProjection>() - 8usize];
+    ["Offset of field: YggProjection::positions"][::core::mem::offset_of!(YggProjection, positions) - 0usize];
+    ["Offset of field: YggProjection::slots"][::core::mem::offset_of!(YggProjection, slots) - 8usize];
+    ["Offset of field: YggProjection::heads"][::core::mem::offset_of!(YggProjection, heads) - 16usize];
+    ["Offset of field: YggProjection::halves"][::core::mem::offset_of!(YggProjection, halves) - 20usize];
+    ["Offset of field: YggProjection::rope"][::core::mem::offset_of!(YggProjection, rope) - 24usize];
+    ["Offset of field: YggProjection::kv"][::core::mem::offset_of!(YggProjection, kv) - 48usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct YggLinear {
     pub step: YggStep,
     pub fragments: *const ::core::ffi::c_void,
@@ -160,10 +200,11 @@ pub struct YggLinear {
     pub tiles_k: u32_,
     pub columns: u32_,
     pub residual: u32_,
+    pub projection: YggProjection,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of YggLinear"][::core::mem::size_of::<YggLinear>() - 112usize];
+    ["Size of YggLinear"][::core::mem::size_of::<YggLinear>() - 192usize];
     ["Alignment of YggLinear"][::core::mem::align_of::<YggLinear>() - 8usize];
     ["Offset of field: YggLinear::step"][::core::mem::offset_of!(YggLinear, step) - 0usize];
     ["Offset of field: YggLinear::fragments"][::core::mem::offset_of!(YggLinear, fragments) - 16usize];
@@ -176,6 +217,7 @@ const _: () = {
     ["Offset of field: YggLinear::tiles_k"][::core::mem::offset_of!(YggLinear, tiles_k) - 96usize];
     ["Offset of field: YggLinear::columns"][::core::mem::offset_of!(YggLinear, columns) - 100usize];
     ["Offset of field: YggLinear::residual"][::core::mem::offset_of!(YggLinear, residual) - 104usize];
+    ["Offset of field: YggLinear::projection"][::core::mem::offset_of!(YggLinear, projection) - 112usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -272,25 +314,6 @@ const _: () = {
     ["Offset of field: YggSelectRows::x"][::core::mem::offset_of!(YggSelectRows, x) - 16usize];
     ["Offset of field: YggSelectRows::indices"][::core::mem::offset_of!(YggSelectRows, indices) - 40usize];
     ["Offset of field: YggSelectRows::out"][::core::mem::offset_of!(YggSelectRows, out) - 48usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct YggKv {
-    pub keys: *mut ::core::ffi::c_void,
-    pub values: *mut ::core::ffi::c_void,
-    pub heads: u32_,
-    pub slots: u32_,
-    pub head_dim: u32_,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of YggKv"][::core::mem::size_of::<YggKv>() - 32usize];
-    ["Alignment of YggKv"][::core::mem::align_of::<YggKv>() - 8usize];
-    ["Offset of field: YggKv::keys"][::core::mem::offset_of!(YggKv, keys) - 0usize];
-    ["Offset of field: YggKv::values"][::core::mem::offset_of!(YggKv, values) - 8usize];
-    ["Offset of field: YggKv::heads"][::core::mem::offset_of!(YggKv, heads) - 16usize];
-    ["Offset of field: YggKv::slots"][::core::mem::offset_of!(YggKv, slots) - 20usize];
-    ["Offset of field: YggKv::head_dim"][::core::mem::offset_of!(YggKv, head_dim) - 24usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -134,6 +134,31 @@ impl<'a> Stack<'a> {
         Self { rows: rows.collect(), format: first.format(), columns: first.columns() }
     }
 
+    /// The same outputs, heads of `head_dim` each, in another order: of every head, tile `t` has elements `8 t .. 8 t + 8` and those
+    /// `rotated / 2` behind them, as far as elements are below `rotated`.
+    ///
+    /// # Panics
+    /// If heads, or what is below `rotated`, are no whole tiles.
+    #[must_use]
+    pub fn halves_together(self, head_dim: usize, rotated: usize) -> Self {
+        assert!(
+            self.rows.len().is_multiple_of(head_dim)
+                && head_dim.is_multiple_of(TILE_N)
+                && rotated.is_multiple_of(TILE_N)
+                && rotated <= head_dim,
+            "{} outputs of heads of {head_dim}, {rotated} of which turn",
+            self.rows.len()
+        );
+        let source = |n: usize| {
+            let (head, in_head, in_tile) = (n / head_dim * head_dim, n % head_dim, n % TILE_N);
+            let half = TILE_N / 2;
+            let turned = in_tile / half * (rotated / 2) + in_head / TILE_N * half + in_tile % half;
+            head + if in_head < rotated { turned } else { in_head }
+        };
+        let rows = (0..self.rows.len()).map(|n| self.rows[source(n)]).collect();
+        Self { rows, ..self }
+    }
+
     /// How it will lie.
     pub fn layout(&self) -> Layout {
         Layout::of(self.format)
@@ -389,6 +414,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn elements_that_turn_together_share_a_tile() {
+        let (heads, head_dim, rotated) = (2, 64, 32);
+        let rows: Vec<u8> = (0..heads * head_dim).flat_map(|n| (n as f32).to_le_bytes()).collect();
+        let matrix = Matrix::new(WeightFormat::F32, heads * head_dim, 1, &rows).unwrap();
+        let stack = Stack::new(&[matrix]).halves_together(head_dim, rotated);
+        let order: Vec<usize> = stack.rows.iter().map(|row| float_in(row) as usize).collect();
+        for (n, element) in order.iter().enumerate() {
+            let (in_head, beside) = (element % head_dim, order[n ^ 8] % head_dim);
+            assert_eq!(n / head_dim, element / head_dim, "rows stay in their head");
+            if in_head >= rotated {
+                assert_eq!(n, *element, "what does not turn stays where it is");
+            } else {
+                assert_eq!(in_head.abs_diff(beside), rotated / 2, "row {n}");
+            }
+        }
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(0..heads * head_dim), "every row is there once");
     }
 
     #[test]

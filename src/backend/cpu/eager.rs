@@ -131,6 +131,10 @@ impl EagerReplay {
 }
 
 impl Replay for EagerReplay {
+    fn failure(&self) -> Option<&BackendError> {
+        None
+    }
+
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         self.run(program, inputs, skipped, &mut |_| ());
     }

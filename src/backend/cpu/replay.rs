@@ -194,6 +194,10 @@ impl<'a> Forward<'a> {
 }
 
 impl Replay for CpuReplay {
+    fn failure(&self) -> Option<&BackendError> {
+        None
+    }
+
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         let (forward, pool) = self.forward(program, inputs);
         pool.run(&|worker: Worker<'_>| {

@@ -1,4 +1,5 @@
-//! The key/value cache in device memory, and the kernels that change it outside of forwards.
+//! The key/value cache in device memory, and the kernels that change it outside of forwards. Those that the host launches do not wait for the
+//! kernels before them, and are begun when those have ended.
 
 use ygg_kernels::{
     KvFormat,
@@ -53,7 +54,7 @@ impl Cache {
             count: 0,
             from: [0; YGG_MOST_WIDTH as usize],
         };
-        Launch::new(device, "ygg_move_slots", [self.planes, 1, 1], YGG_ROW_THREADS, 0, params)
+        Ok(Launch::new(device, "ygg_move_slots", [self.planes, 1, 1], YGG_ROW_THREADS, 0, params)?.alone())
     }
 
     /// Moves of the rows of a path, by the slots `[W]` that a forward wrote its rows to.
@@ -85,6 +86,6 @@ impl Cache {
             halves: u32::from(self.format == KvFormat::F16),
             seed: 0,
         };
-        Launch::new(device, "ygg_poison_slots", [self.planes, 1, 1], YGG_ROW_THREADS, 0, params)
+        Ok(Launch::new(device, "ygg_poison_slots", [self.planes, 1, 1], YGG_ROW_THREADS, 0, params)?.alone())
     }
 }

@@ -16,6 +16,8 @@ use ygg_kernels::cuda;
 
 use crate::backend::BackendError;
 
+use super::Way;
+
 /// Kernels made by `build.rs` for known architectures; empty where it found no nvcc.
 static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
 
@@ -25,6 +27,10 @@ const OLDEST_DRIVER: i32 = 12_000;
 const EMBEDDED_VERSION: i32 = 13_000;
 /// The first compute capability with the instructions that the kernels use: bf16 products.
 const OLDEST_ARCH: i32 = 80;
+/// The first version of the driver's interface whose captures keep that a kernel may begin while the one before it runs.
+const OVERLAPPING_DRIVER: i32 = 12_030;
+/// The first architecture whose code can wait for the kernels before.
+const OVERLAPPING_ARCH: i32 = 90;
 /// Shared memory that a kernel may ask for without saying so first.
 const PLAIN_SHARED: u32 = 48 << 10;
 
@@ -55,6 +61,8 @@ pub(super) struct Device {
     warm: Mutex<BTreeSet<usize>>,
     name: String,
     processors: u32,
+    /// Whether a kernel may begin while the one before it still runs.
+    overlaps: bool,
 }
 
 impl fmt::Debug for Device {
@@ -64,11 +72,12 @@ impl fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens the first GPU, with kernels for these layouts of weights.
+    /// Opens the first GPU, with kernels for these layouts of weights. Those of a forward overlap where GPU, driver and code can and
+    /// `way` is not to launch them one by one.
     ///
     /// # Errors
     /// [`BackendError::NoCuda`] that says what is missing: driver, device, architecture, compiler.
-    pub(super) fn open(layouts: u32) -> Result<Arc<Self>, BackendError> {
+    pub(super) fn open(layouts: u32, way: Way) -> Result<Arc<Self>, BackendError> {
         let driver = driver()?;
         let context = check("open the device", CudaContext::new(0))?;
         // One arena, one stream: we order the work ourselves, and events of others cannot be waited for inside a capture.
@@ -92,6 +101,11 @@ impl Device {
             Ptx::from_binary(EMBEDDED.to_vec())
         };
         let module = check("load the kernels", context.load_module(image))?;
+        // Code that was compiled for older ones, and by the driver for this one, would not wait.
+        let code = check("find a kernel", module.load_function("ygg_nothing"))?;
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
+        let code_arch = check("ask for the kernels' architecture", code.get_attribute(attribute))?;
+        let overlaps = way == Way::Graph && driver >= OVERLAPPING_DRIVER && code_arch >= OVERLAPPING_ARCH;
         Ok(Arc::new(Self {
             context,
             module,
@@ -99,6 +113,7 @@ impl Device {
             warm: Mutex::default(),
             name,
             processors,
+            overlaps,
         }))
     }
 
@@ -394,6 +409,8 @@ pub(super) struct Launch {
     grid: [u32; 3],
     threads: u32,
     shared: u32,
+    /// Whether it may begin while the kernel before it on the stream still runs.
+    overlaps: bool,
     /// The structure of parameters, in words that keep its alignment.
     params: Box<[u64]>,
 }
@@ -410,7 +427,8 @@ impl fmt::Debug for Launch {
 }
 
 impl Launch {
-    /// Kernel `name` with `params`, which must be the structure that it takes.
+    /// Kernel `name` with `params`, which must be the structure that it takes. Where the device can, it begins while the kernel before it
+    /// still runs, and waits by itself.
     pub(super) fn new<P: Copy>(
         device: &Device,
         name: &str,
@@ -425,7 +443,13 @@ impl Launch {
         let mut words = vec![0_u64; size_of::<P>().div_ceil(size_of::<u64>())].into_boxed_slice();
         // SAFETY: the words are at least as many bytes, and aligned enough.
         unsafe { words.as_mut_ptr().cast::<P>().write(params) };
-        Ok(Self { function: device.function(name, shared)?, grid, threads, shared, params: words })
+        let function = device.function(name, shared)?;
+        Ok(Self { function, grid, threads, shared, overlaps: device.overlaps, params: words })
+    }
+
+    /// The same, begun when all before it on the stream has ended: for kernels that do not wait, or come behind a copy.
+    pub(super) fn alone(self) -> Self {
+        Self { overlaps: false, ..self }
     }
 
     /// Changes the parameters of the next launch. Not for kernels in a graph: it has its own copy.
@@ -440,22 +464,27 @@ impl Launch {
     /// Puts it on a stream. Allocates nothing.
     pub(super) fn on(&self, stream: &CudaStream) -> Result<(), BackendError> {
         let mut params = [self.params.as_ptr().cast_mut().cast::<c_void>()];
+        let mut overlap = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
         let [x, y, z] = self.grid;
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: self.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared,
+            hStream: stream.cu_stream(),
+            attrs: &mut overlap,
+            numAttrs: u32::from(self.overlaps),
+        };
         // SAFETY: the parameters are the kernel's own structure, whose addresses are in blocks that outlive the launch.
         let launched = unsafe {
-            sys::cuLaunchKernel(
-                self.function,
-                x,
-                y,
-                z,
-                self.threads,
-                1,
-                1,
-                self.shared,
-                stream.cu_stream(),
-                params.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
+            sys::cuLaunchKernelEx(&config, self.function, params.as_mut_ptr(), std::ptr::null_mut())
         };
         check("launch a kernel", launched.result())
     }

@@ -7,12 +7,13 @@ use ygg_kernels::{
     cuda::{abi::*, packing::Layout},
 };
 
-use crate::ir::{self, HeadTokens, KvSpec, Op, OpWeights, Operand, Program, Region, RopeId, Step};
+use crate::ir::{self, HeadTokens, KvSpec, Op, OpWeights, Operand, Program, Region, RopeId, Step, WeightId};
 
 use super::{
     super::BackendError,
     device::{Device, Launch},
     layout::InputWords,
+    projection::Projection,
     weights::{Packed, Weights},
 };
 
@@ -139,6 +140,7 @@ struct Product {
     /// Of a gated pair.
     up: Option<Packed>,
     residual: bool,
+    projection: Option<Projection>,
 }
 
 /// Nothing is left for a product behind.
@@ -178,17 +180,25 @@ impl<'a> Launches<'a> {
         Self { device, weights, kv_format, program, at, turn: 0, written: None }
     }
 
-    /// Those of all steps, by step.
+    /// Those of all steps, by step; the first begins when all before it has ended.
     pub(super) fn all(mut self) -> Result<Vec<Vec<Launch>>, BackendError> {
         let program = self.program;
-        let steps = &program.steps;
-        (0..steps.len()).map(|number| self.of(&steps[number], steps.get(number + 1))).collect()
+        let all = (0..program.steps.len()).map(|number| self.of(number));
+        let mut all = all.collect::<Result<Vec<Vec<Launch>>, _>>()?;
+        // What comes before a forward is a copy, or the growth of a tree.
+        if let Some(first) = all.first_mut() {
+            *first = first.drain(..).map(Launch::alone).collect();
+        }
+        Ok(all)
     }
 
     /// Those of a step. What the next step, a product, reads of its result is left as that product reads it.
-    fn of(&mut self, step: &Step, next: Option<&Step>) -> Result<Vec<Launch>, BackendError> {
+    fn of(&mut self, place: usize) -> Result<Vec<Launch>, BackendError> {
+        let program = self.program;
+        let step = &program.steps[place];
+        let projection_at = |before: usize| Projection::of(program, place.checked_sub(before)?);
         let written = self.written.take();
-        let next = self.next_fragments(step, next);
+        let next = self.next_fragments(step, program.steps.get(place + 1));
         if next.is_some() {
             self.written = step.result.region();
         }
@@ -220,17 +230,20 @@ impl<'a> Launches<'a> {
                 self.by_rows("ygg_rms_norm", out().rows, params)
             }
             Op::Linear { weights, norm, residual } => {
+                let projection = projection_at(0);
                 let product = Product {
                     norm: *norm,
-                    weights: self.weights.stack(weights),
+                    weights: self.weights.stack(weights, projection.and_then(|p| p.order)),
                     up: None,
                     residual: *residual,
+                    projection,
                 };
                 self.product(in_step, step, written, &product, out(), fragments)
             }
             Op::GatedLinear { gate, up, norm } => {
-                let [gate, up] = [gate, up].map(|id| self.weights.stack(&[*id]));
-                let product = Product { norm: *norm, weights: gate, up: Some(up), residual: false };
+                let [gate, up] = [gate, up].map(|id| self.weights.stack(&[*id], None));
+                let product =
+                    Product { norm: *norm, weights: gate, up: Some(up), residual: false, projection: None };
                 self.product(in_step, step, written, &product, out(), fragments)
             }
             Op::Add | Op::Swiglu => {
@@ -267,6 +280,8 @@ impl<'a> Launches<'a> {
                 let params = YggSelectRows { step: in_step, x: operand(0), indices, out: out() };
                 self.by_rows("ygg_select_rows", out().rows, params)
             }
+            // The product before has stored them.
+            Op::AppendKv { .. } if projection_at(1).is_some() => Ok(Vec::new()),
             Op::AppendKv { layer, rope } => {
                 let params = YggAppend {
                     step: in_step,
@@ -301,7 +316,7 @@ impl<'a> Launches<'a> {
                     heads: number(*heads),
                     partitions: number(partitions(self.at.context)),
                     scale: *scale,
-                    rope: self.rope(*rope),
+                    rope: self.rope(rope.filter(|_| projection_at(2).is_none())),
                     kv: self.kv(*layer),
                     partial,
                     partial_max,
@@ -326,11 +341,12 @@ impl<'a> Launches<'a> {
                 self.candidates(in_step, operand(0), *most, tokens.as_ref(), out())
             }
             Op::Candidates { head: Some(ir::Head { weights, norm }), most, tokens } => {
-                let packed = self.weights.stack(weights);
+                let packed = self.weights.stack(weights, None);
                 let columns = number(packed.outputs);
                 let data = float_mut(self.at.scratch.logits);
                 let logits = YggRows { data, rows: operand(0).rows, columns, stride: columns };
-                let product = Product { norm: *norm, weights: packed, up: None, residual: false };
+                let product =
+                    Product { norm: *norm, weights: packed, up: None, residual: false, projection: None };
                 let mut launches = self.product(in_step, step, written, &product, logits, NO_FRAGMENTS)?;
                 launches.extend(self.candidates(in_step, logits, *most, tokens.as_ref(), out())?);
                 Ok(launches)
@@ -380,6 +396,29 @@ impl<'a> Launches<'a> {
         }
     }
 
+    fn projection(&self, projection: Option<Projection>) -> YggProjection {
+        let input = |word: usize| (self.at.inputs + (word * size_of::<u32>()) as u64) as *const u32;
+        let halves = u32::from(self.kv_format == KvFormat::F16);
+        match projection {
+            Some(Projection { layer, heads, rope, order: _ }) => YggProjection {
+                positions: input(self.at.words.positions()),
+                slots: input(self.at.words.slots()),
+                heads: number(heads),
+                halves,
+                rope: self.rope(rope),
+                kv: self.kv(layer),
+            },
+            None => YggProjection {
+                positions: std::ptr::null(),
+                slots: std::ptr::null(),
+                heads: 0,
+                halves,
+                rope: self.rope(None),
+                kv: self.kv(0),
+            },
+        }
+    }
+
     /// Fragments that a step leaves for the product behind it, if that reads the result as it is.
     fn next_fragments(&mut self, step: &Step, next: Option<&Step>) -> Option<YggFragments> {
         if !matches!(step.op, Op::Attention { .. } | Op::Linear { .. } | Op::GatedLinear { .. }) {
@@ -396,10 +435,11 @@ impl<'a> Launches<'a> {
         // Inputs behind the last would be whatever was there.
         let is_whole = result.columns.is_multiple_of(YGG_TILE_K as usize);
         let format = fragment_format(Layout::of(self.program.weights[weight.0 as usize].format));
+        let layout = |weight: WeightId| Layout::of(self.program.weights[weight.0 as usize].format);
         let writes = match &step.op {
             Op::Attention { .. } => true,
-            Op::Linear { weights, .. } => self.weights.stack(weights).layout != Layout::F32,
-            Op::GatedLinear { gate, .. } => self.weights.stack(&[*gate]).layout != Layout::F32,
+            Op::Linear { weights, .. } => layout(weights[0]) != Layout::F32,
+            Op::GatedLinear { gate, .. } => layout(*gate) != Layout::F32,
             _ => false,
         };
         if !is_read || !is_whole || !writes || format == YGG_FRAGMENT_F32 || step.group != next.group {
@@ -426,7 +466,7 @@ impl<'a> Launches<'a> {
         out: YggRows,
         next: YggFragments,
     ) -> Result<Vec<Launch>, BackendError> {
-        let Product { norm, weights, up, residual } = product;
+        let Product { norm, weights, up, residual, projection } = product;
         let region = step.operands[0].region().expect("a product has a left side");
         let x = self.rows(&region);
         let tiles = row_tiles(region.rows);
@@ -456,6 +496,7 @@ impl<'a> Launches<'a> {
             tiles_k: number(weights.columns.div_ceil(YGG_TILE_K as usize)),
             columns: number(weights.columns),
             residual: u32::from(*residual),
+            projection: self.projection(*projection),
         };
         let is_f32 = weights.layout == Layout::F32;
         let rows = if is_f32 { region.rows } else { tiles * TILE_W };

@@ -7,6 +7,8 @@
 //! | `cache` | keys and values, and the kernels that move them |
 //! | `layout` | where inputs and results lie |
 //! | `launches` | steps of a program as kernels with parameters |
+//! | `projection` | which products leave queries, keys and values turned and stored |
+//! | `alone` | kernels that measure the machine |
 //! | `replay` | one request: warm-up, capture, replay |
 //! | `phase` | a draft phase as one graph: forwards with the growth of the tree between them |
 //! | `verification` | a verification as one graph: a forward with the walk and the move of what is accepted behind it |
@@ -14,16 +16,18 @@
 //! A graph copies the rows in, runs every kernel and copies the results out; the host writes pinned memory, launches, waits, reads. What
 //! kernels do is in `kernels/cuda`.
 
+mod alone;
 mod cache;
 mod device;
 mod launches;
 mod layout;
 mod phase;
+mod projection;
 mod replay;
 mod verification;
 mod weights;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::result;
 use ygg_kernels::{
@@ -75,7 +79,7 @@ struct EmbeddingRows {
 /// How the kernels of a forward reach the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Captured as a graph once, launched as one.
+    /// Captured as a graph once, launched as one; a kernel begins while the one before it ends, where the device can.
     Graph,
     /// Launched one by one by the host.
     Eager,
@@ -93,11 +97,13 @@ pub(super) struct CudaExecutables {
     kv_format: KvFormat,
     /// Bytes of a row of the embedding, reserved once.
     row: Mutex<Vec<u8>>,
+    /// What failed when a row of the embedding was fetched.
+    failure: OnceLock<BackendError>,
 }
 
 impl Clone for CudaExecutables {
     fn clone(&self) -> Self {
-        let Self { programs, way, weights, device, layouts, kv_format, row: _ } = self;
+        let Self { programs, way, weights, device, layouts, kv_format, row: _, failure: _ } = self;
         Self {
             programs: programs.clone(),
             way: *way,
@@ -106,6 +112,7 @@ impl Clone for CudaExecutables {
             layouts: *layouts,
             kv_format: *kv_format,
             row: Mutex::default(),
+            failure: OnceLock::new(),
         }
     }
 }
@@ -151,10 +158,11 @@ impl CudaExecutables {
             programs: Vec::new(),
             way,
             weights: Weights::default(),
-            device: Device::open(layouts)?,
+            device: Device::open(layouts, way)?,
             layouts,
             kv_format: spec.kv_format,
             row: Mutex::default(),
+            failure: OnceLock::new(),
         };
         empty.and(programs, source, threads)
     }
@@ -200,6 +208,10 @@ impl CudaExecutables {
 
     fn way(&self) -> Way {
         self.way
+    }
+
+    fn failure(&self) -> Option<&BackendError> {
+        self.failure.get()
     }
 }
 
@@ -267,7 +279,7 @@ impl Executables for CudaExecutables {
         let device = match layouts & !self.layouts {
             0 => Arc::clone(&self.device),
             // The same GPU and memory, with kernels for the other weights too.
-            _ => Device::open(self.layouts | layouts)?,
+            _ => Device::open(self.layouts | layouts, self.way)?,
         };
         let layouts = self.layouts | layouts;
         let beside = Self { programs: Vec::new(), layouts, device, ..self.clone() };
@@ -284,7 +296,12 @@ impl Executables for CudaExecutables {
             check("fetch an embedding", copied)
         };
         let copied = self.device.bind().and_then(|()| fetch());
-        copied.unwrap_or_else(|error| panic!("{error}"));
+        if let Err(failure) = copied {
+            // Every replay over these programs has failed by this: the first word is enough.
+            let _later = self.failure.set(failure);
+            row.fill(0.0);
+            return;
+        }
         format.dequantise_row(&bytes[..row_bytes], row);
     }
 

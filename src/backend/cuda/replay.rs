@@ -5,10 +5,10 @@ use std::{ops::Range, sync::Arc};
 use cudarc::driver::{CudaGraph, CudaStream, result, sys};
 use ygg_kernels::{
     KvFormat,
-    cuda::abi::{YGG_MOST_WIDTH, YGG_ROW_THREADS, YggMoves, YggMultiply, YggPoison, YggRead},
+    cuda::abi::{YGG_MOST_WIDTH, YggMoves, YggMultiply, YggPoison},
 };
 
-use crate::ir::{KvSpec, Program, RowInputs};
+use crate::ir::{KvSpec, Program, Region, RowInputs};
 
 use super::{
     super::{
@@ -16,17 +16,14 @@ use super::{
         Replay, ReplayOptions, Tuning, Verifications, Workers,
     },
     CudaExecutables, Way,
+    alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
     cache::Cache,
-    device::{Device, DeviceBlock, Launch, PinnedBlock, check},
+    device::{DeviceBlock, Launch, PinnedBlock, check},
     launches::{Addresses, Launches, Scratch, ScratchBytes},
     layout::{Bump, InputWords, ResultWords},
     phase::Phase,
     verification::Verification,
-    weights::Weights,
 };
-
-/// Blocks of a kernel that measures the machine, for each multiprocessor.
-const BLOCKS_EACH: u32 = 8;
 
 /// A captured graph. Only whoever holds the replay launches it.
 pub(super) struct Graph(CudaGraph);
@@ -134,6 +131,8 @@ pub(super) struct CudaReplay {
     inputs: PinnedBlock,
     results: PinnedBlock,
     memory: DeviceBlock,
+    /// What ended it; nothing is run behind it.
+    failure: Option<BackendError>,
 }
 
 impl std::fmt::Debug for CudaReplay {
@@ -183,21 +182,15 @@ impl CudaReplay {
             moves: cache.moves(&device)?,
             poison: cache.poison(&device)?,
             reads: read_launches(&device, executables.weights(), at(places.sink))?,
-            multiply: multiply_launch(&device, at(places.sink), 0)?,
-            nothing: Launch::new(
-                &device,
-                "ygg_nothing",
-                [1, 1, 1],
-                32,
-                0,
-                YggMultiply { rounds: 0, sink: at(places.sink) as *mut u32 },
-            )?,
+            multiply: multiply_launch(&device, at(places.sink))?,
+            nothing: nothing_launch(&device, at(places.sink))?,
             nothing_skipped: vec![false; programs[0].groups as usize],
             executables: Arc::clone(&executables),
             stream,
             inputs,
             results,
             memory,
+            failure: None,
         };
         for program in programs {
             let words = InputWords::of(program, options);
@@ -397,8 +390,7 @@ impl CudaReplay {
                 // SAFETY: made with this structure.
                 unsafe { self.multiply.params_mut::<YggMultiply>() }.rounds = rounds;
                 self.multiply.on(&self.stream)?;
-                let threads =
-                    u64::from(self.executables.device().processors() * BLOCKS_EACH * YGG_ROW_THREADS);
+                let threads = u64::from(multiplying_threads(self.executables.device()));
                 // 8 chains, a product and a sum each.
                 16 * threads * u64::from(rounds)
             }
@@ -414,15 +406,44 @@ impl CudaReplay {
     }
 }
 
-/// What cannot go on: the device failed while it decoded, and nothing that it holds can be trusted.
-fn working<T>(result: Result<T, BackendError>) -> T {
-    result.unwrap_or_else(|error| panic!("{error}"))
+/// What a verification accepts on a device that has failed: the root.
+const NOTHING_ACCEPTED: Accepted<'static> = Accepted { rows: &[0], tokens: &[0] };
+/// What a phase grows there: the root.
+const NOTHING_GROWN: Grown<'static> = Grown { tokens: &[0], parents: &[0], ranks: &[0], scores: &[0.0] };
+
+impl CudaReplay {
+    /// Does something that the device may fail in, if it never did: a first failure is remembered, and nothing is done behind it.
+    fn attempt<T: Default>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BackendError>) -> T {
+        if self.failure().is_some() {
+            return T::default();
+        }
+        work(self).unwrap_or_else(|failure| {
+            self.failure = Some(failure);
+            T::default()
+        })
+    }
+
+    /// After a failure: rows that can be walked, of logits or of candidates, of which there is one.
+    fn show_nothing(&mut self, program: usize) {
+        if self.failure().is_none() {
+            return;
+        }
+        let Region { rows, row_stride, .. } = self.executables.programs_slice()[program].shown;
+        let words = self.results.words_mut();
+        words.fill(0);
+        (0..rows).for_each(|row| words[row * row_stride] = 1);
+    }
 }
 
 impl Replay for CudaReplay {
+    fn failure(&self) -> Option<&BackendError> {
+        self.failure.as_ref().or(self.executables.failure())
+    }
+
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         self.write_inputs(program, inputs, skipped);
-        working(self.replay_whole(program));
+        self.attempt(|replay| replay.replay_whole(program));
+        self.show_nothing(program);
     }
 
     fn replay_observed(
@@ -433,7 +454,8 @@ impl Replay for CudaReplay {
         observer: Observer<'_>,
     ) {
         self.write_inputs(program, inputs, skipped);
-        working(self.replay_steps(program, skipped, observer));
+        self.attempt(|replay| replay.replay_steps(program, skipped, observer));
+        self.show_nothing(program);
     }
 
     fn workers(&self) -> Option<Workers> {
@@ -445,7 +467,7 @@ impl Replay for CudaReplay {
     }
 
     fn exercise(&mut self, exercise: Exercise) -> u64 {
-        working(self.exercised(exercise))
+        self.attempt(|replay| replay.exercised(exercise))
     }
 
     fn shown(&self, program: usize, output: usize) -> &[f32] {
@@ -462,17 +484,19 @@ impl Replay for CudaReplay {
     }
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {
-        working(self.executables.device().bind());
-        for (chunk, first) in
-            from.chunks(YGG_MOST_WIDTH as usize).zip((first..).step_by(YGG_MOST_WIDTH as usize))
-        {
-            // SAFETY: made with this structure.
-            let params = unsafe { self.moves.params_mut::<YggMoves>() };
-            params.first = first;
-            params.count = u32::try_from(chunk.len()).expect("few moves");
-            params.from[..chunk.len()].copy_from_slice(chunk);
-            working(self.moves.on(&self.stream));
-        }
+        self.attempt(|replay| {
+            replay.executables.device().bind()?;
+            let chunks = from.chunks(YGG_MOST_WIDTH as usize);
+            for (chunk, first) in chunks.zip((first..).step_by(YGG_MOST_WIDTH as usize)) {
+                // SAFETY: made with this structure.
+                let params = unsafe { replay.moves.params_mut::<YggMoves>() };
+                params.first = first;
+                params.count = u32::try_from(chunk.len()).expect("few moves");
+                params.from[..chunk.len()].copy_from_slice(chunk);
+                replay.moves.on(&replay.stream)?;
+            }
+            Ok(())
+        });
     }
 
     fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
@@ -490,11 +514,13 @@ impl Replay for CudaReplay {
     }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
-        working(self.executables.device().bind());
-        // SAFETY: made with this structure.
-        let params = unsafe { self.poison.params_mut::<YggPoison>() };
-        (params.first, params.count, params.seed) = (slots.start, slots.end - slots.start, seed);
-        working(self.poison.on(&self.stream));
+        self.attempt(|replay| {
+            replay.executables.device().bind()?;
+            // SAFETY: made with this structure.
+            let params = unsafe { replay.poison.params_mut::<YggPoison>() };
+            (params.first, params.count, params.seed) = (slots.start, slots.end - slots.start, seed);
+            replay.poison.on(&replay.stream)
+        });
     }
 }
 
@@ -506,11 +532,12 @@ impl DraftPhases for CudaReplay {
     }
 
     fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot, skipped: &[bool]) -> Grown<'_> {
-        let graph = self.phases[phase].graph(depth, root, skipped, &self.ground.options);
-        let done = check("launch a draft phase", graph.0.launch())
-            .and_then(|()| check("run a draft phase", self.stream.synchronize()));
-        working(done);
-        self.phases[phase].grown()
+        self.attempt(|replay| {
+            let graph = replay.phases[phase].graph(depth, root, skipped, &replay.ground.options);
+            check("launch a draft phase", graph.0.launch())?;
+            check("run a draft phase", replay.stream.synchronize())
+        });
+        if self.failure().is_some() { NOTHING_GROWN } else { self.phases[phase].grown() }
     }
 }
 
@@ -527,30 +554,12 @@ impl Verifications for CudaReplay {
         assert!(inputs.used() > 0, "a tree has a root");
         self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
         let place = self.verification(program).expect("the program was prepared");
-        let done = check("launch a verification", self.verifications[place].graph().0.launch())
-            .and_then(|()| check("run a verification", self.stream.synchronize()));
-        working(done);
-        self.verifications[place].accepted()
+        self.attempt(|replay| {
+            check("launch a verification", replay.verifications[place].graph().0.launch())?;
+            check("run a verification", replay.stream.synchronize())
+        });
+        if self.failure().is_some() { NOTHING_ACCEPTED } else { self.verifications[place].accepted() }
     }
-}
-
-fn blocks(device: &Device) -> [usize; 3] {
-    [(device.processors() * BLOCKS_EACH) as usize, 1, 1]
-}
-
-/// One for each block of weights, with its bytes.
-fn read_launches(device: &Device, weights: &Weights, sink: u64) -> Result<Vec<(Launch, u64)>, BackendError> {
-    let launch = |(start, bytes): (u64, usize)| {
-        let count = bytes as u64 / 16;
-        let params = YggRead { data: start as *const std::ffi::c_void, count, sink: sink as *mut u32 };
-        Ok((Launch::new(device, "ygg_read", blocks(device), YGG_ROW_THREADS, 0, params)?, 16 * count))
-    };
-    weights.blocks().map(launch).collect()
-}
-
-fn multiply_launch(device: &Device, sink: u64, rounds: u32) -> Result<Launch, BackendError> {
-    let params = YggMultiply { rounds, sink: sink as *mut u32 };
-    Launch::new(device, "ygg_multiply_adds", blocks(device), YGG_ROW_THREADS, 0, params)
 }
 
 fn upload_ropes(

@@ -16,6 +16,7 @@ use crate::ir::{HeadTokens, Norm, Op, OpWeights, Program, WeightId, WeightSource
 use super::{
     super::BackendError,
     device::{Device, DeviceBlock, PinnedBlock, check},
+    projection::{HalvesTogether, Projection},
 };
 
 /// Alignment of whatever lies in device memory: lanes load 16 bytes, and lines of the cache are 128.
@@ -26,8 +27,8 @@ const STAGING_WORDS: usize = 4 << 20;
 /// What is uploaded together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
-    /// Matrices stacked by rows, packed for products.
-    Stack(Vec<WeightId>),
+    /// Matrices stacked by rows, packed for products; of projections, perhaps in another order.
+    Stack(Vec<WeightId>, Option<HalvesTogether>),
     /// Rows as the file has them, to be embedded.
     Rows(WeightId),
     /// A norm's gain, as f32.
@@ -73,9 +74,9 @@ impl Weights {
     ) -> Result<(), BackendError> {
         let Some(Program { weights: specs, .. }) = programs.first() else { return Ok(()) };
         let mut seen = BTreeSet::new();
-        let steps = programs.iter().flat_map(|p| &p.steps);
-        let keys: Vec<Key> = steps
-            .flat_map(|step| keys_of(&step.op))
+        let keys: Vec<Key> = programs
+            .iter()
+            .flat_map(|program| (0..program.steps.len()).flat_map(|step| keys_of(program, step)))
             .filter(|key| !self.places.contains_key(key) && seen.insert(key.clone()))
             .collect();
         let parts =
@@ -102,8 +103,8 @@ impl Weights {
         *self.places.get(key).expect("every step's weights were uploaded")
     }
 
-    pub(super) fn stack(&self, weights: &[WeightId]) -> Packed {
-        match self.place(&Key::Stack(weights.to_vec())) {
+    pub(super) fn stack(&self, weights: &[WeightId], order: Option<HalvesTogether>) -> Packed {
+        match self.place(&Key::Stack(weights.to_vec(), order)) {
             Place::Packed(packed) => packed,
             Place::Plain(_) => unreachable!("stacks are packed"),
         }
@@ -138,17 +139,19 @@ impl Weights {
     }
 }
 
-fn keys_of(op: &Op) -> Vec<Key> {
-    let mut keys = weight_keys(op);
+fn keys_of(program: &Program, number: usize) -> Vec<Key> {
+    let op = &program.steps[number].op;
+    let order = Projection::of(program, number).and_then(|projection| projection.order);
+    let mut keys = weight_keys(op, order);
     if let Op::Candidates { tokens: Some(tokens), .. } = op {
         keys.push(Key::Names(tokens.as_slice().to_vec()));
     }
     keys
 }
 
-fn weight_keys(op: &Op) -> Vec<Key> {
+fn weight_keys(op: &Op, order: Option<HalvesTogether>) -> Vec<Key> {
     let with_gain = |norm: Option<Norm>, stacks: &[&[WeightId]]| {
-        let stacks = stacks.iter().map(|ids| Key::Stack(ids.to_vec()));
+        let stacks = stacks.iter().map(|ids| Key::Stack(ids.to_vec(), order));
         norm.map(|n| Key::Gain(n.weight)).into_iter().chain(stacks).collect()
     };
     match op.weights() {
@@ -172,9 +175,13 @@ impl<'a> Part<'a> {
     fn of(key: &Key, specs: &[WeightSpec], source: &'a dyn WeightSource) -> Result<Self, BackendError> {
         let matrix = |id: &WeightId| crate::backend::matrix(&specs[id.0 as usize], source.bytes(*id));
         Ok(match key {
-            Key::Stack(ids) => {
+            Key::Stack(ids, order) => {
                 let parts: Vec<Matrix<'a>> = ids.iter().map(matrix).collect::<Result<_, _>>()?;
-                Self::Stack(Stack::new(&parts))
+                let stack = Stack::new(&parts);
+                Self::Stack(match order {
+                    Some(HalvesTogether { head_dim, rotated }) => stack.halves_together(*head_dim, *rotated),
+                    None => stack,
+                })
             }
             Key::Rows(id) => Self::Rows(matrix(id)?.bytes()),
             Key::Gain(id) => {

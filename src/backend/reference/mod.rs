@@ -264,6 +264,10 @@ impl ReferenceReplay {
 }
 
 impl Replay for ReferenceReplay {
+    fn failure(&self) -> Option<&BackendError> {
+        None
+    }
+
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         self.replay_observed(program, inputs, skipped, &mut |_| {});
     }

@@ -56,7 +56,11 @@ impl Server {
     }
 
     pub(super) fn start_with(model: &Path, set: impl FnOnce(&mut Command)) -> Self {
-        let mut command = on_machine("serve", model);
+        Self::start_as(on_machine("serve", model), set)
+    }
+
+    /// The same, on another device.
+    pub(super) fn start_as(mut command: Command, set: impl FnOnce(&mut Command)) -> Self {
         command.args(["--port", "0", "--model-name", "tiny"]).env_remove("YGGC_API_KEY");
         set(&mut command);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("yggc starts");

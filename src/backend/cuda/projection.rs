@@ -1,0 +1,90 @@
+//! Products of queries, keys and values that leave them turned and stored: which steps of a program are one.
+
+use ygg_kernels::{
+    RopePairing,
+    cuda::{abi::YGG_TILE_N, packing::Layout},
+};
+
+use crate::ir::{Op, Operand, Program, Region, RopeId, Step, WeightId};
+
+/// Outputs of a tile.
+const TILE_N: usize = YGG_TILE_N as usize;
+
+/// In which order the outputs of heads are packed so that those that turn together lie in one tile: `YggProjection` says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HalvesTogether {
+    pub(super) head_dim: usize,
+    /// Elements of a head that turn.
+    pub(super) rotated: usize,
+}
+
+/// A product whose outputs are queries, keys and values, read by nothing but the storage and the attention behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Projection {
+    pub(super) layer: usize,
+    /// Of queries.
+    pub(super) heads: usize,
+    pub(super) rope: Option<RopeId>,
+    /// None where outputs lie in the order of the model.
+    pub(super) order: Option<HalvesTogether>,
+}
+
+impl Projection {
+    /// The one that the steps from `number` on are, if its kernel has all that it needs in a tile of outputs: heads, and what turns of
+    /// them, are whole tiles. Others are run apart.
+    pub(super) fn of(program: &Program, number: usize) -> Option<Self> {
+        let [product, append, attention] = program.steps.get(number..number + 3)? else { return None };
+        let Op::Linear { weights, residual: false, .. } = &product.op else { return None };
+        let Op::AppendKv { layer, rope } = append.op else { return None };
+        let Op::Attention { layer: read, heads, rope: of_queries, .. } = attention.op else { return None };
+        let is_one = read == layer && of_queries == rope;
+        let is_together = [append, attention].iter().all(|step| step.group == product.group);
+        if !is_one || !is_together || !is_packed(program, weights) {
+            return None;
+        }
+        let head_dim = program.kv.head_dim;
+        let all = product.result.region()?;
+        let part = |first: usize, heads: usize| Region {
+            offset_bytes: all.offset_bytes + first * head_dim * size_of::<f32>(),
+            columns: heads * head_dim,
+            ..all
+        };
+        let kv_heads = program.kv.kv_heads;
+        let expected = [(0, heads), (heads, kv_heads), (heads + kv_heads, kv_heads)].map(|(a, n)| part(a, n));
+        let found = [attention.operands.first(), append.operands.first(), append.operands.get(1)];
+        let is_split = expected.iter().zip(found).all(|(e, f)| f.and_then(Operand::region) == Some(*e));
+        let is_whole = all.columns == (heads + 2 * kv_heads) * head_dim;
+        if !is_split || !is_whole || readers(program, &all) != 3 || !head_dim.is_multiple_of(TILE_N) {
+            return None;
+        }
+        let order = match rope {
+            None => None,
+            Some(id) => {
+                let spec = &program.ropes[id.0 as usize];
+                let rotated = 2 * spec.inv_freq.len();
+                if spec.head_dim != head_dim || !rotated.is_multiple_of(TILE_N) {
+                    return None;
+                }
+                match spec.pairing {
+                    RopePairing::Adjacent => None,
+                    RopePairing::Halves => Some(HalvesTogether { head_dim, rotated }),
+                }
+            }
+        };
+        Some(Self { layer, heads, rope, order })
+    }
+}
+
+/// Whether matrices lie in tiles.
+fn is_packed(program: &Program, weights: &[WeightId]) -> bool {
+    weights.iter().all(|id| Layout::of(program.weights[id.0 as usize].format) != Layout::F32)
+}
+
+/// Operands of steps that are of these bytes' value, and whether it is left to be read behind the forward.
+fn readers(program: &Program, all: &Region) -> usize {
+    let of_step = |step: &Step| {
+        step.operands.iter().filter_map(Operand::region).filter(|r| r.value == all.value).count()
+    };
+    let left = [Some(program.shown), program.hidden].into_iter().flatten();
+    program.steps.iter().map(of_step).sum::<usize>() + left.filter(|r| r.value == all.value).count()
+}
