@@ -244,7 +244,7 @@ fn every_index_matters() {
 /// A kernel that begins before others have ended finds nothing of theirs before it has waited.
 #[test]
 fn kernels_may_begin_before_others_end() {
-    passes(&[UNFUSED, GROWTH, HIDDEN_FORWARD, ONCE, LONG], &[OVERLAPPING]);
+    passes(&[UNFUSED, GROWTH, WALK, HIDDEN_FORWARD, ONCE, LONG], &[OVERLAPPING]);
 }
 
 /// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself refuses.

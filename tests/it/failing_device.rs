@@ -85,6 +85,7 @@ fn decodes_until_it_fails(schedule: Schedule) {
 const PLAIN: &str = "failing_device::a_failure_ends_plain_steps";
 const AHEAD: &str = "failing_device::a_failure_ends_steps_with_heads_ahead";
 const ONE_LAUNCH: &str = "failing_device::a_failure_ends_steps_in_one_launch";
+const TWO_LAUNCHES: &str = "failing_device::a_failure_ends_steps_in_two_launches";
 
 fn fails_everywhere(schedule: Schedule, test: &str) {
     if is_cuda() {
@@ -111,4 +112,9 @@ fn a_failure_ends_steps_with_heads_ahead() {
 #[test]
 fn a_failure_ends_steps_in_one_launch() {
     fails_everywhere(Schedule::OneLaunch, ONE_LAUNCH);
+}
+
+#[test]
+fn a_failure_ends_steps_in_two_launches() {
+    fails_everywhere(Schedule::TwoLaunches, TWO_LAUNCHES);
 }
