@@ -55,8 +55,10 @@ fn run_prints_the_contracts_object_and_nothing_else() {
             "tokens_per_s",
             "tpot_ms",
             "ttft_ms",
+            "walked_by_device",
         ]
     );
+    assert_eq!(stats["walked_by_device"], 0);
     assert_eq!(stats["tokens"].as_u64(), Some(answer["token_ids"].as_array().unwrap().len() as u64));
     assert_eq!(stats["drafter"], "layer_skip");
     assert_eq!(stats["plan"], drafting_plan().to_str().unwrap());
