@@ -104,8 +104,8 @@ fn latencies_of_a_profile_are_measured_again_and_all_else_is_kept() {
     }
     let expected = [
         "verify at width 4, context 128",
-        "draft:layer_skip at width 2, context 128",
         "verify at width 4, context 189",
+        "draft:layer_skip at width 2, context 128",
     ];
     assert_eq!(measured, expected);
     let restored = Profile { measurements: old.measurements.clone(), ..new };
