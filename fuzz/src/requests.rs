@@ -124,12 +124,10 @@ fn drafted(decoder: &mut Decoder, prompt: &[u32], request: &Request) -> Vec<u32>
     let begin = Begin { adjustment, log_probs: *log_probs, reuse: *reuse, ..Begin::new(prompt, *sampling) };
     let first = decoder.begin(&begin).expect("a request that an engine answers").expect("nobody cancels it");
     let (mut said, ends) = (vec![first], loaded().end_ids());
-    while !said.last().is_some_and(|token| ends.contains(token)) {
-        let room = decoder.session().context() + 1 - decoder.history().len();
-        let tokens = (max_tokens - said.len()).min(room);
-        if tokens == 0 {
-            break;
-        }
+    // A decoder could say one more, which no cache has to hold; an engine's context is prompt and answer.
+    let most = (*max_tokens).min(decoder.session().context() - prompt.len());
+    while said.len() < most && !said.last().is_some_and(|token| ends.contains(token)) {
+        let tokens = most - said.len();
         decoder.step(Limits { tokens, ends }, None).expect("it runs");
         said.extend(decoder.emitted());
     }
