@@ -5,6 +5,7 @@
 
 use std::{
     cell::UnsafeCell,
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -17,6 +18,9 @@ use super::{affinity::Places, barrier::Barrier};
 
 /// Turns of the spin loop before an idle worker parks: some hundred microseconds, longer than the host's part of a step.
 const SPINS_BEFORE_PARK: u32 = 20_000;
+
+/// Room in memory that a thread is started with: two mebibytes of stack, and what the system and the standard library add.
+const THREAD_BYTES: usize = 3 << 20;
 
 /// Whether workers are bound to processors of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -41,7 +45,7 @@ struct Line<T>(T);
 struct Shared {
     /// Number of the job published last; written by the caller only.
     epoch: Line<AtomicUsize>,
-    /// Workers that have finished the current job.
+    /// Workers that have finished the current job; before the first, those that have begun.
     finished: Line<AtomicUsize>,
     job: UnsafeCell<Option<Job>>,
     parked: Vec<Line<AtomicBool>>,
@@ -101,7 +105,7 @@ impl Pool {
     ///
     /// # Errors
     /// What the system says when it refuses a thread.
-    pub(crate) fn new(threads: usize, pinning: Pinning) -> std::io::Result<Self> {
+    pub(crate) fn new(threads: usize, pinning: Pinning) -> io::Result<Self> {
         assert!(threads >= 1, "the caller itself is a worker");
         let shared = Arc::new(Shared {
             epoch: Line(AtomicUsize::new(0)),
@@ -118,9 +122,12 @@ impl Pool {
         let busy = AtomicBool::new(false);
         let mut pool = Self { shared, busy, handles: Vec::new(), threads: Vec::new(), places };
         for index in 1..threads {
+            // A thread whose stack is all that there was room for ends the process when it begins.
+            Vec::<u8>::new().try_reserve_exact(THREAD_BYTES).map_err(io::Error::other)?;
             let shared = Arc::clone(&pool.shared);
             let place = pool.places.as_ref().map(|p| p.cpus()[index - 1]);
             let handle = thread::Builder::new().name(format!("yggc-{index}")).spawn(move || {
+                shared.finished.0.store(index, Ordering::Release);
                 if let Some(cpu) = place {
                     Places::take(cpu);
                 }
@@ -128,6 +135,11 @@ impl Pool {
             })?;
             pool.threads.push(handle.thread().clone());
             pool.handles.push(handle);
+            // It has what it needs before the next one takes of the room.
+            let mut turns = 0;
+            while pool.shared.finished.0.load(Ordering::Acquire) < index {
+                super::barrier::relax(&mut turns);
+            }
         }
         Ok(pool)
     }
