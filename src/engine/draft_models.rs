@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    model::{HiddenStateModel, Model, ModelFingerprint},
+    model::{HiddenStateModel, Model, ModelFingerprint, in_eight_bits},
     plan::{DrafterFile, DrafterKind},
     runtime::{ExecutableSet, Session, SessionOptions, SetOptions},
     text::TokenDifference,
@@ -80,7 +80,8 @@ impl DraftModel {
         Ok(DrafterFile { path: place.to_owned(), digest: self.fingerprint().to_string() })
     }
 
-    /// Its executables for the widths of a verifier with these trimmed heads, by those that were `made` before if there are some.
+    /// Its executables for the widths of a verifier with these trimmed heads, by those that were `made` before if there are some. Matrices
+    /// of more than 8 bits an element are read as 8: drafting is reading them, and what is drafted is verified.
     fn load(
         &self,
         verifier: &Loaded,
@@ -99,17 +100,21 @@ impl DraftModel {
                     model_context: model.config.context,
                     threads: verifier.threads(),
                 };
-                let weights = model.weights.as_ref();
+                let weights = Arc::clone(&model.weights);
+                let (graph, weights) = in_eight_bits(&model.graph, weights, 0, verifier.threads());
                 let draft = match made {
                     Some(made) => made.clone(),
-                    None => ExecutableSet::build(&model.graph, weights, &options)?,
+                    None => ExecutableSet::build(&graph, weights.as_ref(), &options)?,
                 };
+                let draft = draft.with_heads(weights.as_ref(), heads)?;
                 model.check_unchanged()?;
-                Ok(draft.with_heads(weights, heads)?)
+                Ok(draft)
             }
             Files::HiddenState(model) => {
                 let of_verifier = Arc::clone(&verifier.model().weights);
                 let (graph, weights) = model.over(set.graph(), of_verifier)?;
+                let lent = set.graph().weights().len();
+                let (graph, weights) = in_eight_bits(&graph, weights, lent, verifier.threads());
                 let draft = match made {
                     Some(made) => made.clone(),
                     None => set.beside(&graph, weights.as_ref(), model.config().context)?,

@@ -369,6 +369,16 @@ impl Graph {
         &self.weights[id.0 as usize]
     }
 
+    /// Declares that a weight is stored in another format.
+    ///
+    /// # Panics
+    /// If there is no such weight, or its rows are no whole number of the format's blocks.
+    pub fn store_in(&mut self, id: WeightId, format: WeightFormat) {
+        let spec = &mut Arc::make_mut(&mut self.weights)[id.0 as usize];
+        assert!(format.row_bytes(spec.columns).is_some(), "{} columns in {format}", spec.columns);
+        spec.format = format;
+    }
+
     /// All rotary embeddings, by [`RopeId`].
     pub fn ropes(&self) -> &[RopeSpec] {
         &self.ropes
