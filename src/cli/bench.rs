@@ -21,14 +21,13 @@ use std::{path::Path, sync::Arc, time::Instant};
 use yggc::{
     engine::{Answer, DrafterChoice, Engine, Loaded, Options, PlanSource, Sampling},
     measure::{self, CalibrationPrompt},
-    model::Model,
 };
 
 use crate::cli::{
     args::{Arm as ArmName, BenchArgs, DrafterName},
     cache::CachePlace,
     error::Failure,
-    fetch, output,
+    fetch, loading, output,
     planning::{self, Prepared},
     progress::Progress,
     settings::{self, Machine},
@@ -80,7 +79,7 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
         .map(|file| planning::given(file, args.force, cache))
         .collect::<Result<Vec<_>, _>>()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let model = Model::open(&path)?;
+    let model = loading::open(&path, Progress::OnStderr)?;
     // Made before the weights are: they count against the memory that is free now.
     let options = machine.options(&path, args.context.context);
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?;

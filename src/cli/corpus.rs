@@ -3,14 +3,13 @@
 use yggc::{
     engine::Loaded,
     measure::{self, CorpusOptions, CorpusReport},
-    model::Model,
 };
 
 use crate::cli::{
     args::{CorpusArgs, CorpusBuildArgs, CorpusCommand},
     cache::CachePlace,
     error::Failure,
-    fetch, output,
+    fetch, loading, output,
     planning::load_options,
     progress::Progress,
     settings::{self, Machine},
@@ -30,7 +29,7 @@ fn build(args: &CorpusBuildArgs, cache: &CachePlace) -> Result<(), Failure> {
     settings::output_file(&args.output)?;
     let machine = Machine::new(&args.device)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, vec![WIDTH]))?;
+    let loaded = Loaded::new(loading::open(&path, Progress::OnStderr)?, &load_options(machine, vec![WIDTH]))?;
     let options = CorpusOptions {
         snippet_tokens: args.snippet,
         most_snippets: args.keep,

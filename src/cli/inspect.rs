@@ -14,7 +14,7 @@ use crate::cli::{
     args::{InspectArgs, StageName},
     cache::CachePlace,
     error::Failure,
-    fetch, output,
+    fetch, loading, output,
     planning::load_options,
     progress::Progress,
     settings::Machine,
@@ -47,7 +47,7 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
         }
         _ => fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?,
     };
-    let model = Model::open(&path)?;
+    let model = loading::open(&path, Progress::OnStderr)?;
     let machine = Machine::whole();
     let device = DeviceSpec::cpu(machine.tier, KV_FORMAT);
     let binding = Binding { width: args.width, outputs: args.width };

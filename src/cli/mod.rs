@@ -14,6 +14,7 @@ mod distill;
 mod error;
 mod fetch;
 mod inspect;
+mod loading;
 mod memory;
 mod ngram_state;
 mod output;

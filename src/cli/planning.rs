@@ -15,6 +15,7 @@ use yggc::{
 use crate::cli::{
     cache::CachePlace,
     error::Failure,
+    loading,
     output::remark,
     plan_cache::{CachedPlan, Found, LockedPlan},
     progress::Progress,
@@ -47,7 +48,7 @@ impl Prepared {
             }
             Self::Loaded(loaded) => {
                 widths.extend(loaded.set().widths());
-                Model::open(&loaded.model().path)?
+                loading::open(&loaded.model().path, Progress::OnStderr)?
             }
         };
         Ok(Arc::new(Loaded::new(model, &load_options(machine, widths))?))

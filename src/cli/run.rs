@@ -1,16 +1,13 @@
 //! `yggc run`: answers a prompt, as text that streams or as one JSON object; without a prompt, a chat.
 
-use yggc::{
-    engine::{Engine, Message, Options, Prompt, Request, Role},
-    model::Model,
-};
+use yggc::engine::{Engine, Message, Options, Prompt, Request, Role};
 
 use crate::cli::{
     args::RunArgs,
     cache::CachePlace,
     chat,
     error::Failure,
-    fetch, ngram_state, output, planning,
+    fetch, loading, ngram_state, output, planning,
     progress::Progress,
     settings::{self, Machine},
     skip_state, stats,
@@ -23,7 +20,7 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force, cache)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let model = Model::open(&path)?;
+    let model = loading::open(&path, Progress::OnStderr)?;
     let options = Options {
         drafter: settings::drafter(args),
         store: args.store.store.clone(),

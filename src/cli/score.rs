@@ -6,14 +6,13 @@ use serde::Serialize;
 use yggc::{
     engine::{Loaded, Pinning},
     measure::{self, Score, ScoredToken},
-    model::Model,
 };
 
 use crate::cli::{
     args::ScoreArgs,
     cache::CachePlace,
     error::Failure,
-    fetch, output,
+    fetch, loading, output,
     planning::load_options,
     progress::Progress,
     settings::{self, Machine},
@@ -47,7 +46,10 @@ pub(crate) fn command(args: &ScoreArgs, cache: &CachePlace) -> Result<(), Failur
     let source = source(args)?;
     let machine = Machine::new(&args.device)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let loaded = Arc::new(Loaded::new(Model::open(&path)?, &load_options(machine, vec![WIDTH]))?);
+    let loaded = Arc::new(Loaded::new(
+        loading::open(&path, Progress::OnStderr)?,
+        &load_options(machine, vec![WIDTH]),
+    )?);
     let ids = match source {
         Source::Text(text) => loaded.tokenizer().encode_prompt(&text),
         Source::Ids(ids) => ids,

@@ -2,17 +2,14 @@
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
-use yggc::{
-    engine::{DEFAULT_CONTEXT, DrafterChoice, Options},
-    model::Model,
-};
+use yggc::engine::{DEFAULT_CONTEXT, DrafterChoice, Options};
 
 use crate::{
     cli::{
         args::ServeArgs,
         cache::CachePlace,
         error::Failure,
-        fetch, output, planning,
+        fetch, loading, output, planning,
         progress::Progress,
         settings::{self, Machine},
     },
@@ -25,7 +22,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force, cache)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let model = Model::open(&path)?;
+    let model = loading::open(&path, Progress::OnStderr)?;
     let drafter = if args.no_spec { DrafterChoice::Plain } else { DrafterChoice::Planned };
     let options =
         Options { drafter, store: args.store.store.clone(), ..machine.options(&path, args.context.context) };

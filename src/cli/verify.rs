@@ -5,7 +5,6 @@ use serde::Serialize;
 use yggc::{
     engine::{DEFAULT_CONTEXT, Loaded, Options},
     measure::{calibration_prompts, read_prompts},
-    model::Model,
     verify::{self, Extent, Property, Verdict, Verification, VerifyOptions},
 };
 
@@ -13,7 +12,7 @@ use crate::cli::{
     args::VerifyArgs,
     cache::CachePlace,
     error::Failure,
-    fetch, output,
+    fetch, loading, output,
     planning::{self, Prepared},
     progress::Progress,
     settings::Machine,
@@ -63,7 +62,7 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     let prompts = args.prompts.as_deref().map_or_else(|| Ok(calibration_prompts()), read_prompts)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?;
-    let model = Model::open(&path)?;
+    let model = loading::open(&path, Progress::OnStderr)?;
     // Made before the weights are: they count against the memory that is free now.
     let engine = machine.options(&path, Some(DEFAULT_CONTEXT));
     let (prepared, plan) = match given {

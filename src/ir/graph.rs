@@ -63,6 +63,9 @@ pub struct WeightSpec {
 pub trait WeightSource: Send + Sync {
     /// Bytes of a weight: `rows * format.row_bytes(columns)` of them.
     fn bytes(&self, weight: WeightId) -> &[u8];
+
+    /// Told when a weight lies where forwards read it, perhaps more than once. For those who watch it being loaded.
+    fn note_loaded(&self, _weight: WeightId) {}
 }
 
 /// A rotary embedding.

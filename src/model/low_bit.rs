@@ -1,7 +1,7 @@
 //! A model with its matrices in fewer bits than its files have: for drafters, since what they say is verified.
 //!
-//! A forward of few rows takes as long as reading its weights. Of 16 and 32 bits, Q8_0 reads half or a quarter, and agrees with the
-//! verifier as often: a block of 32 elements is off by at most half of 1/127 of its largest.
+//! A forward of few rows takes as long as reading its weights: Q8_0 reads half of 16 bits an element, a quarter of 32. An element is off by
+//! at most half of 1/127 of the largest of its block of 32.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -81,6 +81,10 @@ impl WeightSource for Narrow {
             Some((spec, narrow)) => narrow.get_or_init(|| quantised(spec, bytes, self.threads)),
             None => bytes,
         }
+    }
+
+    fn note_loaded(&self, weight: WeightId) {
+        self.weights.note_loaded(weight);
     }
 }
 

@@ -23,6 +23,7 @@ pub mod safetensors;
 pub mod synthetic;
 mod tensor_table;
 mod vocabulary;
+mod watched;
 
 pub use check::check_bytes;
 use config::{ConfigKeys, default_head_dim};

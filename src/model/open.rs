@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable, VocabularySource, gguf,
-    safetensors,
+    safetensors, watched::Watched,
 };
 use crate::{
     ir::{Graph, WeightId, WeightSource},
@@ -133,6 +133,14 @@ impl Model {
             files,
             identity,
         }
+    }
+
+    /// The same model, which tells how far loading it has come: of the bytes of its weights, how many lie where forwards read them, and
+    /// how many there are. Told from any thread that loads, in no order; all of them once.
+    #[must_use]
+    pub fn watched(mut self, told: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        self.weights = Arc::new(Watched::new(self.weights, &self.graph, told));
+        self
     }
 
     /// Whether its files are still as they were opened: asked when all of their weights have been read.

@@ -1,11 +1,12 @@
 //! Backends agree: logits of every tier against the reference backend, for models of every format and for a graph of
 //! ops that no pass can fuse.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ygg_kernels::{Activations, KvFormat, RopePairing, Tier, WeightFormat};
 use yggc::{
     ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec},
+    model::{Model, synthetic::SyntheticSpec},
     runtime::{ExecutableSet, SetOptions},
     sample::argmax,
     verify::logit_tolerance,
@@ -250,4 +251,41 @@ fn the_unfusable_graph_stays_unfused() {
     let count = |name| program.steps.iter().filter(|step| step.op.name() == name).count();
     let ops = ["rms_norm", "rope", "swiglu", "add", "scale", "gated_linear"];
     assert_eq!(ops.map(count), [3, 2, 1, 8, 3, 0]);
+}
+
+#[test]
+fn loading_is_told_of_to_its_end() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for tied in [true, false] {
+        let path = folder.path().join(format!("{tied}.gguf"));
+        SyntheticSpec { tied, ..SyntheticSpec::default() }.write_gguf(&path).expect("the model is written");
+        for tier in tested_tiers() {
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let listener = Arc::clone(&told);
+            let model = Model::open(&path).expect("a generated model opens");
+            let model = model.watched(move |loaded, total| {
+                listener.lock().expect("no listener panics").push((loaded, total));
+            });
+            let options = SetOptions {
+                tier,
+                kv_format: KvFormat::F16,
+                activations: Activations::Native,
+                widths: vec![1, 4],
+                model_context: model.config.context,
+                threads: 2,
+            };
+            ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).expect("it loads");
+            let told = told.lock().expect("no listener panicked");
+            let all = model
+                .graph
+                .weights()
+                .iter()
+                .zip(0..)
+                .map(|(_, id)| model.weights.bytes(WeightId(id)).len() as u64);
+            let total = all.sum::<u64>();
+            assert_eq!(told.len(), model.graph.weights().len(), "{tier}: each weight is told of once");
+            assert!(told.iter().all(|(_, of)| *of == total), "{tier}: {told:?}");
+            assert_eq!(told.iter().map(|(loaded, _)| *loaded).max(), Some(total), "{tier}");
+        }
+    }
 }

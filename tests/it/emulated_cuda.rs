@@ -124,6 +124,7 @@ pub(crate) fn passes(names: &[&str], environment: &[(&str, &str)]) {
 
 const FOLLOWS: &str = "backends::every_tier_follows_the_reference_on_every_format";
 const UNFUSED: &str = "backends::ops_that_no_pass_fuses_follow_the_reference_too";
+const LOADING: &str = "backends::loading_is_told_of_to_its_end";
 const CANDIDATES: &str = "candidates::candidates_are_those_of_stored_logits";
 const TRIMMED: &str = "candidates::candidates_of_a_trimmed_head_are_those_of_the_tokens_it_keeps";
 const ROWS: &str = "row_invariance::rows_do_not_depend_on_company_width_slots_scratch_or_threads";
@@ -139,6 +140,7 @@ const ADVERSARY: &str = "lossless::an_adversary_changes_no_token";
 const GROWTH: &str = "one_launch::the_device_grows_the_trees_that_the_host_grows";
 const WALK: &str = "device_walk::the_device_accepts_and_moves_what_the_host_does";
 const WALKED: &str = "device_walk::steps_that_the_device_verifies_are_the_hosts";
+const HEADS: &str = "schedules::heads_drafted_ahead_change_no_tree";
 const TWO_LAUNCHES: &str = "device_walk::a_plan_of_two_launches_answers_as_plain_decoding_does";
 const HIDDEN_ROWS: &str = "device_walk::hidden_rows_are_kept_by_the_host";
 const ONCE: &str = "emulated_cuda::every_kernel_once";
@@ -146,7 +148,7 @@ const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
 #[test]
 fn kernels_follow_the_reference() {
-    passes(&[FOLLOWS, UNFUSED, EMBEDDINGS, HIDDEN_FORWARD], &[]);
+    passes(&[FOLLOWS, UNFUSED, EMBEDDINGS, HIDDEN_FORWARD, LOADING], &[]);
 }
 
 #[test]
@@ -161,7 +163,7 @@ fn speculation_changes_no_token() {
 
 #[test]
 fn trees_grow_on_the_device_as_on_the_host() {
-    passes(&[GROWTH], &[]);
+    passes(&[GROWTH, HEADS], &[]);
 }
 
 #[test]

@@ -26,6 +26,16 @@ enum Key {
     Gain(WeightId),
 }
 
+impl Key {
+    fn weights(&self) -> Vec<WeightId> {
+        match self {
+            Self::Stack(weights) => weights.clone(),
+            Self::Gated(gate, up) => vec![*gate, *up],
+            Self::Gain(weight) => vec![*weight],
+        }
+    }
+}
+
 /// Number of a packed matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MatrixId(usize);
@@ -72,6 +82,7 @@ impl PackedWeights {
         let work = || {
             while let Some((key, memory)) = next() {
                 let result = pack_one(&key, specs, source, memory);
+                key.weights().iter().for_each(|weight| source.note_loaded(*weight));
                 packed.lock().expect("no packing thread panics").push((key, result));
             }
         };

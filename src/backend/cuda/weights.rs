@@ -37,6 +37,17 @@ enum Key {
     Names(Vec<u32>),
 }
 
+impl Key {
+    /// The weights of the model in it.
+    fn weights(&self) -> &[WeightId] {
+        match self {
+            Self::Stack(weights, _) => weights,
+            Self::Rows(weight) | Self::Gain(weight) => std::slice::from_ref(weight),
+            Self::Names(_) => &[],
+        }
+    }
+}
+
 /// A packed matrix in device memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packed {
@@ -91,6 +102,7 @@ impl Weights {
         for (key, part) in keys.into_iter().zip(&parts) {
             let bytes = part.bytes();
             let place = upload.part(part, block.at(at, bytes))?;
+            key.weights().iter().for_each(|weight| source.note_loaded(*weight));
             at += bytes;
             self.places.insert(key, place);
         }

@@ -35,7 +35,12 @@ impl ReferenceExecutables {
     fn add(&mut self, programs: Vec<Program>, source: &dyn WeightSource) {
         let count = programs.first().map_or(0, |program| program.weights.len());
         let id = |i: usize| WeightId(u32::try_from(i).expect("few weights"));
-        self.weights.extend((self.weights.len()..count).map(|i| Arc::from(source.bytes(id(i)))));
+        let loaded = |i| {
+            let weight = Arc::from(source.bytes(id(i)));
+            source.note_loaded(id(i));
+            weight
+        };
+        self.weights.extend((self.weights.len()..count).map(loaded));
         self.programs.extend(programs);
     }
 

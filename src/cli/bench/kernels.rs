@@ -6,14 +6,13 @@ use serde::Serialize;
 use yggc::{
     engine::Loaded,
     measure::{self, ForwardReport, KernelOptions, KernelReport, OpReport, ProfileOptions, Roofline, Timing},
-    model::Model,
 };
 
 use crate::cli::{
     args::BenchArgs,
     cache::CachePlace,
     error::Failure,
-    fetch, output,
+    fetch, loading, output,
     planning::{advance, load_options},
     progress::Progress,
     settings::Machine,
@@ -25,7 +24,8 @@ use super::provenance::Provenance;
 pub(super) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, widths(args)))?;
+    let loaded =
+        Loaded::new(loading::open(&path, Progress::OnStderr)?, &load_options(machine, widths(args)))?;
     let defaults = KernelOptions::default();
     let repetitions = args.repetitions.unwrap_or(defaults.repetitions);
     let options = KernelOptions { repetitions, ..defaults };

@@ -6,7 +6,6 @@ use serde::Serialize;
 use yggc::{
     engine::Loaded,
     measure::{self, KernelOptions, Timing, TunedForward, TunedOp},
-    model::Model,
     plan::FittedPlan,
 };
 
@@ -14,7 +13,7 @@ use crate::cli::{
     args::BenchArgs,
     cache::CachePlace,
     error::Failure,
-    fetch, output,
+    fetch, loading, output,
     planning::{advance, given, load_options},
     progress::Progress,
     settings::Machine,
@@ -33,7 +32,8 @@ pub(super) fn command(args: &BenchArgs, file: &Path, cache: &CachePlace) -> Resu
     let machine = Machine::new(&args.device)?;
     let source = given(file, args.force, cache)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let loaded = Loaded::new(Model::open(&path)?, &load_options(machine, widths(args)))?;
+    let loaded =
+        Loaded::new(loading::open(&path, Progress::OnStderr)?, &load_options(machine, widths(args)))?;
     let here = loaded.fingerprints()?;
     let plan = if source.force {
         FittedPlan::forced(source.plan, &here)

@@ -1,0 +1,31 @@
+//! Opens models, and shows how far loading them has come where that takes a while.
+
+use std::{
+    path::Path,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use indicatif::ProgressBar;
+use yggc::model::{Model, ModelError};
+
+use crate::cli::progress::Progress;
+
+/// Loading that ends sooner shows no bar.
+const A_WHILE: Duration = Duration::from_millis(500);
+
+/// The model at `path`; a bar shows how much of it is loaded.
+///
+/// # Errors
+/// As [`Model::open`].
+#[expect(clippy::disallowed_methods, reason = "whether a bar is shown depends on time")]
+pub(crate) fn open(path: &Path, progress: Progress) -> Result<Model, ModelError> {
+    let (opened, bar) = (Instant::now(), OnceLock::<ProgressBar>::new());
+    Ok(Model::open(path)?.watched(move |loaded, total| {
+        if loaded == total {
+            bar.get().into_iter().for_each(ProgressBar::finish_and_clear);
+        } else if opened.elapsed() > A_WHILE {
+            bar.get_or_init(|| progress.bytes("loading", total)).set_position(loaded);
+        }
+    }))
+}
