@@ -121,6 +121,15 @@ pub trait Replay: Send + Debug {
     /// Runs program number `program` on the given rows, leaving out the groups with `skipped[group]`.
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]);
 
+    /// Like [`replay`](Self::replay), but a device that runs beside the host only begins, and [`finish`](Self::finish) waits for it. In
+    /// between slots may be copied, which the device does behind it; nothing of it may be read.
+    fn begin(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+        self.replay(program, inputs, skipped);
+    }
+
+    /// Waits for what was begun; whatever runs next does so, too.
+    fn finish(&mut self) {}
+
     /// Like [`replay`](Self::replay), and calls the observer at every [`Moment`]. Results are the same bits.
     fn replay_observed(
         &mut self,

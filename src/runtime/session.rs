@@ -37,6 +37,8 @@ pub struct Session {
     committed: usize,
     /// The program of the last forward, whose results are still readable.
     pub(super) last_program: Option<usize>,
+    /// The program of a forward that was begun and may still run.
+    begun: Option<usize>,
     pub(super) nothing_skipped: SkipSet,
 }
 
@@ -97,6 +99,7 @@ impl Session {
             tree_nodes,
             committed: 0,
             last_program: None,
+            begun: None,
             nothing_skipped,
         })
     }
@@ -328,6 +331,7 @@ impl Session {
     }
 
     fn fill_chunk(&mut self, program: usize, chunk: &[u32]) {
+        self.begun = None;
         let inputs = &mut self.inputs[program];
         inputs.clear();
         for (i, token) in chunk.iter().enumerate() {
@@ -352,7 +356,16 @@ impl Session {
         };
         let program = self.set.verify_program(width).expect("a planned width");
         self.inputs[program].clear();
+        self.begun = None;
         Ok(Forward { session: self, program })
+    }
+
+    /// Waits for the forward that was [begun](Forward::begin_choice_of), and shows its candidates; `None` if another one has run since.
+    pub fn begun_choices(&mut self) -> Option<Choices<'_>> {
+        let program = self.begun.take()?;
+        self.replay.finish();
+        self.last_program = Some(program);
+        Some(Choices { session: self, program })
     }
 
     /// Commits the scratch rows of `path` (offsets behind the committed prefix, ascending, root first): their keys and
@@ -496,13 +509,23 @@ impl<'a> Forward<'a> {
     /// # Panics
     /// As `choose`, and if the head is of another set.
     pub fn choose_of(self, head: Option<TrimmedHead>, choice: Choice, skip: Option<&SkipSet>) -> Choices<'a> {
+        let Self { session, program } = self;
+        Forward { session: &mut *session, program }.begin_choice_of(head, choice, skip);
+        session.begun_choices().expect("it was begun")
+    }
+
+    /// As [`choose_of`](Self::choose_of), but where a device runs beside the host it only begins. Until
+    /// [`begun_choices`](Session::begun_choices) shows them, paths may be committed and scratch moved, which the device does behind it.
+    ///
+    /// # Panics
+    /// As `choose_of`.
+    pub fn begin_choice_of(self, head: Option<TrimmedHead>, choice: Choice, skip: Option<&SkipSet>) {
         let Self { session, program: filled } = self;
         session.inputs[filled].set_choice(choice);
         let program = session.set.choosing_program(filled, head);
         let skip = skip.unwrap_or(&session.nothing_skipped);
-        session.replay.replay(program, &session.inputs[filled], skip.as_mask());
-        session.last_program = Some(program);
-        Choices { session, program }
+        session.replay.begin(program, &session.inputs[filled], skip.as_mask());
+        (session.last_program, session.begun) = (None, Some(program));
     }
 }
 

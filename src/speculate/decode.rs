@@ -383,13 +383,14 @@ impl Decoder {
             self.offsets.extend(self.walk.path.iter().map(|node| node.get()));
             self.session.commit(&self.offsets);
         }
+        self.stats.add_time(Stage::Commit, lap.next());
         if let Some(ahead) = ahead {
             let last = self.walk.path.last().expect("a walk begins at the root");
             let row = self.keep.binary_search(last).expect("a walk goes along verified rows");
             ahead.keep_head(row, &mut self.session);
+            self.stats.add_time(Stage::Draft, lap.next());
         }
         self.history.extend_from_slice(&self.walk.emitted);
-        self.stats.add_time(Stage::Commit, lap.next());
         if let (Some(drafter), Some(Lessons { offers, .. })) = (&mut self.drafter, &self.lessons) {
             let Walk { path, emitted, accepted: _ } = &self.walk;
             let (tree, rows, history) = (&self.tree, self.keep.as_slice(), self.history.as_slice());

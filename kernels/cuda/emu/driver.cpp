@@ -1,5 +1,5 @@
-// A libcuda.so.1 for tests: the driver functions that the CUDA backend calls, with kernels run by the emulation. Streams do their work at
-// once; a capture records it. What a driver refuses is refused here too, above all inside a capture: allocation, synchronisation, waiting for
+// A libcuda.so.1 for tests: the driver functions that the CUDA backend calls, with kernels run by the emulation. Streams do their work when
+// somebody waits for it, and no sooner; a capture records it. What a driver refuses is refused here too, above all inside a capture: allocation, synchronisation, waiting for
 // an event from outside, copies to or from memory that was never allocated.
 //
 // YGG_EMULATION_FAILS_AT=N lets the N-th launch of a graph fail, YGG_EMULATION_FAILS_BEHIND=N what waits for it; as on a GPU, everything fails
@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -65,11 +66,13 @@ struct Graph {
     std::vector<Work> nodes;
 };
 struct Executable {
-    std::vector<Work> nodes;
+    std::shared_ptr<const std::vector<Work>> nodes;
 };
 struct Stream {
     bool is_capturing = false;
     std::vector<Work> recorded;
+    // Whoever reads before this is done finds what was there before, and whoever writes what it reads changes what it does.
+    std::vector<Work> waiting;
     // Memory before the last kernel that waited for all before it to end: what kernels behind it may find unchanged.
     std::map<std::uintptr_t, std::vector<unsigned char>> before;
 };
@@ -83,6 +86,7 @@ static Module the_module;
 static Stream the_default;
 static std::mutex lock, running;
 static std::map<std::uintptr_t, std::size_t> device_memory;
+static std::set<Stream*> streams;
 static thread_local CUcontext current = nullptr;
 
 static std::size_t memory_limit() {
@@ -123,11 +127,15 @@ static void perform(const Work& work) {
 }
 static CUresult on(CUstream stream, Work work) {
     if (has_failed) return LAUNCH_FAILED;
-    if (of(stream).is_capturing)
-        of(stream).recorded.push_back(std::move(work));
-    else
-        perform(work);
+    auto& list = of(stream).is_capturing ? of(stream).recorded : of(stream).waiting;
+    list.push_back(std::move(work));
     return SUCCESS;
+}
+static void drain(Stream& stream) {
+    const std::vector<Work> waiting = std::move(stream.waiting);
+    stream.waiting.clear();
+    if (has_failed) return;
+    for (const Work& work : waiting) perform(work);
 }
 
 #define API extern "C" __attribute__((visibility("default"))) CUresult
@@ -184,17 +192,31 @@ API cuCtxGetCurrent(CUcontext* context) {
     *context = current;
     return SUCCESS;
 }
-API cuCtxSynchronize() { return SUCCESS; }
+API cuCtxSynchronize() {
+    std::set<Stream*> all{&the_default};
+    {
+        const std::lock_guard guard(lock);
+        all.insert(streams.begin(), streams.end());
+    }
+    for (Stream* stream : all) drain(*stream);
+    return has_failed ? LAUNCH_FAILED : SUCCESS;
+}
 API cuStreamCreate(CUstream* stream, unsigned) {
+    const std::lock_guard guard(lock);
     *stream = new Stream;
+    streams.insert(*stream);
     return SUCCESS;
 }
 API cuStreamDestroy_v2(CUstream stream) {
+    drain(*stream);
+    const std::lock_guard guard(lock);
+    streams.erase(stream);
     delete stream;
     return SUCCESS;
 }
 API cuStreamSynchronize(CUstream stream) {
     if (of(stream).is_capturing) return STREAM_CAPTURE_UNSUPPORTED;
+    drain(of(stream));
     return has_failed ? LAUNCH_FAILED : SUCCESS;
 }
 API cuStreamIsCapturing(CUstream stream, int* status) {
@@ -238,8 +260,19 @@ API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUstream
     if (!is_device_memory(from, bytes)) return INVALID_VALUE;
     return on(stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
 }
-API cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes) { return cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr); }
-API cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes) { return cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr); }
+// Those that wait do not wait for other streams.
+API cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes) {
+    if (!is_device_memory(to, bytes)) return INVALID_VALUE;
+    if (has_failed) return LAUNCH_FAILED;
+    perform([=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+    return SUCCESS;
+}
+API cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes) {
+    if (!is_device_memory(from, bytes)) return INVALID_VALUE;
+    if (has_failed) return LAUNCH_FAILED;
+    perform([=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
+    return SUCCESS;
+}
 API cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
     if (!is_device_memory(to, bytes)) return INVALID_VALUE;
     return on(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
@@ -352,7 +385,7 @@ API cuStreamEndCapture(CUstream stream, CUgraph* graph) {
     return SUCCESS;
 }
 API cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
-    *executable = new Executable{graph->nodes};
+    *executable = new Executable{std::make_shared<const std::vector<Work>>(graph->nodes)};
     return SUCCESS;
 }
 API cuGraphGetNodes(CUgraph graph, void*, std::size_t* count) {
@@ -367,7 +400,9 @@ API cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     const bool fails = is_told("YGG_EMULATION_FAILS_AT", launch);
     has_failed = fails || is_told("YGG_EMULATION_FAILS_BEHIND", launch);
     if (has_failed) return fails ? LAUNCH_FAILED : SUCCESS;
-    for (const Work& node : executable->nodes) perform(node);
+    of(stream).waiting.push_back([nodes = executable->nodes] {
+        for (const Work& node : *nodes) node();
+    });
     return SUCCESS;
 }
 API cuGraphExecDestroy(CUgraphExec executable) {

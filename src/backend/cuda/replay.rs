@@ -131,6 +131,8 @@ pub(super) struct CudaReplay {
     inputs: PinnedBlock,
     results: PinnedBlock,
     memory: DeviceBlock,
+    /// The program of the forward that the host has not waited for.
+    begun: Option<usize>,
     /// What ended it; nothing is run behind it.
     failure: Option<BackendError>,
 }
@@ -190,6 +192,7 @@ impl CudaReplay {
             inputs,
             results,
             memory,
+            begun: None,
             failure: None,
         };
         for program in programs {
@@ -332,21 +335,21 @@ impl CudaReplay {
         self.verifications.iter().position(|verification| verification.program == program)
     }
 
+    /// Writes what a program reads, once nothing reads it any more.
     fn write_inputs(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+        self.finish();
         let words = self.ready[program].words;
         words.write(inputs, skipped, self.inputs.words_mut());
     }
 
-    fn replay_whole(&mut self, program: usize) -> Result<(), BackendError> {
+    fn launch_whole(&mut self, program: usize) -> Result<(), BackendError> {
         if let Some(graph) = &self.ready[program].graph {
-            check("launch a graph", graph.0.launch())?;
-        } else {
-            self.executables.device().bind()?;
-            let Ready { results, sources, .. } = self.ready[program];
-            self.forward(program)?;
-            self.fetch_results(results, sources)?;
+            return check("launch a graph", graph.0.launch());
         }
-        check("run a forward", self.stream.synchronize())
+        self.executables.device().bind()?;
+        let Ready { results, sources, .. } = self.ready[program];
+        self.forward(program)?;
+        self.fetch_results(results, sources)
     }
 
     fn replay_steps(
@@ -441,9 +444,21 @@ impl Replay for CudaReplay {
     }
 
     fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+        self.begin(program, inputs, skipped);
+        self.finish();
+    }
+
+    fn begin(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
         self.write_inputs(program, inputs, skipped);
-        self.attempt(|replay| replay.replay_whole(program));
-        self.show_nothing(program);
+        self.attempt(|replay| replay.launch_whole(program));
+        self.begun = Some(program);
+    }
+
+    fn finish(&mut self) {
+        if let Some(program) = self.begun.take() {
+            self.attempt(|replay| check("run a forward", replay.stream.synchronize()));
+            self.show_nothing(program);
+        }
     }
 
     fn replay_observed(
@@ -532,6 +547,7 @@ impl DraftPhases for CudaReplay {
     }
 
     fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot, skipped: &[bool]) -> Grown<'_> {
+        self.finish();
         self.attempt(|replay| {
             let graph = replay.phases[phase].graph(depth, root, skipped, &replay.ground.options);
             check("launch a draft phase", graph.0.launch())?;
@@ -552,6 +568,7 @@ impl Verifications for CudaReplay {
 
     fn verify(&mut self, program: usize, inputs: &RowInputs) -> Accepted<'_> {
         assert!(inputs.used() > 0, "a tree has a root");
+        self.finish();
         self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
         let place = self.verification(program).expect("the program was prepared");
         self.attempt(|replay| {

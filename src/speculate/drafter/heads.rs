@@ -1,5 +1,6 @@
 //! Heads drafted ahead: the next root is one of the tokens the verifier just said, so all of them are forwarded before it is
-//! known which, and the forward of that one serves the next proposal.
+//! known which, and the forward of that one serves the next proposal. A device that runs beside the host forwards them while the
+//! host walks through the tree.
 //!
 //! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), ahead-of-time head draft. A head attends to the committed
 //! prefix, to the verified rows above it and to itself, which is the sequence that the root will continue: so by row
@@ -25,6 +26,7 @@ pub(super) struct Heads {
     /// Verified rows that have a head, ascending.
     rows: Vec<usize>,
     tokens: Vec<u32>,
+    /// The candidates of the head that was kept.
     offers: Offers,
     kept: Option<Kept>,
 }
@@ -32,7 +34,7 @@ pub(super) struct Heads {
 /// The head of a root that is known.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
-    head: usize,
+    root: u32,
     /// Committed tokens before the root.
     committed: usize,
 }
@@ -45,12 +47,12 @@ impl Heads {
             committed: 0,
             rows: Vec::with_capacity(rows),
             tokens: Vec::with_capacity(rows),
-            offers: Offers::with_capacity(rows, top_k),
+            offers: Offers::with_capacity(1, top_k),
             kept: None,
         }
     }
 
-    /// Drafts a head for every verified row behind which there would be another step that drafts.
+    /// Begins to draft a head for every verified row behind which there would be another step that drafts.
     pub(super) fn draft(
         &mut self,
         verified: &Verified<'_>,
@@ -79,11 +81,7 @@ impl Heads {
             });
             self.tokens.push(said[*row]);
         }
-        let choices = forward.choose_of(trimmed, choice, Some(skip));
-        for head in 0..self.rows.len() {
-            let candidates = choices.row(head).iter().map(|(token, log_prob)| Candidate { token, log_prob });
-            self.offers.add_row(|out| out.extend(candidates));
-        }
+        forward.begin_choice_of(trimmed, choice, Some(skip));
         Ok(())
     }
 
@@ -94,16 +92,17 @@ impl Heads {
         let committed = session.committed();
         let offset = self.bank + head - (committed - self.committed);
         session.move_scratch(u32::try_from(offset).expect("trees are small"));
-        self.kept = Some(Kept { head, committed });
+        let choices = session.begun_choices().expect("the path was committed, and no forward run");
+        let candidates = choices.row(head).iter().map(|(token, log_prob)| Candidate { token, log_prob });
+        self.offers.add_row(|out| out.extend(candidates));
+        self.kept = Some(Kept { root: self.tokens[head], committed });
     }
 
     /// The candidates of a root behind `committed` tokens, most probable first, if its head was kept. Only once.
     pub(super) fn take(&mut self, root: u32, committed: usize) -> Option<&[Candidate]> {
         let kept = self.kept.take()?;
-        if kept.committed != committed || self.tokens[kept.head] != root {
-            return None;
-        }
-        Some(self.offers.row(kept.head))
+        let is_of = kept.committed == committed && kept.root == root;
+        is_of.then(|| self.offers.row(0))
     }
 
     /// Drops all heads.

@@ -142,13 +142,14 @@ pub trait DraftsInOneLaunch: std::fmt::Debug {
 
 /// Drafts the head of the next step while this one is not finished.
 pub trait DraftsAhead: std::fmt::Debug {
-    /// Drafts the heads of all roots that the next step may have. They are written to scratch behind the tree.
+    /// Begins to draft the heads of all roots that the next step may have. They are written to scratch behind the tree. Until one is
+    /// kept the session runs no other forward.
     ///
     /// # Errors
     /// [`SpeculateError`] when the session refuses a forward.
     fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError>;
 
-    /// Keeps, for the next proposal, the head of the verified row that said the next root; the path to it is committed.
+    /// Keeps, for the next proposal, the head of the verified row that said the next root; the path to it is committed. Waits for it.
     fn keep_head(&mut self, row: usize, session: &mut Session);
 
     /// Drops all heads: another sequence begins.
