@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::{Arc, Mutex, OnceLock},
     thread,
 };
@@ -66,12 +65,6 @@ struct Narrow {
     /// As the files have them, and in fewer bits.
     matrices: BTreeMap<WeightId, (WeightSpec, OnceLock<Vec<u8>>)>,
     threads: usize,
-}
-
-impl fmt::Debug for Narrow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Narrow({} matrices)", self.matrices.len())
-    }
 }
 
 impl WeightSource for Narrow {

@@ -136,7 +136,7 @@ impl Model {
     }
 
     /// The same model, which tells how far loading it has come: of the bytes of its weights, how many lie where forwards read them, and
-    /// how many there are. Told from any thread that loads, in no order; all of them once.
+    /// how many there are. Told by one thread at a time, of more each time, of all of them last.
     #[must_use]
     pub fn watched(mut self, told: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         self.weights = Arc::new(Watched::new(self.weights, &self.graph, told));

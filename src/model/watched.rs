@@ -1,20 +1,22 @@
 //! Weights that are told of as they are loaded.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::sync::{Arc, Mutex};
 
 use crate::ir::{Graph, WeightId, WeightSource};
 
 /// A source of weights that counts the bytes of those that lie where forwards read them.
 pub(super) struct Watched<F> {
     weights: Arc<dyn WeightSource>,
-    /// Whether each weight was noted: one may be loaded for several uses.
-    noted: Vec<AtomicBool>,
-    loaded: AtomicU64,
+    seen: Mutex<Seen>,
     total: u64,
     told: F,
+}
+
+/// What has been loaded so far.
+struct Seen {
+    /// Whether each weight was noted: one may be loaded for several uses.
+    noted: Vec<bool>,
+    bytes: u64,
 }
 
 impl<F: Fn(u64, u64) + Send + Sync> Watched<F> {
@@ -22,8 +24,8 @@ impl<F: Fn(u64, u64) + Send + Sync> Watched<F> {
     pub(super) fn new(weights: Arc<dyn WeightSource>, graph: &Graph, told: F) -> Self {
         let ids = (0..).map(WeightId).take(graph.weights().len());
         let total = ids.map(|id| weights.bytes(id).len() as u64).sum();
-        let noted = graph.weights().iter().map(|_| AtomicBool::new(false)).collect();
-        Self { weights, noted, loaded: AtomicU64::new(0), total, told }
+        let seen = Seen { noted: vec![false; graph.weights().len()], bytes: 0 };
+        Self { weights, seen: Mutex::new(seen), total, told }
     }
 }
 
@@ -33,11 +35,12 @@ impl<F: Fn(u64, u64) + Send + Sync> WeightSource for Watched<F> {
     }
 
     fn note_loaded(&self, weight: WeightId) {
-        if self.noted[weight.0 as usize].swap(true, Ordering::Relaxed) {
+        // Told while it is held, so that nobody is told of less after more.
+        let mut seen = self.seen.lock().expect("nobody who is told panics");
+        if std::mem::replace(&mut seen.noted[weight.0 as usize], true) {
             return;
         }
-        let bytes = self.bytes(weight).len() as u64;
-        let loaded = self.loaded.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        (self.told)(loaded, self.total);
+        seen.bytes += self.bytes(weight).len() as u64;
+        (self.told)(seen.bytes, self.total);
     }
 }

@@ -1,6 +1,6 @@
 // A libcuda.so.1 for tests: the driver functions that the CUDA backend calls, with kernels run by the emulation. Streams do their work when
-// somebody waits for it, and no sooner; a capture records it. What a driver refuses is refused here too, above all inside a capture: allocation, synchronisation, waiting for
-// an event from outside, copies to or from memory that was never allocated.
+// somebody waits for it, and no sooner; a capture records it. What a driver refuses is refused here too, above all inside a capture:
+// allocation, synchronisation, waiting for an event from outside, copies to or from memory that was never allocated.
 //
 // YGG_EMULATION_FAILS_AT=N lets the N-th launch of a graph fail, YGG_EMULATION_FAILS_BEHIND=N what waits for it; as on a GPU, everything fails
 // from then on.
