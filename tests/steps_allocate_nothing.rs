@@ -407,8 +407,13 @@ fn is_cuda() -> bool {
 
 /// On a GPU, or its emulation, which allocates elsewhere: under every schedule, with what the host verifies by rule.
 fn check_cuda(model: &Model, sampled: Sampling) {
-    let set = set(model, Tier::Cuda, Activations::Native);
-    let others = [("lookup", Schedule::Plain), ("lookup", Schedule::DeviceWalk)];
+    let set = with_drafts(&set(model, Tier::Cuda, Activations::Native), model);
+    let others = [
+        ("lookup", Schedule::Plain),
+        ("lookup", Schedule::DeviceWalk),
+        ("model", Schedule::TwoLaunches),
+        ("hidden_state", Schedule::TwoLaunches),
+    ];
     let schedules = Schedule::ALL.map(|schedule| ("layer_skip", schedule));
     for (drafter, sampling) in schedules.into_iter().chain(others).map(|drafter| (drafter, Sampling::GREEDY))
     {

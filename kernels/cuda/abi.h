@@ -255,7 +255,7 @@ typedef struct YggCandidates {
 
 // An Equal-Growth Tree while it grows, in the order in which nodes came in: the root, then growth after growth. N nodes at most.
 typedef struct YggTree {
-    u32* counts;   // [2]: nodes, and how many of them the last growth added
+    u32* counts;   // [3]: nodes, how many of them the last growth added, and how many the one before it did
     u32* tokens;   // [N]
     u32* parents;  // [N]
     u32* ranks;    // [N]
@@ -269,12 +269,13 @@ typedef struct YggTree {
 // next forward. Meaning: the Frontier of the crate's `tree::growth`.
 typedef struct YggGrow {
     YggTree tree;
-    YggRows candidates; // [R, 2 most + 1] of the last forward; its first rows are the nodes of the last growth, or the root
+    YggRows candidates; // [R, 2 most + 1] of the last forward; its first rows are the nodes of the last growth, or one is the root
     u32 most;     // room for candidates in a row
     u32 kept;     // candidates of a node that count
+    u32 vocabulary; // tokens that count
     u32 width;    // nodes of a growth
-    u32 is_first; // 1: the root was forwarded, and nothing else is there
-    const u32* root; // [2]: its token, and how many tokens are committed
+    u32 is_first; // 1: the root was forwarded, and nothing else of the tree is there
+    const u32* root; // [3]: its token, how many tokens are committed before it, and its row in its forward
     // Inputs of the next forward of `rows` rows; 0: there is none.
     u32 rows;
     u32 tail_capacity;
@@ -285,6 +286,16 @@ typedef struct YggGrow {
     u32* tail_len;
     u32* tails;
 } YggGrow;
+
+// Behind a growth, for a model that reads hidden rows: each row of the next forward is given the hidden row of its node's parent.
+typedef struct YggHandDown {
+    YggTree tree;
+    YggRows hidden; // [R, K] of the last forward, in the rows of its candidates
+    u32 is_first;   // as for the growth
+    const u32* root; // as for the growth
+    float* kept;  // [N, K]: hidden rows of the nodes that were forwarded
+    float* given; // [W, K] of the next forward; zeros where a row is of no node
+} YggHandDown;
 
 // The path through a tree that a forward verified: C rows at most as many as the forward has.
 typedef struct YggPath {

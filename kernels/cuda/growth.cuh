@@ -14,6 +14,7 @@ YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
     let_next_kernel_begin();
     if (p.is_first && threadIdx.x == 0) {
         tree.counts[0] = tree.counts[1] = 1;
+        tree.counts[2] = 0;
         tree.tokens[0] = p.root[0];
         tree.parents[0] = tree.ranks[0] = tree.depths[0] = 0;
         tree.scores[0] = 0.0f;
@@ -23,12 +24,17 @@ YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
     // Offers are in the order of their parents, and of one parent by rank: of equal scores the first is the better.
     for (u32 i = threadIdx.x; i < forwarded * p.kept; i += blockDim.x) {
         const u32 row = i / p.kept, rank = i % p.kept, node = nodes - forwarded + row;
-        const float* candidates = row_of(p.candidates, row);
+        const float* candidates = row_of(p.candidates, p.is_first ? p.root[2] : row);
         const u64 at = static_cast<u64>(node) * p.kept + rank;
-        const bool is_there = rank < float_to_bits(candidates[0]);
-        const float score = is_there ? add_rn(tree.scores[index(node)], candidates[1 + p.most + rank]) : 0.0f;
+        // Ranks are among the tokens that count.
+        const u32 found = float_to_bits(candidates[0]) < p.kept ? float_to_bits(candidates[0]) : p.kept;
+        u32 place = 0;
+        for (u32 before = 0; place < found; ++place)
+            if (float_to_bits(candidates[1 + index(place)]) < p.vocabulary && before++ == rank) break;
+        const bool is_there = place < found;
+        const float score = is_there ? add_rn(tree.scores[index(node)], candidates[1 + p.most + place]) : 0.0f;
         tree.offered[at] = score;
-        tree.offers[at] = is_there && score == score ? float_to_bits(candidates[1 + index(rank)]) : YGG_NO_TOKEN;
+        tree.offers[at] = is_there && score == score ? float_to_bits(candidates[1 + index(place)]) : YGG_NO_TOKEN;
     }
     u32 added = 0;
     for (; added < p.width; ++added) {
@@ -68,6 +74,7 @@ YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
     if (threadIdx.x == 0) {
         tree.counts[0] = nodes + added;
         tree.counts[1] = added;
+        tree.counts[2] = forwarded;
     }
     // What follows the committed tokens: a node's slot is its number behind them.
     const u32 committed = p.root[1];
@@ -85,5 +92,24 @@ YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
             tail[index(depth - i)] = committed + ancestor;
             ancestor = tree.parents[ancestor];
         }
+    }
+}
+
+// grid: rows of the next forward, no fewer than a growth has nodes. A parent was forwarded last, or earlier: then its row was kept.
+YGG_KERNEL(ygg_hand_down, YggHandDown, YGG_ROW_THREADS) {
+    using namespace ygg;
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    const u32 w = blockIdx.x, columns = p.hidden.columns;
+    const u32 added = p.tree.counts[1], forwarded = p.tree.counts[2];
+    const u32 grown = p.tree.counts[0] - added, first = grown - forwarded;
+    const bool is_row = w < added;
+    const u32 parent = is_row ? p.tree.parents[grown + index(w)] : 0;
+    const float* last = row_of(p.hidden, p.is_first ? p.root[2] : is_row && parent >= first ? parent - first : 0);
+    const float* from = is_row && parent < first ? p.kept + static_cast<u64>(parent) * columns : last;
+    for (u32 i = threadIdx.x; i < columns; i += blockDim.x) {
+        p.given[static_cast<u64>(w) * columns + i] = is_row ? from[index(i)] : 0.0f;
+        if (w < forwarded)
+            p.kept[static_cast<u64>(first + w) * columns + i] = row_of(p.hidden, p.is_first ? p.root[2] : w)[index(i)];
     }
 }

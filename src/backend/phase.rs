@@ -2,15 +2,15 @@
 
 use std::fmt::Debug;
 
-use crate::ir::Choice;
+use crate::ir::RowInputs;
 
 use super::BackendError;
 
-/// Which forwards a draft phase is made of. Both programs show candidates, of the same head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which forwards a draft phase is made of. All programs show candidates, of the same head.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseShape {
-    /// Program of one row, for the root.
-    pub root_program: usize,
+    /// Programs for the root, with text before it that the model has not read, one of each width that may be needed.
+    pub root_programs: Vec<usize>,
     /// Program for the nodes of a growth.
     pub growth_program: usize,
     /// Nodes of a growth, `Wd`: no more than that program has rows.
@@ -19,6 +19,8 @@ pub struct PhaseShape {
     pub depth: usize,
     /// Candidates kept of a node.
     pub kept: usize,
+    /// Tokens that nodes may carry: the ids below.
+    pub vocabulary: usize,
 }
 
 impl PhaseShape {
@@ -28,15 +30,14 @@ impl PhaseShape {
     }
 }
 
-/// What a tree grows from.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PhaseRoot {
-    /// The root's token.
-    pub token: u32,
-    /// Tokens that are committed before it: its position, and the slot it is written to.
-    pub committed: u32,
-    /// Which candidates; of as many as the phase keeps, with a temperature.
-    pub choice: Choice,
+/// What a tree grows from: a forward whose last row is the root, behind the rows of the text before it.
+#[derive(Clone, Copy, Debug)]
+pub struct PhaseRoot<'a> {
+    /// Its program, one of the phase's.
+    pub program: usize,
+    /// Its rows, each in its place behind the committed tokens, with the choice of candidates, which holds for every forward: of as many
+    /// as the phase keeps, with a temperature.
+    pub rows: &'a RowInputs,
 }
 
 /// Nodes as they came in, the root first: entry `i` of each slice is of node `i`.
@@ -50,6 +51,8 @@ pub struct Grown<'a> {
     pub ranks: &'a [u32],
     /// Logarithms of the probabilities of their paths.
     pub scores: &'a [f32],
+    /// How many of them were forwarded, the first ones: all but those of the last growth.
+    pub forwarded: usize,
 }
 
 /// A replay whose device grows trees by itself. Trees are those that a [`Frontier`](crate::tree::Frontier) grows from the same forwards, to
@@ -65,9 +68,10 @@ pub trait DraftPhases: Debug {
     fn prepare(&mut self, shape: PhaseShape) -> Result<usize, BackendError>;
 
     /// Grows a tree of `depth` growths, leaving out the groups with `skipped[group]`. Fewer nodes come in where there are fewer
-    /// candidates. Allocates nothing.
+    /// candidates. A node goes to the slot of its number behind the root's. Of a model that reads hidden rows, a node is given its parent's.
+    /// Allocates nothing.
     ///
     /// # Panics
-    /// If the phase was not prepared for that depth or as many candidates.
-    fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot, skipped: &[bool]) -> Grown<'_>;
+    /// If the phase was not prepared for that depth, that program or as many candidates.
+    fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) -> Grown<'_>;
 }

@@ -18,14 +18,15 @@ pub struct Accepted<'a> {
 
 /// A replay whose device walks greedily through the trees that it verifies.
 pub trait Verifications: Debug {
-    /// Makes ready to verify by a program, which shows candidates of all its rows. Once more changes nothing.
+    /// Makes ready to verify by a program, which shows candidates of all its rows. Once more changes nothing. With `shows_hidden` the
+    /// [hidden rows](super::Replay::hidden) of the forward are there to be read behind a verification.
     ///
     /// # Errors
     /// [`BackendError`] when memory is refused.
     ///
     /// # Panics
     /// If the program shows something else.
-    fn prepare(&mut self, program: usize) -> Result<(), BackendError>;
+    fn prepare(&mut self, program: usize, shows_hidden: bool) -> Result<(), BackendError>;
 
     /// Runs the program, walks from row 0 to the row whose token is the best behind it, the lowest of equals, and on from there, and copies
     /// the keys and values of the rows walked through to the slots from row 0's on, as [`Replay::copy_slots`](super::Replay::copy_slots)
@@ -33,6 +34,6 @@ pub trait Verifications: Debug {
     /// row in a lower slot. Allocates nothing.
     ///
     /// # Panics
-    /// If the program was not prepared, or nothing was pushed.
-    fn verify(&mut self, program: usize, inputs: &RowInputs) -> Accepted<'_>;
+    /// If the program was not prepared to show as much, or nothing was pushed.
+    fn verify(&mut self, program: usize, shows_hidden: bool, inputs: &RowInputs) -> Accepted<'_>;
 }

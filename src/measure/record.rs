@@ -236,7 +236,8 @@ fn cells(
                     // The width that steps are priced at: the root, and one row that the drafter has not read.
                     let width = widths.iter().find(|w| **w >= 2).unwrap_or(&1);
                     add(Stage::DraftHead(name.clone()), *width, *context);
-                } else if abilities.phases {
+                }
+                if abilities.phases {
                     stages.extend([Stage::FirstGrowth(name.clone()), Stage::NextGrowth(name.clone())]);
                 }
                 for stage in stages {

@@ -17,7 +17,9 @@ use crate::{
         Calibration, ChosenTuning, DepthNetwork, DepthScratch, DrafterKind, JudgedNode, RowChoice, RowRule,
         RowScratch, WidthCost, tell,
     },
-    runtime::{Choice, DraftPhase, Forward, Pinning, Session, SessionOptions, SkipSet, TrimmedHead},
+    runtime::{
+        Choice, DraftPhase, DraftPhaseSize, Forward, Pinning, Session, SessionOptions, SkipSet, TrimmedHead,
+    },
     speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats, depth_features},
     tree::{NodeId, Source, TokenTree},
 };
@@ -285,6 +287,14 @@ impl StepSubject {
         Ok(start.elapsed())
     }
 
+    /// Runs a verification before the head of a drafter with weights of its own, which leaves its weights in the caches as a step does.
+    fn bring_verifier(&mut self, name: &DrafterName, context: usize) -> Result<(), Error> {
+        if self.measured(name).kind.keeps_a_cache() {
+            self.step(1, context, Stage::Verify)?;
+        }
+        Ok(())
+    }
+
     /// A draft phase of `depth` growths in one launch.
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
     fn phase(
@@ -294,25 +304,36 @@ impl StepSubject {
         depth: usize,
         context: usize,
     ) -> Result<Duration, Error> {
-        let draft =
-            self.measured(name).draft.as_ref().expect("cells of phases are for drafters that run a model");
-        let (skip, head) = (draft.skip.clone(), draft.head);
+        let measured = self.drafters.iter_mut().find(|d| d.name == *name);
+        let draft = measured.and_then(|measured| measured.draft.as_mut());
+        let DraftForward { skip, head, own } =
+            draft.expect("cells of phases are of drafters that run a model");
+        // The width that steps are priced at: the root, and one row of a model with a cache of its own.
+        let is_joined = own.as_ref().is_some_and(|own| own.set().width_for(2).is_some());
+        let lacking = usize::from(is_joined);
+        let session = own.as_mut().unwrap_or(self.decoder.session_mut());
         let kept = self.top_k.max(width);
-        let session = self.decoder.session_mut();
-        let known = self.phases.get(&(name.clone(), width)).copied();
-        let phase = match known {
-            Some(phase) => phase,
+        let known = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
+        let phase = match self.phases.get(&(name.clone(), width)) {
+            Some(phase) => *phase,
             None => {
-                let made = session.prepare_phase(GROWTHS, width, kept, head)?;
+                let vocabulary = self.vocabulary;
+                let size = DraftPhaseSize { depth: GROWTHS, width, kept, root_rows: 1 + lacking, vocabulary };
+                let made = session.prepare_phase(size, *head)?;
                 let made = made.expect("cells of phases are for devices that offer them");
                 self.phases.insert((name.clone(), width), made);
                 made
             }
         };
+        // A drafter model may know shorter texts and other tokens that nothing uses.
+        let context = context.min(session.context().saturating_sub(GROWTHS + 1 + lacking));
         session.assume_committed(context);
+        let root = self.history[context].min(known - 1);
+        let mut forward = session.forward(1 + lacking)?;
+        (0..=lacking).for_each(|_| forward.push_behind(root));
         let choice = Choice { k: kept, temperature: Some(DRAFT_TEMPERATURE) };
         let start = Instant::now();
-        session.grow(phase, depth, self.history[context], choice, &skip);
+        forward.grow(phase, depth, choice, Some(skip));
         let took = start.elapsed();
         session.check_device()?;
         Ok(took)
@@ -397,14 +418,17 @@ impl StepSubject {
                 Ok(all / u32::try_from(GROWTHS).expect("few growths"))
             }
             Cells::DraftHead(name) => {
-                self.step(1, context, Stage::Verify)?;
+                self.bring_verifier(name, context)?;
                 let draft = self.measured(name).draft.take();
                 let mut draft = draft.expect("heads are measured of drafters that run a model");
                 let time = self.draft_forward(&mut draft, width, context);
                 self.measured(name).draft = Some(draft);
                 time
             }
-            Cells::FirstGrowth(name) => self.phase(name, width, 1, context),
+            Cells::FirstGrowth(name) => {
+                self.bring_verifier(name, context)?;
+                self.phase(name, width, 1, context)
+            }
             Cells::NextGrowth(name) => {
                 let first = self.phase(name, width, 1, context)?;
                 let all = self.phase(name, width, GROWTHS, context)?;

@@ -103,15 +103,14 @@ impl Schedule {
         })
     }
 
-    /// Whether steps of a drafter can keep it: head and phase are of a model in the verifier's cache, and behind a walk of the
-    /// device nothing is left for a drafter that learns, or reads hidden rows, as one with a cache of its own may.
+    /// Whether steps of a drafter can keep it: heads drafted ahead are of a model in the verifier's cache, and behind a walk of the
+    /// device nothing is left for a drafter that learns.
     pub(super) fn suits(self, drafter: &DrafterKind) -> bool {
         match self {
             Schedule::Plain => true,
-            Schedule::HeadAhead | Schedule::OneLaunch | Schedule::TwoLaunches => drafter.drafts_ahead(),
-            Schedule::DeviceWalk => {
-                !drafter.learns() && !drafter.keeps_a_cache() && *drafter != DrafterKind::None
-            }
+            Schedule::HeadAhead => drafter.drafts_ahead(),
+            Schedule::OneLaunch | Schedule::TwoLaunches => drafter.runs_a_model(),
+            Schedule::DeviceWalk => !drafter.learns() && *drafter != DrafterKind::None,
         }
     }
 

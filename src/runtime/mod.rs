@@ -29,7 +29,7 @@ mod verification;
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
 pub use observation::StepFacts;
-pub use phase::DraftPhase;
+pub use phase::{DraftPhase, DraftPhaseSize};
 pub use session::{Choices, Forward, Logits, Session, SessionOptions};
 pub use trimmed_head::TrimmedHead;
 

@@ -2,63 +2,87 @@
 
 use crate::backend::{Grown, PhaseRoot, PhaseShape};
 
-use super::{Choice, RuntimeError, Session, SkipSet, TrimmedHead};
+use super::{Choice, Forward, RuntimeError, Session, SkipSet, TrimmedHead};
 
-/// A draft phase that a session has made ready: its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DraftPhase(usize);
+/// A draft phase that a session has made ready.
+#[derive(Clone, Copy, Debug)]
+pub struct DraftPhase {
+    /// Its number there.
+    number: usize,
+    head: Option<TrimmedHead>,
+}
+
+/// What a draft phase is made ready for.
+#[derive(Clone, Copy, Debug)]
+pub struct DraftPhaseSize {
+    /// Most growths.
+    pub depth: usize,
+    /// Nodes of a growth.
+    pub width: usize,
+    /// Candidates kept of a node.
+    pub kept: usize,
+    /// Most rows of the first forward: the root, and the text before it that is not in the cache.
+    pub root_rows: usize,
+    /// Tokens that nodes may carry: the ids below.
+    pub vocabulary: usize,
+}
 
 impl Session {
-    /// Makes ready to grow trees of up to `depth` growths of `width` nodes, with `kept` candidates of a node, in one launch each;
-    /// `None` where the device runs forwards only.
+    /// Makes ready to [grow](Forward::grow) trees, among the tokens of a trimmed head if one is named, in one launch each; `None` where the
+    /// device runs forwards only.
     ///
     /// # Errors
-    /// [`RuntimeError`] when no planned width holds a growth, or memory is refused.
+    /// [`RuntimeError`] when no planned width holds a growth or the first forward, or memory is refused.
     ///
     /// # Panics
     /// If a number is 0, more candidates are asked for than a forward gives, or the head is of another set.
     pub fn prepare_phase(
         &mut self,
-        depth: usize,
-        width: usize,
-        kept: usize,
+        size: DraftPhaseSize,
         head: Option<TrimmedHead>,
     ) -> Result<Option<DraftPhase>, RuntimeError> {
-        let Some(rows) = self.set.width_for(width) else {
-            let largest = *self.set.widths().last().expect("width 1 is always planned");
-            return Err(RuntimeError::Width { rows: width, largest });
-        };
+        let DraftPhaseSize { depth, width, kept, root_rows, vocabulary } = size;
+        let largest = *self.set.widths().last().expect("width 1 is always planned");
+        let holding = |rows: usize| self.set.width_for(rows).ok_or(RuntimeError::Width { rows, largest });
+        let (widest_root, growth) = (holding(root_rows)?, holding(width)?);
         let program = |width: usize| {
             let filled = self.set.verify_program(width).expect("a planned width");
             self.set.choosing_program(filled, head)
         };
-        let shape =
-            PhaseShape { root_program: program(1), growth_program: program(rows), width, depth, kept };
+        let root_widths = self.set.widths().iter().copied().filter(|width| *width <= widest_root);
+        let shape = PhaseShape {
+            root_programs: root_widths.map(program).collect(),
+            growth_program: program(growth),
+            width,
+            depth,
+            kept,
+            vocabulary,
+        };
         let Some(phases) = self.replay.phases() else { return Ok(None) };
-        Ok(Some(DraftPhase(phases.prepare(shape)?)))
+        Ok(Some(DraftPhase { number: phases.prepare(shape)?, head }))
     }
 
     /// Whether draft phases can be prepared.
     pub fn offers_phases(&mut self) -> bool {
         self.replay.phases().is_some()
     }
+}
 
-    /// Grows a tree of `depth` growths from `token` behind the committed prefix, leaving out the groups of `skip`: nodes go to the
-    /// scratch offsets of their numbers. Allocates nothing.
+impl<'a> Forward<'a> {
+    /// Runs it as the first forward of a draft phase, and grows a tree of `depth` growths from its last row, leaving out the groups of
+    /// `skip`: the rows were [pushed behind](Self::push_behind), and nodes go to the slots of their numbers behind the last one's.
+    /// Allocates nothing.
     ///
     /// # Panics
     /// If the phase was not prepared for as much, or the tree leaves the context.
-    pub fn grow(
-        &mut self,
-        phase: DraftPhase,
-        depth: usize,
-        token: u32,
-        choice: Choice,
-        skip: &SkipSet,
-    ) -> Grown<'_> {
-        let committed = u32::try_from(self.committed()).expect("contexts are far below 2^32");
-        self.last_program = None;
-        let phases = self.replay.phases().expect("a phase was prepared");
-        phases.grow(phase.0, depth, PhaseRoot { token, committed, choice }, skip.as_mask())
+    pub fn grow(self, phase: DraftPhase, depth: usize, choice: Choice, skip: Option<&SkipSet>) -> Grown<'a> {
+        let Self { session, program: filled } = self;
+        session.inputs[filled].set_choice(choice);
+        session.last_program = None;
+        let program = session.set.choosing_program(filled, phase.head);
+        let skip = skip.unwrap_or(&session.nothing_skipped);
+        let phases = session.replay.phases().expect("a phase was prepared");
+        let root = PhaseRoot { program, rows: &session.inputs[filled] };
+        phases.grow(phase.number, depth, root, skip.as_mask())
     }
 }

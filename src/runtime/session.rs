@@ -31,10 +31,10 @@ pub struct Session {
     pub(super) inputs: Vec<RowInputs>,
     pub(super) hidden: Option<HiddenRows>,
     options: SessionOptions,
-    moves: Vec<u32>,
+    pub(super) moves: Vec<u32>,
     layout: SlotLayout,
     tree_nodes: usize,
-    committed: usize,
+    pub(super) committed: usize,
     /// The program of the last forward, whose results are still readable.
     pub(super) last_program: Option<usize>,
     /// The program of a forward that was begun and may still run.

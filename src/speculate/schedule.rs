@@ -70,9 +70,6 @@ impl Decoder {
         if !self.schedule.walks_on_device() {
             return None;
         }
-        if self.session.keeps_hidden() {
-            return Some("a drafter reads hidden rows of what is committed");
-        }
         if !self.speaker.wants_drawn_only() {
             return Some("the request adjusts logits or reports log-probabilities");
         }

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use ygg_profiler::{Cell, CellSamples, CellSelection, DrafterName, Stage};
 use yggc::{
     backend::Tier,
-    engine::{Activations, DrafterChoice, LoadOptions, Loaded},
+    engine::{Activations, DrafterChoice, Engine, LoadOptions, Loaded},
     measure::{AgainOptions, ProfileOptions, measure_again, plan_from_profile},
     model::synthetic::SyntheticSpec,
     plan::{Fix, Schedule},
@@ -19,6 +19,7 @@ use yggc::{
 };
 
 use crate::{
+    draft_plans::draft_models,
     lossless::{any_policy, any_sampling, any_shape},
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, session, some_models},
     tiny_profiles::{profiled, served},
@@ -296,8 +297,10 @@ fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
         return;
     }
     let (on_host, mut profile) = profiled(Some(Tier::Portable), &[2, 4], |options| ProfileOptions {
-        drafters: vec!["layer_skip".to_owned()],
-        budget: Duration::from_secs(15),
+        drafters: vec!["layer_skip".to_owned(), "model".to_owned()],
+        draft_models: draft_models()[1..].to_vec(),
+        head_sizes: Vec::new(),
+        budget: Duration::from_secs(20),
         temperatures: Vec::new(),
         with_learners: false,
         tokens: 24,
@@ -317,43 +320,55 @@ fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
     };
     let loaded = Arc::new(Loaded::open(&path, &options).expect("a device that loads"));
     profile.fingerprints = loaded.fingerprints().expect("it is a machine");
-    let name = || DrafterName::new("layer_skip").expect("lower case");
-    let cells = [
-        (Stage::VerifyWalk, 1),
-        (Stage::VerifyWalk, 4),
-        (Stage::FirstGrowth(name()), 2),
-        (Stage::NextGrowth(name()), 2),
-    ];
+    let names = ["layer_skip", "model_hidden"];
+    let growths = names
+        .map(|name| DrafterName::new(name).expect("lower case"))
+        .map(|name| [(Stage::FirstGrowth(name.clone()), 2), (Stage::NextGrowth(name), 2)]);
+    let walks = [(Stage::VerifyWalk, 1), (Stage::VerifyWalk, 4)];
+    let cells: Vec<(Stage, u32)> = walks.into_iter().chain(growths.into_iter().flatten()).collect();
     for (stage, width) in cells.clone() {
         let cell = Cell { stage, width, context: 16 };
         profile.measurements.push(CellSamples { cell, samples_us: vec![1e-3] });
     }
     let select = |(stage, width)| CellSelection::Of { stage, width: Some(width), context: None };
     let again = AgainOptions {
-        cells: cells.map(select).to_vec(),
+        cells: cells.iter().cloned().map(select).collect(),
         budget: Duration::from_secs(120),
         pinning: yggc::runtime::Pinning::Floating,
     };
     let (profile, measured) =
         measure_again(&loaded, profile, &again, &mut |_| {}).expect("launches can be measured");
-    assert_eq!(measured, 4);
+    assert_eq!(measured, cells.len());
     let walks = profile.measurements.iter().filter(|m| m.cell.stage == Stage::VerifyWalk);
     assert!(walks.flat_map(|m| &m.samples_us).all(|us| *us > 1.0), "a forward takes time");
-    let fix = Fix::parse("drafter=layer_skip,Dd=3,Wd=2,Wv=4,rows=all,predictor=off,schedule=two_launches");
-    let plan = plan_from_profile(&profile, &fix.expect("a fix")).expect("measured");
-    assert_eq!(plan.chosen().schedule, Schedule::TwoLaunches);
-    let forced = DrafterChoice::Forced("layer_skip".to_owned());
-    let mut drafting = served(&loaded, Some(plan), forced).expect("it opens");
     let mut plain = served(&loaded, None, DrafterChoice::Plain).expect("it opens");
+    for name in names {
+        let fix = format!("drafter={name},Dd=3,Wd=2,Wv=4,rows=all,predictor=off,schedule=two_launches");
+        // Launches of the other one were measured at no other width, at which it could be planned.
+        let is_others = |stage: &Stage| match stage {
+            Stage::FirstGrowth(of) | Stage::NextGrowth(of) => of.as_str() != name,
+            _ => false,
+        };
+        let mut profile = profile.clone();
+        profile.measurements.retain(|m| !is_others(&m.cell.stage));
+        let plan = plan_from_profile(&profile, &Fix::parse(&fix).expect("a fix")).expect("measured");
+        assert_eq!(plan.chosen().schedule, Schedule::TwoLaunches);
+        let forced = DrafterChoice::Forced(name.to_owned());
+        let mut drafting = served(&loaded, Some(plan), forced).expect("it opens");
+        answers_as_plain_decoding_does(&mut drafting, &mut plain);
+    }
+}
+
+fn answers_as_plain_decoding_does(drafting: &mut Engine, plain: &mut Engine) {
     let prompt = [1, 2, 3, 1, 2];
     for (sampling, is_walked) in
         [(Sampling::GREEDY, true), (Sampling { temperature: 0.8, seed: 3, ..Sampling::GREEDY }, false)]
     {
-        let answer = |engine: &mut yggc::engine::Engine| {
+        let answer = |engine: &mut Engine| {
             let generation = engine.generate_tokens(&prompt, 20, sampling).expect("the prompt fits");
             generation.collect_answer().expect("it answers")
         };
-        let (found, expected) = (answer(&mut drafting), answer(&mut plain));
+        let (found, expected) = (answer(drafting), answer(plain));
         assert_eq!(found.token_ids, expected.token_ids, "{sampling:?}");
         let report = found.report;
         assert!(report.drafted > 5, "{report:?}");
@@ -363,8 +378,9 @@ fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
     }
 }
 
+/// Those of a path that the device walked are kept, whether all of it is or a part.
 #[test]
-fn hidden_rows_are_kept_by_the_host() {
+fn hidden_rows_of_what_is_walked_are_kept() {
     if !is_cuda() {
         return;
     }
@@ -372,30 +388,29 @@ fn hidden_rows_are_kept_by_the_host() {
     let whole = model.set(Class::native(best_tier()));
     let set = Arc::new(whole.with_kept_hidden(model.model.weights.as_ref()).expect("it compiles"));
     let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 0, draft_temperature: 1.0 };
-    let mut session = session(&set, 64, shape.tree_nodes(), 1);
-    session.keep_hidden().expect("it was made for that");
-    let drafter = drafter("lookup", &session, &shape);
-    let decoder = Decoder::new(session, Some(drafter), shape);
-    let mut decoder =
-        decoder.and_then(|decoder| decoder.with_schedule(Schedule::DeviceWalk)).expect("a device that walks");
-    decoder.start(&[1, 2, 3, 1, 2], Sampling::GREEDY).expect("the prompt fits");
-    assert_eq!(decoder.host_walk_reason(), Some("a drafter reads hidden rows of what is committed"));
-    for _ in 0..4 {
-        decoder.step(Limits { tokens: 8, ends: &[] }, None).expect("the step runs");
+    let open = |schedule| {
+        let mut session = session(&set, 64, shape.tree_nodes(), 1);
+        session.keep_hidden().expect("it was made for that");
+        let drafter = drafter("lookup", &session, &shape);
+        let decoder = Decoder::new(session, Some(drafter), shape);
+        decoder.and_then(|decoder| decoder.with_schedule(schedule)).expect("a device that walks")
+    };
+    let (mut by_host, mut by_device) = (open(Schedule::Plain), open(Schedule::DeviceWalk));
+    for decoder in [&mut by_host, &mut by_device] {
+        decoder.start(&[1, 2, 3, 1, 2], Sampling::GREEDY).expect("the prompt fits");
+        assert_eq!(decoder.host_walk_reason(), None);
+        for tokens in [8, 2, 8, 1, 8] {
+            decoder.step(Limits { tokens, ends: &[] }, None).expect("the step runs");
+        }
     }
-    assert_eq!(decoder.stats().walked_by_device, 0);
-    let session = decoder.session_mut();
-    let committed = session.committed();
-    assert!((0..committed).all(|position| session.committed_hidden(position).is_some()));
-    // Whoever lets the device walk all the same loses what it commits, not what was there.
-    assert!(session.prepare_verifications(1).expect("width 1 is planned"));
-    let mut forward = session.forward(1).expect("width 1 is planned");
-    forward.push_behind(7);
-    forward.verify(|path| path.rows.len());
-    assert_eq!(session.committed(), committed + 1);
-    assert!(
-        session.committed_hidden(committed - 1).is_some() && session.committed_hidden(committed).is_none()
-    );
+    assert_eq!(by_device.stats().walked_by_device, 5);
+    assert!(by_device.stats().accepted > 0, "{:?}", by_device.stats());
+    let rows = |decoder: &Decoder| -> Vec<_> {
+        let session = decoder.session();
+        (0..session.committed()).map(|position| session.committed_hidden(position).map(bits)).collect()
+    };
+    assert!(rows(&by_device).iter().all(Option::is_some));
+    assert_eq!(rows(&by_device), rows(&by_host));
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn verifier() -> SyntheticSpec {
 }
 
 /// A smaller model of the same vocabulary and a hidden-state drafter, written once.
-fn draft_models() -> &'static [PathBuf; 2] {
+pub(crate) fn draft_models() -> &'static [PathBuf; 2] {
     static WRITTEN: OnceLock<[PathBuf; 2]> = OnceLock::new();
     WRITTEN.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("draft_plans");

@@ -138,11 +138,12 @@ const HIDDEN_STATE: &str = "lossless::a_hidden_state_drafter_changes_no_token";
 const HIDDEN_FORWARD: &str = "hidden_state_forward::a_forward_is_what_its_file_says";
 const ADVERSARY: &str = "lossless::an_adversary_changes_no_token";
 const GROWTH: &str = "one_launch::the_device_grows_the_trees_that_the_host_grows";
+const OWN_CACHE: &str = "one_launch::the_device_grows_the_trees_of_drafter_models_too";
 const WALK: &str = "device_walk::the_device_accepts_and_moves_what_the_host_does";
 const WALKED: &str = "device_walk::steps_that_the_device_verifies_are_the_hosts";
 const HEADS: &str = "schedules::heads_drafted_ahead_change_no_tree";
 const TWO_LAUNCHES: &str = "device_walk::a_plan_of_two_launches_answers_as_plain_decoding_does";
-const HIDDEN_ROWS: &str = "device_walk::hidden_rows_are_kept_by_the_host";
+const HIDDEN_ROWS: &str = "device_walk::hidden_rows_of_what_is_walked_are_kept";
 const ONCE: &str = "emulated_cuda::every_kernel_once";
 const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
@@ -163,7 +164,7 @@ fn speculation_changes_no_token() {
 
 #[test]
 fn trees_grow_on_the_device_as_on_the_host() {
-    passes(&[GROWTH, HEADS], &[]);
+    passes(&[GROWTH, OWN_CACHE, HEADS], &[]);
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[
                 while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
                     // The quickest first; growth and walks are tests of their own.
                     let tests: &[&[&str]] = match place.split_once(':') {
-                        Some(("growth.cuh", _)) => &[&[GROWTH]],
+                        Some(("growth.cuh", _)) => &[&[GROWTH], &[OWN_CACHE]],
                         Some(("walk.cuh", _)) => &[&[WALK]],
                         _ => &[&[ONCE], &[LONG], &[UNFUSED], &[CANDIDATES]],
                     };
@@ -246,7 +247,7 @@ fn every_index_matters() {
 /// A kernel that begins before others have ended finds nothing of theirs before it has waited.
 #[test]
 fn kernels_may_begin_before_others_end() {
-    passes(&[UNFUSED, GROWTH, WALK, HIDDEN_FORWARD, ONCE, LONG], &[OVERLAPPING]);
+    passes(&[UNFUSED, GROWTH, OWN_CACHE, WALK, HIDDEN_FORWARD, ONCE, LONG], &[OVERLAPPING]);
 }
 
 /// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself refuses.

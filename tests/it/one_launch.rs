@@ -4,16 +4,19 @@
 
 use std::sync::Arc;
 
+use ygg_kernels::WeightFormat;
 use yggc::{
     plan::Schedule,
     runtime::{ExecutableSet, SkipSet},
+    sample::Sampling,
     speculate::{Decoder, LayerSkip, Limits, Shape, SpeculateError},
     tree::{NodeId, TokenTree},
 };
 
 use crate::{
+    draft_models::{hidden_pair, pair_drafter, pair_session, plain_pair},
     lossless::{any_kept, any_sampling, any_shape},
-    tiny_model::{Class, Dice, best_tier, is_cuda, session, some_models},
+    tiny_model::{Class, Dice, best_tier, bits, is_cuda, models, session, some_models},
 };
 
 /// What a decoder drafts by.
@@ -96,6 +99,83 @@ fn the_device_grows_the_trees_that_the_host_grows() {
         }
     }
     assert!(drafted > 300 && short_trees > 3, "{drafted} nodes, {short_trees} short trees: too few to show");
+}
+
+/// Nodes whose parents were not forwarded last, but earlier, when they joined.
+fn of_earlier_growths(tree: &TokenTree, width: usize) -> usize {
+    let growth = |node: NodeId| node.index().div_ceil(width);
+    let parents = tree.nodes().filter_map(|node| Some((node, tree.parent(node)?)));
+    parents.filter(|(node, parent)| growth(*parent) + 1 < growth(*node)).count()
+}
+
+/// Drafter models with a cache of their own: small ones, some of a larger vocabulary, and ones that read the verifier's hidden rows.
+#[test]
+fn the_device_grows_the_trees_of_drafter_models_too() {
+    if !is_cuda() {
+        return;
+    }
+    let (mut drafted, mut of_elder, mut steps, mut walked) = ([0; 2], [0; 2], 0, 0);
+    for case in 0..8 {
+        let mut dice = Dice::new(7_100 + case);
+        let all: Vec<_> = some_models().collect();
+        let model = *dice.pick(&all);
+        let class = Class::native(best_tier());
+        let is_hidden = case % 2 == 0;
+        let pair = if is_hidden {
+            hidden_pair(model, class, if case == 4 { 40 } else { 256 })
+        } else {
+            // The largest vocabulary is Q8_0's.
+            let larger = models().iter().find(|m| m.format == WeightFormat::Q8_0).expect("one of each");
+            let own = *dice.pick(&all);
+            plain_pair(model, if dice.chance(60) { larger } else { own }, class)
+        };
+        let shape = Shape { depth: [4, 3, 5, 2][case as usize / 2], ..any_shape(&mut dice) };
+        let schedule = *dice.pick(&[Schedule::OneLaunch, Schedule::TwoLaunches]);
+        let len = dice.within(1, 16);
+        let context = if dice.chance(30) { len + dice.within(2, 20) } else { 64 };
+        let open = |schedule| {
+            let session = pair_session(&pair, context, shape.tree_nodes(), 1);
+            let drafter = Box::new(pair_drafter(&session, &shape));
+            Decoder::new(session, Some(drafter), shape).and_then(|decoder| decoder.with_schedule(schedule))
+        };
+        let mut by_host = open(Schedule::Plain).expect("a planned width");
+        let mut by_device = open(schedule).expect("a device that grows trees");
+        let what = format!("case {case}, {}, {schedule}, hidden {is_hidden}, {shape:?}", model.name);
+        // Twice: a request knows nothing of the last one.
+        for request in 0..2 {
+            let prompt = dice.tokens(len, pair.vocabulary());
+            let sampling = if dice.chance(60) { Sampling::GREEDY } else { any_sampling(&mut dice) };
+            for decoder in [&mut by_host, &mut by_device] {
+                decoder.start(&prompt, sampling).expect("the prompt fits");
+            }
+            for step in 0..5 {
+                let room = by_host.session().context() + 1 - by_host.history().len();
+                let tokens = dice.within(1, 9).min(room);
+                if tokens == 0 {
+                    break;
+                }
+                let limits = Limits { tokens, ends: &[] };
+                let what = format!("{what}, request {request}, step {step}");
+                by_device.poison_scratch(dice.bits());
+                let report = by_host.step(limits, None).expect("the step runs");
+                assert_eq!(by_device.step(limits, None).expect("the step runs"), report, "{what}");
+                assert_eq!(described(by_device.tree()), described(by_host.tree()), "{what}");
+                assert_eq!(by_device.history(), by_host.history(), "{what}");
+                drafted[usize::from(is_hidden)] += by_host.tree().len() - 1;
+                of_elder[usize::from(is_hidden)] += of_earlier_growths(by_host.tree(), shape.draft_width);
+                steps += 1;
+                let committed = by_host.session().committed();
+                let hidden = |decoder: &Decoder| decoder.session().committed_hidden(committed - 1).map(bits);
+                assert_eq!(hidden(&by_device), hidden(&by_host), "{what}");
+                assert_eq!(hidden(&by_device).is_some(), is_hidden, "{what}");
+            }
+            walked += by_device.stats().walked_by_device;
+        }
+    }
+    assert!(
+        drafted.iter().all(|n| *n > 100) && of_elder.iter().all(|n| *n > 30) && (20..steps).contains(&walked),
+        "{drafted:?} nodes, {of_elder:?} of elder parents, {walked} of {steps} steps walked: too few to show anything"
+    );
 }
 
 #[test]

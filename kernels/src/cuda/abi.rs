@@ -468,6 +468,7 @@ pub struct YggGrow {
     pub candidates: YggRows,
     pub most: u32_,
     pub kept: u32_,
+    pub vocabulary: u32_,
     pub width: u32_,
     pub is_first: u32_,
     pub root: *const u32_,
@@ -482,23 +483,45 @@ pub struct YggGrow {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of YggGrow"][::core::mem::size_of::<YggGrow>() - 168usize];
+    ["Size of YggGrow"][::core::mem::size_of::<YggGrow>() - 176usize];
     ["Alignment of YggGrow"][::core::mem::align_of::<YggGrow>() - 8usize];
     ["Offset of field: YggGrow::tree"][::core::mem::offset_of!(YggGrow, tree) - 0usize];
     ["Offset of field: YggGrow::candidates"][::core::mem::offset_of!(YggGrow, candidates) - 64usize];
     ["Offset of field: YggGrow::most"][::core::mem::offset_of!(YggGrow, most) - 88usize];
     ["Offset of field: YggGrow::kept"][::core::mem::offset_of!(YggGrow, kept) - 92usize];
-    ["Offset of field: YggGrow::width"][::core::mem::offset_of!(YggGrow, width) - 96usize];
-    ["Offset of field: YggGrow::is_first"][::core::mem::offset_of!(YggGrow, is_first) - 100usize];
-    ["Offset of field: YggGrow::root"][::core::mem::offset_of!(YggGrow, root) - 104usize];
-    ["Offset of field: YggGrow::rows"][::core::mem::offset_of!(YggGrow, rows) - 112usize];
-    ["Offset of field: YggGrow::tail_capacity"][::core::mem::offset_of!(YggGrow, tail_capacity) - 116usize];
-    ["Offset of field: YggGrow::tokens"][::core::mem::offset_of!(YggGrow, tokens) - 120usize];
-    ["Offset of field: YggGrow::positions"][::core::mem::offset_of!(YggGrow, positions) - 128usize];
-    ["Offset of field: YggGrow::slots"][::core::mem::offset_of!(YggGrow, slots) - 136usize];
-    ["Offset of field: YggGrow::prefix"][::core::mem::offset_of!(YggGrow, prefix) - 144usize];
-    ["Offset of field: YggGrow::tail_len"][::core::mem::offset_of!(YggGrow, tail_len) - 152usize];
-    ["Offset of field: YggGrow::tails"][::core::mem::offset_of!(YggGrow, tails) - 160usize];
+    ["Offset of field: YggGrow::vocabulary"][::core::mem::offset_of!(YggGrow, vocabulary) - 96usize];
+    ["Offset of field: YggGrow::width"][::core::mem::offset_of!(YggGrow, width) - 100usize];
+    ["Offset of field: YggGrow::is_first"][::core::mem::offset_of!(YggGrow, is_first) - 104usize];
+    ["Offset of field: YggGrow::root"][::core::mem::offset_of!(YggGrow, root) - 112usize];
+    ["Offset of field: YggGrow::rows"][::core::mem::offset_of!(YggGrow, rows) - 120usize];
+    ["Offset of field: YggGrow::tail_capacity"][::core::mem::offset_of!(YggGrow, tail_capacity) - 124usize];
+    ["Offset of field: YggGrow::tokens"][::core::mem::offset_of!(YggGrow, tokens) - 128usize];
+    ["Offset of field: YggGrow::positions"][::core::mem::offset_of!(YggGrow, positions) - 136usize];
+    ["Offset of field: YggGrow::slots"][::core::mem::offset_of!(YggGrow, slots) - 144usize];
+    ["Offset of field: YggGrow::prefix"][::core::mem::offset_of!(YggGrow, prefix) - 152usize];
+    ["Offset of field: YggGrow::tail_len"][::core::mem::offset_of!(YggGrow, tail_len) - 160usize];
+    ["Offset of field: YggGrow::tails"][::core::mem::offset_of!(YggGrow, tails) - 168usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggHandDown {
+    pub tree: YggTree,
+    pub hidden: YggRows,
+    pub is_first: u32_,
+    pub root: *const u32_,
+    pub kept: *mut f32,
+    pub given: *mut f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggHandDown"][::core::mem::size_of::<YggHandDown>() - 120usize];
+    ["Alignment of YggHandDown"][::core::mem::align_of::<YggHandDown>() - 8usize];
+    ["Offset of field: YggHandDown::tree"][::core::mem::offset_of!(YggHandDown, tree) - 0usize];
+    ["Offset of field: YggHandDown::hidden"][::core::mem::offset_of!(YggHandDown, hidden) - 64usize];
+    ["Offset of field: YggHandDown::is_first"][::core::mem::offset_of!(YggHandDown, is_first) - 88usize];
+    ["Offset of field: YggHandDown::root"][::core::mem::offset_of!(YggHandDown, root) - 96usize];
+    ["Offset of field: YggHandDown::kept"][::core::mem::offset_of!(YggHandDown, kept) - 104usize];
+    ["Offset of field: YggHandDown::given"][::core::mem::offset_of!(YggHandDown, given) - 112usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

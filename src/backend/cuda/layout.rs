@@ -2,7 +2,7 @@
 
 use ygg_kernels::cuda::abi::YGG_NO_SLOT;
 
-use crate::ir::{Program, Region, RowInputs};
+use crate::ir::{Choice, Program, Region, RowInputs};
 
 use super::{super::ReplayOptions, weights::ALIGNMENT};
 
@@ -140,15 +140,20 @@ impl InputWords {
             to[*start..][..values.len()].copy_from_slice(values);
         }
         to[starts[5]..][..self.outputs].copy_from_slice(inputs.output_rows());
-        let choice = inputs.choice();
+        self.write_choice(inputs.choice(), skipped, to);
+        to[starts[8]..starts[9]].copy_from_slice(&inputs.tails()[..self.width * self.tail_capacity]);
+        for (word, x) in to[starts[9]..starts[10]].iter_mut().zip(inputs.given()) {
+            *word = x.to_bits();
+        }
+    }
+
+    /// Writes only which candidates are wanted and which groups are skipped.
+    pub(super) fn write_choice(&self, choice: Choice, skipped: &[bool], to: &mut [u32]) {
+        let starts = self.starts();
         to[starts[6]] = u32::try_from(choice.k).expect("few candidates");
         to[starts[6] + 1] = choice.temperature.map_or(0.0, |t| 1.0 / t).to_bits();
         for (word, skip) in to[starts[7]..starts[8]].iter_mut().zip(skipped) {
             *word = u32::from(*skip);
-        }
-        to[starts[8]..starts[9]].copy_from_slice(&inputs.tails()[..self.width * self.tail_capacity]);
-        for (word, x) in to[starts[9]..starts[10]].iter_mut().zip(inputs.given()) {
-            *word = x.to_bits();
         }
     }
 }

@@ -22,6 +22,7 @@ mod device;
 mod launches;
 mod layout;
 mod phase;
+mod places;
 mod projection;
 mod replay;
 mod verification;
@@ -255,7 +256,7 @@ impl Executables for CudaExecutables {
     }
 
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
-        replay::replay_bytes(&self.programs, self.kv_format, options)
+        places::replay_bytes(&self.programs, self.kv_format, options)
     }
 
     fn with(

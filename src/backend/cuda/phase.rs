@@ -1,64 +1,64 @@
 //! Draft phases in one launch: graphs of a drafter's forwards with a growth behind each, whose kernel writes the rows of the next forward.
 
-use std::{iter, sync::Arc};
+use std::sync::Arc;
 
 use cudarc::driver::result;
 use ygg_kernels::{
     candidates::candidate_columns,
-    cuda::abi::{YGG_MERGE_THREADS, YggGrow, YggRows, YggTree},
+    cuda::abi::{YGG_MERGE_THREADS, YGG_ROW_THREADS, YggGrow, YggHandDown, YggRows, YggTree},
 };
 
-use crate::ir::{Program, RowInputs};
+use crate::ir::{Choice, Program, Region, RowInputs};
 
 use super::{
-    super::{BackendError, Grown, PhaseRoot, PhaseShape, ReplayOptions, SlotLayout},
+    super::{BackendError, Grown, PhaseRoot, PhaseShape, ReplayOptions},
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     layout::{Bump, InputWords},
     replay::{CudaReplay, Graph},
+    weights::ALIGNMENT,
 };
 
-/// Words in front of a tree's nodes: how many they are, and how many came last.
-const COUNTS: usize = 2;
+/// Words in front of a tree's nodes: how many they are, how many came last, and how many before these.
+const COUNTS: usize = 3;
 /// Arrays of a tree that the host reads: tokens, parents, ranks, scores.
 const ARRAYS: usize = 4;
+/// Words about the root that growths read: its token, the tokens committed before it, its row.
+const ROOT: usize = 3;
 
-/// Where a phase's memory is.
+/// Where a phase's memory is. The host sends what is from a root's inputs to the tails of the growth's: inputs of roots end where the
+/// words about the root begin.
 struct Places {
-    root_inputs: usize,
-    growth_inputs: usize,
     root: usize,
-    /// Words that the host sends: all of the above.
-    sent_words: usize,
+    growth_inputs: usize,
     tree: usize,
     depths: usize,
     offered: usize,
     offers: usize,
+    kept_hidden: usize,
     bytes: usize,
 }
 
 impl Places {
-    fn of(shape: &PhaseShape, root_words: usize, growth_words: usize) -> Self {
+    fn of(shape: &PhaseShape, roots: &[InputWords], growth: InputWords, given_columns: usize) -> Self {
         let words = |n: usize| n * size_of::<u32>();
         let mut bump = Bump::default();
-        let root_inputs = bump.take(words(root_words));
-        let growth_inputs = bump.take(words(growth_words));
-        let root = bump.take(words(2));
-        let sent_words = bump.bytes() / size_of::<u32>();
+        let _roots = bump.take(roots.iter().map(|root| words(root.words())).max().unwrap_or(0));
         let nodes = shape.nodes();
-        let tree = bump.take(words(tree_words(nodes)));
-        let depths = bump.take(words(nodes));
-        let [offered, offers] = [(); 2].map(|()| bump.take(words(nodes * shape.kept)));
         Self {
-            root_inputs,
-            growth_inputs,
-            root,
-            sent_words,
-            tree,
-            depths,
-            offered,
-            offers,
+            root: bump.take(words(ROOT)),
+            growth_inputs: bump.take(words(growth.words())),
+            tree: bump.take(words(tree_words(nodes))),
+            depths: bump.take(words(nodes)),
+            offered: bump.take(words(nodes * shape.kept)),
+            offers: bump.take(words(nodes * shape.kept)),
+            kept_hidden: bump.take(words(nodes * given_columns)),
             bytes: bump.bytes(),
         }
+    }
+
+    /// Where inputs of a root's forward begin.
+    fn root_inputs(&self, words: InputWords) -> usize {
+        self.root - (words.words() * size_of::<u32>()).next_multiple_of(ALIGNMENT)
     }
 }
 
@@ -70,170 +70,150 @@ fn number(n: usize) -> u32 {
     u32::try_from(n).expect("trees are small")
 }
 
-/// A draft phase ready to run. Graphs come first: they end before what they use.
-pub(super) struct Phase {
+/// The word at an offset in bytes.
+fn word(offset: usize) -> usize {
+    offset / size_of::<u32>()
+}
+
+fn kernel_rows(arena: u64, region: &Region) -> YggRows {
+    YggRows {
+        data: (arena + region.offset_bytes as u64) as *mut f32,
+        rows: number(region.rows),
+        columns: number(region.columns),
+        stride: number(region.row_stride),
+    }
+}
+
+/// The phases whose first forward is one program's.
+struct Root {
+    program: usize,
+    words: InputWords,
     /// One for every depth from 1.
     graphs: Vec<Graph>,
+}
+
+/// A draft phase ready to run. Graphs come first: they end before what they use.
+pub(super) struct Phase {
+    roots: Vec<Root>,
     shape: PhaseShape,
-    root_rows: RowInputs,
-    growth_rows: RowInputs,
-    root_words: InputWords,
     growth_words: InputWords,
     places: Places,
     sent: PinnedBlock,
     results: PinnedBlock,
-    _memory: DeviceBlock,
+    memory: DeviceBlock,
 }
 
 impl Phase {
     pub(super) fn new(replay: &mut CudaReplay, shape: PhaseShape) -> Result<Self, BackendError> {
         let executables = Arc::clone(replay.executables());
         let programs = executables.programs_slice();
-        let (root, growth) = (&programs[shape.root_program], &programs[shape.growth_program]);
-        let most = root.shown.columns / 2;
-        assert!(
-            shape.depth >= 1 && (1..=growth.binding.width).contains(&shape.width) && root.binding.width == 1,
-            "{shape:?} of programs of {} rows and {}",
-            root.binding.width,
-            growth.binding.width
-        );
-        assert!((1..=most).contains(&shape.kept), "{} candidates of {most}", shape.kept);
-        for program in [root, growth] {
-            assert_eq!(program.shown.columns, candidate_columns(most), "the programs show candidates");
-        }
-        assert!(
-            shape.depth <= replay.options().tail_capacity,
-            "rows have room for {} ancestors",
-            shape.depth
-        );
-        let [root_words, growth_words] = [root, growth].map(|p| InputWords::of(p, replay.options()));
-        let places = Places::of(&shape, root_words.words(), growth_words.words());
-        let device = Arc::clone(executables.device());
-        let memory = DeviceBlock::new(&device, places.bytes, "a draft phase")?;
-        let rows = |p: &Program, words: InputWords| {
-            RowInputs::new(p.binding.width, p.binding.outputs, words.tail_capacity())
-        };
+        let (device, growth) = (executables.device(), &programs[shape.growth_program]);
+        check_shape(&shape, programs, replay.options());
+        let words_of = |program: &Program| InputWords::of(program, replay.options());
+        let growth_words = words_of(growth);
+        let root_words: Vec<_> = shape.root_programs.iter().map(|root| words_of(&programs[*root])).collect();
+        let places = Places::of(&shape, &root_words, growth_words, growth.given_columns());
+        let sent_words = word(places.growth_inputs) + growth_words.words();
         let mut phase = Self {
-            graphs: Vec::with_capacity(shape.depth),
-            shape,
-            root_rows: rows(root, root_words),
-            growth_rows: rows(growth, growth_words),
-            root_words,
+            roots: Vec::with_capacity(shape.root_programs.len()),
             growth_words,
-            sent: PinnedBlock::new(&device, places.sent_words, "the root of a draft phase")?,
-            results: PinnedBlock::new(&device, tree_words(shape.nodes()), "a tree")?,
+            sent: PinnedBlock::new(device, sent_words, "the root of a draft phase")?,
+            results: PinnedBlock::new(device, tree_words(shape.nodes()), "a tree")?,
+            memory: DeviceBlock::new(device, places.bytes, "a draft phase")?,
             places,
-            _memory: memory,
+            shape,
         };
-        let at = |offset: usize| phase._memory.at(0, 0) + offset as u64;
-        let (sent_at, tree_at) = (at(phase.places.root_inputs), at(phase.places.tree));
-        let forwards = [
-            replay.launches(root, at(phase.places.root_inputs))?,
-            replay.launches(growth, at(phase.places.growth_inputs))?,
-        ];
-        let grow = |program: &Program, is_first: bool, goes_on: bool| {
-            let params = phase.growth(program, growth, replay.arena(), is_first, goes_on);
-            growth_launch(&device, params)
-        };
-        // The growth behind the root's forward and behind another's; each as the last of a phase, and as one that goes on.
-        let first = [grow(root, true, false)?, grow(root, true, true)?];
-        let next = [grow(growth, false, false)?, grow(growth, false, true)?];
-        let nothing = vec![false; root.groups as usize];
-        phase.fill(PhaseRoot { token: 0, committed: 0, choice: crate::ir::Choice::ARGMAX }, &nothing);
-        for depth in 1..=shape.depth {
-            let behind = |growth: usize| usize::from(growth + 1 < depth);
-            let launches = || {
-                let root = forwards[0].iter().flatten().chain([&first[behind(0)]]);
-                let others = (1..depth)
-                    .flat_map(|growth| forwards[1].iter().flatten().chain(iter::once(&next[behind(growth)])));
-                root.chain(others)
-            };
-            let (sent, results) = (&phase.sent, &mut phase.results);
-            let mut work = |replay: &mut CudaReplay| -> Result<(), BackendError> {
-                let stream = replay.stream();
-                // SAFETY: inside the phase's memory; the host's words live as long as the graph, and are changed between launches only.
-                let copied = unsafe { result::memcpy_htod_async(sent_at, sent.words(), stream.cu_stream()) };
-                check("send the root", copied)?;
-                launches().try_for_each(|launch| launch.on(stream))?;
-                // SAFETY: as above; they are read after the stream has been waited for.
-                let copied =
-                    unsafe { result::memcpy_dtoh_async(results.words_mut(), tree_at, stream.cu_stream()) };
-                check("fetch a tree", copied)
-            };
-            if device.is_cold(launches()) {
-                work(replay)?;
-                check("run a draft phase", replay.stream().synchronize())?;
+        let padding = padding_of(growth, growth_words);
+        let nothing_skipped = vec![false; growth.groups as usize];
+        let to = &mut phase.sent.words_mut()[word(phase.places.growth_inputs)..];
+        growth_words.write(&padding, &nothing_skipped, to);
+        let forward = replay.launches(growth, phase.at(phase.places.growth_inputs))?;
+        let next = Between::new(device, &phase, growth, growth, replay.arena(), false)?;
+        for (place, words) in root_words.into_iter().enumerate() {
+            let root = &programs[phase.shape.root_programs[place]];
+            let root_forward = replay.launches(root, phase.at(phase.places.root_inputs(words)))?;
+            let first = Between::new(device, &phase, root, growth, replay.arena(), true)?;
+            let program = phase.shape.root_programs[place];
+            phase.roots.push(Root { program, words, graphs: Vec::with_capacity(phase.shape.depth) });
+            let mut rows = padding_of(root, words);
+            rows.push(0, 0, 0, 0, |tail| {
+                tail[0] = 0;
+                1
+            });
+            rows.set_choice(Choice::ARGMAX);
+            phase.fill(place, PhaseRoot { program, rows: &rows }, &nothing_skipped);
+            for depth in 1..=phase.shape.depth {
+                let launches = || {
+                    let behind_root = root_forward.iter().flatten().chain(first.behind(depth == 1));
+                    let others = (2..=depth)
+                        .flat_map(|growth| forward.iter().flatten().chain(next.behind(growth == depth)));
+                    behind_root.chain(others)
+                };
+                let mut work = |replay: &mut CudaReplay| phase.work(words, launches(), replay);
+                if device.is_cold(launches()) {
+                    work(replay)?;
+                    check("run a draft phase", replay.stream().synchronize())?;
+                }
+                let graph = replay.capture(&mut work)?;
+                phase.roots[place].graphs.push(graph);
             }
-            let graph = replay.capture(&mut work)?;
-            phase.graphs.push(graph);
         }
         Ok(phase)
     }
 
-    fn growth(
-        &self,
-        program: &Program,
-        growth: &Program,
-        arena: u64,
-        is_first: bool,
-        goes_on: bool,
-    ) -> YggGrow {
-        let at = |offset: usize| self._memory.at(0, 0) + offset as u64;
-        let word = |offset: usize, word: usize| (at(offset) + (word * size_of::<u32>()) as u64) as *mut u32;
-        let nodes = self.shape.nodes();
-        let array = |i: usize| word(self.places.tree, COUNTS + i * nodes);
-        let input = |i: usize| word(self.places.growth_inputs, i);
-        let words = &self.growth_words;
-        let shown = &program.shown;
-        YggGrow {
-            tree: YggTree {
-                counts: word(self.places.tree, 0),
-                tokens: array(0),
-                parents: array(1),
-                ranks: array(2),
-                scores: array(3).cast(),
-                depths: word(self.places.depths, 0),
-                offered: word(self.places.offered, 0).cast(),
-                offers: word(self.places.offers, 0),
-            },
-            candidates: YggRows {
-                data: (arena + shown.offset_bytes as u64) as *mut f32,
-                rows: number(shown.rows),
-                columns: number(shown.columns),
-                stride: number(shown.row_stride),
-            },
-            most: number(shown.columns / 2),
-            kept: number(self.shape.kept),
-            width: number(self.shape.width),
-            is_first: u32::from(is_first),
-            root: word(self.places.root, 0),
-            rows: if goes_on { number(growth.binding.width) } else { 0 },
-            tail_capacity: number(words.tail_capacity()),
-            tokens: input(words.tokens()),
-            positions: input(words.positions()),
-            slots: input(words.slots()),
-            prefix: input(words.prefix()),
-            tail_len: input(words.tail_len()),
-            tails: input(words.tails()),
+    fn at(&self, offset: usize) -> u64 {
+        self.memory.at(0, 0) + offset as u64
+    }
+
+    /// Puts one phase on the stream: what the host sends, the kernels, and the tree's way back.
+    fn work<'l>(
+        &mut self,
+        root_words: InputWords,
+        mut launches: impl Iterator<Item = &'l Launch>,
+        replay: &CudaReplay,
+    ) -> Result<(), BackendError> {
+        let stream = replay.stream();
+        let from = self.places.root_inputs(root_words);
+        let sent =
+            &self.sent.words()[word(from)..word(self.places.growth_inputs) + self.growth_words.tails()];
+        // SAFETY: inside the phase's memory; the host's words live as long as the graph, and are changed between launches only.
+        let copied = unsafe { result::memcpy_htod_async(self.at(from), sent, stream.cu_stream()) };
+        check("send the root", copied)?;
+        launches.try_for_each(|launch| launch.on(stream))?;
+        let tree_at = self.at(self.places.tree);
+        // SAFETY: as above; they are read after the stream has been waited for.
+        let copied =
+            unsafe { result::memcpy_dtoh_async(self.results.words_mut(), tree_at, stream.cu_stream()) };
+        check("fetch a tree", copied)
+    }
+
+    fn tree(&self) -> YggTree {
+        let word =
+            |offset: usize, word: usize| (self.at(offset) + (word * size_of::<u32>()) as u64) as *mut u32;
+        let array = |i: usize| word(self.places.tree, COUNTS + i * self.shape.nodes());
+        YggTree {
+            counts: word(self.places.tree, 0),
+            tokens: array(0),
+            parents: array(1),
+            ranks: array(2),
+            scores: array(3).cast(),
+            depths: word(self.places.depths, 0),
+            offered: word(self.places.offered, 0).cast(),
+            offers: word(self.places.offers, 0),
         }
     }
 
     /// Writes what the host sends.
-    fn fill(&mut self, root: PhaseRoot, skipped: &[bool]) {
-        let PhaseRoot { token, committed, choice } = root;
+    fn fill(&mut self, place: usize, root: PhaseRoot<'_>, skipped: &[bool]) {
+        let (rows, choice) = (root.rows, root.rows.choice());
         assert!(choice.k <= self.shape.kept, "{} candidates of {}", choice.k, self.shape.kept);
-        self.root_rows.clear();
-        self.root_rows.push(token, committed, committed, committed, |tail| {
-            tail[0] = committed;
-            1
-        });
-        self.root_rows.set_choice(choice);
-        self.growth_rows.set_choice(choice);
-        let place = |bytes: usize| bytes / size_of::<u32>();
+        let last = rows.used().checked_sub(1).expect("a tree has a root");
+        let (token, committed) = (rows.tokens()[last], rows.slots()[last]);
         let words = self.sent.words_mut();
-        self.root_words.write(&self.root_rows, skipped, &mut words[place(self.places.root_inputs)..]);
-        self.growth_words.write(&self.growth_rows, skipped, &mut words[place(self.places.growth_inputs)..]);
-        words[place(self.places.root)..][..2].copy_from_slice(&[token, committed]);
+        let root_words = self.roots[place].words;
+        root_words.write(rows, skipped, &mut words[word(self.places.root_inputs(root_words))..]);
+        words[word(self.places.root)..][..ROOT].copy_from_slice(&[token, committed, number(last)]);
+        self.growth_words.write_choice(choice, skipped, &mut words[word(self.places.growth_inputs)..]);
     }
 
     /// The graph of phases of this depth from this root.
@@ -243,38 +223,124 @@ impl Phase {
     pub(super) fn graph(
         &mut self,
         depth: usize,
-        root: PhaseRoot,
+        root: PhaseRoot<'_>,
         skipped: &[bool],
         options: &ReplayOptions,
     ) -> &Graph {
-        let SlotLayout { context, .. } = options.layout;
-        let (committed, nodes) = (root.committed as usize, depth * self.shape.width + 1);
+        let place = self.roots.iter().position(|known| known.program == root.program);
+        let place = place.expect("the phase was prepared for the root's program");
+        let before_root = || root.rows.slots()[root.rows.used() - 1] as usize;
+        let (committed, nodes) = (before_root(), depth * self.shape.width + 1);
         assert!(
             (1..=self.shape.depth).contains(&depth)
-                && committed + depth <= context
+                && committed + depth <= options.layout.context
                 && committed + nodes <= options.layout.slots(),
-            "{depth} growths of {} behind {committed} of {context} tokens",
-            self.shape.depth
+            "{depth} growths of {} behind {committed} of {} tokens",
+            self.shape.depth,
+            options.layout.context
         );
-        self.fill(root, skipped);
-        &self.graphs[depth - 1]
+        self.fill(place, root, skipped);
+        &self.roots[place].graphs[depth - 1]
     }
 
     /// What the last launch grew.
     pub(super) fn grown(&self) -> Grown<'_> {
         let nodes = self.shape.nodes();
-        let count = self.results.words()[0] as usize;
-        let array = |i: usize| COUNTS + i * nodes..COUNTS + i * nodes + count;
         let words = self.results.words();
+        let (count, last) = (words[0] as usize, words[1] as usize);
+        let array = |i: usize| COUNTS + i * nodes..COUNTS + i * nodes + count;
         Grown {
             tokens: &words[array(0)],
             parents: &words[array(1)],
             ranks: &words[array(2)],
             scores: &self.results.floats()[array(3)],
+            forwarded: count - last,
         }
     }
 }
 
-fn growth_launch(device: &Device, params: YggGrow) -> Result<Launch, BackendError> {
-    Launch::new(device, "ygg_grow", [1, 1, 1], YGG_MERGE_THREADS, 0, params)
+/// Kernels behind a forward: the growth, as the last of a phase and as one that goes on, and what else the next forward reads then.
+struct Between {
+    last: Launch,
+    goes_on: Vec<Launch>,
+}
+
+impl Between {
+    /// Behind a forward of `program`, before one of `growth`.
+    fn new(
+        device: &Device,
+        phase: &Phase,
+        program: &Program,
+        growth: &Program,
+        arena: u64,
+        is_first: bool,
+    ) -> Result<Self, BackendError> {
+        let Phase { shape, growth_words: words, places, .. } = phase;
+        let input =
+            |word: usize| (phase.at(places.growth_inputs) + (word * size_of::<u32>()) as u64) as *mut u32;
+        let root = phase.at(places.root) as *const u32;
+        let grow = |rows: usize| {
+            let params = YggGrow {
+                tree: phase.tree(),
+                candidates: kernel_rows(arena, &program.shown),
+                most: number(program.shown.columns / 2),
+                kept: number(shape.kept),
+                vocabulary: number(shape.vocabulary),
+                width: number(shape.width),
+                is_first: u32::from(is_first),
+                root,
+                rows: number(rows),
+                tail_capacity: number(words.tail_capacity()),
+                tokens: input(words.tokens()),
+                positions: input(words.positions()),
+                slots: input(words.slots()),
+                prefix: input(words.prefix()),
+                tail_len: input(words.tail_len()),
+                tails: input(words.tails()),
+            };
+            Launch::new(device, "ygg_grow", [1, 1, 1], YGG_MERGE_THREADS, 0, params)
+        };
+        let rows = growth.binding.width;
+        let mut goes_on = vec![grow(rows)?];
+        if growth.given_columns() > 0 {
+            let hidden = program.hidden.as_ref().expect("what reads hidden rows leaves its own");
+            let params = YggHandDown {
+                tree: phase.tree(),
+                hidden: kernel_rows(arena, hidden),
+                is_first: u32::from(is_first),
+                root,
+                kept: phase.at(places.kept_hidden) as *mut f32,
+                given: input(words.given()).cast(),
+            };
+            goes_on.push(Launch::new(device, "ygg_hand_down", [rows, 1, 1], YGG_ROW_THREADS, 0, params)?);
+        }
+        Ok(Self { last: grow(0)?, goes_on })
+    }
+
+    fn behind(&self, is_last: bool) -> &[Launch] {
+        if is_last { std::slice::from_ref(&self.last) } else { &self.goes_on }
+    }
+}
+
+fn padding_of(program: &Program, words: InputWords) -> RowInputs {
+    RowInputs::new(program.binding.width, program.binding.outputs, words.tail_capacity())
+        .with_given(program.given_columns())
+}
+
+/// # Panics
+/// If the programs are others than the shape says.
+fn check_shape(shape: &PhaseShape, programs: &[Program], options: &ReplayOptions) {
+    let growth = &programs[shape.growth_program];
+    let most = growth.shown.columns / 2;
+    assert!(
+        shape.depth >= 1 && (1..=growth.binding.width).contains(&shape.width),
+        "{shape:?} of growths of {} rows",
+        growth.binding.width
+    );
+    assert!((1..=most).contains(&shape.kept), "{} candidates of {most}", shape.kept);
+    for program in shape.root_programs.iter().chain([&shape.growth_program]).map(|p| &programs[*p]) {
+        assert_eq!(program.shown.columns, candidate_columns(most), "the programs show candidates");
+        assert_eq!(program.shown.rows, program.binding.width, "of all rows");
+    }
+    assert!(shape.depth <= options.tail_capacity, "rows have room for {} ancestors", shape.depth);
 }

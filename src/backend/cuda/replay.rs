@@ -3,12 +3,9 @@
 use std::{ops::Range, sync::Arc};
 
 use cudarc::driver::{CudaGraph, CudaStream, result, sys};
-use ygg_kernels::{
-    KvFormat,
-    cuda::abi::{YGG_MOST_WIDTH, YggMoves, YggMultiply, YggPoison},
-};
+use ygg_kernels::cuda::abi::{YGG_MOST_WIDTH, YggMoves, YggMultiply, YggPoison};
 
-use crate::ir::{KvSpec, Program, Region, RowInputs};
+use crate::ir::{Program, Region, RowInputs};
 
 use super::{
     super::{
@@ -19,9 +16,10 @@ use super::{
     alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
     cache::Cache,
     device::{DeviceBlock, Launch, PinnedBlock, check},
-    launches::{Addresses, Launches, Scratch, ScratchBytes},
-    layout::{Bump, InputWords, ResultWords},
+    launches::{Addresses, Launches, Scratch},
+    layout::{InputWords, ResultWords},
     phase::Phase,
+    places::{Places, upload_ropes},
     verification::Verification,
 };
 
@@ -43,64 +41,6 @@ struct Ready {
     inputs_at: u64,
     /// Where its results lie: address of what is shown, of hidden rows.
     sources: [u64; 2],
-}
-
-/// Where things lie in the block of a replay.
-struct Places {
-    arena: usize,
-    inputs: usize,
-    cache: usize,
-    ropes: Vec<usize>,
-    fragments: [usize; 2],
-    logits: usize,
-    partial: [usize; 3],
-    ranges: [usize; 5],
-    /// Two words that kernels write when they must not be optimised away.
-    sink: usize,
-    bytes: usize,
-    /// Of the host: words of the longest inputs and of the longest results.
-    input_words: usize,
-    result_words: usize,
-}
-
-impl Places {
-    fn of(programs: &[Program], kv_format: KvFormat, options: &ReplayOptions) -> Self {
-        let first = &programs[0];
-        let context = options.layout.context;
-        let scratch = programs.iter().map(|p| ScratchBytes::of(p, context)).reduce(ScratchBytes::max);
-        let scratch = scratch.expect("at least one program");
-        let longest = |of: &dyn Fn(&Program) -> usize| programs.iter().map(of).max().unwrap_or(0);
-        let input_words = longest(&|p| InputWords::of(p, options).words());
-        let result_words = longest(&|p| ResultWords::of(p).words());
-        let KvSpec { layers, kv_heads, head_dim, .. } = first.kv;
-        let cache_bytes = 2 * layers * kv_heads * options.layout.slots() * head_dim * kv_format.bytes();
-        let mut bump = Bump::default();
-        let mut places = Self {
-            arena: bump.take(longest(&|p| p.arena_bytes)),
-            inputs: bump.take(input_words * size_of::<u32>()),
-            cache: bump.take(cache_bytes),
-            ropes: first
-                .ropes
-                .iter()
-                .map(|r| bump.take(2 * context * r.inv_freq.len() * size_of::<f32>()))
-                .collect(),
-            fragments: [scratch.fragments; 2].map(|bytes| bump.take(bytes)),
-            logits: bump.take(scratch.logits),
-            partial: scratch.partial.map(|bytes| bump.take(bytes)),
-            ranges: scratch.ranges.map(|bytes| bump.take(bytes)),
-            sink: bump.take(2 * size_of::<u32>()),
-            bytes: 0,
-            input_words,
-            result_words,
-        };
-        places.bytes = bump.bytes();
-        places
-    }
-}
-
-/// Bytes of device memory that a replay takes.
-pub(super) fn replay_bytes(programs: &[Program], kv_format: KvFormat, options: &ReplayOptions) -> usize {
-    Places::of(programs, kv_format, options).bytes
 }
 
 /// Where what the programs of a replay share is in device memory.
@@ -319,20 +259,28 @@ impl CudaReplay {
 
     fn fetch_results(&mut self, results: ResultWords, sources: [u64; 2]) -> Result<(), BackendError> {
         let ResultWords { shown, hidden } = results;
-        let stream = self.stream.cu_stream();
-        let (to_shown, rest) = self.results.floats_mut().split_at_mut(shown);
-        for (to, from) in [to_shown, &mut rest[..hidden]].into_iter().zip(sources) {
-            if !to.is_empty() && from != 0 {
-                // SAFETY: inside the device's block; the host's words are read after the stream has been waited for.
-                check("fetch results", unsafe { result::memcpy_dtoh_async(to, from, stream) })?;
-            }
+        self.fetch(0..shown, sources[0])?;
+        self.fetch(shown..shown + hidden, sources[1])
+    }
+
+    /// Fetches the hidden rows of a program's forward to where they are read.
+    pub(super) fn fetch_hidden(&mut self, program: usize) -> Result<(), BackendError> {
+        let Ready { results: ResultWords { shown, hidden }, sources, .. } = self.ready[program];
+        self.fetch(shown..shown + hidden, sources[1])
+    }
+
+    fn fetch(&mut self, places: Range<usize>, from: u64) -> Result<(), BackendError> {
+        let to = &mut self.results.floats_mut()[places];
+        if to.is_empty() || from == 0 {
+            return Ok(());
         }
-        Ok(())
+        // SAFETY: inside the device's block; the host's words are read after the stream has been waited for.
+        check("fetch results", unsafe { result::memcpy_dtoh_async(to, from, self.stream.cu_stream()) })
     }
 
     /// The place of the verification by a program.
-    fn verification(&self, program: usize) -> Option<usize> {
-        self.verifications.iter().position(|verification| verification.program == program)
+    fn verification(&self, program: usize, shows_hidden: bool) -> Option<usize> {
+        self.verifications.iter().position(|v| v.program == program && v.shows_hidden == shows_hidden)
     }
 
     /// Writes what a program reads, once nothing reads it any more.
@@ -412,7 +360,8 @@ impl CudaReplay {
 /// What a verification accepts on a device that has failed: the root.
 const NOTHING_ACCEPTED: Accepted<'static> = Accepted { rows: &[0], tokens: &[0] };
 /// What a phase grows there: the root.
-const NOTHING_GROWN: Grown<'static> = Grown { tokens: &[0], parents: &[0], ranks: &[0], scores: &[0.0] };
+const NOTHING_GROWN: Grown<'static> =
+    Grown { tokens: &[0], parents: &[0], ranks: &[0], scores: &[0.0], forwarded: 1 };
 
 impl CudaReplay {
     /// Does something that the device may fail in, if it never did: a first failure is remembered, and nothing is done behind it.
@@ -546,7 +495,7 @@ impl DraftPhases for CudaReplay {
         Ok(self.phases.len() - 1)
     }
 
-    fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot, skipped: &[bool]) -> Grown<'_> {
+    fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) -> Grown<'_> {
         self.finish();
         self.attempt(|replay| {
             let graph = replay.phases[phase].graph(depth, root, skipped, &replay.ground.options);
@@ -558,43 +507,23 @@ impl DraftPhases for CudaReplay {
 }
 
 impl Verifications for CudaReplay {
-    fn prepare(&mut self, program: usize) -> Result<(), BackendError> {
-        if self.verification(program).is_none() {
-            let verification = Verification::new(self, program)?;
+    fn prepare(&mut self, program: usize, shows_hidden: bool) -> Result<(), BackendError> {
+        if self.verification(program, shows_hidden).is_none() {
+            let verification = Verification::new(self, program, shows_hidden)?;
             self.verifications.push(verification);
         }
         Ok(())
     }
 
-    fn verify(&mut self, program: usize, inputs: &RowInputs) -> Accepted<'_> {
+    fn verify(&mut self, program: usize, shows_hidden: bool, inputs: &RowInputs) -> Accepted<'_> {
         assert!(inputs.used() > 0, "a tree has a root");
         self.finish();
         self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
-        let place = self.verification(program).expect("the program was prepared");
+        let place = self.verification(program, shows_hidden).expect("the program was prepared");
         self.attempt(|replay| {
             check("launch a verification", replay.verifications[place].graph().0.launch())?;
             check("run a verification", replay.stream.synchronize())
         });
         if self.failure().is_some() { NOTHING_ACCEPTED } else { self.verifications[place].accepted() }
     }
-}
-
-fn upload_ropes(
-    program: &Program,
-    places: &Places,
-    memory: &DeviceBlock,
-    context: usize,
-    stream: &CudaStream,
-) -> Result<(), BackendError> {
-    let tables = crate::backend::rope_tables(program, context);
-    for ((table, spec), offset) in tables.iter().zip(&program.ropes).zip(&places.ropes) {
-        let pairs = spec.inv_freq.len();
-        let angles = || (0..context).flat_map(|p| (0..pairs).map(move |i| table.angle(p, i)));
-        let both: Vec<f32> = angles().map(|(cos, _)| cos).chain(angles().map(|(_, sin)| sin)).collect();
-        let to = memory.at(*offset, both.len() * size_of::<f32>());
-        // SAFETY: inside the block; the host's floats live until the stream has been waited for.
-        check("upload rotary tables", unsafe { result::memcpy_htod_async(to, &both, stream.cu_stream()) })?;
-        check("upload rotary tables", stream.synchronize())?;
-    }
-    Ok(())
 }

@@ -20,6 +20,7 @@ use super::{
 /// A verification ready to run. The graph comes first: it ends before what it uses.
 pub(super) struct Verification {
     pub(super) program: usize,
+    pub(super) shows_hidden: bool,
     graph: Graph,
     path: PathWords,
     results: PinnedBlock,
@@ -53,7 +54,11 @@ impl PathWords {
 }
 
 impl Verification {
-    pub(super) fn new(replay: &mut CudaReplay, program: usize) -> Result<Self, BackendError> {
+    pub(super) fn new(
+        replay: &mut CudaReplay,
+        program: usize,
+        shows_hidden: bool,
+    ) -> Result<Self, BackendError> {
         let executables = Arc::clone(replay.executables());
         let (device, number) = (executables.device(), program);
         let program = &executables.programs_slice()[number];
@@ -73,6 +78,9 @@ impl Verification {
         let moves = replay.cache().path_moves(device, row_slots, path.at(&memory))?;
         let mut work = |replay: &mut CudaReplay| -> Result<(), BackendError> {
             replay.forward(number)?;
+            if shows_hidden {
+                replay.fetch_hidden(number)?;
+            }
             let stream = replay.stream();
             walk.on(stream)?;
             moves.on(stream)?;
@@ -88,7 +96,7 @@ impl Verification {
             check("run a verification", replay.stream().synchronize())?;
         }
         let graph = replay.capture(&mut work)?;
-        Ok(Self { program: number, graph, path, results, _memory: memory })
+        Ok(Self { program: number, shows_hidden, graph, path, results, _memory: memory })
     }
 
     pub(super) fn graph(&self) -> &Graph {

@@ -2,9 +2,9 @@
 //! to forward next.
 
 use crate::{
-    runtime::{Choice, ExecutableSet},
+    runtime::{Choice, ExecutableSet, Grown},
     speculate::{Shape, SpeculateError},
-    tree::{Filling, Frontier, NodeId, Source, Template, TokenTree},
+    tree::{Filling, Frontier, Insert, NodeId, Source, Template, TokenTree},
 };
 
 /// The growth of one tree after another, in storage reserved once.
@@ -87,5 +87,17 @@ impl Growth {
             Growth::Equal { frontier, width } => frontier.grow(tree, *width, source, rows),
             Growth::Static(filling) => filling.grown(rows),
         }
+    }
+}
+
+/// Adds the nodes that a device has grown to a tree of their root.
+pub(super) fn plant(grown: Grown<'_>, source: Source, tree: &mut TokenTree) {
+    let Grown { tokens, parents, ranks, scores, forwarded: _ } = grown;
+    let nodes = tokens.iter().zip(parents).zip(ranks.iter().zip(scores));
+    for ((token, parent), (rank, score)) in nodes.skip(1) {
+        let parent = NodeId::from_index(*parent as usize);
+        let rank = u16::try_from(*rank).expect("few candidates are kept");
+        let inserted = tree.insert(parent, *token, score.exp().min(1.0), rank, source);
+        assert!(matches!(inserted, Insert::Added(_)), "the device grows trees of distinct children that fit");
     }
 }

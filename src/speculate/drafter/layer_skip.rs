@@ -6,14 +6,16 @@
 //! them, so there is nothing to clone and nothing to commit. It may draft by a trimmed head, which knows some tokens only.
 
 use crate::{
-    runtime::{Choice, DraftPhase, Grown, Session, SkipSet, TrimmedHead},
+    runtime::{Choice, DraftPhase, DraftPhaseSize, Session, SkipSet, TrimmedHead},
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
-    tree::{Insert, NodeId, Source, Template, TokenTree},
+    tree::{NodeId, Source, Template, TokenTree},
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Proposer, Verified, growth::Growth, heads::Heads,
+    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Proposer, Verified,
+    growth::{Growth, plant},
+    heads::Heads,
 };
 
 /// The drafter's mark.
@@ -76,26 +78,24 @@ impl LayerSkip {
     }
 
     /// The tree that [`propose`](Drafter::propose) grows, by the device alone.
-    fn propose_in_one_launch(&mut self, phase: DraftPhase, tree: &mut TokenTree, budget: Budget<'_>) {
+    fn propose_in_one_launch(
+        &mut self,
+        phase: DraftPhase,
+        tree: &mut TokenTree,
+        budget: Budget<'_>,
+    ) -> Result<(), SpeculateError> {
         let Budget { session, history: _, depth, stats, observer: _ } = budget;
         self.forwards.clear();
         self.forwards.push(1);
         self.forwards.extend((1..depth).map(|_| self.growth_rows));
         let mut lap = Lap::start();
-        let grown = session.grow(phase, depth, tree.token(NodeId::ROOT), self.choice, &self.skip);
+        let mut forward = session.forward(1)?;
+        forward.push_behind(tree.token(NodeId::ROOT));
+        let grown = forward.grow(phase, depth, self.choice, Some(&self.skip));
         stats.add_time(Stage::Draft, lap.next());
-        let Grown { tokens, parents, ranks, scores } = grown;
-        let nodes = tokens.iter().zip(parents).zip(ranks.iter().zip(scores));
-        for ((token, parent), (rank, score)) in nodes.skip(1) {
-            let parent = NodeId::from_index(*parent as usize);
-            let rank = u16::try_from(*rank).expect("few candidates are kept");
-            let inserted = tree.insert(parent, *token, score.exp().min(1.0), rank, SOURCE);
-            assert!(
-                matches!(inserted, Insert::Added(_)),
-                "the device grows trees of distinct children that fit"
-            );
-        }
+        plant(grown, SOURCE, tree);
         stats.add_time(Stage::Grow, lap.next());
+        Ok(())
     }
 
     /// What it leaves out.
@@ -121,8 +121,7 @@ impl Drafter for LayerSkip {
     /// a root whose head was drafted ahead.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         if let (Some(phase), None) = (self.phase, &budget.observer) {
-            self.propose_in_one_launch(phase, tree, budget);
-            return Ok(());
+            return self.propose_in_one_launch(phase, tree, budget);
         }
         let Budget { session, history: _, depth, stats, mut observer } = budget;
         self.growth.restart();
@@ -181,7 +180,14 @@ impl Drafter for LayerSkip {
 
 impl DraftsInOneLaunch for LayerSkip {
     fn prepare(&mut self, session: &mut Session, shape: &Shape) -> Result<bool, SpeculateError> {
-        self.phase = session.prepare_phase(shape.depth, shape.draft_width, self.choice.k, self.trimmed)?;
+        let size = DraftPhaseSize {
+            depth: shape.depth,
+            width: shape.draft_width,
+            kept: self.choice.k,
+            root_rows: 1,
+            vocabulary: session.set().vocabulary(),
+        };
+        self.phase = session.prepare_phase(size, self.trimmed)?;
         Ok(self.phase.is_some())
     }
 }

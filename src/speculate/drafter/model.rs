@@ -9,13 +9,19 @@
 use std::sync::Arc;
 
 use crate::{
-    runtime::{Candidates, Choice, ExecutableSet, RuntimeError, Session, SessionOptions, TrimmedHead},
+    runtime::{
+        Candidates, Choice, DraftPhase, DraftPhaseSize, ExecutableSet, Forward, RuntimeError, Session,
+        SessionOptions, TrimmedHead,
+    },
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
     tree::{NodeId, Source, Template, TokenTree},
 };
 
-use super::{Budget, Drafter, Proposer, growth::Growth};
+use super::{
+    Budget, Drafter, DraftsInOneLaunch, Proposer,
+    growth::{Growth, plant},
+};
 
 /// The drafter's mark.
 const SOURCE: Source = Proposer::Model.source();
@@ -58,6 +64,8 @@ pub struct ModelDrafter {
     joined: usize,
     /// Tokens that the verifier knows.
     vocabulary: usize,
+    /// Where the device grows the trees.
+    phase: Option<DraftPhase>,
 }
 
 impl ModelDrafter {
@@ -96,6 +104,7 @@ impl ModelDrafter {
             path: Vec::with_capacity(shape.tree_nodes()),
             joined: shape.depth.min(set.widths().last().expect("width 1 is planned") - 1),
             vocabulary: session.set().vocabulary(),
+            phase: None,
             own,
         })
     }
@@ -196,23 +205,43 @@ impl ModelDrafter {
 
     /// Forwards what the cache lacks of the text with the root behind it, and commits the former. The root's candidates are left.
     fn forward_root(&mut self, history: &[u32], session: &Session) -> Result<(), SpeculateError> {
-        let from = self.text.len();
-        let lacking = history.len() - 1 - from;
-        let mut forward = self.own.forward(lacking + 1)?;
-        for (row, token) in history[from..].iter().enumerate() {
-            forward.push_behind(*token);
-            match &self.reads {
-                Reads::Tokens => {}
-                Reads::HiddenRows { .. } => forward.give(row, known_hidden(session, from + row - 1)),
-            }
-        }
+        let lacking = history.len() - 1 - self.text.len();
+        let forward = behind_text(&mut self.own, &self.reads, self.text.len(), history, session)?;
         let choices = forward.choose_of(self.trimmed, self.choice, None);
         note(&mut self.candidates, choices.row(lacking), self.vocabulary);
         if let Reads::HiddenRows { own, columns } = &mut self.reads {
             own[..*columns].copy_from_slice(choices.hidden(lacking));
         }
-        self.own.commit_behind(lacking);
-        self.text.extend_from_slice(&history[from..history.len() - 1]);
+        self.commit_text(history);
+        Ok(())
+    }
+
+    /// Commits what was forwarded of the text before the root.
+    fn commit_text(&mut self, history: &[u32]) {
+        let read = &history[self.text.len()..history.len() - 1];
+        self.own.commit_behind(read.len());
+        self.text.extend_from_slice(read);
+    }
+
+    /// The tree that [`propose`](Drafter::propose) grows, by the device alone.
+    fn propose_in_one_launch(
+        &mut self,
+        phase: DraftPhase,
+        tree: &mut TokenTree,
+        budget: Budget<'_>,
+    ) -> Result<(), SpeculateError> {
+        let Budget { session, history, depth, stats, observer: _ } = budget;
+        let mut lap = Lap::start();
+        let forward = behind_text(&mut self.own, &self.reads, self.text.len(), history, session)?;
+        let grown = forward.grow(phase, depth, self.choice, None);
+        stats.add_time(Stage::Draft, lap.next());
+        let forwarded = grown.forwarded;
+        plant(grown, SOURCE, tree);
+        self.rows.clear();
+        self.rows.extend(tree.nodes().take(forwarded));
+        self.note_forwarded(tree);
+        self.commit_text(history);
+        stats.add_time(Stage::Grow, lap.next());
         Ok(())
     }
 
@@ -224,6 +253,25 @@ impl ModelDrafter {
         let candidates = self.candidates.iter().map(|c| (c.token, c.log_prob));
         self.growth.expand(tree, node, candidates, SOURCE);
     }
+}
+
+/// A forward of what is behind the first `from` tokens of a text, which are in the cache.
+fn behind_text<'s>(
+    own: &'s mut Session,
+    reads: &Reads,
+    from: usize,
+    history: &[u32],
+    session: &Session,
+) -> Result<Forward<'s>, SpeculateError> {
+    let mut forward = own.forward(history.len() - from)?;
+    for (row, token) in history[from..].iter().enumerate() {
+        forward.push_behind(*token);
+        match reads {
+            Reads::Tokens => {}
+            Reads::HiddenRows { .. } => forward.give(row, known_hidden(session, from + row - 1)),
+        }
+    }
+    Ok(forward)
 }
 
 /// The verifier's hidden row of a committed token that is known to be kept.
@@ -255,6 +303,10 @@ impl Drafter for ModelDrafter {
         if root - self.text.len() > self.joined {
             self.catch_up(&history[..root], budget.session)?;
         }
+        if let (Some(phase), None) = (self.phase, &budget.observer) {
+            budget.stats.add_time(Stage::Draft, lap.next());
+            return self.propose_in_one_launch(phase, tree, Budget { depth, ..budget });
+        }
         self.forward_root(history, budget.session)?;
         budget.stats.add_time(Stage::Draft, lap.next());
         self.rows.clear();
@@ -282,6 +334,27 @@ impl Drafter for ModelDrafter {
             return Ok(());
         }
         self.catch_up(&history[..root], session)
+    }
+
+    fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
+        match self.growth {
+            Growth::Equal { .. } => Some(self),
+            Growth::Static(_) => None,
+        }
+    }
+}
+
+impl DraftsInOneLaunch for ModelDrafter {
+    fn prepare(&mut self, _session: &mut Session, shape: &Shape) -> Result<bool, SpeculateError> {
+        let size = DraftPhaseSize {
+            depth: shape.depth,
+            width: shape.draft_width,
+            kept: self.choice.k,
+            root_rows: self.joined + 1,
+            vocabulary: self.vocabulary,
+        };
+        self.phase = self.own.prepare_phase(size, self.trimmed)?;
+        Ok(self.phase.is_some())
     }
 }
 

@@ -1,0 +1,91 @@
+//! Where things lie in the block of device memory that one request has.
+
+use cudarc::driver::{CudaStream, result};
+use ygg_kernels::KvFormat;
+
+use crate::ir::{KvSpec, Program};
+
+use super::{
+    super::{BackendError, ReplayOptions},
+    device::{DeviceBlock, check},
+    launches::ScratchBytes,
+    layout::{Bump, InputWords, ResultWords},
+};
+
+/// Where things lie in the block of a replay.
+pub(super) struct Places {
+    pub(super) arena: usize,
+    pub(super) inputs: usize,
+    pub(super) cache: usize,
+    pub(super) ropes: Vec<usize>,
+    pub(super) fragments: [usize; 2],
+    pub(super) logits: usize,
+    pub(super) partial: [usize; 3],
+    pub(super) ranges: [usize; 5],
+    /// Two words that kernels write when they must not be optimised away.
+    pub(super) sink: usize,
+    pub(super) bytes: usize,
+    /// Of the host: words of the longest inputs and of the longest results.
+    pub(super) input_words: usize,
+    pub(super) result_words: usize,
+}
+
+impl Places {
+    pub(super) fn of(programs: &[Program], kv_format: KvFormat, options: &ReplayOptions) -> Self {
+        let first = &programs[0];
+        let context = options.layout.context;
+        let scratch = programs.iter().map(|p| ScratchBytes::of(p, context)).reduce(ScratchBytes::max);
+        let scratch = scratch.expect("at least one program");
+        let longest = |of: &dyn Fn(&Program) -> usize| programs.iter().map(of).max().unwrap_or(0);
+        let input_words = longest(&|p| InputWords::of(p, options).words());
+        let result_words = longest(&|p| ResultWords::of(p).words());
+        let KvSpec { layers, kv_heads, head_dim, .. } = first.kv;
+        let cache_bytes = 2 * layers * kv_heads * options.layout.slots() * head_dim * kv_format.bytes();
+        let mut bump = Bump::default();
+        let mut places = Self {
+            arena: bump.take(longest(&|p| p.arena_bytes)),
+            inputs: bump.take(input_words * size_of::<u32>()),
+            cache: bump.take(cache_bytes),
+            ropes: first
+                .ropes
+                .iter()
+                .map(|r| bump.take(2 * context * r.inv_freq.len() * size_of::<f32>()))
+                .collect(),
+            fragments: [scratch.fragments; 2].map(|bytes| bump.take(bytes)),
+            logits: bump.take(scratch.logits),
+            partial: scratch.partial.map(|bytes| bump.take(bytes)),
+            ranges: scratch.ranges.map(|bytes| bump.take(bytes)),
+            sink: bump.take(2 * size_of::<u32>()),
+            bytes: 0,
+            input_words,
+            result_words,
+        };
+        places.bytes = bump.bytes();
+        places
+    }
+}
+
+/// Bytes of device memory that a replay takes.
+pub(super) fn replay_bytes(programs: &[Program], kv_format: KvFormat, options: &ReplayOptions) -> usize {
+    Places::of(programs, kv_format, options).bytes
+}
+
+pub(super) fn upload_ropes(
+    program: &Program,
+    places: &Places,
+    memory: &DeviceBlock,
+    context: usize,
+    stream: &CudaStream,
+) -> Result<(), BackendError> {
+    let tables = crate::backend::rope_tables(program, context);
+    for ((table, spec), offset) in tables.iter().zip(&program.ropes).zip(&places.ropes) {
+        let pairs = spec.inv_freq.len();
+        let angles = || (0..context).flat_map(|p| (0..pairs).map(move |i| table.angle(p, i)));
+        let both: Vec<f32> = angles().map(|(cos, _)| cos).chain(angles().map(|(_, sin)| sin)).collect();
+        let to = memory.at(*offset, both.len() * size_of::<f32>());
+        // SAFETY: inside the block; the host's floats live until the stream has been waited for.
+        check("upload rotary tables", unsafe { result::memcpy_htod_async(to, &both, stream.cu_stream()) })?;
+        check("upload rotary tables", stream.synchronize())?;
+    }
+    Ok(())
+}
