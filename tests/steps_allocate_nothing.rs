@@ -223,13 +223,14 @@ fn planned(decoder: Decoder, schedule: Schedule) -> Decoder {
     let knots = vec![Knot { score: 0.0, probability: 0.4 }, Knot { score: 0.5, probability: 0.9 }];
     let calibration = Some(Calibration { by_depth: vec![knots], fitted_nodes: 1, held_out: None });
     // Time is worth so little that all is verified, whatever the clock makes of its cost.
-    let choice = RowChoice { rule: RowRule::BestRate, widths, rate: 1e-9, calibration };
+    let rule = if schedule.prunes_on_device() { RowRule::Widest } else { RowRule::BestRate };
+    let choice = RowChoice { rule, widths, rate: 1e-9, calibration };
     let guard = GuardTerms { aal: 1.0, step_us: 1.0, plain_step_us: 1e9 };
     let policy = Policy { choice, guard: Some(guard), costs: Some(StepCosts::new(10.0)) };
     let decoder = decoder.with_policy(policy).expect("the widths of the shape");
     match schedule {
         // None of these leaves a hidden row to tell by.
-        Schedule::HeadAhead | Schedule::DeviceWalk | Schedule::TwoLaunches => decoder,
+        Schedule::HeadAhead | Schedule::DeviceWalk | Schedule::TwoLaunches | Schedule::WholeStep => decoder,
         Schedule::Plain | Schedule::OneLaunch => {
             // A depth more costs nothing, so that all is drafted whatever is told.
             let cost = |depth| DepthCost { depth, step_us: 10.0, saved_us: 0.0 };
@@ -413,6 +414,7 @@ fn check_cuda(model: &Model, sampled: Sampling) {
         ("lookup", Schedule::DeviceWalk),
         ("model", Schedule::TwoLaunches),
         ("hidden_state", Schedule::TwoLaunches),
+        ("hidden_state", Schedule::WholeStep),
     ];
     let schedules = Schedule::ALL.map(|schedule| ("layer_skip", schedule));
     for (drafter, sampling) in schedules.into_iter().chain(others).map(|drafter| (drafter, Sampling::GREEDY))

@@ -265,6 +265,18 @@ typedef struct YggTree {
     u32* offers;    // [N][kept] their tokens; YGG_NO_TOKEN where there is none, or it was taken
 } YggTree;
 
+// Inputs of a forward of `rows` rows, as the rows of a tree's nodes. 0 rows: there is no forward.
+typedef struct YggNodeRows {
+    u32 rows; // W
+    u32 tail_capacity;
+    u32* tokens;    // [W]
+    u32* positions; // [W]
+    u32* slots;     // [W]
+    u32* prefix;    // [W]
+    u32* tail_len;  // [W]
+    u32* tails;     // [W, tail_capacity]
+} YggNodeRows;
+
 // One growth: the candidates of the nodes that were forwarded join the offers, the best offers become nodes, and these the rows of the
 // next forward. Meaning: the Frontier of the crate's `tree::growth`.
 typedef struct YggGrow {
@@ -276,16 +288,18 @@ typedef struct YggGrow {
     u32 width;    // nodes of a growth
     u32 is_first; // 1: the root was forwarded, and nothing else of the tree is there
     const u32* root; // [3]: its token, how many tokens are committed before it, and its row in its forward
-    // Inputs of the next forward of `rows` rows; 0: there is none.
-    u32 rows;
-    u32 tail_capacity;
-    u32* tokens;
-    u32* positions;
-    u32* slots;
-    u32* prefix;
-    u32* tail_len;
-    u32* tails;
+    YggNodeRows next;
 } YggGrow;
+
+// The nodes of a grown tree with the most probable paths become the rows of its verification; of equals the one that came first. Meaning: the crate's `tree::prune`, by logarithms.
+typedef struct YggPrune {
+    YggTree tree;
+    u32 width;    // nodes that are verified at most
+    u32* is_kept; // [N]
+    u32* count;   // [1]: nodes that are kept
+    u32* nodes;   // [W]: which, ascending
+    YggNodeRows next; // row 0 has the root's slot already, behind what is committed
+} YggPrune;
 
 // Behind a growth, for a model that reads hidden rows: each row of the next forward is given the hidden row of its node's parent.
 typedef struct YggHandDown {

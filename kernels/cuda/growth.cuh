@@ -3,6 +3,27 @@
 
 #include "candidates.cuh"
 
+namespace ygg {
+
+// Makes a row of a forward one of a node, or padding where there is none. A node's slot is its number behind the committed tokens.
+YGG_DEVICE void write_row(const YggNodeRows& rows, u32 w, const YggTree& tree, u32 node, u32 committed) {
+    const bool is_row = node != NONE;
+    const u32 depth = is_row ? tree.depths[index(node)] : 0;
+    rows.tokens[w] = is_row ? tree.tokens[index(node)] : 0;
+    rows.positions[w] = is_row ? committed + depth : 0;
+    rows.slots[w] = is_row ? committed + node : YGG_NO_SLOT;
+    rows.prefix[w] = is_row ? committed : 0;
+    rows.tail_len[w] = is_row ? depth + 1 : 0;
+    u32* tail = rows.tails + static_cast<u64>(w) * rows.tail_capacity;
+    u32 ancestor = node;
+    for (u32 i = 0; is_row && i <= depth; ++i) {
+        tail[index(depth - i)] = committed + ancestor;
+        ancestor = tree.parents[ancestor];
+    }
+}
+
+} // namespace ygg
+
 // grid: 1. Equal growth (Yggdrasil, arXiv 2512.23858): the meaning is the crate's `tree::growth`, whose trees these are to the bit.
 YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
     using namespace ygg;
@@ -76,23 +97,8 @@ YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
         tree.counts[1] = added;
         tree.counts[2] = forwarded;
     }
-    // What follows the committed tokens: a node's slot is its number behind them.
     const u32 committed = p.root[1];
-    for (u32 w = threadIdx.x; w < p.rows; w += blockDim.x) {
-        const bool is_row = w < added;
-        const u32 node = is_row ? nodes + index(w) : 0, depth = is_row ? tree.depths[node] : 0;
-        p.tokens[w] = is_row ? tree.tokens[node] : 0;
-        p.positions[w] = is_row ? committed + depth : 0;
-        p.slots[w] = is_row ? committed + node : YGG_NO_SLOT;
-        p.prefix[w] = is_row ? committed : 0;
-        p.tail_len[w] = is_row ? depth + 1 : 0;
-        u32* tail = p.tails + static_cast<u64>(w) * p.tail_capacity;
-        u32 ancestor = node;
-        for (u32 i = 0; is_row && i <= depth; ++i) {
-            tail[index(depth - i)] = committed + ancestor;
-            ancestor = tree.parents[ancestor];
-        }
-    }
+    for (u32 w = threadIdx.x; w < p.next.rows; w += blockDim.x) write_row(p.next, w, tree, w < added ? nodes + index(w) : NONE, committed);
 }
 
 // grid: rows of the next forward, no fewer than a growth has nodes. A parent was forwarded last, or earlier: then its row was kept.

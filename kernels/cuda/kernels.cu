@@ -4,5 +4,6 @@
 #include "attention.cuh"
 #include "candidates.cuh"
 #include "growth.cuh"
+#include "pruning.cuh"
 #include "walk.cuh"
 #include "measure.cuh"

@@ -12,7 +12,7 @@ pub type SourceFile = (&'static str, &'static str);
 pub const SOURCE: SourceFile = ("kernels.cu", include_str!("../cuda/kernels.cu"));
 
 /// Everything that [`SOURCE`] includes, directly or not. No header of CUDA is needed.
-pub const HEADERS: [SourceFile; 10] = [
+pub const HEADERS: [SourceFile; 11] = [
     ("abi.h", include_str!("../cuda/abi.h")),
     ("ops.cuh", include_str!("../cuda/ops.cuh")),
     ("common.cuh", include_str!("../cuda/common.cuh")),
@@ -21,6 +21,7 @@ pub const HEADERS: [SourceFile; 10] = [
     ("attention.cuh", include_str!("../cuda/attention.cuh")),
     ("candidates.cuh", include_str!("../cuda/candidates.cuh")),
     ("growth.cuh", include_str!("../cuda/growth.cuh")),
+    ("pruning.cuh", include_str!("../cuda/pruning.cuh")),
     ("walk.cuh", include_str!("../cuda/walk.cuh")),
     ("measure.cuh", include_str!("../cuda/measure.cuh")),
 ];

@@ -41,7 +41,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A stage of one step. Its text form is stable: `verify`, `verify_walk`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `host:NAME`.
+/// A stage of one step. Its text form is stable: `verify`, `verify_walk`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `host:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Stage {
@@ -60,6 +60,9 @@ pub enum Stage {
     FirstGrowth(DrafterName),
     /// What one growth more adds to such a phase: a forward of a growth's nodes, and the growth; width = nodes grown.
     NextGrowth(DrafterName),
+    /// What a verification adds behind a draft phase that the host does not wait for, where the device chooses the nodes, walks and moves by
+    /// itself; width = rows verified.
+    VerifyGrown(DrafterName),
     /// Work between forwards.
     Host(HostStage),
 }
@@ -71,7 +74,8 @@ impl Stage {
             Stage::Draft(name)
             | Stage::DraftHead(name)
             | Stage::FirstGrowth(name)
-            | Stage::NextGrowth(name) => Some(name),
+            | Stage::NextGrowth(name)
+            | Stage::VerifyGrown(name) => Some(name),
             Stage::Verify | Stage::VerifyWalk | Stage::Host(_) => None,
         }
     }
@@ -84,6 +88,7 @@ impl Stage {
             Stage::DraftHead(_) => Stage::DraftHead(name.clone()),
             Stage::FirstGrowth(_) => Stage::FirstGrowth(name.clone()),
             Stage::NextGrowth(_) => Stage::NextGrowth(name.clone()),
+            Stage::VerifyGrown(_) => Stage::VerifyGrown(name.clone()),
             Stage::Verify | Stage::VerifyWalk | Stage::Host(_) => self.clone(),
         }
     }
@@ -192,6 +197,7 @@ impl fmt::Display for Stage {
             Stage::DraftHead(name) => write!(f, "draft_head:{name}"),
             Stage::FirstGrowth(name) => write!(f, "first_growth:{name}"),
             Stage::NextGrowth(name) => write!(f, "next_growth:{name}"),
+            Stage::VerifyGrown(name) => write!(f, "verify_grown:{name}"),
             Stage::Host(stage) => write!(f, "host:{}", stage.name()),
         }
     }
@@ -205,11 +211,12 @@ impl FromStr for Stage {
             return Ok(stage);
         }
         type OfDrafter = fn(DrafterName) -> Stage;
-        let of_drafters: [(&str, OfDrafter); 4] = [
+        let of_drafters: [(&str, OfDrafter); 5] = [
             ("draft:", Stage::Draft),
             ("draft_head:", Stage::DraftHead),
             ("first_growth:", Stage::FirstGrowth),
             ("next_growth:", Stage::NextGrowth),
+            ("verify_grown:", Stage::VerifyGrown),
         ];
         for (kind, stage) in of_drafters {
             if let Some(name) = text.strip_prefix(kind) {
@@ -242,7 +249,7 @@ impl TryFrom<String> for Stage {
 pub enum NameError {
     /// The text names no stage.
     #[error(
-        "unknown stage `{text}`: expected `verify`, `verify_walk`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
+        "unknown stage `{text}`: expected `verify`, `verify_walk`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
     )]
     Stage {
         /// The text found.
@@ -270,6 +277,7 @@ mod tests {
             Stage::DraftHead(name()),
             Stage::FirstGrowth(name()),
             Stage::NextGrowth(name()),
+            Stage::VerifyGrown(name()),
         ];
         stages.extend(HostStage::ALL.map(Stage::Host));
         for stage in stages {

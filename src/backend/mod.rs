@@ -22,7 +22,7 @@ pub use cpu::{Pinning, Workers, available_tiers};
 pub use cuda::{CudaDevice, cuda_device};
 pub use error::BackendError;
 pub use observation::{Exercise, Moment, Observer};
-pub use phase::{DraftPhases, Grown, PhaseRoot, PhaseShape};
+pub use phase::{DraftPhases, GrowingTree, Grown, PhaseRoot, PhaseShape};
 pub use verification::{Accepted, Verifications};
 pub use ygg_kernels::{
     Activations, KvFormat, Tier,

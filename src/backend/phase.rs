@@ -1,6 +1,6 @@
 //! Draft phases that a device runs by itself: forwards of a drafter with the growth of its tree between them, one launch for all.
 
-use std::fmt::Debug;
+use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::ir::RowInputs;
 
@@ -55,6 +55,13 @@ pub struct Grown<'a> {
     pub forwarded: usize,
 }
 
+/// A tree on a device while phases grow it: where a [verification of what grew](super::Verifications::prepare_grown) finds it.
+#[derive(Clone, Debug)]
+pub struct GrowingTree(pub(super) Arc<dyn OnDevice>);
+
+/// What a backend knows of a tree on its device.
+pub(super) trait OnDevice: Any + Debug + Send + Sync {}
+
 /// A replay whose device grows trees by itself. Trees are those that a [`Frontier`](crate::tree::Frontier) grows from the same forwards, to
 /// the bit.
 pub trait DraftPhases: Debug {
@@ -73,5 +80,20 @@ pub trait DraftPhases: Debug {
     ///
     /// # Panics
     /// If the phase was not prepared for that depth, that program or as many candidates.
-    fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) -> Grown<'_>;
+    fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) -> Grown<'_> {
+        self.begin_growth(phase, depth, root, skipped);
+        self.grown(phase)
+    }
+
+    /// As [`grow`](Self::grow), but only begins.
+    ///
+    /// # Panics
+    /// As `grow`.
+    fn begin_growth(&mut self, phase: usize, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]);
+
+    /// Waits for what was begun, and shows it.
+    fn grown(&mut self, phase: usize) -> Grown<'_>;
+
+    /// Where a phase grows its trees.
+    fn growing(&self, phase: usize) -> GrowingTree;
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::ir::RowInputs;
 
-use super::BackendError;
+use super::{BackendError, GrowingTree};
 
 /// What a verification accepts: the rows from the root to the last whose token the verifier says itself.
 #[derive(Clone, Copy, Debug)]
@@ -36,4 +36,31 @@ pub trait Verifications: Debug {
     /// # Panics
     /// If the program was not prepared to show as much, or nothing was pushed.
     fn verify(&mut self, program: usize, shows_hidden: bool, inputs: &RowInputs) -> Accepted<'_>;
+
+    /// Makes ready to verify by a program the best nodes of trees that a device grows, `width` of them at most; returns the number of
+    /// such verifications.
+    ///
+    /// # Errors
+    /// [`BackendError`] when memory is refused.
+    ///
+    /// # Panics
+    /// If the program shows something else or has fewer rows, or the trees grow elsewhere.
+    fn prepare_grown(
+        &mut self,
+        program: usize,
+        width: usize,
+        shows_hidden: bool,
+        tree: &GrowingTree,
+    ) -> Result<usize, BackendError>;
+
+    /// Behind a growth that was begun: prunes its tree on the device as [`select`](crate::tree::select) does, by logarithms of probabilities,
+    /// runs the program on what is kept, walks and moves as [`verify`](Self::verify). The root is the one row of `inputs`, at the slot behind what
+    /// is committed; a node's slot is its number behind the root's. Allocates nothing.
+    ///
+    /// # Panics
+    /// If that was not prepared, or the inputs are of another program.
+    fn verify_grown(&mut self, verification: usize, inputs: &RowInputs);
+
+    /// What the last verification of a grown tree kept, the numbers of its nodes by rows, and what it accepted of that.
+    fn grown_accepted(&self, verification: usize) -> (&[u32], Accepted<'_>);
 }

@@ -353,7 +353,7 @@ pub(crate) struct PlanSearchArgs {
     #[arg(short = 'o', long, value_name = "FILE.plan")]
     pub(crate) output: PathBuf,
     /// Parts of the plan to fix instead of searching, as drafter=D,Dd=4,Wd=4,Wv=16,rows=all|best,predictor=on|off,
-    /// growth=egt|sequoia|kary,schedule=plain|head_ahead|one_launch|device_walk|two_launches,objective=speedup|aal, without blanks; Wv=nodes verifies whole trees
+    /// growth=egt|sequoia|kary,schedule=plain|head_ahead|one_launch|device_walk|two_launches|whole_step,objective=speedup|aal, without blanks; Wv=nodes verifies whole trees
     #[arg(long, value_name = "PARTS", value_parser = Fix::parse)]
     pub(crate) fix: Option<Fix>,
     /// The profile's corpus store [default: where it was when it was profiled]

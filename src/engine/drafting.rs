@@ -306,7 +306,14 @@ fn way(
     let skip_times = if is_tuned { Some(SkipTimes::of_plan(plan, sub_plan)?) } else { None };
     let is_confident = is_tuned && options.draft_growth == DraftGrowth::Confident;
     let stages = sub_plan.predicted.stages.iter();
-    let predicted_stages = stages.map(|s| (stage_name(&s.stage).to_owned(), s.us / 1e3)).collect();
+    let name_of = |stage: &PlanStage| match stage {
+        // Forwards and growths are waited for with the verification behind them.
+        PlanStage::FirstGrowth(_) | PlanStage::NextGrowth(_) if sub_plan.schedule.prunes_on_device() => {
+            "verify"
+        }
+        stage => stage_name(stage),
+    };
+    let predicted_stages = stages.map(|s| (name_of(&s.stage).to_owned(), s.us / 1e3)).collect();
     Ok(Way {
         temperature,
         kind: match &options.store {
@@ -414,7 +421,7 @@ impl Way {
 /// The name under which a request reports the time of a planned stage.
 fn stage_name(stage: &PlanStage) -> &'static str {
     match stage {
-        PlanStage::Verify | PlanStage::VerifyWalk => "verify",
+        PlanStage::Verify | PlanStage::VerifyWalk | PlanStage::VerifyGrown(_) => "verify",
         PlanStage::Draft(_)
         | PlanStage::DraftHead(_)
         | PlanStage::FirstGrowth(_)

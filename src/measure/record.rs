@@ -40,7 +40,7 @@ const REQUESTS_PART: u32 = 3;
 /// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded at least.
 const LIVE_PART: u32 = 8;
 /// The widest draft width that is measured: wider than any growth, for heads drafted ahead of as many verified rows.
-const WIDEST_DRAFT: usize = 16;
+pub(super) const WIDEST_DRAFT: usize = 16;
 /// Host stages around the verify forward, measured at every width.
 const AROUND_VERIFY: [HostStage; 5] =
     [HostStage::Decide, HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
@@ -239,6 +239,10 @@ fn cells(
                 }
                 if abilities.phases {
                     stages.extend([Stage::FirstGrowth(name.clone()), Stage::NextGrowth(name.clone())]);
+                }
+                if abilities.phases && abilities.verifications {
+                    let stage = Stage::VerifyGrown(name.clone());
+                    widths.iter().for_each(|w| add(stage.clone(), *w, *context));
                 }
                 for stage in stages {
                     widths_to(WIDEST_DRAFT).for_each(|w| add(stage.clone(), *w, *context));

@@ -24,6 +24,8 @@ use crate::{
     tree::{NodeId, Source, TokenTree},
 };
 
+use super::record::WIDEST_DRAFT;
+
 /// Growths of the proposal whose mean is the time of one growth.
 const GROWTHS: usize = 4;
 /// Depths of the network that is measured; what a depth more costs is nothing beside the layers.
@@ -68,6 +70,12 @@ struct DraftForward {
     head: Option<TrimmedHead>,
     /// The session of a drafter model.
     own: Option<Session>,
+}
+
+/// A draft phase that runs.
+struct BegunPhase {
+    phase: DraftPhase,
+    at: Instant,
 }
 
 /// What a device runs by itself, beside forwards.
@@ -295,6 +303,13 @@ impl StepSubject {
         Ok(())
     }
 
+    /// The smallest growth that makes trees of as many nodes, if it does.
+    fn growth_that_fills(&self, nodes: usize) -> usize {
+        let widths = self.decoder.session().set().widths().iter().copied();
+        let narrow = || widths.clone().filter(|width| *width <= WIDEST_DRAFT);
+        narrow().find(|width| GROWTHS * width + 1 >= nodes).or_else(|| narrow().last()).unwrap_or(1)
+    }
+
     /// A draft phase of `depth` growths in one launch.
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
     fn phase(
@@ -304,39 +319,90 @@ impl StepSubject {
         depth: usize,
         context: usize,
     ) -> Result<Duration, Error> {
-        let measured = self.drafters.iter_mut().find(|d| d.name == *name);
-        let draft = measured.and_then(|measured| measured.draft.as_mut());
-        let DraftForward { skip, head, own } =
-            draft.expect("cells of phases are of drafters that run a model");
-        // The width that steps are priced at: the root, and one row of a model with a cache of its own.
-        let is_joined = own.as_ref().is_some_and(|own| own.set().width_for(2).is_some());
-        let lacking = usize::from(is_joined);
-        let session = own.as_mut().unwrap_or(self.decoder.session_mut());
-        let kept = self.top_k.max(width);
-        let known = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
-        let phase = match self.phases.get(&(name.clone(), width)) {
-            Some(phase) => *phase,
-            None => {
-                let vocabulary = self.vocabulary;
-                let size = DraftPhaseSize { depth: GROWTHS, width, kept, root_rows: 1 + lacking, vocabulary };
-                let made = session.prepare_phase(size, *head)?;
-                let made = made.expect("cells of phases are for devices that offer them");
-                self.phases.insert((name.clone(), width), made);
-                made
-            }
-        };
-        // A drafter model may know shorter texts and other tokens that nothing uses.
-        let context = context.min(session.context().saturating_sub(GROWTHS + 1 + lacking));
-        session.assume_committed(context);
-        let root = self.history[context].min(known - 1);
-        let mut forward = session.forward(1 + lacking)?;
-        (0..=lacking).for_each(|_| forward.push_behind(root));
-        let choice = Choice { k: kept, temperature: Some(DRAFT_TEMPERATURE) };
-        let start = Instant::now();
-        forward.grow(phase, depth, choice, Some(skip));
-        let took = start.elapsed();
+        let begun = self.begin_phase(name, width, depth, context)?;
+        let session = self.drafting_session(name);
+        session.grown(begun.phase);
+        let took = begun.at.elapsed();
         session.check_device()?;
         Ok(took)
+    }
+
+    /// Such a phase of [`GROWTHS`], and the verification of `rows` of its tree's best nodes, for which the host waits together.
+    #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
+    fn grown_verification(
+        &mut self,
+        name: &DrafterName,
+        (width, rows): (usize, usize),
+        context: usize,
+    ) -> Result<Duration, Error> {
+        // Made ready before anything is timed.
+        let phase = self.prepare_phase(name, width)?;
+        let tree = self.drafting_session(name).growing(phase);
+        let session = self.decoder.session_mut();
+        session.assume_committed(context);
+        let verification = session.prepare_grown_verification(rows, &tree)?;
+        let begun = self.begin_phase(name, width, GROWTHS, context)?;
+        let root = self.history[context];
+        let session = self.decoder.session_mut();
+        session.verify_grown(verification, root);
+        let took = begun.at.elapsed();
+        self.drafting_session(name).grown(phase);
+        self.decoder.session().check_device()?;
+        Ok(took)
+    }
+
+    /// The session that a drafter's forwards run in.
+    fn drafting_session(&mut self, name: &DrafterName) -> &mut Session {
+        let measured = self.drafters.iter_mut().find(|d| d.name == *name);
+        let own = measured.and_then(|measured| measured.draft.as_mut()).and_then(|draft| draft.own.as_mut());
+        own.unwrap_or(self.decoder.session_mut())
+    }
+
+    /// The phase of a drafter that grows as many nodes at a time, made ready once.
+    fn prepare_phase(&mut self, name: &DrafterName, width: usize) -> Result<DraftPhase, Error> {
+        let known = self.phases.get(&(name.clone(), width)).copied();
+        if let Some(phase) = known {
+            return Ok(phase);
+        }
+        let head = self.measured(name).draft.as_ref().and_then(|draft| draft.head);
+        let (root_rows, kept) = (1 + self.lacking(name), self.top_k.max(width));
+        let size = DraftPhaseSize { depth: GROWTHS, width, kept, root_rows, vocabulary: self.vocabulary };
+        let made = self.drafting_session(name).prepare_phase(size, head)?;
+        let made = made.expect("cells of phases are for devices that offer them");
+        self.phases.insert((name.clone(), width), made);
+        Ok(made)
+    }
+
+    /// Rows of the text before the root that steps are priced at: one of a model with a cache of its own.
+    fn lacking(&mut self, name: &DrafterName) -> usize {
+        let keeps_a_cache = self.measured(name).kind.keeps_a_cache();
+        usize::from(keeps_a_cache && self.drafting_session(name).set().width_for(2).is_some())
+    }
+
+    /// Begins a phase, behind committed tokens that nothing is known of.
+    #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
+    fn begin_phase(
+        &mut self,
+        name: &DrafterName,
+        width: usize,
+        depth: usize,
+        context: usize,
+    ) -> Result<BegunPhase, Error> {
+        let (phase, lacking) = (self.prepare_phase(name, width)?, self.lacking(name));
+        let kept = self.top_k.max(width);
+        let token = self.history[context];
+        let draft = self.measured(name).draft.as_ref();
+        let skip = draft.expect("cells of phases are of drafters that run a model").skip.clone();
+        let session = self.drafting_session(name);
+        // A drafter model may know shorter texts and other tokens that nothing uses.
+        session.assume_committed(context.min(session.context().saturating_sub(GROWTHS + 1 + lacking)));
+        let known = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
+        let mut forward = session.forward(1 + lacking)?;
+        (0..=lacking).for_each(|_| forward.push_behind(token.min(known - 1)));
+        let choice = Choice { k: kept, temperature: Some(DRAFT_TEMPERATURE) };
+        let at = Instant::now();
+        forward.begin_growth(phase, depth, choice, Some(&skip));
+        Ok(BegunPhase { phase, at })
     }
 
     /// A whole proposal; the time of one of its stages.
@@ -428,6 +494,11 @@ impl StepSubject {
             Cells::FirstGrowth(name) => {
                 self.bring_verifier(name, context)?;
                 self.phase(name, width, 1, context)
+            }
+            Cells::VerifyGrown(name) => {
+                let growth = self.growth_that_fills(width);
+                let phase = self.phase(name, growth, GROWTHS, context)?;
+                Ok(self.grown_verification(name, (growth, width), context)?.saturating_sub(phase))
             }
             Cells::NextGrowth(name) => {
                 let first = self.phase(name, width, 1, context)?;

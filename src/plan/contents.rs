@@ -251,6 +251,12 @@ impl SubPlan {
             let positive = costs.iter().all(|cost| cost.saved_us < least);
             ensure(positive, "choice of depth", "savings below what a step costs", || format!("{costs:?}"))?;
         }
+        ensure(
+            schedule.admits_rows(row_choice.rule),
+            "choice of rows",
+            "all, where the device prunes",
+            || schedule.to_string(),
+        )?;
         let all_planned = row_choice.widths.iter().all(|cost| planned.verify.contains(&cost.width));
         ensure(all_planned, "verify width", "a planned one", show)?;
         if drafter.runs_a_model() {

@@ -53,7 +53,7 @@ impl Fix {
     /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal`; every part may be left
     /// out, none may come twice. `Wv` may be `nodes`, `rows` may be `best`, `predictor` may be `off`, `growth` may be `sequoia` or
     /// `kary`, `schedule` may be `head_ahead`, `one_launch`,
-    /// `device_walk` or `two_launches`, and `objective` may be `speedup`.
+    /// `device_walk`, `two_launches` or `whole_step`, and `objective` may be `speedup`.
     ///
     /// # Errors
     /// [`PlanError::FixSyntax`] names the part that is wrong.
@@ -367,7 +367,7 @@ mod tests {
             ("growth=kary,predictor=on", "which chooses nothing"),
             (
                 "schedule=ahead",
-                "`ahead` instead of plain, head_ahead, one_launch, device_walk or two_launches",
+                "`ahead` instead of plain, head_ahead, one_launch, device_walk, two_launches or whole_step",
             ),
             ("schedule=plain,schedule=plain", "`schedule` twice"),
             ("Dd=4,", "without `=`"),

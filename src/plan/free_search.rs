@@ -68,7 +68,7 @@ impl Search<'_> {
             let requests = &self.recorded.requests;
             let choices_of_rows = origin.rows(|| judge_proposals(requests, *drafter, &largest));
             for schedule in &origin.schedules {
-                let measured = self.table.widths(&schedule.verification());
+                let measured = self.table.widths(&schedule.verification(origin.name));
                 let shapes = |depth: &u32| speculative(*depth, draft_width, &measured);
                 for shape in depths.iter().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
                     for rows in &choices_of_rows {

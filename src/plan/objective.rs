@@ -49,7 +49,7 @@ const AROUND_VERIFY: [HostStage; 4] =
 /// [`TableError::Unmeasured`] if a stage lacks width 1.
 pub fn plain_step(table: &LatencyTable, context: u32) -> Result<Vec<StageTime>, TableError> {
     let mut step = Step { table, context, stages: Vec::new() };
-    step.verify(Schedule::Plain, 1)?;
+    step.verify(Stage::Verify, 1)?;
     Ok(step.stages)
 }
 
@@ -77,7 +77,7 @@ pub(super) fn tree_step(
     step.stages.push(StageTime { stage: draft, us: head_us + f64::from(shape.depth - 1) * growth_us });
     step.host(HostStage::Grow, shape.draft_width, shape.depth)?;
     step.host(HostStage::Prune, shape.verify_width, 1)?;
-    step.verify(Schedule::Plain, shape.verify_width)?;
+    step.verify(Stage::Verify, shape.verify_width)?;
     Ok(step.stages)
 }
 
@@ -95,7 +95,7 @@ pub fn free_step(
 ) -> Result<Vec<StageTime>, TableError> {
     let mut step = Step { table, context, stages: Vec::new() };
     step.add(Stage::Draft(drafter.clone()), 1, 1)?;
-    step.verify(schedule, verify_width)?;
+    step.verify(schedule.verification(drafter), verify_width)?;
     Ok(step.stages)
 }
 
@@ -210,9 +210,10 @@ impl Step<'_> {
         if self.table.has_stage(&stage) { self.add(stage, width, runs) } else { Ok(()) }
     }
 
-    fn verify(&mut self, schedule: Schedule, width: u32) -> Result<(), TableError> {
-        self.add(schedule.verification(), width, 1)?;
-        let around = if schedule.walks_on_device() { &AROUND_VERIFY[..1] } else { &AROUND_VERIFY[..] };
+    fn verify(&mut self, stage: Stage, width: u32) -> Result<(), TableError> {
+        // Behind a device that walks the host has nothing to do.
+        let around = if stage == Stage::Verify { &AROUND_VERIFY[..] } else { &AROUND_VERIFY[..1] };
+        self.add(stage, width, 1)?;
         around.iter().try_for_each(|stage| self.host(*stage, width, 1))
     }
 }

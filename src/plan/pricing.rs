@@ -96,7 +96,7 @@ impl Pricing<'_> {
     /// only those up to which every one was measured as a draft too, and none of a drafter with a cache of its own, which cannot;
     /// for launches of the device none where they were not measured.
     pub(super) fn tree_widths(&self, schedule: Schedule) -> Vec<u32> {
-        let mut widths = self.table.widths(&schedule.verification());
+        let mut widths = self.table.widths(&schedule.verification(self.drafter));
         let has_phases = || self.table.has_stage(&Stage::FirstGrowth(self.drafter.clone()));
         if schedule.drafts_in_one_launch() && !has_phases() {
             widths.clear();
@@ -175,7 +175,7 @@ impl Pricing<'_> {
 
     /// The widths up to `most` at which verifications of a schedule were measured.
     pub(super) fn verify_widths(&self, schedule: Schedule, most: u32) -> Vec<u32> {
-        let mut widths = self.table.widths(&schedule.verification());
+        let mut widths = self.table.widths(&schedule.verification(self.drafter));
         widths.retain(|width| *width <= most);
         widths
     }

@@ -2,9 +2,9 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use ygg_profiler::Stage;
+use ygg_profiler::{DrafterName, Stage};
 
-use super::{DrafterKind, PlanError};
+use super::{DrafterKind, PlanError, RowRule};
 
 /// When the head of a step is drafted (the forward of its root, from which its tree grows), and who runs what follows it: host or device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -26,16 +26,20 @@ pub enum Schedule {
     DeviceWalk,
     /// A step of two launches: drafted as in [`OneLaunch`](Self::OneLaunch), verified as in [`DeviceWalk`](Self::DeviceWalk).
     TwoLaunches,
+    /// A step without the host: drafted as in [`OneLaunch`](Self::OneLaunch) and verified as in [`DeviceWalk`](Self::DeviceWalk), and the
+    /// device prunes between. Two launches, for which the host waits once; every step verifies as many rows as its shape says.
+    WholeStep,
 }
 
 impl Schedule {
     /// All schedules; of equals the first is preferred.
-    pub const ALL: [Schedule; 5] = [
+    pub const ALL: [Schedule; 6] = [
         Schedule::Plain,
         Schedule::HeadAhead,
         Schedule::OneLaunch,
         Schedule::DeviceWalk,
         Schedule::TwoLaunches,
+        Schedule::WholeStep,
     ];
 
     /// The name in plans and fixes.
@@ -46,6 +50,7 @@ impl Schedule {
             Schedule::OneLaunch => "one_launch",
             Schedule::DeviceWalk => "device_walk",
             Schedule::TwoLaunches => "two_launches",
+            Schedule::WholeStep => "whole_step",
         }
     }
 
@@ -57,6 +62,7 @@ impl Schedule {
             Schedule::OneLaunch => ", drafted in one launch",
             Schedule::DeviceWalk => ", verified and walked in one launch",
             Schedule::TwoLaunches => ", drafted in one launch, verified and walked in another",
+            Schedule::WholeStep => ", drafted, pruned, verified and walked without the host",
         }
     }
 
@@ -64,7 +70,11 @@ impl Schedule {
     pub const fn drafts_ahead(self) -> bool {
         match self {
             Schedule::HeadAhead => true,
-            Schedule::Plain | Schedule::OneLaunch | Schedule::DeviceWalk | Schedule::TwoLaunches => false,
+            Schedule::Plain
+            | Schedule::OneLaunch
+            | Schedule::DeviceWalk
+            | Schedule::TwoLaunches
+            | Schedule::WholeStep => false,
         }
     }
 
@@ -72,7 +82,7 @@ impl Schedule {
     /// forwarded next.
     pub const fn drafts_in_one_launch(self) -> bool {
         match self {
-            Schedule::OneLaunch | Schedule::TwoLaunches => true,
+            Schedule::OneLaunch | Schedule::TwoLaunches | Schedule::WholeStep => true,
             Schedule::Plain | Schedule::HeadAhead | Schedule::DeviceWalk => false,
         }
     }
@@ -80,14 +90,35 @@ impl Schedule {
     /// Whether the device verifies by itself: it walks through the tree behind the verifier's forward, and commits.
     pub const fn walks_on_device(self) -> bool {
         match self {
-            Schedule::DeviceWalk | Schedule::TwoLaunches => true,
+            Schedule::DeviceWalk | Schedule::TwoLaunches | Schedule::WholeStep => true,
             Schedule::Plain | Schedule::HeadAhead | Schedule::OneLaunch => false,
         }
     }
 
-    /// What its verifications are measured as.
-    pub(super) fn verification(self) -> Stage {
-        if self.walks_on_device() { Stage::VerifyWalk } else { Stage::Verify }
+    /// Whether the device chooses by itself which nodes are verified: the best, as many as the shape says.
+    pub const fn prunes_on_device(self) -> bool {
+        match self {
+            Schedule::WholeStep => true,
+            Schedule::Plain
+            | Schedule::HeadAhead
+            | Schedule::OneLaunch
+            | Schedule::DeviceWalk
+            | Schedule::TwoLaunches => false,
+        }
+    }
+
+    /// What verifications of a drafter's trees are measured as.
+    pub(super) fn verification(self, drafter: &DrafterName) -> Stage {
+        match self {
+            Schedule::WholeStep => Stage::VerifyGrown(drafter.clone()),
+            Schedule::DeviceWalk | Schedule::TwoLaunches => Stage::VerifyWalk,
+            Schedule::Plain | Schedule::HeadAhead | Schedule::OneLaunch => Stage::Verify,
+        }
+    }
+
+    /// Whether its steps can choose their rows by a rule.
+    pub(super) fn admits_rows(self, rule: RowRule) -> bool {
+        !self.prunes_on_device() || rule == RowRule::Widest
     }
 
     /// The schedule of a name.
@@ -109,7 +140,7 @@ impl Schedule {
         match self {
             Schedule::Plain => true,
             Schedule::HeadAhead => drafter.drafts_ahead(),
-            Schedule::OneLaunch | Schedule::TwoLaunches => drafter.runs_a_model(),
+            Schedule::OneLaunch | Schedule::TwoLaunches | Schedule::WholeStep => drafter.runs_a_model(),
             Schedule::DeviceWalk => !drafter.learns() && *drafter != DrafterKind::None,
         }
     }

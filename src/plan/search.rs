@@ -118,7 +118,8 @@ impl Origin<'_> {
 
     /// Every way of choosing rows under every schedule that the fix leaves open.
     fn under_schedules<'r>(&self, rows: &'r [Rows]) -> Vec<(&'r Rows, Schedule)> {
-        rows.iter().flat_map(|rows| self.schedules.iter().map(move |schedule| (rows, *schedule))).collect()
+        let all = rows.iter().flat_map(|rows| self.schedules.iter().map(move |schedule| (rows, *schedule)));
+        all.filter(|(rows, schedule)| schedule.admits_rows(rows.rule)).collect()
     }
 
     pub(super) fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {

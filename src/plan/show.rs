@@ -213,7 +213,11 @@ pub fn drafter_cell(name: &DrafterName, growth: GrowthRule, schedule: Schedule) 
     let growth = if growth.is_static() { format!(", {growth}") } else { String::new() };
     match schedule {
         Schedule::Plain => format!("{name}{growth}"),
-        Schedule::HeadAhead | Schedule::OneLaunch | Schedule::DeviceWalk | Schedule::TwoLaunches => {
+        Schedule::HeadAhead
+        | Schedule::OneLaunch
+        | Schedule::DeviceWalk
+        | Schedule::TwoLaunches
+        | Schedule::WholeStep => {
             format!("{name}{growth}, {schedule}")
         }
     }

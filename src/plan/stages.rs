@@ -201,13 +201,15 @@ impl TreeStep<'_> {
             last = graph.add(self.grow(*growth)?, &[draft]);
         }
         let last_growth = last;
+        let prunes_on_device = self.schedule.prunes_on_device();
         if let Some(nodes) = self.decided_nodes {
             last = graph.add(self.decision(nodes)?, &[last]);
         }
-        for (part, stage) in [(Part::Prune, HostStage::Prune), (Part::Mask, HostStage::Mask)] {
+        let by_host = [(Part::Prune, HostStage::Prune), (Part::Mask, HostStage::Mask)];
+        for (part, stage) in by_host.into_iter().filter(|_| !prunes_on_device) {
             last = graph.add(self.host(part, stage, verify_width)?, &[last]);
         }
-        let verification = self.run(Part::Verify, self.schedule.verification(), verify_width)?;
+        let verification = self.run(Part::Verify, self.schedule.verification(self.drafter), verify_width)?;
         let verify = graph.add(verification, &[last]);
         let is_walked = self.schedule.walks_on_device();
         let said = if is_walked {

@@ -32,8 +32,9 @@ pub use observation::StepFacts;
 pub use phase::{DraftPhase, DraftPhaseSize};
 pub use session::{Choices, Forward, Logits, Session, SessionOptions};
 pub use trimmed_head::TrimmedHead;
+pub use verification::GrownVerification;
 
 pub use crate::{
-    backend::{Accepted, Arithmetic, Exercise, Grown, Moment, Pinning, Tuning},
+    backend::{Accepted, Arithmetic, Exercise, GrowingTree, Grown, Moment, Pinning, Tuning},
     ir::{Candidates, Choice, LinearShape, Work},
 };

@@ -1,6 +1,6 @@
 //! Draft phases in one launch, where the device offers them.
 
-use crate::backend::{Grown, PhaseRoot, PhaseShape};
+use crate::backend::{GrowingTree, Grown, PhaseRoot, PhaseShape};
 
 use super::{Choice, Forward, RuntimeError, Session, SkipSet, TrimmedHead};
 
@@ -62,6 +62,16 @@ impl Session {
         Ok(Some(DraftPhase { number: phases.prepare(shape)?, head }))
     }
 
+    /// Waits for what a phase was [told to grow](Forward::begin_growth), and shows it.
+    pub fn grown(&mut self, phase: DraftPhase) -> Grown<'_> {
+        self.replay.phases().expect("a phase was prepared").grown(phase.number)
+    }
+
+    /// Where a phase grows its trees, for [`prepare_grown_verification`](Self::prepare_grown_verification).
+    pub fn growing(&mut self, phase: DraftPhase) -> GrowingTree {
+        self.replay.phases().expect("a phase was prepared").growing(phase.number)
+    }
+
     /// Whether draft phases can be prepared.
     pub fn offers_phases(&mut self) -> bool {
         self.replay.phases().is_some()
@@ -76,6 +86,16 @@ impl<'a> Forward<'a> {
     /// # Panics
     /// If the phase was not prepared for as much, or the tree leaves the context.
     pub fn grow(self, phase: DraftPhase, depth: usize, choice: Choice, skip: Option<&SkipSet>) -> Grown<'a> {
+        let Self { session, program } = self;
+        Forward { session: &mut *session, program }.begin_growth(phase, depth, choice, skip);
+        session.grown(phase)
+    }
+
+    /// As [`grow`](Self::grow), but only begins: [`Session::grown`] waits.
+    ///
+    /// # Panics
+    /// As `grow`.
+    pub fn begin_growth(self, phase: DraftPhase, depth: usize, choice: Choice, skip: Option<&SkipSet>) {
         let Self { session, program: filled } = self;
         session.inputs[filled].set_choice(choice);
         session.last_program = None;
@@ -83,6 +103,6 @@ impl<'a> Forward<'a> {
         let skip = skip.unwrap_or(&session.nothing_skipped);
         let phases = session.replay.phases().expect("a phase was prepared");
         let root = PhaseRoot { program, rows: &session.inputs[filled] };
-        phases.grow(phase.number, depth, root, skip.as_mask())
+        phases.begin_growth(phase.number, depth, root, skip.as_mask());
     }
 }

@@ -38,7 +38,7 @@ pub struct Session {
     /// The program of the last forward, whose results are still readable.
     pub(super) last_program: Option<usize>,
     /// The program of a forward that was begun and may still run.
-    begun: Option<usize>,
+    pub(super) begun: Option<usize>,
     pub(super) nothing_skipped: SkipSet,
 }
 

@@ -1,8 +1,17 @@
 //! Greedy verifications in one launch, where the device offers them.
 
-use crate::backend::Accepted;
+use crate::backend::{Accepted, GrowingTree};
 
 use super::{Choice, Forward, RuntimeError, Session};
+
+/// A verification of trees that a device grows, which a session has made ready.
+#[derive(Clone, Copy, Debug)]
+pub struct GrownVerification {
+    /// Its number there.
+    number: usize,
+    /// The program whose rows it fills.
+    filled: usize,
+}
 
 impl Session {
     /// Makes ready to [verify](Forward::verify) trees of up to `rows` rows; whether the device can. A session that is to
@@ -22,6 +31,77 @@ impl Session {
             verifications.prepare(self.set.choosing_program(filled, None), shows_hidden)?;
         }
         Ok(true)
+    }
+
+    /// Makes ready to verify the best `rows` nodes, or fewer, of trees that a device grows. A session that is to
+    /// [keep hidden rows](Session::keep_hidden) is told so before.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] when no planned width holds so many, or memory is refused.
+    ///
+    /// # Panics
+    /// If the device does not [offer](Self::offers_verifications) it, or the tree grows on another.
+    pub fn prepare_grown_verification(
+        &mut self,
+        rows: usize,
+        tree: &GrowingTree,
+    ) -> Result<GrownVerification, RuntimeError> {
+        let Some(width) = self.set.width_for(rows) else {
+            let largest = *self.set.widths().last().expect("width 1 is always planned");
+            return Err(RuntimeError::Width { rows, largest });
+        };
+        let filled = self.set.verify_program(width).expect("a planned width");
+        let program = self.set.choosing_program(filled, None);
+        let shows_hidden = self.hidden.is_some();
+        let verifications = self.replay.verifications().expect("a device that walks");
+        let number = verifications.prepare_grown(program, rows, shows_hidden, tree)?;
+        Ok(GrownVerification { number, filled })
+    }
+
+    /// Verifies the best nodes of the tree that was [told to grow](Forward::begin_growth) from `root`, the token behind the committed ones: the
+    /// device prunes, verifies and walks as [`Forward::verify`] does, and this waits for it. Commits nothing yet; allocates nothing.
+    pub fn verify_grown(&mut self, verification: GrownVerification, root: u32) {
+        let GrownVerification { number, filled } = verification;
+        self.begun = None;
+        self.inputs[filled].clear();
+        Forward { session: &mut *self, program: filled }.push_behind(root);
+        let inputs = &mut self.inputs[filled];
+        inputs.set_choice(Choice::ARGMAX);
+        self.last_program = None;
+        self.replay.verifications().expect("verifications were prepared").verify_grown(number, inputs);
+    }
+
+    /// Commits of what was verified: `keep` is shown the nodes that the rows are of and where the walk went, and says how many of its rows, the
+    /// root among them, are committed, with their hidden rows if these are kept; all other scratch is discarded.
+    ///
+    /// # Panics
+    /// If `keep` says none, or more than it was shown.
+    pub fn commit_grown(
+        &mut self,
+        verification: GrownVerification,
+        keep: impl FnOnce(&[u32], Accepted<'_>) -> usize,
+    ) {
+        let GrownVerification { number, filled } = verification;
+        let verifications = self.replay.verifications().expect("verifications were prepared");
+        let (nodes, accepted) = verifications.grown_accepted(number);
+        let kept = keep(nodes, accepted);
+        self.moves.clear();
+        self.moves.extend_from_slice(&accepted.rows[..kept]);
+        self.commit_walked(self.set.choosing_program(filled, None));
+    }
+
+    /// Commits the rows in `moves`, which a walk of the device has moved behind the committed tokens.
+    fn commit_walked(&mut self, program: usize) {
+        assert!(!self.moves.is_empty(), "a root is committed");
+        if let Some(hidden) = &mut self.hidden {
+            hidden.forget_from(self.committed);
+            for (place, row) in self.moves.iter().enumerate() {
+                let found = self.replay.hidden(program, *row as usize);
+                hidden
+                    .set(self.committed + place, found.expect("the model's graph declares its hidden rows"));
+            }
+        }
+        self.commit_behind(self.moves.len());
     }
 
     /// Whether verifications can be prepared.
@@ -50,21 +130,9 @@ impl Forward<'_> {
         let program = session.set.choosing_program(filled, None);
         let verifications = session.replay.verifications().expect("verifications were prepared");
         let accepted = verifications.verify(program, session.hidden.is_some(), inputs);
-        let shown = accepted.rows.len();
         let kept = keep(accepted);
-        assert!((1..=shown).contains(&kept), "{kept} of {shown} rows are kept");
-        if let Some(hidden) = &mut session.hidden {
-            hidden.forget_from(session.committed);
-            session.moves.clear();
-            session.moves.extend_from_slice(&accepted.rows[..kept]);
-            for (place, row) in session.moves.iter().enumerate() {
-                let found = session.replay.hidden(program, *row as usize);
-                hidden.set(
-                    session.committed + place,
-                    found.expect("the model's graph declares its hidden rows"),
-                );
-            }
-        }
-        session.commit_behind(kept);
+        session.moves.clear();
+        session.moves.extend_from_slice(&accepted.rows[..kept]);
+        session.commit_walked(program);
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::{
     plan::{Schedule, nearest},
+    runtime::GrownVerification,
     sample::Sampling,
 };
 
@@ -18,6 +19,7 @@ pub(super) struct Way {
     pub(super) schedule: Schedule,
     pub(super) policy: Option<Policing>,
     pub(super) depth: Option<DepthPolicy>,
+    pub(super) grown: Vec<GrownVerification>,
     pub(super) lessons: Option<Lessons>,
 }
 
@@ -28,6 +30,7 @@ impl Way {
         schedule: Schedule::Plain,
         policy: None,
         depth: None,
+        grown: Vec::new(),
         lessons: None,
     };
 }

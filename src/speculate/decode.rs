@@ -4,7 +4,7 @@ use std::mem;
 
 use crate::{
     plan::{DepthCosts, DepthNetwork, ProposalLimits, RowScratch, Schedule, SkipSearch},
-    runtime::{Choice, Choices, ExecutableSet, Logits, Session},
+    runtime::{Choice, Choices, ExecutableSet, GrownVerification, Logits, Session},
     sample::{Candidate, top},
     tree::{NodeId, TokenTree, select},
 };
@@ -129,9 +129,11 @@ pub struct Decoder {
     /// Whether the request drafts.
     pub(super) speculation: Speculation,
     pub(super) tree: TokenTree,
-    keep: Vec<NodeId>,
+    pub(super) keep: Vec<NodeId>,
     pub(super) policy: Option<Policing>,
     pub(super) depth: Option<DepthPolicy>,
+    /// By depths from 1: how the trees of steps without the host are verified.
+    pub(super) grown: Vec<GrownVerification>,
     /// The ways of stepping for other temperatures.
     pub(super) bands: Bands,
     /// The output of the last forward that gave the last token.
@@ -139,7 +141,7 @@ pub struct Decoder {
     scratch: RowScratch,
     said: Vec<u32>,
     pub(super) lessons: Option<Lessons>,
-    walk: Walk,
+    pub(super) walk: Walk,
     offsets: Vec<u32>,
     pub(super) stats: Stats,
 }
@@ -168,6 +170,7 @@ impl Decoder {
             keep: Vec::with_capacity(nodes),
             policy: None,
             depth: None,
+            grown: Vec::new(),
             bands: Bands::default(),
             last_output: 0,
             scratch: RowScratch::with_capacity(nodes),
@@ -213,13 +216,14 @@ impl Decoder {
 
     /// Puts the way at `place` to work, and the one at work away.
     pub(super) fn exchange(&mut self, place: usize) {
-        let Self { drafter, shape, schedule, policy, depth, lessons, .. } = self;
+        let Self { drafter, shape, schedule, policy, depth, grown, lessons, .. } = self;
         self.bands.exchange(place, |way: &mut Way| {
             mem::swap(drafter, &mut way.drafter);
             mem::swap(shape, &mut way.shape);
             mem::swap(schedule, &mut way.schedule);
             mem::swap(policy, &mut way.policy);
             mem::swap(depth, &mut way.depth);
+            mem::swap(grown, &mut way.grown);
             mem::swap(lessons, &mut way.lessons);
         });
     }
@@ -228,7 +232,8 @@ impl Decoder {
     /// with requests that stop drafting while it does not pay, if the policy has a guard.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] if the widest choice is not the shape's verify width.
+    /// [`SpeculateError::Shape`] if the widest choice is not the shape's verify width, [`SpeculateError::Schedule`] if rows are chosen while
+    /// the device prunes.
     pub fn with_policy(mut self, policy: Policy) -> Result<Self, SpeculateError> {
         let widest = policy.choice.widest() as usize;
         if widest != self.shape.verify_width {
@@ -236,6 +241,7 @@ impl Decoder {
             return Err(SpeculateError::Shape { what: "widest choice of rows", expected, found: widest });
         }
         self.policy = Some(Policing::new(policy));
+        self.check_rows()?;
         Ok(self)
     }
 
@@ -275,7 +281,9 @@ impl Decoder {
         let (depth, saved_us) = self.choose_depth(root, most);
         // Speculation overwrites the row that was just read; should it fail, the next step reads what there is.
         self.last_output = 0;
-        if let (Some(drafter), 1..) = (&mut self.drafter, depth) {
+        let may_be_whole = depth > 0 && observer.is_none() && self.may_step_whole();
+        let is_whole = may_be_whole && self.step_whole(depth, limits)?;
+        if let (Some(drafter), 1.., false) = (&mut self.drafter, depth, may_be_whole) {
             let observer = observer.map(|o| -> &mut dyn Observer { o });
             let budget = Budget {
                 session: &mut self.session,
@@ -286,7 +294,10 @@ impl Decoder {
             };
             drafter.propose(&mut self.tree, budget)?;
         }
-        let report = self.verify(limits)?;
+        if !is_whole {
+            self.verify(limits)?;
+        }
+        let report = self.conclude();
         let whole = self.stats.step_time() - before;
         self.stats.count_rate(self.walk.emitted.len(), whole);
         // Tries are a step's work now and then, and say nothing of what steps cost.
@@ -314,7 +325,7 @@ impl Decoder {
         (cost.depth as usize, cost.saved_us)
     }
 
-    fn verify(&mut self, limits: Limits<'_>) -> Result<StepReport, SpeculateError> {
+    fn verify(&mut self, limits: Limits<'_>) -> Result<(), SpeculateError> {
         let mut lap = Lap::start();
         let rows = match &self.policy {
             Some(policy) => policy.rows(&mut self.tree, &mut self.scratch) as usize,
@@ -390,6 +401,12 @@ impl Decoder {
             ahead.keep_head(row, &mut self.session);
             self.stats.add_time(Stage::Draft, lap.next());
         }
+        Ok(())
+    }
+
+    /// Takes what a verification emitted into the history, and counts it.
+    fn conclude(&mut self) -> StepReport {
+        let mut lap = Lap::start();
         self.history.extend_from_slice(&self.walk.emitted);
         if let (Some(drafter), Some(Lessons { offers, .. })) = (&mut self.drafter, &self.lessons) {
             let Walk { path, emitted, accepted: _ } = &self.walk;
@@ -407,7 +424,7 @@ impl Decoder {
             let is_accepted = self.walk.path.binary_search(node).is_ok();
             self.stats.count_node(self.tree.sources(*node), is_accepted);
         }
-        Ok(StepReport { rows: self.keep.len(), accepted: self.walk.accepted })
+        StepReport { rows: self.keep.len(), accepted: self.walk.accepted }
     }
 
     /// Continues from `history` as if all of it but the last token were committed, whatever the cache holds: for

@@ -28,6 +28,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod verifier;
+mod whole_step;
 
 pub use crate::sample::Candidate;
 pub use accept::{Limits, Walk};

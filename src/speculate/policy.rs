@@ -1,6 +1,6 @@
 //! What a plan decides about steps beyond their shape, and its state while a decoder runs.
 
-use crate::plan::{GuardTerms, GuardedStep, RowChoice, RowScratch, StepCosts};
+use crate::plan::{GuardTerms, GuardedStep, RowChoice, RowRule, RowScratch, StepCosts};
 use crate::tree::TokenTree;
 
 use super::guard::{Guard, GuardCounts};
@@ -55,6 +55,11 @@ impl Policing {
     /// Whether the next step drafts.
     pub(super) fn drafts(&self) -> bool {
         self.guard.as_ref().is_none_or(Guard::drafts)
+    }
+
+    /// How steps choose their rows.
+    pub(super) fn rule(&self) -> RowRule {
+        self.choice.rule
     }
 
     /// Most rows of `tree` to verify.

@@ -1,8 +1,8 @@
 //! How a decoder keeps a schedule: what it has to have for one, and which steps under one that walks on the device are the host's.
 
-use crate::plan::Schedule;
+use crate::plan::{RowRule, Schedule};
 
-use super::{Decoder, DraftsAhead, SpeculateError};
+use super::{Decoder, DraftsAhead, SpeculateError, policy::Policing};
 
 impl Decoder {
     /// The same decoder, with steps that go as `schedule` says. Trees and tokens are the same under every schedule.
@@ -41,7 +41,22 @@ impl Decoder {
                 return Err(SpeculateError::Device { schedule, expected: "walks through trees" });
             }
         }
+        self.check_rows()?;
+        if schedule.prunes_on_device() {
+            self.prepare_whole_steps()?;
+        }
         Ok(self)
+    }
+
+    /// Checks that a device which chooses the rows by itself is told no other choice.
+    pub(super) fn check_rows(&self) -> Result<(), SpeculateError> {
+        let schedule = self.schedule;
+        let rule = self.policy.as_ref().map_or(RowRule::Widest, Policing::rule);
+        if schedule.prunes_on_device() && rule != RowRule::Widest {
+            let (expected, found) = ("steps that verify all rows of their shape", "ones that choose theirs");
+            return Err(SpeculateError::Schedule { schedule, expected, found });
+        }
+        Ok(())
     }
 
     /// Checks that steps can be told how deep to draft: by the hidden row of the verifier that gave the root.

@@ -321,9 +321,10 @@ fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
     let loaded = Arc::new(Loaded::open(&path, &options).expect("a device that loads"));
     profile.fingerprints = loaded.fingerprints().expect("it is a machine");
     let names = ["layer_skip", "model_hidden"];
-    let growths = names
-        .map(|name| DrafterName::new(name).expect("lower case"))
-        .map(|name| [(Stage::FirstGrowth(name.clone()), 2), (Stage::NextGrowth(name), 2)]);
+    let growths = names.map(|name| {
+        let of = |stage: fn(DrafterName) -> Stage| stage(DrafterName::new(name).expect("lower case"));
+        [(of(Stage::FirstGrowth), 2), (of(Stage::NextGrowth), 2), (of(Stage::VerifyGrown), 4)]
+    });
     let walks = [(Stage::VerifyWalk, 1), (Stage::VerifyWalk, 4)];
     let cells: Vec<(Stage, u32)> = walks.into_iter().chain(growths.into_iter().flatten()).collect();
     for (stage, width) in cells.clone() {
@@ -342,17 +343,18 @@ fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
     let walks = profile.measurements.iter().filter(|m| m.cell.stage == Stage::VerifyWalk);
     assert!(walks.flat_map(|m| &m.samples_us).all(|us| *us > 1.0), "a forward takes time");
     let mut plain = served(&loaded, None, DrafterChoice::Plain).expect("it opens");
-    for name in names {
-        let fix = format!("drafter={name},Dd=3,Wd=2,Wv=4,rows=all,predictor=off,schedule=two_launches");
+    let whole = names.map(|name| (name, Schedule::WholeStep));
+    for (name, schedule) in names.map(|name| (name, Schedule::TwoLaunches)).into_iter().chain(whole) {
+        let fix = format!("drafter={name},Dd=3,Wd=2,Wv=4,rows=all,predictor=off,schedule={schedule}");
         // Launches of the other one were measured at no other width, at which it could be planned.
         let is_others = |stage: &Stage| match stage {
-            Stage::FirstGrowth(of) | Stage::NextGrowth(of) => of.as_str() != name,
+            Stage::FirstGrowth(of) | Stage::NextGrowth(of) | Stage::VerifyGrown(of) => of.as_str() != name,
             _ => false,
         };
         let mut profile = profile.clone();
         profile.measurements.retain(|m| !is_others(&m.cell.stage));
         let plan = plan_from_profile(&profile, &Fix::parse(&fix).expect("a fix")).expect("measured");
-        assert_eq!(plan.chosen().schedule, Schedule::TwoLaunches);
+        assert_eq!(plan.chosen().schedule, schedule);
         let forced = DrafterChoice::Forced(name.to_owned());
         let mut drafting = served(&loaded, Some(plan), forced).expect("it opens");
         answers_as_plain_decoding_does(&mut drafting, &mut plain);

@@ -140,6 +140,8 @@ const ADVERSARY: &str = "lossless::an_adversary_changes_no_token";
 const GROWTH: &str = "one_launch::the_device_grows_the_trees_that_the_host_grows";
 const OWN_CACHE: &str = "one_launch::the_device_grows_the_trees_of_drafter_models_too";
 const WALK: &str = "device_walk::the_device_accepts_and_moves_what_the_host_does";
+const WHOLE: &str = "whole_step::steps_without_the_host_are_the_hosts";
+const REFUSED: &str = "whole_step::what_a_device_cannot_do_alone_is_refused";
 const WALKED: &str = "device_walk::steps_that_the_device_verifies_are_the_hosts";
 const HEADS: &str = "schedules::heads_drafted_ahead_change_no_tree";
 const TWO_LAUNCHES: &str = "device_walk::a_plan_of_two_launches_answers_as_plain_decoding_does";
@@ -169,7 +171,7 @@ fn trees_grow_on_the_device_as_on_the_host() {
 
 #[test]
 fn trees_are_walked_on_the_device_as_on_the_host() {
-    passes(&[WALK, WALKED, TWO_LAUNCHES, HIDDEN_ROWS], &[]);
+    passes(&[WALK, WALKED, WHOLE, REFUSED, TWO_LAUNCHES, HIDDEN_ROWS], &[]);
 }
 
 #[test]
@@ -218,6 +220,7 @@ fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[
                     // The quickest first; growth and walks are tests of their own.
                     let tests: &[&[&str]] = match place.split_once(':') {
                         Some(("growth.cuh", _)) => &[&[GROWTH], &[OWN_CACHE]],
+                        Some(("pruning.cuh", _)) => &[&[WHOLE]],
                         Some(("walk.cuh", _)) => &[&[WALK]],
                         _ => &[&[ONCE], &[LONG], &[UNFUSED], &[CANDIDATES]],
                     };
@@ -247,7 +250,7 @@ fn every_index_matters() {
 /// A kernel that begins before others have ended finds nothing of theirs before it has waited.
 #[test]
 fn kernels_may_begin_before_others_end() {
-    passes(&[UNFUSED, GROWTH, OWN_CACHE, WALK, HIDDEN_FORWARD, ONCE, LONG], &[OVERLAPPING]);
+    passes(&[UNFUSED, GROWTH, OWN_CACHE, WALK, WHOLE, HIDDEN_FORWARD, ONCE, LONG], &[OVERLAPPING]);
 }
 
 /// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself refuses.

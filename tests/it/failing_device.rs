@@ -86,6 +86,7 @@ const PLAIN: &str = "failing_device::a_failure_ends_plain_steps";
 const AHEAD: &str = "failing_device::a_failure_ends_steps_with_heads_ahead";
 const ONE_LAUNCH: &str = "failing_device::a_failure_ends_steps_in_one_launch";
 const TWO_LAUNCHES: &str = "failing_device::a_failure_ends_steps_in_two_launches";
+const WHOLE_STEP: &str = "failing_device::a_failure_ends_steps_without_the_host";
 
 fn fails_everywhere(schedule: Schedule, test: &str) {
     if is_cuda() {
@@ -117,4 +118,9 @@ fn a_failure_ends_steps_in_one_launch() {
 #[test]
 fn a_failure_ends_steps_in_two_launches() {
     fails_everywhere(Schedule::TwoLaunches, TWO_LAUNCHES);
+}
+
+#[test]
+fn a_failure_ends_steps_without_the_host() {
+    fails_everywhere(Schedule::WholeStep, WHOLE_STEP);
 }

@@ -81,5 +81,6 @@ mod trimming;
 mod tunings;
 #[cfg(feature = "cli")]
 mod verify;
+mod whole_step;
 #[cfg(feature = "cli")]
 mod xml;

@@ -73,18 +73,25 @@ struct Stream {
     std::vector<Work> recorded;
     // Whoever reads before this is done finds what was there before, and whoever writes what it reads changes what it does.
     std::vector<Work> waiting;
+    // How much of it there ever was before what waits now.
+    std::size_t done = 0;
     // Memory before the last kernel that waited for all before it to end: what kernels behind it may find unchanged.
     std::map<std::uintptr_t, std::vector<unsigned char>> before;
 };
 struct Event {
     bool is_captured = false;
     bool is_recorded = false;
+    Stream* stream = nullptr;
+    // How much work the stream had had.
+    std::size_t place = 0;
 };
 
 static Context the_context;
 static Module the_module;
 static Stream the_default;
-static std::mutex lock, running;
+static std::mutex lock;
+// One stream's work may wait for another's.
+static std::recursive_mutex running;
 static std::map<std::uintptr_t, std::size_t> device_memory;
 static std::set<Stream*> streams;
 static thread_local CUcontext current = nullptr;
@@ -118,8 +125,8 @@ static bool is_told(const char* variable, unsigned launch) {
 }
 static bool is_overlapping() { return arch() >= OVERLAPPING_ARCH; }
 // What is hidden from a kernel must not be hidden from those of another thread, nor given back meanwhile.
-static std::unique_lock<std::mutex> alone() {
-    return is_overlapping() ? std::unique_lock(running) : std::unique_lock<std::mutex>();
+static std::unique_lock<std::recursive_mutex> alone() {
+    return is_overlapping() ? std::unique_lock(running) : std::unique_lock<std::recursive_mutex>();
 }
 static void perform(const Work& work) {
     const auto guard = alone();
@@ -131,9 +138,13 @@ static CUresult on(CUstream stream, Work work) {
     list.push_back(std::move(work));
     return SUCCESS;
 }
-static void drain(Stream& stream) {
-    const std::vector<Work> waiting = std::move(stream.waiting);
-    stream.waiting.clear();
+// Does what a stream was given before a place.
+static void drain(Stream& stream, std::size_t place = std::numeric_limits<std::size_t>::max()) {
+    const std::size_t count = std::min(stream.waiting.size(), place - std::min(place, stream.done));
+    const auto end = stream.waiting.begin() + static_cast<std::ptrdiff_t>(count);
+    const std::vector<Work> waiting(std::make_move_iterator(stream.waiting.begin()), std::make_move_iterator(end));
+    stream.waiting.erase(stream.waiting.begin(), end);
+    stream.done += count;
     if (has_failed) return;
     for (const Work& work : waiting) perform(work);
 }
@@ -286,13 +297,18 @@ API cuEventDestroy_v2(CUevent event) {
     return SUCCESS;
 }
 API cuEventRecord(CUevent event, CUstream stream) {
-    *event = {of(stream).is_capturing, true};
+    const Stream& recorded = of(stream);
+    *event = {recorded.is_capturing, true, &of(stream), recorded.done + recorded.waiting.size()};
     return SUCCESS;
 }
 API cuEventSynchronize(CUevent) { return SUCCESS; }
 API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
-    const bool is_outside = event->is_recorded && !event->is_captured;
-    return of(stream).is_capturing && is_outside ? STREAM_CAPTURE_ISOLATION : SUCCESS;
+    if (!event->is_recorded || event->is_captured) return SUCCESS;
+    if (of(stream).is_capturing) return STREAM_CAPTURE_ISOLATION;
+    return on(stream, [other = event->stream, place = event->place] {
+        const bool is_there = other == &the_default || streams.count(other);
+        if (is_there) drain(*other, place);
+    });
 }
 API cuModuleLoadData(CUmodule* module, const void* image) {
     if (!image) return INVALID_VALUE;

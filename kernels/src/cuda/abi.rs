@@ -463,6 +463,32 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct YggNodeRows {
+    pub rows: u32_,
+    pub tail_capacity: u32_,
+    pub tokens: *mut u32_,
+    pub positions: *mut u32_,
+    pub slots: *mut u32_,
+    pub prefix: *mut u32_,
+    pub tail_len: *mut u32_,
+    pub tails: *mut u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggNodeRows"][::core::mem::size_of::<YggNodeRows>() - 56usize];
+    ["Alignment of YggNodeRows"][::core::mem::align_of::<YggNodeRows>() - 8usize];
+    ["Offset of field: YggNodeRows::rows"][::core::mem::offset_of!(YggNodeRows, rows) - 0usize];
+    ["Offset of field: YggNodeRows::tail_capacity"]
+        [::core::mem::offset_of!(YggNodeRows, tail_capacity) - 4usize];
+    ["Offset of field: YggNodeRows::tokens"][::core::mem::offset_of!(YggNodeRows, tokens) - 8usize];
+    ["Offset of field: YggNodeRows::positions"][::core::mem::offset_of!(YggNodeRows, positions) - 16usize];
+    ["Offset of field: YggNodeRows::slots"][::core::mem::offset_of!(YggNodeRows, slots) - 24usize];
+    ["Offset of field: YggNodeRows::prefix"][::core::mem::offset_of!(YggNodeRows, prefix) - 32usize];
+    ["Offset of field: YggNodeRows::tail_len"][::core::mem::offset_of!(YggNodeRows, tail_len) - 40usize];
+    ["Offset of field: YggNodeRows::tails"][::core::mem::offset_of!(YggNodeRows, tails) - 48usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct YggGrow {
     pub tree: YggTree,
     pub candidates: YggRows,
@@ -472,14 +498,7 @@ pub struct YggGrow {
     pub width: u32_,
     pub is_first: u32_,
     pub root: *const u32_,
-    pub rows: u32_,
-    pub tail_capacity: u32_,
-    pub tokens: *mut u32_,
-    pub positions: *mut u32_,
-    pub slots: *mut u32_,
-    pub prefix: *mut u32_,
-    pub tail_len: *mut u32_,
-    pub tails: *mut u32_,
+    pub next: YggNodeRows,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -493,14 +512,28 @@ const _: () = {
     ["Offset of field: YggGrow::width"][::core::mem::offset_of!(YggGrow, width) - 100usize];
     ["Offset of field: YggGrow::is_first"][::core::mem::offset_of!(YggGrow, is_first) - 104usize];
     ["Offset of field: YggGrow::root"][::core::mem::offset_of!(YggGrow, root) - 112usize];
-    ["Offset of field: YggGrow::rows"][::core::mem::offset_of!(YggGrow, rows) - 120usize];
-    ["Offset of field: YggGrow::tail_capacity"][::core::mem::offset_of!(YggGrow, tail_capacity) - 124usize];
-    ["Offset of field: YggGrow::tokens"][::core::mem::offset_of!(YggGrow, tokens) - 128usize];
-    ["Offset of field: YggGrow::positions"][::core::mem::offset_of!(YggGrow, positions) - 136usize];
-    ["Offset of field: YggGrow::slots"][::core::mem::offset_of!(YggGrow, slots) - 144usize];
-    ["Offset of field: YggGrow::prefix"][::core::mem::offset_of!(YggGrow, prefix) - 152usize];
-    ["Offset of field: YggGrow::tail_len"][::core::mem::offset_of!(YggGrow, tail_len) - 160usize];
-    ["Offset of field: YggGrow::tails"][::core::mem::offset_of!(YggGrow, tails) - 168usize];
+    ["Offset of field: YggGrow::next"][::core::mem::offset_of!(YggGrow, next) - 120usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggPrune {
+    pub tree: YggTree,
+    pub width: u32_,
+    pub is_kept: *mut u32_,
+    pub count: *mut u32_,
+    pub nodes: *mut u32_,
+    pub next: YggNodeRows,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggPrune"][::core::mem::size_of::<YggPrune>() - 152usize];
+    ["Alignment of YggPrune"][::core::mem::align_of::<YggPrune>() - 8usize];
+    ["Offset of field: YggPrune::tree"][::core::mem::offset_of!(YggPrune, tree) - 0usize];
+    ["Offset of field: YggPrune::width"][::core::mem::offset_of!(YggPrune, width) - 64usize];
+    ["Offset of field: YggPrune::is_kept"][::core::mem::offset_of!(YggPrune, is_kept) - 72usize];
+    ["Offset of field: YggPrune::count"][::core::mem::offset_of!(YggPrune, count) - 80usize];
+    ["Offset of field: YggPrune::nodes"][::core::mem::offset_of!(YggPrune, nodes) - 88usize];
+    ["Offset of field: YggPrune::next"][::core::mem::offset_of!(YggPrune, next) - 96usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

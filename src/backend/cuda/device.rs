@@ -9,7 +9,7 @@ use std::{
 };
 
 use cudarc::{
-    driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, result, sys},
+    driver::{CudaContext, CudaEvent, CudaFunction, CudaModule, CudaStream, DriverError, result, sys},
     nvrtc::{Ptx, sys as nvrtc},
 };
 use ygg_kernels::cuda;
@@ -130,6 +130,11 @@ impl Device {
     /// A stream of its own: the default one cannot be captured.
     pub(super) fn stream(&self) -> Result<Arc<CudaStream>, BackendError> {
         check("make a stream", self.context.new_stream())
+    }
+
+    /// Something for one stream to wait for on another.
+    pub(super) fn event(&self) -> Result<CudaEvent, BackendError> {
+        check("make an event", self.context.new_event(None))
     }
 
     /// The kernel of that name, allowed as much shared memory as it will be launched with.

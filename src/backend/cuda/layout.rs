@@ -113,6 +113,21 @@ impl InputWords {
         self.tail_capacity
     }
 
+    /// Rows that are all padding.
+    pub(super) fn padding(&self) -> RowInputs {
+        RowInputs::new(self.width, self.outputs, self.tail_capacity).with_given(self.given_columns)
+    }
+
+    /// A root at the first place, and padding: what graphs are tried on before they are captured.
+    pub(super) fn first_root(&self) -> RowInputs {
+        let mut rows = self.padding();
+        rows.push(0, 0, 0, 0, |tail| {
+            tail[0] = 0;
+            1
+        });
+        rows
+    }
+
     /// Writes what the host supplies.
     ///
     /// # Panics

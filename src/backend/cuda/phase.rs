@@ -1,17 +1,17 @@
 //! Draft phases in one launch: graphs of a drafter's forwards with a growth behind each, whose kernel writes the rows of the next forward.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use cudarc::driver::result;
+use cudarc::driver::{CudaEvent, result};
 use ygg_kernels::{
     candidates::candidate_columns,
-    cuda::abi::{YGG_MERGE_THREADS, YGG_ROW_THREADS, YggGrow, YggHandDown, YggRows, YggTree},
+    cuda::abi::{YGG_MERGE_THREADS, YGG_ROW_THREADS, YggGrow, YggHandDown, YggNodeRows, YggRows, YggTree},
 };
 
-use crate::ir::{Choice, Program, Region, RowInputs};
+use crate::ir::{Program, Region};
 
 use super::{
-    super::{BackendError, Grown, PhaseRoot, PhaseShape, ReplayOptions},
+    super::{BackendError, Grown, PhaseRoot, PhaseShape, ReplayOptions, phase::OnDevice},
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     layout::{Bump, InputWords},
     replay::{CudaReplay, Graph},
@@ -30,10 +30,7 @@ const ROOT: usize = 3;
 struct Places {
     root: usize,
     growth_inputs: usize,
-    tree: usize,
-    depths: usize,
-    offered: usize,
-    offers: usize,
+    tree: TreeWords,
     kept_hidden: usize,
     bytes: usize,
 }
@@ -47,10 +44,13 @@ impl Places {
         Self {
             root: bump.take(words(ROOT)),
             growth_inputs: bump.take(words(growth.words())),
-            tree: bump.take(words(tree_words(nodes))),
-            depths: bump.take(words(nodes)),
-            offered: bump.take(words(nodes * shape.kept)),
-            offers: bump.take(words(nodes * shape.kept)),
+            tree: TreeWords {
+                nodes,
+                tree: bump.take(words(tree_words(nodes))),
+                depths: bump.take(words(nodes)),
+                offered: bump.take(words(nodes * shape.kept)),
+                offers: bump.take(words(nodes * shape.kept)),
+            },
             kept_hidden: bump.take(words(nodes * given_columns)),
             bytes: bump.bytes(),
         }
@@ -100,7 +100,78 @@ pub(super) struct Phase {
     places: Places,
     sent: PinnedBlock,
     results: PinnedBlock,
-    memory: DeviceBlock,
+    memory: Arc<DeviceBlock>,
+    tree: Arc<TreeOnDevice>,
+}
+
+/// Where a phase grows its trees.
+pub(super) struct TreeOnDevice {
+    words: TreeWords,
+    memory: Arc<DeviceBlock>,
+    /// Comes when the last growth has ended.
+    pub(super) grown: CudaEvent,
+}
+
+impl OnDevice for TreeOnDevice {}
+
+impl fmt::Debug for TreeOnDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TreeOnDevice({} nodes)", self.words.nodes)
+    }
+}
+
+impl TreeOnDevice {
+    /// Nodes of the largest tree.
+    pub(super) fn nodes(&self) -> usize {
+        self.words.nodes
+    }
+
+    /// As kernels are told of it.
+    pub(super) fn kernel_tree(&self) -> YggTree {
+        self.words.at(&self.memory)
+    }
+}
+
+/// Offsets of a tree's arrays.
+#[derive(Clone, Copy)]
+struct TreeWords {
+    nodes: usize,
+    tree: usize,
+    depths: usize,
+    offered: usize,
+    offers: usize,
+}
+
+impl TreeWords {
+    fn at(self, memory: &DeviceBlock) -> YggTree {
+        let at = |offset: usize, word: usize| memory.at(offset + word * size_of::<u32>(), 0) as *mut u32;
+        let array = |i: usize| at(self.tree, COUNTS + i * self.nodes);
+        YggTree {
+            counts: at(self.tree, 0),
+            tokens: array(0),
+            parents: array(1),
+            ranks: array(2),
+            scores: array(3).cast(),
+            depths: at(self.depths, 0),
+            offered: at(self.offered, 0).cast(),
+            offers: at(self.offers, 0),
+        }
+    }
+}
+
+/// Inputs of a forward as kernels write them for nodes of a tree; `rows` is 0 where no forward follows.
+pub(super) fn node_rows(inputs: u64, words: InputWords, rows: usize) -> YggNodeRows {
+    let input = |word: usize| (inputs + (word * size_of::<u32>()) as u64) as *mut u32;
+    YggNodeRows {
+        rows: number(rows),
+        tail_capacity: number(words.tail_capacity()),
+        tokens: input(words.tokens()),
+        positions: input(words.positions()),
+        slots: input(words.slots()),
+        prefix: input(words.prefix()),
+        tail_len: input(words.tail_len()),
+        tails: input(words.tails()),
+    }
 }
 
 impl Phase {
@@ -114,19 +185,27 @@ impl Phase {
         let root_words: Vec<_> = shape.root_programs.iter().map(|root| words_of(&programs[*root])).collect();
         let places = Places::of(&shape, &root_words, growth_words, growth.given_columns());
         let sent_words = word(places.growth_inputs) + growth_words.words();
+        let memory = Arc::new(DeviceBlock::new(device, places.bytes, "a draft phase")?);
+        let (all, stream) = (memory.at(0, places.bytes), replay.stream());
+        // SAFETY: the whole block, which nothing uses yet.
+        let cleared = unsafe { result::memset_d8_async(all, 0, places.bytes, stream.cu_stream()) };
+        check("clear memory", cleared)?;
+        // A tree has no nodes before it has grown, whichever stream asks.
+        check("clear memory", stream.synchronize())?;
+        let tree = TreeOnDevice { words: places.tree, memory: Arc::clone(&memory), grown: device.event()? };
         let mut phase = Self {
             roots: Vec::with_capacity(shape.root_programs.len()),
             growth_words,
             sent: PinnedBlock::new(device, sent_words, "the root of a draft phase")?,
             results: PinnedBlock::new(device, tree_words(shape.nodes()), "a tree")?,
-            memory: DeviceBlock::new(device, places.bytes, "a draft phase")?,
+            memory,
+            tree: Arc::new(tree),
             places,
             shape,
         };
-        let padding = padding_of(growth, growth_words);
         let nothing_skipped = vec![false; growth.groups as usize];
         let to = &mut phase.sent.words_mut()[word(phase.places.growth_inputs)..];
-        growth_words.write(&padding, &nothing_skipped, to);
+        growth_words.write(&growth_words.padding(), &nothing_skipped, to);
         let forward = replay.launches(growth, phase.at(phase.places.growth_inputs))?;
         let next = Between::new(device, &phase, growth, growth, replay.arena(), false)?;
         for (place, words) in root_words.into_iter().enumerate() {
@@ -135,12 +214,7 @@ impl Phase {
             let first = Between::new(device, &phase, root, growth, replay.arena(), true)?;
             let program = phase.shape.root_programs[place];
             phase.roots.push(Root { program, words, graphs: Vec::with_capacity(phase.shape.depth) });
-            let mut rows = padding_of(root, words);
-            rows.push(0, 0, 0, 0, |tail| {
-                tail[0] = 0;
-                1
-            });
-            rows.set_choice(Choice::ARGMAX);
+            let rows = words.first_root();
             phase.fill(place, PhaseRoot { program, rows: &rows }, &nothing_skipped);
             for depth in 1..=phase.shape.depth {
                 let launches = || {
@@ -180,27 +254,11 @@ impl Phase {
         let copied = unsafe { result::memcpy_htod_async(self.at(from), sent, stream.cu_stream()) };
         check("send the root", copied)?;
         launches.try_for_each(|launch| launch.on(stream))?;
-        let tree_at = self.at(self.places.tree);
+        let tree_at = self.at(self.places.tree.tree);
         // SAFETY: as above; they are read after the stream has been waited for.
         let copied =
             unsafe { result::memcpy_dtoh_async(self.results.words_mut(), tree_at, stream.cu_stream()) };
         check("fetch a tree", copied)
-    }
-
-    fn tree(&self) -> YggTree {
-        let word =
-            |offset: usize, word: usize| (self.at(offset) + (word * size_of::<u32>()) as u64) as *mut u32;
-        let array = |i: usize| word(self.places.tree, COUNTS + i * self.shape.nodes());
-        YggTree {
-            counts: word(self.places.tree, 0),
-            tokens: array(0),
-            parents: array(1),
-            ranks: array(2),
-            scores: array(3).cast(),
-            depths: word(self.places.depths, 0),
-            offered: word(self.places.offered, 0).cast(),
-            offers: word(self.places.offers, 0),
-        }
     }
 
     /// Writes what the host sends.
@@ -243,6 +301,11 @@ impl Phase {
         &self.roots[place].graphs[depth - 1]
     }
 
+    /// Where it grows its trees.
+    pub(super) fn tree(&self) -> &Arc<TreeOnDevice> {
+        &self.tree
+    }
+
     /// What the last launch grew.
     pub(super) fn grown(&self) -> Grown<'_> {
         let nodes = self.shape.nodes();
@@ -276,12 +339,12 @@ impl Between {
         is_first: bool,
     ) -> Result<Self, BackendError> {
         let Phase { shape, growth_words: words, places, .. } = phase;
-        let input =
-            |word: usize| (phase.at(places.growth_inputs) + (word * size_of::<u32>()) as u64) as *mut u32;
+        let tree = places.tree.at(&phase.memory);
+        let inputs = phase.at(places.growth_inputs);
         let root = phase.at(places.root) as *const u32;
         let grow = |rows: usize| {
             let params = YggGrow {
-                tree: phase.tree(),
+                tree,
                 candidates: kernel_rows(arena, &program.shown),
                 most: number(program.shown.columns / 2),
                 kept: number(shape.kept),
@@ -289,14 +352,7 @@ impl Between {
                 width: number(shape.width),
                 is_first: u32::from(is_first),
                 root,
-                rows: number(rows),
-                tail_capacity: number(words.tail_capacity()),
-                tokens: input(words.tokens()),
-                positions: input(words.positions()),
-                slots: input(words.slots()),
-                prefix: input(words.prefix()),
-                tail_len: input(words.tail_len()),
-                tails: input(words.tails()),
+                next: node_rows(inputs, *words, rows),
             };
             Launch::new(device, "ygg_grow", [1, 1, 1], YGG_MERGE_THREADS, 0, params)
         };
@@ -305,12 +361,12 @@ impl Between {
         if growth.given_columns() > 0 {
             let hidden = program.hidden.as_ref().expect("what reads hidden rows leaves its own");
             let params = YggHandDown {
-                tree: phase.tree(),
+                tree,
                 hidden: kernel_rows(arena, hidden),
                 is_first: u32::from(is_first),
                 root,
                 kept: phase.at(places.kept_hidden) as *mut f32,
-                given: input(words.given()).cast(),
+                given: (inputs + (words.given() * size_of::<u32>()) as u64) as *mut f32,
             };
             goes_on.push(Launch::new(device, "ygg_hand_down", [rows, 1, 1], YGG_ROW_THREADS, 0, params)?);
         }
@@ -320,11 +376,6 @@ impl Between {
     fn behind(&self, is_last: bool) -> &[Launch] {
         if is_last { std::slice::from_ref(&self.last) } else { &self.goes_on }
     }
-}
-
-fn padding_of(program: &Program, words: InputWords) -> RowInputs {
-    RowInputs::new(program.binding.width, program.binding.outputs, words.tail_capacity())
-        .with_given(program.given_columns())
 }
 
 /// # Panics

@@ -9,8 +9,8 @@ use crate::ir::{Program, Region, RowInputs};
 
 use super::{
     super::{
-        Accepted, BackendError, DraftPhases, Exercise, Grown, Moment, Observer, PhaseRoot, PhaseShape,
-        Replay, ReplayOptions, Tuning, Verifications, Workers,
+        Accepted, BackendError, DraftPhases, Exercise, GrowingTree, Grown, Moment, Observer, PhaseRoot,
+        PhaseShape, Replay, ReplayOptions, Tuning, Verifications, Workers,
     },
     CudaExecutables, Way,
     alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
@@ -20,7 +20,7 @@ use super::{
     layout::{InputWords, ResultWords},
     phase::Phase,
     places::{Places, upload_ropes},
-    verification::Verification,
+    verification::{BestOf, Verification},
 };
 
 /// A captured graph. Only whoever holds the replay launches it.
@@ -192,18 +192,28 @@ impl CudaReplay {
         &self.stream
     }
 
-    /// Makes padding of all rows of a program.
-    pub(super) fn clear_inputs(&mut self, program: &Program, words: InputWords) {
-        let nothing = RowInputs::new(program.binding.width, program.binding.outputs, words.tail_capacity())
-            .with_given(program.given_columns());
-        words.write(&nothing, &self.nothing_skipped, self.inputs.words_mut());
+    /// Writes rows for a program that is tried.
+    pub(super) fn write_rows(&mut self, words: InputWords, rows: &RowInputs) {
+        words.write(rows, &self.nothing_skipped, self.inputs.words_mut());
     }
 
     /// Puts the kernels of a program on the stream, behind the copy of what they read.
     pub(super) fn forward(&self, program: usize) -> Result<(), BackendError> {
-        let Ready { words, inputs_at, ref launches, .. } = self.ready[program];
-        self.send_inputs(words, inputs_at)?;
-        launches.iter().flatten().try_for_each(|launch| launch.on(&self.stream))
+        let Ready { words, inputs_at, .. } = self.ready[program];
+        self.send_inputs(words.words(), inputs_at)?;
+        self.run(program)
+    }
+
+    /// Puts the kernels of a program on the stream, with others that write their rows behind the copy of what else they read.
+    pub(super) fn forward_of_rows_by(&self, program: usize, rows: &Launch) -> Result<(), BackendError> {
+        let Ready { words, inputs_at, .. } = self.ready[program];
+        self.send_inputs(words.tails(), inputs_at)?;
+        rows.on(&self.stream)?;
+        self.run(program)
+    }
+
+    fn run(&self, program: usize) -> Result<(), BackendError> {
+        self.ready[program].launches.iter().flatten().try_for_each(|launch| launch.on(&self.stream))
     }
 
     /// Runs a program once on padding if any of its kernels never ran, and captures it.
@@ -216,9 +226,9 @@ impl CudaReplay {
         inputs_at: u64,
     ) -> Result<Ready, BackendError> {
         let results = ResultWords::of(program);
-        self.clear_inputs(program, words);
+        self.write_rows(words, &words.padding());
         let all = |replay: &mut Self| -> Result<(), BackendError> {
-            replay.send_inputs(words, inputs_at)?;
+            replay.send_inputs(words.words(), inputs_at)?;
             launches.iter().flatten().try_for_each(|launch| launch.on(&replay.stream))?;
             replay.fetch_results(results, sources)
         };
@@ -251,8 +261,9 @@ impl CudaReplay {
         Ok(Graph(graph))
     }
 
-    fn send_inputs(&self, words: InputWords, at: u64) -> Result<(), BackendError> {
-        let words = &self.inputs.words()[..words.words()];
+    /// Sends the first words of what the host has written.
+    fn send_inputs(&self, words: usize, at: u64) -> Result<(), BackendError> {
+        let words = &self.inputs.words()[..words];
         // SAFETY: inside the device's block; the host's words live as long as the graph, and are changed between forwards only.
         check("send the rows", unsafe { result::memcpy_htod_async(at, words, self.stream.cu_stream()) })
     }
@@ -280,7 +291,7 @@ impl CudaReplay {
 
     /// The place of the verification by a program.
     fn verification(&self, program: usize, shows_hidden: bool) -> Option<usize> {
-        self.verifications.iter().position(|v| v.program == program && v.shows_hidden == shows_hidden)
+        self.verifications.iter().position(|v| v.is_of(program, shows_hidden, None))
     }
 
     /// Writes what a program reads, once nothing reads it any more.
@@ -309,7 +320,7 @@ impl CudaReplay {
         self.executables.device().bind()?;
         let executables = Arc::clone(&self.executables);
         let Ready { words, results, sources, inputs_at, .. } = self.ready[program];
-        self.send_inputs(words, inputs_at)?;
+        self.send_inputs(words.words(), inputs_at)?;
         check("send the rows", self.stream.synchronize())?;
         observer(Moment::Begun);
         for (number, step) in executables.programs_slice()[program].steps.iter().enumerate() {
@@ -495,24 +506,69 @@ impl DraftPhases for CudaReplay {
         Ok(self.phases.len() - 1)
     }
 
-    fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) -> Grown<'_> {
+    fn begin_growth(&mut self, phase: usize, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) {
         self.finish();
         self.attempt(|replay| {
             let graph = replay.phases[phase].graph(depth, root, skipped, &replay.ground.options);
             check("launch a draft phase", graph.0.launch())?;
-            check("run a draft phase", replay.stream.synchronize())
+            check("note a draft phase", replay.phases[phase].tree().grown.record(&replay.stream))
         });
+    }
+
+    fn grown(&mut self, phase: usize) -> Grown<'_> {
+        self.attempt(|replay| check("run a draft phase", replay.stream.synchronize()));
         if self.failure().is_some() { NOTHING_GROWN } else { self.phases[phase].grown() }
+    }
+
+    fn growing(&self, phase: usize) -> GrowingTree {
+        GrowingTree(Arc::clone(self.phases[phase].tree()) as _)
     }
 }
 
 impl Verifications for CudaReplay {
     fn prepare(&mut self, program: usize, shows_hidden: bool) -> Result<(), BackendError> {
         if self.verification(program, shows_hidden).is_none() {
-            let verification = Verification::new(self, program, shows_hidden)?;
+            let verification = Verification::new(self, program, shows_hidden, None)?;
             self.verifications.push(verification);
         }
         Ok(())
+    }
+
+    fn prepare_grown(
+        &mut self,
+        program: usize,
+        width: usize,
+        shows_hidden: bool,
+        tree: &GrowingTree,
+    ) -> Result<usize, BackendError> {
+        let best = BestOf::new(tree, width);
+        let known = self.verifications.iter().position(|v| v.is_of(program, shows_hidden, Some(&best)));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let verification = Verification::new(self, program, shows_hidden, Some(best))?;
+        self.verifications.push(verification);
+        Ok(self.verifications.len() - 1)
+    }
+
+    fn verify_grown(&mut self, verification: usize, inputs: &RowInputs) {
+        self.finish();
+        let program = self.verifications[verification].program;
+        self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
+        self.attempt(|replay| {
+            let verification = &replay.verifications[verification];
+            check("wait for a tree", replay.stream.wait(verification.grown()))?;
+            check("launch a verification", verification.graph().0.launch())?;
+            check("run a verification", replay.stream.synchronize())
+        });
+    }
+
+    fn grown_accepted(&self, verification: usize) -> (&[u32], Accepted<'_>) {
+        if self.failure().is_some() {
+            return (&[0], NOTHING_ACCEPTED);
+        }
+        let verification = &self.verifications[verification];
+        (verification.kept(), verification.accepted())
     }
 
     fn verify(&mut self, program: usize, shows_hidden: bool, inputs: &RowInputs) -> Accepted<'_> {

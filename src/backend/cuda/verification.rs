@@ -1,39 +1,58 @@
 //! Verifications in one launch: the graph of a forward with the walk through its tree and the move of what is accepted behind it.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
-use cudarc::driver::result;
+use cudarc::driver::{CudaEvent, result};
 use ygg_kernels::{
     candidates::candidate_columns,
-    cuda::abi::{YGG_WARP, YggPath, YggRows, YggWalk},
+    cuda::abi::{YGG_MERGE_THREADS, YGG_WARP, YggPath, YggPrune, YggRows, YggWalk},
 };
 
 use crate::ir::Program;
 
 use super::{
-    super::{Accepted, BackendError},
+    super::{Accepted, BackendError, GrowingTree},
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     layout::InputWords,
+    phase::{TreeOnDevice, node_rows},
     replay::{CudaReplay, Graph},
 };
 
 /// A verification ready to run. The graph comes first: it ends before what it uses.
 pub(super) struct Verification {
     pub(super) program: usize,
-    pub(super) shows_hidden: bool,
+    shows_hidden: bool,
     graph: Graph,
-    path: PathWords,
+    words: ResultWords,
     results: PinnedBlock,
     _memory: DeviceBlock,
+    best: Option<BestOf>,
 }
 
-/// Words of a path through a forward's rows: how many there are, then which, then what the verifier says behind each.
-#[derive(Clone, Copy)]
-struct PathWords {
+/// The best nodes of a tree that a device grows.
+#[derive(Clone)]
+pub(super) struct BestOf {
+    tree: Arc<TreeOnDevice>,
     width: usize,
 }
 
-impl PathWords {
+impl BestOf {
+    /// # Panics
+    /// If the tree is on another device.
+    pub(super) fn new(GrowingTree(tree): &GrowingTree, width: usize) -> Self {
+        let tree: Arc<dyn Any + Send + Sync> = Arc::clone(tree) as _;
+        Self { tree: tree.downcast().expect("a tree on this device"), width }
+    }
+}
+
+/// Words of what a verification leaves, for a forward of `width` rows: a path through its rows (how many there are, then which, then what the
+/// verifier says behind each), then which nodes the rows were of (how many, then which).
+#[derive(Clone, Copy)]
+struct ResultWords {
+    width: usize,
+}
+
+impl ResultWords {
     fn rows(self) -> usize {
         1
     }
@@ -42,15 +61,27 @@ impl PathWords {
         1 + self.width
     }
 
-    fn words(self) -> usize {
+    fn count(self) -> usize {
         1 + 2 * self.width
     }
 
-    /// As kernels are told of them.
-    fn at(self, memory: &DeviceBlock) -> YggPath {
-        let word = |word: usize| memory.at(word * size_of::<u32>(), 0) as *mut u32;
+    fn nodes(self) -> usize {
+        2 + 2 * self.width
+    }
+
+    fn words(self) -> usize {
+        2 + 3 * self.width
+    }
+
+    /// The path as kernels are told of it.
+    fn path_at(self, memory: &DeviceBlock) -> YggPath {
+        let word = |word: usize| word_of(memory, word);
         YggPath { count: word(0), rows: word(self.rows()), tokens: word(self.tokens()) }
     }
+}
+
+fn word_of(memory: &DeviceBlock, word: usize) -> *mut u32 {
+    memory.at(word * size_of::<u32>(), 0) as *mut u32
 }
 
 impl Verification {
@@ -58,6 +89,7 @@ impl Verification {
         replay: &mut CudaReplay,
         program: usize,
         shows_hidden: bool,
+        best: Option<BestOf>,
     ) -> Result<Self, BackendError> {
         let executables = Arc::clone(replay.executables());
         let (device, number) = (executables.device(), program);
@@ -68,35 +100,61 @@ impl Verification {
             (program.binding.width, candidate_columns(shown.columns / 2)),
             "the program shows candidates of all rows"
         );
-        let path = PathWords { width: program.binding.width };
-        let memory = DeviceBlock::new(device, path.words() * size_of::<u32>(), "a path")?;
-        let mut results = PinnedBlock::new(device, path.words(), "a path")?;
+        let words = ResultWords { width: program.binding.width };
+        // Behind the results, what pruning notes of each node.
+        let noted = best.as_ref().map_or(0, |best| best.tree.nodes());
+        let memory = DeviceBlock::new(device, (words.words() + noted) * size_of::<u32>(), "a path")?;
+        let mut results = PinnedBlock::new(device, words.words(), "a path")?;
         let inputs =
             Inputs { at: replay.inputs_at(number), words: InputWords::of(program, replay.options()) };
-        let walk = walk_launch(device, program, replay.arena(), inputs, path.at(&memory))?;
+        let path = words.path_at(&memory);
+        let prune =
+            best.as_ref().map(|best| prune_launch(device, best, words, &memory, inputs)).transpose()?;
+        let walk = walk_launch(device, program, replay.arena(), inputs, path)?;
         let row_slots = inputs.word(inputs.words.slots());
-        let moves = replay.cache().path_moves(device, row_slots, path.at(&memory))?;
+        let moves = replay.cache().path_moves(device, row_slots, path)?;
         let mut work = |replay: &mut CudaReplay| -> Result<(), BackendError> {
-            replay.forward(number)?;
+            match &prune {
+                None => replay.forward(number)?,
+                Some(prune) => replay.forward_of_rows_by(number, prune)?,
+            }
             if shows_hidden {
                 replay.fetch_hidden(number)?;
             }
             let stream = replay.stream();
             walk.on(stream)?;
             moves.on(stream)?;
-            // SAFETY: the whole block; the host's words live as long as the graph, and are read after the stream has been waited for.
+            // SAFETY: inside the block; the host's words live as long as the graph, and are read after the stream has been waited for.
             let copied = unsafe {
                 result::memcpy_dtoh_async(results.words_mut(), memory.at(0, 0), stream.cu_stream())
             };
             check("fetch a path", copied)
         };
-        replay.clear_inputs(program, inputs.words);
-        if device.is_cold([&walk, &moves]) {
+        replay.write_rows(inputs.words, &inputs.words.first_root());
+        if device.is_cold(prune.iter().chain([&walk, &moves])) {
             work(replay)?;
             check("run a verification", replay.stream().synchronize())?;
         }
         let graph = replay.capture(&mut work)?;
-        Ok(Self { program: number, shows_hidden, graph, path, results, _memory: memory })
+        Ok(Self { program: number, shows_hidden, graph, words, results, _memory: memory, best })
+    }
+
+    /// Whether it is the verification by a program that shows as much, of the best nodes of a tree if there is one.
+    pub(super) fn is_of(&self, program: usize, shows_hidden: bool, best: Option<&BestOf>) -> bool {
+        let is_same = match (&self.best, best) {
+            (None, None) => true,
+            (Some(own), Some(other)) => Arc::ptr_eq(&own.tree, &other.tree) && own.width == other.width,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        is_same && (self.program, self.shows_hidden) == (program, shows_hidden)
+    }
+
+    /// Comes when the tree that it verifies has grown.
+    ///
+    /// # Panics
+    /// If it is not of a tree that a device grows.
+    pub(super) fn grown(&self) -> &CudaEvent {
+        &self.best.as_ref().expect("a verification of a grown tree").tree.grown
     }
 
     pub(super) fn graph(&self) -> &Graph {
@@ -107,7 +165,16 @@ impl Verification {
     pub(super) fn accepted(&self) -> Accepted<'_> {
         let words = self.results.words();
         let count = words[0] as usize;
-        Accepted { rows: &words[self.path.rows()..][..count], tokens: &words[self.path.tokens()..][..count] }
+        Accepted {
+            rows: &words[self.words.rows()..][..count],
+            tokens: &words[self.words.tokens()..][..count],
+        }
+    }
+
+    /// The nodes that the last launch verified, by rows.
+    pub(super) fn kept(&self) -> &[u32] {
+        let words = self.results.words();
+        &words[self.words.nodes()..][..words[self.words.count()] as usize]
     }
 }
 
@@ -126,6 +193,26 @@ impl Inputs {
 
 fn number(n: usize) -> u32 {
     u32::try_from(n).expect("sizes of a forward are far below 2^32")
+}
+
+/// The kernel that makes the best nodes of a tree the rows of a forward, begun behind a copy.
+fn prune_launch(
+    device: &Device,
+    best: &BestOf,
+    words: ResultWords,
+    memory: &DeviceBlock,
+    inputs: Inputs,
+) -> Result<Launch, BackendError> {
+    assert!((1..=words.width).contains(&best.width), "{} rows of {}", best.width, words.width);
+    let params = YggPrune {
+        tree: best.tree.kernel_tree(),
+        width: number(best.width),
+        is_kept: word_of(memory, words.words()),
+        count: word_of(memory, words.count()),
+        nodes: word_of(memory, words.nodes()),
+        next: node_rows(inputs.at, inputs.words, words.width),
+    };
+    Ok(Launch::new(device, "ygg_prune", [1, 1, 1], YGG_MERGE_THREADS, 0, params)?.alone())
 }
 
 fn walk_launch(

@@ -57,7 +57,7 @@ fn bars(stages: &[StageTime]) -> Vec<Bar> {
     let mut start_us = 0.0;
     let bar = |StageTime { stage, us }: &StageTime| {
         let colour = match stage {
-            Stage::Verify | Stage::VerifyWalk => RGBColor(16, 42, 92),
+            Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) => RGBColor(16, 42, 92),
             Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
                 RGBColor(201, 84, 18)
             }

@@ -116,7 +116,7 @@ fn graph_of(stages: &[(u32, usize, u8)]) -> StageGraph {
 
 /// Every stage that a step can have, at widths 1, 2 and 4, for whole microseconds.
 fn table(us: &[u32]) -> LatencyTable {
-    let forwards = ["verify", "verify_walk", "draft:x", "first_growth:x", "next_growth:x"];
+    let forwards = ["verify", "verify_walk", "verify_grown:x", "draft:x", "first_growth:x", "next_growth:x"];
     let stages = forwards.map(str::to_owned).into_iter();
     let stages = stages.chain(HostStage::ALL.map(|stage| Stage::Host(stage).to_string()));
     let cells = stages.flat_map(|stage| [1, 2, 4].map(|width| (stage.clone(), width)));

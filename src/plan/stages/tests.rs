@@ -18,6 +18,7 @@ fn table() -> LatencyTable {
     cells.extend([1, 2, 4].iter().map(|w| samples("draft_head:x", *w, 15.0 * f64::from(*w))));
     cells.extend([1, 2, 4].iter().map(|w| samples("verify_walk", *w, 101.0)));
     cells.extend([samples("first_growth:x", 2, 13.0), samples("next_growth:x", 2, 21.0)]);
+    cells.extend([1, 2, 4].iter().map(|w| samples("verify_grown:x", *w, 99.0)));
     cells.extend([4, 8].iter().map(|w| samples("host:decide", *w, f64::from(*w))));
     LatencyTable::from_samples(&cells, 0.1).unwrap()
 }
@@ -99,6 +100,8 @@ fn a_device_that_walks_leaves_the_host_nothing_behind_the_verifier() {
     let expected =
         ["head 13 << verify", "draft 21 < head", "prune < draft", "mask < prune", "verify 101 < mask"];
     assert_eq!(lines, expected);
+    let lines = described(&graph(Schedule::WholeStep, Tail::Shared, 2, None));
+    assert_eq!(lines, ["head 13 << verify", "draft 21 < head", "verify 99 < draft"], "nothing is the host's");
 }
 
 #[test]

@@ -86,7 +86,10 @@ fn brute_force(profile: &Profile, verify: &[f64], draft: &[f64]) -> Vec<(Shape, 
                         Schedule::Plain => Some(grown_us + draft[0] + verify[place]),
                         Schedule::HeadAhead => Some(grown_us + draft.get(place)? + verify[place]),
                         // Not measured.
-                        Schedule::OneLaunch | Schedule::DeviceWalk | Schedule::TwoLaunches => None,
+                        Schedule::OneLaunch
+                        | Schedule::DeviceWalk
+                        | Schedule::TwoLaunches
+                        | Schedule::WholeStep => None,
                     };
                     let Some(fixed_us) = step_us(place) else { continue };
                     let fixed = |_: &NaiveTree| (VERIFY_WIDTHS[place], fixed_us);
@@ -456,6 +459,36 @@ fn growths_in_one_launch_are_chosen_where_they_were_measured_and_pay() {
     assert!(text.contains("drafted in one launch"), "{text}");
     let error = planned(None, "schedule=one_launch").unwrap_err();
     assert!(matches!(error, PlanError::FixImpossible { .. }), "{error}");
+}
+
+#[test]
+fn steps_without_the_host_are_chosen_where_they_were_measured_and_pay() {
+    let planned = |verify_us: Option<f64>, fix: &str| {
+        let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
+        let mut cells = cells(&[90.0, 92.0, 95.0, 97.0, 99.0], &[20.0; 3]);
+        for width in DRAFT_WIDTHS {
+            let growths = ["first_growth:layer_skip", "next_growth:layer_skip"];
+            cells.extend(growths.map(|stage| samples(stage, width, 10.0)));
+        }
+        cells.extend(VERIFY_WIDTHS.map(|width| samples("verify_walk", width, 90.0)));
+        let grown = verify_us.into_iter().flat_map(|us| VERIFY_WIDTHS.map(|width| (width, us)));
+        cells.extend(grown.map(|(width, us)| samples("verify_grown:layer_skip", width, us)));
+        plan(&profile(cells, vec![trace], requests()), fix)
+    };
+    let chosen = |us, fix| planned(us, fix).unwrap().for_drafter("layer_skip").unwrap().clone();
+    assert_eq!(chosen(Some(200.0), "").schedule, Schedule::TwoLaunches);
+    assert_eq!(chosen(None, "").schedule, Schedule::TwoLaunches);
+    let whole = chosen(Some(70.0), "");
+    assert_eq!((whole.schedule, whole.row_choice.rule), (Schedule::WholeStep, RowRule::Widest));
+    let by_host = |time: &StageTime| matches!(time.stage, Stage::Host(_));
+    assert!(!whole.predicted.stages.iter().any(by_host), "{:?}", whole.predicted.stages);
+    let plan = planned(Some(200.0), "schedule=whole_step").unwrap();
+    assert_eq!(decode(&encode(&plan).unwrap()).unwrap(), plan);
+    assert!(show::text(&plan).contains("without the host"), "{}", show::text(&plan));
+    for (us, fix) in [(None, "schedule=whole_step"), (Some(70.0), "schedule=whole_step,rows=best")] {
+        let error = planned(us, fix).unwrap_err();
+        assert!(matches!(error, PlanError::FixImpossible { .. }), "{error}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! them, so there is nothing to clone and nothing to commit. It may draft by a trimmed head, which knows some tokens only.
 
 use crate::{
-    runtime::{Choice, DraftPhase, DraftPhaseSize, Session, SkipSet, TrimmedHead},
+    runtime::{Choice, DraftPhase, DraftPhaseSize, GrowingTree, Session, SkipSet, TrimmedHead},
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
     tree::{NodeId, Source, Template, TokenTree},
@@ -16,6 +16,7 @@ use super::{
     Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Proposer, Verified,
     growth::{Growth, plant},
     heads::Heads,
+    propose_in_one_launch,
 };
 
 /// The drafter's mark.
@@ -77,27 +78,6 @@ impl LayerSkip {
         Ok(Self { growth, ..self })
     }
 
-    /// The tree that [`propose`](Drafter::propose) grows, by the device alone.
-    fn propose_in_one_launch(
-        &mut self,
-        phase: DraftPhase,
-        tree: &mut TokenTree,
-        budget: Budget<'_>,
-    ) -> Result<(), SpeculateError> {
-        let Budget { session, history: _, depth, stats, observer: _ } = budget;
-        self.forwards.clear();
-        self.forwards.push(1);
-        self.forwards.extend((1..depth).map(|_| self.growth_rows));
-        let mut lap = Lap::start();
-        let mut forward = session.forward(1)?;
-        forward.push_behind(tree.token(NodeId::ROOT));
-        let grown = forward.grow(phase, depth, self.choice, Some(&self.skip));
-        stats.add_time(Stage::Draft, lap.next());
-        plant(grown, SOURCE, tree);
-        stats.add_time(Stage::Grow, lap.next());
-        Ok(())
-    }
-
     /// What it leaves out.
     pub(super) fn skip(&self) -> &SkipSet {
         &self.skip
@@ -120,10 +100,10 @@ impl Drafter for LayerSkip {
     /// Tree) or of the nodes that have children in the template: what has no children is never forwarded here, and neither is
     /// a root whose head was drafted ahead.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
-        if let (Some(phase), None) = (self.phase, &budget.observer) {
-            return self.propose_in_one_launch(phase, tree, budget);
+        let Budget { session, history, depth, stats, mut observer } = budget;
+        if self.phase.is_some() && observer.is_none() {
+            return propose_in_one_launch(self, tree, Budget { session, history, depth, stats, observer });
         }
-        let Budget { session, history: _, depth, stats, mut observer } = budget;
         self.growth.restart();
         self.forwards.clear();
         self.rows.clear();
@@ -189,6 +169,26 @@ impl DraftsInOneLaunch for LayerSkip {
         };
         self.phase = session.prepare_phase(size, self.trimmed)?;
         Ok(self.phase.is_some())
+    }
+
+    fn growing(&mut self, session: &mut Session) -> GrowingTree {
+        session.growing(self.phase.expect("it was prepared"))
+    }
+
+    fn begin(&mut self, budget: Budget<'_>) -> Result<bool, SpeculateError> {
+        let Budget { session, history, depth, .. } = budget;
+        self.forwards.clear();
+        self.forwards.push(1);
+        self.forwards.extend((1..depth).map(|_| self.growth_rows));
+        let mut forward = session.forward(1)?;
+        forward.push_behind(history[history.len() - 1]);
+        let phase = self.phase.expect("it was prepared");
+        forward.begin_growth(phase, depth, self.choice, Some(&self.skip));
+        Ok(true)
+    }
+
+    fn plant(&mut self, tree: &mut TokenTree, session: &mut Session) {
+        plant(session.grown(self.phase.expect("it was prepared")), SOURCE, tree);
     }
 }
 

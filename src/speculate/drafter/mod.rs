@@ -27,7 +27,7 @@ pub use swift::{DraftGrowth, Swift};
 
 use crate::{
     plan::{ProposalLimits, ReplayDrafter, SkipSearch},
-    runtime::Session,
+    runtime::{GrowingTree, Session},
     sample::Candidate,
     tree::{NodeId, TokenTree},
 };
@@ -117,6 +117,21 @@ fn propose_by_history(
     budget.stats.add_time(Stage::Draft, lap.next());
 }
 
+/// A proposal whose tree the device grows by itself; counts its times.
+fn propose_in_one_launch(
+    drafter: &mut dyn DraftsInOneLaunch,
+    tree: &mut TokenTree,
+    budget: Budget<'_>,
+) -> Result<(), SpeculateError> {
+    let Budget { session, history, depth, stats, observer: _ } = budget;
+    let mut lap = Lap::start();
+    if drafter.begin(Budget { session, history, depth, stats, observer: None })? {
+        drafter.plant(tree, session);
+    }
+    stats.add_time(Stage::Draft, lap.next());
+    Ok(())
+}
+
 /// What a step verified, before it is known what of it is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct Verified<'a> {
@@ -138,6 +153,24 @@ pub trait DraftsInOneLaunch: std::fmt::Debug {
     /// # Errors
     /// [`SpeculateError`] when memory or a width is refused.
     fn prepare(&mut self, session: &mut Session, shape: &Shape) -> Result<bool, SpeculateError>;
+
+    /// Where the device grows the trees.
+    ///
+    /// # Panics
+    /// If it was not prepared.
+    fn growing(&mut self, session: &mut Session) -> GrowingTree;
+
+    /// Begins the growth of the tree that [`Drafter::propose`] would add to, without waiting for it; whether there is one.
+    ///
+    /// # Errors
+    /// [`SpeculateError`] when the session refuses a forward.
+    ///
+    /// # Panics
+    /// If it was not prepared, or the depth is 0.
+    fn begin(&mut self, budget: Budget<'_>) -> Result<bool, SpeculateError>;
+
+    /// Waits for the growth, and adds its nodes to the tree of its root.
+    fn plant(&mut self, tree: &mut TokenTree, session: &mut Session);
 }
 
 /// Drafts the head of the next step while this one is not finished.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use crate::{
     runtime::{
-        Candidates, Choice, DraftPhase, DraftPhaseSize, ExecutableSet, Forward, RuntimeError, Session,
-        SessionOptions, TrimmedHead,
+        Candidates, Choice, DraftPhase, DraftPhaseSize, ExecutableSet, Forward, GrowingTree, RuntimeError,
+        Session, SessionOptions, TrimmedHead,
     },
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
@@ -21,6 +21,7 @@ use crate::{
 use super::{
     Budget, Drafter, DraftsInOneLaunch, Proposer,
     growth::{Growth, plant},
+    propose_in_one_launch,
 };
 
 /// The drafter's mark.
@@ -203,6 +204,25 @@ impl ModelDrafter {
         root.checked_sub(self.skipped()).map_or(0, |place| self.own.context().saturating_sub(place))
     }
 
+    /// Brings the cache so far that a forward of the root holds what it lacks; how deep can be drafted from there, `most` at most.
+    fn come_to_root(
+        &mut self,
+        history: &[u32],
+        most: usize,
+        session: &Session,
+    ) -> Result<usize, SpeculateError> {
+        self.follow(history);
+        let root = history.len() - 1;
+        let depth = most.min(self.room(root));
+        if depth == 0 || !self.can_read(self.text.len(), history, session) {
+            return Ok(0);
+        }
+        if root - self.text.len() > self.joined {
+            self.catch_up(&history[..root], session)?;
+        }
+        Ok(depth)
+    }
+
     /// Forwards what the cache lacks of the text with the root behind it, and commits the former. The root's candidates are left.
     fn forward_root(&mut self, history: &[u32], session: &Session) -> Result<(), SpeculateError> {
         let lacking = history.len() - 1 - self.text.len();
@@ -221,28 +241,6 @@ impl ModelDrafter {
         let read = &history[self.text.len()..history.len() - 1];
         self.own.commit_behind(read.len());
         self.text.extend_from_slice(read);
-    }
-
-    /// The tree that [`propose`](Drafter::propose) grows, by the device alone.
-    fn propose_in_one_launch(
-        &mut self,
-        phase: DraftPhase,
-        tree: &mut TokenTree,
-        budget: Budget<'_>,
-    ) -> Result<(), SpeculateError> {
-        let Budget { session, history, depth, stats, observer: _ } = budget;
-        let mut lap = Lap::start();
-        let forward = behind_text(&mut self.own, &self.reads, self.text.len(), history, session)?;
-        let grown = forward.grow(phase, depth, self.choice, None);
-        stats.add_time(Stage::Draft, lap.next());
-        let forwarded = grown.forwarded;
-        plant(grown, SOURCE, tree);
-        self.rows.clear();
-        self.rows.extend(tree.nodes().take(forwarded));
-        self.note_forwarded(tree);
-        self.commit_text(history);
-        stats.add_time(Stage::Grow, lap.next());
-        Ok(())
     }
 
     /// Offers the noted candidates of a node.
@@ -291,21 +289,15 @@ impl Drafter for ModelDrafter {
     /// [`LayerSkip`](super::LayerSkip). Nothing where its context ends, behind a token that it has not, or behind tokens whose hidden
     /// rows the verifier's session did not keep.
     fn propose(&mut self, tree: &mut TokenTree, mut budget: Budget<'_>) -> Result<(), SpeculateError> {
+        if self.phase.is_some() && budget.observer.is_none() {
+            return propose_in_one_launch(self, tree, budget);
+        }
         let mut lap = Lap::start();
         self.growth.restart();
         let history = budget.history;
-        self.follow(history);
-        let root = history.len() - 1;
-        let depth = budget.depth.min(self.room(root));
-        if depth == 0 || !self.can_read(self.text.len(), history, budget.session) {
+        let depth = self.come_to_root(history, budget.depth, budget.session)?;
+        if depth == 0 {
             return Ok(());
-        }
-        if root - self.text.len() > self.joined {
-            self.catch_up(&history[..root], budget.session)?;
-        }
-        if let (Some(phase), None) = (self.phase, &budget.observer) {
-            budget.stats.add_time(Stage::Draft, lap.next());
-            return self.propose_in_one_launch(phase, tree, Budget { depth, ..budget });
         }
         self.forward_root(history, budget.session)?;
         budget.stats.add_time(Stage::Draft, lap.next());
@@ -355,6 +347,31 @@ impl DraftsInOneLaunch for ModelDrafter {
         };
         self.phase = self.own.prepare_phase(size, self.trimmed)?;
         Ok(self.phase.is_some())
+    }
+
+    fn growing(&mut self, _session: &mut Session) -> GrowingTree {
+        self.own.growing(self.phase.expect("it was prepared"))
+    }
+
+    fn begin(&mut self, budget: Budget<'_>) -> Result<bool, SpeculateError> {
+        let Budget { session, history, depth, .. } = budget;
+        let depth = self.come_to_root(history, depth, session)?;
+        if depth == 0 {
+            return Ok(false);
+        }
+        let forward = behind_text(&mut self.own, &self.reads, self.text.len(), history, session)?;
+        forward.begin_growth(self.phase.expect("it was prepared"), depth, self.choice, None);
+        self.commit_text(history);
+        Ok(true)
+    }
+
+    fn plant(&mut self, tree: &mut TokenTree, _session: &mut Session) {
+        let grown = self.own.grown(self.phase.expect("it was prepared"));
+        let forwarded = grown.forwarded;
+        plant(grown, SOURCE, tree);
+        self.rows.clear();
+        self.rows.extend(tree.nodes().take(forwarded));
+        self.note_forwarded(tree);
     }
 }
 

@@ -1,0 +1,152 @@
+//! Steps without the host: what the device drafts, prunes, verifies and moves is what the host does, bit for bit.
+//!
+//! The judges are a decoder under the plain schedule that takes the same steps on the same device, and one without a drafter.
+
+use std::sync::Arc;
+
+use ygg_kernels::WeightFormat;
+use yggc::{
+    plan::{RowRule, Schedule},
+    runtime::{ExecutableSet, SkipSet},
+    sample::Sampling,
+    speculate::{Decoder, Drafter, LayerSkip, Limits, Policy, Shape, SpeculateError},
+};
+
+use crate::{
+    draft_models::{DRAFT, hidden_pair, pair_drafter, pair_session, plain_pair},
+    lossless::{any_policy, any_sampling, any_shape},
+    tiny_model::{Class, Dice, best_tier, bits, is_cuda, models, session, some_models},
+};
+
+/// A decoder of a set that drafts by its drafter model, or by leaving out a sub-layer where it has none.
+fn decoder(
+    set: &Arc<ExecutableSet>,
+    schedule: Schedule,
+    (shape, context): (Shape, usize),
+) -> Result<Decoder, SpeculateError> {
+    let (session, drafter): (_, Box<dyn Drafter>) = if set.draft(DRAFT).is_ok() {
+        let session = pair_session(set, context, shape.tree_nodes(), 1);
+        let drafter = Box::new(pair_drafter(&session, &shape));
+        (session, drafter)
+    } else {
+        let session = session(set, context, shape.tree_nodes(), 1);
+        let skip = SkipSet::new(set.groups(), &[set.groups() - 1]).expect("a group of the model");
+        let drafter = Box::new(LayerSkip::new(&session, skip, &shape)?);
+        (session, drafter)
+    };
+    Decoder::new(session, Some(drafter), shape)?.with_schedule(schedule)
+}
+
+/// A policy that chooses no rows, at costs as planned: the clock would tell two decoders apart.
+fn policy_of_all_rows(shape: &Shape, dice: &mut Dice) -> Policy {
+    let mut policy = any_policy(shape, dice);
+    policy.choice.rule = RowRule::Widest;
+    Policy { costs: None, ..policy }
+}
+
+#[test]
+fn steps_without_the_host_are_the_hosts() {
+    if !is_cuda() {
+        return;
+    }
+    let (mut walked, mut pruned, mut accepted, mut by_host_alone) = ([0; 3], 0, 0, 0);
+    for case in 0..9 {
+        let mut dice = Dice::new(9_300 + case);
+        let all: Vec<_> = some_models().collect();
+        let model = *dice.pick(&all);
+        let class = Class::native(best_tier());
+        let kind = case as usize % 3;
+        let set = match kind {
+            0 => Arc::clone(model.set(class)),
+            1 => hidden_pair(model, class, if case == 4 { 40 } else { 256 }),
+            _ => {
+                let larger = models().iter().find(|m| m.format == WeightFormat::Q8_0).expect("one of each");
+                plain_pair(model, *dice.pick(&[model, model, larger]), class)
+            }
+        };
+        let depth = [3, 4, 5][case as usize / 3];
+        // Softer than it is, so that no two of the host's values are equal where the device's logarithms are not.
+        let shape = Shape { depth, draft_temperature: *dice.pick(&[1.0, 2.0]), ..any_shape(&mut dice) };
+        let most = shape.tree_nodes();
+        let shape = Shape { verify_width: if dice.chance(80) { dice.within(1, most) } else { 64 }, ..shape };
+        let len = dice.within(1, 16);
+        let context = if dice.chance(30) { len + dice.within(2, 20) } else { 64 };
+        let policy = dice.chance(40).then(|| policy_of_all_rows(&shape, &mut dice));
+        let open = |schedule| {
+            let decoder = decoder(&set, schedule, (shape, context)).expect("a device that does it all");
+            match policy.clone() {
+                Some(policy) => decoder.with_policy(policy).expect("planned widths"),
+                None => decoder,
+            }
+        };
+        let (mut by_host, mut by_device) = (open(Schedule::Plain), open(Schedule::WholeStep));
+        let mut plain = Decoder::new(session(&set, context, 1, 1), None, Shape::PLAIN).expect("width 1");
+        let what = format!("case {case}, {}, drafter {kind}, {shape:?}", model.name);
+        // Twice: a request knows nothing of the last one.
+        for request in 0..2 {
+            let prompt = dice.tokens(len, set.vocabulary());
+            let sampling = if dice.chance(75) { Sampling::GREEDY } else { any_sampling(&mut dice) };
+            for decoder in [&mut by_host, &mut by_device, &mut plain] {
+                decoder.start(&prompt, sampling).expect("the prompt fits");
+            }
+            for step in 0..5 {
+                let room = by_host.session().context() + 1 - by_host.history().len();
+                let tokens = dice.within(1, 9).min(room);
+                if tokens == 0 {
+                    break;
+                }
+                let ends = if dice.chance(20) { vec![*dice.pick(by_host.history())] } else { Vec::new() };
+                let limits = Limits { tokens, ends: &ends };
+                let what = format!("{what}, request {request}, step {step}");
+                by_device.poison_scratch(dice.bits());
+                let report = by_host.step(limits, None).expect("the step runs");
+                assert_eq!(by_device.step(limits, None).expect("the step runs"), report, "{what}");
+                let described = |decoder: &Decoder| -> Vec<_> {
+                    let tree = decoder.tree();
+                    tree.nodes().map(|n| (tree.token(n), tree.parent(n), tree.value(n).to_bits())).collect()
+                };
+                assert_eq!(described(&by_device), described(&by_host), "{what}");
+                assert_eq!(by_device.history(), by_host.history(), "{what}");
+                let committed = by_host.session().committed();
+                let hidden = |decoder: &Decoder| decoder.session().committed_hidden(committed - 1).map(bits);
+                assert_eq!(hidden(&by_device), hidden(&by_host), "{what}");
+                pruned += usize::from(report.rows > 1 && report.rows < by_host.tree().len());
+                accepted += report.accepted;
+            }
+            while plain.history().len() < by_device.history().len() {
+                plain.step(Limits { tokens: 1, ends: &[] }, None).expect("the step runs");
+            }
+            assert_eq!(by_device.history(), plain.history(), "{what}, request {request}");
+            let [host, device] = [by_host.stats(), by_device.stats()];
+            assert_eq!((device.drafted, device.accepted), (host.drafted, host.accepted), "{what}");
+            assert_eq!(device.counts_by_depth(), host.counts_by_depth(), "{what}");
+            assert_eq!(device.guard, host.guard, "{what}");
+            walked[kind] += device.walked_by_device;
+            by_host_alone += u64::from(!sampling.is_greedy()) * device.steps;
+        }
+    }
+    assert!(
+        walked.iter().all(|steps| *steps > 8) && pruned > 25 && accepted > 15 && by_host_alone > 4,
+        "{walked:?} steps, {pruned} pruned, {accepted} accepted, {by_host_alone} by the host: too few to show anything"
+    );
+}
+
+#[test]
+fn what_a_device_cannot_do_alone_is_refused() {
+    let model = some_models().next().expect("a model");
+    let set = model.set(Class::native(best_tier()));
+    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    let opened = decoder(set, Schedule::WholeStep, (shape, 64));
+    if !is_cuda() {
+        let error = opened.expect_err("a processor runs forwards only").to_string();
+        assert!(
+            error.contains("schedule whole_step: expected a device that grows trees by itself"),
+            "{error}"
+        );
+        return;
+    }
+    let mut policy = policy_of_all_rows(&shape, &mut Dice::new(1));
+    policy.choice.rule = RowRule::BestRate;
+    let error = opened.expect("a device").with_policy(policy).expect_err("rows are chosen").to_string();
+    assert!(error.contains("expected steps that verify all rows of their shape"), "{error}");
+}
