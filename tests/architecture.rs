@@ -50,7 +50,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("axum", &["serve"]),
     ("bincode", &["plan"]),
     // In the service, it compares keys in constant time.
-    ("blake3", &["model", "plan", "speculate", "measure", "serve", "profiler", "kernels"]),
+    ("blake3", &["model", "backend", "plan", "speculate", "measure", "serve", "profiler", "kernels"]),
     ("cbindgen", &["c_api"]),
     ("clap", &["cli"]),
     ("clap_complete", &["cli"]),

@@ -103,9 +103,10 @@ YGG_KERNEL(ygg_candidates_of_rows, YggCandidates, YGG_MERGE_THREADS) {
     using namespace ygg;
     YGG_DYNAMIC_SHARED(u32, taken);
     float* sums = reinterpret_cast<float*>(taken + p.ranges);
-    YGG_SHARED float best_values[YGG_MERGE_THREADS / YGG_WARP];
-    YGG_SHARED u32 best_ids[YGG_MERGE_THREADS / YGG_WARP];
-    YGG_SHARED float first_value, log_sum;
+    YGG_SHARED(float[YGG_MERGE_THREADS / YGG_WARP], best_values);
+    YGG_SHARED(u32[YGG_MERGE_THREADS / YGG_WARP], best_ids);
+    YGG_SHARED(float, first_value);
+    YGG_SHARED(float, log_sum);
     constexpr u32 WARPS_HERE = YGG_MERGE_THREADS / YGG_WARP;
     const u32 row = blockIdx.x, k = smaller(p.choice->k, p.most);
     const u64 first = static_cast<u64>(row) * p.ranges;

@@ -33,7 +33,7 @@ YGG_DEVICE float warp_max(float x) {
 // The sum over a block of at most 32 whole warps, in a fixed order; every thread gets it. Once in a kernel: another would need a barrier
 // in between.
 YGG_DEVICE float block_sum(float x) {
-    YGG_SHARED float sums[WARP];
+    YGG_SHARED(float[WARP], sums);
     x = warp_sum(x);
     if (lane() == 0) sums[warp()] = x;
     barrier();

@@ -28,8 +28,8 @@ YGG_DEVICE void write_row(const YggNodeRows& rows, u32 w, const YggTree& tree, u
 YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
     using namespace ygg;
     constexpr u32 WARPS_HERE = YGG_MERGE_THREADS / YGG_WARP;
-    YGG_SHARED float best_scores[WARPS_HERE];
-    YGG_SHARED u32 best_offers[WARPS_HERE];
+    YGG_SHARED(float[WARPS_HERE], best_scores);
+    YGG_SHARED(u32[WARPS_HERE], best_offers);
     const YggTree& tree = p.tree;
     wait_for_kernels_before();
     let_next_kernel_begin();

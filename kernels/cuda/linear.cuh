@@ -257,7 +257,7 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
     // The warps' parts, joined in order: one tile of outputs at a time, so that they fit.
     constexpr u32 ELEMENTS = NT * YGG_TILE_W * YGG_TILE_N;
     constexpr u32 EACH = (ELEMENTS + YGG_LINEAR_THREADS - 1) / YGG_LINEAR_THREADS;
-    YGG_SHARED float parts[SPLIT_K][NT * 4][WARP];
+    YGG_SHARED(float[SPLIT_K][NT * 4][WARP], parts);
     float gate[EACH];
 #pragma unroll
     for (u32 m = 0; m < TILES; ++m) {

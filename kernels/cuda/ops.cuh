@@ -19,7 +19,8 @@
 #define YGG_DYNAMIC_SHARED(Type, name) \
     extern __shared__ __align__(16) unsigned char name##_bytes[]; \
     Type* name = reinterpret_cast<Type*>(name##_bytes)
-#define YGG_SHARED __shared__
+template <class Type> using ygg_same = Type;
+#define YGG_SHARED(Type, name) __shared__ ygg_same<Type> name
 
 struct alignas(16) Words4 {
     u32 x, y, z, w;

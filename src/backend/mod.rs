@@ -19,7 +19,7 @@ use std::{fmt::Debug, ops::Range, sync::Arc};
 
 pub use cpu::{Pinning, Workers, available_tiers};
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaDevice, cuda_device};
+pub use cuda::{CudaDevice, cuda_device, keep_compiled_kernels};
 pub use error::BackendError;
 pub use observation::{Exercise, Moment, Observer};
 pub use phase::{DraftPhases, GrowingTree, Grown, PhaseRoot, PhaseShape};

@@ -92,6 +92,14 @@ impl CachePlace {
     pub(crate) fn dir(&self) -> Result<CacheDir, CacheError> {
         CacheDir::resolve(self.flag.clone(), &self.environment)
     }
+
+    /// Kernels that this process compiles for a GPU are kept in the cache folder, if there is one.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn keep_compiled_kernels(&self) {
+        if let Ok(cache) = self.dir() {
+            yggc::backend::keep_compiled_kernels(cache.root.join("kernels"));
+        }
+    }
 }
 
 /// A cache folder, which need not exist yet.

@@ -65,6 +65,8 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     let cache = CachePlace { flag: cli.cache_dir, environment: Environment::read() };
+    #[cfg(feature = "cuda")]
+    cache.keep_compiled_kernels();
     match cli.command {
         Command::Fetch(args) => fetch::command(&args.name, &cache, Progress::OnStderr),
         Command::Inspect(args) => inspect::command(&args, &cache),

@@ -509,6 +509,44 @@ fn devices_that_cannot_be_used_end_with_4() {
     }
 }
 
+/// A compiler that refuses everything is not asked for what another process compiled, and asked where that cannot be trusted.
+#[test]
+fn kernels_are_compiled_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cache = folder.path().join("cache");
+    let refuses = ("YGG_EMULATION_COMPILES", "no");
+    let run = |cache: &Path, environment: &[(&str, &str)]| {
+        let mut command = on_cuda("run", exact_model(), environment);
+        command.args(["-p", "x", "--no-spec", "-n", "2", "--json", "--cache-dir"]).arg(cache);
+        command
+    };
+    let complaint = ["compile the kernels", "told to refuse"];
+    refused(&mut run(&cache, &[refuses]), 4, &complaint);
+    json(&mut run(&cache, &[]));
+    json(&mut run(&cache, &[refuses]));
+    let files = || -> Vec<PathBuf> {
+        let files = fs::read_dir(cache.join("kernels")).expect("kernels are kept");
+        files.map(|file| file.expect("readable").path()).collect()
+    };
+    let kept = files();
+    let [path] = &kept[..] else { panic!("one file and nothing unfinished: {kept:?}") };
+    let whole = fs::read(path).expect("readable");
+    let damaged = [&whole[..whole.len() - 1], b"?"].concat();
+    fs::write(path, damaged).expect("writable");
+    refused(&mut run(&cache, &[refuses]), 4, &complaint);
+    json(&mut run(&cache, &[]));
+    assert_eq!(fs::read(path).expect("readable"), whole, "it was replaced");
+    // Another architecture's are others, under another name and not under this one.
+    let other = (ARCH, "86");
+    refused(&mut run(&cache, &[other, refuses]), 4, &complaint);
+    json(&mut run(&cache, &[other]));
+    let foreign = files().into_iter().find(|file| file != path).expect("two files");
+    fs::copy(foreign, path).expect("writable");
+    refused(&mut run(&cache, &[refuses]), 4, &complaint);
+    // A folder that cannot be there.
+    json(&mut run(&exact_model().join("cache"), &[]));
+}
+
 #[test]
 fn an_emulated_device_is_not_profiled() {
     let model = exact_model();

@@ -83,7 +83,7 @@ fn in_step(plain: &mut Decoder, ahead: &mut Decoder, limits: impl Iterator<Item 
 fn heads_drafted_ahead_change_no_tree() {
     let mut heads = 0;
     // Emulation is slow.
-    let cases = if is_cuda() { 10 } else { 80 };
+    let cases = if is_cuda() { 4 } else { 80 };
     for case in 0..cases {
         let mut dice = Dice::new(1_000 + case);
         let model = dice.pick(models());

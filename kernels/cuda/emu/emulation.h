@@ -39,7 +39,9 @@
 struct dim3 {
     unsigned x = 1, y = 1, z = 1;
 };
-inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+// Found without a call. A library that is loaded late has little room for such variables, and room for no others beside them.
+#define YGG_QUICK_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) inline thread_local
+YGG_QUICK_THREAD_LOCAL dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 extern "C" void ygg_emulation_switch(void** save, void* to);
 
@@ -50,22 +52,44 @@ namespace ygg_emulation {
     std::abort();
 }
 
+constexpr const char* LEFT = "an exchange in a warp that threads have left";
 constexpr std::size_t STACK = 128 << 10;
 
 // A thread of the emulated GPU.
 struct Fiber {
-    void* stack_pointer = nullptr;
-    char* stack = nullptr;
     unsigned number = 0;
+    // None before its first turn.
+    char* stack = nullptr;
+    void* stack_pointer = nullptr;
     enum { RUNNING, AT_BARRIER, IN_WARP, AT_OTHER_KERNELS, DONE } state = RUNNING;
     bool has_waited = false;
-    // Exchanges it has made, so that two of them do not share a buffer.
+    // How many numbers it has shown to its warp.
     unsigned exchanges = 0;
 };
 
+// A lane's part of a product of tiles.
+struct Operands {
+    u32 a[4], b[2];
+    float* d;
+};
+
+// A lane goes on as soon as the number that it reads is shown; after so many exchanges it waits for all.
+constexpr unsigned EXCHANGES_AHEAD = 16;
+
 struct Warp {
-    unsigned arrived = 0, left = 0;
-    alignas(16) unsigned char slots[2][32][64];
+    // Lanes that wait for all, and those that have ended, each behind so many exchanges.
+    unsigned arrived = 0, left = 0, exchanges = 0;
+    // What lanes showed: since they last waited for all, and before that.
+    u32 shown[2 * EXCHANGES_AHEAD][32];
+    // Of each lane, those that wait for what it shows next.
+    u32 awaited_by[32] = {};
+    Operands operands[32];
+};
+
+// An array of a block.
+struct Array {
+    const void* name;
+    std::unique_ptr<unsigned char[]> memory;
 };
 
 // What a kernel must not see before it has waited: bytes that kernels before it changed. Between blocks they are as they are.
@@ -96,82 +120,6 @@ struct Unseen {
     }
 };
 
-struct Block {
-    // None where all kernels before have ended.
-    Unseen* unseen = nullptr;
-    std::vector<Fiber> fibers;
-    std::vector<Warp> warps;
-    unsigned arrived = 0, done = 0;
-    std::vector<unsigned char> dynamic;
-    void* scheduler = nullptr;
-    Fiber* current = nullptr;
-    void (*body)(const void*) = nullptr;
-    const void* params = nullptr;
-};
-inline thread_local Block* block = nullptr;
-
-struct Stacks {
-    std::vector<char*> all;
-    ~Stacks() {
-        for (char* stack : all) munmap(stack, STACK);
-    }
-    char* get(std::size_t i) {
-        while (all.size() <= i) {
-            void* stack = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (stack == MAP_FAILED) refuse("no memory for a stack");
-            // An overflow ends the program instead of writing into the next stack.
-            mprotect(stack, 4096, PROT_NONE);
-            all.push_back(static_cast<char*>(stack));
-        }
-        return all[i];
-    }
-};
-inline thread_local Stacks stacks;
-
-#if defined(__SANITIZE_ADDRESS__)
-inline thread_local const void* scheduler_stack = nullptr;
-inline thread_local std::size_t scheduler_size = 0;
-#endif
-
-inline void to_scheduler([[maybe_unused]] bool is_last) {
-    Fiber* fiber = block->current;
-#if defined(__SANITIZE_ADDRESS__)
-    void* fake = nullptr;
-    __sanitizer_start_switch_fiber(is_last ? nullptr : &fake, scheduler_stack, scheduler_size);
-#endif
-    ygg_emulation_switch(&fiber->stack_pointer, block->scheduler);
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(fake, &scheduler_stack, &scheduler_size);
-#endif
-}
-
-inline void resume(Fiber& fiber) {
-    block->current = &fiber;
-    threadIdx = {fiber.number, 0, 0};
-#if defined(__SANITIZE_ADDRESS__)
-    void* fake = nullptr;
-    __sanitizer_start_switch_fiber(&fake, fiber.stack, STACK);
-    ygg_emulation_switch(&block->scheduler, fiber.stack_pointer);
-    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-#else
-    ygg_emulation_switch(&block->scheduler, fiber.stack_pointer);
-#endif
-}
-
-inline void fiber_main() {
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
-#endif
-    block->body(block->params);
-    Fiber* fiber = block->current;
-    if (block->unseen && !fiber->has_waited) refuse("a thread ends that has not waited for the kernels before");
-    fiber->state = Fiber::DONE;
-    block->done += 1;
-    block->warps[fiber->number / 32].left += 1;
-    to_scheduler(true);
-    std::abort();
-}
-
 // The order in which fibers take turns.
 struct Order {
     enum { FORWARDS, REVERSED, GREEDY, SEEDED } kind = FORWARDS;
@@ -189,6 +137,152 @@ struct Order {
         return order;
     }
 };
+
+struct Stacks {
+    std::vector<char*> all;
+    ~Stacks() {
+        for (char* stack : all) munmap(stack, STACK);
+    }
+    // Stacks lie a power of two apart: tops that lay at the same place of each would share a few lines of a cache.
+    static std::size_t unused_above(std::size_t i) { return i * (17 * 64) % (32 << 10); }
+    char* get(std::size_t i) {
+        while (all.size() <= i) {
+            void* stack = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (stack == MAP_FAILED) refuse("no memory for a stack");
+            // An overflow ends the program instead of writing into the next stack.
+            mprotect(stack, 4096, PROT_NONE);
+            all.push_back(static_cast<char*>(stack));
+        }
+        return all[i];
+    }
+    static Stacks& of_this_thread() {
+        static thread_local Stacks stacks;
+        return stacks;
+    }
+};
+struct Block {
+    // None where all kernels before have ended.
+    Unseen* unseen = nullptr;
+    std::vector<Fiber> fibers;
+    std::vector<Warp> warps;
+    unsigned arrived = 0, done = 0;
+    Stacks* stacks = nullptr;
+    unsigned stacks_used = 0;
+    unsigned char* dynamic = nullptr;
+    std::vector<Array> arrays;
+    // Of the thread that runs the block, while fibers run.
+    void* scheduler = nullptr;
+    Fiber* current = nullptr;
+    void (*body)(const void*) = nullptr;
+    const void* params = nullptr;
+    const Order& order = Order::get();
+    std::mt19937 dice{0};
+    // Numbers of fibers in the order of their turns, and how many had theirs in this round.
+    std::vector<unsigned> turns;
+    std::size_t taken = 0;
+
+    Warp& warp() { return warps[current->number / 32]; }
+    Fiber* lanes() { return &fibers[current->number / 32 * 32]; }
+    void new_round() {
+        taken = 0;
+        if (order.kind == Order::SEEDED) std::shuffle(turns.begin(), turns.end(), dice);
+    }
+    // Whose turn it is; nobody's where all wait or have ended.
+    Fiber* next() {
+        if (order.kind == Order::GREEDY) taken = 0;
+        for (unsigned rounds = 0; rounds < 2; ++rounds) {
+            while (taken < turns.size())
+                if (Fiber& fiber = fibers[turns[taken++]]; fiber.state == Fiber::RUNNING) return &fiber;
+            new_round();
+        }
+        return nullptr;
+    }
+};
+YGG_QUICK_THREAD_LOCAL Block* block = nullptr;
+
+#if defined(__SANITIZE_ADDRESS__)
+// Of the thread that runs blocks: what the first fiber came from.
+inline thread_local const void* scheduler_stack = nullptr;
+inline thread_local std::size_t scheduler_size = 0;
+
+inline void arrive_from_elsewhere(void* fake) {
+    const void* stack = nullptr;
+    std::size_t size = 0;
+    __sanitizer_finish_switch_fiber(fake, &stack, &size);
+    if (!scheduler_stack) scheduler_stack = stack, scheduler_size = size;
+}
+#endif
+
+void fiber_main();
+
+// A stack on which the fiber begins when it is changed to.
+inline void give_stack(Fiber& fiber) {
+    const unsigned number = block->stacks_used++;
+    fiber.stack = block->stacks->get(number);
+    void** top = reinterpret_cast<void**>(fiber.stack + STACK - Stacks::unused_above(number));
+#if defined(__x86_64__)
+    *--top = nullptr;
+    *--top = reinterpret_cast<void*>(fiber_main);
+    for (int k = 0; k < 6; ++k) *--top = nullptr;
+#else
+    top -= 20;
+    std::memset(top, 0, 20 * sizeof(void*));
+    top[11] = reinterpret_cast<void*>(fiber_main); // x30
+#endif
+    fiber.stack_pointer = top;
+}
+
+// Makes ready what runs next: a fiber, or the scheduler where there is none. Gives the stack pointer to change to.
+inline void* turn_to(Fiber* fiber, [[maybe_unused]] void** left) {
+    Block& b = *block;
+    b.current = fiber;
+    if (fiber) {
+        threadIdx.x = fiber->number;
+        if (!fiber->stack) give_stack(*fiber);
+    }
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(left, fiber ? fiber->stack : scheduler_stack, fiber ? STACK : scheduler_size);
+#endif
+    return fiber ? fiber->stack_pointer : b.scheduler;
+}
+
+// Lets a fiber run, or the scheduler. What is left is kept in `save` and taken up by whoever goes back there.
+inline void change_to(Fiber* fiber, void** save) {
+    void* left = nullptr;
+    ygg_emulation_switch(save, turn_to(fiber, &left));
+#if defined(__SANITIZE_ADDRESS__)
+    arrive_from_elsewhere(left);
+#endif
+}
+
+inline void pass_turn() {
+    Block& b = *block;
+    Fiber* fiber = b.current;
+    change_to(b.next(), &fiber->stack_pointer);
+}
+
+inline void fiber_main() {
+#if defined(__SANITIZE_ADDRESS__)
+    arrive_from_elsewhere(nullptr);
+#endif
+    for (;;) {
+        block->body(block->params);
+        Block& b = *block;
+        Fiber* fiber = b.current;
+        if (b.unseen && !fiber->has_waited) refuse("a thread ends that has not waited for the kernels before");
+        fiber->state = Fiber::DONE;
+        b.done += 1;
+        if (b.warp().left++ == 0) b.warp().exchanges = fiber->exchanges;
+        if (b.warp().exchanges != fiber->exchanges) refuse(LEFT);
+        Fiber* next = b.next();
+        // For good: nothing of its own may be left on the stack that a sanitizer would still guard.
+        if (!next || next->stack) ygg_emulation_switch(&fiber->stack_pointer, turn_to(next, nullptr));
+        // Whoever begins here needs no stack but this one.
+        next->stack = fiber->stack;
+        b.current = next;
+        threadIdx.x = next->number;
+    }
+}
 
 // A line of the kernels that a test wants to be wrong.
 struct Place {
@@ -221,7 +315,7 @@ inline void block_barrier(const char* file, int line) {
         for (Fiber& fiber : b.fibers) fiber.state = Fiber::RUNNING;
         return;
     }
-    to_scheduler(false);
+    pass_turn();
 }
 
 inline void other_kernels(const char* file, int line) {
@@ -230,88 +324,83 @@ inline void other_kernels(const char* file, int line) {
     b.current->has_waited = true;
     if (!b.unseen->is_hidden || late.is(file, line)) return;
     b.current->state = Fiber::AT_OTHER_KERNELS;
-    to_scheduler(false);
+    pass_turn();
 }
 
-inline void warp_barrier() {
+// Waits for all lanes of the warp. The last one does `work`, which all of them need, before anybody goes on.
+template <class Work> inline void warp_barrier(Work work) {
     Block& b = *block;
-    const unsigned number = b.current->number / 32;
-    Warp& warp = b.warps[number];
-    if (warp.left > 0) refuse("an exchange in a warp that threads have left");
+    Warp& warp = b.warp();
+    if (warp.left > 0) refuse(LEFT);
     b.current->state = Fiber::IN_WARP;
     warp.arrived += 1;
-    if (warp.arrived == 32) {
-        warp.arrived = 0;
-        for (unsigned i = 0; i < 32; ++i) b.fibers[number * 32 + i].state = Fiber::RUNNING;
-        return;
+    if (warp.arrived < 32) return pass_turn();
+    warp.arrived = 0;
+    work();
+    Fiber* lanes = b.lanes();
+    for (unsigned i = 0; i < 32; ++i) lanes[i].state = Fiber::RUNNING;
+}
+
+// Shows a number to all lanes and gives that which another one shows.
+inline u32 exchange(u32 value, u32 from) {
+    Block& b = *block;
+    Warp& warp = b.warp();
+    Fiber *lanes = b.lanes(), *fiber = b.current;
+    const unsigned mine = fiber->number % 32, number = fiber->exchanges;
+    if (number > 0 && number % EXCHANGES_AHEAD == 0) warp_barrier([] {});
+    u32(&shown)[32] = warp.shown[number % (2 * EXCHANGES_AHEAD)];
+    shown[mine] = value;
+    fiber->exchanges += 1;
+    if (u32& awaited_by = warp.awaited_by[mine]) {
+        for (u32 left = awaited_by; left; left &= left - 1) lanes[std::countr_zero(left)].state = Fiber::RUNNING;
+        awaited_by = 0;
     }
-    to_scheduler(false);
+    const Fiber& other = lanes[from % 32];
+    while (other.exchanges <= number) {
+        if (other.state == Fiber::DONE) refuse(LEFT);
+        warp.awaited_by[from % 32] |= 1u << mine;
+        fiber->state = Fiber::IN_WARP;
+        pass_turn();
+    }
+    return shown[from % 32];
 }
 
-// Every lane shows a value; then all can see everyone's. Valid until the lane's next exchange but one.
-template <class T> inline const unsigned char (*show(const T& value))[64] {
-    static_assert(sizeof(T) <= 64);
-    Fiber* fiber = block->current;
-    auto& slots = block->warps[fiber->number / 32].slots[fiber->exchanges++ % 2];
-    std::memcpy(slots[fiber->number % 32], &value, sizeof(T));
-    warp_barrier();
-    return slots;
-}
-template <class T> inline T seen(const unsigned char (*slots)[64], unsigned lane) {
-    T value;
-    std::memcpy(&value, slots[lane % 32], sizeof(T));
-    return value;
-}
+template <class Type> using Same = Type;
 
-inline void run_block(unsigned threads, std::size_t shared_bytes, void (*body)(const void*), const void* params, Unseen* unseen) {
-    Block b;
-    b.unseen = unseen;
-    if (unseen) unseen->hide();
-    b.fibers.resize(threads);
-    b.warps.resize((threads + 31) / 32);
+// An array of the block, the same for all that ask by this name.
+inline void* block_array(const void* name, std::size_t bytes) {
+    std::vector<Array>& arrays = block->arrays;
+    for (const Array& array : arrays)
+        if (array.name == name) return array.memory.get();
+    unsigned char* memory = new unsigned char[bytes];
     // Whatever was there before is not zero.
-    b.dynamic.assign(shared_bytes + 128, 0xCB);
-    b.body = body;
-    b.params = params;
-    block = &b;
-    std::vector<unsigned> turns(threads);
-    std::iota(turns.begin(), turns.end(), 0);
-    const Order& order = Order::get();
-    if (order.kind == Order::REVERSED) std::reverse(turns.begin(), turns.end());
-    for (unsigned i = 0; i < threads; ++i) {
-        Fiber& fiber = b.fibers[i];
-        fiber.number = i;
-        fiber.stack = stacks.get(i);
-        void** top = reinterpret_cast<void**>(fiber.stack + STACK);
-#if defined(__x86_64__)
-        *--top = nullptr;
-        *--top = reinterpret_cast<void*>(fiber_main);
-        for (int k = 0; k < 6; ++k) *--top = nullptr;
-#else
-        top -= 20;
-        std::memset(top, 0, 20 * sizeof(void*));
-        top[11] = reinterpret_cast<void*>(fiber_main); // x30
-#endif
-        fiber.stack_pointer = top;
-    }
-    std::mt19937 dice(order.seed * 7919 + blockIdx.x + 31 * blockIdx.y);
+    std::memset(memory, 0xCB, bytes);
+    arrays.push_back({name, std::unique_ptr<unsigned char[]>(memory)});
+    return memory;
+}
+
+inline void run_block(Block& b) {
+    const unsigned threads = static_cast<unsigned>(b.fibers.size());
+    if (b.unseen) b.unseen->hide();
+    b.arrived = b.done = b.stacks_used = 0;
+    b.arrays.clear();
+    for (Warp& warp : b.warps) warp.arrived = warp.left = 0;
+    std::iota(b.turns.begin(), b.turns.end(), 0);
+    if (b.order.kind == Order::REVERSED) std::reverse(b.turns.begin(), b.turns.end());
+    if (b.order.kind == Order::SEEDED) b.dice.seed(b.order.seed * 7919 + blockIdx.x + 31 * blockIdx.y);
+    b.new_round();
+    for (unsigned i = 0; i < threads; ++i) b.fibers[i] = {.number = i};
     while (b.done < threads) {
-        bool goes_on = false;
-        if (order.kind == Order::SEEDED) std::shuffle(turns.begin(), turns.end(), dice);
-        for (unsigned i : turns) {
-            if (b.fibers[i].state != Fiber::RUNNING) continue;
-            goes_on = true;
-            resume(b.fibers[i]);
-            if (order.kind == Order::GREEDY) break;
+        if (Fiber* fiber = b.next()) {
+            change_to(fiber, &b.scheduler);
+            continue;
         }
-        if (goes_on || b.done == threads) continue;
-        if (!unseen || !unseen->is_hidden) refuse("threads wait for each other for ever");
-        unseen->show();
+        if (!b.unseen || !b.unseen->is_hidden) refuse("threads wait for each other for ever");
+        b.unseen->show();
         for (Fiber& fiber : b.fibers)
             if (fiber.state == Fiber::AT_OTHER_KERNELS) fiber.state = Fiber::RUNNING;
     }
-    if (unseen && unseen->is_hidden) unseen->show();
-    block = nullptr;
+    if (b.unseen && b.unseen->is_hidden) b.unseen->show();
 }
 
 // A kernel that a driver finds by its name.
@@ -329,12 +418,29 @@ struct Kernel {
     void launch(dim3 grid, unsigned threads, std::size_t shared_bytes, const void* params, Unseen* unseen) const {
         gridDim = grid;
         blockDim = {threads, 1, 1};
+        threadIdx = {0, 0, 0};
+        Block b;
+        b.stacks = &Stacks::of_this_thread();
+        b.unseen = unseen;
+        b.fibers.resize(threads);
+        b.turns.resize(threads);
+        b.warps.resize((threads + 31) / 32);
+        // Exactly as much as was asked for, so that a sanitizer sees what is behind it.
+        constexpr std::align_val_t ALIGNED{64};
+        b.dynamic = static_cast<unsigned char*>(operator new(shared_bytes, ALIGNED));
+        b.body = body;
+        b.params = params;
+        block = &b;
         for (unsigned z = 0; z < grid.z; ++z)
             for (unsigned y = 0; y < grid.y; ++y)
                 for (unsigned x = 0; x < grid.x; ++x) {
                     blockIdx = {x, y, z};
-                    run_block(threads, shared_bytes, body, params, unseen);
+                    // Whatever was there before is not zero.
+                    std::memset(b.dynamic, 0xCB, shared_bytes);
+                    run_block(b);
                 }
+        block = nullptr;
+        operator delete(b.dynamic, ALIGNED);
     }
 };
 
@@ -375,9 +481,10 @@ inline std::uint32_t bf16_bits(float x) {
                                                      [](const void* params) { name(*static_cast<const Params*>(params)); }); \
     static void name([[maybe_unused]] const Params& p)
 #define YGG_KERNEL_OF_BLOCKS(name, Params, threads, blocks) YGG_KERNEL(name, Params, threads)
-#define YGG_SHARED static thread_local
-#define YGG_DYNAMIC_SHARED(Type, name) \
-    Type* name = reinterpret_cast<Type*>((reinterpret_cast<std::uintptr_t>(ygg_emulation::block->dynamic.data()) + 63) & ~std::uintptr_t{63})
+#define YGG_SHARED(Type, name) \
+    static const char name##_name = 0; \
+    auto& name = *static_cast<ygg_emulation::Same<Type>*>(ygg_emulation::block_array(&name##_name, sizeof(Type)))
+#define YGG_DYNAMIC_SHARED(Type, name) Type* name = reinterpret_cast<Type*>(ygg_emulation::block->dynamic)
 
 struct alignas(16) Words4 {
     u32 x, y, z, w;
@@ -405,22 +512,29 @@ YGG_DEVICE Words4 load_streamed(const Words4* from) {
     return *from;
 }
 
-template <class Value> inline void emulated_mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, Value value) {
-    struct Words {
-        u32 a[4], b[2];
-    } mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
-    const auto* slots = ygg_emulation::show(mine);
-    const unsigned lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;
-    for (unsigned e = 0; e < 4; ++e) {
-        float sum = d[e];
-        for (unsigned k = 0; k < 16; ++k) {
-            const unsigned part = k % 8 / 2, half = k / 8, shift = k % 2 * 16;
-            const Words left = ygg_emulation::seen<Words>(slots, row * 4 + part);
-            const Words right = ygg_emulation::seen<Words>(slots, (column + e % 2) * 4 + part);
-            sum += value(static_cast<u16>(left.a[e / 2 + 2 * half] >> shift)) * value(static_cast<u16>(right.b[half] >> shift));
+// d += a b of a warp's lanes: products are added in the order of k, one after the other.
+template <class Value> inline void multiply_tiles(const ygg_emulation::Operands (&lanes)[32], Value value) {
+    float a[16][16], b[16][8], d[16][8];
+    for (unsigned lane = 0; lane < 32; ++lane) {
+        const ygg_emulation::Operands& of = lanes[lane];
+        const unsigned row = lane / 4, pair = lane % 4 * 2;
+        for (unsigned e = 0; e < 2; ++e) {
+            for (unsigned i = 0; i < 4; ++i) a[row + i % 2 * 8][pair + i / 2 * 8 + e] = value(static_cast<u16>(of.a[i] >> (16 * e)));
+            for (unsigned i = 0; i < 2; ++i) b[pair + i * 8 + e][row] = value(static_cast<u16>(of.b[i] >> (16 * e)));
+            for (unsigned i = 0; i < 2; ++i) d[row + i * 8][pair + e] = of.d[2 * i + e];
         }
-        d[e] = sum;
     }
+    for (unsigned row = 0; row < 16; ++row)
+        for (unsigned k = 0; k < 16; ++k)
+            for (unsigned column = 0; column < 8; ++column) d[row][column] += a[row][k] * b[k][column];
+    for (unsigned lane = 0; lane < 32; ++lane)
+        for (unsigned e = 0; e < 4; ++e) lanes[lane].d[e] = d[lane / 4 + e / 2 * 8][lane % 4 * 2 + e % 2];
+}
+template <class Value> inline void emulated_mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, Value value) {
+    ygg_emulation::Block& block = *ygg_emulation::block;
+    ygg_emulation::Warp& warp = block.warp();
+    warp.operands[threadIdx.x % 32] = {{a[0], a[1], a[2], a[3]}, {b0, b1}, d};
+    ygg_emulation::warp_barrier([&] { multiply_tiles(warp.operands, value); });
 }
 inline void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     emulated_mma(d, a, b0, b1, [](u16 bits) { return bits_to_float(static_cast<u32>(bits) << 16); });
@@ -429,9 +543,10 @@ inline void mma_f16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     emulated_mma(d, a, b0, b1, [](u16 bits) { return half_to_float(bits); });
 }
 
-inline float shuffle(float x, u32 lane) { return ygg_emulation::seen<float>(ygg_emulation::show(x), lane); }
-inline float shuffle_xor(float x, u32 mask) { return ygg_emulation::seen<float>(ygg_emulation::show(x), threadIdx.x % 32 ^ mask); }
-inline u32 shuffle_xor(u32 x, u32 mask) { return ygg_emulation::seen<u32>(ygg_emulation::show(x), threadIdx.x % 32 ^ mask); }
+inline u32 shuffle(u32 x, u32 lane) { return ygg_emulation::exchange(x, lane); }
+inline float shuffle(float x, u32 lane) { return bits_to_float(shuffle(float_to_bits(x), lane)); }
+inline u32 shuffle_xor(u32 x, u32 mask) { return shuffle(x, threadIdx.x ^ mask); }
+inline float shuffle_xor(float x, u32 mask) { return shuffle(x, threadIdx.x ^ mask); }
 inline void wait_for_kernels_before(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { ygg_emulation::other_kernels(file, line); }
 // It sees nothing before it has waited, whenever it begins.
 inline void let_next_kernel_begin() {}

@@ -16,7 +16,7 @@ use ygg_kernels::cuda;
 
 use crate::backend::BackendError;
 
-use super::Way;
+use super::{Way, compiled::Recipe};
 
 /// Kernels made by `build.rs` for known architectures; empty where it found no nvcc.
 static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
@@ -220,7 +220,7 @@ fn version_text(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// Compiles the kernels for one architecture with the compiler that comes as a library.
+/// The kernels for one architecture as the compiler that comes as a library makes them, or made them before.
 fn compile(arch: i32, layouts: u32) -> Result<Vec<u8>, BackendError> {
     // SAFETY: loads a system library, as every use of NVRTC does.
     if !unsafe { nvrtc::is_culib_present() } {
@@ -229,18 +229,31 @@ fn compile(arch: i32, layouts: u32) -> Result<Vec<u8>, BackendError> {
                 .to_owned(),
         ));
     }
+    let failed = |what: &'static str| move |e| BackendError::Cuda { what, reason: format!("{e:?}") };
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: writes two integers.
+    unsafe { nvrtc::nvrtcVersion(&mut major, &mut minor) }
+        .result()
+        .map_err(failed("ask for the compiler's version"))?;
+    let options = [
+        format!("--gpu-architecture=sm_{arch}"),
+        "-std=c++17".to_owned(),
+        "-default-device".to_owned(),
+        format!("-DYGG_LAYOUTS={layouts}"),
+    ];
+    let sources: Vec<_> = std::iter::once(cuda::SOURCE).chain(cuda::HEADERS).collect();
+    let recipe = Recipe { compiler: (major, minor), options: &options, sources: &sources };
+    recipe.kept_or(|| compile_now(&options))
+}
+
+fn compile_now(options: &[String]) -> Result<Vec<u8>, BackendError> {
     let text = |text: &str| CString::new(text).expect("sources have no zero byte");
     let (name, source) = (text(cuda::SOURCE.0), text(cuda::SOURCE.1));
     let names = cuda::HEADERS.map(|(name, _)| text(name));
     let headers = cuda::HEADERS.map(|(_, source)| text(source));
     let [names, headers] = [&names, &headers].map(|all| all.each_ref().map(|s| s.as_ptr()));
-    let options = [
-        text(&format!("--gpu-architecture=sm_{arch}")),
-        text("-std=c++17"),
-        text("-default-device"),
-        text(&format!("-DYGG_LAYOUTS={layouts}")),
-    ];
-    let options = options.each_ref().map(|o| o.as_ptr());
+    let options: Vec<_> = options.iter().map(|option| text(option)).collect();
+    let options: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
     let failed = |what: &'static str| move |e| BackendError::Cuda { what, reason: format!("{e:?}") };
     let mut program = std::ptr::null_mut();
     let count = i32::try_from(headers.len()).expect("few headers");

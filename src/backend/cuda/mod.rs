@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `device` | the GPU, its kernels (embedded, or compiled through NVRTC), its memory, launches |
+//! | `compiled` | what NVRTC made, kept in a folder |
 //! | `weights` | uploads |
 //! | `cache` | keys and values, and the kernels that move them |
 //! | `layout` | where inputs and results lie |
@@ -18,6 +19,7 @@
 
 mod alone;
 mod cache;
+mod compiled;
 mod device;
 mod launches;
 mod layout;
@@ -39,6 +41,7 @@ use ygg_kernels::{
 use crate::ir::{DeviceSpec, Op, Program, WeightId, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions};
+pub use compiled::keep_compiled_kernels;
 use device::{Device, check};
 use replay::CudaReplay;
 use weights::Weights;
