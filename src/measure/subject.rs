@@ -307,7 +307,7 @@ impl StepSubject {
     fn growth_that_fills(&self, nodes: usize) -> usize {
         let widths = self.decoder.session().set().widths().iter().copied();
         let narrow = || widths.clone().filter(|width| *width <= WIDEST_DRAFT);
-        narrow().find(|width| GROWTHS * width + 1 >= nodes).or_else(|| narrow().last()).unwrap_or(1)
+        narrow().find(|width| GROWTHS * width + 1 >= nodes).or_else(|| narrow().next_back()).unwrap_or(1)
     }
 
     /// A draft phase of `depth` growths in one launch.
