@@ -4,10 +4,9 @@
 #include "growth.cuh"
 
 // grid: 1. The best nodes (Yggdrasil, arXiv 2512.23858, verification-width pruning): a step down a path adds a logarithm of at most 0, so none is
-// worth more than its parent, and they are connected.
+// worth more than its parent, and they are connected. Begun when all before it has ended: there is nothing to wait for.
 YGG_KERNEL(ygg_prune, YggPrune, YGG_MERGE_THREADS) {
     using namespace ygg;
-    wait_for_kernels_before();
     let_next_kernel_begin();
     const YggTree& tree = p.tree;
     const u32 nodes = tree.counts[0], committed = p.next.slots[0];
