@@ -142,6 +142,7 @@ const OWN_CACHE: &str = "one_launch::the_device_grows_the_trees_of_drafter_model
 const WALK: &str = "device_walk::the_device_accepts_and_moves_what_the_host_does";
 const WALKED: &str = "device_walk::steps_that_the_device_verifies_are_the_hosts";
 const HEADS: &str = "schedules::heads_drafted_ahead_change_no_tree";
+const TAILS: &str = "schedules::heads_of_drafter_models_change_no_tree";
 const TWO_LAUNCHES: &str = "device_walk::a_plan_of_two_launches_answers_as_plain_decoding_does";
 const HIDDEN_ROWS: &str = "device_walk::hidden_rows_of_what_is_walked_are_kept";
 const ONCE: &str = "emulated_cuda::every_kernel_once";
@@ -164,7 +165,7 @@ fn speculation_changes_no_token() {
 
 #[test]
 fn trees_grow_on_the_device_as_on_the_host() {
-    passes(&[GROWTH, OWN_CACHE, HEADS], &[]);
+    passes(&[GROWTH, OWN_CACHE, HEADS, TAILS], &[]);
 }
 
 #[test]
