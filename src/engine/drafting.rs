@@ -414,7 +414,7 @@ impl Way {
 /// The name under which a request reports the time of a planned stage.
 fn stage_name(stage: &PlanStage) -> &'static str {
     match stage {
-        PlanStage::Verify | PlanStage::VerifyWalk => "verify",
+        PlanStage::Verify | PlanStage::VerifyWalk | PlanStage::VerifyTail(_) => "verify",
         PlanStage::Draft(_)
         | PlanStage::DraftHead(_)
         | PlanStage::FirstGrowth(_)

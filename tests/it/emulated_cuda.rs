@@ -143,7 +143,7 @@ const WALK: &str = "device_walk::the_device_accepts_and_moves_what_the_host_does
 const WALKED: &str = "device_walk::steps_that_the_device_verifies_are_the_hosts";
 const HEADS: &str = "schedules::heads_drafted_ahead_change_no_tree";
 const TAILS: &str = "schedules::heads_of_drafter_models_change_no_tree";
-const TWO_LAUNCHES: &str = "device_walk::a_plan_of_two_launches_answers_as_plain_decoding_does";
+const PLANNED: &str = "device_walk::plans_for_the_device_answer_as_plain_decoding_does";
 const HIDDEN_ROWS: &str = "device_walk::hidden_rows_of_what_is_walked_are_kept";
 const ONCE: &str = "emulated_cuda::every_kernel_once";
 const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
@@ -170,7 +170,7 @@ fn trees_grow_on_the_device_as_on_the_host() {
 
 #[test]
 fn trees_are_walked_on_the_device_as_on_the_host() {
-    passes(&[WALK, WALKED, TWO_LAUNCHES, HIDDEN_ROWS], &[]);
+    passes(&[WALK, WALKED, PLANNED, HIDDEN_ROWS], &[]);
 }
 
 #[test]

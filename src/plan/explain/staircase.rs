@@ -34,6 +34,7 @@ pub(super) fn staircases(table: &LatencyTable) -> Vec<Staircase> {
         match cell.stage {
             Stage::Verify
             | Stage::VerifyWalk
+            | Stage::VerifyTail(_)
             | Stage::Draft(_)
             | Stage::DraftHead(_)
             | Stage::FirstGrowth(_)
