@@ -412,6 +412,7 @@ fn check_cuda(model: &Model, sampled: Sampling) {
     let others = [
         ("lookup", Schedule::Plain),
         ("lookup", Schedule::DeviceWalk),
+        ("model", Schedule::HeadAhead),
         ("model", Schedule::TwoLaunches),
         ("hidden_state", Schedule::TwoLaunches),
         ("hidden_state", Schedule::WholeStep),
@@ -477,6 +478,9 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             for sampling in [Sampling::GREEDY, sampled] {
                 check_steps(&drafting, (name, Schedule::Plain), threads, sampling);
             }
+        }
+        for (threads, sampling) in [(1, sampled), (2, Sampling::GREEDY)] {
+            check_steps(&drafting, ("model", Schedule::HeadAhead), threads, sampling);
         }
         for (drafter, threads, sampling) in [
             (("swift", Schedule::Plain), 1, sampled),

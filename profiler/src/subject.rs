@@ -41,7 +41,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A stage of one step. Its text form is stable: `verify`, `verify_walk`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `host:NAME`.
+/// A stage of one step. Its text form is stable: `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `host:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Stage {
@@ -51,6 +51,9 @@ pub enum Stage {
     /// A verification in one launch of the device: such a forward, the walk through its tree and the move of what is accepted in the cache;
     /// width = rows verified.
     VerifyWalk,
+    /// Such a forward on a device that runs beside the host, with a forward of a drafter that runs a model of its own begun beside it: of the
+    /// verified rows but the root, and at most as many as a growth has. Both are waited for; width = rows verified.
+    VerifyTail(DrafterName),
     /// One forward of a model drafter at a width, which ends with the candidates of every row, or (at width 1) one whole proposal of a drafter without a model.
     Draft(DrafterName),
     /// The first forward in a step of a drafter that runs a model of its own: behind a forward of the verifier, whose weights have pushed
@@ -71,7 +74,8 @@ impl Stage {
     /// The drafter whose stage it is, if it is of one.
     pub fn drafter(&self) -> Option<&DrafterName> {
         match self {
-            Stage::Draft(name)
+            Stage::VerifyTail(name)
+            | Stage::Draft(name)
             | Stage::DraftHead(name)
             | Stage::FirstGrowth(name)
             | Stage::NextGrowth(name)
@@ -84,6 +88,7 @@ impl Stage {
     #[must_use]
     pub fn of_drafter(&self, name: &DrafterName) -> Self {
         match self {
+            Stage::VerifyTail(_) => Stage::VerifyTail(name.clone()),
             Stage::Draft(_) => Stage::Draft(name.clone()),
             Stage::DraftHead(_) => Stage::DraftHead(name.clone()),
             Stage::FirstGrowth(_) => Stage::FirstGrowth(name.clone()),
@@ -193,6 +198,7 @@ impl fmt::Display for Stage {
         match self {
             Stage::Verify => f.write_str("verify"),
             Stage::VerifyWalk => f.write_str("verify_walk"),
+            Stage::VerifyTail(name) => write!(f, "verify_tail:{name}"),
             Stage::Draft(name) => write!(f, "draft:{name}"),
             Stage::DraftHead(name) => write!(f, "draft_head:{name}"),
             Stage::FirstGrowth(name) => write!(f, "first_growth:{name}"),
@@ -211,7 +217,8 @@ impl FromStr for Stage {
             return Ok(stage);
         }
         type OfDrafter = fn(DrafterName) -> Stage;
-        let of_drafters: [(&str, OfDrafter); 5] = [
+        let of_drafters: [(&str, OfDrafter); 6] = [
+            ("verify_tail:", Stage::VerifyTail),
             ("draft:", Stage::Draft),
             ("draft_head:", Stage::DraftHead),
             ("first_growth:", Stage::FirstGrowth),
@@ -249,7 +256,7 @@ impl TryFrom<String> for Stage {
 pub enum NameError {
     /// The text names no stage.
     #[error(
-        "unknown stage `{text}`: expected `verify`, `verify_walk`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
+        "unknown stage `{text}`: expected `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
     )]
     Stage {
         /// The text found.
@@ -273,6 +280,7 @@ mod tests {
         let mut stages = vec![
             Stage::Verify,
             Stage::VerifyWalk,
+            Stage::VerifyTail(name()),
             Stage::Draft(name()),
             Stage::DraftHead(name()),
             Stage::FirstGrowth(name()),

@@ -209,7 +209,7 @@ impl Loaded {
     }
 
     /// Whether a drafter of this kind reads the model's hidden rows.
-    pub(super) fn reads_hidden_rows(&self, kind: &DrafterKind) -> Result<bool, Error> {
+    pub(crate) fn reads_hidden_rows(&self, kind: &DrafterKind) -> Result<bool, Error> {
         match kind.draft_model() {
             Some(file) => Ok(self.set().draft(&file.digest)?.given_columns() > 0),
             None => Ok(false),

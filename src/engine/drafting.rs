@@ -421,7 +421,9 @@ impl Way {
 /// The name under which a request reports the time of a planned stage.
 fn stage_name(stage: &PlanStage) -> &'static str {
     match stage {
-        PlanStage::Verify | PlanStage::VerifyWalk | PlanStage::VerifyGrown(_) => "verify",
+        PlanStage::Verify | PlanStage::VerifyWalk | PlanStage::VerifyGrown(_) | PlanStage::VerifyTail(_) => {
+            "verify"
+        }
         PlanStage::Draft(_)
         | PlanStage::DraftHead(_)
         | PlanStage::FirstGrowth(_)

@@ -214,7 +214,7 @@ fn cells(
     drafters: &[(DrafterName, DrafterKind)],
     contexts: &[usize],
     abilities: Abilities,
-) -> Vec<Cell> {
+) -> Result<Vec<Cell>, Error> {
     let widths = loaded.set().widths();
     let widths_to = |most| widths.iter().filter(move |w| **w <= most);
     let mut cells = Vec::new();
@@ -239,6 +239,9 @@ fn cells(
                 }
                 if abilities.phases {
                     stages.extend([Stage::FirstGrowth(name.clone()), Stage::NextGrowth(name.clone())]);
+                    if kind.keeps_a_cache() && !loaded.reads_hidden_rows(kind)? {
+                        stages.push(Stage::VerifyTail(name.clone()));
+                    }
                 }
                 if abilities.phases && abilities.verifications {
                     let stage = Stage::VerifyGrown(name.clone());
@@ -260,7 +263,7 @@ fn cells(
         widths_to(TRACE_WIDTH).for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
         add(Stage::Host(HostStage::Predict), 1, context);
     }
-    cells
+    Ok(cells)
 }
 
 /// Whose fault it is that latencies could not be measured.
@@ -355,7 +358,7 @@ pub fn profile(
     let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;
-    let cells = cells(loaded, &drafters, &contexts, subject.abilities());
+    let cells = cells(loaded, &drafters, &contexts, subject.abilities())?;
     // Drafters that run a model have most of the cells, and no plan needs them, nor walks of the device.
     let runs_a_model =
         |name: &DrafterName| drafters.iter().any(|(known, kind)| known == name && kind.runs_a_model());

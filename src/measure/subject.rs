@@ -295,6 +295,38 @@ impl StepSubject {
         Ok(start.elapsed())
     }
 
+    /// A verification of a planted tree, and beside it a drafter model's forward of as many of its nodes as a growth has at most.
+    #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
+    fn verification_with_tail(
+        &mut self,
+        draft: &mut DraftForward,
+        width: usize,
+        context: usize,
+    ) -> Result<Duration, Error> {
+        let own = draft.own.as_mut().expect("tails are of drafters with a cache of their own");
+        // A drafter model may know shorter texts and other tokens that nothing uses.
+        let known = context.min(own.context().saturating_sub(2));
+        let token =
+            self.history[known].min(u32::try_from(own.set().vocabulary()).expect("ids are 32 bits") - 1);
+        own.assume_committed(known);
+        let rows = (width - 1).min(self.top_k);
+        let tail = if rows > 0 { Some(planted(own, rows, |_| token)?) } else { None };
+        let root = self.history[context];
+        let session = self.decoder.session_mut();
+        session.assume_committed(context);
+        let vocabulary = u32::try_from(self.vocabulary).expect("token ids are 32 bits");
+        let forward = planted(session, width, |row| if row == 0 { root } else { (row - 1) % vocabulary })?;
+        let start = Instant::now();
+        if let Some(tail) = tail {
+            tail.begin_choice_of(draft.head, Choice::ARGMAX, Some(&draft.skip));
+        }
+        forward.choose(Choice::ARGMAX, None);
+        own.begun_choices();
+        let took = start.elapsed();
+        own.check_device()?;
+        Ok(took)
+    }
+
     /// Runs a verification before the head of a drafter with weights of its own, which leaves its weights in the caches as a step does.
     fn bring_verifier(&mut self, name: &DrafterName, context: usize) -> Result<(), Error> {
         if self.measured(name).kind.keeps_a_cache() {
@@ -488,6 +520,13 @@ impl StepSubject {
                 let draft = self.measured(name).draft.take();
                 let mut draft = draft.expect("heads are measured of drafters that run a model");
                 let time = self.draft_forward(&mut draft, width, context);
+                self.measured(name).draft = Some(draft);
+                time
+            }
+            Cells::VerifyTail(name) => {
+                let draft = self.measured(name).draft.take();
+                let mut draft = draft.expect("tails are measured of drafters that run a model");
+                let time = self.verification_with_tail(&mut draft, width, context);
                 self.measured(name).draft = Some(draft);
                 time
             }

@@ -102,8 +102,9 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// The prediction for `aal` tokens in a step made of `stages`.
-    pub fn new(aal: f64, stages: Vec<StageTime>, ar_tpot_us: f64) -> Self {
+    /// The prediction for `aal` tokens in a step made of `stages`; those that add nothing to it, beside others, are left out.
+    pub fn new(aal: f64, mut stages: Vec<StageTime>, ar_tpot_us: f64) -> Self {
+        stages.retain(|stage| stage.us != 0.0);
         let step_us = step_us(&stages);
         let tpot_us = step_us / aal;
         Prediction { aal, step_us, tpot_us, ar_tpot_us, speedup: ar_tpot_us / tpot_us, stages }

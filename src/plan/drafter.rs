@@ -125,11 +125,6 @@ impl DrafterKind {
         matches!(self, DrafterKind::Model { .. })
     }
 
-    /// Whether it can draft heads ahead of the step that begins with them.
-    pub fn drafts_ahead(&self) -> bool {
-        self.runs_a_model() && !self.keeps_a_cache()
-    }
-
     /// The drafter that one which tunes itself is until it has found something better: what is recorded of that one tells of both.
     pub fn begins_as(&self) -> Option<DrafterKind> {
         let DrafterKind::Swift { skipped } = self else { return None };

@@ -2,6 +2,8 @@
 //!
 //! List scheduling: every resource takes its stages in the order in which they are issued, each as soon as the resource is
 //! free and what it waits for has run. Steps follow one another until each runs as the one before did.
+use ygg_profiler::{LatencyTable, Stage};
+
 use super::{
     StageTime,
     stages::{Resource, StageGraph, Wait},
@@ -20,6 +22,11 @@ pub enum Lanes {
 }
 
 impl Lanes {
+    /// Those of the machine that a table was measured on: it has walks of a device that runs beside the host, or there is none.
+    pub fn measured(table: &LatencyTable) -> Self {
+        if table.has_stage(&Stage::VerifyWalk) { Lanes::Apart } else { Lanes::One }
+    }
+
     fn of(self, resource: Resource) -> usize {
         match (self, resource) {
             (Lanes::One, _) | (Lanes::Apart, Resource::Compute) => 0,

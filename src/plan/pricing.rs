@@ -8,10 +8,6 @@ use super::{
     stages::{Tail, TreeStep},
 };
 
-/// The decoder's thread is one of those that run its forwards. Only its walk could be beside heads drafted ahead, since
-/// committing moves the rows that they read, and a walk is far shorter than what a thread less costs a forward.
-const LANES: Lanes = Lanes::One;
-
 /// How steps choose their rows: by a rule, with values that a calibration turns into probabilities, at a worth of time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choosing<'a> {
@@ -44,6 +40,19 @@ pub(super) struct Pricing<'a> {
 }
 
 impl Pricing<'_> {
+    /// How the drafter's own cache, if it has one, is brought as far as the verifier's: heads drafted ahead need all verified rows.
+    fn tail_under(&self, schedule: Schedule) -> Tail {
+        match self.tail {
+            Tail::Joined if schedule.drafts_ahead() => Tail::Ahead,
+            tail => tail,
+        }
+    }
+
+    /// What verifications of its steps are measured as.
+    fn verification(&self, schedule: Schedule) -> Stage {
+        self.tail_under(schedule).verification(schedule, self.drafter)
+    }
+
     /// The stages of a step that grows `shape` with a model drafter and verifies `width` rows of it, among even others.
     pub(super) fn tree_step(
         &self,
@@ -52,7 +61,8 @@ impl Pricing<'_> {
         rule: RowRule,
         width: u32,
     ) -> Result<Vec<StageTime>, TableError> {
-        let Pricing { table, drafter, context, tail } = *self;
+        let Pricing { table, drafter, context, tail: _ } = *self;
+        let tail = self.tail_under(schedule);
         let decided_nodes = match rule {
             RowRule::Widest => None,
             RowRule::BestRate => Some(u32::try_from(shape.nodes()).unwrap_or(u32::MAX)),
@@ -60,7 +70,7 @@ impl Pricing<'_> {
         let shape = Shape { verify_width: width, ..*shape };
         let static_tree = None;
         let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
-        Ok(step.stages()?.times(LANES))
+        Ok(step.stages()?.times(Lanes::measured(table)))
     }
 
     /// The stages of a step that fills a template and verifies all of it, at `shape.verify_width` rows.
@@ -70,10 +80,11 @@ impl Pricing<'_> {
         tree: &StaticTree,
         schedule: Schedule,
     ) -> Result<Vec<StageTime>, TableError> {
-        let Pricing { table, drafter, context, tail } = *self;
+        let Pricing { table, drafter, context, tail: _ } = *self;
         let (shape, static_tree, decided_nodes) = (*shape, Some(tree), None);
+        let tail = self.tail_under(schedule);
         let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
-        Ok(step.stages()?.times(LANES))
+        Ok(step.stages()?.times(Lanes::measured(table)))
     }
 
     /// The choice of rows of steps that fill a template: all of it.
@@ -93,16 +104,16 @@ impl Pricing<'_> {
     }
 
     /// The verify widths that a model drafter's steps can be priced for: all measured ones, but where heads are drafted ahead
-    /// only those up to which every one was measured as a draft too, and none of a drafter with a cache of its own, which cannot;
+    /// only those up to which every one was measured as a draft too, and of a drafter with a cache of its own beside its tail;
     /// for launches of the device none where they were not measured.
     pub(super) fn tree_widths(&self, schedule: Schedule) -> Vec<u32> {
-        let mut widths = self.table.widths(&schedule.verification(self.drafter));
+        let mut widths = self.table.widths(&self.verification(schedule));
         let has_phases = || self.table.has_stage(&Stage::FirstGrowth(self.drafter.clone()));
         if schedule.drafts_in_one_launch() && !has_phases() {
             widths.clear();
         }
         if schedule.drafts_ahead() {
-            let drafted = if self.tail == Tail::Shared { self.draft_widths() } else { Vec::new() };
+            let drafted = self.draft_widths();
             let all = widths.iter().take_while(|width| drafted.contains(width)).count();
             widths.truncate(all);
         }
@@ -175,7 +186,7 @@ impl Pricing<'_> {
 
     /// The widths up to `most` at which verifications of a schedule were measured.
     pub(super) fn verify_widths(&self, schedule: Schedule, most: u32) -> Vec<u32> {
-        let mut widths = self.table.widths(&schedule.verification(self.drafter));
+        let mut widths = self.table.widths(&self.verification(schedule));
         widths.retain(|width| *width <= most);
         widths
     }

@@ -14,7 +14,8 @@ pub enum Schedule {
     Plain,
     /// In the step before, right after its verification: one row for what the verifier said at each verified node, since
     /// one of these tokens is the next root. All heads but that one are dropped (Yggdrasil, NeurIPS 2025,
-    /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model in the verifier's cache.
+    /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model in the verifier's cache, and
+    /// for drafter models of tokens, which bring a cache of their own as far beside the verification (ahead-of-time tail draft).
     HeadAhead,
     /// When the root is known, as the first part of one launch: the device runs all forwards of the draft phase and the growths
     /// between them by itself, and the host waits once. For drafters that run a model whose trees grow equally, on devices that
@@ -134,13 +135,14 @@ impl Schedule {
         })
     }
 
-    /// Whether steps of a drafter can keep it: heads drafted ahead are of a model in the verifier's cache, and behind a walk of the
-    /// device nothing is left for a drafter that learns.
+    /// Whether steps of a drafter can keep it: heads and growths are a model's, and behind a walk of the device
+    /// nothing is left for a drafter that learns.
     pub(super) fn suits(self, drafter: &DrafterKind) -> bool {
         match self {
             Schedule::Plain => true,
-            Schedule::HeadAhead => drafter.drafts_ahead(),
-            Schedule::OneLaunch | Schedule::TwoLaunches | Schedule::WholeStep => drafter.runs_a_model(),
+            Schedule::HeadAhead | Schedule::OneLaunch | Schedule::TwoLaunches | Schedule::WholeStep => {
+                drafter.runs_a_model()
+            }
             Schedule::DeviceWalk => !drafter.learns() && *drafter != DrafterKind::None,
         }
     }

@@ -475,9 +475,10 @@ impl Search<'_> {
                 None => {
                     let depth = self.traces_of(name).iter().map(|t| t.depth).min().unwrap_or(0);
                     let heads = self.pricing(name).tree_widths(Schedule::HeadAhead);
-                    let kind = DrafterKind::from_description(description);
-                    let ahead = match kind {
-                        Ok(kind) if !kind.drafts_ahead() => String::new(),
+                    let ahead = match DrafterKind::from_description(description) {
+                        Ok(kind) if kind.keeps_a_cache() && heads.is_empty() => {
+                            format!(", schedule=head_ahead where verify_tail:{name} is measured, on a GPU")
+                        }
                         Ok(_) | Err(_) => {
                             format!(", schedule=head_ahead with Wv {:?}", &heads[1.min(heads.len())..])
                         }

@@ -54,8 +54,6 @@ pub enum Part {
     Commit,
     /// The drafter's forward of the last accepted node.
     Tail,
-    /// The drafter's forward of all nodes of the last growth.
-    TailAhead,
 }
 
 impl Part {
@@ -74,7 +72,6 @@ impl Part {
             Part::Accept => "accept",
             Part::Commit => "commit",
             Part::Tail => "tail",
-            Part::TailAhead => "tail ahead",
         }
     }
 }
@@ -90,7 +87,7 @@ pub enum Tail {
     Joined,
     /// The accepted one of them, once it is known.
     Plain,
-    /// All of them, while it is not known.
+    /// Those of them that are verified, beside the verification: measured as one stage.
     Ahead,
 }
 
@@ -200,7 +197,6 @@ impl TreeStep<'_> {
             second_forward.get_or_insert(draft);
             last = graph.add(self.grow(*growth)?, &[draft]);
         }
-        let last_growth = last;
         let prunes_on_device = self.schedule.prunes_on_device();
         if let Some(nodes) = self.decided_nodes {
             last = graph.add(self.decision(nodes)?, &[last]);
@@ -209,29 +205,27 @@ impl TreeStep<'_> {
         for (part, stage) in by_host.into_iter().filter(|_| !prunes_on_device) {
             last = graph.add(self.host(part, stage, verify_width)?, &[last]);
         }
-        let verification = self.run(Part::Verify, self.schedule.verification(self.drafter), verify_width)?;
-        let verify = graph.add(verification, &[last]);
+        let verification = self.tail.verification(self.schedule, self.drafter);
+        let verify = graph.add(self.run(Part::Verify, verification, verify_width)?, &[last]);
         let is_walked = self.schedule.walks_on_device();
         let said = if is_walked {
             verify
         } else {
             graph.add(self.host(Part::Sample, HostStage::Sample, verify_width)?, &[verify])
         };
-        let mut ahead = Vec::new();
-        match self.tail {
-            Tail::Shared | Tail::Joined | Tail::Plain => {}
-            Tail::Ahead => ahead.push(graph.add(self.forward(Part::TailAhead, draft_width)?, &[last_growth])),
-        }
-        if self.schedule.drafts_ahead() {
-            ahead.push(graph.add(self.forward(Part::HeadAhead, verify_width)?, &[said]));
-        }
+        let ahead = if self.schedule.drafts_ahead() {
+            Some(graph.add(self.forward(Part::HeadAhead, verify_width)?, &[said]))
+        } else {
+            None
+        };
+        let ahead = ahead.as_slice();
         // A device that walks commits, too.
         let (accept, commit) = if is_walked {
             (verify, verify)
         } else {
             let accept = graph.add(self.host(Part::Accept, HostStage::Accept, verify_width)?, &[said]);
             // What is drafted ahead reads the rows that committing moves.
-            let moved = [&[accept][..], &ahead].concat();
+            let moved = [&[accept], ahead].concat();
             let commit = graph.add(self.host(Part::Commit, HostStage::Commit, verify_width)?, &moved);
             (accept, commit)
         };
@@ -244,7 +238,7 @@ impl TreeStep<'_> {
         // device leaves with the root.
         let begins = heads.unwrap_or(first_growth);
         let known = if is_walked { &[][..] } else { &[accept][..] };
-        graph.wait_for_step_before(begins, &[known, &ahead].concat());
+        graph.wait_for_step_before(begins, &[known, ahead].concat());
         graph.wait_for_step_before(heads.or(second_forward).unwrap_or(verify), &ends);
         Ok(graph)
     }
@@ -324,6 +318,16 @@ impl TreeStep<'_> {
         let measured = self.table.widths(&Stage::Host(HostStage::Decide));
         let width = measured.into_iter().find(|width| *width >= nodes).unwrap_or(nodes);
         self.host(Part::Decide, HostStage::Decide, width)
+    }
+}
+
+impl Tail {
+    /// What a drafter's verifications under a schedule are measured as.
+    pub(super) fn verification(self, schedule: Schedule, drafter: &DrafterName) -> Stage {
+        match self {
+            Tail::Shared | Tail::Joined | Tail::Plain => schedule.verification(drafter),
+            Tail::Ahead => Stage::VerifyTail(drafter.clone()),
+        }
     }
 }
 

@@ -3,6 +3,7 @@ mod artefact;
 mod bands;
 mod depths;
 mod diff;
+mod drafter_models;
 mod explain;
 mod replay;
 mod search;

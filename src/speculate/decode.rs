@@ -343,6 +343,8 @@ impl Decoder {
         let asks_ahead = self.schedule.drafts_ahead() && tree.len() > 1 && self.speaker.wants_drawn_only();
         let mut ahead = if asks_ahead { self.drafter.as_mut().and_then(|d| d.ahead()) } else { None };
         if let Some(ahead) = &mut ahead {
+            ahead.draft_tail(tree, rows)?;
+            self.stats.add_time(Stage::Draft, lap.next());
             self.said.clear();
             if is_greedy {
                 let best = forward.choose(best_of(self.lessons.as_ref()), None);
@@ -395,19 +397,19 @@ impl Decoder {
             self.session.commit(&self.offsets);
         }
         self.stats.add_time(Stage::Commit, lap.next());
+        self.history.extend_from_slice(&self.walk.emitted);
         if let Some(ahead) = ahead {
             let last = self.walk.path.last().expect("a walk begins at the root");
             let row = self.keep.binary_search(last).expect("a walk goes along verified rows");
-            ahead.keep_head(row, &mut self.session);
+            ahead.keep_head(row, &self.history, &mut self.session);
             self.stats.add_time(Stage::Draft, lap.next());
         }
         Ok(())
     }
 
-    /// Takes what a verification emitted into the history, and counts it.
+    /// Lets the drafter learn from a verification, and counts it.
     fn conclude(&mut self) -> StepReport {
         let mut lap = Lap::start();
-        self.history.extend_from_slice(&self.walk.emitted);
         if let (Some(drafter), Some(Lessons { offers, .. })) = (&mut self.drafter, &self.lessons) {
             let Walk { path, emitted, accepted: _ } = &self.walk;
             let (tree, rows, history) = (&self.tree, self.keep.as_slice(), self.history.as_slice());

@@ -23,7 +23,7 @@ impl Decoder {
             self.check_told()?;
         }
         if schedule.drafts_ahead() && self.ahead().is_none() {
-            return Err(no_model());
+            return Err(unkept("a drafter that runs a model and reads no hidden rows", "none"));
         }
         if schedule.drafts_in_one_launch() {
             let drafter = self.drafter.as_mut().and_then(|drafter| drafter.in_one_launch());

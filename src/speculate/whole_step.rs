@@ -51,6 +51,7 @@ impl Decoder {
             walk.follow(keep, accepted, limits);
             walk.path.len()
         });
+        history.extend_from_slice(&walk.emitted);
         stats.add_time(Stage::Accept, lap.next());
         stats.walked_by_device += 1;
         Ok(true)

@@ -292,13 +292,13 @@ fn steps_that_the_device_verifies_are_the_hosts() {
 
 /// From the cells of a profile to the report of a request: measured on the device, planned, served.
 #[test]
-fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
+fn plans_for_the_device_answer_as_plain_decoding_does() {
     if !is_cuda() {
         return;
     }
     let (on_host, mut profile) = profiled(Some(Tier::Portable), &[2, 4], |options| ProfileOptions {
         drafters: vec!["layer_skip".to_owned(), "model".to_owned()],
-        draft_models: draft_models()[1..].to_vec(),
+        draft_models: draft_models().to_vec(),
         head_sizes: Vec::new(),
         budget: Duration::from_secs(20),
         temperatures: Vec::new(),
@@ -320,13 +320,15 @@ fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
     };
     let loaded = Arc::new(Loaded::open(&path, &options).expect("a device that loads"));
     profile.fingerprints = loaded.fingerprints().expect("it is a machine");
+    let named = |name| DrafterName::new(name).expect("lower case");
     let names = ["layer_skip", "model_hidden"];
     let growths = names.map(|name| {
-        let of = |stage: fn(DrafterName) -> Stage| stage(DrafterName::new(name).expect("lower case"));
+        let of = |stage: fn(DrafterName) -> Stage| stage(named(name));
         [(of(Stage::FirstGrowth), 2), (of(Stage::NextGrowth), 2), (of(Stage::VerifyGrown), 4)]
     });
-    let walks = [(Stage::VerifyWalk, 1), (Stage::VerifyWalk, 4)];
-    let cells: Vec<(Stage, u32)> = walks.into_iter().chain(growths.into_iter().flatten()).collect();
+    let verifications = [Stage::VerifyWalk, Stage::VerifyTail(named("model"))];
+    let verifications = verifications.iter().flat_map(|stage| [1, 4].map(|width| (stage.clone(), width)));
+    let cells: Vec<(Stage, u32)> = verifications.chain(growths.into_iter().flatten()).collect();
     for (stage, width) in cells.clone() {
         let cell = Cell { stage, width, context: 16 };
         profile.measurements.push(CellSamples { cell, samples_us: vec![1e-3] });
@@ -340,11 +342,17 @@ fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
     let (profile, measured) =
         measure_again(&loaded, profile, &again, &mut |_| {}).expect("launches can be measured");
     assert_eq!(measured, cells.len());
-    let walks = profile.measurements.iter().filter(|m| m.cell.stage == Stage::VerifyWalk);
-    assert!(walks.flat_map(|m| &m.samples_us).all(|us| *us > 1.0), "a forward takes time");
+    let is_whole = |stage: &Stage| matches!(stage, Stage::VerifyWalk | Stage::VerifyTail(_));
+    let whole = profile.measurements.iter().filter(|m| is_whole(&m.cell.stage));
+    assert!(whole.flat_map(|m| &m.samples_us).all(|us| *us > 1.0), "a forward takes time");
     let mut plain = served(&loaded, None, DrafterChoice::Plain).expect("it opens");
-    let whole = names.map(|name| (name, Schedule::WholeStep));
-    for (name, schedule) in names.map(|name| (name, Schedule::TwoLaunches)).into_iter().chain(whole) {
+    for (name, schedule) in [
+        ("layer_skip", Schedule::TwoLaunches),
+        ("layer_skip", Schedule::WholeStep),
+        ("model_hidden", Schedule::TwoLaunches),
+        ("model_hidden", Schedule::WholeStep),
+        ("model", Schedule::HeadAhead),
+    ] {
         let fix = format!("drafter={name},Dd=3,Wd=2,Wv=4,rows=all,predictor=off,schedule={schedule}");
         // Launches of the other one were measured at no other width, at which it could be planned.
         let is_others = |stage: &Stage| match stage {
@@ -354,18 +362,16 @@ fn a_plan_of_two_launches_answers_as_plain_decoding_does() {
         let mut profile = profile.clone();
         profile.measurements.retain(|m| !is_others(&m.cell.stage));
         let plan = plan_from_profile(&profile, &Fix::parse(&fix).expect("a fix")).expect("measured");
-        assert_eq!(plan.chosen().schedule, schedule);
+        assert_eq!((plan.chosen().name.as_str(), plan.chosen().schedule), (name, schedule));
         let forced = DrafterChoice::Forced(name.to_owned());
         let mut drafting = served(&loaded, Some(plan), forced).expect("it opens");
-        answers_as_plain_decoding_does(&mut drafting, &mut plain);
+        answers_as_plain_decoding_does(&mut drafting, &mut plain, schedule);
     }
 }
 
-fn answers_as_plain_decoding_does(drafting: &mut Engine, plain: &mut Engine) {
+fn answers_as_plain_decoding_does(drafting: &mut Engine, plain: &mut Engine, schedule: Schedule) {
     let prompt = [1, 2, 3, 1, 2];
-    for (sampling, is_walked) in
-        [(Sampling::GREEDY, true), (Sampling { temperature: 0.8, seed: 3, ..Sampling::GREEDY }, false)]
-    {
+    for sampling in [Sampling::GREEDY, Sampling { temperature: 0.8, seed: 3, ..Sampling::GREEDY }] {
         let answer = |engine: &mut Engine| {
             let generation = engine.generate_tokens(&prompt, 20, sampling).expect("the prompt fits");
             generation.collect_answer().expect("it answers")
@@ -374,9 +380,11 @@ fn answers_as_plain_decoding_does(drafting: &mut Engine, plain: &mut Engine) {
         assert_eq!(found.token_ids, expected.token_ids, "{sampling:?}");
         let report = found.report;
         assert!(report.drafted > 5, "{report:?}");
+        let is_left_to_device = schedule.walks_on_device();
+        let is_walked = is_left_to_device && sampling.is_greedy();
         assert_eq!(report.walked_by_device, if is_walked { report.steps } else { 0 });
         let reason = report.host_walk_reason.as_deref();
-        assert_eq!(reason, (!is_walked).then_some("the request samples"));
+        assert_eq!(reason, (is_left_to_device && !is_walked).then_some("the request samples"));
     }
 }
 

@@ -5,13 +5,13 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use ygg_kernels::{Activations, Tier, WeightFormat};
+use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     model::{
-        HiddenStateModel, RopeConfig,
+        HiddenStateModel, Model, RopeConfig,
         synthetic::{HiddenStateSpec, SyntheticSpec},
     },
-    runtime::{ExecutableSet, Session},
+    runtime::{ExecutableSet, Session, SetOptions},
     sample::Sampling,
     speculate::{Budget, Candidate, Decoder, Drafter, ModelDrafter, Observer, Shape, Stats},
     tree::{NodeId, TokenTree},
@@ -19,7 +19,7 @@ use yggc::{
 
 use crate::{
     lossless::{any_shape, decode},
-    tiny_model::{Class, Dice, TinyModel, models, session},
+    tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, WIDTHS, models, session},
 };
 
 /// What the pairs' drafter models are called.
@@ -69,6 +69,29 @@ pub(crate) fn hidden_pair(model: &TinyModel, class: Class, context: usize) -> Ar
 pub(crate) fn plain_pair(model: &TinyModel, drafter: &TinyModel, class: Class) -> Arc<ExecutableSet> {
     let draft = Arc::clone(drafter.set(Class::native(class.tier)));
     Arc::new(model.set(class).with_draft(DRAFT, draft))
+}
+
+/// As [`plain_pair`], with a drafter that knows texts of at most `context` tokens.
+pub(crate) fn shorter_pair(
+    model: &TinyModel,
+    drafter: &TinyModel,
+    class: Class,
+    context: usize,
+) -> Arc<ExecutableSet> {
+    if context == MODEL_CONTEXT {
+        return plain_pair(model, drafter, class);
+    }
+    let options = SetOptions {
+        tier: class.tier,
+        kv_format: KvFormat::F16,
+        activations: Activations::Native,
+        widths: WIDTHS.to_vec(),
+        model_context: context,
+        threads: 1,
+    };
+    let Model { graph, weights, .. } = &drafter.model;
+    let draft = ExecutableSet::build(graph, weights.as_ref(), &options).expect("a generated model loads");
+    Arc::new(model.set(class).with_draft(DRAFT, Arc::new(draft)))
 }
 
 /// A session of a pair.

@@ -144,7 +144,8 @@ const WHOLE: &str = "whole_step::steps_without_the_host_are_the_hosts";
 const REFUSED: &str = "whole_step::what_a_device_cannot_do_alone_is_refused";
 const WALKED: &str = "device_walk::steps_that_the_device_verifies_are_the_hosts";
 const HEADS: &str = "schedules::heads_drafted_ahead_change_no_tree";
-const TWO_LAUNCHES: &str = "device_walk::a_plan_of_two_launches_answers_as_plain_decoding_does";
+const TAILS: &str = "schedules::heads_of_drafter_models_change_no_tree";
+const PLANNED: &str = "device_walk::plans_for_the_device_answer_as_plain_decoding_does";
 const HIDDEN_ROWS: &str = "device_walk::hidden_rows_of_what_is_walked_are_kept";
 const ONCE: &str = "emulated_cuda::every_kernel_once";
 const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
@@ -166,12 +167,12 @@ fn speculation_changes_no_token() {
 
 #[test]
 fn trees_grow_on_the_device_as_on_the_host() {
-    passes(&[GROWTH, OWN_CACHE, HEADS], &[]);
+    passes(&[GROWTH, OWN_CACHE, HEADS, TAILS], &[]);
 }
 
 #[test]
 fn trees_are_walked_on_the_device_as_on_the_host() {
-    passes(&[WALK, WALKED, WHOLE, REFUSED, TWO_LAUNCHES, HIDDEN_ROWS], &[]);
+    passes(&[WALK, WALKED, WHOLE, REFUSED, PLANNED, HIDDEN_ROWS], &[]);
 }
 
 #[test]

@@ -90,7 +90,7 @@ pub(crate) fn any_shape(dice: &mut Dice) -> Shape {
 }
 
 /// A template of either kind, and a shape that it fits; at times less of it is verified.
-fn any_template(dice: &mut Dice) -> (Template, Shape) {
+pub(crate) fn any_template(dice: &mut Dice) -> (Template, Shape) {
     let (nodes, depth) = (dice.within(2, 24), dice.within(1, 5));
     let template = if dice.chance(50) {
         Template::kary(dice.within(2, 4), depth, nodes)
@@ -189,8 +189,9 @@ impl Case {
         };
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
         let kept = if kind == Kind::TrimmedHead { any_kept(vocabulary, dice) } else { Vec::new() };
-        let is_ahead = matches!(kind, Kind::LayerSkip | Kind::TrimmedHead | Kind::Template | Kind::Swift)
-            && dice.chance(50);
+        let can_be_ahead =
+            matches!(kind, Kind::LayerSkip | Kind::Model | Kind::TrimmedHead | Kind::Template | Kind::Swift);
+        let is_ahead = can_be_ahead && dice.chance(50);
         let schedule = if is_ahead { Schedule::HeadAhead } else { Schedule::Plain };
         Self {
             what,

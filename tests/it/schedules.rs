@@ -9,15 +9,18 @@ use yggc::{
     plan::Schedule,
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Candidate, Decoder, LayerSkip, Limits, Lookup, Observer, Policy, Shape, SpeculateError},
+    speculate::{
+        Begin, Candidate, Decoder, LayerSkip, Limits, Lookup, Observer, Policy, Reuse, Shape, SpeculateError,
+    },
     tree::{NodeId, TokenTree},
 };
 
 use crate::{
-    lossless::{any_policy, any_sampling, any_shape},
+    draft_models::{hidden_pair, pair_drafter, pair_session, shorter_pair},
+    lossless::{any_policy, any_sampling, any_shape, any_template},
     program::{success, yggc},
     tiny_commands::{json, on_tiny, profile},
-    tiny_model::{Class, Dice, is_cuda, models, session},
+    tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, is_cuda, models, session, some_models},
 };
 
 /// A decoder with a layer-skip drafter.
@@ -48,10 +51,35 @@ impl Observer for Seen {
     }
 }
 
-/// Takes `limits` of tokens in turn under both schedules; gives how many heads were taken from the step before, which must
-/// be as many as there were to take.
-fn in_step(plain: &mut Decoder, ahead: &mut Decoder, limits: impl Iterator<Item = usize>, what: &str) -> u64 {
-    let mut heads = 0;
+/// What was drafted ahead of steps.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// Heads that were taken from the step before.
+    heads: u64,
+    /// Those of them whose step before ended at one of its last Wd nodes, which are forwarded by no growth.
+    behind_tails: u64,
+}
+
+/// Whether the last step's path ends at one of the last Wd nodes of its tree.
+fn ends_at_the_last_growth(decoder: &Decoder) -> bool {
+    let tree = decoder.tree();
+    let mut last = NodeId::ROOT;
+    for token in decoder.emitted() {
+        let Some(child) = tree.child(last, *token) else { break };
+        last = child;
+    }
+    last.index() + decoder.shape().draft_width >= tree.len()
+}
+
+/// Takes `limits` of tokens in turn under both schedules; gives what was drafted ahead, of which heads must be as many as there were
+/// to take.
+fn in_step(
+    plain: &mut Decoder,
+    ahead: &mut Decoder,
+    limits: impl Iterator<Item = usize>,
+    what: &str,
+) -> Ahead {
+    let (mut heads, mut behind_tails) = (0, 0);
     let mut has_head = false;
     for wanted in limits {
         let room = plain.session().context() + 1 - plain.history().len();
@@ -66,17 +94,67 @@ fn in_step(plain: &mut Decoder, ahead: &mut Decoder, limits: impl Iterator<Item 
         assert_eq!(of_ahead, of_plain, "{what}");
         assert_eq!(described(ahead.tree()), described(plain.tree()), "{what}");
         assert_eq!(ahead.history(), plain.history(), "{what}");
-        let has_drafted = plain.tree().len() > 1;
-        heads += u64::from(has_drafted && has_head);
-        // After this step a next one can draft a token and emit another.
-        has_head = has_drafted && plain.emitted().len() + 2 <= tokens;
+        heads += u64::from(!of_plain.0.is_empty() && has_head);
         assert_eq!(ahead.stats().heads_ahead, heads, "{what}");
+        // After this step a next one can draft a token and emit another.
+        has_head = plain.tree().len() > 1 && plain.emitted().len() + 2 <= tokens;
+        behind_tails += u64::from(has_head && ends_at_the_last_growth(plain));
     }
     let [plain, ahead] = [plain.stats(), ahead.stats()];
     assert_eq!((ahead.drafted, ahead.accepted), (plain.drafted, plain.accepted), "{what}");
     assert_eq!(ahead.guard, plain.guard, "{what}");
     assert_eq!(plain.heads_ahead, 0);
-    heads
+    Ahead { heads, behind_tails }
+}
+
+/// Steps of two requests under both schedules, of which the second may go on with a part of the first one's text.
+fn in_two_requests([plain, ahead]: [&mut Decoder; 2], prompt: &[u32], dice: &mut Dice, what: &str) -> Ahead {
+    let mut all = Ahead::default();
+    for request in 0..2 {
+        let sampling = any_sampling(dice);
+        let goes_on = request > 0 && dice.chance(40);
+        let kept = if goes_on {
+            dice.within(1, plain.history().len().min(plain.session().context() - 1))
+        } else {
+            0
+        };
+        for decoder in [&mut *plain, &mut *ahead] {
+            if goes_on {
+                decoder.cut(kept);
+                let text = [decoder.history(), &prompt[..1]].concat();
+                let begin = Begin { reuse: Reuse::Prefix, ..Begin::new(&text, sampling) };
+                decoder.begin(&begin).expect("the text fits").expect("nobody cancels it");
+            } else {
+                decoder.start(prompt, sampling).expect("the prompt fits");
+            }
+        }
+        let what = format!("{what}, {sampling:?}, request {request}");
+        let taken = if dice.chance(70) {
+            in_step(plain, ahead, (1..25).rev(), &what)
+        } else {
+            // A caller who takes tokens as they please.
+            let limits: Vec<usize> = (0..15).map(|_| dice.within(1, 6)).collect();
+            in_step(plain, ahead, limits.into_iter(), &what)
+        };
+        all.heads += taken.heads;
+        all.behind_tails += taken.behind_tails;
+    }
+    all
+}
+
+/// A class of the model, but for the scalar tier's, which is slow and has nothing of its own to get wrong here.
+fn fast_class(model: &TinyModel, dice: &mut Dice) -> Class {
+    let fast: Vec<Class> =
+        model.classes().into_iter().filter(|class| class.tier != Tier::Reference).collect();
+    *dice.pick(&fast)
+}
+
+/// The decoder, with a policy whose costs are as planned: the clock would tell two decoders apart.
+fn under(policy: Option<Policy>, decoder: Decoder) -> Decoder {
+    match policy {
+        Some(policy) => decoder.with_policy(Policy { costs: None, ..policy }).expect("planned widths"),
+        None => decoder,
+    }
 }
 
 #[test]
@@ -87,9 +165,7 @@ fn heads_drafted_ahead_change_no_tree() {
     for case in 0..cases {
         let mut dice = Dice::new(1_000 + case);
         let model = dice.pick(models());
-        let classes: Vec<Class> = model.classes();
-        let fast: Vec<Class> = classes.into_iter().filter(|class| class.tier != Tier::Reference).collect();
-        let class = *dice.pick(&fast);
+        let class = fast_class(model, &mut dice);
         let set = model.set(class);
         let shape = any_shape(&mut dice);
         let percent = *dice.pick(&[10, 30, 60]);
@@ -100,35 +176,62 @@ fn heads_drafted_ahead_change_no_tree() {
         let policy = dice.chance(60).then(|| any_policy(&shape, &mut dice));
         let open = |schedule, threads| {
             let decoder = decoder(set, &skipped, (shape, schedule), (context, threads));
-            let decoder = decoder.expect("a planned width");
-            match policy.clone() {
-                // Costs as planned: the clock would tell the two apart.
-                Some(policy) => {
-                    decoder.with_policy(Policy { costs: None, ..policy }).expect("planned widths")
-                }
-                None => decoder,
-            }
+            under(policy.clone(), decoder.expect("a planned width"))
         };
         let (mut plain, mut ahead) =
             (open(Schedule::Plain, 1), open(Schedule::HeadAhead, 1 + case as usize % 2));
         let what = format!("case {case}, {} on {class}, {shape:?}", model.name);
-        // Twice: a request knows nothing of the last one.
-        for request in 0..2 {
-            let sampling = any_sampling(&mut dice);
-            for decoder in [&mut plain, &mut ahead] {
-                decoder.start(&prompt, sampling).expect("the prompt fits");
-            }
-            let what = format!("{what}, {sampling:?}, request {request}");
-            if dice.chance(70) {
-                heads += in_step(&mut plain, &mut ahead, (1..25).rev(), &what);
-            } else {
-                // A caller who takes tokens as they please.
-                let limits: Vec<usize> = (0..15).map(|_| dice.within(1, 6)).collect();
-                heads += in_step(&mut plain, &mut ahead, limits.into_iter(), &what);
-            }
-        }
+        heads += in_two_requests([&mut plain, &mut ahead], &prompt, &mut dice, &what).heads;
     }
     assert!(heads > 10 * cases, "{heads} heads were taken from the step before: too few to show anything");
+}
+
+/// Drafter models with a cache of their own, some of another vocabulary, of a shorter context, or the verifier itself.
+#[test]
+fn heads_of_drafter_models_change_no_tree() {
+    let mut all = Ahead::default();
+    let cases = if is_cuda() { 6 } else { 80 };
+    for case in 0..cases {
+        let mut dice = Dice::new(1_100 + case);
+        let model = *dice.pick(&some_models().collect::<Vec<_>>());
+        let class = fast_class(model, &mut dice);
+        // Of the verifier itself most is accepted, of another model little.
+        let drafter = if case % 2 == 0 { model } else { *dice.pick(&some_models().collect::<Vec<_>>()) };
+        let draft_context = if case % 5 == 4 { dice.within(8, 40) } else { MODEL_CONTEXT };
+        let pair = shorter_pair(model, drafter, class, draft_context);
+        let (template, shape) = match dice.chance(20) {
+            true => {
+                let (template, shape) = any_template(&mut dice);
+                (Some(template), shape)
+            }
+            false => (None, any_shape(&mut dice)),
+        };
+        let len = dice.within(1, 16);
+        let prompt = dice.tokens(len, pair.vocabulary());
+        let context = if dice.chance(40) { len + dice.within(2, 20) } else { 128 };
+        let policy = dice.chance(50).then(|| any_policy(&shape, &mut dice));
+        let open = |schedule, threads| {
+            let session = pair_session(&pair, context, shape.scratch_rows(schedule), threads);
+            let mut drafter = pair_drafter(&session, &shape);
+            if let Some(template) = &template {
+                drafter = drafter.with_template(template, &shape).expect("its own shape");
+            }
+            let decoder = Decoder::new(session, Some(Box::new(drafter)), shape)
+                .and_then(|decoder| decoder.with_schedule(schedule))
+                .expect("a planned width");
+            under(policy.clone(), decoder)
+        };
+        let (mut plain, mut ahead) =
+            (open(Schedule::Plain, 1), open(Schedule::HeadAhead, 1 + case as usize / 2 % 2));
+        let what = format!("case {case}, {} for {} on {class}, {shape:?}", drafter.name, model.name);
+        let taken = in_two_requests([&mut plain, &mut ahead], &prompt, &mut dice, &what);
+        all.heads += taken.heads;
+        all.behind_tails += taken.behind_tails;
+    }
+    assert!(
+        all.heads > 8 * cases && all.behind_tails > cases,
+        "{all:?} in {cases} cases: too few to show anything"
+    );
 }
 
 #[test]
@@ -168,6 +271,15 @@ fn schedules_that_cannot_be_kept_are_refused() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("schedule head_ahead: expected a drafter that runs a model"), "{error}");
+    // The text of a model that reads hidden rows stands on those of the verification.
+    let pair = hidden_pair(&models()[5], Class::native(Tier::detect_best()), 256);
+    let session_of_pair = pair_session(&pair, 64, 13, 1);
+    let drafter = pair_drafter(&session_of_pair, &shape);
+    let error = Decoder::new(session_of_pair, Some(Box::new(drafter)), shape)
+        .and_then(|decoder| decoder.with_schedule(Schedule::HeadAhead))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("expected a drafter that runs a model and reads no hidden rows"), "{error}");
     let small = session(set, 64, 12, 1);
     let skip = SkipSet::new(set.groups(), &[2]).expect("a group of the model");
     let drafter = LayerSkip::new(&small, skip, &shape).expect("a planned width");

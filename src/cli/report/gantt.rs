@@ -37,15 +37,15 @@ struct Bar {
     colour: RGBColor,
 }
 
-/// Adds the predicted step of a sub-plan: one stage begins where the one before ends.
+/// Adds the predicted step of a sub-plan: one stage begins where the one before ends, with what it adds to the step.
 ///
 /// # Errors
 /// [`Failure::Internal`] if it cannot be drawn.
 pub(super) fn step(page: &mut Page, sub_plan: &SubPlan) -> Result<(), Failure> {
     let predicted = &sub_plan.predicted;
     page.paragraph(format_args!(
-        "A step of {} takes {:.0} us and gives {:.2} tokens (predicted). Stages run one after the other; where a step chooses \
-         its rows, the times are means over the steps replayed.",
+        "A step of {} takes {:.0} us and gives {:.2} tokens (predicted). One stage is drawn behind the other, each with the time \
+         that it adds to those beside which it runs; where a step chooses its rows, the times are means over the steps replayed.",
         sub_plan.name, predicted.step_us, predicted.aal
     ));
     let svg = draw(&bars(&predicted.stages))?;
@@ -57,7 +57,9 @@ fn bars(stages: &[StageTime]) -> Vec<Bar> {
     let mut start_us = 0.0;
     let bar = |StageTime { stage, us }: &StageTime| {
         let colour = match stage {
-            Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) => RGBColor(16, 42, 92),
+            Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) | Stage::VerifyTail(_) => {
+                RGBColor(16, 42, 92)
+            }
             Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
                 RGBColor(201, 84, 18)
             }

@@ -73,7 +73,9 @@ impl StepShares {
                 Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
                     shares.draft_us += us
                 }
-                Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) => shares.verify_us += us,
+                Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) | Stage::VerifyTail(_) => {
+                    shares.verify_us += us
+                }
                 Stage::Host(_) => shares.host_us += us,
             }
         }

@@ -35,6 +35,7 @@ pub(super) fn staircases(table: &LatencyTable) -> Vec<Staircase> {
             Stage::Verify
             | Stage::VerifyWalk
             | Stage::VerifyGrown(_)
+            | Stage::VerifyTail(_)
             | Stage::Draft(_)
             | Stage::DraftHead(_)
             | Stage::FirstGrowth(_)

@@ -116,7 +116,15 @@ fn graph_of(stages: &[(u32, usize, u8)]) -> StageGraph {
 
 /// Every stage that a step can have, at widths 1, 2 and 4, for whole microseconds.
 fn table(us: &[u32]) -> LatencyTable {
-    let forwards = ["verify", "verify_walk", "verify_grown:x", "draft:x", "first_growth:x", "next_growth:x"];
+    let forwards = [
+        "verify",
+        "verify_walk",
+        "verify_grown:x",
+        "verify_tail:x",
+        "draft:x",
+        "first_growth:x",
+        "next_growth:x",
+    ];
     let stages = forwards.map(str::to_owned).into_iter();
     let stages = stages.chain(HostStage::ALL.map(|stage| Stage::Host(stage).to_string()));
     let cells = stages.flat_map(|stage| [1, 2, 4].map(|width| (stage.clone(), width)));
@@ -125,7 +133,7 @@ fn table(us: &[u32]) -> LatencyTable {
 }
 
 /// Cells of [`table`].
-const CELLS: usize = 36;
+const CELLS: usize = 42;
 
 fn any_shape() -> impl Strategy<Value = Shape> {
     let widths = (prop::sample::select(vec![1, 2, 4]), prop::sample::select(vec![2, 4]));
@@ -243,6 +251,7 @@ proptest! {
 fn hand_table() -> LatencyTable {
     let cells = [
         ("verify", 4, 100.0),
+        ("verify_tail:x", 4, 115.0),
         ("draft:x", 1, 40.0),
         ("draft:x", 2, 45.0),
         ("draft:x", 4, 50.0),
@@ -289,14 +298,20 @@ fn heads_drafted_ahead_hide_the_walk_only_where_the_host_works_beside_the_drafte
 }
 
 #[test]
-fn tails_cost_a_row_behind_the_step_or_a_growth_beside_it() {
-    let step_us = |tail, lanes| hand_step(Schedule::Plain, tail, lanes).0;
+fn tails_cost_a_row_behind_the_step_or_what_they_add_to_the_verification() {
+    let step_us = |schedule, tail, lanes| hand_step(schedule, tail, lanes).0;
     for lanes in LANES {
-        assert_eq!(step_us(Tail::Plain, lanes), 232.0 + 40.0);
+        assert_eq!(step_us(Schedule::Plain, Tail::Plain, lanes), 232.0 + 40.0);
+        let ahead = step_us(Schedule::HeadAhead, Tail::Shared, lanes);
+        assert_eq!(step_us(Schedule::HeadAhead, Tail::Ahead, lanes), ahead + 15.0);
     }
-    assert_eq!(step_us(Tail::Ahead, Lanes::One), 232.0 + 45.0);
-    // Of 45, the walk's 30 are beside it.
-    assert_eq!(step_us(Tail::Ahead, Lanes::Apart), 232.0 + 15.0);
+}
+
+#[test]
+fn host_and_device_work_apart_where_walks_of_the_device_were_measured() {
+    assert_eq!(Lanes::measured(&hand_table()), Lanes::One);
+    let walks = [samples("verify", 1, 100.0), samples("verify_walk", 1, 100.0)];
+    assert_eq!(Lanes::measured(&LatencyTable::from_samples(&walks, 0.1).unwrap()), Lanes::Apart);
 }
 
 #[test]

@@ -17,6 +17,7 @@ fn table() -> LatencyTable {
     cells.extend([1, 2, 4].iter().map(|w| samples("draft:x", *w, 10.0 * f64::from(*w))));
     cells.extend([1, 2, 4].iter().map(|w| samples("draft_head:x", *w, 15.0 * f64::from(*w))));
     cells.extend([1, 2, 4].iter().map(|w| samples("verify_walk", *w, 101.0)));
+    cells.extend([1, 2, 4].iter().map(|w| samples("verify_tail:x", *w, 104.0)));
     cells.extend([samples("first_growth:x", 2, 13.0), samples("next_growth:x", 2, 21.0)]);
     cells.extend([1, 2, 4].iter().map(|w| samples("verify_grown:x", *w, 99.0)));
     cells.extend([4, 8].iter().map(|w| samples("host:decide", *w, f64::from(*w))));
@@ -105,14 +106,15 @@ fn a_device_that_walks_leaves_the_host_nothing_behind_the_verifier() {
 }
 
 #[test]
-fn tails_are_drafted_behind_the_step_or_beside_its_walk() {
+fn tails_are_drafted_behind_the_step_or_beside_its_verification() {
     let lines = described(&graph(Schedule::Plain, Tail::Plain, 1, None));
     assert_eq!(lines[0], "head 10 << accept << commit << tail");
     assert_eq!(lines.last().unwrap(), "tail 10 < commit");
-    let lines = described(&graph(Schedule::Plain, Tail::Ahead, 1, None));
-    assert_eq!(lines[0], "head 10 << tail ahead << accept << commit");
-    assert!(lines.contains(&"tail ahead 20 < grow".to_owned()), "{lines:?}");
-    assert_eq!(lines.last().unwrap(), "commit < tail ahead < accept");
+    let lines = described(&graph(Schedule::HeadAhead, Tail::Ahead, 2, None));
+    let mut expected = described(&graph(Schedule::HeadAhead, Tail::Shared, 2, None));
+    let verify = expected.iter_mut().find(|line| line.starts_with("verify")).unwrap();
+    *verify = verify.replace("100", "104");
+    assert_eq!(lines, expected);
     let lines = described(&graph(Schedule::Plain, Tail::Joined, 1, None));
     assert_eq!(lines[0], "head 30 << accept << commit", "a head of two rows, by weights of its own");
     assert_eq!(lines.last().unwrap(), "commit < accept");
@@ -138,6 +140,9 @@ fn a_step_waits_in_no_circle_and_what_is_missing_is_named() {
     assert!(refused(shape, Schedule::OneLaunch, None).contains("first_growth:x was not measured at width 3"));
     let shape = Shape { depth: 1, draft_width: 8, verify_width: 8 };
     assert!(refused(shape, Schedule::HeadAhead, None).contains("verify was not measured at width 8"));
+    let step = TreeStep { tail: Tail::Ahead, ..TreeStep::plain(&table, &drafter, shape) };
+    let error = step.stages().unwrap_err().to_string();
+    assert!(error.contains("verify_tail:x was not measured at width 8"), "{error}");
     assert!(refused(shape, Schedule::DeviceWalk, None).contains("verify_walk was not measured at width 8"));
     assert!(refused(shape, Schedule::Plain, Some(9)).contains("host:decide was not measured at width 9"));
 }

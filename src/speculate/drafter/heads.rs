@@ -52,24 +52,29 @@ impl Heads {
         }
     }
 
-    /// Begins to draft a head for every verified row behind which there would be another step that drafts.
+    /// Begins to draft a head for every verified row behind which there would be another step that drafts, in a session whose model
+    /// knows the token that the row says and texts as long.
     pub(super) fn draft(
         &mut self,
         verified: &Verified<'_>,
         session: &mut Session,
         trimmed: Option<TrimmedHead>,
         choice: Choice,
-        skip: &SkipSet,
+        skip: Option<&SkipSet>,
     ) -> Result<(), SpeculateError> {
         self.forget();
         let Verified { tree, rows, said, tokens_left } = *verified;
-        // The row's own token ends this step; the next one needs one to draft and one to end with.
-        let goes_on = |row: &usize| tree.depth(rows[*row]) as usize + 3 <= tokens_left;
+        self.committed = session.committed();
+        let (room, vocabulary) = (session.context() - self.committed, session.set().vocabulary());
+        let goes_on = |row: &usize| {
+            let above = tree.depth(rows[*row]) as usize + 1;
+            // The row's own token ends this step; the next one needs one to draft and one to end with.
+            above + 2 <= tokens_left && above < room && (said[*row] as usize) < vocabulary
+        };
         self.rows.extend((0..rows.len()).filter(goes_on));
         if self.rows.is_empty() {
             return Ok(());
         }
-        self.committed = session.committed();
         let mut forward = session.forward(self.rows.len())?;
         for (head, row) in self.rows.iter().enumerate() {
             let node = rows[*row];
@@ -81,7 +86,7 @@ impl Heads {
             });
             self.tokens.push(said[*row]);
         }
-        forward.begin_choice_of(trimmed, choice, Some(skip));
+        forward.begin_choice_of(trimmed, choice, skip);
         Ok(())
     }
 

@@ -194,10 +194,10 @@ impl DraftsInOneLaunch for LayerSkip {
 
 impl DraftsAhead for LayerSkip {
     fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError> {
-        self.heads.draft(verified, session, self.trimmed, self.choice, &self.skip)
+        self.heads.draft(verified, session, self.trimmed, self.choice, Some(&self.skip))
     }
 
-    fn keep_head(&mut self, row: usize, session: &mut Session) {
+    fn keep_head(&mut self, row: usize, _history: &[u32], session: &mut Session) {
         self.heads.keep(row, session);
     }
 

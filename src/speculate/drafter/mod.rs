@@ -93,7 +93,7 @@ pub trait Drafter: std::fmt::Debug + Send {
         None
     }
 
-    /// Itself, if it can draft the head of a step before the step's root is known: a drafter that runs a model.
+    /// Itself, if it can draft the head of a step before the step's root is known: a drafter that runs a model of tokens alone.
     fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
         None
     }
@@ -175,6 +175,15 @@ pub trait DraftsInOneLaunch: std::fmt::Debug {
 
 /// Drafts the head of the next step while this one is not finished.
 pub trait DraftsAhead: std::fmt::Debug {
+    /// Begins to forward the nodes in `rows`, which are about to be verified, that it has not: heads attend to the keys and values of
+    /// all rows above them. A drafter in the verifier's cache has them of the verification.
+    ///
+    /// # Errors
+    /// [`SpeculateError`] when its session refuses a forward.
+    fn draft_tail(&mut self, _tree: &TokenTree, _rows: &[NodeId]) -> Result<(), SpeculateError> {
+        Ok(())
+    }
+
     /// Begins to draft the heads of all roots that the next step may have. They are written to scratch behind the tree. Until one is
     /// kept the session runs no other forward.
     ///
@@ -182,8 +191,9 @@ pub trait DraftsAhead: std::fmt::Debug {
     /// [`SpeculateError`] when the session refuses a forward.
     fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError>;
 
-    /// Keeps, for the next proposal, the head of the verified row that said the next root; the path to it is committed. Waits for it.
-    fn keep_head(&mut self, row: usize, session: &mut Session);
+    /// Keeps, for the next proposal, the head of the verified row that said the next root, the last token of `history`; the path to it
+    /// is committed in the verifier's session. Waits for it.
+    fn keep_head(&mut self, row: usize, history: &[u32], session: &mut Session);
 
     /// Drops all heads: another sequence begins.
     fn forget_heads(&mut self);

@@ -4,14 +4,16 @@
 //! when it is asked for the next tree, in one forward with the tree's root. A model of tokens keeps the rows of accepted
 //! nodes and lacks the last of them, if that was grown last and never forwarded. One that reads hidden rows lacks all that was
 //! accepted: its nodes were drafted from its own hidden rows, and the text stands on the verifier's (EAGLE,
-//! <https://arxiv.org/abs/2401.15077>). Nothing is assumed of what became of a tree: the history says it.
+//! <https://arxiv.org/abs/2401.15077>). Where a model of tokens drafts heads ahead, it lacks nothing: what was grown last is forwarded
+//! beside the verification, on a GPU on a stream of its own (Yggdrasil, <https://arxiv.org/abs/2512.23858>, ahead-of-time tail draft). Nothing is assumed of what became of a tree: the history says it.
 
 use std::sync::Arc;
 
 use crate::{
+    plan::Schedule,
     runtime::{
-        Candidates, Choice, DraftPhase, DraftPhaseSize, ExecutableSet, Forward, GrowingTree, RuntimeError,
-        Session, SessionOptions, TrimmedHead,
+        Choice, DraftPhase, DraftPhaseSize, ExecutableSet, Forward, GrowingTree, RuntimeError, Session,
+        SessionOptions, TrimmedHead,
     },
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
@@ -19,8 +21,9 @@ use crate::{
 };
 
 use super::{
-    Budget, Drafter, DraftsInOneLaunch, Proposer,
+    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Proposer, Verified,
     growth::{Growth, plant},
+    heads::Heads,
     propose_in_one_launch,
 };
 
@@ -61,6 +64,7 @@ pub struct ModelDrafter {
     /// The forwarded nodes of the last tree, whose rows are in scratch behind the text; none where they are of no further use.
     forwarded: Vec<Forwarded>,
     path: Vec<u32>,
+    heads: Heads,
     /// Most tokens that are computed together with a root: as many as a step leaves.
     joined: usize,
     /// Tokens that the verifier knows.
@@ -93,16 +97,18 @@ impl ModelDrafter {
         }
         let options = Self::session_options(&session.options(), set, shape);
         let own = Session::open_beside(Arc::clone(set), &options, session)?;
+        let verified = shape.verify_width.min(shape.tree_nodes());
         Ok(Self {
             reads,
             trimmed: None,
             choice,
             growth,
-            rows: Vec::with_capacity(shape.draft_width),
+            rows: Vec::with_capacity(shape.draft_width.max(verified)),
             candidates: Vec::with_capacity(choice.k),
             text: Vec::with_capacity(session.context() + 1),
             forwarded: Vec::with_capacity(shape.tree_nodes()),
             path: Vec::with_capacity(shape.tree_nodes()),
+            heads: Heads::with_capacity(shape.tree_nodes(), verified, choice.k),
             joined: shape.depth.min(set.widths().last().expect("width 1 is planned") - 1),
             vocabulary: session.set().vocabulary(),
             phase: None,
@@ -110,10 +116,11 @@ impl ModelDrafter {
         })
     }
 
-    /// How the drafter's own session is opened beside the verifier's.
+    /// How the drafter's own session is opened beside the verifier's: with room for heads drafted ahead, if it can draft them.
     pub fn session_options(options: &SessionOptions, set: &ExecutableSet, shape: &Shape) -> SessionOptions {
         let context = options.context.min(set.model_context());
-        SessionOptions { context, tree_nodes: shape.tree_nodes(), ..*options }
+        let schedule = if set.given_columns() == 0 { Schedule::HeadAhead } else { Schedule::Plain };
+        SessionOptions { context, tree_nodes: shape.scratch_rows(schedule), ..*options }
     }
 
     /// The same, but drafting the tokens of a trimmed head of its executables only.
@@ -228,7 +235,7 @@ impl ModelDrafter {
         let lacking = history.len() - 1 - self.text.len();
         let forward = behind_text(&mut self.own, &self.reads, self.text.len(), history, session)?;
         let choices = forward.choose_of(self.trimmed, self.choice, None);
-        note(&mut self.candidates, choices.row(lacking), self.vocabulary);
+        note(&mut self.candidates, choices.row(lacking).iter(), self.vocabulary);
         if let Reads::HiddenRows { own, columns } = &mut self.reads {
             own[..*columns].copy_from_slice(choices.hidden(lacking));
         }
@@ -277,16 +284,16 @@ fn known_hidden(session: &Session, position: usize) -> &[f32] {
     session.committed_hidden(position).expect("looked for before")
 }
 
-/// Keeps the candidates of a row that the verifier knows: a model may have more rows in its head.
-fn note(kept: &mut Vec<Candidate>, found: Candidates<'_>, vocabulary: usize) {
+/// Keeps the candidates that the verifier knows: a model may have more rows in its head.
+fn note(kept: &mut Vec<Candidate>, found: impl Iterator<Item = (u32, f32)>, vocabulary: usize) {
     kept.clear();
-    let all = found.iter().map(|(token, log_prob)| Candidate { token, log_prob });
+    let all = found.map(|(token, log_prob)| Candidate { token, log_prob });
     kept.extend(all.filter(|candidate| (candidate.token as usize) < vocabulary));
 }
 
 impl Drafter for ModelDrafter {
-    /// `depth` forwards, the root's with what the cache lacks before it, and then one after each growth but the last, as
-    /// [`LayerSkip`](super::LayerSkip). Nothing where its context ends, behind a token that it has not, or behind tokens whose hidden
+    /// `depth` forwards, the root's with what the cache lacks before it, unless its head was drafted ahead, and then one after each growth
+    /// but the last, as [`LayerSkip`](super::LayerSkip). Nothing where its context ends, behind a token that it has not, or behind tokens whose hidden
     /// rows the verifier's session did not keep.
     fn propose(&mut self, tree: &mut TokenTree, mut budget: Budget<'_>) -> Result<(), SpeculateError> {
         if self.phase.is_some() && budget.observer.is_none() {
@@ -299,7 +306,14 @@ impl Drafter for ModelDrafter {
         if depth == 0 {
             return Ok(());
         }
-        self.forward_root(history, budget.session)?;
+        match self.heads.take(tree.token(NodeId::ROOT), history.len() - 1) {
+            Some(candidates) => {
+                let candidates = candidates.iter().map(|c| (c.token, c.log_prob));
+                note(&mut self.candidates, candidates, self.vocabulary);
+                budget.stats.heads_ahead += 1;
+            }
+            None => self.forward_root(history, budget.session)?,
+        }
         budget.stats.add_time(Stage::Draft, lap.next());
         self.rows.clear();
         self.rows.push(NodeId::ROOT);
@@ -326,6 +340,14 @@ impl Drafter for ModelDrafter {
             return Ok(());
         }
         self.catch_up(&history[..root], session)
+    }
+
+    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+        match self.reads {
+            Reads::Tokens => Some(self),
+            // The text stands on the verifier's rows, which are not known before.
+            Reads::HiddenRows { .. } => None,
+        }
     }
 
     fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
@@ -375,6 +397,41 @@ impl DraftsInOneLaunch for ModelDrafter {
     }
 }
 
+impl DraftsAhead for ModelDrafter {
+    /// Begins one forward of the verified nodes that no growth forwarded, where the context holds them. Of what it computes keys and
+    /// values are used alone.
+    fn draft_tail(&mut self, tree: &TokenTree, rows: &[NodeId]) -> Result<(), SpeculateError> {
+        let room = self.own.context() - self.own.committed();
+        let forwarded = &self.forwarded;
+        let lacks = |node: &NodeId| {
+            (tree.depth(*node) as usize) < room && forwarded.iter().all(|other| other.node != *node)
+        };
+        self.rows.clear();
+        self.rows.extend(rows.iter().copied().filter(lacks));
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let forward = verifier::forward(&mut self.own, tree, &self.rows)?;
+        forward.begin_choice_of(self.trimmed, Choice::ARGMAX, None);
+        self.note_forwarded(tree);
+        Ok(())
+    }
+
+    /// As of any forward of its session, that of the tail has run before that of the heads begins.
+    fn draft_heads(&mut self, verified: &Verified<'_>, _session: &mut Session) -> Result<(), SpeculateError> {
+        self.heads.draft(verified, &mut self.own, self.trimmed, self.choice, None)
+    }
+
+    fn keep_head(&mut self, row: usize, history: &[u32], _session: &mut Session) {
+        self.follow(history);
+        self.heads.keep(row, &mut self.own);
+    }
+
+    fn forget_heads(&mut self) {
+        self.heads.forget();
+    }
+}
+
 impl ModelDrafter {
     /// Forwards the nodes in `rows` and expands them.
     fn forward_rows(
@@ -398,7 +455,7 @@ impl ModelDrafter {
             }
         }
         for (row, node) in self.rows.iter().enumerate() {
-            note(&mut self.candidates, choices.row(row), self.vocabulary);
+            note(&mut self.candidates, choices.row(row).iter(), self.vocabulary);
             if let Some(observer) = budget.observer.as_deref_mut() {
                 observer.expanded(*node, &self.candidates);
             }
