@@ -52,7 +52,10 @@ check conformance on_device \
     emulated_cuda::a_long_context_is_joined_from_partitions \
     one_launch::the_device_grows_the_trees_that_the_host_grows \
     device_walk::the_device_accepts_and_moves_what_the_host_does \
-    device_walk::steps_that_the_device_verifies_are_the_hosts
+    device_walk::steps_that_the_device_verifies_are_the_hosts \
+    one_launch::the_device_grows_the_trees_of_drafter_models_too \
+    whole_step::steps_without_the_host_are_the_hosts \
+    schedules::heads_of_drafter_models_change_no_tree
 check rows on_device \
     row_invariance::rows_do_not_depend_on_company_width_slots_scratch_or_threads \
     row_invariance::every_width_and_every_number_of_used_rows_gives_the_same_bits \
@@ -62,7 +65,7 @@ check rows on_device \
 # Kernels of a graph overlap, those of eager launches do not: their bits are the same, each time.
 for round in 1 2 3 4 5; do
     check "overlap-$round" on_device emulated_cuda::every_kernel_once emulated_cuda::a_long_context_is_joined_from_partitions \
-        one_launch::the_device_grows_the_trees_that_the_host_grows eager::eager_answers_are_plain_ones_to_the_bit
+        one_launch::the_device_grows_the_trees_that_the_host_grows whole_step::steps_without_the_host_are_the_hosts eager::eager_answers_are_plain_ones_to_the_bit
 done
 check lossless on_device lossless::a_mixture_changes_no_token lossless::layer_skip_changes_no_token lossless::an_adversary_changes_no_token
 check profile "$yggc" profile -m "$model" --device cuda --budget 120 -o "$out/gpu.profile"
@@ -71,9 +74,12 @@ check explain "$yggc" plan explain "$out/gpu.plan"
 # Answers of every arm are compared with plain decoding's, token by token; `eager` is launches one by one.
 check bench "$yggc" bench -m "$model" --device cuda --plan "$out/gpu.plan" --prompts "$prompts" --arms ar,eager,plan -n 64 --repetitions 5 --json
 # The same shape drafted, and verified, by the host and by the device.
-for schedule in plain one_launch device_walk two_launches; do
-    check "plan-$schedule" "$yggc" plan -m "$model" --profile "$out/gpu.profile" -o "$out/$schedule.plan" --fix "drafter=layer_skip,Dd=4,Wd=4,schedule=$schedule"
-    check "draft-$schedule" "$yggc" bench -m "$model" --device cuda --plan "$out/$schedule.plan" --prompts "$prompts" --arms ar,layer_skip -n 64 --repetitions 5 --json
+# Heads ahead are of drafters in the verifier's cache, or of models that read tokens, which the default model's does not.
+for way in layer_skip-{plain,head_ahead,one_launch,device_walk,two_launches,whole_step} model-{plain,one_launch,device_walk,two_launches,whole_step}; do
+    drafter=${way%%-*} schedule=${way##*-}
+    check "plan-$way" "$yggc" plan -m "$model" --profile "$out/gpu.profile" -o "$out/$way.plan" \
+        --fix "drafter=$drafter,Dd=4,Wd=4,Wv=16,rows=all,predictor=off,schedule=$schedule"
+    check "draft-$way" "$yggc" bench -m "$model" --device cuda --plan "$out/$way.plan" --prompts "$prompts" --arms "ar,$drafter" -n 64 --repetitions 5 --json
 done
 check widths "$yggc" bench -m "$model" --device cuda --kernels --widths 1,2,4,8,16,32,64 --json
 
