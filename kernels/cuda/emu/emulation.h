@@ -29,7 +29,7 @@
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/asan_interface.h>
 #endif
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
@@ -151,6 +151,10 @@ struct Stacks {
             if (stack == MAP_FAILED) refuse("no memory for a stack");
             // An overflow ends the program instead of writing into the next stack.
             mprotect(stack, 4096, PROT_NONE);
+#if defined(__SANITIZE_ADDRESS__)
+            // A stack that was here before and is gone has left its marks.
+            ASAN_UNPOISON_MEMORY_REGION(stack, STACK);
+#endif
             all.push_back(static_cast<char*>(stack));
         }
         return all[i];
@@ -187,9 +191,13 @@ struct Block {
         taken = 0;
         if (order.kind == Order::SEEDED) std::shuffle(turns.begin(), turns.end(), dice);
     }
+    void wake(Fiber& fiber) {
+        fiber.state = Fiber::RUNNING;
+        // The first that can run is always next.
+        if (order.kind == Order::GREEDY && fiber.number < taken) taken = fiber.number;
+    }
     // Whose turn it is; nobody's where all wait or have ended.
     Fiber* next() {
-        if (order.kind == Order::GREEDY) taken = 0;
         for (unsigned rounds = 0; rounds < 2; ++rounds) {
             while (taken < turns.size())
                 if (Fiber& fiber = fibers[turns[taken++]]; fiber.state == Fiber::RUNNING) return &fiber;
@@ -312,7 +320,7 @@ inline void block_barrier(const char* file, int line) {
     b.arrived += 1;
     if (b.arrived == b.fibers.size()) {
         b.arrived = 0;
-        for (Fiber& fiber : b.fibers) fiber.state = Fiber::RUNNING;
+        for (Fiber& fiber : b.fibers) b.wake(fiber);
         return;
     }
     pass_turn();
@@ -338,7 +346,7 @@ template <class Work> inline void warp_barrier(Work work) {
     warp.arrived = 0;
     work();
     Fiber* lanes = b.lanes();
-    for (unsigned i = 0; i < 32; ++i) lanes[i].state = Fiber::RUNNING;
+    for (unsigned i = 0; i < 32; ++i) b.wake(lanes[i]);
 }
 
 // Shows a number to all lanes and gives that which another one shows.
@@ -352,7 +360,7 @@ inline u32 exchange(u32 value, u32 from) {
     shown[mine] = value;
     fiber->exchanges += 1;
     if (u32& awaited_by = warp.awaited_by[mine]) {
-        for (u32 left = awaited_by; left; left &= left - 1) lanes[std::countr_zero(left)].state = Fiber::RUNNING;
+        for (u32 left = awaited_by; left; left &= left - 1) b.wake(lanes[std::countr_zero(left)]);
         awaited_by = 0;
     }
     const Fiber& other = lanes[from % 32];
@@ -398,7 +406,7 @@ inline void run_block(Block& b) {
         if (!b.unseen || !b.unseen->is_hidden) refuse("threads wait for each other for ever");
         b.unseen->show();
         for (Fiber& fiber : b.fibers)
-            if (fiber.state == Fiber::AT_OTHER_KERNELS) fiber.state = Fiber::RUNNING;
+            if (fiber.state == Fiber::AT_OTHER_KERNELS) b.wake(fiber);
     }
     if (b.unseen && b.unseen->is_hidden) b.unseen->show();
 }
