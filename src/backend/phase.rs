@@ -57,7 +57,10 @@ pub struct Grown<'a> {
 
 /// A tree on a device while phases grow it: where a [verification of what grew](super::Verifications::prepare_grown) finds it.
 #[derive(Clone, Debug)]
-pub struct GrowingTree(pub(super) Arc<dyn OnDevice>);
+pub struct GrowingTree(
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "no other backend grows trees"))]
+    pub(super) Arc<dyn OnDevice>,
+);
 
 /// What a backend knows of a tree on its device.
 pub(super) trait OnDevice: Any + Debug + Send + Sync {}
