@@ -20,7 +20,7 @@ use yggc::{
 
 use crate::{
     draft_plans::draft_models,
-    lossless::{any_policy, any_sampling, any_shape},
+    lossless::{any_policy, any_sampling, any_shape, any_tokens},
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, session, some_models},
     tiny_profiles::{profiled, served},
 };
@@ -257,11 +257,7 @@ fn steps_that_the_device_verifies_are_the_hosts() {
             let what =
                 format!("case {case}, {}, {name}, {schedule}, {shape:?}, request {request}", model.name);
             for step in 0..5 {
-                let room = by_host.session().context() + 1 - by_host.history().len();
-                let tokens = dice.within(1, 9).min(room);
-                if tokens == 0 {
-                    break;
-                }
+                let Some(tokens) = any_tokens(&by_host, &mut dice) else { break };
                 let ends = if dice.chance(20) { vec![*dice.pick(by_host.history())] } else { Vec::new() };
                 let limits = Limits { tokens, ends: &ends };
                 by_device.poison_scratch(dice.bits());

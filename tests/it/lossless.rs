@@ -309,6 +309,13 @@ fn any_pair(case: &mut Case, model: &'static TinyModel, class: Class, dice: &mut
     Arc::new(pair.with_draft(DRAFT, Arc::new(trimmed)))
 }
 
+/// How many tokens the next step may emit: a few, as far as the context goes; `None` at its end.
+pub(crate) fn any_tokens(decoder: &Decoder, dice: &mut Dice) -> Option<usize> {
+    let room = decoder.session().context() + 1 - decoder.history().len();
+    let tokens = dice.within(1, 9).min(room);
+    (tokens > 0).then_some(tokens)
+}
+
 /// Decodes until `tokens` are emitted, one of `ends` is, or the context is full; poisons scratch before every step.
 pub(crate) fn decode(
     decoder: &mut Decoder,

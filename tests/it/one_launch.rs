@@ -15,7 +15,7 @@ use yggc::{
 
 use crate::{
     draft_models::{hidden_pair, pair_drafter, pair_session, plain_pair},
-    lossless::{any_kept, any_sampling, any_shape},
+    lossless::{any_kept, any_sampling, any_shape, any_tokens},
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, models, session, some_models},
 };
 
@@ -43,7 +43,7 @@ impl Drafts<'_> {
 }
 
 /// Everything about a tree, values to the last bit.
-fn described(tree: &TokenTree) -> Vec<(u32, Option<NodeId>, u32, u16)> {
+pub(crate) fn described(tree: &TokenTree) -> Vec<(u32, Option<NodeId>, u32, u16)> {
     tree.nodes().map(|n| (tree.token(n), tree.parent(n), tree.value(n).to_bits(), tree.rank(n))).collect()
 }
 
@@ -83,11 +83,7 @@ fn the_device_grows_the_trees_that_the_host_grows() {
         }
         let what = format!("case {case}, {}, {:?}", model.name, drafts.shape);
         for step in 0..6 {
-            let room = by_host.session().context() + 1 - by_host.history().len();
-            let tokens = dice.within(1, 9).min(room);
-            if tokens == 0 {
-                break;
-            }
+            let Some(tokens) = any_tokens(&by_host, &mut dice) else { break };
             let limits = Limits { tokens, ends: &[] };
             let report = by_host.step(limits, None).expect("the step runs");
             assert_eq!(by_device.step(limits, None).expect("the step runs"), report, "{what}, step {step}");
@@ -149,11 +145,7 @@ fn the_device_grows_the_trees_of_drafter_models_too() {
                 decoder.start(&prompt, sampling).expect("the prompt fits");
             }
             for step in 0..5 {
-                let room = by_host.session().context() + 1 - by_host.history().len();
-                let tokens = dice.within(1, 9).min(room);
-                if tokens == 0 {
-                    break;
-                }
+                let Some(tokens) = any_tokens(&by_host, &mut dice) else { break };
                 let limits = Limits { tokens, ends: &[] };
                 let what = format!("{what}, request {request}, step {step}");
                 by_device.poison_scratch(dice.bits());

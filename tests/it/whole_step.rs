@@ -14,7 +14,8 @@ use yggc::{
 
 use crate::{
     draft_models::{DRAFT, hidden_pair, pair_drafter, pair_session, plain_pair},
-    lossless::{any_policy, any_sampling, any_shape},
+    lossless::{any_policy, any_sampling, any_shape, any_tokens},
+    one_launch::described,
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, models, session, some_models},
 };
 
@@ -90,22 +91,14 @@ fn steps_without_the_host_are_the_hosts() {
                 decoder.start(&prompt, sampling).expect("the prompt fits");
             }
             for step in 0..5 {
-                let room = by_host.session().context() + 1 - by_host.history().len();
-                let tokens = dice.within(1, 9).min(room);
-                if tokens == 0 {
-                    break;
-                }
+                let Some(tokens) = any_tokens(&by_host, &mut dice) else { break };
                 let ends = if dice.chance(20) { vec![*dice.pick(by_host.history())] } else { Vec::new() };
                 let limits = Limits { tokens, ends: &ends };
                 let what = format!("{what}, request {request}, step {step}");
                 by_device.poison_scratch(dice.bits());
                 let report = by_host.step(limits, None).expect("the step runs");
                 assert_eq!(by_device.step(limits, None).expect("the step runs"), report, "{what}");
-                let described = |decoder: &Decoder| -> Vec<_> {
-                    let tree = decoder.tree();
-                    tree.nodes().map(|n| (tree.token(n), tree.parent(n), tree.value(n).to_bits())).collect()
-                };
-                assert_eq!(described(&by_device), described(&by_host), "{what}");
+                assert_eq!(described(by_device.tree()), described(by_host.tree()), "{what}");
                 assert_eq!(by_device.history(), by_host.history(), "{what}");
                 let committed = by_host.session().committed();
                 let hidden = |decoder: &Decoder| decoder.session().committed_hidden(committed - 1).map(bits);

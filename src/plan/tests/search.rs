@@ -439,15 +439,18 @@ fn steps_choose_their_rows_where_that_pays() {
     assert!(text.contains("<=2") && text.contains("calibrated on 100 drafted nodes"), "{text}");
 }
 
+/// Growths of a draft phase that the device runs, at every draft width.
+fn growth_cells(us: f64) -> Vec<CellSamples> {
+    let growths = ["first_growth:layer_skip", "next_growth:layer_skip"];
+    DRAFT_WIDTHS.into_iter().flat_map(|width| growths.map(|stage| samples(stage, width, us))).collect()
+}
+
 #[test]
 fn growths_in_one_launch_are_chosen_where_they_were_measured_and_pay() {
     let planned = |growth_us: Option<f64>, fix: &str| {
         let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
         let mut cells = cells(&[90.0, 92.0, 95.0, 97.0, 99.0], &[20.0; 3]);
-        for width in DRAFT_WIDTHS {
-            let growths = ["first_growth:layer_skip", "next_growth:layer_skip"];
-            cells.extend(growth_us.into_iter().flat_map(|us| growths.map(|stage| samples(stage, width, us))));
-        }
+        cells.extend(growth_us.into_iter().flat_map(growth_cells));
         plan(&profile(cells, vec![trace], requests()), fix)
     };
     let schedule = |us, fix| planned(us, fix).unwrap().for_drafter("layer_skip").unwrap().schedule;
@@ -466,10 +469,7 @@ fn steps_without_the_host_are_chosen_where_they_were_measured_and_pay() {
     let planned = |verify_us: Option<f64>, fix: &str| {
         let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
         let mut cells = cells(&[90.0, 92.0, 95.0, 97.0, 99.0], &[20.0; 3]);
-        for width in DRAFT_WIDTHS {
-            let growths = ["first_growth:layer_skip", "next_growth:layer_skip"];
-            cells.extend(growths.map(|stage| samples(stage, width, 10.0)));
-        }
+        cells.extend(growth_cells(10.0));
         cells.extend(VERIFY_WIDTHS.map(|width| samples("verify_walk", width, 90.0)));
         let grown = verify_us.into_iter().flat_map(|us| VERIFY_WIDTHS.map(|width| (width, us)));
         cells.extend(grown.map(|(width, us)| samples("verify_grown:layer_skip", width, us)));
@@ -496,10 +496,7 @@ fn walks_on_the_device_are_chosen_where_they_were_measured_and_pay() {
     let planned = |walk_us: Option<[f64; 5]>, growth_us: Option<f64>, fix: &str| {
         let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
         let mut cells = cells(&[90.0, 92.0, 95.0, 97.0, 99.0], &[20.0; 3]);
-        for width in DRAFT_WIDTHS {
-            let growths = ["first_growth:layer_skip", "next_growth:layer_skip"];
-            cells.extend(growth_us.into_iter().flat_map(|us| growths.map(|stage| samples(stage, width, us))));
-        }
+        cells.extend(growth_us.into_iter().flat_map(growth_cells));
         let walks = walk_us.into_iter().flat_map(|us| VERIFY_WIDTHS.into_iter().zip(us));
         cells.extend(walks.map(|(width, us)| samples("verify_walk", width, us)));
         cells.extend(VERIFY_WIDTHS.map(|width| samples("host:accept", width, 1.0)));
