@@ -133,7 +133,7 @@ fn table(us: &[u32]) -> LatencyTable {
 }
 
 /// Cells of [`table`].
-const CELLS: usize = 42;
+const CELLS: usize = 45;
 
 fn any_shape() -> impl Strategy<Value = Shape> {
     let widths = (prop::sample::select(vec![1, 2, 4]), prop::sample::select(vec![2, 4]));
