@@ -75,6 +75,8 @@ fn bytes_kept<T>(work: impl FnOnce() -> T) -> (usize, T) {
 }
 
 const CONTEXT: usize = 2_048;
+/// Several ranges of logits, and few enough that the head is not most of the work.
+const VOCABULARY: u32 = 1_024;
 const SHAPE: Shape = Shape { depth: 4, draft_width: 4, verify_width: 8, top_k: 8, draft_temperature: 1.0 };
 
 /// Tokens that a try of another skip set is over.
@@ -84,7 +86,7 @@ fn spec() -> SyntheticSpec {
     SyntheticSpec {
         layers: 4,
         context: CONTEXT,
-        vocabulary: 4_096,
+        vocabulary: VOCABULARY as usize,
         format: WeightFormat::Q4_1,
         ..SyntheticSpec::default()
     }
@@ -118,7 +120,7 @@ fn with_drafts(set: &Arc<ExecutableSet>, model: &Model) -> Arc<ExecutableSet> {
 
 /// Tokens of the trimmed head.
 fn kept() -> Vec<u32> {
-    (0..4_096).step_by(3).collect()
+    (0..VOCABULARY).step_by(3).collect()
 }
 
 fn session_options(threads: usize) -> SessionOptions {
@@ -180,11 +182,11 @@ fn retrieval(texts: u32) -> Retrieval {
     let mut corpus = Corpus::default();
     corpus.push(&prompt());
     for first in 0..texts {
-        corpus.push(&(0..400).map(|i| (i * (first + 1) + first) % 4_096).collect::<Vec<u32>>());
+        corpus.push(&(0..400).map(|i| (i * (first + 1) + first) % VOCABULARY).collect::<Vec<u32>>());
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("texts.store");
-    std::fs::write(&path, corpus.encode(4_096, [0; 32]).expect("a small corpus")).expect("written");
+    std::fs::write(&path, corpus.encode(VOCABULARY, [0; 32]).expect("a small corpus")).expect("written");
     let store = CorpusStore::open(&path).expect("it was just written");
     Retrieval::new(store, 16, 1, &SHAPE).expect("lengths in order")
 }
@@ -435,6 +437,7 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
     let sampled = Sampling { temperature: 0.8, top_k: 0, top_p: 0.95, min_p: 0.02, seed: 3 };
     let cut = Sampling { top_k: 40, ..sampled };
     let tiers = yggc::backend::available_tiers();
+    let fastest = *tiers.last().expect("a tier for every processor");
     for (tier, activations) in
         tiers.into_iter().flat_map(|tier| Activations::ALL.map(|activations| (tier, activations)))
     {
@@ -465,18 +468,20 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             check_observed(&set, threads);
             check_ways(&set, threads);
         }
+        // How tokens are drawn is the same code on every tier.
+        let samplings = if tier == fastest { vec![Sampling::GREEDY, sampled, cut] } else { vec![sampled] };
         for name in ["none", "lookup", "suffix", "recycling", "ngram", "mixed", "layer_skip", "trimmed_head"]
         {
             for threads in [1, 2] {
-                for sampling in [Sampling::GREEDY, sampled, cut] {
-                    check_steps(&trimmed, (name, Schedule::Plain), threads, sampling);
+                for sampling in &samplings {
+                    check_steps(&trimmed, (name, Schedule::Plain), threads, *sampling);
                 }
             }
         }
         let drafting = with_drafts(&set, &model);
         for (name, threads) in [("model", 1), ("model", 2), ("hidden_state", 1), ("hidden_state", 2)] {
-            for sampling in [Sampling::GREEDY, sampled] {
-                check_steps(&drafting, (name, Schedule::Plain), threads, sampling);
+            for sampling in &samplings {
+                check_steps(&drafting, (name, Schedule::Plain), threads, *sampling);
             }
         }
         for (threads, sampling) in [(1, sampled), (2, Sampling::GREEDY)] {

@@ -19,7 +19,9 @@ use yggc::{
     speculate::{Decoder, Limits, Shape},
 };
 
-use crate::tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, WIDTHS, bits, models, session, some_models};
+use crate::tiny_model::{
+    Class, Dice, MODEL_CONTEXT, TinyModel, WIDTHS, bits, models, session, some_models, thread_counts,
+};
 
 /// Tokens whose logits are no numbers; nothing is fed that a tied table would spoil.
 const NO_NUMBERS: [usize; 3] = [0, 255, 289];
@@ -116,7 +118,8 @@ fn filled<'s>(session: &'s mut Session, tokens: &[u32]) -> yggc::runtime::Forwar
 fn check(model: &TinyModel, class: Class, dice: &mut Dice) {
     let set = Planted::new(&model.model).set(class);
     let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
-    let mut sessions = [1, 2].map(|threads| session(&set, MODEL_CONTEXT, 64, threads));
+    let open = |threads: &usize| session(&set, MODEL_CONTEXT, 64, *threads);
+    let mut sessions: Vec<Session> = thread_counts().iter().map(open).collect();
     let prompt: Vec<u32> = (0..20).map(|_| fed(dice)).collect();
     for session in &mut sessions {
         session.restart(&prompt).expect("the prompt fits");
@@ -194,7 +197,8 @@ fn check_trimmed(model: &TinyModel, class: Class, dice: &mut Dice) {
     let set = Arc::new(set);
     let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
     let mut judge = session(&whole, MODEL_CONTEXT, 64, 1);
-    let mut sessions = [1, 2].map(|threads| session(&set, MODEL_CONTEXT, 64, threads));
+    let open = |threads: &usize| session(&set, MODEL_CONTEXT, 64, *threads);
+    let mut sessions: Vec<Session> = thread_counts().iter().map(open).collect();
     let prompt: Vec<u32> = (0..20).map(|_| fed(dice)).collect();
     for session in sessions.iter_mut().chain([&mut judge]) {
         session.restart(&prompt).expect("the prompt fits");
@@ -265,8 +269,8 @@ fn greedy_decoding_is_the_argmax_of_logits_token_for_token() {
                 expected.push(argmax(filled(&mut judge, &last).run(None).row(0)));
                 judge.commit(&[0]);
             }
-            for threads in [1, 2] {
-                let session = session(set, MODEL_CONTEXT, 1, threads);
+            for threads in thread_counts() {
+                let session = session(set, MODEL_CONTEXT, 1, *threads);
                 let mut decoder = Decoder::new(session, None, Shape::PLAIN).expect("one row is planned");
                 decoder.start(&prompt, Sampling::GREEDY).expect("the prompt fits");
                 while decoder.history().len() < prompt.len() + tokens {

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
+use ygg_kernels::{Activations, KvFormat, WeightFormat};
 use yggc::{
     model::{
         HiddenStateModel, Model, RopeConfig,
@@ -114,19 +114,12 @@ pub(crate) fn pair_drafter(session: &Session, shape: &Shape) -> ModelDrafter {
     ModelDrafter::new(session, draft, shape).expect("a planned width")
 }
 
-/// Models but for the scalar tier's, which is slow and has nothing of its own to get wrong here.
-fn fast_class(model: &TinyModel, dice: &mut Dice) -> Class {
-    let fast: Vec<Class> =
-        model.classes().into_iter().filter(|class| class.tier != Tier::Reference).collect();
-    *dice.pick(&fast)
-}
-
 #[test]
 fn a_drafter_that_is_the_verifier_is_accepted_nearly_always() {
     let mut accepted = (0, 0);
     for (number, model) in models().iter().enumerate() {
         let mut dice = Dice::new(number as u64);
-        let class = Class { activations: Activations::Native, ..fast_class(model, &mut dice) };
+        let class = Class { activations: Activations::Native, ..model.any_class(&mut dice) };
         let pair = plain_pair(model, model, class);
         let shape = Shape { depth: 4, draft_width: 2, verify_width: 9, top_k: 4, draft_temperature: 1.0 };
         for threads in [1, 2] {
@@ -220,7 +213,7 @@ fn any_history_of_a_drafter_leaves_what_it_drafts_alone() {
     for case in 0..60 {
         let mut dice = Dice::new(7_000 + case);
         let model = dice.pick(models());
-        let class = fast_class(model, &mut dice);
+        let class = model.any_class(&mut dice);
         let is_hidden = case % 2 == 0;
         let pair = if is_hidden {
             hidden_pair(model, class, *dice.pick(&[256, 40]))

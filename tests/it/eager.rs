@@ -11,7 +11,7 @@ use yggc::{
     speculate::{Decoder, Limits, Shape},
 };
 
-use crate::tiny_model::{Class, Dice, TinyModel, bits, models, session};
+use crate::tiny_model::{Class, Dice, TinyModel, bits, models, session, thread_counts};
 
 const CONTEXT: usize = 128;
 const TOKENS: usize = 10;
@@ -53,7 +53,7 @@ fn eager_answers_are_plain_ones_to_the_bit() {
         for class in model.classes().into_iter().filter(|class| class.tier != Tier::Reference) {
             let (eager, fused) = (eager(model, class), model.set(class));
             let mut dice = Dice::new(number as u64);
-            for threads in [1, 2] {
+            for &threads in thread_counts() {
                 let prompt = dice.tokens(30, fused.vocabulary());
                 for sampling in [Sampling::GREEDY, Sampling { temperature: 0.9, seed: 5, ..Sampling::GREEDY }]
                 {

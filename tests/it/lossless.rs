@@ -247,20 +247,15 @@ fn cut<'a>(truth: &'a [u32], prompt: usize, tokens: usize, ends: &[u32]) -> &'a 
     &truth[..prompt + end.min(tokens).min(output.len())]
 }
 
-/// Runs `cases` of a kind over all models and classes; gives drafted and accepted nodes in all. Of a device one in [`CASES_OF_DEVICE`] is run,
-/// and counts for as many.
+/// Runs `cases` of a kind over all models and classes; gives drafted and accepted nodes in all. Of a device one in
+/// [`CASES_OF_DEVICE`] is run.
 fn run(kind: Kind, cases: u64) -> (u64, u64) {
-    let each = if is_cuda() { CASES_OF_DEVICE } else { 1 };
-    let cases = cases.div_ceil(each);
+    let cases = if is_cuda() { cases.div_ceil(CASES_OF_DEVICE) } else { cases };
     let (mut drafted, mut accepted) = (0, 0);
     for case in 0..cases {
         let mut dice = Dice::new(case);
         let model = dice.pick(models());
-        // The scalar tier is slow and has nothing of its own to get wrong here.
-        let (scalar, fast): (Vec<Class>, Vec<Class>) =
-            model.classes().into_iter().partition(|class| class.tier == Tier::Reference);
-        let classes = if dice.chance(4) { &scalar } else { &fast };
-        let class = *dice.pick(classes);
+        let class = model.any_class(&mut dice);
         let set = model.set(class);
         let what = format!("{kind:?} case {case}, {} on {class}", model.name);
         let mut case = Case::any(kind, what, set.vocabulary(), &mut dice);
@@ -306,92 +301,84 @@ fn run(kind: Kind, cases: u64) -> (u64, u64) {
             );
         }
     }
-    (each * drafted, each * accepted)
+    (drafted, accepted)
 }
 
 /// Cases of which one is run on a device, which may be emulated.
 const CASES_OF_DEVICE: u64 = 16;
 
-#[test]
-fn layer_skip_changes_no_token() {
-    let (drafted, accepted) = run(Kind::LayerSkip, 150);
-    assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
-}
-
-#[test]
-fn a_trimmed_head_changes_no_token() {
-    let (drafted, accepted) = run(Kind::TrimmedHead, 120);
-    assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
-}
-
-#[test]
-fn a_template_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Template, 150);
-    assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
-}
-
-#[test]
-fn a_skip_set_that_changes_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Swift, 200);
-    assert!(drafted > 5_000 && accepted > 500, "{accepted} of {drafted} accepted: too few to show anything");
-}
-
-#[test]
-fn a_drafter_model_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Model, 160);
-    assert!(drafted > 3_000 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
-}
-
-#[test]
-fn a_hidden_state_drafter_changes_no_token() {
-    let (drafted, accepted) = run(Kind::HiddenState, 160);
-    // A device runs few cases, of which few tokens of random weights are accepted.
+/// Where too little is drafted or accepted, equal tokens show nothing. A device runs few cases, of which random weights accept few.
+fn shows_something((drafted, accepted): (u64, u64), least: (u64, u64)) {
+    let (least_drafted, least_accepted) = if is_cuda() { (10, 1) } else { least };
     assert!(
-        drafted > 3_000 && (is_cuda() || accepted > 100),
+        drafted >= least_drafted && accepted >= least_accepted,
         "{accepted} of {drafted} accepted: too few to show anything"
     );
 }
 
 #[test]
+fn layer_skip_changes_no_token() {
+    shows_something(run(Kind::LayerSkip, 150), (3_000, 200));
+}
+
+#[test]
+fn a_trimmed_head_changes_no_token() {
+    shows_something(run(Kind::TrimmedHead, 120), (3_000, 100));
+}
+
+#[test]
+fn a_template_changes_no_token() {
+    shows_something(run(Kind::Template, 150), (3_000, 200));
+}
+
+#[test]
+fn a_skip_set_that_changes_changes_no_token() {
+    shows_something(run(Kind::Swift, 200), (5_000, 500));
+}
+
+#[test]
+fn a_drafter_model_changes_no_token() {
+    shows_something(run(Kind::Model, 160), (3_000, 200));
+}
+
+#[test]
+fn a_hidden_state_drafter_changes_no_token() {
+    shows_something(run(Kind::HiddenState, 160), (3_000, 100));
+}
+
+#[test]
 fn lookup_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Free(Free::Lookup), 120);
-    assert!(drafted > 300 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+    shows_something(run(Kind::Free(Free::Lookup), 120), (300, 100));
 }
 
 #[test]
 fn retrieval_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Free(Free::Retrieval), 120);
-    assert!(drafted > 800 && accepted > 400, "{accepted} of {drafted} accepted: too few to show anything");
+    shows_something(run(Kind::Free(Free::Retrieval), 120), (800, 400));
 }
 
 #[test]
 fn a_suffix_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Free(Free::Suffix), 120);
-    assert!(drafted > 300 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+    shows_something(run(Kind::Free(Free::Suffix), 120), (300, 100));
 }
 
 #[test]
 fn recycling_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Free(Free::Recycling), 120);
-    assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+    shows_something(run(Kind::Free(Free::Recycling), 120), (3_000, 100));
 }
 
 #[test]
 fn n_grams_change_no_token() {
-    let (drafted, accepted) = run(Kind::Free(Free::Ngram), 120);
-    assert!(drafted > 3_000 && accepted > 100, "{accepted} of {drafted} accepted: too few to show anything");
+    shows_something(run(Kind::Free(Free::Ngram), 120), (3_000, 100));
 }
 
 #[test]
 fn a_mixture_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Mixed, 200);
-    assert!(drafted > 5_000 && accepted > 300, "{accepted} of {drafted} accepted: too few to show anything");
+    shows_something(run(Kind::Mixed, 200), (5_000, 300));
 }
 
 #[test]
 fn an_adversary_changes_no_token() {
-    let (drafted, accepted) = run(Kind::Adversary, 160);
-    assert!(drafted > 1_500 && accepted > 200, "{accepted} of {drafted} accepted: too few to show anything");
+    shows_something(run(Kind::Adversary, 160), (1_500, 200));
 }
 
 /// Proposes the true continuation as one chain.

@@ -20,7 +20,7 @@ use crate::{
     lossless::{any_policy, any_sampling, any_shape, any_template},
     program::{success, yggc},
     tiny_commands::{json, on_tiny, profile},
-    tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, is_cuda, models, session, some_models},
+    tiny_model::{Class, Dice, MODEL_CONTEXT, is_cuda, models, session, some_models},
 };
 
 /// A decoder with a layer-skip drafter.
@@ -142,13 +142,6 @@ fn in_two_requests([plain, ahead]: [&mut Decoder; 2], prompt: &[u32], dice: &mut
     all
 }
 
-/// A class of the model, but for the scalar tier's, which is slow and has nothing of its own to get wrong here.
-fn fast_class(model: &TinyModel, dice: &mut Dice) -> Class {
-    let fast: Vec<Class> =
-        model.classes().into_iter().filter(|class| class.tier != Tier::Reference).collect();
-    *dice.pick(&fast)
-}
-
 /// The decoder, with a policy whose costs are as planned: the clock would tell two decoders apart.
 fn under(policy: Option<Policy>, decoder: Decoder) -> Decoder {
     match policy {
@@ -165,7 +158,7 @@ fn heads_drafted_ahead_change_no_tree() {
     for case in 0..cases {
         let mut dice = Dice::new(1_000 + case);
         let model = dice.pick(models());
-        let class = fast_class(model, &mut dice);
+        let class = model.any_class(&mut dice);
         let set = model.set(class);
         let shape = any_shape(&mut dice);
         let percent = *dice.pick(&[10, 30, 60]);
@@ -194,7 +187,7 @@ fn heads_of_drafter_models_change_no_tree() {
     for case in 0..cases {
         let mut dice = Dice::new(1_100 + case);
         let model = *dice.pick(&some_models().collect::<Vec<_>>());
-        let class = fast_class(model, &mut dice);
+        let class = model.any_class(&mut dice);
         // Of the verifier itself most is accepted, of another model little.
         let drafter = if case % 2 == 0 { model } else { *dice.pick(&some_models().collect::<Vec<_>>()) };
         let draft_context = if case % 5 == 4 { dice.within(8, 40) } else { MODEL_CONTEXT };

@@ -1,7 +1,7 @@
 //! Tiny generated models that the tests run: every format, both containers, several shapes; each opened once.
 
 use std::{
-    fs,
+    fs, iter,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
@@ -77,6 +77,20 @@ impl TinyModel {
         all.filter(is_one).collect()
     }
 
+    /// A class for tests of what lies above the kernels. Slow tiers have nothing of their own to get wrong there, and come
+    /// seldom.
+    pub(crate) fn any_class(&self, dice: &mut Dice) -> Class {
+        let chances = |class: &Class| match class.tier {
+            Tier::Reference => 1,
+            Tier::Portable => 10,
+            Tier::Avx2 | Tier::Avx512 | Tier::Amx | Tier::Cuda => 50,
+        };
+        let classes = self.classes();
+        let chances: Vec<Class> =
+            classes.iter().flat_map(|class| iter::repeat_n(*class, chances(class))).collect();
+        *dice.pick(&chances)
+    }
+
     /// Executables of [`WIDTHS`] over an f16 cache, built once.
     pub(crate) fn set(&self, class: Class) -> &Arc<ExecutableSet> {
         let place = Tier::ALL.iter().position(|tier| *tier == class.tier).expect("every tier is listed");
@@ -111,6 +125,11 @@ pub(crate) fn tested_tiers() -> Vec<Tier> {
 /// The tier that is tested where one is enough.
 pub(crate) fn best_tier() -> Tier {
     if is_cuda() { Tier::Cuda } else { Tier::detect_best() }
+}
+
+/// Numbers of threads that are tried: on a device none of them computes.
+pub(crate) fn thread_counts() -> &'static [usize] {
+    if is_cuda() { &[1] } else { &[1, 2] }
 }
 
 /// How often something is tried: less often on an emulated device, which is a thousand times as slow.

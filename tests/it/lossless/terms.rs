@@ -7,7 +7,7 @@ use yggc::{
 };
 
 use super::*;
-use crate::tiny_model::{TinyModel, cases};
+use crate::tiny_model::cases;
 
 /// What a request asks for beside a prompt and how tokens are drawn.
 #[derive(Debug)]
@@ -91,14 +91,10 @@ fn next_prompt(before: &[u32], context: usize, vocabulary: usize, dice: &mut Dic
 /// Nodes accepted and tokens of prompts kept in all.
 fn run(kind: Kind, wanted: u64) -> (u64, u64) {
     let (mut accepted, mut reused) = (0, 0);
-    let class_of = |model: &TinyModel, dice: &mut Dice| {
-        let fast = model.classes().into_iter().filter(|class| class.tier != Tier::Reference);
-        *dice.pick(&fast.collect::<Vec<_>>())
-    };
     for case in 0..cases(Class::native(crate::tiny_model::best_tier()), wanted) {
         let mut dice = Dice::new(7_000 + case);
         let model = dice.pick(models());
-        let class = class_of(model, &mut dice);
+        let class = model.any_class(&mut dice);
         let mut set = Arc::clone(model.set(class));
         let vocabulary = set.vocabulary();
         let what = format!("{kind:?} case {case}, {} on {class}", model.name);
