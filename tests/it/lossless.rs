@@ -333,7 +333,7 @@ fn a_template_changes_no_token() {
 
 #[test]
 fn a_skip_set_that_changes_changes_no_token() {
-    shows_something(run(Kind::Swift, 200), (5_000, 500));
+    shows_something(run(Kind::Swift, 120), (3_000, 300));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::program::default_model;
 const WIDTH: usize = 64;
 
 /// So many of the texts, the shortest, are scored by the portable tier: all of them would take it minutes.
-const PORTABLE_TEXTS: usize = 4;
+const PORTABLE_TEXTS: usize = 2;
 
 /// How far a class of kernels may be from the reference.
 #[derive(Clone, Copy, Debug)]
