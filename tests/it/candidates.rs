@@ -115,11 +115,15 @@ fn filled<'s>(session: &'s mut Session, tokens: &[u32]) -> yggc::runtime::Forwar
     forward
 }
 
+/// Sessions of every number of threads.
+fn sessions(set: &Arc<ExecutableSet>) -> Vec<Session> {
+    thread_counts().iter().map(|threads| session(set, MODEL_CONTEXT, 64, *threads)).collect()
+}
+
 fn check(model: &TinyModel, class: Class, dice: &mut Dice) {
     let set = Planted::new(&model.model).set(class);
     let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
-    let open = |threads: &usize| session(&set, MODEL_CONTEXT, 64, *threads);
-    let mut sessions: Vec<Session> = thread_counts().iter().map(open).collect();
+    let mut sessions = sessions(&set);
     let prompt: Vec<u32> = (0..20).map(|_| fed(dice)).collect();
     for session in &mut sessions {
         session.restart(&prompt).expect("the prompt fits");
@@ -197,8 +201,7 @@ fn check_trimmed(model: &TinyModel, class: Class, dice: &mut Dice) {
     let set = Arc::new(set);
     let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
     let mut judge = session(&whole, MODEL_CONTEXT, 64, 1);
-    let open = |threads: &usize| session(&set, MODEL_CONTEXT, 64, *threads);
-    let mut sessions: Vec<Session> = thread_counts().iter().map(open).collect();
+    let mut sessions = sessions(&set);
     let prompt: Vec<u32> = (0..20).map(|_| fed(dice)).collect();
     for session in sessions.iter_mut().chain([&mut judge]) {
         session.restart(&prompt).expect("the prompt fits");

@@ -2,7 +2,7 @@
 //! thread and on two; the tokens are plain decoding's.
 //!
 //! Reading the prompts is most of the work, so drafters share them out: each answers a third, in every setting.
-//! `benches/lossless.py` asks all of every drafter.
+//! `benches/lossless.py` asks as many as one likes of lookup, layer skip and the shipped drafter.
 
 use std::{path::Path, sync::OnceLock};
 

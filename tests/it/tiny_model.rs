@@ -85,10 +85,9 @@ impl TinyModel {
             Tier::Portable => 10,
             Tier::Avx2 | Tier::Avx512 | Tier::Amx | Tier::Cuda => 50,
         };
-        let classes = self.classes();
-        let chances: Vec<Class> =
-            classes.iter().flat_map(|class| iter::repeat_n(*class, chances(class))).collect();
-        *dice.pick(&chances)
+        let all = self.classes();
+        let lots: Vec<Class> = all.iter().flat_map(|class| iter::repeat_n(*class, chances(class))).collect();
+        *dice.pick(&lots)
     }
 
     /// Executables of [`WIDTHS`] over an f16 cache, built once.
