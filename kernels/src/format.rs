@@ -1,63 +1,167 @@
 //! Weight formats: how a matrix lies in a model file, and the f32 value of every element.
+//!
+//! A format is one file below this one, with a [`Spec`], and one line of the registry here. Formats of codes say what
+//! their integers mean in a [`Coding`]; a decoder takes a block of a file apart, and meaning, packing and kernels
+//! follow from the coding.
 
-mod k_quants;
+mod coding;
+mod dense;
+mod iq4_nl;
+mod iq4_xs;
+mod k_scales;
+mod mxfp4;
+mod q2_k;
+mod q3_k;
+mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
 
-pub(crate) use k_quants::{
-    K_BLOCK, Q4_K_SUB, Q6_K_BIAS, Q6_K_D, Q6_K_SUB, q4_k_code, q4_k_scale_min, q6_k_code, q6_k_scale,
-};
+pub(crate) use coding::{Block, Coding, Meaning, Scales, Unit};
 
 use std::fmt;
 
-/// Storage format of a weight matrix, as GGUF and safetensors define it.
-///
-/// A row is a whole number of blocks. Adding a format means a new variant here (the matches are exhaustive), a tile
-/// layout in `cpu::packing` and a kernel per tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(non_camel_case_types, reason = "formats are spelled as ggml spells them")]
-pub enum WeightFormat {
-    /// IEEE single.
-    F32,
-    /// IEEE half.
-    F16,
-    /// The upper half of an IEEE single.
-    BF16,
-    /// Blocks of 32: f16 scale `d`, 32 signed bytes `q`; value `q * d`.
-    Q8_0,
-    /// Blocks of 32: f16 scale `d`, 32 nibbles `q`; value `(q - 8) * d`.
-    Q4_0,
-    /// Blocks of 32: f16 scale `d`, f16 minimum `m`, 32 nibbles `q`; value `q * d + m`.
-    Q4_1,
-    /// Blocks of 256: f16 units `d` and `dmin`; each 32 nibbles `q` have 6-bit `s` and `m`; value `q * s * d - m * dmin`.
-    Q4_K,
-    /// Blocks of 256: f16 unit `d`; each 16 codes `q` of 6 bits have a signed byte `s`; value `(q - 32) * s * d`.
-    Q6_K,
+/// What a format is.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    /// Lower-case name, as ggml spells it.
+    pub(crate) name: &'static str,
+    /// Number of the element type in GGUF.
+    pub(crate) ggml_type: u32,
+    /// Elements in a block.
+    pub(crate) block_len: usize,
+    /// Bytes of a block in a file.
+    pub(crate) block_bytes: usize,
+    pub(crate) elements: Elements,
+}
+
+/// How the elements of a block are stored.
+#[derive(Debug)]
+pub(crate) enum Elements {
+    /// A floating-point number each.
+    Dense { read: fn(&[u8]) -> f32, write: fn(f32, &mut Vec<u8>) },
+    /// Integers and their scales. `encode` appends a block, rounded to nearest without a search for better scales.
+    Codes { coding: Coding, decode: fn(&[u8], &mut Block), encode: fn(&[f32], &mut Vec<u8>) },
+}
+
+/// A format of codes as a type, so that code can be made for each.
+pub(crate) trait Kind {
+    const CODING: Coding;
+}
+
+/// What is done for the kind of a format.
+pub(crate) trait Visitor {
+    type Output;
+
+    fn visit<K: Kind>(self) -> Self::Output;
+}
+
+macro_rules! formats {
+    (
+        dense { $($(#[$dense_doc:meta])* $dense:ident = $dense_spec:path,)* }
+        codes { $($(#[$doc:meta])* $variant:ident = $spec:path,)* }
+    ) => {
+        /// Storage format of a weight matrix, as GGUF and safetensors define it. A row is a whole number of blocks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[expect(non_camel_case_types, reason = "formats are spelled as ggml spells them")]
+        pub enum WeightFormat {
+            $($(#[$dense_doc])* $dense,)*
+            $($(#[$doc])* $variant,)*
+        }
+
+        /// The formats of codes as types.
+        #[expect(non_camel_case_types, reason = "formats are spelled as ggml spells them")]
+        mod kinds {
+            use super::{Coding, Kind, WeightFormat};
+
+            $(
+                pub(super) struct $variant;
+
+                impl Kind for $variant {
+                    const CODING: Coding = WeightFormat::$variant.coding().expect("a format of codes");
+                }
+            )*
+        }
+
+        impl WeightFormat {
+            /// Every format, in declaration order.
+            pub const ALL: [Self; [$(stringify!($dense),)* $(stringify!($variant),)*].len()] =
+                [$(Self::$dense,)* $(Self::$variant,)*];
+
+            pub(crate) const fn spec(self) -> &'static Spec {
+                match self {
+                    $(Self::$dense => &$dense_spec,)*
+                    $(Self::$variant => &$spec,)*
+                }
+            }
+
+            /// Calls the visitor for the kind of a format of codes.
+            ///
+            /// # Panics
+            /// If the format is dense.
+            #[inline]
+            pub(crate) fn visit<V: Visitor>(self, visitor: V) -> V::Output {
+                match self {
+                    $(Self::$dense => unreachable!("{self} has no codes"),)*
+                    $(Self::$variant => visitor.visit::<kinds::$variant>(),)*
+                }
+            }
+        }
+    };
+}
+
+formats! {
+    dense {
+        /// IEEE single.
+        F32 = dense::F32,
+        /// IEEE half.
+        F16 = dense::F16,
+        /// The upper half of an IEEE single.
+        BF16 = dense::BF16,
+    }
+    codes {
+        /// Blocks of 32: f16 scale `d`, 32 signed bytes `q`; value `q * d`.
+        Q8_0 = q8_0::SPEC,
+        /// Blocks of 32: f16 scale `d`, 32 nibbles `q`; value `(q - 8) * d`.
+        Q4_0 = q4_0::SPEC,
+        /// Blocks of 32: f16 scale `d`, f16 minimum `m`, 32 nibbles `q`; value `q * d + m`.
+        Q4_1 = q4_1::SPEC,
+        /// Blocks of 256: f16 units `d` and `dmin`; each 32 nibbles `q` have 6-bit `s` and `m`; value `q * s * d - m * dmin`.
+        Q4_K = q4_k::SPEC,
+        /// Blocks of 256: f16 unit `d`; each 16 codes `q` of 6 bits have a signed byte `s`; value `(q - 32) * s * d`.
+        Q6_K = q6_k::SPEC,
+        /// Blocks of 32: f16 scale `d`, 32 codes `q` of 5 bits; value `(q - 16) * d`.
+        Q5_0 = q5_0::SPEC,
+        /// Blocks of 32: f16 scale `d`, f16 minimum `m`, 32 codes `q` of 5 bits; value `q * d + m`.
+        Q5_1 = q5_1::SPEC,
+        /// As `Q4_K`, with codes of 5 bits.
+        Q5_K = q5_k::SPEC,
+        /// Blocks of 256: f16 units `d` and `dmin`; each 16 codes `q` of 2 bits have 4-bit `s` and `m`; value `q * s * d - m * dmin`.
+        Q2_K = q2_k::SPEC,
+        /// Blocks of 256: f16 unit `d`; each 16 codes `q` of 3 bits have a 6-bit `s`; value `(q - 4) * (s - 32) * d`.
+        Q3_K = q3_k::SPEC,
+        /// Blocks of 32: f16 scale `d`, 32 nibbles that choose one of 16 values `v`; value `v * d`.
+        IQ4_NL = iq4_nl::SPEC,
+        /// Blocks of 256: f16 unit `d`; each 32 nibbles, which choose as in `IQ4_NL`, have a 6-bit `s`; value `v * (s - 32) * d`.
+        IQ4_XS = iq4_xs::SPEC,
+        /// Blocks of 32: a power of two `d`, 32 floats of 4 bits `q`; value `q * d`.
+        MXFP4 = mxfp4::SPEC,
+    }
 }
 
 impl WeightFormat {
-    /// Every format, in declaration order.
-    pub const ALL: [Self; 8] =
-        [Self::F32, Self::F16, Self::BF16, Self::Q8_0, Self::Q4_0, Self::Q4_1, Self::Q4_K, Self::Q6_K];
-
     /// Elements in one block.
     pub const fn block_len(self) -> usize {
-        match self {
-            Self::F32 | Self::F16 | Self::BF16 => 1,
-            Self::Q8_0 | Self::Q4_0 | Self::Q4_1 => 32,
-            Self::Q4_K | Self::Q6_K => K_BLOCK,
-        }
+        self.spec().block_len
     }
 
     /// Bytes of one block in a file.
     pub const fn block_bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::BF16 => 2,
-            Self::Q8_0 => 34,
-            Self::Q4_0 => 18,
-            Self::Q4_1 => 20,
-            Self::Q4_K => k_quants::Q4_K_BYTES,
-            Self::Q6_K => k_quants::Q6_K_BYTES,
-        }
+        self.spec().block_bytes
     }
 
     /// Bytes of a row of `columns` elements; `None` if `columns` is not a whole number of blocks or overflows.
@@ -71,15 +175,29 @@ impl WeightFormat {
 
     /// Lower-case name: `f32`, `q4_1`.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::BF16 => "bf16",
-            Self::Q8_0 => "q8_0",
-            Self::Q4_0 => "q4_0",
-            Self::Q4_1 => "q4_1",
-            Self::Q4_K => "q4_k",
-            Self::Q6_K => "q6_k",
+        self.spec().name
+    }
+
+    /// Number of the element type in GGUF.
+    pub const fn ggml_type(self) -> u32 {
+        self.spec().ggml_type
+    }
+
+    /// The format of an element type of GGUF, if it is one of ours.
+    pub fn of_ggml_type(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.ggml_type() == number)
+    }
+
+    /// Whether every element is a floating-point number of its own.
+    pub const fn is_dense(self) -> bool {
+        self.coding().is_none()
+    }
+
+    /// What the codes mean; `None` for a dense format.
+    pub(crate) const fn coding(self) -> Option<Coding> {
+        match self.spec().elements {
+            Elements::Dense { .. } => None,
+            Elements::Codes { coding, .. } => Some(coding),
         }
     }
 
@@ -88,79 +206,32 @@ impl WeightFormat {
     /// # Panics
     /// If `bytes` is not exactly the row of `out.len()` columns.
     pub fn dequantise_row(self, bytes: &[u8], out: &mut [f32]) {
-        assert_eq!(
-            Some(bytes.len()),
-            self.row_bytes(out.len()),
-            "a row of {} {} values",
-            out.len(),
-            self.name()
-        );
-        let blocks = bytes.chunks_exact(self.block_bytes());
-        for (block, out) in blocks.zip(out.chunks_exact_mut(self.block_len())) {
-            match self {
-                Self::F32 => out[0] = f32::from_le_bytes([block[0], block[1], block[2], block[3]]),
-                Self::F16 => out[0] = f16_at(block, 0),
-                Self::BF16 => out[0] = bf16_to_f32(u16::from_le_bytes([block[0], block[1]])),
-                Self::Q8_0 => {
-                    let d = f16_at(block, 0);
-                    for (value, &code) in out.iter_mut().zip(&block[2..]) {
-                        *value = f32::from(code.cast_signed()) * d;
-                    }
+        let expected = self.row_bytes(out.len());
+        assert_eq!(Some(bytes.len()), expected, "a row of {} {self} values", out.len());
+        let blocks = bytes.chunks_exact(self.block_bytes()).zip(out.chunks_exact_mut(self.block_len()));
+        match &self.spec().elements {
+            Elements::Dense { read, .. } => blocks.for_each(|(bytes, out)| out[0] = read(bytes)),
+            Elements::Codes { coding, decode, .. } => {
+                let mut block = Block::EMPTY;
+                for (bytes, out) in blocks {
+                    decode(bytes, &mut block);
+                    coding.values(&block, out);
                 }
-                Self::Q4_0 => {
-                    let d = f16_at(block, 0);
-                    for (i, value) in out.iter_mut().enumerate() {
-                        *value = (f32::from(nibble(&block[2..], i)) - 8.0) * d;
-                    }
-                }
-                Self::Q4_1 => {
-                    let (d, m) = (f16_at(block, 0), f16_at(block, 2));
-                    for (i, value) in out.iter_mut().enumerate() {
-                        *value = f32::from(nibble(&block[4..], i)) * d + m;
-                    }
-                }
-                Self::Q4_K => k_quants::dequantise_q4_k(block, out),
-                Self::Q6_K => k_quants::dequantise_q6_k(block, out),
             }
         }
     }
 
     /// Appends one row in this format: the encoder of the substitute drafter and of the tests. Each block is rounded
-    /// to nearest as ggml's reference encoder does; the K formats without its search for better scales.
+    /// to nearest as ggml's reference encoder does; formats with sub-blocks without its search for better scales.
     ///
     /// # Panics
     /// If `values` is not a whole number of blocks.
     pub fn quantise_row(self, values: &[f32], out: &mut Vec<u8>) {
-        assert!(values.len().is_multiple_of(self.block_len()), "{} values in {}", values.len(), self.name());
-        for block in values.chunks_exact(self.block_len()) {
-            match self {
-                Self::F32 => out.extend(block[0].to_le_bytes()),
-                Self::F16 => out.extend(half::f16::from_f32(block[0]).to_le_bytes()),
-                Self::BF16 => out.extend(half::bf16::from_f32(block[0]).to_le_bytes()),
-                Self::Q8_0 => {
-                    let d = block.iter().fold(0.0f32, |a, x| a.max(x.abs())) / 127.0;
-                    out.extend(half::f16::from_f32(d).to_le_bytes());
-                    let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
-                    out.extend(block.iter().map(|x| ((x * inverse).round() as i8).cast_unsigned()));
-                }
-                Self::Q4_0 => {
-                    let extreme = block.iter().fold(0.0f32, |a, &x| if x.abs() > a.abs() { x } else { a });
-                    let d = extreme / -8.0;
-                    out.extend(half::f16::from_f32(d).to_le_bytes());
-                    let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
-                    push_nibbles(block, out, |x| (x * inverse + 8.5) as u8);
-                }
-                Self::Q4_1 => {
-                    let min = block.iter().copied().fold(f32::INFINITY, f32::min);
-                    let max = block.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                    let d = (max - min) / 15.0;
-                    out.extend(half::f16::from_f32(d).to_le_bytes());
-                    out.extend(half::f16::from_f32(min).to_le_bytes());
-                    let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
-                    push_nibbles(block, out, |x| ((x - min) * inverse + 0.5) as u8);
-                }
-                Self::Q4_K => k_quants::quantise_q4_k(block, out),
-                Self::Q6_K => k_quants::quantise_q6_k(block, out),
+        assert!(values.len().is_multiple_of(self.block_len()), "{} values in {self}", values.len());
+        match &self.spec().elements {
+            Elements::Dense { write, .. } => values.iter().for_each(|value| write(*value, out)),
+            Elements::Codes { encode, .. } => {
+                values.chunks_exact(self.block_len()).for_each(|values| encode(values, out));
             }
         }
     }
@@ -170,20 +241,6 @@ impl fmt::Display for WeightFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
-}
-
-/// Code `i` of a block of 32 nibbles: the first 16 in the low halves, the last 16 in the high halves.
-pub(crate) fn nibble(codes: &[u8], i: usize) -> u8 {
-    if i < 16 { codes[i] & 15 } else { codes[i - 16] >> 4 }
-}
-
-fn push_nibbles(block: &[f32], out: &mut Vec<u8>, encode: impl Fn(f32) -> u8) {
-    let encode = |x| encode(x).min(15);
-    out.extend((0..16).map(|i| encode(block[i]) | encode(block[i + 16]) << 4));
-}
-
-pub(crate) fn f16_at(block: &[u8], at: usize) -> f32 {
-    f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
 }
 
 /// Exact value of an IEEE half, without branches so that loops over it vectorise.

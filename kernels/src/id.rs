@@ -98,6 +98,14 @@ impl Tier {
         }
     }
 
+    /// What its linears make of activations unless told otherwise.
+    pub const fn activations(self) -> Activations {
+        match self {
+            Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Amx => Activations::Int8,
+            Self::Cuda => Activations::Native,
+        }
+    }
+
     /// Name as on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -134,32 +142,25 @@ impl FromStr for Tier {
     }
 }
 
-/// What a linear makes of its activations before it multiplies them by weights.
+/// What a linear makes of its activations before it multiplies them by weights of codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activations {
-    /// What is native to the tier: f32, or rounded to bf16 where its products are of bf16.
+    /// Bytes with a scale per 32 inputs, or per 256 where weights have blocks of 256, as mainstream engines do:
+    /// [`reference::linear_int8`](crate::reference::linear_int8) says how.
     #[default]
-    Native,
-    /// Bytes with a scale per 32 inputs, over weights of 4 and 8 bits: faster where a forward is wide, less exact, and
-    /// the same bits in every tier. [`reference::linear_int8`](crate::reference::linear_int8) says how.
     Int8,
+    /// f32: more exact, slower.
+    Native,
 }
 
 impl Activations {
     /// Both, the default first.
-    pub const ALL: [Self; 2] = [Self::Native, Self::Int8];
+    pub const ALL: [Self; 2] = [Self::Int8, Self::Native];
 
-    /// What they are over weights in `format`: int8 only where every 32 inputs of the weights have one scale.
+    /// What they are over weights in `format`: native over dense ones.
     #[must_use]
     pub const fn over(self, format: WeightFormat) -> Self {
-        match (self, format) {
-            (
-                Self::Int8,
-                WeightFormat::Q8_0 | WeightFormat::Q4_0 | WeightFormat::Q4_1 | WeightFormat::Q4_K,
-            ) => Self::Int8,
-            (Self::Int8, WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 | WeightFormat::Q6_K)
-            | (Self::Native, _) => Self::Native,
-        }
+        if format.is_dense() { Self::Native } else { self }
     }
 
     /// Name as on the command line.

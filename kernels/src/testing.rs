@@ -1,9 +1,6 @@
 //! Inputs for tests: reproducible numbers and matrices.
 
-use crate::{
-    WeightFormat,
-    format::{K_BLOCK, Q6_K_SUB},
-};
+use crate::WeightFormat;
 
 /// A small generator of reproducible numbers (SplitMix64).
 #[derive(Debug)]
@@ -48,8 +45,8 @@ pub(crate) fn matrix(format: WeightFormat, rows: usize, columns: usize, noise: &
     let mut bytes = Vec::new();
     for _ in 0..rows {
         let mut values = noise.values(columns);
-        if format.block_len() == K_BLOCK {
-            for part in values.chunks_mut(Q6_K_SUB) {
+        if format.block_len() == 256 {
+            for part in values.chunks_mut(16) {
                 let size = noise.value();
                 part.iter_mut().for_each(|value| *value *= size);
             }

@@ -85,8 +85,9 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<Options, Failu
     };
     let tier = tier(text(given.device, "device")?, text(given.isa, "isa")?)?;
     let activations = match text(given.activations, "activations")? {
-        None | Some("native") => Activations::Native,
-        Some("int8") => Activations::Int8,
+        None => None,
+        Some("native") => Some(Activations::Native),
+        Some("int8") => Some(Activations::Int8),
         Some(found) => return Err(unknown("activations", "native or int8", found)),
     };
     Ok(Options {
@@ -184,7 +185,7 @@ mod tests {
         });
         let found = found.unwrap();
         assert_eq!(found.drafter, DrafterChoice::Forced("lookup".to_owned()));
-        assert_eq!((found.tier, found.activations), (Some(Tier::Portable), Activations::Int8));
+        assert_eq!((found.tier, found.activations), (Some(Tier::Portable), Some(Activations::Int8)));
         assert_eq!((found.threads, found.context), (Some(3), Some(64)));
         assert_eq!(found.memory_limit, Some(1 << 30));
         assert_eq!((found.store, found.draft_model), (Some("a".into()), Some("b".into())));

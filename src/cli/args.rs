@@ -113,9 +113,10 @@ pub(crate) struct DeviceArgs {
     /// Instruction set of the CPU kernels [default: the fastest that this CPU has]
     #[arg(long, value_enum)]
     pub(crate) isa: Option<IsaName>,
-    /// What linears make of their inputs over weights of 4 and 8 bits; another choice gives other answers
-    #[arg(long, value_enum, default_value_t = ActivationsName::Native)]
-    pub(crate) activations: ActivationsName,
+    /// What linears make of their inputs over quantised weights; another choice gives other answers [default: int8 on a
+    /// CPU, native on a GPU]
+    #[arg(long, value_enum)]
+    pub(crate) activations: Option<ActivationsName>,
 }
 
 #[derive(Debug, Args)]

@@ -29,16 +29,17 @@ pub(crate) struct Machine {
 impl Machine {
     /// What a command without flags about the machine uses.
     pub(crate) fn whole() -> Self {
-        Self { tier: Tier::detect_best(), activations: Activations::Native, threads: default_threads() }
+        let tier = Tier::detect_best();
+        Self { tier, activations: tier.activations(), threads: default_threads() }
     }
 
     /// # Errors
     /// [`Failure::Device`] if the device or instruction set is not built in or not here.
     pub(crate) fn new(args: &DeviceArgs) -> Result<Self, Failure> {
-        let activations = match args.activations {
+        let activations = args.activations.map(|name| match name {
             ActivationsName::Native => Activations::Native,
             ActivationsName::Int8 => Activations::Int8,
-        };
+        });
         let tier = match (args.device, args.isa) {
             (DeviceName::Cpu, isa) => isa.map_or(Ok(Tier::detect_best()), tier)?,
             (DeviceName::Cuda, Some(_)) => {
@@ -47,16 +48,18 @@ impl Machine {
                         .to_owned(),
                 ));
             }
-            (DeviceName::Cuda, None) if activations != Activations::Native => {
-                return Err(Failure::Usage(format!(
-                    "--activations {activations} is for --device cpu: a GPU multiplies native activations; leave it out"
-                )));
+            (DeviceName::Cuda, None) if activations == Some(Activations::Int8) => {
+                return Err(Failure::Usage(
+                    "--activations int8 is for --device cpu: a GPU multiplies native activations; leave it out"
+                        .to_owned(),
+                ));
             }
             (DeviceName::Cuda, None) => Tier::Cuda,
         };
         if tier == Tier::Cuda {
             cuda()?;
         }
+        let activations = activations.unwrap_or(tier.activations());
         Ok(Self { tier, activations, threads: args.threads.unwrap_or_else(default_threads) })
     }
 
@@ -64,7 +67,7 @@ impl Machine {
     pub(crate) fn options(&self, model: &Path, context: Option<usize>) -> Options {
         Options {
             tier: Some(self.tier),
-            activations: self.activations,
+            activations: Some(self.activations),
             threads: Some(self.threads),
             context,
             memory_limit: memory::available(),

@@ -112,7 +112,7 @@ impl Engine {
     pub fn with_model(model: Model, options: &Options) -> Result<Self, Error> {
         let tier = options.tier.unwrap_or_else(Tier::detect_best);
         let threads = options.threads.unwrap_or_else(default_threads);
-        let activations = options.activations;
+        let activations = options.activations.unwrap_or(tier.activations());
         let here = || fingerprints(&model, tier, activations, threads);
         let drafting = drafting::decide(here, options)?;
         let widths = drafting.widths_to_load(options);

@@ -72,9 +72,9 @@ pub struct Options {
     pub draft_model: Option<PathBuf>,
     /// Instruction-set tier; `None` takes the best this machine has.
     pub tier: Option<Tier>,
-    /// What linears make of activations: [`Activations::Int8`] is another numeric class, faster where forwards are wide
-    /// and less exact, and answers differ from those of the native one.
-    pub activations: Activations,
+    /// What linears over quantised weights make of activations; `None` takes what is usual for the tier ([`Tier::activations`]). Another choice is
+    /// another numeric class with other answers: [`Activations::Native`] is more exact and slower.
+    pub activations: Option<Activations>,
     /// Worker threads; `None` takes one per processor the process may use.
     pub threads: Option<usize>,
     /// Longest sequence in tokens; `None` takes [`DEFAULT_CONTEXT`](super::DEFAULT_CONTEXT), or the model's if that is
@@ -101,7 +101,7 @@ impl Options {
             store: None,
             draft_model: None,
             tier: None,
-            activations: Activations::Native,
+            activations: None,
             threads: None,
             context: None,
             memory_limit: None,

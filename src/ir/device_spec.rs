@@ -16,9 +16,9 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// A CPU of the given tier, with native activations.
+    /// A CPU of the given tier, with its usual activations.
     pub fn cpu(tier: Tier, kv_format: KvFormat) -> Self {
-        Self { tier, kv_format, activations: Activations::Native, arena_alignment: 64 }
+        Self { tier, kv_format, activations: tier.activations(), arena_alignment: 64 }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ygg_kernels::{KernelId, NumericClass, Operand as Reads, cpu::Tuning};
+use ygg_kernels::{KernelId, Operand as Reads, cpu::Tuning};
 
 use super::{OpWeights, Program, Step, WeightId};
 
@@ -36,10 +36,7 @@ impl LinearShape {
     /// Tunings worth measuring, the default first.
     pub fn candidates(&self) -> Vec<Tuning> {
         match self.kernel.class.operand {
-            Reads::Weight(format) => {
-                let NumericClass { activations, tier, .. } = self.kernel.class;
-                Tuning::candidates(tier, activations, format, self.rows)
-            }
+            Reads::Weight(format) => Tuning::candidates(self.kernel.class.tier, format, self.rows),
             Reads::Rows | Reads::Kv(_) => vec![Tuning::DEFAULT],
         }
     }

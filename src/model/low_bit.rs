@@ -27,14 +27,7 @@ pub fn in_eight_bits(
     first: usize,
     threads: usize,
 ) -> (Graph, Arc<dyn WeightSource>) {
-    let is_wide = |spec: &WeightSpec| match spec.format {
-        WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => true,
-        WeightFormat::Q8_0
-        | WeightFormat::Q4_0
-        | WeightFormat::Q4_1
-        | WeightFormat::Q4_K
-        | WeightFormat::Q6_K => false,
-    };
+    let is_wide = |spec: &WeightSpec| spec.format.is_dense();
     let is_changed = |id: &WeightId| {
         let spec = graph.weight(*id);
         id.0 as usize >= first && is_wide(spec) && spec.columns.is_multiple_of(FORMAT.block_len())

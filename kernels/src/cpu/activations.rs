@@ -1,97 +1,123 @@
 //! Prepared activations: rows laid out for the linear kernels in a thread's scratch.
 //!
-//! Rows come in groups of up to 8. Inside a group, blocks of 32 inputs follow each other, and inside a block the rows
-//! of the group: a kernel walks one pointer, whatever the width. Six layouts, by numeric class:
+//! Rows come in groups. Inside a group, blocks of 32 inputs follow each other, and inside a block the rows of the group: a kernel
+//! walks one pointer, whatever the width. By numeric class:
 //!
 //! * `F32`: the values, `[group][block][row][32]`.
-//! * `F32Unplaced`: the values, each divided by the place value of its column's 4-bit code in the 32-bit word of an
-//!   output, a power of two (exact for all but numbers below 2^-98); then the f32 sum of the undivided values, 132 bytes in all.
-//! * `Bf16`: the values rounded to nearest even in bf16, then the f32 sum of the rounded values, 68 bytes in all.
-//! * `Bf16Tiles`: the values rounded as in `Bf16`, in groups of up to 16 rows: `[group][block][row][32]`. After all of
-//!   them the f32 sums of the rounded values, `[group][block][row]`; 68 bytes in all.
-//! * `Int8`: the bytes of [`CodedBlock`](crate::reference::CodedBlock), then its f32 scale, the f32 product of its scale
-//!   and the sum of its codes, and that sum as i32, negated; 44 bytes in all.
-//! * `Int8Nibbles`: the same, every eight codes in the order in which the nibbles of a 32-bit word of packed codes come
-//!   out: first the low nibbles of its bytes, then the high ones ([`NIBBLE_ORDER`]).
+//! * `F32Sums`: the values, then the sums of the first and of the last 16, 136 bytes in all.
+//! * `Bf16`: the values rounded to nearest even in bf16.
+//! * `Bf16Tiles`: as `Bf16`, in groups of 16 rows.
+//! * `Coded`: bytes of a [`CodedBlock`](crate::reference::CodedBlock), and what kernels want to know of them: see [`Coded`].
 //!
 //! Inputs past `K` in the last block are zeros.
 
 use super::{
-    packing::{BLOCK, nibble_at},
+    codes::{MANY, bias, is_wide},
+    packing::BLOCK,
     tuning::Tuning,
 };
-use crate::{Activations, Tier, WeightFormat};
+use crate::{Activations, Tier, WeightFormat, format::Coding};
 use std::ops::Range;
 
-/// Rows in a full group.
+/// Rows in a full group of a dense format.
 pub(super) const GROUP: usize = 8;
+
+/// Bytes of a row of a block of `F32Sums`, and the place of its sums.
+pub(super) const F32_ROW: usize = F32_SUMS + 8;
+pub(super) const F32_SUMS: usize = 4 * BLOCK;
+
+/// Bytes that a row of codes has behind each 256 inputs if they share a scale: the f32 scale, then the sums of the codes of
+/// each group, 16 bits each.
+pub(super) const SUMS: usize = 4 + 2 * 16;
 
 /// How activations lie in scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     F32,
-    F32Unplaced,
+    F32Sums,
     Bf16,
     Bf16Tiles,
-    Int8,
-    Int8Nibbles,
+    Coded(Coded),
 }
 
-/// Bytes of a row of a block in the layouts of codes.
-pub(super) const CODED: usize = BLOCK + 12;
-/// Place of the scale in it.
-pub(super) const SCALE: usize = BLOCK;
-/// Place of the scaled sum of the codes.
-pub(super) const SCALED_SUM: usize = BLOCK + 4;
-/// Place of the negated sum of the codes.
-pub(super) const MINUS_SUM: usize = BLOCK + 8;
+/// Activations as bytes. A row of a block is 32 codes, then what sums of products start from: minus the product of the weights'
+/// bias and the sum of the codes. Where a scale is for 32 inputs, the f32 scale and the f32 product of the scale and
+/// the sum of the codes follow. Where it is for 256, there are two starts, for 16 inputs each if weights have groups of 16, else the first for all
+/// 32; and [`SUMS`] bytes a row follow the eight blocks of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Coded {
+    /// Weights that share an integer scale, if activations share theirs by 256.
+    pub(super) group_len: Option<usize>,
+    /// What weights' codes are above their values.
+    pub(super) bias: u8,
+    /// Whether a start is two numbers of 16 bits: for the first two and the last two of every four inputs.
+    pub(super) is_split: bool,
+}
 
-/// Which of eight inputs stands at each place.
-pub(super) const NIBBLE_ORDER: [usize; 8] = {
-    let mut order = [0; 8];
-    let mut k = 0;
-    while k < 8 {
-        let (byte, shift) = nibble_at(0, k);
-        order[byte + shift as usize] = k;
-        k += 1;
+impl Coded {
+    /// Place of the first start.
+    pub(super) const START: usize = BLOCK;
+    /// Place of the scale of 32 inputs.
+    pub(super) const SCALE: usize = BLOCK + 4;
+    /// Place of the product of the scale and the sum of the codes.
+    pub(super) const SCALED_SUM: usize = BLOCK + 8;
+
+    fn of(coding: Coding, is_split: bool) -> Self {
+        let nibbles = is_split && is_wide(coding.bits, coding.meaning);
+        let bias = bias(coding.meaning) / if nibbles { 16 } else { 1 };
+        Self { group_len: coding.has_groups().then_some(coding.group_len()), bias, is_split }
     }
-    order
-};
+
+    /// Bytes of a row of a block of 32.
+    pub(super) const fn row_bytes(coding: Coding) -> usize {
+        if coding.has_groups() { Self::SCALE + 4 } else { Self::SCALED_SUM + 4 }
+    }
+}
 
 impl Layout {
-    /// The layout of a numeric class. Of a GPU, whose weights are packed elsewhere, that of the reference.
-    pub(super) const fn of(format: WeightFormat, activations: Activations, tier: Tier) -> Self {
-        use WeightFormat::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
-        match (activations.over(format), tier, format) {
-            (Activations::Native, _, _) => Self::native(format, tier),
-            (Activations::Int8, Tier::Avx2 | Tier::Avx512 | Tier::Amx, Q4_0 | Q4_1 | Q4_K) => {
-                Self::Int8Nibbles
-            }
-            (Activations::Int8, Tier::Reference | Tier::Portable | Tier::Cuda, _)
-            | (Activations::Int8, _, Q8_0 | F32 | F16 | BF16 | Q6_K) => Self::Int8,
+    /// The layout of a numeric class. `is_split`: whether sums of products have 16 bits in this tier.
+    pub(super) fn of(format: WeightFormat, activations: Activations, tier: Tier, is_split: bool) -> Self {
+        match (format.coding(), activations) {
+            (Some(coding), Activations::Int8) => Self::Coded(Coded::of(coding, is_split)),
+            (Some(_), Activations::Native) => Self::F32Sums,
+            (None, _) => match (format, tier) {
+                (WeightFormat::BF16, Tier::Avx512) => Self::Bf16,
+                (WeightFormat::BF16, Tier::Amx) => Self::Bf16Tiles,
+                _ => Self::F32,
+            },
         }
     }
 
-    /// The layout of the class with native activations.
-    pub(super) const fn native(format: WeightFormat, tier: Tier) -> Self {
-        use WeightFormat::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
-        match (tier, format) {
-            (Tier::Reference | Tier::Portable | Tier::Cuda, _)
-            | (Tier::Avx2, F32 | F16 | BF16 | Q8_0 | Q6_K)
-            | (Tier::Avx512 | Tier::Amx, F32 | F16) => Self::F32,
-            (Tier::Avx2, Q4_0 | Q4_1 | Q4_K) => Self::F32Unplaced,
-            (Tier::Avx512, BF16 | Q8_0 | Q4_0 | Q4_1) | (Tier::Avx512 | Tier::Amx, Q4_K | Q6_K) => Self::Bf16,
-            (Tier::Amx, BF16 | Q8_0 | Q4_0 | Q4_1) => Self::Bf16Tiles,
-        }
-    }
-
-    /// Bytes of one row of one block.
+    /// Bytes of one row of one block, without what follows 256 inputs.
     pub(super) const fn block_bytes(self) -> usize {
         match self {
             Self::F32 => 4 * BLOCK,
-            Self::F32Unplaced => 4 * BLOCK + 4,
-            Self::Bf16 | Self::Bf16Tiles => 2 * BLOCK + 4,
-            Self::Int8 | Self::Int8Nibbles => CODED,
+            Self::F32Sums => F32_ROW,
+            Self::Bf16 | Self::Bf16Tiles => 2 * BLOCK,
+            Self::Coded(Coded { group_len: None, .. }) => Coded::SCALED_SUM + 4,
+            Self::Coded(Coded { group_len: Some(_), .. }) => Coded::SCALE + 4,
+        }
+    }
+
+    /// Bytes of one row behind each eight blocks.
+    pub(super) const fn tail_bytes(self) -> usize {
+        match self {
+            Self::Coded(Coded { group_len: Some(_), .. }) => SUMS,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of a row.
+    pub(super) const fn row_bytes(self, columns: usize) -> usize {
+        columns.div_ceil(BLOCK) * self.block_bytes() + columns / 256 * self.tail_bytes()
+    }
+
+    /// Rows that share the unpacking of a weight, at most.
+    pub(super) const fn most_rows(self) -> usize {
+        match self {
+            Self::F32 | Self::Bf16 => GROUP,
+            Self::F32Sums | Self::Coded(_) => MANY,
+            Self::Bf16Tiles => 16,
         }
     }
 }
@@ -125,26 +151,54 @@ impl Prepared<'_> {
 
     /// First row, rows and bytes of each group.
     fn groups(&self) -> impl Iterator<Item = (usize, usize, &[u8])> {
-        let row_bytes = self.columns.div_ceil(BLOCK) * self.layout.block_bytes();
-        (0..self.width).step_by(self.tuning.rows()).map(move |first| {
-            let rows = self.tuning.rows().min(self.width - first);
+        let row_bytes = self.layout.row_bytes(self.columns);
+        let most = self.tuning.rows(self.layout);
+        (0..self.width).step_by(most).map(move |first| {
+            let rows = most.min(self.width - first);
             (first, rows, &self.bytes[first * row_bytes..][..rows * row_bytes])
         })
     }
 }
 
-/// Byte at which block 0 of row `w` starts, and the distance to its next block.
-pub(super) const fn row_place(
+/// Where a row lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
     layout: Layout,
+    /// Byte at which the row's group begins.
     group: usize,
-    width: usize,
-    blocks: usize,
-    w: usize,
-) -> (usize, usize) {
-    let first = w / group * group;
-    let rows = if width - first < group { width - first } else { group };
-    let block_bytes = layout.block_bytes();
-    (first * blocks * block_bytes + (w - first) * block_bytes, rows * block_bytes)
+    /// Rows of the group.
+    rows: usize,
+    /// The row in its group.
+    row: usize,
+}
+
+impl Place {
+    /// Of row `w` of `width`, in groups of `group`.
+    pub(super) fn new(layout: Layout, group: usize, width: usize, columns: usize, w: usize) -> Self {
+        let first = w / group * group;
+        Self {
+            layout,
+            group: first * layout.row_bytes(columns),
+            rows: group.min(width - first),
+            row: w - first,
+        }
+    }
+
+    /// Bytes of block `b` of the row.
+    #[inline(always)]
+    pub(super) fn block(self, b: usize) -> Range<usize> {
+        let (bytes, tail) = (self.layout.block_bytes(), self.layout.tail_bytes());
+        let start = self.group + self.rows * (b * bytes + b / 8 * tail) + self.row * bytes;
+        start..start + bytes
+    }
+
+    /// What follows the eight blocks `8 i .. 8 i + 8`.
+    #[inline(always)]
+    pub(super) fn tail(self, i: usize) -> Range<usize> {
+        let (bytes, tail) = (self.layout.block_bytes(), self.layout.tail_bytes());
+        let start = self.group + self.rows * (8 * (i + 1) * bytes + i * tail) + self.row * tail;
+        start..start + tail
+    }
 }
 
 /// A scratch of f32 as numbers.

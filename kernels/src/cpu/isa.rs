@@ -21,6 +21,19 @@ impl Avx2 {
     }
 }
 
+/// Proof of all of [`Avx2`] and of AVX-VNNI.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AvxVnni(());
+
+#[cfg(target_arch = "x86_64")]
+impl AvxVnni {
+    /// The proof, if this processor has them all.
+    pub fn detect() -> Option<Self> {
+        (Avx2::detect().is_some() && is_x86_feature_detected!("avxvnni")).then_some(Self(()))
+    }
+}
+
 /// Proof of AVX-512 F, BW, VL, DQ, BF16 and VNNI, with the operating system saving their registers.
 ///
 /// No processor has BF16 without VNNI: <https://en.wikipedia.org/wiki/AVX-512>.

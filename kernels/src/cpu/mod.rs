@@ -17,12 +17,14 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod batch;
+mod codes;
 mod found;
 mod generic;
 mod isa;
 mod kernels;
 mod memory;
 mod packing;
+mod prepare;
 mod roofline;
 mod tuning;
 
@@ -32,9 +34,15 @@ mod tests;
 pub use activations::Prepared;
 pub use found::{FoundLayout, FoundPart};
 #[cfg(target_arch = "x86_64")]
-pub use isa::{Amx, Avx2, Avx512};
+pub use isa::{Amx, Avx2, Avx512, AvxVnni};
 pub use kernels::{Epilogue, Kernels, attention_scratch_bytes, head_scratch_bytes};
 pub use memory::{Reserved, allocate};
 pub use packing::{PackError, PackedLinear, TILE};
 pub use roofline::Arithmetic;
 pub use tuning::{Ahead, Tuning, TuningError};
+
+/// `a * b + c`, rounded once.
+#[inline(always)]
+fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+    a.mul_add(b, c)
+}

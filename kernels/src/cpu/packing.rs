@@ -1,29 +1,23 @@
-//! Weights laid out for vector kernels: tiles of 16 outputs, inside a tile blocks of 32 inputs.
+//! Weights laid out for vector kernels: tiles of 16 outputs, inside a tile blocks of inputs.
 //!
-//! Bytes of one block, for outputs `n` of the tile and inputs `k` of the block:
-//!
-//! | format | layout |
-//! |---|---|
-//! | q4_1 | f16 `d[n]`, f16 `m[n]`, then codes |
-//! | q4_0 | f16 `d[n]`, then codes |
-//! | q8_0 | f16 `d[n]`, then bytes `[k/2][n][k%2]` |
-//! | bf16 | `[k/2][n][k%2]` |
-//! | f16, f32 | `[k][n]` |
-//!
-//! Codes of 4 bits are 16-bit words `[k/8][n][k%2]`, each with the four nibbles `k%8/2`, lowest first: one shift and
-//! one table look-up give the 16 x 2 operand of a BF16 product. The last tile and the last block are padded with
-//! zeros, which add nothing. The blocks of the K formats are as wide as the file's: see [`superblocks`].
+//! Blocks of codes are described at [`codes`]. Those of dense formats have 32 inputs; for outputs `n` of the tile and inputs `k` of
+//! the block they are `[k/2][n][k%2]` of bf16, and `[k][n]` of f16 and f32. The last tile and the last dense block are padded with
+//! zeros, which add nothing.
 
-pub(super) mod superblocks;
+mod codes;
 
 use super::memory::{AlignedBytes, Reserved};
-use crate::{Matrix, WeightFormat, format};
-use std::{fmt, mem};
-use superblocks::{Q4_K_SUBS, Q6_K_SUBS, q4_k_values, q6_k_values};
+use crate::{
+    Matrix, WeightFormat,
+    format::{Block, Elements, bf16_to_f32, f16_to_f32},
+};
+use std::{array, fmt};
+
+pub(super) use codes::{CodeLayout, PART};
 
 /// Outputs in a tile.
 pub const TILE: usize = 16;
-/// Inputs in a block.
+/// Inputs in a dense block.
 pub(super) const BLOCK: usize = 32;
 
 /// A weight matrix, or several that share their input, packed once at load.
@@ -53,9 +47,9 @@ impl PackedLinear {
         let bytes = Self::stack_bytes(parts)?;
         let rows = parts.iter().map(Matrix::rows).sum();
         let mut packed = Self::zeroed(&parts[0], rows, false, bytes, memory)?;
-        let sources = parts.iter().flat_map(|part| (0..part.rows()).map(|n| part.row(n)));
-        for (n, source) in sources.enumerate() {
-            packed.write_row(n, source);
+        let mut sources = parts.iter().flat_map(|part| (0..part.rows()).map(|n| part.row(n)));
+        for tile in 0..packed.tiles() {
+            packed.write_tile(tile, &array::from_fn(|_| sources.next()));
         }
         Ok(packed)
     }
@@ -86,10 +80,11 @@ impl PackedLinear {
     pub fn gated_in(gate: &Matrix<'_>, up: &Matrix<'_>, memory: Reserved) -> Result<Self, PackError> {
         let bytes = Self::gated_bytes(gate, up)?;
         let mut packed = Self::zeroed(gate, gate.rows(), true, bytes, memory)?;
-        for n in 0..gate.rows() {
-            let (tile, lane) = (n / TILE, n % TILE);
-            packed.write_row(2 * tile * TILE + lane, gate.row(n));
-            packed.write_row((2 * tile + 1) * TILE + lane, up.row(n));
+        for tile in 0..packed.tiles() {
+            for (i, part) in [gate, up].into_iter().enumerate() {
+                let source = |n| Some(tile * TILE + n).filter(|n| *n < part.rows()).map(|n| part.row(n));
+                packed.write_tile(2 * tile + i, &array::from_fn(source));
+            }
         }
         Ok(packed)
     }
@@ -180,95 +175,56 @@ impl PackedLinear {
         assert!(n < self.rows && out.len() == self.columns, "row {n} of [{}, {}]", self.rows, self.columns);
         let (tile, lane) = (self.tile(n / TILE), n % TILE);
         let blocks = tile.chunks_exact(block_bytes(self.format));
+        let mut buffer = Block::EMPTY;
         for (block, out) in blocks.zip(out.chunks_mut(block_columns(self.format))) {
-            let word = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
-            let d = || format::f16_to_f32(word(2 * lane));
-            match self.format {
-                WeightFormat::Q4_1 => {
-                    let (d, m) = (d(), format::f16_to_f32(word(32 + 2 * lane)));
+            match self.format.coding() {
+                Some(coding) => {
+                    codes::read(coding, block, lane, &mut buffer);
+                    coding.values(&buffer, out);
+                }
+                None => {
                     for (k, out) in out.iter_mut().enumerate() {
-                        *out = f32::from(nibble(&block[64..], lane, k)) * d + m;
+                        *out = dense_value(self.format, block, lane, k);
                     }
-                }
-                WeightFormat::Q4_0 => {
-                    let d = d();
-                    for (k, out) in out.iter_mut().enumerate() {
-                        *out = (f32::from(nibble(&block[32..], lane, k)) - 8.0) * d;
-                    }
-                }
-                WeightFormat::Q8_0 => {
-                    let d = d();
-                    for (k, out) in out.iter_mut().enumerate() {
-                        *out = f32::from(block[32 + pair_at(lane, k)].cast_signed()) * d;
-                    }
-                }
-                WeightFormat::BF16 => {
-                    for (k, out) in out.iter_mut().enumerate() {
-                        *out = format::bf16_to_f32(word(2 * pair_at(lane, k)));
-                    }
-                }
-                WeightFormat::F16 => {
-                    for (k, out) in out.iter_mut().enumerate() {
-                        *out = format::f16_to_f32(word(2 * (k * TILE + lane)));
-                    }
-                }
-                WeightFormat::F32 => {
-                    for (k, out) in out.iter_mut().enumerate() {
-                        let at = 4 * (k * TILE + lane);
-                        *out = f32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
-                    }
-                }
-                WeightFormat::Q4_K => {
-                    let values = (0..Q4_K_SUBS).flat_map(|s| q4_k_values(block, s, lane));
-                    out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
-                }
-                WeightFormat::Q6_K => {
-                    let values = (0..Q6_K_SUBS).flat_map(|s| q6_k_values(block, s, lane));
-                    out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
                 }
             }
         }
     }
 
-    /// Writes a row of the file as row `n` of the stored tiles.
-    fn write_row(&mut self, n: usize, source: &[u8]) {
-        let (format, lane, tile_bytes) = (self.format, n % TILE, self.tile_bytes());
-        let tile = &mut self.storage.as_mut_slice()[n / TILE * tile_bytes..][..tile_bytes];
-        let file_bytes = format.block_bytes() * (block_columns(format) / format.block_len());
-        for (source, block) in source.chunks(file_bytes).zip(tile.chunks_exact_mut(block_bytes(format))) {
-            match format {
-                WeightFormat::Q4_1 => {
-                    block[2 * lane..][..2].copy_from_slice(&source[..2]);
-                    block[32 + 2 * lane..][..2].copy_from_slice(&source[2..4]);
-                    write_nibbles(&mut block[64..], lane, &source[4..]);
+    /// How the weights lie, for people.
+    pub fn layout_name(format: WeightFormat) -> String {
+        format.coding().map_or_else(|| format!("{format} values"), codes::describe)
+    }
+
+    /// Writes rows of the file as the outputs of stored tile `t`.
+    fn write_tile(&mut self, t: usize, sources: &[Option<&[u8]>; TILE]) {
+        let (format, tile_bytes) = (self.format, self.tile_bytes());
+        let tile = &mut self.storage.as_mut_slice()[t * tile_bytes..][..tile_bytes];
+        let blocks = tile.chunks_exact_mut(block_bytes(format));
+        match &format.spec().elements {
+            Elements::Codes { coding, decode, .. } => {
+                let mut outputs = [const { Block::EMPTY }; TILE];
+                for (b, block) in blocks.enumerate() {
+                    let bytes = b * format.block_bytes()..(b + 1) * format.block_bytes();
+                    for (output, source) in outputs.iter_mut().zip(sources) {
+                        if let Some(source) = source {
+                            decode(&source[bytes.clone()], output);
+                        }
+                    }
+                    codes::write(*coding, &outputs, block);
                 }
-                WeightFormat::Q4_0 => {
-                    block[2 * lane..][..2].copy_from_slice(&source[..2]);
-                    write_nibbles(&mut block[32..], lane, &source[2..]);
-                }
-                WeightFormat::Q8_0 => {
-                    block[2 * lane..][..2].copy_from_slice(&source[..2]);
-                    for (k, &code) in source[2..].iter().enumerate() {
-                        block[32 + pair_at(lane, k)] = code;
+            }
+            Elements::Dense { .. } => {
+                let bytes = format.block_bytes();
+                for (b, block) in blocks.enumerate() {
+                    for (n, source) in sources.iter().enumerate() {
+                        let Some(source) = source else { continue };
+                        let values = source.chunks_exact(bytes).skip(b * BLOCK).take(BLOCK);
+                        for (k, value) in values.enumerate() {
+                            block[dense_at(format, n, k)..][..bytes].copy_from_slice(value);
+                        }
                     }
                 }
-                WeightFormat::BF16 => {
-                    for (k, value) in source.chunks_exact(2).enumerate() {
-                        block[2 * pair_at(lane, k)..][..2].copy_from_slice(value);
-                    }
-                }
-                WeightFormat::F16 => {
-                    for (k, value) in source.chunks_exact(2).enumerate() {
-                        block[2 * (k * TILE + lane)..][..2].copy_from_slice(value);
-                    }
-                }
-                WeightFormat::F32 => {
-                    for (k, value) in source.chunks_exact(4).enumerate() {
-                        block[4 * (k * TILE + lane)..][..4].copy_from_slice(value);
-                    }
-                }
-                WeightFormat::Q4_K => superblocks::write_q4_k(block, lane, source),
-                WeightFormat::Q6_K => superblocks::write_q6_k(block, lane, source),
             }
         }
     }
@@ -281,19 +237,19 @@ impl fmt::Debug for PackedLinear {
     }
 }
 
-/// Inputs of a packed block: those of the file's where it is longer than 32.
+/// Inputs of a packed block.
 pub(super) const fn block_columns(format: WeightFormat) -> usize {
-    if format.block_len() > BLOCK { format.block_len() } else { BLOCK }
+    match format.coding() {
+        Some(coding) => CodeLayout::of(coding).inputs(),
+        None => BLOCK,
+    }
 }
 
 /// Bytes of a packed block: 16 outputs by [`block_columns`] inputs.
 pub(super) const fn block_bytes(format: WeightFormat) -> usize {
-    match format {
-        WeightFormat::F32 => BLOCK * TILE * mem::size_of::<f32>(),
-        WeightFormat::F16 | WeightFormat::BF16 => BLOCK * TILE * 2,
-        WeightFormat::Q8_0 | WeightFormat::Q4_0 | WeightFormat::Q4_1 => TILE * format.block_bytes(),
-        WeightFormat::Q4_K => superblocks::Q4_K_BYTES,
-        WeightFormat::Q6_K => superblocks::Q6_K_BYTES,
+    match format.coding() {
+        Some(coding) => CodeLayout::of(coding).bytes,
+        None => BLOCK * TILE * format.block_bytes(),
     }
 }
 
@@ -302,21 +258,21 @@ pub(super) const fn pair_at(n: usize, k: usize) -> usize {
     k / 2 * 2 * TILE + 2 * n + k % 2
 }
 
-/// Byte and shift of 4-bit code `(n, k)`.
-pub(super) const fn nibble_at(n: usize, k: usize) -> (usize, u32) {
-    let step = k % 8 / 2;
-    (k / 8 * 64 + 4 * n + 2 * (k % 2) + step / 2, 4 * (step % 2) as u32)
+/// Byte of element `(n, k)` of a dense block.
+fn dense_at(format: WeightFormat, n: usize, k: usize) -> usize {
+    let place = if format == WeightFormat::BF16 { pair_at(n, k) } else { k * TILE + n };
+    place * format.block_bytes()
 }
 
-fn nibble(codes: &[u8], n: usize, k: usize) -> u8 {
-    let (at, shift) = nibble_at(n, k);
-    codes[at] >> shift & 15
-}
-
-fn write_nibbles(codes: &mut [u8], n: usize, source: &[u8]) {
-    for k in 0..BLOCK {
-        let (at, shift) = nibble_at(n, k);
-        codes[at] |= format::nibble(source, k) << shift;
+pub(super) fn dense_value(format: WeightFormat, block: &[u8], n: usize, k: usize) -> f32 {
+    let at = dense_at(format, n, k);
+    let mut bytes = [0; 4];
+    bytes[..format.block_bytes()].copy_from_slice(&block[at..at + format.block_bytes()]);
+    let [a, b, ..] = bytes;
+    match format {
+        WeightFormat::BF16 => bf16_to_f32(u16::from_le_bytes([a, b])),
+        WeightFormat::F16 => f16_to_f32(u16::from_le_bytes([a, b])),
+        _ => f32::from_le_bytes(bytes),
     }
 }
 

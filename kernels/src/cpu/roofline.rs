@@ -2,10 +2,10 @@
 //!
 //! Both are run by whoever holds a clock. They compute nothing of use, but the compiler cannot know.
 
+use super::Kernels;
 #[cfg(target_arch = "x86_64")]
 use super::amx;
-use super::{Kernels, activations::Layout};
-use crate::{NumericClass, Operand, Tier};
+use crate::{Activations, NumericClass, Operand, Tier, WeightFormat};
 use std::hint::black_box;
 
 /// How the products of a kernel are made.
@@ -25,11 +25,14 @@ impl Arithmetic {
     /// How kernels of a class multiply.
     pub const fn of(class: NumericClass) -> Self {
         match class.operand {
-            Operand::Weight(format) => match Layout::of(format, class.activations, class.tier) {
-                Layout::F32 | Layout::F32Unplaced => Self::F32,
-                Layout::Bf16 => Self::Bf16,
-                Layout::Bf16Tiles => Self::Tiles,
-                Layout::Int8 | Layout::Int8Nibbles => Self::Int8,
+            Operand::Weight(WeightFormat::BF16) => match class.tier {
+                Tier::Avx512 => Self::Bf16,
+                Tier::Amx => Self::Tiles,
+                Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Cuda => Self::F32,
+            },
+            Operand::Weight(format) => match class.activations.over(format) {
+                Activations::Int8 => Self::Int8,
+                Activations::Native => Self::F32,
             },
             Operand::Rows | Operand::Kv(_) => Self::F32,
         }

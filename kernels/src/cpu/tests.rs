@@ -17,9 +17,20 @@ fn linears() -> impl Iterator<Item = Kernels> {
     tiers().flat_map(|kernels| Activations::ALL.map(|activations| kernels.with_activations(activations)))
 }
 
-/// The tiers that this processor can run, and AMX with emulated tiles beside AVX-512.
+/// The tiers that this processor can run, AVX2 without AVX-VNNI, and AMX with emulated tiles beside AVX-512.
 fn tiers() -> impl Iterator<Item = Kernels> {
-    Tier::ALL.into_iter().filter_map(Kernels::for_tier).chain(emulated_amx())
+    Tier::ALL.into_iter().filter_map(Kernels::for_tier).chain(avx2_alone()).chain(emulated_amx())
+}
+
+/// Where the tier is another.
+#[cfg(target_arch = "x86_64")]
+fn avx2_alone() -> Option<Kernels> {
+    super::AvxVnni::detect().and(super::Avx2::detect()).map(Kernels::avx2)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn avx2_alone() -> Option<Kernels> {
+    None
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -19,10 +19,7 @@ use half::f16;
 use crate::{
     Matrix, WeightFormat,
     cuda::abi,
-    format::{
-        Q4_K_SUB, Q6_K_BIAS, Q6_K_D, Q6_K_SUB, f16_at, nibble, q4_k_code, q4_k_scale_min, q6_k_code,
-        q6_k_scale,
-    },
+    format::{Block, Coding, Elements},
 };
 
 /// Inputs of a tile.
@@ -59,8 +56,23 @@ impl Layout {
     pub const ALL: [Self; 7] =
         [Self::F32, Self::Bf16, Self::F16, Self::Nibbles, Self::NibblesWide, Self::Bytes, Self::BytesWide];
 
+    /// Formats that have one.
+    pub const FORMATS: [WeightFormat; 8] = [
+        WeightFormat::F32,
+        WeightFormat::F16,
+        WeightFormat::BF16,
+        WeightFormat::Q8_0,
+        WeightFormat::Q4_0,
+        WeightFormat::Q4_1,
+        WeightFormat::Q4_K,
+        WeightFormat::Q6_K,
+    ];
+
     /// That of a format: every value of the file can be told from what is kept of it.
-    pub const fn of(format: WeightFormat) -> Self {
+    ///
+    /// # Panics
+    /// If the format is none of [`FORMATS`](Self::FORMATS).
+    pub fn of(format: WeightFormat) -> Self {
         match format {
             WeightFormat::F32 => Self::F32,
             WeightFormat::BF16 => Self::Bf16,
@@ -69,6 +81,7 @@ impl Layout {
             WeightFormat::Q4_K => Self::NibblesWide,
             WeightFormat::Q8_0 => Self::Bytes,
             WeightFormat::Q6_K => Self::BytesWide,
+            other => panic!("no layout for {other} weights"),
         }
     }
 
@@ -107,7 +120,7 @@ impl Layout {
             Self::Nibbles => (ELEMENTS / 2, ELEMENTS / SCALED * 4),
             Self::NibblesWide => (ELEMENTS / 2, ELEMENTS / SCALED * 8),
             Self::Bytes => (ELEMENTS, ELEMENTS / SCALED * 2),
-            Self::BytesWide => (ELEMENTS, ELEMENTS / Q6_K_SUB * 4),
+            Self::BytesWide => (ELEMENTS, ELEMENTS / FRAGMENT_K * 4),
         }
     }
 }
@@ -211,8 +224,10 @@ impl<'a> Stack<'a> {
         let rows: [Option<&[u8]>; TILE_N] =
             std::array::from_fn(|i| self.rows.get(tile_row * TILE_N + i).copied());
         let (code_bytes, scale_bytes) = layout.tile_bytes();
+        let mut decoded = Decoded::new(self.format);
         for t in 0..self.tiles_k() {
-            let tile = Tile { rows: &rows, format: self.format, columns: self.columns, first: t * TILE_K };
+            decoded.read(&rows, t * TILE_K, self.columns);
+            let tile = Tile { rows: &rows, columns: self.columns, first: t * TILE_K, decoded: &decoded };
             let codes = &mut codes[t * code_bytes..][..code_bytes];
             let scales = &mut scales[t * scale_bytes..][..scale_bytes];
             match layout {
@@ -231,12 +246,73 @@ fn place(k: usize, lane: usize, r: usize) -> (usize, usize) {
     (lane / 4 + 8 * (r % 2), FRAGMENT_K * k + 2 * (lane % 4) + 8 * (r / 2))
 }
 
+/// Codes and groups of 16 inputs of a tile's outputs, zeros where the matrix has none; nothing of dense formats.
+struct Decoded {
+    format: WeightFormat,
+    /// Whether codes are kept as the integers that they stand for.
+    is_signed: bool,
+    /// The block of each output that was read last, and its number.
+    blocks: [Block; TILE_N],
+    number: usize,
+    codes: [[u8; TILE_K]; TILE_N],
+    groups: [[(f32, f32); TILE_K / FRAGMENT_K]; TILE_N],
+}
+
+impl Decoded {
+    fn new(format: WeightFormat) -> Self {
+        Self {
+            format,
+            is_signed: matches!(Layout::of(format), Layout::Bytes | Layout::BytesWide),
+            blocks: [const { Block::EMPTY }; TILE_N],
+            number: usize::MAX,
+            codes: [[0; TILE_K]; TILE_N],
+            groups: [[(0.0, 0.0); TILE_K / FRAGMENT_K]; TILE_N],
+        }
+    }
+
+    /// Reads inputs `first..first + TILE_K`, as far as they are below `columns`.
+    fn read(&mut self, rows: &[Option<&[u8]>; TILE_N], first: usize, columns: usize) {
+        let Elements::Codes { coding, decode, .. } = &self.format.spec().elements else { return };
+        let (len, bytes) = (self.format.block_len(), self.format.block_bytes());
+        for group in 0..TILE_K / FRAGMENT_K {
+            let (at, column) = (group * FRAGMENT_K, first + group * FRAGMENT_K);
+            if column < columns && self.number != column / len {
+                self.number = column / len;
+                for (block, row) in self.blocks.iter_mut().zip(rows) {
+                    if let Some(row) = row {
+                        decode(&row[self.number * bytes..][..bytes], block);
+                    }
+                }
+            }
+            for (n, row) in rows.iter().enumerate() {
+                let codes = &mut self.codes[n][at..at + FRAGMENT_K];
+                if row.is_none() || column >= columns {
+                    codes.fill(0);
+                    self.groups[n][group] = (0.0, 0.0);
+                    continue;
+                }
+                let in_block = column % len;
+                for (to, code) in codes.iter_mut().zip(&self.blocks[n].codes[in_block..]) {
+                    *to = if self.is_signed { (coding.value(*code) as i8).cast_unsigned() } else { *code };
+                }
+                self.groups[n][group] = scale_min(*coding, &self.blocks[n], in_block / coding.group_len());
+            }
+        }
+    }
+}
+
+/// What a code of a group is multiplied by, and what is added, codes being unsigned.
+fn scale_min(coding: Coding, block: &Block, group: usize) -> (f32, f32) {
+    let group = coding.group(block, group);
+    (group.scale, group.min.unwrap_or(coding.value(0) as f32 * group.scale))
+}
+
 struct Tile<'a> {
     rows: &'a [Option<&'a [u8]>; TILE_N],
-    format: WeightFormat,
     columns: usize,
     /// First input.
     first: usize,
+    decoded: &'a Decoded,
 }
 
 impl Tile<'_> {
@@ -264,7 +340,7 @@ impl Tile<'_> {
             for r in 0..4 {
                 let (output, input) = place(k, lane, r);
                 for i in 0..2 {
-                    let code = self.at(output, input + i).map_or(0, |(row, c)| self.nibble(row, c));
+                    let code = self.decoded.codes[output][input + i];
                     bits |= u32::from(code) << (4 * r + 16 * i);
                 }
             }
@@ -278,8 +354,7 @@ impl Tile<'_> {
             let (k, pair) = (2 * half + in_half / 2, in_half % 2);
             for (i, byte) in bytes.iter_mut().enumerate() {
                 let (output, input) = place(k, lane, 2 * pair + i / 2);
-                let code = self.at(output, input + i % 2).map_or(0, |(row, c)| self.signed_byte(row, c));
-                *byte = code.cast_unsigned();
+                *byte = self.decoded.codes[output][input + i % 2];
             }
         }
     }
@@ -311,53 +386,15 @@ impl Tile<'_> {
             // [g][g or g + 8][16 inputs]
             Layout::BytesWide => {
                 for (i, bytes) in scales.chunks_exact_mut(4).enumerate() {
-                    let (d, _) = self.scale_min(i / 8 + i / 4 % 2 * 8, i % 4 * Q6_K_SUB);
+                    let (d, _) = self.scale_min(i / 8 + i / 4 % 2 * 8, i % 4 * FRAGMENT_K);
                     bytes.copy_from_slice(&d.to_le_bytes());
                 }
             }
         }
     }
 
-    fn block<'b>(&self, row: &'b [u8], column: usize) -> (&'b [u8], usize) {
-        let (len, bytes) = (self.format.block_len(), self.format.block_bytes());
-        (&row[column / len * bytes..][..bytes], column % len)
-    }
-
-    fn nibble(&self, row: &[u8], column: usize) -> u8 {
-        let (block, i) = self.block(row, column);
-        match self.format {
-            WeightFormat::Q4_0 => nibble(&block[2..], i),
-            WeightFormat::Q4_1 => nibble(&block[4..], i),
-            WeightFormat::Q4_K => q4_k_code(block, i),
-            other => unreachable!("{other} has no nibbles"),
-        }
-    }
-
-    fn signed_byte(&self, row: &[u8], column: usize) -> i8 {
-        let (block, i) = self.block(row, column);
-        match self.format {
-            WeightFormat::Q8_0 => block[2 + i].cast_signed(),
-            WeightFormat::Q6_K => q6_k_code(block, i).cast_signed() - Q6_K_BIAS.cast_signed(),
-            other => unreachable!("{other} has no bytes"),
-        }
-    }
-
-    /// What a code of the output is multiplied by at this input, and what is added.
     fn scale_min(&self, output: usize, input: usize) -> (f32, f32) {
-        let Some((row, column)) = self.at(output, input) else { return (0.0, 0.0) };
-        let (block, i) = self.block(row, column);
-        let d = f16_at(block, 0);
-        match self.format {
-            WeightFormat::Q8_0 => (d, 0.0),
-            WeightFormat::Q4_0 => (d, -8.0 * d),
-            WeightFormat::Q4_1 => (d, f16_at(block, 2)),
-            WeightFormat::Q4_K => {
-                let (scale, min) = q4_k_scale_min(block, i / Q4_K_SUB);
-                (d * f32::from(scale), -(f16_at(block, 2) * f32::from(min)))
-            }
-            WeightFormat::Q6_K => (f16_at(block, Q6_K_D) * f32::from(q6_k_scale(block, i / Q6_K_SUB)), 0.0),
-            WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => unreachable!("no scales"),
-        }
+        self.decoded.groups[output][input / FRAGMENT_K]
     }
 }
 
@@ -367,7 +404,7 @@ mod tests {
     use crate::testing::Noise;
 
     fn half_in(bytes: &[u8]) -> f32 {
-        f16_at(bytes, 0)
+        f16::from_le_bytes([bytes[0], bytes[1]]).to_f32()
     }
 
     fn float_in(bytes: &[u8]) -> f32 {
@@ -440,7 +477,7 @@ mod tests {
     #[test]
     fn a_lane_finds_every_weight_of_every_format() {
         let mut noise = Noise::new(5);
-        for format in WeightFormat::ALL {
+        for format in Layout::FORMATS {
             // Neither is a whole number of tiles, where blocks allow it.
             let (outputs, columns) = (21, if format.block_len() == 256 { 256 } else { 96 });
             let rows: Vec<Vec<f32>> = (0..outputs).map(|_| noise.values(columns)).collect();

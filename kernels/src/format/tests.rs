@@ -1,7 +1,66 @@
-//! Formats against hand-made blocks and against `half`.
+//! Formats against hand-made blocks, against `half`, and against the dequantisers of the `gguf` Python package 0.17.
 
 use super::*;
 use proptest::prelude::*;
+
+/// Lines of a name and the values of a block: see [`block_of_all_fields`].
+const VALUES_ELSEWHERE: &str = include_str!("tests/values.txt");
+
+/// A block whose every field is busy, but scales of 1 and minima in units of -2, so that its values are whole numbers.
+fn block_of_all_fields(format: WeightFormat) -> Vec<u8> {
+    let busy = |len: usize| -> Vec<u8> { (0..len).map(|i| ((i * 73 + 29) ^ ((i >> 3) * 5)) as u8).collect() };
+    let (one, minus_two) = (f16(1.0).to_vec(), f16(-2.0).to_vec());
+    let coding = format.coding().unwrap();
+    let numbers = if coding.has_min() { [one, minus_two].concat() } else { one };
+    match format {
+        WeightFormat::MXFP4 => [vec![128], busy(16)].concat(),
+        WeightFormat::Q2_K | WeightFormat::Q3_K | WeightFormat::Q6_K => {
+            [busy(format.block_bytes() - numbers.len()), numbers].concat()
+        }
+        _ => [numbers.clone(), busy(format.block_bytes() - numbers.len())].concat(),
+    }
+}
+
+#[test]
+fn blocks_mean_what_others_read() {
+    for format in WeightFormat::ALL.into_iter().filter(|format| !format.is_dense()) {
+        let line = VALUES_ELSEWHERE.lines().find(|line| line.split(' ').next() == Some(format.name()));
+        let values = line.expect("a line for each format").split(' ').skip(1);
+        let expected: Vec<f32> = values.map(|value| value.parse().unwrap()).collect();
+        let mut found = vec![f32::NAN; format.block_len()];
+        format.dequantise_row(&block_of_all_fields(format), &mut found);
+        assert_eq!(found, expected, "{format}");
+    }
+}
+
+/// A power of two for every exponent, the subnormal ones and the largest too.
+#[test]
+fn mxfp4_scales_are_powers_of_two() {
+    for e in 0..=255 {
+        let mut found = [f32::NAN; 32];
+        WeightFormat::MXFP4.dequantise_row(&[&[e][..], &[0x22; 16]].concat(), &mut found);
+        assert_eq!(found, [2.0 * 2f64.powi(i32::from(e) - 128) as f32; 32]);
+    }
+}
+
+#[test]
+fn blocks_of_nothing_stay_nothing() {
+    for format in WeightFormat::ALL {
+        let mut bytes = Vec::new();
+        format.quantise_row(&[0.0; 256], &mut bytes);
+        let mut found = [f32::NAN; 256];
+        format.dequantise_row(&bytes, &mut found);
+        assert_eq!(found, [0.0; 256], "{format}");
+    }
+}
+
+#[test]
+fn element_types_are_found_by_number() {
+    for format in WeightFormat::ALL {
+        assert_eq!(WeightFormat::of_ggml_type(format.ggml_type()), Some(format));
+    }
+    assert_eq!(WeightFormat::of_ggml_type(9), None);
+}
 
 fn f16(x: f32) -> [u8; 2] {
     half::f16::from_f32(x).to_le_bytes()
@@ -70,7 +129,7 @@ fn sizes_and_refusals() {
     assert_eq!(WeightFormat::Q6_K.row_bytes(512), Some(420));
     let huge = Matrix::new(WeightFormat::Q6_K, usize::MAX, 256, &bytes);
     assert!(matches!(huge, Err(MatrixError::TooLarge { .. })));
-    for format in [WeightFormat::Q4_K, WeightFormat::Q6_K] {
+    for format in WeightFormat::ALL.into_iter().filter(|format| format.block_len() == 256) {
         for columns in [1, 32, 255, 257, 576] {
             assert_eq!(format.row_bytes(columns), None);
             assert_eq!(
@@ -107,13 +166,23 @@ proptest! {
             WeightFormat::F16 => 4.0 / 1024.0,
             WeightFormat::BF16 => 4.0 / 128.0,
             WeightFormat::Q8_0 => 8.0 / 127.0,
-            // The code range reaches only 7 steps on the side opposite to the extreme.
+            // The code range reaches one step less on the side opposite to the extreme.
             WeightFormat::Q4_0 => 2.0 * 4.0 / 8.0,
+            WeightFormat::Q5_0 => 2.0 * 4.0 / 16.0,
             WeightFormat::Q4_1 => 8.0 / 15.0,
-            // The range may miss half a unit of the scale at 15 steps, and half a unit of the minimum.
+            WeightFormat::Q5_1 => 8.0 / 31.0,
+            // The range may miss half a unit of the scale at the last step, and half a unit of the minimum.
+            WeightFormat::Q2_K => (1.0 + 3.0 / 15.0) * 8.0 / 3.0 + 4.0 / 15.0,
             WeightFormat::Q4_K => (1.0 + 15.0 / 63.0) * 8.0 / 15.0 + 4.0 / 63.0,
-            // As Q4_0, with 31 steps, and a unit of the scale at 32 steps: the largest scale of the other sign is stored as 127 of 128.
+            WeightFormat::Q5_K => (1.0 + 31.0 / 63.0) * 8.0 / 31.0 + 4.0 / 63.0,
+            // As Q4_0, and a unit of the scale at the extreme: the largest scale of the other sign is stored as one unit less.
+            WeightFormat::Q3_K => (2.0 + 4.0 / 16.0) * 4.0 / 4.0,
             WeightFormat::Q6_K => (2.0 + 0.5) * 4.0 / 32.0,
+            // The widest step is 24 of 127; the side opposite to the extreme ends at 113, and the unit as for Q3_K.
+            WeightFormat::IQ4_NL => 2.0 * 14.0 * 4.0 / 127.0,
+            WeightFormat::IQ4_XS => 2.0 * (14.0 + 127.0 / 31.0) * 4.0 / 127.0,
+            // Values of up to 8 times the power are cut to 6.
+            WeightFormat::MXFP4 => 2.0 * 1.0,
         };
         for (a, b) in values.iter().zip(&back) {
             prop_assert!((a - b).abs() <= step / 2.0 + 8.0 / 1024.0, "{format}: {a} became {b}");

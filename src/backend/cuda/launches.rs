@@ -581,5 +581,6 @@ fn embedding_format(format: WeightFormat) -> u32 {
         WeightFormat::Q4_1 => YGG_EMBEDDING_Q4_1,
         WeightFormat::Q4_K => YGG_EMBEDDING_Q4_K,
         WeightFormat::Q6_K => YGG_EMBEDDING_Q6_K,
+        other => unreachable!("{other} weights are refused when programs are loaded"),
     }
 }

@@ -103,10 +103,10 @@ pub(crate) enum IsaName {
 /// What linears make of activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ActivationsName {
-    /// What is native to the instruction set
-    Native,
-    /// Bytes with a scale per 32 values: faster for many rows at once, less exact
+    /// Bytes with a scale per 32 or 256 values, as most engines do
     Int8,
+    /// Floating-point numbers: more exact, slower
+    Native,
 }
 
 /// A stage of the walk from file to program.

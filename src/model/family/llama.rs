@@ -2,7 +2,7 @@
 //!
 //! What it begins with, its layers and its end are other graphs' too: [`Frame`].
 
-use ygg_kernels::{RopePairing, WeightFormat};
+use ygg_kernels::RopePairing;
 
 use super::Names;
 use crate::{
@@ -108,18 +108,14 @@ impl WeightList<'_> {
     pub(super) fn gain(&mut self, name: String, len: usize) -> Result<WeightId, ModelError> {
         let id = self.find(name, &[len])?;
         let spec = &self.specs[id.0 as usize];
-        match spec.format {
-            WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => Ok(id),
-            WeightFormat::Q8_0
-            | WeightFormat::Q4_0
-            | WeightFormat::Q4_1
-            | WeightFormat::Q4_K
-            | WeightFormat::Q6_K => Err(ModelError::unsupported(
-                format_args!("tensor `{}`", spec.name),
-                format_args!("a norm gain in {:?}", spec.format),
-                "F32, F16, BF16",
-            )),
+        if spec.format.is_dense() {
+            return Ok(id);
         }
+        Err(ModelError::unsupported(
+            format_args!("tensor `{}`", spec.name),
+            format_args!("a norm gain in {:?}", spec.format),
+            "F32, F16, BF16",
+        ))
     }
 
     pub(super) fn layer(

@@ -6,7 +6,6 @@ use ygg_kernels::WeightFormat;
 
 use super::{
     file::{DEFAULT_ALIGNMENT, MAGIC},
-    tensor_type,
     value::{Array, Value},
 };
 
@@ -42,7 +41,7 @@ pub fn encode_header(version: u32, metadata: &BTreeMap<String, Value>, tensors: 
         for n in tensor.shape.iter().rev() {
             out.count(*n);
         }
-        out.u32(tensor_type::number_of(tensor.format));
+        out.u32(tensor.format.ggml_type());
         out.bytes(&tensor.offset.to_le_bytes());
     }
     out.0

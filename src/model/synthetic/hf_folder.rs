@@ -167,12 +167,7 @@ impl View for FolderTensor<'_> {
         match self.0.folder_format() {
             WeightFormat::F16 => Dtype::F16,
             WeightFormat::BF16 => Dtype::BF16,
-            WeightFormat::F32
-            | WeightFormat::Q8_0
-            | WeightFormat::Q4_0
-            | WeightFormat::Q4_1
-            | WeightFormat::Q4_K
-            | WeightFormat::Q6_K => Dtype::F32,
+            _ => Dtype::F32,
         }
     }
 

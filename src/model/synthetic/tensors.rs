@@ -81,14 +81,7 @@ impl Tensor {
     }
 
     pub(super) fn folder_format(&self) -> WeightFormat {
-        match self.format {
-            WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => self.format,
-            WeightFormat::Q8_0
-            | WeightFormat::Q4_0
-            | WeightFormat::Q4_1
-            | WeightFormat::Q4_K
-            | WeightFormat::Q6_K => WeightFormat::F32,
-        }
+        if self.format.is_dense() { self.format } else { WeightFormat::F32 }
     }
 
     fn values(&self, row: usize) -> Vec<f32> {
@@ -120,13 +113,10 @@ pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
     let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
     let per_row = |gain: f32, columns: usize| gain / (columns as f32).sqrt();
     let table_format = match spec.format {
-        WeightFormat::Q4_0 | WeightFormat::Q4_1 => WeightFormat::Q8_0,
-        WeightFormat::Q4_K => WeightFormat::Q6_K,
-        other @ (WeightFormat::F32
-        | WeightFormat::F16
-        | WeightFormat::BF16
-        | WeightFormat::Q8_0
-        | WeightFormat::Q6_K) => other,
+        WeightFormat::Q8_0 | WeightFormat::Q6_K => spec.format,
+        dense if dense.is_dense() => dense,
+        wide if wide.block_len() == 256 => WeightFormat::Q6_K,
+        _ => WeightFormat::Q8_0,
     };
     let head = Content::Matrix { deviation: per_row(LOGIT_DEVIATION, d) };
     let embedding = if spec.tied { head } else { Content::Matrix { deviation: 1.0 } };

@@ -4,23 +4,20 @@
 
 mod dense;
 mod operands;
-mod quantised;
 
 use dense::dense;
 use operands::{GROUPS, Operands};
-use quantised::{Buffers, Q4_0, Q4_1, Q8_0, quantised};
 
 use super::tiles::{ROW_BYTES, ROWS, Tiles};
 use crate::{
-    Norm, Rows, RowsMut, WeightFormat,
+    Norm, Rows, RowsMut,
     cpu::{
         Epilogue, PackedLinear, Prepared,
-        activations::{Layout, floats, floats_mut},
+        activations::Layout,
         avx512::{
             self,
             lanes::{load, silu, store},
             rms_norm::{normed, scale},
-            sum_pairs,
         },
         packing::{BLOCK, TILE},
         tuning::Tuning,
@@ -51,7 +48,7 @@ pub(in crate::cpu) fn prepare(
 ) {
     match layout {
         Layout::Bf16Tiles => prepare_tiles(x, norm, scratch),
-        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 | Layout::Int8 | Layout::Int8Nibbles => {
+        Layout::F32 | Layout::F32Sums | Layout::Bf16 | Layout::Coded(_) => {
             avx512::prepare(layout, group, x, norm, scratch);
         }
     }
@@ -60,8 +57,6 @@ pub(in crate::cpu) fn prepare(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
 fn prepare_tiles(x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
     let blocks = x.columns().div_ceil(BLOCK);
-    let (tiles, sums) = scratch.split_at_mut(x.width() * blocks * ROW_BYTES);
-    let sums = floats_mut(sums);
     for w in 0..x.width() {
         let row = x.row(w);
         let norm = norm.map(|norm| (scale(row, norm.eps), norm.weight));
@@ -76,10 +71,9 @@ fn prepare_tiles(x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
             // SAFETY: both are 64 bytes of plain data.
             let pairs = unsafe { std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low)) };
             let place = first * blocks + b * rows + (w - first);
-            let bytes = &mut tiles[place * ROW_BYTES..][..ROW_BYTES];
+            let bytes = &mut scratch[place * ROW_BYTES..][..ROW_BYTES];
             // SAFETY: 64 bytes.
             unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), pairs) }
-            sums[place] = sum_pairs(pairs);
         }
     }
 }
@@ -95,15 +89,15 @@ pub(super) fn linear<T: Tiles>(
 ) {
     match x.layout {
         Layout::Bf16Tiles => {}
-        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 | Layout::Int8 | Layout::Int8Nibbles => {
+        Layout::F32 | Layout::F32Sums | Layout::Bf16 | Layout::Coded(_) => {
             return avx512::linear(weights, x, tiles, epilogue, out);
         }
     }
-    let (mut buffers, mut totals) = (Buffers::ZERO, Totals::ZERO);
+    let mut totals = Totals::ZERO;
     for chunk in chunks(x) {
         let mut registers = chunk.registers::<T>();
         for tile in tiles.clone() {
-            products(&mut registers, weights, tile, &chunk, &mut buffers, &mut totals);
+            products(&mut registers, weights, tile, &chunk, &mut totals);
             for (r, totals) in totals.0[..chunk.rows].iter().enumerate() {
                 let out = out.span(chunk.first_row + r, outputs(weights, tile));
                 let result = load(totals, 0);
@@ -126,16 +120,16 @@ pub(super) fn linear_gated<T: Tiles>(
 ) {
     match x.layout {
         Layout::Bf16Tiles => {}
-        Layout::F32 | Layout::F32Unplaced | Layout::Bf16 | Layout::Int8 | Layout::Int8Nibbles => {
+        Layout::F32 | Layout::F32Sums | Layout::Bf16 | Layout::Coded(_) => {
             return avx512::linear_gated(weights, x, tiles, out);
         }
     }
-    let (mut buffers, mut gate, mut up) = (Buffers::ZERO, Totals::ZERO, Totals::ZERO);
+    let (mut gate, mut up) = (Totals::ZERO, Totals::ZERO);
     for chunk in chunks(x) {
         let mut registers = chunk.registers::<T>();
         for tile in tiles.clone() {
-            products(&mut registers, weights, 2 * tile, &chunk, &mut buffers, &mut gate);
-            products(&mut registers, weights, 2 * tile + 1, &chunk, &mut buffers, &mut up);
+            products(&mut registers, weights, 2 * tile, &chunk, &mut gate);
+            products(&mut registers, weights, 2 * tile + 1, &chunk, &mut up);
             for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(chunk.rows).enumerate() {
                 let out = out.span(chunk.first_row + r, outputs(weights, tile));
                 store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
@@ -154,8 +148,6 @@ struct Chunk<'x> {
     rows: usize,
     /// Their tiles.
     x: &'x [u8],
-    /// Sums of the rows of their tiles.
-    sums: &'x [f32],
     tuning: Tuning,
 }
 
@@ -180,13 +172,12 @@ impl Chunk<'_> {
 
 fn chunks<'x>(x: &Prepared<'x>) -> impl Iterator<Item = Chunk<'x>> {
     let (width, blocks, tuning) = (x.width, x.columns.div_ceil(BLOCK), x.tuning);
-    let (tiles, sums) = x.bytes.split_at(width * blocks * ROW_BYTES);
-    let sums = floats(sums);
+    let tiles = x.bytes;
     (0..width).step_by(CHUNK).map(move |first_row| {
         let rows = CHUNK.min(width - first_row);
         let places = first_row * blocks..(first_row + rows) * blocks;
         let x = &tiles[places.start * ROW_BYTES..places.end * ROW_BYTES];
-        Chunk { first_row, rows, x, sums: &sums[places], tuning }
+        Chunk { first_row, rows, x, tuning }
     })
 }
 
@@ -197,38 +188,23 @@ fn products<T: Tiles>(
     weights: &PackedLinear,
     tile: usize,
     chunk: &Chunk<'_>,
-    buffers: &mut Buffers,
     totals: &mut Totals,
 ) {
     let operands = Operands {
         tile: weights.tile(tile).as_ptr(),
         blocks: weights.blocks(),
-        ahead: chunk.tuning.ahead(weights),
+        ahead: chunk.tuning.ahead(weights, chunk.rows),
         x: chunk.x.as_ptr(),
-        sums: chunk.sums.as_ptr(),
         last: chunk.last(),
     };
-    macro_rules! by_groups {
-        ($kernel:ident [$($type:ty),*] ($($argument:expr),*)) => {
-            match chunk.groups() {
-                1 => $kernel::<$($type,)* 1>($($argument),*),
-                2 => $kernel::<$($type,)* 2>($($argument),*),
-                3 => $kernel::<$($type,)* 3>($($argument),*),
-                4 => $kernel::<$($type,)* 4>($($argument),*),
-                groups => unreachable!("no kernel for {groups} groups of rows"),
-            }
-        };
-    }
     // SAFETY: the tile is stored, the chunk holds its groups of all blocks, and the registers were configured for it.
     unsafe {
-        match weights.format() {
-            WeightFormat::Q4_0 => by_groups!(quantised[Q4_0, T](registers, operands, buffers, totals)),
-            WeightFormat::Q4_1 => by_groups!(quantised[Q4_1, T](registers, operands, buffers, totals)),
-            WeightFormat::Q8_0 => by_groups!(quantised[Q8_0, T](registers, operands, buffers, totals)),
-            WeightFormat::BF16 => by_groups!(dense[T](registers, operands, totals)),
-            WeightFormat::F16 | WeightFormat::F32 | WeightFormat::Q4_K | WeightFormat::Q6_K => {
-                unreachable!("a layout of another class")
-            }
+        match chunk.groups() {
+            1 => dense::<T, 1>(registers, operands, totals),
+            2 => dense::<T, 2>(registers, operands, totals),
+            3 => dense::<T, 3>(registers, operands, totals),
+            4 => dense::<T, 4>(registers, operands, totals),
+            groups => unreachable!("no kernel for {groups} groups of rows"),
         }
     }
 }

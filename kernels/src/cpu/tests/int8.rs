@@ -10,8 +10,9 @@ use crate::{
 use proptest::prelude::*;
 
 /// The formats that int8 activations are for.
-const FORMATS: [WeightFormat; 4] =
-    [WeightFormat::Q8_0, WeightFormat::Q4_0, WeightFormat::Q4_1, WeightFormat::Q4_K];
+fn formats() -> Vec<WeightFormat> {
+    WeightFormat::ALL.into_iter().filter(|format| !format.is_dense()).collect()
+}
 
 fn kernels() -> impl Iterator<Item = Kernels> {
     tiers().map(|kernels| kernels.with_activations(Activations::Int8))
@@ -44,15 +45,19 @@ fn same_bits(format: WeightFormat, rows: usize, columns: usize, bytes: &[u8], x:
     }
 }
 
-/// Bytes of a block that hold its scales and minima as f16 numbers.
-fn scale_bytes(format: WeightFormat) -> usize {
-    if format == WeightFormat::Q8_0 || format == WeightFormat::Q4_0 { 2 } else { 4 }
-}
-
-/// Replaces everything but scales and minima.
+/// Replaces everything but the numbers that scales and minima are made of.
 fn set_codes(format: WeightFormat, bytes: &mut [u8], mut code: impl FnMut() -> u8) {
+    let numbers = if format.coding().unwrap().has_min() { 4 } else { 2 };
     for block in bytes.chunks_exact_mut(format.block_bytes()) {
-        block[scale_bytes(format)..].iter_mut().for_each(|byte| *byte = code());
+        let rest = match format {
+            WeightFormat::MXFP4 => &mut block[1..],
+            WeightFormat::Q2_K | WeightFormat::Q3_K | WeightFormat::Q6_K => {
+                let end = block.len() - numbers;
+                &mut block[..end]
+            }
+            _ => &mut block[numbers..],
+        };
+        rest.iter_mut().for_each(|byte| *byte = code());
     }
 }
 
@@ -61,8 +66,8 @@ proptest! {
 
     /// Any codes, the lowest byte among them; blocks of any size, of zeros, and of what is too small to tell from them.
     #[test]
-    fn every_tier_has_the_bits_of_the_reference(f in 0..FORMATS.len(), rows in 1usize..40, blocks in 1usize..6, width in 1usize..20, seed: u64) {
-        let format = FORMATS[f];
+    fn every_tier_has_the_bits_of_the_reference(f in 0..13usize, rows in 1usize..40, blocks in 1usize..6, width in 1usize..20, seed: u64) {
+        let format = formats()[f];
         let columns = blocks * format.block_len();
         let mut noise = Noise::new(seed);
         let mut bytes = matrix(format, rows, columns, &mut noise);
@@ -82,10 +87,10 @@ proptest! {
 #[test]
 fn the_largest_sums_fit() {
     let mut noise = Noise::new(1);
-    for format in FORMATS {
+    for format in formats() {
         let columns = 2 * format.block_len();
         let mut bytes = matrix(format, 17, columns, &mut noise);
-        for code in [0x00, 0x7f, 0x80, 0xff] {
+        for code in [0x00, 0x7f, 0x80, 0xff, 0x0f, 0xf0] {
             set_codes(format, &mut bytes, || code);
             for signs in [|_| 1.0, |_| -1.0, |k| if k % 2 == 0 { 1.0 } else { -1.0 }] as [fn(usize) -> f32; 3]
             {
@@ -100,7 +105,7 @@ fn the_largest_sums_fit() {
 #[test]
 fn ties_and_limits_are_rounded_alike() {
     let mut noise = Noise::new(2);
-    for format in FORMATS {
+    for format in formats() {
         let columns = format.block_len();
         let bytes = matrix(format, 16, columns, &mut noise);
         for largest in
@@ -120,7 +125,7 @@ fn ties_and_limits_are_rounded_alike() {
 #[test]
 fn a_value_that_is_not_finite_is_seen_in_its_row_alone() {
     let mut noise = Noise::new(3);
-    for format in FORMATS {
+    for format in formats() {
         let columns = 2 * format.block_len();
         let bytes = matrix(format, 20, columns, &mut noise);
         let weights = Matrix::new(format, 20, columns, &bytes).unwrap();
@@ -139,11 +144,11 @@ fn a_value_that_is_not_finite_is_seen_in_its_row_alone() {
     }
 }
 
-/// Over every other format the option changes nothing.
+/// Over dense formats the option changes nothing.
 #[test]
-fn formats_without_int8_keep_their_class() {
+fn dense_formats_keep_their_class() {
     let mut noise = Noise::new(4);
-    for format in WeightFormat::ALL.into_iter().filter(|format| !FORMATS.contains(format)) {
+    for format in WeightFormat::ALL.into_iter().filter(|format| format.is_dense()) {
         let columns = 256;
         let bytes = matrix(format, 20, columns, &mut noise);
         let packed = PackedLinear::stack(&[Matrix::new(format, 20, columns, &bytes).unwrap()]).unwrap();
@@ -152,5 +157,21 @@ fn formats_without_int8_keep_their_class() {
             let native = found(kernels.with_activations(Activations::Native), &packed, &x);
             assert_eq!(bits(&found(kernels, &packed, &x)), bits(&native), "{format}");
         }
+    }
+}
+
+/// With f32 activations, too, a linear over weights of codes has the same bits in every tier.
+#[test]
+fn native_activations_give_the_same_bits_in_every_tier() {
+    let mut noise = Noise::new(5);
+    for format in formats() {
+        let columns = 2 * format.block_len();
+        let bytes = matrix(format, 20, columns, &mut noise);
+        let packed = PackedLinear::stack(&[Matrix::new(format, 20, columns, &bytes).unwrap()]).unwrap();
+        let x = noise.values(7 * columns);
+        let all: Vec<_> = tiers()
+            .map(|kernels| bits(&found(kernels.with_activations(Activations::Native), &packed, &x)))
+            .collect();
+        assert!(all.iter().all(|bits| *bits == all[0]), "{format}");
     }
 }

@@ -64,13 +64,14 @@ fn columns_of(format: WeightFormat, blocks: usize) -> usize {
 /// Largest error per unit of `sum |x|` for weights between -1 and 1 (codes and minimum apart: below 3).
 ///
 /// Rounding activations to bf16 costs 2^-9; every sum of `k` terms costs at most `k` times 2^-23. A code is off by
-/// half a scale at most, 32 of them by 16; a scale is a 127th of a magnitude, and weights, rounded, are below 1.1.
+/// half a scale at most, a scale is a 127th of the largest magnitude of a block, at most 1, and weights, rounded, are below 1.3. The sum of
+/// magnitudes of a block is taken as a quarter of its length at least.
 fn tolerance(kernels: Kernels, format: WeightFormat, columns: usize) -> f32 {
     let sums = 3.0 * (columns + 8) as f32 * 2f32.powi(-23);
     if kernels.activations().over(format) == Activations::Int8 {
-        return 1.1 * 16.0 / 127.0 + sums;
+        return 1.3 * 4.0 * 0.5 / 127.0 + sums;
     }
-    let rounded = !matches!(format, WeightFormat::F32 | WeightFormat::F16);
+    let rounded = format == WeightFormat::BF16;
     match kernels.tier() {
         Tier::Avx512 | Tier::Amx if rounded => 3.0 * 2f32.powi(-9) + sums,
         Tier::Amx | Tier::Avx512 | Tier::Avx2 | Tier::Portable | Tier::Reference => sums,
@@ -192,10 +193,10 @@ fn every_register_blocking_gives_the_same_bits() {
         let columns = format.block_len().max(64);
         let bytes = matrix(format, 7 * TILE, columns, &mut noise);
         let packed = PackedLinear::stack(&[Matrix::new(format, 7 * TILE, columns, &bytes).unwrap()]).unwrap();
-        let x = noise.values(17 * columns);
+        let x = noise.values(64 * columns);
         for kernels in linears() {
             let alone: Vec<_> = x.chunks(columns).flat_map(|row| whole(kernels, &packed, row)).collect();
-            for width in 1..=17 {
+            for width in (1..=17).chain([64]) {
                 let found = whole(kernels, &packed, &x[..width * columns]);
                 assert_eq!(bits(&found), bits(&alone[..found.len()]), "{format} at width {width}");
             }
@@ -255,7 +256,6 @@ fn only_the_given_tiles_are_written() {
     }
 }
 
-/// With one layout only, as in the portable tier with native activations, there is nothing to mistake.
 #[test]
 fn activations_of_another_class_are_refused() {
     let bytes = matrix(WeightFormat::F32, 4, 32, &mut Noise::new(3));
@@ -267,7 +267,6 @@ fn activations_of_another_class_are_refused() {
             let prepared = kernels.prepare(WeightFormat::Q4_1, Rows::new(&x, 32), None, scratch.bytes());
             kernels.linear(&packed, &prepared, 0..1, Epilogue::Store, RowsMut::new(&mut [0.0; 4], 4));
         });
-        let one_layout = kernels.tier() == Tier::Portable && kernels.activations() == Activations::Native;
-        assert_eq!(result.is_err(), !one_layout);
+        assert!(result.is_err());
     }
 }

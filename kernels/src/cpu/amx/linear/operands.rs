@@ -37,8 +37,6 @@ pub(super) struct Operands {
     pub(super) ahead: usize,
     /// Tiles of a prepared chunk.
     pub(super) x: *const u8,
-    /// Sum of each row of these tiles.
-    pub(super) sums: *const f32,
     /// Rows of the last group.
     pub(super) last: usize,
 }

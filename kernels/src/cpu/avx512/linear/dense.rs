@@ -1,13 +1,11 @@
 //! Products with dense tiles: bf16 pairs, or f16 and f32 weights by f32 activations.
 
-use super::{
-    Operands, pairs,
-    quantised::{self, halves},
-};
+use super::pairs;
 use crate::{
     WeightFormat,
     cpu::{
-        activations::{GROUP, Layout},
+        activations::Layout,
+        codes::Operands,
         packing::{BLOCK, TILE, block_bytes},
     },
 };
@@ -49,10 +47,10 @@ impl Dense for F32 {
 /// # Safety
 /// `operands` names a tile of `D::FORMAT` and a group of `R` rows, prepared in its layout.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) unsafe fn dense<D: Dense, const R: usize>(operands: Operands, sums: &mut [[f32; TILE]; GROUP]) {
+pub(super) unsafe fn dense<D: Dense, const R: usize>(operands: Operands, sums: &mut [[f32; TILE]]) {
     let block_bytes = const { block_bytes(D::FORMAT) };
     let step_bytes = block_bytes / D::STEPS;
-    let Operands { mut tile, blocks, mut x, ahead } = operands;
+    let Operands { mut tile, blocks, mut x, ahead, .. } = operands;
     let zero = _mm512_setzero_ps();
     let (mut even, mut odd) = ([zero; R], [zero; R]);
     for _ in 0..blocks {
@@ -85,10 +83,17 @@ unsafe fn add_products<D: Dense, const R: usize>(chains: &mut [__m512; R], weigh
     unsafe {
         if D::FORMAT == WeightFormat::BF16 {
             let weights = pairs(_mm512_loadu_si512(weights.cast()));
-            return quantised::add_products::<R>(chains, weights, x);
+            for (r, chain) in chains.iter_mut().enumerate() {
+                let x = _mm512_set1_epi32(x.add(r * D::X_ROW).cast::<i32>().read_unaligned());
+                *chain = _mm512_dpbf16_ps(*chain, weights, pairs(x));
+            }
+            return;
         }
-        let weights =
-            if D::FORMAT == WeightFormat::F16 { halves(weights) } else { _mm512_loadu_ps(weights.cast()) };
+        let weights = if D::FORMAT == WeightFormat::F16 {
+            _mm512_cvtph_ps(_mm256_loadu_si256(weights.cast()))
+        } else {
+            _mm512_loadu_ps(weights.cast())
+        };
         for (r, chain) in chains.iter_mut().enumerate() {
             let x = _mm512_set1_ps(x.add(r * D::X_ROW).cast::<f32>().read_unaligned());
             *chain = _mm512_fmadd_ps(weights, x, *chain);

@@ -1,0 +1,254 @@
+//! Vectors in memory: the portable tier, and what the instructions of the others mean.
+
+use super::Vector;
+use crate::{cpu::mul_add, format::Unit};
+
+/// `N` outputs, with sums of 32 bits.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct Array<const N: usize>;
+
+/// Four bytes of each output; numbers of 16 bits lie in pairs of them.
+type Four = [u8; 4];
+
+fn pair(four: Four) -> [i32; 2] {
+    [0, 2].map(|i| i32::from(i16::from_le_bytes([four[i], four[i + 1]])))
+}
+
+fn shifted(four: Four, shift: impl Fn(u16) -> u16) -> Four {
+    let [a, b] = [0, 2].map(|i| shift(u16::from_le_bytes([four[i], four[i + 1]])).to_le_bytes());
+    [a[0], a[1], b[0], b[1]]
+}
+
+impl<const N: usize> Vector for Array<N> {
+    const LANES: usize = N;
+    const SPLIT: bool = false;
+    type Bytes = [Four; N];
+    type Sum = [i32; N];
+    type Ints = [i32; N];
+    type Scale = [i32; N];
+    type Floats = [f32; N];
+
+    #[inline(always)]
+    unsafe fn bytes(self, at: *const u8) -> [Four; N] {
+        // SAFETY: promised by the caller, here and below.
+        unsafe { at.cast::<[Four; N]>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    fn and(self, mut bytes: [Four; N], mask: u8) -> [Four; N] {
+        bytes.as_flattened_mut().iter_mut().for_each(|byte| *byte &= mask);
+        bytes
+    }
+
+    #[inline(always)]
+    fn or(self, mut a: [Four; N], b: [Four; N]) -> [Four; N] {
+        a.as_flattened_mut().iter_mut().zip(b.as_flattened()).for_each(|(a, b)| *a |= b);
+        a
+    }
+
+    #[inline(always)]
+    fn minus(self, mut bytes: [Four; N], offset: u8) -> [Four; N] {
+        bytes.as_flattened_mut().iter_mut().for_each(|byte| *byte = byte.wrapping_sub(offset));
+        bytes
+    }
+
+    #[inline(always)]
+    fn up<const BITS: i32>(self, mut bytes: [Four; N]) -> [Four; N] {
+        bytes.iter_mut().for_each(|four| *four = shifted(*four, |word| word << BITS));
+        bytes
+    }
+
+    #[inline(always)]
+    fn down<const BITS: i32>(self, mut bytes: [Four; N]) -> [Four; N] {
+        bytes.iter_mut().for_each(|four| *four = shifted(*four, |word| word >> BITS));
+        bytes
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], mut bytes: [Four; N]) -> [Four; N] {
+        bytes.as_flattened_mut().iter_mut().for_each(|byte| *byte = table[usize::from(*byte)]);
+        bytes
+    }
+
+    #[inline(always)]
+    fn no_sum(self) -> [i32; N] {
+        [0; N]
+    }
+
+    #[inline(always)]
+    unsafe fn start(self, at: *const u8) -> [i32; N] {
+        // SAFETY: see `bytes`.
+        [unsafe { at.cast::<i32>().read_unaligned() }; N]
+    }
+
+    #[inline(always)]
+    unsafe fn dot(self, mut sum: [i32; N], codes: [Four; N], x: *const u8) -> [i32; N] {
+        // SAFETY: see `bytes`.
+        let x = unsafe { x.cast::<[i8; 4]>().read() };
+        for (sum, four) in sum.iter_mut().zip(codes) {
+            for (code, x) in four.into_iter().zip(x) {
+                *sum += i32::from(i16::from(code) * i16::from(x));
+            }
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn total(self, sum: [i32; N]) -> [i32; N] {
+        sum
+    }
+
+    #[inline(always)]
+    fn scaled(self, mut sum: [i32; N], scale: [i32; N]) -> [i32; N] {
+        sum.iter_mut().zip(scale).for_each(|(sum, scale)| *sum *= scale);
+        sum
+    }
+
+    #[inline(always)]
+    fn no_ints(self) -> [i32; N] {
+        [0; N]
+    }
+
+    #[inline(always)]
+    fn add(self, mut a: [i32; N], b: [i32; N]) -> [i32; N] {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+        a
+    }
+
+    #[inline(always)]
+    fn sixteenfold(self, ints: [i32; N]) -> [i32; N] {
+        ints.map(|int| 16 * int)
+    }
+
+    #[inline(always)]
+    unsafe fn unsigned(self, at: *const u8) -> [i32; N] {
+        // SAFETY: see `bytes`.
+        unsafe { at.cast::<[u8; N]>().read() }.map(i32::from)
+    }
+
+    #[inline(always)]
+    unsafe fn signed(self, at: *const u8) -> [i32; N] {
+        // SAFETY: see `bytes`.
+        unsafe { at.cast::<[i8; N]>().read() }.map(i32::from)
+    }
+
+    #[inline(always)]
+    unsafe fn low_nibbles(self, at: *const u8) -> [i32; N] {
+        // SAFETY: see `bytes`.
+        unsafe { self.unsigned(at) }.map(|byte| byte & 15)
+    }
+
+    #[inline(always)]
+    unsafe fn pairs(self, at: *const u8) -> [Four; N] {
+        // SAFETY: see `bytes`.
+        unsafe { at.cast::<[[u8; 2]; N]>().read() }.map(|[a, b]| [a, 0, b, 0])
+    }
+
+    #[inline(always)]
+    unsafe fn high_nibbles(self, first: *const u8, second: *const u8) -> [Four; N] {
+        let mut pairs = [[0; 4]; N];
+        for (n, pair) in pairs.iter_mut().enumerate() {
+            // SAFETY: see `bytes`.
+            unsafe { (pair[0], pair[2]) = (*first.add(n) >> 4, *second.add(n) >> 4) };
+        }
+        pairs
+    }
+
+    #[inline(always)]
+    fn scale(self, scale: [i32; N]) -> [i32; N] {
+        scale
+    }
+
+    #[inline(always)]
+    fn one_of_pair(self, pairs: [Four; N], i: usize) -> [i32; N] {
+        pairs.map(|four| pair(four)[i])
+    }
+
+    #[inline(always)]
+    unsafe fn add_pairs(self, mut ints: [i32; N], pairs: [Four; N], x: *const u8) -> [i32; N] {
+        // SAFETY: see `bytes`.
+        let x = pair(unsafe { x.cast::<Four>().read() });
+        for (int, four) in ints.iter_mut().zip(pairs) {
+            let [a, b] = pair(four);
+            *int += a * x[0] + b * x[1];
+        }
+        ints
+    }
+
+    #[inline(always)]
+    fn zero(self) -> [f32; N] {
+        [0.0; N]
+    }
+
+    #[inline(always)]
+    unsafe fn numbers(self, unit: Unit, at: *const u8) -> [f32; N] {
+        // SAFETY: see `bytes`.
+        let bits = unsafe { at.cast::<[u16; N]>().read_unaligned() };
+        bits.map(|bits| unit.value(bits))
+    }
+
+    #[inline(always)]
+    unsafe fn splat(self, at: *const u8) -> [f32; N] {
+        // SAFETY: see `bytes`.
+        [unsafe { at.cast::<f32>().read_unaligned() }; N]
+    }
+
+    #[inline(always)]
+    fn floats(self, ints: [i32; N]) -> [f32; N] {
+        ints.map(|int| int as f32)
+    }
+
+    #[inline(always)]
+    fn four_floats(self, bytes: [Four; N]) -> [[f32; N]; 4] {
+        [0, 1, 2, 3].map(|i| bytes.map(|four| f32::from(four[i].cast_signed())))
+    }
+
+    #[inline(always)]
+    fn sum(self, mut a: [f32; N], b: [f32; N]) -> [f32; N] {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+        a
+    }
+
+    #[inline(always)]
+    fn product(self, mut a: [f32; N], b: [f32; N]) -> [f32; N] {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a *= b);
+        a
+    }
+
+    #[inline(always)]
+    fn fma(self, a: [f32; N], b: [f32; N], mut c: [f32; N]) -> [f32; N] {
+        for ((c, a), b) in c.iter_mut().zip(a).zip(b) {
+            *c = mul_add(a, b, *c);
+        }
+        c
+    }
+
+    #[inline(always)]
+    fn fnma(self, a: [f32; N], b: [f32; N], c: [f32; N]) -> [f32; N] {
+        self.fma(a.map(|a| -a), b, c)
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, at: *const f32) -> [f32; N] {
+        // SAFETY: see `bytes`.
+        unsafe { at.cast::<[f32; N]>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, at: *mut f32, floats: [f32; N]) {
+        // SAFETY: see `bytes`.
+        unsafe { at.cast::<[f32; N]>().write(floats) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_ints(self, at: *const i32) -> [i32; N] {
+        // SAFETY: see `bytes`.
+        unsafe { at.cast::<[i32; N]>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn store_ints(self, at: *mut i32, ints: [i32; N]) {
+        // SAFETY: see `bytes`.
+        unsafe { at.cast::<[i32; N]>().write(ints) }
+    }
+}

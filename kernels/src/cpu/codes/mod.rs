@@ -1,0 +1,64 @@
+//! Products over weights of codes, written once for all formats and instruction sets.
+//!
+//! [`Vector`] is an instruction set, [`Kind`](crate::format::Kind) a format; the kernels are generic over both and are
+//! compiled where the instructions of the vector are enabled. A kernel reads a tile of weights once, as one rising stream, for all
+//! rows of a group:
+//! * up to [`FEW`] rows keep their sums in registers, and each vector of codes meets all of them;
+//! * more rows take turns over eight vectors of codes in registers, with their sums in the first cache.
+//!
+//! Sums of integers are exact and have no order; the f32 operations of a result are those of
+//! [`linear_int8`](crate::reference::linear_int8) or [`linear_native`](crate::reference::linear_native), one by one. Hence the bits
+//! are the same for every vector, number of rows and place of a row.
+
+mod array;
+mod int8;
+mod native;
+mod unpack;
+mod vector;
+
+pub(super) use array::Array;
+pub(super) use int8::int8;
+pub(super) use native::native;
+pub(super) use unpack::{bias, is_wide};
+pub(super) use vector::Vector;
+
+use super::packing::TILE;
+use std::arch::x86_64::*;
+
+/// Rows whose sums stay in registers.
+pub(super) const FEW: usize = 4;
+
+/// Rows in a full group.
+pub(super) const MANY: usize = 64;
+
+/// Results of one stored tile: `[row][output]`.
+#[repr(align(64))]
+pub(super) struct Sums(pub(super) [[f32; TILE]; MANY]);
+
+impl Sums {
+    pub(super) const ZERO: Self = Self([[0.0; TILE]; MANY]);
+}
+
+/// What a kernel reads.
+#[derive(Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) tile: *const u8,
+    pub(super) blocks: usize,
+    /// Prepared group of exactly `rows` rows.
+    pub(super) x: *const u8,
+    pub(super) rows: usize,
+    /// Distance from a weight to the one to fetch ahead of its use; 0 leaves it to the processor.
+    pub(super) ahead: usize,
+}
+
+/// Asks for the lines of `bytes` bytes.
+#[inline(always)]
+fn fetch(at: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..bytes.div_ceil(64) {
+        // SAFETY: fetching touches nothing, and every x86-64 processor has the instruction.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64 * line).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (at, bytes);
+}

@@ -1,0 +1,134 @@
+//! Products of codes with activations in f32: the class of [`linear_native`](crate::reference::linear_native).
+
+use super::{
+    FEW, Operands, Sums, Vector, fetch,
+    unpack::{Codes, quad},
+};
+use crate::{
+    cpu::{
+        activations::{F32_ROW, F32_SUMS},
+        packing::{CodeLayout, PART, TILE},
+    },
+    format::{Kind, Scales, Unit},
+};
+
+/// Writes `sums[r][n]` for the rows of a group.
+///
+/// # Safety
+/// `operands` names a tile of the kind, and a group of at most [`super::MANY`] rows in the layout of f32 with sums.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn native<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut Sums) {
+    for first in (0..operands.rows).step_by(FEW) {
+        let sums = &mut sums.0[first..];
+        // SAFETY: promised by the caller.
+        unsafe {
+            match operands.rows - first {
+                1 => few::<V, K, 1>(v, operands, first, sums),
+                2 => few::<V, K, 2>(v, operands, first, sums),
+                3 => few::<V, K, 3>(v, operands, first, sums),
+                _ => few::<V, K, FEW>(v, operands, first, sums),
+            }
+        }
+    }
+}
+
+/// Scale and minimum of group `g` of a block for outputs `n` on; the scale again without minima.
+///
+/// # Safety
+/// `block` is a packed block with such a group.
+#[inline(always)]
+unsafe fn group<V: Vector, K: Kind>(v: V, block: *const u8, g: usize, n: usize) -> [V::Floats; 2] {
+    let layout: CodeLayout = const { K::LAYOUT };
+    // SAFETY: promised by the caller.
+    unsafe {
+        let scale = block.add(layout.scales + g * TILE + n);
+        let d = |unit| v.numbers(unit, block.add(layout.d + 2 * n));
+        let dmin = |unit| v.numbers(unit, block.add(layout.dmin + 2 * n));
+        match const { K::CODING.scales } {
+            Scales::Block { unit, has_min: false } => [d(unit); 2],
+            Scales::Block { unit, has_min: true } => [d(unit), dmin(unit)],
+            Scales::Signed { .. } => [v.product(d(Unit::F16), v.floats(v.scale(v.signed(scale)))); 2],
+            Scales::WithMins { len } => {
+                let (by, mins) = if len == 16 {
+                    let first = block.add(layout.scales + g / 2 * 2 * TILE + n);
+                    (v.low_nibbles(scale), v.high_nibbles(first, first.add(TILE)))
+                } else {
+                    (v.unsigned(scale), v.pairs(block.add(layout.mins + 2 * (g / 2 * TILE + n))))
+                };
+                let min = v.product(dmin(Unit::F16), v.floats(v.one_of_pair(mins, g % 2)));
+                [v.product(d(Unit::F16), v.floats(v.scale(by))), min]
+            }
+        }
+    }
+}
+
+/// Rows `first..first + R` of a group.
+///
+/// # Safety
+/// As [`native`].
+#[inline(always)]
+unsafe fn few<V: Vector, K: Kind, const R: usize>(
+    v: V,
+    operands: Operands,
+    first: usize,
+    sums: &mut [[f32; TILE]],
+) {
+    let Operands { mut tile, blocks, x, rows, ahead } = operands;
+    let layout: CodeLayout = const { K::LAYOUT };
+    let by_part = const { PART / K::CODING.group_len() };
+    let mut x = x.wrapping_add(first * F32_ROW);
+    let mut totals = [[v.zero(); 2]; R];
+    for _ in 0..blocks {
+        if ahead != 0 {
+            fetch(tile.wrapping_add(ahead), layout.bytes);
+        }
+        for p in 0..layout.parts {
+            for i in 0..const { TILE / V::LANES } {
+                // SAFETY: the block of the tile and its rows are inside what the caller named.
+                unsafe {
+                    let codes = tile.add(layout.codes + p * layout.part_bytes + 4 * V::LANES * i);
+                    for g in 0..by_part {
+                        let quads = const { K::CODING.group_len() / 4 };
+                        let mut chains = [[v.zero(); 4]; R];
+                        for q in g * quads..(g + 1) * quads {
+                            let signed = v.minus(quad::<V, K>(v, codes, q), K::BIAS);
+                            for (k, values) in v.four_floats(signed).into_iter().enumerate() {
+                                for (r, chains) in chains.iter_mut().enumerate() {
+                                    let x = v.splat(x.add(r * F32_ROW + 4 * (4 * q + k)));
+                                    chains[k] = v.fma(values, x, chains[k]);
+                                }
+                            }
+                        }
+                        let [scale, min] = group::<V, K>(v, tile, p * by_part + g, V::LANES * i);
+                        for (r, (total, [a, b, c, d])) in totals.iter_mut().zip(chains).enumerate() {
+                            let sum = v.sum(v.sum(a, b), v.sum(c, d));
+                            total[i] = v.fma(sum, scale, total[i]);
+                            if const { K::CODING.has_min() } {
+                                let sums = x.add(r * F32_ROW + F32_SUMS);
+                                let of_group = if by_part == 1 {
+                                    v.sum(v.splat(sums), v.splat(sums.add(4)))
+                                } else {
+                                    v.splat(sums.add(4 * g))
+                                };
+                                total[i] = match const { K::CODING.scales } {
+                                    Scales::WithMins { .. } => v.fnma(min, of_group, total[i]),
+                                    Scales::Block { .. } | Scales::Signed { .. } => {
+                                        v.fma(min, of_group, total[i])
+                                    }
+                                };
+                            }
+                        }
+                    }
+                }
+            }
+            x = x.wrapping_add(rows * F32_ROW);
+        }
+        tile = tile.wrapping_add(layout.bytes);
+    }
+    for (total, sums) in totals.iter().zip(sums) {
+        for i in 0..const { TILE / V::LANES } {
+            // SAFETY: a row has the outputs of a tile.
+            unsafe { v.store(sums.as_mut_ptr().add(V::LANES * i), total[i]) };
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The arithmetic that products of codes are written in, over the vectors of an instruction set.
+
+use crate::format::Unit;
+
+/// Operations on vectors of [`Vector::LANES`] outputs. A value proves that the processor has the instructions.
+///
+/// A vector of bytes holds four inputs of each output, side by side. What does not need memory is safe.
+pub(in crate::cpu) trait Vector: Copy {
+    /// Outputs in a vector: 8 or 16.
+    const LANES: usize;
+    /// Whether sums of products have 16 bits, two for each output, so that codes must have at most six bits.
+    const SPLIT: bool;
+    /// Four bytes, or two 16-bit numbers, for each output.
+    type Bytes: Copy;
+    /// A sum of products in progress.
+    type Sum: Copy;
+    /// A 32-bit integer for each output.
+    type Ints: Copy;
+    /// A small integer for each output, in the form that sums are scaled by.
+    type Scale: Copy;
+    /// An f32 for each output.
+    type Floats: Copy;
+
+    /// # Safety
+    /// `4 * LANES` bytes are readable.
+    unsafe fn bytes(self, at: *const u8) -> Self::Bytes;
+    /// The bits of a mask in every byte.
+    fn and(self, bytes: Self::Bytes, mask: u8) -> Self::Bytes;
+    fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Less the same in every byte, modulo 256.
+    fn minus(self, bytes: Self::Bytes, offset: u8) -> Self::Bytes;
+    /// Towards higher bits; what enters a byte from its neighbour is to be masked.
+    fn up<const BITS: i32>(self, bytes: Self::Bytes) -> Self::Bytes;
+    /// Towards lower bits; what enters a byte from its neighbour is to be masked.
+    fn down<const BITS: i32>(self, bytes: Self::Bytes) -> Self::Bytes;
+    /// Entries of a table by bytes below 16.
+    fn look_up(self, table: &[u8; 16], bytes: Self::Bytes) -> Self::Bytes;
+
+    fn no_sum(self) -> Self::Sum;
+    /// The sum of a row that it was prepared with, for every output.
+    ///
+    /// # Safety
+    /// Four bytes are readable.
+    unsafe fn start(self, at: *const u8) -> Self::Sum;
+    /// Adds the products of unsigned codes and four signed activations.
+    ///
+    /// # Safety
+    /// Four bytes are readable.
+    unsafe fn dot(self, sum: Self::Sum, codes: Self::Bytes, x: *const u8) -> Self::Sum;
+    fn total(self, sum: Self::Sum) -> Self::Ints;
+    fn scaled(self, sum: Self::Sum, scale: Self::Scale) -> Self::Ints;
+    fn no_ints(self) -> Self::Ints;
+    fn add(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// Times 16.
+    fn sixteenfold(self, ints: Self::Ints) -> Self::Ints;
+
+    /// Unsigned bytes.
+    ///
+    /// # Safety
+    /// `LANES` bytes are readable.
+    unsafe fn unsigned(self, at: *const u8) -> Self::Scale;
+    /// Signed bytes.
+    ///
+    /// # Safety
+    /// `LANES` bytes are readable.
+    unsafe fn signed(self, at: *const u8) -> Self::Scale;
+    /// The low nibbles of bytes.
+    ///
+    /// # Safety
+    /// `LANES` bytes are readable.
+    unsafe fn low_nibbles(self, at: *const u8) -> Self::Scale;
+    /// Two bytes for each output, as 16-bit numbers.
+    ///
+    /// # Safety
+    /// `2 * LANES` bytes are readable.
+    unsafe fn pairs(self, at: *const u8) -> Self::Bytes;
+    /// The high nibbles of a byte at either place for each output, as 16-bit numbers.
+    ///
+    /// # Safety
+    /// `LANES` bytes are readable at each.
+    unsafe fn high_nibbles(self, first: *const u8, second: *const u8) -> Self::Bytes;
+    /// The scale as an integer.
+    fn scale(self, scale: Self::Scale) -> Self::Ints;
+    /// The first or the second number of pairs.
+    fn one_of_pair(self, pairs: Self::Bytes, i: usize) -> Self::Ints;
+    /// Adds the products of pairs of 16-bit numbers with two of a row.
+    ///
+    /// # Safety
+    /// Four bytes are readable.
+    unsafe fn add_pairs(self, ints: Self::Ints, pairs: Self::Bytes, x: *const u8) -> Self::Ints;
+
+    fn zero(self) -> Self::Floats;
+    /// # Safety
+    /// `LANES` numbers of the type are readable.
+    unsafe fn numbers(self, unit: Unit, at: *const u8) -> Self::Floats;
+    /// An f32 for every output.
+    ///
+    /// # Safety
+    /// Four bytes are readable.
+    unsafe fn splat(self, at: *const u8) -> Self::Floats;
+    /// The integers, rounded to nearest.
+    fn floats(self, ints: Self::Ints) -> Self::Floats;
+    /// Signed bytes, one of each output at a time.
+    fn four_floats(self, bytes: Self::Bytes) -> [Self::Floats; 4];
+    fn sum(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    fn product(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a * b + c`, rounded once.
+    fn fma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// `c - a * b`, rounded once.
+    fn fnma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// # Safety
+    /// `LANES` numbers are readable.
+    unsafe fn load(self, at: *const f32) -> Self::Floats;
+    /// # Safety
+    /// `LANES` numbers are writable.
+    unsafe fn store(self, at: *mut f32, floats: Self::Floats);
+    /// # Safety
+    /// `LANES` numbers are readable.
+    unsafe fn load_ints(self, at: *const i32) -> Self::Ints;
+    /// # Safety
+    /// `LANES` numbers are writable.
+    unsafe fn store_ints(self, at: *mut i32, ints: Self::Ints);
+}

@@ -1,0 +1,186 @@
+//! Lays activations out in f32 and as bytes, in loops that become vectors of whichever features the caller enables.
+
+use super::{
+    activations::{Coded, F32_SUMS, Layout, Place},
+    packing::BLOCK,
+};
+use crate::{Norm, Rows, reference::CodedBlock};
+
+/// Inputs that are worked on together.
+const CHUNK: usize = 256;
+
+/// Adding it to a number of at most 22 bits leaves the nearest integer in the low bits, the even one of two.
+const TO_INTEGER: f32 = 12_582_912.0;
+
+/// Writes rows in groups of `group`, normalised first if asked by the factor that `scale` gives for a row and an epsilon.
+#[inline(always)]
+pub(super) fn prepare(
+    layout: Layout,
+    group: usize,
+    x: Rows<'_>,
+    norm: Option<Norm<'_>>,
+    scale: impl Fn(&[f32], f32) -> f32,
+    scratch: &mut [u8],
+) {
+    for w in 0..x.width() {
+        let row = x.row(w);
+        let norm = norm.map(|norm| (scale(row, norm.eps), norm.weight));
+        let place = Place::new(layout, group, x.width(), x.columns(), w);
+        for (chunk, source) in row.chunks(CHUNK).enumerate() {
+            let mut values = [0.0; CHUNK];
+            values[..source.len()].copy_from_slice(source);
+            if let Some((scale, gains)) = norm {
+                for (value, gain) in values.iter_mut().zip(&gains[chunk * CHUNK..]) {
+                    *value = *value * scale * gain;
+                }
+            }
+            match layout {
+                Layout::Coded(coded) => write_chunk(coded, place, chunk, source.len(), &values, scratch),
+                Layout::F32 | Layout::F32Sums | Layout::Bf16 | Layout::Bf16Tiles => {
+                    let blocks = values.as_chunks::<BLOCK>().0.iter().take(source.len().div_ceil(BLOCK));
+                    for (b, block) in blocks.enumerate() {
+                        write_values(layout, block, &mut scratch[place.block(8 * chunk + b)]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn write_values(layout: Layout, values: &[f32; BLOCK], to: &mut [u8]) {
+    for (to, value) in to.chunks_exact_mut(4).zip(values) {
+        to.copy_from_slice(&value.to_ne_bytes());
+    }
+    match layout {
+        Layout::F32 => {}
+        Layout::F32Sums => {
+            for (i, half) in values.as_chunks::<16>().0.iter().enumerate() {
+                let mut chains = [0.0; 4];
+                for four in half.as_chunks::<4>().0 {
+                    chains.iter_mut().zip(four).for_each(|(chain, value)| *chain += value);
+                }
+                let sum: f32 = (chains[0] + chains[1]) + (chains[2] + chains[3]);
+                to[F32_SUMS + 4 * i..][..4].copy_from_slice(&sum.to_ne_bytes());
+            }
+        }
+        Layout::Bf16 | Layout::Bf16Tiles | Layout::Coded(_) => unreachable!("a layout of another kind"),
+    }
+}
+
+/// Writes up to 256 values as codes.
+#[inline(always)]
+fn write_chunk(
+    coded: Coded,
+    place: Place,
+    chunk: usize,
+    len: usize,
+    values: &[f32; CHUNK],
+    scratch: &mut [u8],
+) {
+    let (blocks, _) = values.as_chunks::<BLOCK>();
+    let whole = coded.group_len.map(|_| scale_and_inverse(largest(values)));
+    let mut sums = [0_i16; 16];
+    for (b, block) in blocks.iter().enumerate().take(len / BLOCK) {
+        let (scale, inverse) = whole.unwrap_or_else(|| scale_and_inverse(largest(block)));
+        let codes = codes(block, scale, inverse);
+        let pairs = pair_sums(&codes);
+        let to = &mut scratch[place.block(8 * chunk + b)];
+        for i in 0..BLOCK {
+            to[i] = codes[i] as u8;
+        }
+        let [first, last] = pairs.map(|[a, b]| a + b);
+        let mut write = |at: usize, bytes: [u8; 4]| to[at..at + 4].copy_from_slice(&bytes);
+        match coded.group_len {
+            Some(16) => {
+                write(Coded::START, start(coded, pairs[0]));
+                write(Coded::START + 4, start(coded, pairs[1]));
+                (sums[2 * b], sums[2 * b + 1]) = (first as i16, last as i16);
+            }
+            Some(_) => {
+                write(Coded::START, start(coded, [pairs[0][0] + pairs[1][0], pairs[0][1] + pairs[1][1]]));
+                sums[b] = (first + last) as i16;
+            }
+            None => {
+                write(Coded::START, start(coded, [pairs[0][0] + pairs[1][0], pairs[0][1] + pairs[1][1]]));
+                write(Coded::SCALE, scale.to_ne_bytes());
+                write(Coded::SCALED_SUM, (scale * (first + last) as f32).to_ne_bytes());
+            }
+        }
+    }
+    if let Some((scale, _)) = whole {
+        let to = &mut scratch[place.tail(chunk)];
+        to[..4].copy_from_slice(&scale.to_ne_bytes());
+        for (to, sum) in to[4..].chunks_exact_mut(2).zip(sums) {
+            to.copy_from_slice(&sum.to_ne_bytes());
+        }
+    }
+}
+
+/// What sums of products start from, with the sums of the codes of the first and the last two of every four inputs.
+#[inline(always)]
+fn start(coded: Coded, [first, last]: [i32; 2]) -> [u8; 4] {
+    let bias = -i32::from(coded.bias);
+    if coded.is_split {
+        let [a, b] = [first, last].map(|sum| ((bias * sum) as i16).to_ne_bytes());
+        [a[0], a[1], b[0], b[1]]
+    } else {
+        (bias * (first + last)).to_ne_bytes()
+    }
+}
+
+/// Largest magnitude, as bits: integers have the order of the numbers, and what is not finite comes last.
+#[inline(always)]
+fn largest(values: &[f32]) -> u32 {
+    let mut largest = [0_u32; 16];
+    for sixteen in values.as_chunks::<16>().0 {
+        for (largest, value) in largest.iter_mut().zip(sixteen) {
+            *largest = (*largest).max(value.to_bits() & 0x7fff_ffff);
+        }
+    }
+    largest.into_iter().fold(0, u32::max)
+}
+
+/// Scale of a block and what its values are multiplied by, from the bits of its largest magnitude.
+#[inline(always)]
+fn scale_and_inverse(largest: u32) -> (f32, f32) {
+    let magnitude = f32::from_bits(largest);
+    if !magnitude.is_finite() {
+        (f32::NAN, 0.0)
+    } else if magnitude < CodedBlock::SMALLEST {
+        (0.0, 0.0)
+    } else {
+        (magnitude / 127.0, 127.0 / magnitude)
+    }
+}
+
+/// The codes of a block, as integers.
+#[inline(always)]
+fn codes(values: &[f32; BLOCK], scale: f32, inverse: f32) -> [i32; BLOCK] {
+    let mut codes = [0; BLOCK];
+    // Not a number times zero is none.
+    if !scale.is_nan() {
+        for i in 0..BLOCK {
+            codes[i] = (values[i] * inverse + TO_INTEGER).to_bits().cast_signed()
+                - TO_INTEGER.to_bits().cast_signed();
+        }
+    }
+    codes
+}
+
+/// By half of 16: sums of the first two and of the last two of every four codes.
+#[inline(always)]
+fn pair_sums(codes: &[i32; BLOCK]) -> [[i32; 2]; 2] {
+    let (halves, _) = codes.as_chunks::<16>();
+    [&halves[0], &halves[1]].map(|half| {
+        let mut eight = [0; 8];
+        for i in 0..8 {
+            eight[i] = half[i] + half[i + 8];
+        }
+        let mut four = [0; 4];
+        for i in 0..4 {
+            four[i] = eight[i] + eight[i + 4];
+        }
+        [four[0] + four[1], four[2] + four[3]]
+    })
+}

@@ -1,0 +1,164 @@
+//! What the integers of a format mean: value by code, and scales by group of codes.
+
+use super::{bf16_to_f32, f16_to_f32};
+
+/// Elements in the largest block.
+pub(crate) const MOST: usize = 256;
+
+/// How the codes of a block make values. With `v` the integer that a code stands for, a value is `v * d`, `v * d + m`,
+/// `(d * s) * v` or `(d * s) * v - dmin * m`, each operation rounded in f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Coding {
+    /// Bits of a code.
+    pub(crate) bits: u32,
+    pub(crate) meaning: Meaning,
+    pub(crate) scales: Scales,
+}
+
+/// The integer that a code stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// The code less this.
+    Offset(u8),
+    /// An entry of a table.
+    Table(&'static [i8; 16]),
+}
+
+/// What codes are scaled by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scales {
+    /// One number for a block of 32, and perhaps a minimum.
+    Block { unit: Unit, has_min: bool },
+    /// Small integers, one for each `len` (16 or 32) of a block of 256, in units of the block's: bytes, signed or not.
+    Signed { len: usize },
+    /// As `Signed`, of up to 6 bits without a sign, each with a minimum of up to 6 bits in units of its own.
+    WithMins { len: usize },
+}
+
+/// Type of the number that a block is scaled by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    F16,
+    BF16,
+}
+
+impl Unit {
+    pub(crate) fn value(self, bits: u16) -> f32 {
+        match self {
+            Self::F16 => f16_to_f32(bits),
+            Self::BF16 => bf16_to_f32(bits),
+        }
+    }
+}
+
+/// A block of a file, taken apart.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) codes: [u8; MOST],
+    /// Bits of the scale or unit.
+    pub(crate) d: u16,
+    /// Bits of the minimum, or of its unit.
+    pub(crate) dmin: u16,
+    /// By sub-block; bytes with or without a sign.
+    pub(crate) scales: [u8; 16],
+    pub(crate) mins: [u8; 16],
+}
+
+impl Block {
+    pub(crate) const EMPTY: Self = Self { codes: [0; MOST], d: 0, dmin: 0, scales: [0; 16], mins: [0; 16] };
+}
+
+/// Scale and minimum of a group of codes: value `v * scale + min`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) scale: f32,
+    pub(crate) min: Option<f32>,
+}
+
+impl Coding {
+    /// What a code less than `1 << bits` stands for.
+    pub(crate) const fn value(self, code: u8) -> i32 {
+        match self.meaning {
+            Meaning::Offset(offset) => code as i32 - offset as i32,
+            Meaning::Table(table) => table[code as usize] as i32,
+        }
+    }
+
+    /// Elements that share a scale.
+    pub(crate) const fn group_len(self) -> usize {
+        match self.scales {
+            Scales::Block { .. } => 32,
+            Scales::Signed { len } | Scales::WithMins { len } => len,
+        }
+    }
+
+    /// Whether groups have minima.
+    pub(crate) const fn has_min(self) -> bool {
+        matches!(self.scales, Scales::Block { has_min: true, .. } | Scales::WithMins { .. })
+    }
+
+    /// Whether a block has 256 codes in groups.
+    pub(crate) const fn has_groups(self) -> bool {
+        !matches!(self.scales, Scales::Block { .. })
+    }
+
+    /// Scale and minimum of group `g` of a block.
+    pub(crate) fn group(self, block: &Block, g: usize) -> Group {
+        match self.scales {
+            Scales::Block { unit, has_min } => {
+                Group { scale: unit.value(block.d), min: has_min.then(|| unit.value(block.dmin)) }
+            }
+            Scales::Signed { .. } => {
+                Group { scale: f16_to_f32(block.d) * f32::from(block.scales[g].cast_signed()), min: None }
+            }
+            Scales::WithMins { .. } => Group {
+                scale: f16_to_f32(block.d) * f32::from(block.scales[g]),
+                min: Some(-(f16_to_f32(block.dmin) * f32::from(block.mins[g]))),
+            },
+        }
+    }
+
+    /// The values of a block, as many as `out` has room for.
+    pub(crate) fn values(self, block: &Block, out: &mut [f32]) {
+        let groups = block.codes.chunks_exact(self.group_len()).zip(out.chunks_mut(self.group_len()));
+        for (g, (codes, out)) in groups.enumerate() {
+            let Group { scale, min } = self.group(block, g);
+            for (code, out) in codes.iter().zip(out) {
+                *out = self.value(*code) as f32 * scale;
+                if let Some(min) = min {
+                    *out += min;
+                }
+            }
+        }
+    }
+}
+
+/// `x / unit` to the nearest whole number, or 0 if there is no unit.
+pub(super) fn in_units(x: f32, unit: f32) -> f32 {
+    if unit == 0.0 { 0.0 } else { (x / unit).round() }
+}
+
+/// The value farthest from zero, with its sign.
+pub(super) fn extreme(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |a: f32, b| if b.abs() > a.abs() { *b } else { a })
+}
+
+/// Places of two nibbles of a byte: the first 16 of 32 in the low halves, the last 16 in the high halves.
+pub(super) fn nibble(codes: &[u8], i: usize) -> u8 {
+    if i < 16 { codes[i] & 15 } else { codes[i - 16] >> 4 }
+}
+
+/// Appends 32 codes, the low four bits of each, as [`nibble`] reads them.
+pub(super) fn push_nibbles(codes: &[u8], out: &mut Vec<u8>) {
+    out.extend((0..16).map(|i| codes[i] & 15 | codes[i + 16] << 4));
+}
+
+/// Place in a table of the entry nearest to `x`.
+pub(super) fn nearest(table: &[i8; 16], x: f32) -> u8 {
+    let distance = |i: &u8| (f32::from(table[usize::from(*i)]) - x).abs();
+    (0..16).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(0)
+}
+
+pub(super) fn u16_at(block: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([block[at], block[at + 1]])
+}

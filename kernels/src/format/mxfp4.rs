@@ -1,0 +1,48 @@
+//! MXFP4: a power of two and 32 floats of 4 bits (OCP Microscaling Formats 1.0, section 5.3; ggml's `block_mxfp4`).
+//!
+//! The floats are counted in halves, so the scale is half of what is stored: `2^(e - 128)`, kept as a bfloat16.
+
+use super::{
+    Block, Coding, Elements, Meaning, Scales, Spec, Unit,
+    coding::{extreme, nearest, nibble, push_nibbles},
+};
+
+/// The floats by code, in halves.
+const FLOATS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+pub(super) const SPEC: Spec = Spec {
+    name: "mxfp4",
+    ggml_type: 39,
+    block_len: 32,
+    block_bytes: 17,
+    elements: Elements::Codes {
+        coding: Coding {
+            bits: 4,
+            meaning: Meaning::Table(&FLOATS),
+            scales: Scales::Block { unit: Unit::BF16, has_min: false },
+        },
+        decode,
+        encode,
+    },
+};
+
+fn decode(bytes: &[u8], block: &mut Block) {
+    block.d = half_of_power(bytes[0]);
+    for (i, code) in block.codes[..32].iter_mut().enumerate() {
+        *code = nibble(&bytes[1..], i);
+    }
+}
+
+/// The bfloat16 `2^(e - 128)`, which is subnormal for 0 and 1.
+fn half_of_power(e: u8) -> u16 {
+    if e < 2 { 0x20 << e } else { u16::from(e - 1) << 7 }
+}
+
+fn encode(values: &[f32], out: &mut Vec<u8>) {
+    // The largest value keeps its exponent: 4 is the largest power of two that the floats have.
+    let exponent = (extreme(values).to_bits() >> 23 & 255).saturating_sub(2) as u8;
+    out.push(exponent);
+    let scale = super::bf16_to_f32(half_of_power(exponent));
+    let codes: Vec<u8> = values.iter().map(|x| nearest(&FLOATS, x / scale)).collect();
+    push_nibbles(&codes, out);
+}

@@ -1,0 +1,52 @@
+//! Q5_0: a scale and 32 codes of 5 bits, the highest bits apart.
+
+use super::{
+    Block, Coding, Elements, Meaning, Scales, Spec, Unit,
+    coding::{extreme, nibble, push_nibbles, u16_at},
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "q5_0",
+    ggml_type: 6,
+    block_len: 32,
+    block_bytes: 22,
+    elements: Elements::Codes {
+        coding: Coding {
+            bits: 5,
+            meaning: Meaning::Offset(16),
+            scales: Scales::Block { unit: Unit::F16, has_min: false },
+        },
+        decode,
+        encode,
+    },
+};
+
+fn decode(bytes: &[u8], block: &mut Block) {
+    block.d = u16_at(bytes, 0);
+    codes(&bytes[2..], block);
+}
+
+fn encode(values: &[f32], out: &mut Vec<u8>) {
+    let d = extreme(values) / -16.0;
+    out.extend(half::f16::from_f32(d).to_le_bytes());
+    let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+    let codes: Vec<u8> = values.iter().map(|x| ((x * inverse + 16.5) as u8).min(31)).collect();
+    push_codes(&codes, out);
+}
+
+/// Reads 32 codes: four bytes of highest bits, then nibbles.
+pub(super) fn codes(bytes: &[u8], block: &mut Block) {
+    for (i, code) in block.codes[..32].iter_mut().enumerate() {
+        *code = nibble(&bytes[4..], i) | (bytes[i / 8] >> (i % 8) & 1) << 4;
+    }
+}
+
+/// Appends 32 codes as [`codes`] reads them.
+pub(super) fn push_codes(codes: &[u8], out: &mut Vec<u8>) {
+    out.extend(
+        codes
+            .chunks_exact(8)
+            .map(|eight| eight.iter().enumerate().fold(0, |bits, (i, code)| bits | (code >> 4) << i)),
+    );
+    push_nibbles(codes, out);
+}

@@ -1,0 +1,36 @@
+//! Q5_K: as Q4_K, with 32 bytes of highest bits before the nibbles (ggml's `block_q5_K`).
+
+use super::{
+    Block, Coding, Elements, Meaning, Scales, Spec,
+    coding::u16_at,
+    k_scales::{self, Grids},
+    q4_k::{nibble, push_nibbles},
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "q5_k",
+    ggml_type: 13,
+    block_len: 256,
+    block_bytes: 176,
+    elements: Elements::Codes {
+        coding: Coding { bits: 5, meaning: Meaning::Offset(0), scales: Scales::WithMins { len: 32 } },
+        decode,
+        encode,
+    },
+};
+
+fn decode(bytes: &[u8], block: &mut Block) {
+    (block.d, block.dmin) = (u16_at(bytes, 0), u16_at(bytes, 2));
+    k_scales::unpack(&bytes[4..16], block);
+    for (i, code) in block.codes.iter_mut().enumerate() {
+        *code = nibble(&bytes[48..], i) | (bytes[16 + i % 32] >> (i / 32) & 1) << 4;
+    }
+}
+
+fn encode(values: &[f32], out: &mut Vec<u8>) {
+    let Grids { d, dmin, scales, mins, codes } = Grids::with_mins(values, 32, 31.0, 63.0);
+    out.extend([d.to_le_bytes(), dmin.to_le_bytes()].concat());
+    k_scales::push(&scales, &mins, out);
+    out.extend((0..32).map(|at| (0..8).fold(0, |bits, s| bits | (codes[32 * s + at] >> 4) << s)));
+    push_nibbles(&codes, out);
+}
