@@ -111,7 +111,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
     pub(crate) device: DeviceName,
     /// Instruction set of the CPU kernels [default: the fastest that this CPU has]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, env = "YGG_ISA")]
     pub(crate) isa: Option<IsaName>,
     /// What linears make of their inputs over quantised weights; another choice gives other answers [default: int8 on a
     /// CPU, native on a GPU]

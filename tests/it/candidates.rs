@@ -61,11 +61,7 @@ impl<'a> Planted<'a> {
                 WeightFormat::BF16 => bytes[..2].copy_from_slice(&[0xc0, 0x7f]),
                 // The scale of a block is behind its codes.
                 WeightFormat::Q6_K => bytes[208..210].copy_from_slice(&[0x00, 0x7e]),
-                WeightFormat::F16
-                | WeightFormat::Q8_0
-                | WeightFormat::Q4_0
-                | WeightFormat::Q4_1
-                | WeightFormat::Q4_K => bytes[..2].copy_from_slice(&[0x00, 0x7e]),
+                _ => bytes[..2].copy_from_slice(&[0x00, 0x7e]),
             }
         }
         Self { model, head, bytes }

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use yggc::{
-    backend::Tier,
     plan::{GuardTerms, RowChoice, RowRule, Schedule, SkipSearch, WidthCost},
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
@@ -26,7 +25,7 @@ use self::{adversary::Adversary, draws::any_depths, free::Free};
 use crate::{
     draft_models::{DRAFT, hidden_pair, pair_drafter, pair_session, plain_pair},
     skip_search::{any_skip_costs, any_skip_search},
-    tiny_model::{Class, Dice, TinyModel, is_cuda, models, session},
+    tiny_model::{Class, Dice, TinyModel, best_tier, is_cuda, models, session},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -397,7 +396,7 @@ impl Drafter for Oracle {
 
 #[test]
 fn an_accepted_path_is_cut_anywhere_and_decoding_goes_on_from_there() {
-    let set = models()[5].set(Class::native(Tier::detect_best()));
+    let set = models()[5].set(Class::native(best_tier()));
     let shape = Shape { depth: 7, draft_width: 1, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
     let prompt = Dice::new(3).tokens(20, set.vocabulary());
     let mut plain = Decoder::new(session(set, 64, 1, 1), None, Shape::PLAIN).expect("plain decoding");

@@ -9,7 +9,7 @@ use yggc::{
     text::{Special, Tokenizer},
 };
 
-use crate::program::default_model;
+use crate::{program::default_model, tiny_model::best_tier};
 
 /// Rows scored at once.
 const WIDTH: usize = 64;
@@ -75,7 +75,7 @@ fn load(tier: Tier, activations: Activations) -> Loaded {
 /// The default model on the best tier of this machine, for all tests here.
 fn best() -> &'static Loaded {
     static BEST: OnceLock<Loaded> = OnceLock::new();
-    BEST.get_or_init(|| load(Tier::detect_best(), Activations::Native))
+    BEST.get_or_init(|| load(best_tier(), Activations::Native))
 }
 
 /// How often the most probable token is the reference's.
@@ -155,7 +155,7 @@ fn so_does_the_portable_tier() {
 /// Its integer sums are the same in every tier, so one tier shows it.
 #[test]
 fn int8_activations_keep_to_a_bar_of_their_own() {
-    let tier = Tier::detect_best();
+    let tier = best_tier();
     let texts = if tier == Tier::Portable { PORTABLE_TEXTS } else { references().len() };
     compare(&load(tier, Activations::Int8), &references()[..texts]);
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ygg_kernels::Tier;
 use yggc::{
     engine::make_drafter,
     plan::DrafterKind,
@@ -11,12 +10,12 @@ use yggc::{
     speculate::{Decoder, LayerSkip, Limits, Lookup, Shape, SpeculateError},
 };
 
-use crate::tiny_model::{Class, MODEL_CONTEXT, bits, models, session};
+use crate::tiny_model::{Class, MODEL_CONTEXT, best_tier, bits, models, session};
 
 const SHAPE: Shape = Shape { depth: 3, draft_width: 4, verify_width: 8, top_k: 4, draft_temperature: 1.0 };
 
 fn set() -> &'static Arc<ExecutableSet> {
-    models()[0].set(Class::native(Tier::detect_best()))
+    models()[0].set(Class::native(best_tier()))
 }
 
 #[track_caller]

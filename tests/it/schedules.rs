@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use yggc::{
-    backend::Tier,
     plan::Schedule,
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
@@ -20,7 +19,7 @@ use crate::{
     lossless::{any_policy, any_sampling, any_shape, any_template},
     program::{success, yggc},
     tiny_commands::{json, on_tiny, profile},
-    tiny_model::{Class, Dice, MODEL_CONTEXT, is_cuda, models, session, some_models},
+    tiny_model::{Class, Dice, MODEL_CONTEXT, best_tier, is_cuda, models, session, some_models},
 };
 
 /// A decoder with a layer-skip drafter.
@@ -229,7 +228,7 @@ fn heads_of_drafter_models_change_no_tree() {
 
 #[test]
 fn another_request_begins_without_a_head() {
-    let set = models()[5].set(Class::native(Tier::detect_best()));
+    let set = models()[5].set(Class::native(best_tier()));
     let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
     let mut decoder = decoder(set, &[2], (shape, Schedule::HeadAhead), (128, 1)).expect("a planned width");
     let prompt = Dice::new(8).tokens(9, set.vocabulary());
@@ -255,7 +254,7 @@ fn another_request_begins_without_a_head() {
 
 #[test]
 fn schedules_that_cannot_be_kept_are_refused() {
-    let set = models()[5].set(Class::native(Tier::detect_best()));
+    let set = models()[5].set(Class::native(best_tier()));
     let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
     assert_eq!((shape.scratch_rows(Schedule::Plain), shape.scratch_rows(Schedule::HeadAhead)), (7, 13));
     let lookup = Lookup::new(3, 1, &shape).expect("lengths in order");
@@ -265,7 +264,7 @@ fn schedules_that_cannot_be_kept_are_refused() {
         .to_string();
     assert!(error.contains("schedule head_ahead: expected a drafter that runs a model"), "{error}");
     // The text of a model that reads hidden rows stands on those of the verification.
-    let pair = hidden_pair(&models()[5], Class::native(Tier::detect_best()), 256);
+    let pair = hidden_pair(&models()[5], Class::native(best_tier()), 256);
     let session_of_pair = pair_session(&pair, 64, 13, 1);
     let drafter = pair_drafter(&session_of_pair, &shape);
     let error = Decoder::new(session_of_pair, Some(Box::new(drafter)), shape)

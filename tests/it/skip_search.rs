@@ -12,7 +12,7 @@ use yggc::{
     tree::NodeId,
 };
 
-use crate::tiny_model::{Class, Dice, bits, models, session};
+use crate::tiny_model::{Class, Dice, best_tier, bits, models, session};
 
 const SHAPE: Shape = Shape { depth: 3, draft_width: 2, verify_width: 4, top_k: 4, draft_temperature: 1.0 };
 const CONTEXT: usize = 128;
@@ -115,7 +115,7 @@ fn a_row_put_again_is_the_forward_at_its_place_and_touches_nothing_committed() {
 }
 
 fn fast() -> Class {
-    Class { tier: Tier::detect_best(), activations: Activations::Native }
+    Class { tier: best_tier(), activations: Activations::Native }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
+use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat, cuda::packing::Layout};
 use yggc::{
     backend::available_tiers,
     model::{Model, synthetic::SyntheticSpec},
@@ -71,7 +71,9 @@ impl TinyModel {
             .into_iter()
             .flat_map(|tier| Activations::ALL.map(|activations| Class { tier, activations }));
         let is_one = |class: &Class| match class {
-            Class { tier: Tier::Cuda, activations } => *activations == Activations::Native,
+            Class { tier: Tier::Cuda, activations } => {
+                *activations == Activations::Native && Layout::FORMATS.contains(&self.format)
+            }
             Class { activations, .. } => activations.over(self.format) == *activations,
         };
         all.filter(is_one).collect()
@@ -116,14 +118,20 @@ pub(crate) fn is_cuda() -> bool {
     std::env::var_os(DEVICE).is_some_and(|device| device == "cuda")
 }
 
+/// Names the instruction set that the program takes, and so the one that is tested where one is enough.
+#[expect(clippy::disallowed_methods, reason = "what the environment says to the program, tests must know")]
+fn asked_tier() -> Option<Tier> {
+    std::env::var("YGG_ISA").ok().map(|name| name.parse().expect("a tier"))
+}
+
 /// Tiers that are tested: those of this processor, or the one of the device that the environment names, and the reference.
 pub(crate) fn tested_tiers() -> Vec<Tier> {
     if is_cuda() { vec![Tier::Reference, Tier::Cuda] } else { available_tiers() }
 }
 
-/// The tier that is tested where one is enough.
+/// The tier that is tested where one is enough: the best, or what the environment names.
 pub(crate) fn best_tier() -> Tier {
-    if is_cuda() { Tier::Cuda } else { Tier::detect_best() }
+    if is_cuda() { Tier::Cuda } else { asked_tier().unwrap_or_else(Tier::detect_best) }
 }
 
 /// Numbers of threads that are tried: on a device none of them computes.
@@ -166,6 +174,9 @@ pub(crate) fn models() -> &'static [TinyModel] {
             ("gguf", spec(4, 64, (6, 2, 16), 96, 300, WeightFormat::Q4_1, true)),
             ("gguf", spec(2, 256, (4, 1, 64), 256, 300, WeightFormat::Q4_K, true)),
             ("gguf", spec(1, 256, (8, 2, 32), 512, 290, WeightFormat::Q6_K, false)),
+            ("gguf", spec(2, 96, (3, 1, 64), 160, 300, WeightFormat::Q5_0, true)),
+            ("gguf", spec(2, 256, (4, 1, 64), 256, 300, WeightFormat::Q5_K, false)),
+            ("gguf", spec(1, 256, (4, 2, 64), 256, 290, WeightFormat::IQ4_XS, true)),
         ]
         .iter()
         .map(|(container, spec)| TinyModel::open(container, spec))

@@ -63,8 +63,8 @@ impl Coded {
     pub(super) const SCALED_SUM: usize = BLOCK + 8;
 
     fn of(coding: Coding, is_split: bool) -> Self {
-        let nibbles = is_split && is_wide(coding.bits, coding.meaning);
-        let bias = bias(coding.meaning) / if nibbles { 16 } else { 1 };
+        let is_signed = is_split && is_wide(coding.bits, coding.meaning);
+        let bias = if is_signed { 0 } else { bias(coding.meaning) };
         Self { group_len: coding.has_groups().then_some(coding.group_len()), bias, is_split }
     }
 

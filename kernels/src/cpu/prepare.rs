@@ -2,6 +2,7 @@
 
 use super::{
     activations::{Coded, F32_SUMS, Layout, Place},
+    codes::Vector,
     packing::BLOCK,
 };
 use crate::{Norm, Rows, reference::CodedBlock};
@@ -9,12 +10,10 @@ use crate::{Norm, Rows, reference::CodedBlock};
 /// Inputs that are worked on together.
 const CHUNK: usize = 256;
 
-/// Adding it to a number of at most 22 bits leaves the nearest integer in the low bits, the even one of two.
-const TO_INTEGER: f32 = 12_582_912.0;
-
 /// Writes rows in groups of `group`, normalised first if asked by the factor that `scale` gives for a row and an epsilon.
 #[inline(always)]
-pub(super) fn prepare(
+pub(super) fn prepare<V: Vector>(
+    v: V,
     layout: Layout,
     group: usize,
     x: Rows<'_>,
@@ -35,7 +34,7 @@ pub(super) fn prepare(
                 }
             }
             match layout {
-                Layout::Coded(coded) => write_chunk(coded, place, chunk, source.len(), &values, scratch),
+                Layout::Coded(coded) => write_chunk(v, coded, place, chunk, source.len(), &values, scratch),
                 Layout::F32 | Layout::F32Sums | Layout::Bf16 | Layout::Bf16Tiles => {
                     let blocks = values.as_chunks::<BLOCK>().0.iter().take(source.len().div_ceil(BLOCK));
                     for (b, block) in blocks.enumerate() {
@@ -70,7 +69,8 @@ fn write_values(layout: Layout, values: &[f32; BLOCK], to: &mut [u8]) {
 
 /// Writes up to 256 values as codes.
 #[inline(always)]
-fn write_chunk(
+fn write_chunk<V: Vector>(
+    v: V,
     coded: Coded,
     place: Place,
     chunk: usize,
@@ -83,14 +83,18 @@ fn write_chunk(
     let mut sums = [0_i16; 16];
     for (b, block) in blocks.iter().enumerate().take(len / BLOCK) {
         let (scale, inverse) = whole.unwrap_or_else(|| scale_and_inverse(largest(block)));
-        let codes = codes(block, scale, inverse);
-        let pairs = pair_sums(&codes);
         let to = &mut scratch[place.block(8 * chunk + b)];
-        for i in 0..BLOCK {
-            to[i] = codes[i] as u8;
-        }
-        let [first, last] = pairs.map(|[a, b]| a + b);
-        let mut write = |at: usize, bytes: [u8; 4]| to[at..at + 4].copy_from_slice(&bytes);
+        let (bytes, to) = to.split_first_chunk_mut::<BLOCK>().expect("a row of a block of codes");
+        // Not a number times zero is none.
+        let pairs = if scale.is_nan() {
+            bytes.fill(0);
+            [[0; 2]; 2]
+        } else {
+            v.encode(block, inverse, bytes)
+        };
+        let [first, last] = pairs.map(|[a, b]| i32::from(a + b));
+        let mut write = |at: usize, bytes: [u8; 4]| to[at - BLOCK..at - BLOCK + 4].copy_from_slice(&bytes);
+        let both = [pairs[0][0] + pairs[1][0], pairs[0][1] + pairs[1][1]];
         match coded.group_len {
             Some(16) => {
                 write(Coded::START, start(coded, pairs[0]));
@@ -98,11 +102,11 @@ fn write_chunk(
                 (sums[2 * b], sums[2 * b + 1]) = (first as i16, last as i16);
             }
             Some(_) => {
-                write(Coded::START, start(coded, [pairs[0][0] + pairs[1][0], pairs[0][1] + pairs[1][1]]));
+                write(Coded::START, start(coded, both));
                 sums[b] = (first + last) as i16;
             }
             None => {
-                write(Coded::START, start(coded, [pairs[0][0] + pairs[1][0], pairs[0][1] + pairs[1][1]]));
+                write(Coded::START, start(coded, both));
                 write(Coded::SCALE, scale.to_ne_bytes());
                 write(Coded::SCALED_SUM, (scale * (first + last) as f32).to_ne_bytes());
             }
@@ -119,13 +123,13 @@ fn write_chunk(
 
 /// What sums of products start from, with the sums of the codes of the first and the last two of every four inputs.
 #[inline(always)]
-fn start(coded: Coded, [first, last]: [i32; 2]) -> [u8; 4] {
-    let bias = -i32::from(coded.bias);
+fn start(coded: Coded, [first, last]: [i16; 2]) -> [u8; 4] {
+    let bias = -i16::from(coded.bias);
     if coded.is_split {
-        let [a, b] = [first, last].map(|sum| ((bias * sum) as i16).to_ne_bytes());
+        let [a, b] = [first, last].map(|sum| bias.wrapping_mul(sum).to_ne_bytes());
         [a[0], a[1], b[0], b[1]]
     } else {
-        (bias * (first + last)).to_ne_bytes()
+        (i32::from(bias) * i32::from(first + last)).to_ne_bytes()
     }
 }
 
@@ -152,35 +156,4 @@ fn scale_and_inverse(largest: u32) -> (f32, f32) {
     } else {
         (magnitude / 127.0, 127.0 / magnitude)
     }
-}
-
-/// The codes of a block, as integers.
-#[inline(always)]
-fn codes(values: &[f32; BLOCK], scale: f32, inverse: f32) -> [i32; BLOCK] {
-    let mut codes = [0; BLOCK];
-    // Not a number times zero is none.
-    if !scale.is_nan() {
-        for i in 0..BLOCK {
-            codes[i] = (values[i] * inverse + TO_INTEGER).to_bits().cast_signed()
-                - TO_INTEGER.to_bits().cast_signed();
-        }
-    }
-    codes
-}
-
-/// By half of 16: sums of the first two and of the last two of every four codes.
-#[inline(always)]
-fn pair_sums(codes: &[i32; BLOCK]) -> [[i32; 2]; 2] {
-    let (halves, _) = codes.as_chunks::<16>();
-    [&halves[0], &halves[1]].map(|half| {
-        let mut eight = [0; 8];
-        for i in 0..8 {
-            eight[i] = half[i] + half[i + 8];
-        }
-        let mut four = [0; 4];
-        for i in 0..4 {
-            four[i] = eight[i] + eight[i + 4];
-        }
-        [four[0] + four[1], four[2] + four[3]]
-    })
 }

@@ -118,6 +118,14 @@ fn tensors_of_every_format_lie_where_the_table_says() {
         (WeightFormat::Q4_1, 40),
         (WeightFormat::Q4_K, 288),
         (WeightFormat::Q6_K, 420),
+        (WeightFormat::Q5_0, 44),
+        (WeightFormat::Q5_1, 48),
+        (WeightFormat::Q5_K, 352),
+        (WeightFormat::Q2_K, 168),
+        (WeightFormat::Q3_K, 220),
+        (WeightFormat::IQ4_NL, 36),
+        (WeightFormat::IQ4_XS, 272),
+        (WeightFormat::MXFP4, 34),
     ];
     assert_eq!(formats.map(|(format, _)| format), WeightFormat::ALL);
     let mut tensors = Vec::new();

@@ -63,7 +63,9 @@ pub(in crate::cpu) fn prepare(
     norm: Option<Norm<'_>>,
     scratch: &mut [u8],
 ) {
-    prepare_rows(layout, group, x, norm, |row, eps| rms_norm::scale(row, eps), scratch);
+    // SAFETY: the features of the tier are enabled.
+    let v = unsafe { Ymm::assume() };
+    prepare_rows(v, layout, group, x, norm, |row, eps| rms_norm::scale(row, eps), scratch);
 }
 
 /// Plain products of the given tiles.

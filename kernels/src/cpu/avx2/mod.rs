@@ -16,6 +16,8 @@ mod rms_norm;
 mod swiglu;
 mod vector;
 
+pub(super) use vector::pair_sums;
+
 /// Every op that a tier has, bytes multiplied in the given way.
 macro_rules! ops {
     ($arithmetic:ty) => {

@@ -108,9 +108,35 @@ macro_rules! common {
         }
 
         #[inline(always)]
-        fn sixteenfold(self, ints: __m256i) -> __m256i {
+        fn times(self, a: __m256i, b: __m256i) -> __m256i {
             // SAFETY: see `bytes`.
-            unsafe { _mm256_slli_epi32::<4>(ints) }
+            unsafe { _mm256_mullo_epi32(a, b) }
+        }
+
+        #[inline(always)]
+        fn magnitudes(self, bytes: __m256i) -> __m256i {
+            // SAFETY: see `bytes`.
+            unsafe { _mm256_abs_epi8(bytes) }
+        }
+
+        /// A product of two bytes is at most `128 * 127`, so that two fit 16 bits.
+        #[inline(always)]
+        unsafe fn dot_signed(
+            self,
+            sum: __m256i,
+            [magnitudes, signed]: [__m256i; 2],
+            x: *const u8,
+        ) -> __m256i {
+            // SAFETY: see `bytes`.
+            unsafe {
+                let pairs = _mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(self.start(x), signed));
+                _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+            }
+        }
+
+        #[inline(always)]
+        fn total_signed(self, sum: __m256i) -> __m256i {
+            sum
         }
 
         #[inline(always)]
@@ -145,6 +171,25 @@ macro_rules! common {
         unsafe fn add_pairs(self, ints: __m256i, pairs: __m256i, x: *const u8) -> __m256i {
             // SAFETY: see `bytes`.
             unsafe { _mm256_add_epi32(ints, _mm256_madd_epi16(pairs, self.start(x))) }
+        }
+
+        #[inline(always)]
+        fn encode(self, values: &[f32; 32], factor: f32, to: &mut [u8; 32]) -> [[i16; 2]; 2] {
+            // SAFETY: 32 numbers and 32 bytes; see `bytes`.
+            unsafe {
+                let factor = _mm256_set1_ps(factor);
+                let eight = |i: usize| {
+                    let values = _mm256_loadu_ps(values.as_ptr().add(8 * i));
+                    _mm256_cvtps_epi32(_mm256_mul_ps(values, factor))
+                };
+                let words = [_mm256_packs_epi32(eight(0), eight(1)), _mm256_packs_epi32(eight(2), eight(3))];
+                // Packing goes by halves: fours of bytes come out as 0 2 4 6 1 3 5 7.
+                let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+                let bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(words[0], words[1]), order);
+                _mm256_storeu_si256(to.as_mut_ptr().cast(), bytes);
+                [_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes)]
+                    .map(|half| pair_sums(half))
+            }
         }
 
         #[inline(always)]
@@ -286,6 +331,21 @@ impl Vector for Ymm {
     unsafe fn low_nibbles(self, at: *const u8) -> __m256i {
         // SAFETY: see `bytes`.
         unsafe { _mm256_and_si256(twice(at, LOW), _mm256_set1_epi8(15)) }
+    }
+}
+
+/// Of 16 signed bytes, the sums of the first two and of the last two of every four.
+///
+/// # Safety
+/// The processor has SSSE3.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn pair_sums(bytes: __m128i) -> [i16; 2] {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let pairs = _mm_maddubs_epi16(_mm_set1_epi8(1), bytes);
+        let four = _mm_add_epi16(pairs, _mm_unpackhi_epi64(pairs, pairs));
+        let two = _mm_cvtsi128_si32(_mm_add_epi16(four, _mm_srli_epi64::<32>(four)));
+        [two as i16, (two >> 16) as i16]
     }
 }
 

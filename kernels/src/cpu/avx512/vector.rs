@@ -1,6 +1,9 @@
 //! Vectors of 16 outputs, with sums of 32 bits by AVX-512 VNNI.
 
-use crate::{cpu::codes::Vector, format::Unit};
+use crate::{
+    cpu::{avx2::pair_sums, codes::Vector},
+    format::Unit,
+};
 use std::arch::x86_64::*;
 
 /// AVX-512 VNNI: `VPDPBUSD` adds four products to 32 bits.
@@ -116,9 +119,26 @@ impl Vector for Zmm {
     }
 
     #[inline(always)]
-    fn sixteenfold(self, ints: __m512i) -> __m512i {
+    fn times(self, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: see `bytes`.
-        unsafe { _mm512_slli_epi32::<4>(ints) }
+        unsafe { _mm512_mullo_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn magnitudes(self, bytes: __m512i) -> __m512i {
+        // SAFETY: see `bytes`.
+        unsafe { _mm512_abs_epi8(bytes) }
+    }
+
+    /// Sums have 32 bits here anyway.
+    #[inline(always)]
+    unsafe fn dot_signed(self, _: __m512i, _: [__m512i; 2], _: *const u8) -> __m512i {
+        unreachable!("bytes are unsigned")
+    }
+
+    #[inline(always)]
+    fn total_signed(self, sum: __m512i) -> __m512i {
+        sum
     }
 
     #[inline(always)]
@@ -171,6 +191,22 @@ impl Vector for Zmm {
     unsafe fn add_pairs(self, ints: __m512i, pairs: __m512i, x: *const u8) -> __m512i {
         // SAFETY: see `bytes`.
         unsafe { _mm512_dpwssd_epi32(ints, pairs, self.start(x)) }
+    }
+
+    #[inline(always)]
+    fn encode(self, values: &[f32; 32], factor: f32, to: &mut [u8; 32]) -> [[i16; 2]; 2] {
+        // SAFETY: 32 numbers and 32 bytes; see `bytes`.
+        unsafe {
+            let factor = _mm512_set1_ps(factor);
+            let mut sums = [[0; 2]; 2];
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let values = _mm512_loadu_ps(values.as_ptr().add(16 * i));
+                let bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(values, factor)));
+                _mm_storeu_si128(to.as_mut_ptr().add(16 * i).cast(), bytes);
+                *sums = pair_sums(bytes);
+            }
+            sums
+        }
     }
 
     #[inline(always)]

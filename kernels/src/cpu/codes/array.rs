@@ -116,8 +116,25 @@ impl<const N: usize> Vector for Array<N> {
     }
 
     #[inline(always)]
-    fn sixteenfold(self, ints: [i32; N]) -> [i32; N] {
-        ints.map(|int| 16 * int)
+    fn times(self, a: [i32; N], b: [i32; N]) -> [i32; N] {
+        self.scaled(a, b)
+    }
+
+    #[inline(always)]
+    fn magnitudes(self, mut bytes: [Four; N]) -> [Four; N] {
+        bytes.as_flattened_mut().iter_mut().for_each(|byte| *byte = byte.cast_signed().unsigned_abs());
+        bytes
+    }
+
+    /// Sums have 32 bits here anyway.
+    #[inline(always)]
+    unsafe fn dot_signed(self, _: [i32; N], _: [[Four; N]; 2], _: *const u8) -> [i32; N] {
+        unreachable!("bytes are unsigned")
+    }
+
+    #[inline(always)]
+    fn total_signed(self, sum: [i32; N]) -> [i32; N] {
+        sum
     }
 
     #[inline(always)]
@@ -173,6 +190,19 @@ impl<const N: usize> Vector for Array<N> {
             *int += a * x[0] + b * x[1];
         }
         ints
+    }
+
+    #[inline(always)]
+    fn encode(self, values: &[f32; 32], factor: f32, to: &mut [u8; 32]) -> [[i16; 2]; 2] {
+        // Adding it to a number of at most 22 bits leaves the nearest integer in the low bits.
+        const TO_INTEGER: f32 = 12_582_912.0;
+        let mut sums = [[0; 2]; 2];
+        for (i, (value, to)) in values.iter().zip(to).enumerate() {
+            let code = (value * factor + TO_INTEGER).to_bits() as u8;
+            *to = code;
+            sums[i / 16][i / 2 % 2] += i16::from(code.cast_signed());
+        }
+        sums
     }
 
     #[inline(always)]

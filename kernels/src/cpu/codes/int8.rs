@@ -2,11 +2,11 @@
 //!
 //! Where sums have 16 bits, no sum leaves them: codes of up to four bits make at most `8 * 2 * 15 * 127` in 32 inputs; those of
 //! 5 and 6 bits with a bias wrap, and come back in range as sums start at what the bias adds, negated; those of 5 bits
-//! without one are summed by 16 inputs; bytes are two nibbles each.
+//! without one are summed by 16 inputs; bytes are multiplied with their signs and summed in 32 bits.
 
 use super::{
     FEW, MANY, Operands, Sums, Vector, fetch,
-    unpack::{Codes, quad, quad_of_nibbles},
+    unpack::{Codes, quad, quad_with_signs},
 };
 use crate::{
     cpu::{
@@ -41,18 +41,18 @@ impl<V: Vector, K: Kind> Of<V, K> {
     const LAYOUT: CodeLayout = K::LAYOUT;
     /// Vectors of outputs in a tile.
     const VECTORS: usize = TILE / V::LANES;
-    /// Whether bytes are two nibbles.
-    const NIBBLES: bool = V::SPLIT && K::IS_WIDE;
+    /// Whether bytes are taken with their signs.
+    const SIGNED: bool = V::SPLIT && K::IS_WIDE;
     /// Whether inputs `0..16` and `16..32` of a part are summed apart.
     const HALVES: bool =
-        K::CODING.group_len() == 16 || V::SPLIT && !Self::NIBBLES && K::BIAS == 0 && K::LARGEST > 15;
+        K::CODING.group_len() == 16 || V::SPLIT && !Self::SIGNED && K::BIAS == 0 && K::LARGEST > 15;
     const UNIT: Unit = match K::CODING.scales {
         Scales::Block { unit, .. } => unit,
         Scales::Signed { .. } | Scales::WithMins { .. } => Unit::F16,
     };
 }
 
-/// Sums of one row over a part: whole, by halves, or of low and high nibbles.
+/// Sums of one row over a part: whole, or by halves.
 type Two<V> = [<V as Vector>::Sum; 2];
 
 /// What a row's sums start from: what the bias adds, negated.
@@ -61,15 +61,13 @@ type Two<V> = [<V as Vector>::Sum; 2];
 /// `row` is a row of a part of a prepared group.
 #[inline(always)]
 unsafe fn start<V: Vector, K: Kind>(v: V, row: *const u8) -> Two<V> {
-    if const { K::BIAS == 0 } {
+    if const { K::BIAS == 0 || Of::<V, K>::SIGNED } {
         return [v.no_sum(); 2];
     }
     // SAFETY: promised by the caller.
     unsafe {
         let first = v.start(row.add(Coded::START));
-        if const { Of::<V, K>::NIBBLES } {
-            [v.no_sum(), first]
-        } else if const { K::CODING.group_len() == 16 } {
+        if const { K::CODING.group_len() == 16 } {
             [first, v.start(row.add(Coded::START + 4))]
         } else {
             [first, v.no_sum()]
@@ -95,11 +93,10 @@ unsafe fn part<V: Vector, K: Kind, const R: usize>(
             *sums = start::<V, K>(v, x.add(r * stride));
         }
         for q in 0..PART / 4 {
-            if const { Of::<V, K>::NIBBLES } {
-                let [low, high] = quad_of_nibbles::<V, K>(v, codes, q);
+            if const { Of::<V, K>::SIGNED } {
+                let bytes = quad_with_signs::<V, K>(v, codes, q);
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    let x = x.add(r * stride + 4 * q);
-                    *sums = [v.dot(sums[0], low, x), v.dot(sums[1], high, x)];
+                    sums[0] = v.dot_signed(sums[0], bytes, x.add(r * stride + 4 * q));
                 }
             } else {
                 let bytes = quad::<V, K>(v, codes, q);
@@ -116,13 +113,12 @@ unsafe fn part<V: Vector, K: Kind, const R: usize>(
 /// The sum over a part, not scaled.
 #[inline(always)]
 fn whole<V: Vector, K: Kind>(v: V, sums: Two<V>) -> V::Ints {
-    let first = v.total(sums[0]);
-    if const { Of::<V, K>::NIBBLES } {
-        v.add(first, v.sixteenfold(v.total(sums[1])))
+    if const { Of::<V, K>::SIGNED } {
+        v.total_signed(sums[0])
     } else if const { Of::<V, K>::HALVES } {
-        v.add(first, v.total(sums[1]))
+        v.add(v.total(sums[0]), v.total(sums[1]))
     } else {
-        first
+        v.total(sums[0])
     }
 }
 
@@ -148,13 +144,12 @@ unsafe fn scales<V: Vector, K: Kind>(v: V, block: *const u8, p: usize, n: usize)
 /// The sum over a part, each group by its scale.
 #[inline(always)]
 fn scaled<V: Vector, K: Kind>(v: V, sums: Two<V>, scales: [V::Scale; 2]) -> V::Ints {
-    let first = v.scaled(sums[0], scales[0]);
-    if const { Of::<V, K>::NIBBLES } {
-        v.add(first, v.sixteenfold(v.scaled(sums[1], scales[0])))
+    if const { Of::<V, K>::SIGNED } {
+        v.times(v.total_signed(sums[0]), v.scale(scales[0]))
     } else if const { Of::<V, K>::HALVES } {
-        v.add(first, v.scaled(sums[1], scales[1]))
+        v.add(v.scaled(sums[0], scales[0]), v.scaled(sums[1], scales[1]))
     } else {
-        first
+        v.scaled(sums[0], scales[0])
     }
 }
 
@@ -271,14 +266,12 @@ unsafe fn few<V: Vector, K: Kind, const R: usize>(v: V, operands: Operands, sums
     let row = const { Coded::row_bytes(K::CODING) };
     let mut totals = [[v.zero(); 2]; R];
     for _ in 0..blocks {
-        if ahead != 0 {
-            fetch(tile.wrapping_add(ahead), layout.bytes);
-        }
         // SAFETY: the block of the tile and its rows are inside what the caller named.
         unsafe {
             if const { K::CODING.has_groups() } {
                 let mut ints = [[v.no_ints(); 2]; R];
                 for p in 0..layout.parts {
+                    fetch(layout, tile, p, ahead);
                     for i in 0..Of::<V, K>::VECTORS {
                         let codes = tile.add(layout.codes + p * layout.part_bytes + 4 * V::LANES * i);
                         let found = part::<V, K, R>(v, codes, x, row);
@@ -297,6 +290,7 @@ unsafe fn few<V: Vector, K: Kind, const R: usize>(v: V, operands: Operands, sums
                 }
                 x = x.add(R * SUMS);
             } else {
+                fetch(layout, tile, 0, ahead);
                 for i in 0..Of::<V, K>::VECTORS {
                     let found = part::<V, K, R>(v, tile.add(layout.codes + 4 * V::LANES * i), x, row);
                     let unit = unit::<V, K>(v, tile, V::LANES * i);
@@ -318,7 +312,7 @@ unsafe fn few<V: Vector, K: Kind, const R: usize>(v: V, operands: Operands, sums
     }
 }
 
-/// Eight vectors of codes: those of a part, or of one of its halves as nibbles.
+/// Eight vectors of codes: those of a part, or of one of its halves with their signs.
 ///
 /// # Safety
 /// `codes` points to a part's codes for the vector's outputs.
@@ -327,9 +321,9 @@ unsafe fn eight<V: Vector, K: Kind>(v: V, codes: *const u8, half: usize) -> [V::
     // SAFETY: promised by the caller.
     unsafe {
         let mut bytes = [v.bytes(codes); 8];
-        if const { Of::<V, K>::NIBBLES } {
+        if const { Of::<V, K>::SIGNED } {
             for q in 0..4 {
-                [bytes[2 * q], bytes[2 * q + 1]] = quad_of_nibbles::<V, K>(v, codes, 4 * half + q);
+                [bytes[2 * q], bytes[2 * q + 1]] = quad_with_signs::<V, K>(v, codes, 4 * half + q);
             }
         } else {
             for (q, bytes) in bytes.iter_mut().enumerate() {
@@ -348,13 +342,12 @@ unsafe fn eight<V: Vector, K: Kind>(v: V, codes: *const u8, half: usize) -> [V::
 unsafe fn turn<V: Vector, K: Kind>(v: V, bytes: &[V::Bytes; 8], row: *const u8, half: usize) -> Two<V> {
     // SAFETY: promised by the caller.
     unsafe {
-        if const { Of::<V, K>::NIBBLES } {
-            let mut sums = if half == 0 { start::<V, K>(v, row) } else { [v.no_sum(); 2] };
+        if const { Of::<V, K>::SIGNED } {
+            let mut sum = v.no_sum();
             for q in 0..4 {
-                let x = row.add(16 * half + 4 * q);
-                sums = [v.dot(sums[0], bytes[2 * q], x), v.dot(sums[1], bytes[2 * q + 1], x)];
+                sum = v.dot_signed(sum, [bytes[2 * q], bytes[2 * q + 1]], row.add(16 * half + 4 * q));
             }
-            sums
+            [sum, v.no_sum()]
         } else {
             let mut sums = start::<V, K>(v, row);
             for (q, bytes) in bytes.iter().enumerate() {
@@ -380,19 +373,17 @@ unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut Sums) {
     assert!(rows <= MANY);
     let layout = Of::<V, K>::LAYOUT;
     let row = const { Coded::row_bytes(K::CODING) };
-    let turns = if const { Of::<V, K>::NIBBLES } { 2 } else { 1 };
+    let turns = if const { Of::<V, K>::SIGNED } { 2 } else { 1 };
     let mut memory = Memory([[0; TILE]; MANY]);
     let (totals, ints) = (sums.0.as_mut_ptr().cast::<f32>(), memory.0.as_mut_ptr().cast::<i32>());
     sums.0[..rows].fill([0.0; TILE]);
     for _ in 0..blocks {
-        if ahead != 0 {
-            fetch(tile.wrapping_add(ahead), layout.bytes);
-        }
         // SAFETY: the block of the tile and its rows are inside what the caller named, totals and integers have room for
         // `MANY` rows.
         unsafe {
             if const { K::CODING.has_groups() } {
                 for p in 0..layout.parts {
+                    fetch(layout, tile, p, ahead);
                     for i in 0..Of::<V, K>::VECTORS {
                         let codes = tile.add(layout.codes + p * layout.part_bytes + 4 * V::LANES * i);
                         let scales = scales::<V, K>(v, tile, p, V::LANES * i);
@@ -419,6 +410,7 @@ unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut Sums) {
                 }
                 x = x.add(rows * SUMS);
             } else {
+                fetch(layout, tile, 0, ahead);
                 for i in 0..Of::<V, K>::VECTORS {
                     let codes = tile.add(layout.codes + 4 * V::LANES * i);
                     let unit = unit::<V, K>(v, tile, V::LANES * i);

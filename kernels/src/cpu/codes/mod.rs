@@ -7,7 +7,7 @@
 //! * more rows take turns over eight vectors of codes in registers, with their sums in the first cache.
 //!
 //! Sums of integers are exact and have no order; the f32 operations of a result are those of
-//! [`linear_int8`](crate::reference::linear_int8) or [`linear_native`](crate::reference::linear_native), one by one. Hence the bits
+//! [`linear_int8`](crate::reference::linear_int8), or those that [`native`](mod@native) names, one by one. Hence the bits
 //! are the same for every vector, number of rows and place of a row.
 
 mod array;
@@ -16,14 +16,18 @@ mod native;
 mod unpack;
 mod vector;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use array::Array;
 pub(super) use int8::int8;
 pub(super) use native::native;
 pub(super) use unpack::{bias, is_wide};
 pub(super) use vector::Vector;
 
-use super::packing::TILE;
-use std::arch::x86_64::*;
+use super::packing::{CodeLayout, TILE};
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 /// Rows whose sums stay in registers.
 pub(super) const FEW: usize = 4;
@@ -51,14 +55,18 @@ pub(super) struct Operands {
     pub(super) ahead: usize,
 }
 
-/// Asks for the lines of `bytes` bytes.
+/// Asks for part `p` of a block, and what of the block is before or behind all parts, `ahead` bytes on; for nothing at 0.
 #[inline(always)]
-fn fetch(at: *const u8, bytes: usize) {
+fn fetch(layout: CodeLayout, block: *const u8, p: usize, ahead: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in 0..bytes.div_ceil(64) {
-        // SAFETY: fetching touches nothing, and every x86-64 processor has the instruction.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64 * line).cast()) };
+    if ahead != 0 {
+        let share = layout.bytes / layout.parts;
+        let at = block.wrapping_add(ahead + p * share);
+        for line in 0..share.div_ceil(64) {
+            // SAFETY: fetching touches nothing, and every x86-64 processor has the instruction.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64 * line).cast()) };
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (at, bytes);
+    let _ = (layout, block, p, ahead);
 }

@@ -1,4 +1,9 @@
-//! Products of codes with activations in f32: the class of [`linear_native`](crate::reference::linear_native).
+//! Products of codes with activations in f32.
+//!
+//! Numeric class: the integers that codes stand for, as f32, times activations, fused, are summed by group of weights in four chains,
+//! by the remainder of the input's number by 4; the chains, joined as `(a + b) + (c + d)`, are added to the total,
+//! fused, by the group's scale; then the group's minimum times the sum of its activations, fused. That sum is made of
+//! sums of 16 activations in the same chains.
 
 use super::{
     FEW, Operands, Sums, Vector, fetch,
@@ -79,10 +84,8 @@ unsafe fn few<V: Vector, K: Kind, const R: usize>(
     let mut x = x.wrapping_add(first * F32_ROW);
     let mut totals = [[v.zero(); 2]; R];
     for _ in 0..blocks {
-        if ahead != 0 {
-            fetch(tile.wrapping_add(ahead), layout.bytes);
-        }
         for p in 0..layout.parts {
+            fetch(layout, tile, p, ahead);
             for i in 0..const { TILE / V::LANES } {
                 // SAFETY: the block of the tile and its rows are inside what the caller named.
                 unsafe {

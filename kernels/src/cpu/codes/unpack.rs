@@ -19,7 +19,7 @@ pub(super) trait Codes: Kind {
         Meaning::Offset(_) => (1 << Self::CODING.bits) - 1,
         Meaning::Table(table) => extremes(table).1 + Self::BIAS as i32,
     };
-    /// Whether bytes are too large for sums of 16 bits, and are taken as two nibbles there.
+    /// Whether bytes are too large for sums of 16 bits, and are taken with their signs there.
     const IS_WIDE: bool = Self::LARGEST > 63;
     /// Entries of the table, made unsigned.
     const TABLE: [u8; 16] = match Self::CODING.meaning {
@@ -34,23 +34,12 @@ pub(super) trait Codes: Kind {
             bytes
         }
     };
-    /// The low and the high nibbles of [`Codes::TABLE`].
-    const TABLE_NIBBLES: [[u8; 16]; 2] = {
-        let mut nibbles = [[0; 16]; 2];
-        let mut i = 0;
-        while i < 16 {
-            nibbles[0][i] = Self::TABLE[i] & 15;
-            nibbles[1][i] = Self::TABLE[i] >> 4;
-            i += 1;
-        }
-        nibbles
-    };
 }
 
 impl<K: Kind> Codes for K {}
 
-/// What must be added to the integers that codes stand for, so that none is below zero: for large ones 128, whose low
-/// nibble is zero.
+/// What must be added to the integers that codes stand for, so that none is below zero: for large ones 128, so that without it
+/// they are signed bytes.
 pub(in crate::cpu) const fn bias(meaning: Meaning) -> u8 {
     match meaning {
         Meaning::Offset(offset) => offset,
@@ -98,20 +87,15 @@ pub(super) unsafe fn quad<V: Vector, K: Kind>(v: V, codes: *const u8, q: usize) 
     }
 }
 
-/// As [`quad`], the low and the high nibbles apart.
+/// As [`quad`], magnitudes and signed bytes, for wide codes.
 ///
 /// # Safety
 /// As `quad`.
 #[inline(always)]
-pub(super) unsafe fn quad_of_nibbles<V: Vector, K: Kind>(v: V, codes: *const u8, q: usize) -> [V::Bytes; 2] {
+pub(super) unsafe fn quad_with_signs<V: Vector, K: Kind>(v: V, codes: *const u8, q: usize) -> [V::Bytes; 2] {
     // SAFETY: promised by the caller.
-    unsafe {
-        let stored = stored::<V, K>(v, codes, q);
-        match K::CODING.meaning {
-            Meaning::Offset(_) => [v.and(stored, 15), v.and(v.down::<4>(stored), 15)],
-            Meaning::Table(_) => K::TABLE_NIBBLES.map(|table| v.look_up(&table, stored)),
-        }
-    }
+    let signed = v.minus(unsafe { quad::<V, K>(v, codes, q) }, K::BIAS);
+    [v.magnitudes(signed), signed]
 }
 
 /// Codes as the file has them. See [`CodeLayout`] for the planes.

@@ -47,12 +47,19 @@ pub(in crate::cpu) trait Vector: Copy {
     /// # Safety
     /// Four bytes are readable.
     unsafe fn dot(self, sum: Self::Sum, codes: Self::Bytes, x: *const u8) -> Self::Sum;
+    /// Adds the products of bytes with a sign, given their magnitudes too, where sums otherwise have 16 bits. Such a sum has 32.
+    ///
+    /// # Safety
+    /// Four bytes are readable.
+    unsafe fn dot_signed(self, sum: Self::Sum, codes: [Self::Bytes; 2], x: *const u8) -> Self::Sum;
+    fn magnitudes(self, bytes: Self::Bytes) -> Self::Bytes;
     fn total(self, sum: Self::Sum) -> Self::Ints;
+    /// The total of a sum by [`Vector::dot_signed`].
+    fn total_signed(self, sum: Self::Sum) -> Self::Ints;
     fn scaled(self, sum: Self::Sum, scale: Self::Scale) -> Self::Ints;
     fn no_ints(self) -> Self::Ints;
     fn add(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Times 16.
-    fn sixteenfold(self, ints: Self::Ints) -> Self::Ints;
+    fn times(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
 
     /// Unsigned bytes.
     ///
@@ -88,6 +95,10 @@ pub(in crate::cpu) trait Vector: Copy {
     /// # Safety
     /// Four bytes are readable.
     unsafe fn add_pairs(self, ints: Self::Ints, pairs: Self::Bytes, x: *const u8) -> Self::Ints;
+
+    /// Writes 32 numbers as signed bytes, each the integer nearest to its product with a factor, the even one of two; gives, of the first and
+    /// the last 16, the sums of the first two and of the last two of every four bytes. No product is beyond 127.
+    fn encode(self, values: &[f32; 32], factor: f32, to: &mut [u8; 32]) -> [[i16; 2]; 2];
 
     fn zero(self) -> Self::Floats;
     /// # Safety

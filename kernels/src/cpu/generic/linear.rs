@@ -22,7 +22,7 @@ pub(in crate::cpu) fn prepare(
     norm: Option<Norm<'_>>,
     scratch: &mut [u8],
 ) {
-    prepare_rows(layout, group, x, norm, |row, eps| rms_norm::scale(row, eps), scratch);
+    prepare_rows(Array::<TILE>, layout, group, x, norm, |row, eps| rms_norm::scale(row, eps), scratch);
 }
 
 /// Plain products of the given tiles.
