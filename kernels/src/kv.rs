@@ -1,6 +1,9 @@
-//! Views of one layer's KV memory and of what each row sees of it, and the inputs of the two ops over it.
+//! Views of one layer's KV memory and of what each row sees of it.
 
-use crate::{Rope, Rows, RowsMut};
+mod inputs;
+
+pub use inputs::{AppendKv, Attention, PartialsShape};
+
 use std::{cell::UnsafeCell, marker::PhantomData};
 
 /// Element type of keys and values.
@@ -120,6 +123,18 @@ impl KvLayer<'_> {
     #[inline]
     pub(crate) fn block_bytes(&self) -> usize {
         Self::KEY_BLOCK * self.head_dim * self.format.bytes()
+    }
+
+    /// First byte of the keys of a KV head, which need not be there.
+    #[inline]
+    pub(crate) fn keys(&self, head: usize) -> *const u8 {
+        self.keys.wrapping_add(head * self.blocks() * self.block_bytes())
+    }
+
+    /// First byte of the values of a KV head, which need not be there.
+    #[inline]
+    pub(crate) fn values(&self, head: usize) -> *const u8 {
+        self.values.wrapping_add(head * self.blocks() * self.block_bytes())
     }
 
     /// First byte of the keys of a KV head in slots `16 block .. 16 block + 16`.
@@ -284,118 +299,5 @@ impl<'a> Tails<'a> {
             );
             assert!(prefix[w] as usize <= slots, "prefix of {} in {slots} slots", prefix[w]);
         }
-    }
-}
-
-/// Inputs of `append_kv`: turns the keys of `W` new rows and stores keys and values.
-#[derive(Clone, Copy, Debug)]
-pub struct AppendKv<'a> {
-    /// `[W, G * D]`.
-    pub keys: Rows<'a>,
-    /// `[W, G * D]`.
-    pub values: Rows<'a>,
-    /// `[W]`: position of each row in the text.
-    pub positions: &'a [u32],
-    /// `[W]`: where each row goes, or [`KvLayer::NO_SLOT`].
-    pub slots: &'a [u32],
-    /// Rotation of the keys.
-    pub rope: Option<Rope<'a>>,
-    /// Destination.
-    pub kv: KvLayer<'a>,
-}
-
-impl AppendKv<'_> {
-    /// Independent pieces of work: unit `g` stores KV head `g` of every row, as rows share the memory of a key block.
-    pub fn units(&self) -> usize {
-        self.kv.kv_heads
-    }
-
-    /// # Panics
-    /// If shapes disagree.
-    pub(crate) fn check(&self) {
-        let (width, columns) = (self.keys.width(), self.kv.kv_heads * self.kv.head_dim);
-        assert!(self.values.width() == width && self.positions.len() == width && self.slots.len() == width);
-        assert!(
-            self.keys.columns() == columns && self.values.columns() == columns,
-            "keys of {columns} columns"
-        );
-    }
-
-    /// Value of KV head `head` of row `w` (`[D]`).
-    #[inline(always)]
-    pub(crate) fn value(&self, w: usize, head: usize) -> &[f32] {
-        let head_dim = self.kv.head_dim;
-        &self.values.row(w)[head * head_dim..(head + 1) * head_dim]
-    }
-
-    /// Key of KV head `head` of row `w` (`[D]`), turned in `buffer` if the keys turn.
-    #[inline(always)]
-    pub(crate) fn turned_key<'k>(&'k self, w: usize, head: usize, buffer: &'k mut [f32]) -> &'k [f32] {
-        let head_dim = self.kv.head_dim;
-        let key = &self.keys.row(w)[head * head_dim..(head + 1) * head_dim];
-        let Some(rope) = self.rope else { return key };
-        rope.rotate(self.positions[w] as usize, key, buffer);
-        buffer
-    }
-
-    /// Rows that are stored, with their slots.
-    pub(crate) fn stored(&self) -> impl Iterator<Item = (usize, usize)> {
-        let slots = self.slots.iter().enumerate();
-        slots.filter(|(_, slot)| **slot != KvLayer::NO_SLOT).map(|(w, slot)| (w, *slot as usize))
-    }
-}
-
-/// Inputs of `attention`: each query head reads the logical sequence of its row.
-#[derive(Clone, Copy, Debug)]
-pub struct Attention<'a> {
-    /// `[W, H * D]`.
-    pub queries: Rows<'a>,
-    /// Rotation of the queries.
-    pub rope: Option<Rope<'a>>,
-    /// Keys and values; `H` is a multiple of its heads.
-    pub kv: KvLayer<'a>,
-    /// What each row sees.
-    pub tails: Tails<'a>,
-    /// Query heads, `H`.
-    pub heads: usize,
-    /// Factor of the scores, `1 / sqrt(D)` as a rule.
-    pub scale: f32,
-}
-
-impl Attention<'_> {
-    /// Independent pieces of work, ordered by KV head, then row, then query head of the group: near units share keys.
-    pub fn units(&self) -> usize {
-        self.queries.width() * self.heads
-    }
-
-    /// Row, query head and KV head of a unit.
-    pub(crate) fn place(&self, unit: usize) -> (usize, usize, usize) {
-        let group = self.heads / self.kv.kv_heads;
-        let (row, i) = (unit / group, unit % group);
-        let (kv_head, w) = (row / self.queries.width(), row % self.queries.width());
-        (w, kv_head * group + i, kv_head)
-    }
-
-    /// Length of the longest logical sequence.
-    pub fn longest(&self) -> usize {
-        (0..self.queries.width()).map(|w| self.tails.len(w)).max().unwrap_or(0)
-    }
-
-    /// # Panics
-    /// If shapes disagree.
-    pub(crate) fn check(&self, out: &RowsMut<'_>) {
-        let (width, columns) = (self.queries.width(), self.heads * self.kv.head_dim);
-        assert!(
-            self.heads.is_multiple_of(self.kv.kv_heads),
-            "{} heads over {} KV heads",
-            self.heads,
-            self.kv.kv_heads
-        );
-        assert!(
-            self.queries.columns() == columns && out.columns() == columns,
-            "queries of {columns} columns"
-        );
-        assert_eq!(out.width(), width, "rows of queries and output");
-        self.tails.check(width, self.kv.slots);
     }
 }

@@ -2,9 +2,13 @@
 
 use super::{
     activations::{self, Layout, Prepared},
-    batch::UNITS,
+    append_kv::Append,
+    attention::{self, Join, Partials, WholeUnits},
     generic,
+    lanes::{Lanes, Portable, Work},
     packing::{BLOCK, PackedLinear, TILE},
+    rms_norm::RmsNorm,
+    swiglu::Swiglu,
     tuning::Tuning,
 };
 #[cfg(target_arch = "x86_64")]
@@ -128,6 +132,21 @@ impl Kernels {
         }
     }
 
+    /// Does work on the lanes of the tier.
+    fn call<W: Work>(self, work: W) -> W::Out {
+        match self.isa {
+            Isa::Portable => Portable.call(work),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(proof) => proof.call(work),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(proof) => proof.call(work),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Amx(proof) => proof.avx512().call(work),
+            #[cfg(all(test, target_arch = "x86_64"))]
+            Isa::EmulatedAmx(proof) => proof.call(work),
+        }
+    }
+
     /// The same ops, linears with these activations over the formats that allow them.
     #[must_use]
     pub const fn with_activations(self, activations: Activations) -> Self {
@@ -177,7 +196,7 @@ impl Kernels {
         check_same(x, &out);
         assert_eq!(norm.weight.len(), x.columns(), "norm weights and columns");
         for w in rows {
-            dispatch!(self.isa, rms_norm(x.row(w), norm, out.row(w)));
+            self.call(RmsNorm { x: x.row(w), norm, out: out.row(w) });
         }
     }
 
@@ -306,29 +325,56 @@ impl Kernels {
     pub fn append_kv(self, args: &AppendKv<'_>, units: Range<usize>) {
         args.check();
         assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
-        dispatch!(self.isa, append_kv(args, units));
+        self.call(Append { args, units });
     }
 
     /// Attention of the given units ([`Attention::units`]) into their heads of `out` (`[W, H * D]`); zeros for a row
-    /// that sees nothing.
+    /// that sees nothing. Equal bits in every tier.
     ///
     /// # Panics
-    /// If shapes disagree, a slot is outside the cache, or `scratch` is smaller than [`attention_scratch_bytes`] of
-    /// the cache's slots (or of the longest logical sequence, if that is longer), or not aligned to 64.
-    pub fn attention(
+    /// If shapes disagree, a slot is outside the cache, or `scratch` is smaller than [`attention_scratch_bytes`] or not
+    /// aligned to 64.
+    pub fn attention(self, args: &Attention<'_>, units: Range<usize>, scratch: &mut [u8], out: RowsMut<'_>) {
+        args.check(&out);
+        assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
+        let scratch = attention_scratch(args, scratch);
+        self.call(WholeUnits { args, units, scratch, out });
+    }
+
+    /// The first half of attention that is shared by partitions of the logical sequence: what
+    /// [`Kernels::attention_join`] makes the result of. Writes the rows of the given items ([`Attention::items`]) in `out`, of
+    /// [`Attention::partial_rows`] rows and [`Attention::partial_columns`] columns.
+    ///
+    /// # Panics
+    /// As [`Kernels::attention`].
+    pub fn attention_partials(
+        self,
+        args: &Attention<'_>,
+        items: Range<usize>,
+        scratch: &mut [u8],
+        out: RowsMut<'_>,
+    ) {
+        args.check_partials(out.width(), out.columns());
+        assert!(items.end <= args.items(), "items {items:?} of {}", args.items());
+        let scratch = attention_scratch(args, scratch);
+        self.call(Partials { args, items, scratch, out });
+    }
+
+    /// The second half: with the partial results of all items, the bits of [`Kernels::attention`].
+    ///
+    /// # Panics
+    /// If shapes disagree.
+    pub fn attention_join(
         self,
         args: &Attention<'_>,
         units: Range<usize>,
-        scratch: &mut [u8],
-        mut out: RowsMut<'_>,
+        partials: Rows<'_>,
+        out: RowsMut<'_>,
     ) {
         args.check(&out);
+        args.check_partials(partials.width(), partials.columns());
         assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
-        let bytes = attention_scratch_bytes(args.kv.head_dim(), args.longest().max(args.kv.slots()));
-        assert!(scratch.len() >= bytes, "scratch of {} bytes, {bytes} needed", scratch.len());
-        assert!(scratch.as_ptr().addr().is_multiple_of(64), "scratch must be aligned to 64");
-        let scratch = activations::floats_mut(&mut scratch[..bytes]);
-        dispatch!(self.isa, attention(args, units, scratch, &mut out));
+        self.call(Join { args, units, partials, out });
     }
 
     /// `out = silu(gate) * up` for the given rows, all `[W, columns]`.
@@ -339,7 +385,7 @@ impl Kernels {
         check_same(gate, &out);
         check_same(up, &out);
         for w in rows {
-            dispatch!(self.isa, swiglu(gate.row(w), up.row(w), out.row(w)));
+            self.call(Swiglu { gate: gate.row(w), up: up.row(w), out: out.row(w) });
         }
     }
 
@@ -389,9 +435,16 @@ impl Kernels {
     }
 }
 
-/// Scratch for [`Kernels::attention`] over a cache of `slots` slots, bytes, whatever the tier.
-pub const fn attention_scratch_bytes(head_dim: usize, slots: usize) -> usize {
-    4 * UNITS * (2 * head_dim.next_multiple_of(16) + slots.next_multiple_of(16))
+/// Scratch for [`Kernels::attention`] and its first half, bytes, whatever the tier.
+pub const fn attention_scratch_bytes(head_dim: usize) -> usize {
+    4 * attention::scratch_len(head_dim)
+}
+
+fn attention_scratch<'s>(args: &Attention<'_>, scratch: &'s mut [u8]) -> &'s mut [f32] {
+    let bytes = attention_scratch_bytes(args.kv.head_dim());
+    assert!(scratch.len() >= bytes, "scratch of {} bytes, {bytes} needed", scratch.len());
+    assert!(scratch.as_ptr().addr().is_multiple_of(64), "scratch must be aligned to 64");
+    activations::floats_mut(&mut scratch[..bytes])
 }
 
 fn check_same(x: Rows<'_>, out: &RowsMut<'_>) {

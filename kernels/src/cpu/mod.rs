@@ -12,18 +12,22 @@
 mod activations;
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod append_kv;
+mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-mod batch;
 mod found;
 mod generic;
 mod isa;
 mod kernels;
+mod lanes;
 mod memory;
 mod packing;
+mod rms_norm;
 mod roofline;
+mod swiglu;
 mod tuning;
 
 #[cfg(test)]

@@ -1,19 +1,17 @@
 //! Matrix products over packed weights.
 
-use super::{
-    exp::silu,
-    int8::{accumulate_codes, write_codes},
-    rms_norm,
-};
+use super::int8::{accumulate_codes, write_codes};
 use crate::{
     Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
         activations::{GROUP, Layout, floats, floats_mut, row_place},
+        lanes::{Portable, Single, silu},
         packing::{
             BLOCK, TILE, block_bytes, block_columns, nibble_at, pair_at,
             superblocks::{q4_k_values, q6_k_values},
         },
+        rms_norm,
     },
     format::{bf16_to_f32, f16_to_f32},
 };
@@ -34,7 +32,7 @@ pub(in crate::cpu) fn prepare(
     for w in 0..x.width() {
         let (start, step) = row_place(layout, group, x.width(), blocks, w);
         let row = x.row(w);
-        let scale = norm.map(|norm| rms_norm::scale(row, norm.eps));
+        let scale = norm.map(|norm| rms_norm::scale(Portable, row, norm.eps));
         for (b, source) in row.chunks(BLOCK).enumerate() {
             let mut block = [0.0; BLOCK];
             block[..source.len()].copy_from_slice(source);
@@ -90,7 +88,7 @@ pub(in crate::cpu) fn linear_gated(
             for r in 0..rows {
                 let out = out.span(first + r, outputs(weights, tile));
                 for ((out, gate), up) in out.iter_mut().zip(&gate[r]).zip(&up[r]) {
-                    *out = silu(*gate) * up;
+                    *out = silu(Single, *gate) * up;
                 }
             }
         }

@@ -1,29 +1,18 @@
 //! The portable tier: plain Rust over lanes of 16, which compilers turn into the vectors of any processor.
 //!
-//! Numeric class: f32 activations, weights dequantised to f32, products and sums rounded apart; for int8 activations, the
+//! Numeric class of a linear: f32 activations, weights dequantised to f32, products and sums rounded apart; for int8 activations, the
 //! bits of [`linear_int8`](crate::reference::linear_int8). Lanes are fixed by the index of an element alone.
 
-mod append_kv;
-mod attention;
 mod candidates;
-mod exp;
 mod int8;
 mod linear;
 mod pointwise;
-mod rms_norm;
-mod swiglu;
 
-pub(super) use append_kv::append_kv;
-pub(super) use attention::attention;
-#[cfg(target_arch = "x86_64")]
-pub(super) use candidates::fold_range;
-pub(super) use candidates::{fold, insert};
+pub(super) use candidates::{Fold, insert};
 #[cfg(target_arch = "x86_64")]
 pub(super) use int8::{scale_and_inverse, write_codes};
 pub(super) use linear::{linear, linear_gated, prepare};
 pub(super) use pointwise::{add, add_into, scale};
-pub(super) use rms_norm::rms_norm;
-pub(super) use swiglu::swiglu;
 
 /// Sum of 16 lanes, by halves.
 #[inline(always)]
