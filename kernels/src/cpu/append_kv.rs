@@ -1,7 +1,7 @@
 //! Rotation and storage of keys and values. Equal in every tier.
 
 use super::lanes::{LANES, Lanes, Work};
-use crate::{AppendKv, KvFormat, KvLayer};
+use crate::{AppendKv, KvFormat, KvLayer, kv::codes::encode};
 use std::ops::Range;
 
 /// The largest finite half.
@@ -25,7 +25,7 @@ impl Work for Append<'_> {
         let (kv, head_dim) = (args.kv, args.kv.head_dim());
         let mut turned = [0.0; ROOM];
         let turned = &mut turned[..head_dim];
-        let mut halves = [0; ROOM];
+        let (mut halves, mut codes) = ([0; ROOM], [0; ROOM]);
         for head in units {
             for (w, slot) in args.stored() {
                 let key = args.turned_key(w, head, turned);
@@ -39,6 +39,13 @@ impl Work for Append<'_> {
                             round(s, value, &mut halves);
                             let to = kv.value(head, slot).cast::<u16>();
                             to.copy_from_nonoverlapping(halves.as_ptr(), head_dim);
+                        }
+                        KvFormat::Q8 => {
+                            *kv.key_scale(head, slot) = encode(key, &mut codes);
+                            scatter(&codes[..head_dim], kv.key(head, slot).cast());
+                            *kv.value_scale(head, slot) = encode(value, &mut codes);
+                            let to = kv.value(head, slot).cast::<i8>();
+                            to.copy_from_nonoverlapping(codes.as_ptr(), head_dim);
                         }
                         KvFormat::F32 => {
                             scatter(key, kv.key(head, slot).cast());

@@ -6,6 +6,8 @@ use crate::cpu::lanes::{LANES, Lanes};
 pub(super) trait Element {
     /// Bytes of one.
     const BYTES: usize;
+    /// Whether the elements of a key or a value are multiplied with a scale.
+    const IS_SCALED: bool;
 
     /// The values of 16 elements.
     ///
@@ -34,6 +36,7 @@ pub(super) struct Half;
 
 impl Element for Half {
     const BYTES: usize = 2;
+    const IS_SCALED: bool = false;
 
     #[inline(always)]
     unsafe fn load<S: Lanes>(s: S, from: *const u8) -> S::V {
@@ -47,10 +50,25 @@ pub(super) struct Float;
 
 impl Element for Float {
     const BYTES: usize = 4;
+    const IS_SCALED: bool = false;
 
     #[inline(always)]
     unsafe fn load<S: Lanes>(s: S, from: *const u8) -> S::V {
         // SAFETY: promised by the caller.
         unsafe { s.load(from.cast()) }
+    }
+}
+
+/// A signed byte.
+pub(super) struct Code;
+
+impl Element for Code {
+    const BYTES: usize = 1;
+    const IS_SCALED: bool = true;
+
+    #[inline(always)]
+    unsafe fn load<S: Lanes>(s: S, from: *const u8) -> S::V {
+        // SAFETY: promised by the caller.
+        unsafe { s.load_bytes(from) }
     }
 }

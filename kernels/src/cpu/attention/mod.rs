@@ -3,9 +3,11 @@
 //! The meaning, to the last bit. The logical sequence of a row is cut into partitions of [`PARTITION`] positions, aligned to
 //! its first. For a unit (row, query head):
 //!
-//! 1. *Scores.* Of each position, one chain of fused products over the elements of its key, from zero, then times the scale.
+//! 1. *Scores.* Of each position, one chain of fused products over the elements of its key, from zero, then times the scale; over
+//!    codes, times the product of the scale and that of the key.
 //! 2. *Partition.* Its maximum `m`, its weights `exp(score - m)`, their sum `l` over 16 lanes (by position modulo 16, joined by
 //!    halves), and for each element of the values one chain `o` of fused products with the weights, by position, from zero.
+//!    Over codes, the weights of this chain are those times the scales of the values.
 //! 3. *Join.* Partitions in order, [`fold`]: what has the smaller maximum is multiplied with `exp` of the difference and added
 //!    to what has the larger, by one fused product.
 //! 4. *Result.* `o` times `1 / l`.
@@ -20,7 +22,7 @@ mod team;
 
 use super::lanes::{LANES, Lanes, Work, exp};
 use crate::{Attention, KvFormat, KvLayer, PartialsShape, Rows, RowsMut};
-use element::{Element, Float, Half};
+use element::{Code, Element, Float, Half};
 use partition::{Mark, Room, partition};
 use std::ops::Range;
 use team::Team;
@@ -61,6 +63,7 @@ impl Work for WholeUnits<'_> {
         match self.args.kv.format() {
             KvFormat::F16 => self.over::<S, Half>(s),
             KvFormat::F32 => self.over::<S, Float>(s),
+            KvFormat::Q8 => self.over::<S, Code>(s),
         }
     }
 }
@@ -112,6 +115,7 @@ impl Work for Partials<'_> {
         match self.args.kv.format() {
             KvFormat::F16 => self.over::<S, Half>(s),
             KvFormat::F32 => self.over::<S, Float>(s),
+            KvFormat::Q8 => self.over::<S, Code>(s),
         }
     }
 }

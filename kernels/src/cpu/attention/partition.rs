@@ -110,7 +110,11 @@ pub(super) fn partition<S: Lanes, E: Element>(
     }
     let mut marks = [Mark::NOTHING; MOST_UNITS];
     for (u, unit) in units.iter().enumerate() {
-        marks[u] = soften(s, &mut room.scores[u * STRIDE..][..STRIDE], within(p, unit.len));
+        let scores = &mut room.scores[u * STRIDE..][..STRIDE];
+        marks[u] = soften(s, scores, within(p, unit.len));
+        if E::IS_SCALED {
+            scale_weights(s, team, unit, p, scores);
+        }
     }
     let totals = &mut room.totals[..units.len() * room.padded_dim];
     totals.fill(0.0);
@@ -178,6 +182,26 @@ fn score_tails<S: Lanes, E: Element>(
                 tree[u * STRIDE + PARTITION + lane]
             };
         }
+    }
+}
+
+/// Multiplies the weights of a unit with the scales of the values.
+#[inline(always)]
+fn scale_weights<S: Lanes>(s: S, team: &Team<'_>, unit: &Unit, p: usize, weights: &mut [f32]) {
+    let (kv, tails) = (&team.args.kv, &team.args.tails);
+    let seen = within(p, unit.seen) / LANES * LANES;
+    for at in (0..seen).step_by(LANES) {
+        let weights = &mut weights[at..at + LANES];
+        // SAFETY: 16 weights, and the scales of 16 slots of a block.
+        unsafe {
+            let scales = s.load(kv.value_scale(team.kv_head, p * PARTITION + at));
+            s.store(weights.as_mut_ptr(), s.mul(s.load(weights.as_ptr()), scales));
+        }
+    }
+    for at in seen..within(p, unit.len) {
+        let slot = tails.slot(unit.row, p * PARTITION + at);
+        // SAFETY: the scale of a slot in the cache.
+        weights[at] *= unsafe { *kv.value_scale(team.kv_head, slot) };
     }
 }
 

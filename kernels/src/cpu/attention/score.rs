@@ -27,6 +27,11 @@ pub(super) fn score<S: Lanes, E: Element>(
     assert!(scores.len() >= (units - 1) * STRIDE + blocks.len() * BLOCK && blocks.len() * BLOCK <= STRIDE);
     let block = Blocks {
         keys: kv.key_block(team.kv_head, blocks.start),
+        scales: if E::IS_SCALED {
+            kv.key_scale(team.kv_head, blocks.start * BLOCK)
+        } else {
+            std::ptr::null()
+        },
         block_bytes: kv.block_bytes(),
         count: blocks.len(),
         head_dim: kv.head_dim(),
@@ -50,6 +55,8 @@ pub(super) fn score<S: Lanes, E: Element>(
 #[derive(Clone, Copy)]
 struct Blocks {
     keys: *const u8,
+    /// Of the blocks' slots, if keys have scales.
+    scales: *const f32,
     block_bytes: usize,
     count: usize,
     head_dim: usize,
@@ -106,7 +113,7 @@ impl<E: Element, const U: usize> Score<E, U> {
     /// The blocks are there.
     #[inline(always)]
     unsafe fn some<S: Lanes, const B: usize>(&self, s: S, first: usize) {
-        let Blocks { keys, block_bytes, head_dim, queries, scale, scores, ahead, .. } = self.of;
+        let Blocks { keys, scales, block_bytes, head_dim, queries, scale, scores, ahead, .. } = self.of;
         let keys: [*const u8; B] = std::array::from_fn(|b| keys.wrapping_add((first + b) * block_bytes));
         let mut sums = [[s.splat(0.0); B]; U];
         let mut ahead = ahead.wrapping_add(first * block_bytes);
@@ -125,11 +132,16 @@ impl<E: Element, const U: usize> Score<E, U> {
                 }
             }
         }
-        let scale = s.splat(scale);
-        for (u, sums) in sums.into_iter().enumerate() {
-            for (b, sum) in sums.into_iter().enumerate() {
+        for b in 0..B {
+            let mut factor = s.splat(scale);
+            if E::IS_SCALED {
+                // SAFETY: promised by the caller: the scales of the block's slots.
+                factor = s.mul(factor, unsafe { s.load(scales.add((first + b) * BLOCK)) });
+            }
+            for u in 0..U {
+                let to = scores.wrapping_add(u * STRIDE + (first + b) * BLOCK);
                 // SAFETY: promised by the caller: room for the scores.
-                unsafe { s.store(scores.add(u * STRIDE + (first + b) * BLOCK), s.mul(sum, scale)) };
+                unsafe { s.store(to, s.mul(sums[u][b], factor)) };
             }
         }
     }
