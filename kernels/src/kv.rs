@@ -5,7 +5,7 @@ mod inputs;
 
 pub use inputs::{AppendKv, Attention, PartialsShape};
 
-use std::{cell::UnsafeCell, marker::PhantomData};
+use std::{cell::UnsafeCell, fmt, marker::PhantomData};
 
 /// Element type of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +53,12 @@ impl KvFormat {
             Self::F32 => "f32",
             Self::Q8 => "q8",
         }
+    }
+}
+
+impl fmt::Display for KvFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -305,8 +311,8 @@ impl KvLayer<'_> {
                 // SAFETY: as above.
                 unsafe {
                     *self.key_scale(head, slot) = codes::encode(key, &mut codes);
-                    for i in 0..self.head_dim {
-                        to_key.cast::<i8>().add(i * Self::KEY_BLOCK).write(codes[i]);
+                    for (i, code) in codes.iter().enumerate().take(self.head_dim) {
+                        to_key.cast::<i8>().add(i * Self::KEY_BLOCK).write(*code);
                     }
                     *self.value_scale(head, slot) = codes::encode(value, &mut codes);
                     to_value.cast::<i8>().copy_from_nonoverlapping(codes.as_ptr(), self.head_dim);

@@ -41,7 +41,7 @@ pub(super) fn weigh<S: Lanes, E: Element>(
             }
         };
     }
-    by_units!(1 2 3 4 5 6 7 8 9 10 11 12);
+    by_units!(1 2 3 4 5 6);
 }
 
 /// Values of slots behind each other, weights and totals, all readable or writable.
@@ -111,11 +111,11 @@ impl<E: Element, const U: usize> Weigh<E, U> {
         let total = |u: usize, c: usize| {
             totals.wrapping_add(u * head_dim.next_multiple_of(LANES) + (first + c) * LANES)
         };
-        let mut sums = [[s.splat(0.0); C]; U];
-        for u in 0..U {
-            for c in 0..C {
+        let mut sums = [[s.splat(0.0); U]; C];
+        for (c, sums) in sums.iter_mut().enumerate() {
+            for (u, sum) in sums.iter_mut().enumerate() {
                 // SAFETY: promised by the caller: the totals of these columns.
-                sums[u][c] = unsafe { s.load(total(u, c)) };
+                *sum = unsafe { s.load(total(u, c)) };
             }
         }
         let mut values = values.wrapping_add(first * LANES * E::BYTES);
@@ -125,23 +125,23 @@ impl<E: Element, const U: usize> Weigh<E, U> {
                 s.prefetch(ahead.wrapping_add(64 * line));
             }
             ahead = ahead.wrapping_add(C * LANES * E::BYTES);
-            for c in 0..C {
+            for (c, sums) in sums.iter_mut().enumerate() {
                 let from = values.wrapping_add(c * LANES * E::BYTES);
                 // SAFETY: promised by the caller: the columns of position `i`.
                 let lanes =
                     unsafe { if rest == 0 { E::load(s, from) } else { E::load_first(s, from, rest) } };
-                for u in 0..U {
+                for (u, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: promised by the caller: the weights of position `i`.
                     let weight = s.splat(unsafe { *weights.add(u * STRIDE + i) });
-                    sums[u][c] = s.fused(weight, lanes, sums[u][c]);
+                    *sum = s.fused(weight, lanes, *sum);
                 }
             }
             values = values.wrapping_add(head_dim * E::BYTES);
         }
-        for u in 0..U {
-            for c in 0..C {
+        for (c, sums) in sums.into_iter().enumerate() {
+            for (u, sum) in sums.into_iter().enumerate() {
                 // SAFETY: as for the loads.
-                unsafe { s.store(total(u, c), sums[u][c]) };
+                unsafe { s.store(total(u, c), sum) };
             }
         }
     }

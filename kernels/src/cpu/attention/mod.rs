@@ -31,7 +31,7 @@ use team::Team;
 const PARTITION: usize = Attention::PARTITION;
 
 /// Units that any tier works on together.
-pub(super) const MOST_UNITS: usize = 12;
+pub(super) const MOST_UNITS: usize = 6;
 
 /// Units that meet a partition of keys and values while it is in a near cache.
 pub(super) const TEAM: usize = 48;

@@ -198,10 +198,11 @@ fn scale_weights<S: Lanes>(s: S, team: &Team<'_>, unit: &Unit, p: usize, weights
             s.store(weights.as_mut_ptr(), s.mul(s.load(weights.as_ptr()), scales));
         }
     }
-    for at in seen..within(p, unit.len) {
+    let len = within(p, unit.len);
+    for (at, weight) in weights.iter_mut().enumerate().take(len).skip(seen) {
         let slot = tails.slot(unit.row, p * PARTITION + at);
         // SAFETY: the scale of a slot in the cache.
-        weights[at] *= unsafe { *kv.value_scale(team.kv_head, slot) };
+        *weight *= unsafe { *kv.value_scale(team.kv_head, slot) };
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn score<S: Lanes, E: Element>(
             }
         };
     }
-    by_units!(1 2 3 4 5 6 7 8 9 10 11 12);
+    by_units!(1 2 3 4 5 6);
 }
 
 /// Blocks of keys, queries and room for their scores, all readable or writable.
@@ -115,33 +115,33 @@ impl<E: Element, const U: usize> Score<E, U> {
     unsafe fn some<S: Lanes, const B: usize>(&self, s: S, first: usize) {
         let Blocks { keys, scales, block_bytes, head_dim, queries, scale, scores, ahead, .. } = self.of;
         let keys: [*const u8; B] = std::array::from_fn(|b| keys.wrapping_add((first + b) * block_bytes));
-        let mut sums = [[s.splat(0.0); B]; U];
+        let mut sums = [[s.splat(0.0); U]; B];
         let mut ahead = ahead.wrapping_add(first * block_bytes);
         for i in 0..head_dim {
             for line in 0..(B * BLOCK * E::BYTES).div_ceil(64) {
                 s.prefetch(ahead.wrapping_add(64 * line));
             }
             ahead = ahead.wrapping_add(B * BLOCK * E::BYTES);
-            for b in 0..B {
+            for (keys, sums) in keys.iter().zip(&mut sums) {
                 // SAFETY: promised by the caller: element `i` of keys and queries.
-                let lanes = unsafe { E::load(s, keys[b].add(i * BLOCK * E::BYTES)) };
-                for u in 0..U {
+                let lanes = unsafe { E::load(s, keys.add(i * BLOCK * E::BYTES)) };
+                for (u, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: as above.
                     let query = s.splat(unsafe { *queries.add(i * U + u) });
-                    sums[u][b] = s.fused(query, lanes, sums[u][b]);
+                    *sum = s.fused(query, lanes, *sum);
                 }
             }
         }
-        for b in 0..B {
+        for (b, sums) in sums.into_iter().enumerate() {
             let mut factor = s.splat(scale);
             if E::IS_SCALED {
                 // SAFETY: promised by the caller: the scales of the block's slots.
                 factor = s.mul(factor, unsafe { s.load(scales.add((first + b) * BLOCK)) });
             }
-            for u in 0..U {
+            for (u, sum) in sums.into_iter().enumerate() {
                 let to = scores.wrapping_add(u * STRIDE + (first + b) * BLOCK);
                 // SAFETY: promised by the caller: room for the scores.
-                unsafe { s.store(to, s.mul(sums[u][b], factor)) };
+                unsafe { s.store(to, s.mul(sum, factor)) };
             }
         }
     }

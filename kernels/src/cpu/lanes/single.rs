@@ -84,7 +84,7 @@ pub(super) fn fused(a: f32, b: f32, c: f32) -> f32 {
     let bits = sum.to_bits();
     // An even sum with an error lies beside the odd one that has to be taken: one unit further from zero if sum and error
     // have one sign, else one nearer.
-    let is_inexact = u64::from(error < 0.0 || error > 0.0);
+    let is_inexact = u64::from(error.abs() > 0.0);
     let step = 1_u64.wrapping_sub((bits ^ error.to_bits()) >> 63 << 1);
     f64::from_bits(bits.wrapping_add(step & (is_inexact & !bits & 1).wrapping_neg())) as f32
 }

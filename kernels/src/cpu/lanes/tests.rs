@@ -96,7 +96,7 @@ fn fused_products_round_once_without_the_instruction() {
             0 => any(&mut noise),
             1 => -(a * b) * (1.0 + noise.value() * 1e-6),
             _ => f32::from_bits(
-                (a * b).to_bits().wrapping_add(noise.bits() as u32 % 3 << (20 + noise.below(8))),
+                (a * b).to_bits().wrapping_add((noise.bits() as u32 % 3) << (20 + noise.below(8))),
             ),
         };
         let (found, exact) = (fused(a, b, c), a.mul_add(b, c));
