@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use ygg_kernels::{Activations, KvFormat, RopePairing, Tier, WeightFormat};
 use yggc::{
+    backend::Pinning,
     ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec},
     model::{Model, synthetic::SyntheticSpec},
-    runtime::{ExecutableSet, SetOptions},
+    runtime::{ExecutableSet, SessionOptions, SetOptions},
     sample::argmax,
     verify::logit_tolerance,
 };
@@ -117,6 +118,21 @@ fn every_tier_follows_the_reference_on_every_format() {
             }
         }
     }
+}
+
+#[test]
+fn memory_grows_with_the_context_by_the_format_of_the_cache() {
+    let model = &models()[0];
+    let grown = |kv_format| {
+        let set = model.build(Class::native(Tier::Portable), kv_format, vec![1]);
+        let bytes = |context| {
+            let options = SessionOptions { context, tree_nodes: 1, threads: 1, pinning: Pinning::Floating };
+            set.memory(&options).session_bytes
+        };
+        bytes(96) - bytes(32)
+    };
+    let [q8, f16, f32] = [KvFormat::Q8, KvFormat::F16, KvFormat::F32].map(grown);
+    assert!(0 < q8 && q8 < f16 && f16 < f32, "{q8}, {f16}, {f32} bytes");
 }
 
 /// Weights made up in memory.

@@ -84,7 +84,7 @@ impl LaneOps for Avx2 {
 }
 
 impl Lanes for Avx2 {
-    const SUMS: usize = 6;
+    const SUMS: usize = 5;
     const UNITS: usize = 6;
 
     #[inline(always)]
