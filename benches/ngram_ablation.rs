@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = LoadOptions {
         tier: None,
         activations: Activations::Native,
+        cache: yggc::engine::KvFormat::F16,
         threads: None,
         widths: vec![2, 4, 8, 16, 32, SHAPE.verify_width],
     };

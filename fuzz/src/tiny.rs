@@ -33,6 +33,7 @@ pub(super) fn loaded() -> &'static Arc<Loaded> {
         let options = LoadOptions {
             tier: Some(Tier::Portable),
             activations: Activations::Native,
+            cache: yggc::engine::KvFormat::F16,
             threads: Some(1),
             widths: vec![2, WIDEST, 16],
         };

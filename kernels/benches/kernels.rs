@@ -133,7 +133,7 @@ fn attention_of(group: &mut BenchmarkGroup<'_, WallTime>, kernels: Kernels, cont
         heads: HEADS,
         scale: 0.125,
     };
-    let mut scratch = Scratch::new(attention_scratch_bytes(HEAD_DIM, args.longest()));
+    let mut scratch = Scratch::new(attention_scratch_bytes(HEAD_DIM));
     let mut out = vec![0.0; queries.len()];
     group.throughput(Throughput::Elements((4 * width * (context + 1) * HEADS * HEAD_DIM) as u64));
     group.bench_function(id(kernels, width), |bencher| {

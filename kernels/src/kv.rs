@@ -1,7 +1,11 @@
-//! Views of one layer's KV memory and of what each row sees of it, and the inputs of the two ops over it.
+//! Views of one layer's KV memory and of what each row sees of it.
 
-use crate::{Rope, Rows, RowsMut};
-use std::{cell::UnsafeCell, marker::PhantomData};
+pub(crate) mod codes;
+mod inputs;
+
+pub use inputs::{AppendKv, Attention, PartialsShape};
+
+use std::{cell::UnsafeCell, fmt, marker::PhantomData};
 
 /// Element type of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,6 +14,9 @@ pub enum KvFormat {
     F16,
     /// IEEE single.
     F32,
+    /// A signed byte for each element, and an f32 that they are multiplied with for each key and each value: their largest
+    /// magnitude by 127. What is not a number becomes 0.
+    Q8,
 }
 
 impl KvFormat {
@@ -18,6 +25,24 @@ impl KvFormat {
         match self {
             Self::F16 => 2,
             Self::F32 => 4,
+            Self::Q8 => 1,
+        }
+    }
+
+    /// Bytes of one key, and of one value, of `head_dim` elements.
+    pub const fn head_bytes(self, head_dim: usize) -> usize {
+        let scale = match self {
+            Self::F16 | Self::F32 => 0,
+            Self::Q8 => size_of::<f32>(),
+        };
+        head_dim * self.bytes() + scale
+    }
+
+    /// What keys and values are aligned to.
+    const fn alignment(self) -> usize {
+        match self {
+            Self::F16 => 2,
+            Self::F32 | Self::Q8 => 4,
         }
     }
 
@@ -26,15 +51,22 @@ impl KvFormat {
         match self {
             Self::F16 => "f16",
             Self::F32 => "f32",
+            Self::Q8 => "q8",
         }
+    }
+}
+
+impl fmt::Display for KvFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
 /// Keys and values of one layer.
 ///
 /// Values are `[G, S, D]`: KV head, slot, element. Keys are `[G, S / 16, D, 16]`: the keys of 16 slots lie element by
-/// element, so that one vector holds an element of all of them and scores need no sums over lanes. Memory is reserved
-/// for whole blocks of slots.
+/// element, so that one vector holds an element of all of them and scores need no sums over lanes. Behind both lie, for
+/// formats that have them, the scales, `[G, S]`. Memory is reserved for whole blocks of slots.
 #[derive(Clone, Copy, Debug)]
 pub struct KvLayer<'a> {
     keys: *mut u8,
@@ -61,14 +93,14 @@ impl KvLayer<'_> {
 
     /// Bytes of the keys, and of the values.
     pub const fn bytes(format: KvFormat, kv_heads: usize, slots: usize, head_dim: usize) -> usize {
-        kv_heads * slots.next_multiple_of(Self::KEY_BLOCK) * head_dim * format.bytes()
+        kv_heads * slots.next_multiple_of(Self::KEY_BLOCK) * format.head_bytes(head_dim)
     }
 
     /// A view of memory that a cache owns.
     ///
     /// # Safety
     /// For the view's lifetime `keys` and `values` each point to [`KvLayer::bytes`] initialised bytes, aligned to the
-    /// element, and hold finite numbers. While an op appends to a (slot, KV head), nothing else touches it.
+    /// largest number in it, and hold finite numbers. While an op appends to a (slot, KV head), nothing else touches it.
     ///
     /// # Panics
     /// If a size is 0, or above [`KvLayer::MAX_HEAD_DIM`] for `head_dim`.
@@ -86,7 +118,8 @@ impl KvLayer<'_> {
         );
         assert!(0 < head_dim && head_dim <= Self::MAX_HEAD_DIM, "head dimension {head_dim}");
         debug_assert!(
-            keys.addr().is_multiple_of(format.bytes()) && values.addr().is_multiple_of(format.bytes())
+            keys.addr().is_multiple_of(format.alignment())
+                && values.addr().is_multiple_of(format.alignment())
         );
         Self { keys, values, format, kv_heads, slots, head_dim, memory: PhantomData }
     }
@@ -122,6 +155,18 @@ impl KvLayer<'_> {
         Self::KEY_BLOCK * self.head_dim * self.format.bytes()
     }
 
+    /// First byte of the keys of a KV head, which need not be there.
+    #[inline]
+    pub(crate) fn keys(&self, head: usize) -> *const u8 {
+        self.keys.wrapping_add(head * self.blocks() * self.block_bytes())
+    }
+
+    /// First byte of the values of a KV head, which need not be there.
+    #[inline]
+    pub(crate) fn values(&self, head: usize) -> *const u8 {
+        self.values.wrapping_add(head * self.blocks() * self.block_bytes())
+    }
+
     /// First byte of the keys of a KV head in slots `16 block .. 16 block + 16`.
     #[inline]
     pub(crate) fn key_block(&self, head: usize, block: usize) -> *mut u8 {
@@ -148,6 +193,27 @@ impl KvLayer<'_> {
         unsafe { self.values.add(row * self.head_dim * self.format.bytes()) }
     }
 
+    /// Scale of the key of `(head, slot)`; those of the next slots of the head follow. Only where the format has scales.
+    #[inline]
+    pub(crate) fn key_scale(&self, head: usize, slot: usize) -> *mut f32 {
+        self.scale(self.keys, head, slot)
+    }
+
+    /// Scale of the value of `(head, slot)`; those of the next slots of the head follow. Only where the format has scales.
+    #[inline]
+    pub(crate) fn value_scale(&self, head: usize, slot: usize) -> *mut f32 {
+        self.scale(self.values, head, slot)
+    }
+
+    #[inline]
+    fn scale(&self, half: *mut u8, head: usize, slot: usize) -> *mut f32 {
+        let slots = self.blocks() * Self::KEY_BLOCK;
+        assert!(self.format == KvFormat::Q8 && head < self.kv_heads && slot < slots, "a scale of {self:?}");
+        let codes = self.kv_heads * slots * self.head_dim;
+        // SAFETY: inside the memory that `from_raw` was promised, which is aligned for numbers, as the codes are whole blocks.
+        unsafe { half.add(codes).cast::<f32>().add(head * slots + slot) }
+    }
+
     /// Copies keys and values of all heads from one slot to another.
     ///
     /// # Safety
@@ -156,15 +222,40 @@ impl KvLayer<'_> {
     /// # Panics
     /// If a slot is outside the cache.
     pub unsafe fn copy_slot(&self, from: usize, to: usize) {
-        let row = self.head_dim * self.format.bytes();
-        for head in 0..self.kv_heads {
+        // SAFETY: promised by the caller.
+        unsafe { self.copy_slot_of(self, from, to) }
+    }
+
+    /// Copies keys and values of all heads from slot `from` of another layer of the same shape to slot `to`.
+    ///
+    /// # Safety
+    /// Nothing else touches the two slots meanwhile.
+    ///
+    /// # Panics
+    /// If a slot is outside the cache, or shapes differ.
+    pub(crate) unsafe fn copy_slot_of(&self, other: &Self, from: usize, to: usize) {
+        let Self { format, kv_heads, head_dim, .. } = *self;
+        assert!(
+            (format, kv_heads, head_dim) == (other.format, other.kv_heads, other.head_dim),
+            "{other:?} to {self:?}"
+        );
+        for head in 0..kv_heads {
             // SAFETY: both values are inside the cache, and ours by the caller's promise.
-            unsafe { std::ptr::copy(self.value(head, from), self.value(head, to), row) };
-            let (source, destination) = (self.key(head, from), self.key(head, to));
-            for i in 0..self.head_dim {
-                let at = i * Self::KEY_BLOCK * self.format.bytes();
+            unsafe {
+                std::ptr::copy(other.value(head, from), self.value(head, to), head_dim * format.bytes())
+            };
+            let (source, destination) = (other.key(head, from), self.key(head, to));
+            for i in 0..head_dim {
+                let at = i * Self::KEY_BLOCK * format.bytes();
                 // SAFETY: element `i` of both keys, as above.
-                unsafe { std::ptr::copy(source.add(at), destination.add(at), self.format.bytes()) };
+                unsafe { std::ptr::copy(source.add(at), destination.add(at), format.bytes()) };
+            }
+            if format == KvFormat::Q8 {
+                // SAFETY: the scales of both, as above.
+                unsafe {
+                    *self.key_scale(head, to) = *other.key_scale(head, from);
+                    *self.value_scale(head, to) = *other.value_scale(head, from);
+                }
             }
         }
     }
@@ -177,44 +268,81 @@ impl KvLayer<'_> {
     /// # Panics
     /// If the slot is outside the cache.
     pub unsafe fn fill_slot(&self, slot: usize, mut next: impl FnMut() -> f32) {
+        let (mut key, mut value) = ([0.0; Self::MAX_HEAD_DIM], [0.0; Self::MAX_HEAD_DIM]);
         for head in 0..self.kv_heads {
-            for i in 0..self.head_dim {
-                // SAFETY: element `i` of the key and of the value, ours by the caller's promise.
+            for (key, value) in key.iter_mut().zip(&mut value).take(self.head_dim) {
+                (*key, *value) = (next(), next());
+            }
+            // SAFETY: promised by the caller.
+            unsafe { self.write(head, slot, &key[..self.head_dim], &value[..self.head_dim]) };
+        }
+    }
+
+    /// Writes the key and the value of `(head, slot)` (`[D]`), rounded to the format: the meaning of storing.
+    ///
+    /// # Safety
+    /// Nothing else touches them meanwhile.
+    pub(crate) unsafe fn write(&self, head: usize, slot: usize, key: &[f32], value: &[f32]) {
+        assert!(key.len() == self.head_dim && value.len() == self.head_dim, "elements of {self:?}");
+        let (to_key, to_value) = (self.key(head, slot), self.value(head, slot));
+        match self.format {
+            KvFormat::F16 => {
+                let limit = half::f16::MAX.to_f32();
+                let rounded = |x: f32| half::f16::from_f32(x.clamp(-limit, limit));
+                for i in 0..self.head_dim {
+                    // SAFETY: elements of (head, slot), the caller's to write.
+                    unsafe {
+                        to_key.cast::<half::f16>().add(i * Self::KEY_BLOCK).write(rounded(key[i]));
+                        to_value.cast::<half::f16>().add(i).write(rounded(value[i]));
+                    }
+                }
+            }
+            KvFormat::F32 => {
+                for i in 0..self.head_dim {
+                    // SAFETY: as above.
+                    unsafe {
+                        to_key.cast::<f32>().add(i * Self::KEY_BLOCK).write(key[i]);
+                        to_value.cast::<f32>().add(i).write(value[i]);
+                    }
+                }
+            }
+            KvFormat::Q8 => {
+                let mut codes = [0; Self::MAX_HEAD_DIM];
+                // SAFETY: as above.
                 unsafe {
-                    self.write(self.key(head, slot), i * Self::KEY_BLOCK, next());
-                    self.write(self.value(head, slot), i, next());
+                    *self.key_scale(head, slot) = codes::encode(key, &mut codes);
+                    for (i, code) in codes.iter().enumerate().take(self.head_dim) {
+                        to_key.cast::<i8>().add(i * Self::KEY_BLOCK).write(*code);
+                    }
+                    *self.value_scale(head, slot) = codes::encode(value, &mut codes);
+                    to_value.cast::<i8>().copy_from_nonoverlapping(codes.as_ptr(), self.head_dim);
                 }
             }
         }
     }
 
-    /// Writes an element, rounded to the format.
+    /// Reads element `i` of the key and of the value of `(head, slot)`.
     ///
     /// # Safety
-    /// Element `i` after `first` is the caller's to write.
-    pub(crate) unsafe fn write(&self, first: *mut u8, i: usize, value: f32) {
-        match self.format {
-            KvFormat::F16 => {
-                let limit = half::f16::MAX.to_f32();
-                let value = half::f16::from_f32(value.clamp(-limit, limit));
-                // SAFETY: promised by the caller.
-                unsafe { first.cast::<half::f16>().add(i).write(value) }
+    /// Nobody writes them meanwhile.
+    pub(crate) unsafe fn read(&self, head: usize, slot: usize, i: usize) -> (f32, f32) {
+        assert!(i < self.head_dim, "element {i} of {self:?}");
+        let (key, value) = (self.key(head, slot), self.value(head, slot));
+        // SAFETY: element `i` of both, which nobody writes by the caller's promise.
+        unsafe {
+            match self.format {
+                KvFormat::F16 => (
+                    key.cast::<half::f16>().add(i * Self::KEY_BLOCK).read().to_f32(),
+                    value.cast::<half::f16>().add(i).read().to_f32(),
+                ),
+                KvFormat::F32 => {
+                    (key.cast::<f32>().add(i * Self::KEY_BLOCK).read(), value.cast::<f32>().add(i).read())
+                }
+                KvFormat::Q8 => (
+                    f32::from(key.cast::<i8>().add(i * Self::KEY_BLOCK).read()) * *self.key_scale(head, slot),
+                    f32::from(value.cast::<i8>().add(i).read()) * *self.value_scale(head, slot),
+                ),
             }
-            // SAFETY: promised by the caller.
-            KvFormat::F32 => unsafe { first.cast::<f32>().add(i).write(value) },
-        }
-    }
-
-    /// Reads an element.
-    ///
-    /// # Safety
-    /// Element `i` after `first` is in the cache, and nobody writes it meanwhile.
-    pub(crate) unsafe fn read(&self, first: *const u8, i: usize) -> f32 {
-        match self.format {
-            // SAFETY: promised by the caller.
-            KvFormat::F16 => unsafe { first.cast::<half::f16>().add(i).read() }.to_f32(),
-            // SAFETY: promised by the caller.
-            KvFormat::F32 => unsafe { first.cast::<f32>().add(i).read() },
         }
     }
 }
@@ -284,118 +412,5 @@ impl<'a> Tails<'a> {
             );
             assert!(prefix[w] as usize <= slots, "prefix of {} in {slots} slots", prefix[w]);
         }
-    }
-}
-
-/// Inputs of `append_kv`: turns the keys of `W` new rows and stores keys and values.
-#[derive(Clone, Copy, Debug)]
-pub struct AppendKv<'a> {
-    /// `[W, G * D]`.
-    pub keys: Rows<'a>,
-    /// `[W, G * D]`.
-    pub values: Rows<'a>,
-    /// `[W]`: position of each row in the text.
-    pub positions: &'a [u32],
-    /// `[W]`: where each row goes, or [`KvLayer::NO_SLOT`].
-    pub slots: &'a [u32],
-    /// Rotation of the keys.
-    pub rope: Option<Rope<'a>>,
-    /// Destination.
-    pub kv: KvLayer<'a>,
-}
-
-impl AppendKv<'_> {
-    /// Independent pieces of work: unit `g` stores KV head `g` of every row, as rows share the memory of a key block.
-    pub fn units(&self) -> usize {
-        self.kv.kv_heads
-    }
-
-    /// # Panics
-    /// If shapes disagree.
-    pub(crate) fn check(&self) {
-        let (width, columns) = (self.keys.width(), self.kv.kv_heads * self.kv.head_dim);
-        assert!(self.values.width() == width && self.positions.len() == width && self.slots.len() == width);
-        assert!(
-            self.keys.columns() == columns && self.values.columns() == columns,
-            "keys of {columns} columns"
-        );
-    }
-
-    /// Value of KV head `head` of row `w` (`[D]`).
-    #[inline(always)]
-    pub(crate) fn value(&self, w: usize, head: usize) -> &[f32] {
-        let head_dim = self.kv.head_dim;
-        &self.values.row(w)[head * head_dim..(head + 1) * head_dim]
-    }
-
-    /// Key of KV head `head` of row `w` (`[D]`), turned in `buffer` if the keys turn.
-    #[inline(always)]
-    pub(crate) fn turned_key<'k>(&'k self, w: usize, head: usize, buffer: &'k mut [f32]) -> &'k [f32] {
-        let head_dim = self.kv.head_dim;
-        let key = &self.keys.row(w)[head * head_dim..(head + 1) * head_dim];
-        let Some(rope) = self.rope else { return key };
-        rope.rotate(self.positions[w] as usize, key, buffer);
-        buffer
-    }
-
-    /// Rows that are stored, with their slots.
-    pub(crate) fn stored(&self) -> impl Iterator<Item = (usize, usize)> {
-        let slots = self.slots.iter().enumerate();
-        slots.filter(|(_, slot)| **slot != KvLayer::NO_SLOT).map(|(w, slot)| (w, *slot as usize))
-    }
-}
-
-/// Inputs of `attention`: each query head reads the logical sequence of its row.
-#[derive(Clone, Copy, Debug)]
-pub struct Attention<'a> {
-    /// `[W, H * D]`.
-    pub queries: Rows<'a>,
-    /// Rotation of the queries.
-    pub rope: Option<Rope<'a>>,
-    /// Keys and values; `H` is a multiple of its heads.
-    pub kv: KvLayer<'a>,
-    /// What each row sees.
-    pub tails: Tails<'a>,
-    /// Query heads, `H`.
-    pub heads: usize,
-    /// Factor of the scores, `1 / sqrt(D)` as a rule.
-    pub scale: f32,
-}
-
-impl Attention<'_> {
-    /// Independent pieces of work, ordered by KV head, then row, then query head of the group: near units share keys.
-    pub fn units(&self) -> usize {
-        self.queries.width() * self.heads
-    }
-
-    /// Row, query head and KV head of a unit.
-    pub(crate) fn place(&self, unit: usize) -> (usize, usize, usize) {
-        let group = self.heads / self.kv.kv_heads;
-        let (row, i) = (unit / group, unit % group);
-        let (kv_head, w) = (row / self.queries.width(), row % self.queries.width());
-        (w, kv_head * group + i, kv_head)
-    }
-
-    /// Length of the longest logical sequence.
-    pub fn longest(&self) -> usize {
-        (0..self.queries.width()).map(|w| self.tails.len(w)).max().unwrap_or(0)
-    }
-
-    /// # Panics
-    /// If shapes disagree.
-    pub(crate) fn check(&self, out: &RowsMut<'_>) {
-        let (width, columns) = (self.queries.width(), self.heads * self.kv.head_dim);
-        assert!(
-            self.heads.is_multiple_of(self.kv.kv_heads),
-            "{} heads over {} KV heads",
-            self.heads,
-            self.kv.kv_heads
-        );
-        assert!(
-            self.queries.columns() == columns && out.columns() == columns,
-            "queries of {columns} columns"
-        );
-        assert_eq!(out.width(), width, "rows of queries and output");
-        self.tails.check(width, self.kv.slots);
     }
 }

@@ -37,6 +37,6 @@ mod testing;
 pub use candidates::{Candidates, Choice};
 pub use format::{Matrix, WeightFormat};
 pub use id::{Activations, KernelId, NumericClass, OpKind, Operand, Tier};
-pub use kv::{AppendKv, Attention, KvFormat, KvLayer, Tails};
+pub use kv::{AppendKv, Attention, KvFormat, KvLayer, PartialsShape, Tails};
 pub use rope::{Rope, RopePairing, RopeTable};
 pub use rows::{Norm, Rows, RowsMut};

@@ -52,6 +52,11 @@ impl Block {
         unsafe { std::slice::from_raw_parts_mut(start, bytes) }
     }
 
+    /// First of `bytes` bytes that all threads share, aligned to 64.
+    pub(super) fn start(&self, bytes: usize) -> *mut u8 {
+        self.at(0, bytes)
+    }
+
     /// The first `bytes` bytes, for all threads.
     ///
     /// # Safety

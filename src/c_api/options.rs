@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use yggc::{
-    engine::{Activations, DrafterChoice, Options, PlanSource, Tier},
+    engine::{Activations, DrafterChoice, KvFormat, Options, PlanSource, Tier},
     plan,
 };
 
@@ -45,6 +45,8 @@ pub struct OpenOptions {
     pub reserved: u32,
     /// Bytes of weights and session together at most; 0: the refusal is left to the system.
     pub memory_limit: u64,
+    /// Element type of the key/value cache, `f16` or `q8`; `NULL`: `f16`.
+    pub cache: *const c_char,
 }
 
 // SAFETY: plain data of C that begins with its size; null pointers and zeros are values.
@@ -90,6 +92,11 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<Options, Failu
         Some("int8") => Some(Activations::Int8),
         Some(found) => return Err(unknown("activations", "native or int8", found)),
     };
+    let cache = match text(given.cache, "cache")? {
+        None | Some("f16") => KvFormat::F16,
+        Some("q8") => KvFormat::Q8,
+        Some(found) => return Err(unknown("cache", "f16 or q8", found)),
+    };
     Ok(Options {
         plan: plan.transpose()?,
         drafter,
@@ -97,6 +104,7 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<Options, Failu
         draft_model: path(given.draft_model).map(Into::into),
         tier,
         activations,
+        cache,
         threads: some(given.threads),
         context: some(given.context),
         memory_limit: usize::try_from(given.memory_limit).ok().filter(|bytes| *bytes != 0),
@@ -152,6 +160,7 @@ mod tests {
             context: 0,
             reserved: 0,
             memory_limit: 0,
+            cache: ptr::null(),
         }
     }
 
@@ -181,11 +190,13 @@ mod tests {
             threads: 3,
             context: 64,
             memory_limit: 1 << 30,
+            cache: c"q8".as_ptr(),
             ..given()
         });
         let found = found.unwrap();
         assert_eq!(found.drafter, DrafterChoice::Forced("lookup".to_owned()));
         assert_eq!((found.tier, found.activations), (Some(Tier::Portable), Some(Activations::Int8)));
+        assert_eq!(found.cache, KvFormat::Q8);
         assert_eq!((found.threads, found.context), (Some(3), Some(64)));
         assert_eq!(found.memory_limit, Some(1 << 30));
         assert_eq!((found.store, found.draft_model), (Some("a".into()), Some("b".into())));
@@ -204,6 +215,7 @@ mod tests {
             (OpenOptions { isa: name(c"sse2"), ..given() }, "`sse2`"),
             (OpenOptions { isa: name(c"avx2"), device: name(c"cuda"), ..given() }, "leave it NULL"),
             (OpenOptions { activations: name(c"int4"), ..given() }, "native or int8"),
+            (OpenOptions { cache: name(c"q4"), ..given() }, "f16 or q8"),
             (OpenOptions { reserved: 1, ..given() }, "expected 0"),
             (OpenOptions { size: 3, ..given() }, "sizeof(ygg_options)"),
         ] {

@@ -84,6 +84,8 @@ typedef struct ygg_options {
     uint32_t reserved;
     // Bytes of weights and session together at most; 0: the refusal is left to the system.
     uint64_t memory_limit;
+    // Element type of the key/value cache, `f16` or `q8`; `NULL`: `f16`.
+    const char *cache;
 } ygg_options;
 
 // One message of a conversation.

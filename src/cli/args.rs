@@ -23,7 +23,7 @@ pub(crate) use environment::Environment;
 #[cfg(test)]
 pub(crate) use environment::HubEnvironment;
 pub(crate) use names::{
-    ActivationsName, Arm, DeviceName, DistilledKind, DraftGrowthName, DrafterName, IsaName,
+    ActivationsName, Arm, CacheName, DeviceName, DistilledKind, DraftGrowthName, DrafterName, IsaName,
     SkipObjectiveName, StageName,
 };
 #[cfg(feature = "serve")]
@@ -117,6 +117,9 @@ pub(crate) struct DeviceArgs {
     /// CPU, native on a GPU]
     #[arg(long, value_enum)]
     pub(crate) activations: Option<ActivationsName>,
+    /// Element type of the key/value cache; another choice gives other answers
+    #[arg(long, value_enum, default_value_t = CacheName::F16)]
+    pub(crate) cache: CacheName,
 }
 
 #[derive(Debug, Args)]
@@ -140,6 +143,9 @@ pub(crate) struct InspectArgs {
     /// Token rows that passes and program are for
     #[arg(long, value_name = "ROWS", value_parser = width, allow_negative_numbers = true, default_value_t = 4)]
     pub(crate) width: usize,
+    /// Element type of the key/value cache
+    #[arg(long, value_enum, default_value_t = CacheName::F16)]
+    pub(crate) cache: CacheName,
     /// Write a model of this shape with random weights, and inspect that: to measure latencies of a size, never acceptance
     #[arg(long, value_name = "SHAPE", value_parser = PossibleValuesParser::new(SyntheticSpec::SHAPES),
           requires = "output", conflicts_with = "model")]

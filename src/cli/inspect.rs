@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use yggc::{
     compile::{Stage, compile_stages, compile_until},
-    engine::{DEFAULT_CONTEXT, KV_FORMAT, Loaded, Pinning},
+    engine::{DEFAULT_CONTEXT, Loaded, Pinning},
     ir::{Binding, DeviceSpec},
     model::{Model, TensorInfo, VocabularySource, synthetic::SyntheticSpec},
     runtime::{Memory, SessionOptions},
@@ -17,7 +17,7 @@ use crate::cli::{
     fetch, loading, output,
     planning::load_options,
     progress::Progress,
-    settings::Machine,
+    settings::{Machine, cache_format},
 };
 
 /// The first and the last stage of compiling.
@@ -48,8 +48,8 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
         _ => fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?,
     };
     let model = loading::open(&path, Progress::OnStderr)?;
-    let machine = Machine::whole();
-    let device = DeviceSpec::cpu(machine.tier, KV_FORMAT);
+    let machine = Machine { cache: cache_format(args.cache), ..Machine::whole() };
+    let device = DeviceSpec::cpu(machine.tier, machine.cache);
     let binding = Binding { width: args.width, outputs: args.width };
     if let Some(name) = dumped {
         let stage = compile_until(&model.graph, binding, &device, name)?;

@@ -1,4 +1,4 @@
-//! The plans that were made on first use, one per machine, model, drafter model, threads, instruction set, activations and build.
+//! The plans that were made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache and build.
 //!
 //! ```text
 //! <cache>/plans/KEY.profile   what was measured, as `yggc profile` writes it
@@ -157,9 +157,10 @@ mod tests {
 
     #[test]
     fn the_key_follows_from_every_fact_but_the_name() {
-        let changes: [fn(&mut Fingerprints); 5] = [
+        let changes: [fn(&mut Fingerprints); 6] = [
             |f| f.machine.threads = 3,
             |f| f.machine.isa.push_str(", int8 activations"),
+            |f| f.machine.isa.push_str(", q8 cache"),
             |f| f.model.digest = "e".to_owned(),
             |f| f.build.plan_format = 2,
             |f| f.build.kernels = "l".to_owned(),

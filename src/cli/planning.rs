@@ -57,8 +57,8 @@ impl Prepared {
 
 /// How a model is loaded on `machine`.
 pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions {
-    let Machine { tier, activations, threads } = machine;
-    LoadOptions { tier: Some(tier), activations, threads: Some(threads), widths }
+    let Machine { tier, activations, cache, threads } = machine;
+    LoadOptions { tier: Some(tier), activations, cache, threads: Some(threads), widths }
 }
 
 /// The plan of a file that the user named, with the shipped drafter models where they are here.
@@ -110,7 +110,7 @@ pub(crate) fn first_use(
     cache: &CachePlace,
     progress: Progress,
 ) -> Result<(Prepared, PlanOrReason), Failure> {
-    let here = fingerprints(&model, machine.tier, machine.activations, machine.threads)?;
+    let here = fingerprints(&model, machine.tier, machine.activations, machine.cache, machine.threads)?;
     let folder = match cache.dir() {
         Ok(folder) => folder,
         Err(error) => {

@@ -4,25 +4,34 @@ use std::{fs, path::Path};
 
 use yggc::{
     backend::available_tiers,
-    engine::{Activations, DrafterChoice, Options, Sampling, Tier, default_threads},
+    engine::{Activations, DrafterChoice, KvFormat, Options, Sampling, Tier, default_threads},
     plan::{SkipObjective, SkipSearchSettings},
     speculate::DraftGrowth,
 };
 
 use crate::cli::{
     args::{
-        ActivationsName, DeviceArgs, DeviceName, DraftGrowthName, DrafterName, IsaName, RunArgs,
+        ActivationsName, CacheName, DeviceArgs, DeviceName, DraftGrowthName, DrafterName, IsaName, RunArgs,
         SamplingArgs, SkipArgs, SkipObjectiveName,
     },
     error::Failure,
     memory,
 };
 
+/// The format of a cache by its name.
+pub(crate) fn cache_format(name: CacheName) -> KvFormat {
+    match name {
+        CacheName::F16 => KvFormat::F16,
+        CacheName::Q8 => KvFormat::Q8,
+    }
+}
+
 /// The part of the machine that is used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine {
     pub(crate) tier: Tier,
     pub(crate) activations: Activations,
+    pub(crate) cache: KvFormat,
     pub(crate) threads: usize,
 }
 
@@ -30,7 +39,8 @@ impl Machine {
     /// What a command without flags about the machine uses.
     pub(crate) fn whole() -> Self {
         let tier = Tier::detect_best();
-        Self { tier, activations: tier.activations(), threads: default_threads() }
+        let activations = tier.activations();
+        Self { tier, activations, cache: KvFormat::F16, threads: default_threads() }
     }
 
     /// # Errors
@@ -40,6 +50,7 @@ impl Machine {
             ActivationsName::Native => Activations::Native,
             ActivationsName::Int8 => Activations::Int8,
         });
+        let cache = cache_format(args.cache);
         let tier = match (args.device, args.isa) {
             (DeviceName::Cpu, isa) => isa.map_or(Ok(Tier::detect_best()), tier)?,
             (DeviceName::Cuda, Some(_)) => {
@@ -54,13 +65,18 @@ impl Machine {
                         .to_owned(),
                 ));
             }
+            (DeviceName::Cuda, None) if cache == KvFormat::Q8 => {
+                return Err(Failure::Usage(format!(
+                    "--cache {cache} is for --device cpu: a GPU's kernels read f16; leave it out"
+                )));
+            }
             (DeviceName::Cuda, None) => Tier::Cuda,
         };
         if tier == Tier::Cuda {
             cuda()?;
         }
         let activations = activations.unwrap_or(tier.activations());
-        Ok(Self { tier, activations, threads: args.threads.unwrap_or_else(default_threads) })
+        Ok(Self { tier, activations, cache, threads: args.threads.unwrap_or_else(default_threads) })
     }
 
     /// Options of an engine on this machine, with nothing said about plan and drafter.
@@ -68,6 +84,7 @@ impl Machine {
         Options {
             tier: Some(self.tier),
             activations: Some(self.activations),
+            cache: self.cache,
             threads: Some(self.threads),
             context,
             memory_limit: memory::available(),

@@ -12,7 +12,7 @@ use crate::{
     text::TokenDifference,
 };
 
-use super::{Error, KV_FORMAT, Loaded, loaded::tokenizer};
+use super::{Error, Loaded, loaded::tokenizer};
 
 /// A model that can draft for a verifier, opened.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl DraftModel {
                 self.expect_vocabulary(model, verifier)?;
                 let options = SetOptions {
                     tier: verifier.tier(),
-                    kv_format: KV_FORMAT,
+                    kv_format: verifier.cache(),
                     activations: verifier.activations(),
                     widths: set.widths().to_vec(),
                     model_context: model.config.context,

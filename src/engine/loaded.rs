@@ -12,9 +12,6 @@ use crate::{
 
 use super::{Activations, Error, Tier};
 
-/// Element type of every session's key/value cache: one, because it is part of the numeric class.
-pub const KV_FORMAT: KvFormat = KvFormat::F16;
-
 /// How a model is loaded. Each width costs two small programs; weights are packed once for all of them.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
@@ -22,6 +19,8 @@ pub struct LoadOptions {
     pub tier: Option<Tier>,
     /// What linears make of activations.
     pub activations: Activations,
+    /// Element type of every session's key/value cache: one, because it is part of the numeric class.
+    pub cache: KvFormat,
     /// Worker threads; `None` takes one per processor the process may use.
     pub threads: Option<usize>,
     /// Widths to make executables for; 1 is always added.
@@ -33,13 +32,18 @@ pub struct LoadOptions {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use yggc::engine::{Activations, Engine, LoadOptions, Loaded, Options};
+/// use yggc::engine::{Activations, Engine, KvFormat, LoadOptions, Loaded, Options};
 /// # let folder = tempfile::tempdir()?;
 /// # let model = folder.path().join("tiny.gguf");
 /// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
 ///
-/// let load =
-///     LoadOptions { tier: None, activations: Activations::Native, threads: Some(1), widths: vec![4] };
+/// let load = LoadOptions {
+///     tier: None,
+///     activations: Activations::Native,
+///     cache: KvFormat::F16,
+///     threads: Some(1),
+///     widths: vec![4],
+/// };
 /// let loaded = Arc::new(Loaded::open(&model, &load)?);
 /// let engines = [128, 256].map(|context| {
 ///     Engine::with_loaded(Arc::clone(&loaded), &Options { context: Some(context), ..Options::new(&model) })
@@ -58,6 +62,7 @@ pub struct Loaded {
     set: Arc<ExecutableSet>,
     tier: Tier,
     activations: Activations,
+    cache: KvFormat,
     threads: usize,
     end_ids: Vec<u32>,
 }
@@ -90,7 +95,7 @@ impl Loaded {
             template.as_deref().map(ChatTemplate::compile).transpose().map_err(|fault| fault.to_string());
         let set_options = SetOptions {
             tier,
-            kv_format: KV_FORMAT,
+            kv_format: options.cache,
             activations: options.activations,
             widths: options.widths.clone(),
             model_context: model.config.context,
@@ -104,8 +109,8 @@ impl Loaded {
         let set = Arc::new(set);
         let (model, tokenizer, chat_template) =
             (Arc::new(model), Arc::new(tokenizer), Arc::new(chat_template));
-        let activations = options.activations;
-        Ok(Self { model, tokenizer, chat_template, set, tier, activations, threads, end_ids })
+        let LoadOptions { activations, cache, .. } = *options;
+        Ok(Self { model, tokenizer, chat_template, set, tier, activations, cache, threads, end_ids })
     }
 
     /// The same with trimmed heads of the given tokens beside the model's, for drafters that use them. Only their rows are
@@ -132,7 +137,7 @@ impl Loaded {
     pub fn eager(&self) -> Result<Self, Error> {
         let options = SetOptions {
             tier: self.tier,
-            kv_format: KV_FORMAT,
+            kv_format: self.cache,
             activations: self.activations,
             widths: Vec::new(),
             model_context: self.model.config.context,
@@ -197,12 +202,17 @@ impl Loaded {
         self.threads
     }
 
+    /// Element type of its sessions' key/value caches.
+    pub fn cache(&self) -> KvFormat {
+        self.cache
+    }
+
     /// What a plan must have been made for to be used here.
     ///
     /// # Errors
     /// [`Error`] of kind `Device` if the machine cannot be read.
     pub fn fingerprints(&self) -> Result<Fingerprints, Error> {
-        fingerprints(&self.model, self.tier, self.activations, self.threads)
+        fingerprints(&self.model, self.tier, self.activations, self.cache, self.threads)
     }
 }
 
@@ -219,6 +229,7 @@ pub fn fingerprints(
     model: &Model,
     tier: Tier,
     activations: Activations,
+    cache: KvFormat,
     threads: usize,
 ) -> Result<Fingerprints, Error> {
     let threads = u32::try_from(threads).map_err(|_| {
@@ -227,6 +238,10 @@ pub fn fingerprints(
     let kernels = match activations {
         Activations::Native => tier.to_string(),
         Activations::Int8 => format!("{tier}, int8 activations"),
+    };
+    let kernels = match cache {
+        KvFormat::F16 => kernels,
+        KvFormat::F32 | KvFormat::Q8 => format!("{kernels}, {cache} cache"),
     };
     let mut machine =
         MachineFingerprint::of_this_machine(threads, &kernels).map_err(|e| Error::device(e.to_string()))?;

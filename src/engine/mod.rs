@@ -18,7 +18,7 @@ mod tuning;
 
 use std::sync::Arc;
 
-pub use crate::backend::{Activations, Tier};
+pub use crate::backend::{Activations, KvFormat, Tier};
 pub use crate::{
     runtime::Pinning,
     sample::{Adjustment, Sampling, argmax},
@@ -30,7 +30,7 @@ pub use draft_models::DraftModel;
 pub use drafting::{make_drafter, make_growing_drafter};
 pub use error::{Error, ErrorKind};
 pub use generation::Generation;
-pub use loaded::{KV_FORMAT, LoadOptions, Loaded, default_threads, fingerprints};
+pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints};
 pub use options::{DrafterChoice, Options, PlanSource};
 pub use report::{Report, StageReport};
 pub use request::{Answer, Event, FinishReason, Prompt, Request, TokenLogProbs};
@@ -113,16 +113,17 @@ impl Engine {
         let tier = options.tier.unwrap_or_else(Tier::detect_best);
         let threads = options.threads.unwrap_or_else(default_threads);
         let activations = options.activations.unwrap_or(tier.activations());
-        let here = || fingerprints(&model, tier, activations, threads);
+        let cache = options.cache;
+        let here = || fingerprints(&model, tier, activations, cache, threads);
         let drafting = drafting::decide(here, options)?;
         let widths = drafting.widths_to_load(options);
-        let load = LoadOptions { tier: Some(tier), activations, threads: Some(threads), widths };
+        let load = LoadOptions { tier: Some(tier), activations, cache, threads: Some(threads), widths };
         Self::assemble(Arc::new(Loaded::new(model, &load)?), drafting, options)
     }
 
     /// Like [`open`](Self::open), over a model that other engines share. It must have been loaded with the widths that
-    /// the plan names; a trimmed head that the plan's drafter needs is made if it has none. Path, tier, activations and threads
-    /// of the options are not read.
+    /// the plan names; a trimmed head that the plan's drafter needs is made if it has none. Path, tier, activations, cache and
+    /// threads of the options are not read.
     ///
     /// # Errors
     /// As `open`, and of kind `Input` if a planned width was not loaded.

@@ -8,7 +8,7 @@ use crate::{
     speculate::DraftGrowth,
 };
 
-use super::{Activations, Tier};
+use super::{Activations, KvFormat, Tier};
 
 /// What drafts. Drafters without a model cost memory that they reserve when the engine opens, the others their share of each step.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -75,6 +75,9 @@ pub struct Options {
     /// What linears over quantised weights make of activations; `None` takes what is usual for the tier ([`Tier::activations`]). Another choice is
     /// another numeric class with other answers: [`Activations::Native`] is more exact and slower.
     pub activations: Option<Activations>,
+    /// Element type of the key/value cache, another part of the numeric class: [`KvFormat::Q8`] takes half the memory of
+    /// [`KvFormat::F16`] and is less exact.
+    pub cache: KvFormat,
     /// Worker threads; `None` takes one per processor the process may use.
     pub threads: Option<usize>,
     /// Longest sequence in tokens; `None` takes [`DEFAULT_CONTEXT`](super::DEFAULT_CONTEXT), or the model's if that is
@@ -102,6 +105,7 @@ impl Options {
             draft_model: None,
             tier: None,
             activations: None,
+            cache: KvFormat::F16,
             threads: None,
             context: None,
             memory_limit: None,

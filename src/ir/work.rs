@@ -42,7 +42,7 @@ impl Work {
         };
         let columns = result.map_or(0, |r| r.columns);
         let kv_row_bytes = match step.kernel.class.operand {
-            Reads::Kv(format) => 2 * program.kv.kv_heads * program.kv.head_dim * format.bytes(),
+            Reads::Kv(format) => 2 * program.kv.kv_heads * format.head_bytes(program.kv.head_dim),
             Reads::Rows | Reads::Weight(_) => 0,
         };
         let (bytes, flops) = match &step.op {

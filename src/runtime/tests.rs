@@ -94,7 +94,8 @@ fn memory_grows_with_what_is_asked_for() {
     let small = memory(10, 4, 1);
     assert_eq!(small.weight_bytes, 2 * VOCABULARY * VOCABULARY * size_of::<f32>());
     assert!(memory(10, 4, 2).session_bytes > small.session_bytes);
-    assert!(memory(5000, 4, 1).session_bytes > small.session_bytes);
+    // The model has no cache, and nothing else has a place for every slot.
+    assert_eq!(memory(5000, 4, 1).session_bytes, small.session_bytes);
 }
 
 #[test]

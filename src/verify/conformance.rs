@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::{
     backend::{Activations, KvFormat, Tier},
-    engine::KV_FORMAT,
     ir::WeightFormat,
     plan::FittedPlan,
     runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SetOptions},
@@ -52,7 +51,7 @@ pub(super) fn kernels_follow_the_reference(
     let model = loaded.model();
     let set_options = SetOptions {
         tier: Tier::Reference,
-        kv_format: KV_FORMAT,
+        kv_format: subject.loaded.cache(),
         activations: loaded.activations(),
         widths: COMPARED_ROWS.to_vec(),
         model_context: model.config.context,
@@ -78,9 +77,11 @@ pub(super) fn kernels_follow_the_reference(
         score(&mut session, ids, &mut rows.found)?;
         tell(number + 1, COMPARED_ROWS.len());
     }
-    let allowed = match loaded.activations() {
-        Activations::Native => Allowed::Worst(logit_tolerance(loaded.tier(), formats, KV_FORMAT)),
-        Activations::Int8 => Allowed::Usual(INT8_TOLERANCE),
+    let allowed = match (loaded.activations(), loaded.cache()) {
+        (Activations::Native, cache @ (KvFormat::F16 | KvFormat::F32)) => {
+            Allowed::Worst(logit_tolerance(loaded.tier(), formats, cache))
+        }
+        (Activations::Int8, _) | (_, KvFormat::Q8) => Allowed::Usual(INT8_TOLERANCE),
     };
     rows.compare(allowed, loaded.tier())
 }
@@ -99,7 +100,7 @@ enum Allowed {
 }
 
 /// With int8 activations linears have the same bits on the same input, but what is between them has not, and where that makes
-/// another code, a 127th of a block's largest activation, some logit moves far.
+/// another code, a 127th of a block's largest activation, some logit moves far. So it is with a q8 cache.
 const INT8_TOLERANCE: f32 = 0.05;
 
 /// Largest difference of a logit from the reference, in units of the root of the mean square of all logits, of native activations over
@@ -108,7 +109,8 @@ const INT8_TOLERANCE: f32 = 0.05;
 /// Tiers add in another order than the scalar f64 judge: some 300 roundings of 2^-24 per sum, in a dozen sums one
 /// behind the other. Where the numeric class rounds activations to bf16 (AVX-512, AMX and CUDA over bf16 and quantised weights),
 /// every one of those linears is off by some 2^-9 of its result, and the largest of ten thousand errors is four times
-/// the usual one. Where the cache is f16, a difference before the rounding may become one of 2^-11 after it.
+/// the usual one. Where the cache is f16, a difference before the rounding may become one of 2^-11 after it; where it is q8, one of a 127th of
+/// the largest element, so that it is judged on the whole instead.
 pub fn logit_tolerance(
     tier: Tier,
     mut formats: impl Iterator<Item = WeightFormat>,
@@ -123,7 +125,8 @@ pub fn logit_tolerance(
         Tier::Reference | Tier::Portable | Tier::Avx2 => false,
     };
     match (rounds_activations, kv_format) {
-        (true, _) => 0.08,
+        (_, KvFormat::Q8) => 0.4,
+        (true, KvFormat::F16 | KvFormat::F32) => 0.08,
         (false, KvFormat::F16) => 5e-3,
         (false, KvFormat::F32) => 5e-5,
     }

@@ -31,6 +31,7 @@ fn loaded(seed: u64) -> Arc<Loaded> {
     let options = LoadOptions {
         tier: None,
         activations: Activations::Native,
+        cache: crate::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![2, 4, WRONG_FROM],
     };

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use crate::{
-    engine::{Error, KV_FORMAT, Loaded, argmax},
+    engine::{Error, Loaded, argmax},
     ir::{Choice, Graph, GraphError, Input, KvSpec, Op, WeightFormat, WeightId, WeightSource, WeightSpec},
     runtime::{ExecutableSet, Pinning, Session, SessionOptions, SetOptions},
     sample::{Candidate, Sampler, Sampling, top},
@@ -126,7 +126,7 @@ pub(super) fn tied_model(loaded: &Loaded) -> Result<ExecutableSet, Error> {
     let graph = graph().map_err(|error| Error::internal(error.to_string()))?;
     let options = SetOptions {
         tier: loaded.tier(),
-        kv_format: KV_FORMAT,
+        kv_format: loaded.cache(),
         activations: loaded.activations(),
         widths: loaded.set().widths().to_vec(),
         model_context: 2 * *loaded.set().widths().last().expect("width 1 is always planned"),

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use ygg_kernels::{Activations, KvFormat, RopePairing, Tier, WeightFormat};
 use yggc::{
+    backend::Pinning,
     ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec},
     model::{Model, synthetic::SyntheticSpec},
-    runtime::{ExecutableSet, SetOptions},
+    runtime::{ExecutableSet, SessionOptions, SetOptions},
     sample::argmax,
     verify::logit_tolerance,
 };
@@ -56,8 +57,8 @@ fn spread(logits: &[Vec<f32>], what: &str) -> f32 {
     spread
 }
 
-/// Compares on the whole where activations are int8. Linears have the same bits on the same input, but what is between
-/// them has not, and where that makes another code, a 127th of a block's largest activation, some logit moves far.
+/// Compares on the whole where activations are int8 or the cache is q8. Where a difference before the rounding makes another
+/// code, a 127th of the largest value beside it, some logit moves far.
 fn compare_on_the_whole(expected: &[Vec<f32>], found: &[Vec<f32>], what: &str) {
     let spread = spread(expected, what);
     let squares: f32 =
@@ -85,14 +86,20 @@ fn every_tier_follows_the_reference_on_every_format() {
     for model in models() {
         let format = model.format;
         let text = Dice::new(8).tokens(45, model.model.config.vocabulary);
-        for kv_format in [KvFormat::F16, KvFormat::F32] {
+        for kv_format in [KvFormat::F16, KvFormat::F32, KvFormat::Q8] {
             let build = |class| model.build(class, kv_format, vec![1, 8, 32]);
             for (judge, others) in judges(model.classes()) {
                 let expected = logits(&build(judge), &text, 1);
                 for class in others {
+                    if class.tier == Tier::Cuda && kv_format == KvFormat::Q8 {
+                        continue;
+                    }
                     let what = format!("{} on {class}, {} cache", model.name, kv_format.name());
                     let found = logits(&build(class), &text, 2);
                     match class.activations {
+                        Activations::Native if kv_format == KvFormat::Q8 => {
+                            compare_on_the_whole(&expected, &found, &what);
+                        }
                         Activations::Native => {
                             compare(
                                 &expected,
@@ -111,6 +118,21 @@ fn every_tier_follows_the_reference_on_every_format() {
             }
         }
     }
+}
+
+#[test]
+fn memory_grows_with_the_context_by_the_format_of_the_cache() {
+    let model = &models()[0];
+    let grown = |kv_format| {
+        let set = model.build(Class::native(Tier::Portable), kv_format, vec![1]);
+        let bytes = |context| {
+            let options = SessionOptions { context, tree_nodes: 1, threads: 1, pinning: Pinning::Floating };
+            set.memory(&options).session_bytes
+        };
+        bytes(96) - bytes(32)
+    };
+    let [q8, f16, f32] = [KvFormat::Q8, KvFormat::F16, KvFormat::F32].map(grown);
+    assert!(0 < q8 && q8 < f16 && f16 < f32, "{q8}, {f16}, {f32} bytes");
 }
 
 /// Weights made up in memory.
@@ -224,13 +246,20 @@ fn ops_that_no_pass_fuses_follow_the_reference_too() {
             Arc::new(ExecutableSet::build(&graph, &weights, &options).expect("it compiles and loads"))
         };
         let text = Dice::new(2).tokens(40, VOCABULARY);
-        for kv_format in [KvFormat::F16, KvFormat::F32] {
+        for kv_format in [KvFormat::F16, KvFormat::F32, KvFormat::Q8] {
             let expected = logits(&build(Tier::Reference, kv_format), &text, 1);
             for tier in fast_tiers() {
+                if tier == Tier::Cuda && kv_format == KvFormat::Q8 {
+                    continue;
+                }
                 let what = format!("{format} on {tier}, {} cache", kv_format.name());
                 let set = build(tier, kv_format);
                 let found = logits(&set, &text, 3);
-                compare(&expected, &found, logit_tolerance(tier, [format].into_iter(), kv_format), &what);
+                if kv_format == KvFormat::Q8 {
+                    compare_on_the_whole(&expected, &found, &what);
+                } else {
+                    compare(&expected, &found, logit_tolerance(tier, [format].into_iter(), kv_format), &what);
+                }
 
                 let mut session = session(&set, 64, 1, 2);
                 for (i, token) in text.iter().enumerate() {

@@ -65,6 +65,7 @@ fn loaded() -> Loaded {
     let options = LoadOptions {
         tier: Some(Tier::Portable),
         activations: Activations::Native,
+        cache: yggc::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![64],
     };

@@ -91,6 +91,7 @@ fn exam() -> &'static Exam {
         let options = LoadOptions {
             tier: None,
             activations: Activations::Native,
+            cache: yggc::engine::KvFormat::F16,
             threads: Some(2),
             widths: WIDTHS.to_vec(),
         };

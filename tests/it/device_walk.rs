@@ -311,6 +311,7 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
     let options = LoadOptions {
         tier: Some(Tier::Cuda),
         activations: Activations::Native,
+        cache: yggc::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![2, 4, 64],
     };

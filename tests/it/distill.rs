@@ -158,8 +158,13 @@ const GRAM: usize = 13;
 #[test]
 fn no_prompt_that_judges_is_among_those_that_train() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let options =
-        LoadOptions { tier: None, activations: Activations::Native, threads: Some(1), widths: vec![1] };
+    let options = LoadOptions {
+        tier: None,
+        activations: Activations::Native,
+        cache: yggc::engine::KvFormat::F16,
+        threads: Some(1),
+        widths: vec![1],
+    };
     let loaded = Loaded::open(default_model(), &options).expect("the default model loads");
     let encode = |text: &str| loaded.tokenizer().encode(text, Special::Literal);
 

@@ -204,8 +204,13 @@ fn a_drafter_model_is_found_where_it_is_said_to_be_and_no_other_is_taken() {
 
 fn loaded(spec: &SyntheticSpec, path: &Path) -> Loaded {
     spec.write_gguf(path).expect("written");
-    let options =
-        LoadOptions { tier: None, activations: Activations::Native, threads: Some(1), widths: vec![4] };
+    let options = LoadOptions {
+        tier: None,
+        activations: Activations::Native,
+        cache: yggc::engine::KvFormat::F16,
+        threads: Some(1),
+        widths: vec![4],
+    };
     Loaded::open(path, &options).expect("a generated model loads")
 }
 

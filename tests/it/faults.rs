@@ -250,6 +250,7 @@ fn a_model_that_is_written_into_while_it_is_loaded_is_refused() {
     let options = LoadOptions {
         tier: Some(Tier::Portable),
         activations: Activations::Native,
+        cache: yggc::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![1],
     };

@@ -72,7 +72,13 @@ fn every_tier_is_measured_in_parts_that_make_up_its_forwards() {
     let tiers = available_tiers().into_iter();
     for (tier, activations) in tiers.flat_map(|tier| Activations::ALL.map(|activations| (tier, activations)))
     {
-        let load = LoadOptions { tier: Some(tier), activations, threads: Some(2), widths: vec![3] };
+        let load = LoadOptions {
+            tier: Some(tier),
+            activations,
+            cache: yggc::engine::KvFormat::F16,
+            threads: Some(2),
+            widths: vec![3],
+        };
         let loaded = Loaded::new(model(), &load).expect("a generated model loads");
         let options = KernelOptions { contexts: vec![20, 1000], repetitions: 3, pinning: Pinning::Floating };
         let mut said = Vec::new();

@@ -68,7 +68,13 @@ fn references() -> &'static [Reference] {
 }
 
 fn load(tier: Tier, activations: Activations) -> Loaded {
-    let options = LoadOptions { tier: Some(tier), activations, threads: None, widths: vec![WIDTH] };
+    let options = LoadOptions {
+        tier: Some(tier),
+        activations,
+        cache: yggc::engine::KvFormat::F16,
+        threads: None,
+        widths: vec![WIDTH],
+    };
     Loaded::open(default_model(), &options).expect("the default model")
 }
 

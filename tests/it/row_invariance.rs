@@ -218,9 +218,10 @@ fn every_width_and_every_number_of_used_rows_gives_the_same_bits() {
         (&models()[0], KvFormat::F32, Activations::Native),
         (&models()[5], KvFormat::F16, Activations::Native),
         (&models()[5], KvFormat::F16, Activations::Int8),
+        (&models()[5], KvFormat::Q8, Activations::Native),
     ] {
         let class = Class { tier: best_tier(), activations };
-        if class.tier == Tier::Cuda && activations == Activations::Int8 {
+        if class.tier == Tier::Cuda && (activations == Activations::Int8 || kv_format == KvFormat::Q8) {
             continue;
         }
         let set = model.build(class, kv_format, (1..=MOST_ROWS).collect());

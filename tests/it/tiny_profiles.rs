@@ -31,7 +31,13 @@ pub(crate) fn profiled(
     let spec = SyntheticSpec { layers: 6, context: 256, ..SyntheticSpec::default() };
     spec.write_gguf(&path).expect("the model is written");
     let widths = [narrower, &[WIDEST]].concat();
-    let options = LoadOptions { tier, activations: Activations::Native, threads: Some(1), widths };
+    let options = LoadOptions {
+        tier,
+        activations: Activations::Native,
+        cache: yggc::engine::KvFormat::F16,
+        threads: Some(1),
+        widths,
+    };
     let loaded = Loaded::open(&path, &options).expect("a generated model loads");
     let texts = ["abc abc abc", "one two three one two", "zzzzzzzz", "to be or not to be"];
     let prompt = |text: &str| CalibrationPrompt { kind: "test".to_owned(), text: text.to_owned() };

@@ -83,7 +83,13 @@ fn loaded(widths: Vec<usize>) -> Arc<Loaded> {
     let spec =
         SyntheticSpec { layers: 4, context: 256, format: WeightFormat::Q4_1, ..SyntheticSpec::default() };
     spec.write_gguf(&path).expect("the model is written");
-    let options = LoadOptions { tier: None, activations: Activations::Native, threads: Some(2), widths };
+    let options = LoadOptions {
+        tier: None,
+        activations: Activations::Native,
+        cache: yggc::engine::KvFormat::F16,
+        threads: Some(2),
+        widths,
+    };
     Arc::new(Loaded::new(Model::open(&path).expect("a generated model opens"), &options).expect("it loads"))
 }
 

@@ -12,6 +12,15 @@ pub struct Avx2(());
 
 #[cfg(target_arch = "x86_64")]
 impl Avx2 {
+    /// The proof, for code that was compiled for the features.
+    ///
+    /// # Safety
+    /// This processor has them all.
+    #[inline(always)]
+    pub(super) const unsafe fn assume() -> Self {
+        Self(())
+    }
+
     /// The proof, if this processor has them all.
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx2")
@@ -32,6 +41,11 @@ impl AvxVnni {
     pub fn detect() -> Option<Self> {
         (Avx2::detect().is_some() && is_x86_feature_detected!("avxvnni")).then_some(Self(()))
     }
+
+    /// What it proves beside.
+    pub(super) const fn avx2(self) -> Avx2 {
+        Avx2(())
+    }
 }
 
 /// Proof of AVX-512 F, BW, VL, DQ, BF16 and VNNI, with the operating system saving their registers.
@@ -43,6 +57,15 @@ pub struct Avx512(());
 
 #[cfg(target_arch = "x86_64")]
 impl Avx512 {
+    /// The proof, for code that was compiled for the features.
+    ///
+    /// # Safety
+    /// This processor has them all.
+    #[inline(always)]
+    pub(super) const unsafe fn assume() -> Self {
+        Self(())
+    }
+
     /// The proof, if this processor has them all.
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
@@ -63,6 +86,11 @@ pub struct Amx(());
 
 #[cfg(target_arch = "x86_64")]
 impl Amx {
+    /// Its proof of the vector instructions.
+    pub(super) fn avx512(self) -> Avx512 {
+        Avx512(())
+    }
+
     /// The proof, if this processor has them all. The first call asks the system for the whole process.
     pub fn detect() -> Option<Self> {
         static USABLE: OnceLock<bool> = OnceLock::new();

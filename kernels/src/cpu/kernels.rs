@@ -1,10 +1,13 @@
 //! One method per op: checks shapes, then calls the implementation of the tier.
 
 use super::{
-    activations::{self, Layout, Prepared},
-    batch::UNITS,
+    activations::{Layout, Prepared},
+    append_kv::Append,
     generic,
+    lanes::{Lanes, Portable, Work},
     packing::{PackedLinear, TILE},
+    rms_norm::RmsNorm,
+    swiglu::Swiglu,
     tuning::Tuning,
 };
 #[cfg(target_arch = "x86_64")]
@@ -12,7 +15,7 @@ use super::{
     amx, avx2, avx512,
     isa::{Amx, Avx2, Avx512, AvxVnni},
 };
-use crate::{Activations, AppendKv, Attention, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
+use crate::{Activations, AppendKv, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
 use std::ops::Range;
 
 /// What a linear does with its results.
@@ -73,8 +76,10 @@ macro_rules! dispatch {
     };
 }
 
+mod attention;
 mod candidates;
 
+pub use attention::attention_scratch_bytes;
 pub use candidates::head_scratch_bytes;
 
 impl Kernels {
@@ -139,6 +144,23 @@ impl Kernels {
         }
     }
 
+    /// Does work on the lanes of the tier.
+    fn call<W: Work>(self, work: W) -> W::Out {
+        match self.isa {
+            Isa::Portable => Portable.call(work),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(proof) => proof.call(work),
+            #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni(proof) => proof.avx2().call(work),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(proof) => proof.call(work),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Amx(proof) => proof.avx512().call(work),
+            #[cfg(all(test, target_arch = "x86_64"))]
+            Isa::EmulatedAmx(proof) => proof.call(work),
+        }
+    }
+
     /// The same ops, linears with these activations over the formats that allow them.
     #[must_use]
     pub const fn with_activations(self, activations: Activations) -> Self {
@@ -188,7 +210,7 @@ impl Kernels {
         check_same(x, &out);
         assert_eq!(norm.weight.len(), x.columns(), "norm weights and columns");
         for w in rows {
-            dispatch!(self.isa, rms_norm(x.row(w), norm, out.row(w)));
+            self.call(RmsNorm { x: x.row(w), norm, out: out.row(w) });
         }
     }
 
@@ -321,29 +343,7 @@ impl Kernels {
     pub fn append_kv(self, args: &AppendKv<'_>, units: Range<usize>) {
         args.check();
         assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
-        dispatch!(self.isa, append_kv(args, units));
-    }
-
-    /// Attention of the given units ([`Attention::units`]) into their heads of `out` (`[W, H * D]`); zeros for a row
-    /// that sees nothing.
-    ///
-    /// # Panics
-    /// If shapes disagree, a slot is outside the cache, or `scratch` is smaller than [`attention_scratch_bytes`] of
-    /// the cache's slots (or of the longest logical sequence, if that is longer), or not aligned to 64.
-    pub fn attention(
-        self,
-        args: &Attention<'_>,
-        units: Range<usize>,
-        scratch: &mut [u8],
-        mut out: RowsMut<'_>,
-    ) {
-        args.check(&out);
-        assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
-        let bytes = attention_scratch_bytes(args.kv.head_dim(), args.longest().max(args.kv.slots()));
-        assert!(scratch.len() >= bytes, "scratch of {} bytes, {bytes} needed", scratch.len());
-        assert!(scratch.as_ptr().addr().is_multiple_of(64), "scratch must be aligned to 64");
-        let scratch = activations::floats_mut(&mut scratch[..bytes]);
-        dispatch!(self.isa, attention(args, units, scratch, &mut out));
+        self.call(Append { args, units });
     }
 
     /// `out = silu(gate) * up` for the given rows, all `[W, columns]`.
@@ -354,7 +354,7 @@ impl Kernels {
         check_same(gate, &out);
         check_same(up, &out);
         for w in rows {
-            dispatch!(self.isa, swiglu(gate.row(w), up.row(w), out.row(w)));
+            self.call(Swiglu { gate: gate.row(w), up: up.row(w), out: out.row(w) });
         }
     }
 
@@ -402,11 +402,6 @@ impl Kernels {
             out.row(i).copy_from_slice(x.row(indices[i] as usize));
         }
     }
-}
-
-/// Scratch for [`Kernels::attention`] over a cache of `slots` slots, bytes, whatever the tier.
-pub const fn attention_scratch_bytes(head_dim: usize, slots: usize) -> usize {
-    4 * UNITS * (2 * head_dim.next_multiple_of(16) + slots.next_multiple_of(16))
 }
 
 fn check_same(x: Rows<'_>, out: &RowsMut<'_>) {

@@ -12,20 +12,24 @@
 mod activations;
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod append_kv;
+mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-mod batch;
 mod codes;
 mod found;
 mod generic;
 mod isa;
 mod kernels;
+mod lanes;
 mod memory;
 mod packing;
 mod prepare;
+mod rms_norm;
 mod roofline;
+mod swiglu;
 mod tuning;
 
 #[cfg(test)]
@@ -40,9 +44,3 @@ pub use memory::{Reserved, allocate};
 pub use packing::{PackError, PackedLinear, TILE};
 pub use roofline::Arithmetic;
 pub use tuning::{Ahead, Tuning, TuningError};
-
-/// `a * b + c`, rounded once.
-#[inline(always)]
-fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-    a.mul_add(b, c)
-}

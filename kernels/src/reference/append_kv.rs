@@ -1,7 +1,7 @@
 //! Rotation and storage of keys and values.
 
 use super::rope::turn_head;
-use crate::{AppendKv, KvLayer};
+use crate::AppendKv;
 
 /// Stores every row that has a slot.
 pub fn append_kv(args: &AppendKv<'_>) {
@@ -16,13 +16,8 @@ pub fn append_kv(args: &AppendKv<'_>) {
                 Some(rope) => turn_head(key, args.positions[w] as usize, rope, &mut turned),
                 None => turned.copy_from_slice(key),
             }
-            for i in 0..head_dim {
-                // SAFETY: elements of (head, slot), which `KvLayer::from_raw` reserved to us.
-                unsafe {
-                    kv.write(kv.key(head, slot), i * KvLayer::KEY_BLOCK, turned[i]);
-                    kv.write(kv.value(head, slot), i, value[i]);
-                }
-            }
+            // SAFETY: elements of (head, slot), which `KvLayer::from_raw` reserved to us.
+            unsafe { kv.write(head, slot, &turned, value) };
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Attention of each row over its logical sequence (arXiv 1706.03762, section 3.2, with grouped heads).
 
 use super::rope::turn_head;
-use crate::{Attention, KvLayer, RowsMut};
+use crate::{Attention, RowsMut};
 
 /// `out` (`[W, H * D]`): softmax of the scaled scores times the values; zeros for a row that sees nothing.
 pub fn attention(args: &Attention<'_>, mut out: RowsMut<'_>) {
@@ -16,22 +16,19 @@ pub fn attention(args: &Attention<'_>, mut out: RowsMut<'_>) {
         if let Some(rope) = args.rope {
             turn_head(&args.queries.row(w)[span.clone()], args.tails.positions[w] as usize, rope, &mut query);
         }
-        // SAFETY: callers name an element of a key or value in the memory promised to `KvLayer::from_raw`.
-        let element = |first: *const u8, i: usize| f64::from(unsafe { kv.read(first, i) });
+        // SAFETY: nobody appends to the memory promised to `KvLayer::from_raw` while it is read.
+        let elements = |slot: usize, i: usize| unsafe { kv.read(kv_head, slot, i) };
         let slots = || (0..args.tails.len(w)).map(|position| args.tails.slot(w, position));
         scores.clear();
         scores.extend(slots().map(|slot| {
-            let key = kv.key(kv_head, slot);
-            let dot: f64 =
-                (0..head_dim).map(|i| f64::from(query[i]) * element(key, i * KvLayer::KEY_BLOCK)).sum();
+            let dot: f64 = (0..head_dim).map(|i| f64::from(query[i]) * f64::from(elements(slot, i).0)).sum();
             dot * f64::from(args.scale)
         }));
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
         for (i, out) in out.span(w, span).iter_mut().enumerate() {
             let weighted = scores.iter().zip(slots());
-            let total: f64 =
-                weighted.map(|(s, slot)| (s - max).exp() * element(kv.value(kv_head, slot), i)).sum();
+            let total: f64 = weighted.map(|(s, slot)| (s - max).exp() * f64::from(elements(slot, i).1)).sum();
             *out = if scores.is_empty() { 0.0 } else { (total / sum) as f32 };
         }
     }

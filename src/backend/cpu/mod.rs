@@ -83,20 +83,24 @@ impl CpuExecutables {
         self.programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0)
     }
 
-    /// Scratch of one thread: enough for every step of every program at the longest context.
-    fn scratch_bytes(&self, options: &ReplayOptions) -> usize {
-        let longest = options.layout.slots();
+    /// Scratch of one thread: enough for every step of every program.
+    fn scratch_bytes(&self) -> usize {
         let linear = self.programs.iter().zip(&self.steps).flat_map(|(program, steps)| {
             steps.iter().map(|s| s.scratch_bytes(self.kernels, &self.weights, program.binding))
         });
-        let attention = attention_scratch_bytes(self.programs[0].kv.head_dim, longest);
+        let attention = attention_scratch_bytes(self.programs[0].kv.head_dim);
         linear.max().unwrap_or(0).max(attention).next_multiple_of(128)
     }
 
-    /// What all threads keep of candidates until they are merged: enough for every step of every program.
-    fn found_bytes(&self, threads: usize) -> usize {
-        let layouts = self.steps.iter().flatten().filter_map(|s| s.found_layout(&self.weights, threads));
-        layouts.map(|layout| layout.bytes()).max().unwrap_or(0)
+    /// What all threads keep of a step until they join it, candidates or partial results of attention: enough for every step
+    /// of every program at the longest context.
+    fn shared_bytes(&self, options: &ReplayOptions) -> usize {
+        let programs = self.programs.iter().zip(&self.steps);
+        let bytes = programs.flat_map(|(program, steps)| {
+            let slots = options.layout.slots();
+            steps.iter().map(move |s| s.shared_bytes(&self.weights, program.kv, slots, options.threads))
+        });
+        bytes.max().unwrap_or(0)
     }
 }
 
@@ -112,7 +116,7 @@ impl Executables for CpuExecutables {
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
         let cache = KvCache::bytes(self.programs[0].kv, self.kv_format, options.layout.slots());
         let ropes = super::rope_bytes(&self.programs[0], options.layout.context);
-        let scratch = options.threads * self.scratch_bytes(options) + self.found_bytes(options.threads);
+        let scratch = options.threads * self.scratch_bytes() + self.shared_bytes(options);
         self.arena_bytes() + cache + ropes + scratch
     }
 

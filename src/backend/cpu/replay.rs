@@ -9,7 +9,7 @@ use std::{
 };
 
 use ygg_kernels::{
-    KvLayer, Rope, RopeTable, Rows, RowsMut,
+    Attention, KvLayer, Rope, RopeTable, Rows, RowsMut,
     cpu::{FoundLayout, Kernels, Tuning},
 };
 
@@ -34,7 +34,8 @@ pub(super) struct CpuReplay {
     cache: KvCache,
     scratch: Block,
     scratch_bytes: usize,
-    found: Block,
+    /// What threads keep of a step until they join it.
+    shared: Block,
     ropes: Vec<RopeTable>,
     all_rows: Vec<u32>,
     /// Of every step of every program; what is no linear has the default.
@@ -59,9 +60,9 @@ impl CpuReplay {
     ) -> Result<Self, BackendError> {
         let first = &executables.programs[0];
         let cache = KvCache::new(first.kv, executables.kv_format, options.layout.slots())?;
-        let scratch_bytes = executables.scratch_bytes(options);
+        let scratch_bytes = executables.scratch_bytes();
         let scratch = Block::zeroed(scratch_bytes * options.threads, "the threads' scratch")?;
-        let found = Block::zeroed(executables.found_bytes(options.threads), "the threads' candidates")?;
+        let shared = Block::zeroed(executables.shared_bytes(options), "what threads join")?;
         let ropes = crate::backend::rope_tables(first, options.layout.context);
         let widest = executables.programs.iter().map(|p| p.binding.width).max().unwrap_or(1);
         let all_rows = (0..u32::try_from(widest).expect("widths are small")).collect();
@@ -75,7 +76,7 @@ impl CpuReplay {
                 .map_err(|source| BackendError::Threads { threads: options.threads, source })?,
         };
         let tunings = executables.steps.iter().map(|steps| vec![Tuning::DEFAULT; steps.len()]).collect();
-        Ok(Self { executables, arena, cache, scratch, scratch_bytes, found, ropes, all_rows, tunings, pool })
+        Ok(Self { executables, arena, cache, scratch, scratch_bytes, shared, ropes, all_rows, tunings, pool })
     }
 
     pub(super) fn executables(&self) -> Arc<CpuExecutables> {
@@ -109,7 +110,7 @@ impl CpuReplay {
             cache: &self.cache,
             scratch: &self.scratch,
             scratch_bytes: self.scratch_bytes,
-            found: &self.found,
+            shared: &self.shared,
             ropes: &self.ropes,
             all_rows: &self.all_rows,
         };
@@ -133,7 +134,7 @@ pub(super) struct Forward<'a> {
     cache: &'a KvCache,
     scratch: &'a Block,
     scratch_bytes: usize,
-    found: &'a Block,
+    shared: &'a Block,
     ropes: &'a [RopeTable],
     all_rows: &'a [u32],
 }
@@ -169,13 +170,27 @@ impl<'a> Forward<'a> {
     /// Where a worker keeps the candidates it finds, until all have found theirs.
     pub(super) fn found_part(&self, worker: Worker<'_>, layout: &FoundLayout) -> &'a mut [u8] {
         // SAFETY: a worker writes its own part only, and nobody reads it until all workers have met behind that.
-        unsafe { self.found.part(worker.index, layout.part_bytes()) }
+        unsafe { self.shared.part(worker.index, layout.part_bytes()) }
     }
 
     /// The candidates that all workers found, once they have met.
     pub(super) fn found(&self, layout: &FoundLayout) -> &'a [u8] {
         // SAFETY: workers write their parts before they meet, and again only after the barrier at the step's end.
-        unsafe { self.found.bytes(layout.bytes()) }
+        unsafe { self.shared.bytes(layout.bytes()) }
+    }
+
+    /// Where workers keep the partial results of attention.
+    pub(super) fn write_partials(&self, attention: &Attention<'_>) -> RowsMut<'a> {
+        let (rows, columns) = (attention.partial_rows(), attention.partial_columns());
+        // SAFETY: inside the block, initialised; workers write disjoint items, and nobody reads them until all have met.
+        unsafe { RowsMut::from_raw(self.shared.start(4 * rows * columns).cast(), rows, columns, columns) }
+    }
+
+    /// The partial results of all workers, once they have met.
+    pub(super) fn partials(&self, attention: &Attention<'_>) -> Rows<'a> {
+        let (rows, columns) = (attention.partial_rows(), attention.partial_columns());
+        // SAFETY: inside the block, initialised; workers write them again only after the barrier at the step's end.
+        unsafe { Rows::from_raw(self.shared.start(4 * rows * columns).cast(), rows, columns, columns) }
     }
 
     pub(super) fn rope(&self, id: RopeId) -> Rope<'a> {

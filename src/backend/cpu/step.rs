@@ -1,12 +1,12 @@
 //! A step with its weights and regions resolved, and how it is shared between threads.
 
 use ygg_kernels::{
-    AppendKv, Attention, Norm, Rope, Rows,
+    AppendKv, Attention, Norm, PartialsShape, Rope, Rows,
     candidates::ranges,
     cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, Tuning, head_scratch_bytes},
 };
 
-use crate::ir::{self, Binding, GroupId, HeadTokens, Op, Operand, Region, RopeId, Step};
+use crate::ir::{self, Binding, GroupId, HeadTokens, KvSpec, Op, Operand, Region, RopeId, Step};
 
 use super::{
     packed_weights::{GainId, MatrixId, PackedWeights},
@@ -127,6 +127,21 @@ impl CpuStep {
         Some(FoundLayout::new(x.rows, vocabulary, *most, threads))
     }
 
+    /// Bytes that `threads` threads keep until they join what each has done of it, over a cache of `slots` slots.
+    pub(super) fn shared_bytes(
+        &self,
+        weights: &PackedWeights,
+        kv: KvSpec,
+        slots: usize,
+        threads: usize,
+    ) -> usize {
+        if let Kind::Attention { heads, q, .. } = self.kind {
+            let shape = PartialsShape { width: q.rows, heads, kv_heads: kv.kv_heads, head_dim: kv.head_dim };
+            return shape.most_bytes(slots, threads);
+        }
+        self.found_layout(weights, threads).map_or(0, |layout| layout.bytes())
+    }
+
     /// Whether it has a tuning.
     pub(super) fn is_linear(&self) -> bool {
         matches!(
@@ -223,7 +238,17 @@ impl CpuStep {
                     scale: *scale,
                 };
                 let units = worker.share(attention.units());
-                kernels.attention(&attention, units, forward.scratch(worker), forward.write(out));
+                let scratch = forward.scratch(worker);
+                if attention.is_in_halves(worker.threads) {
+                    let items = worker.share(attention.items());
+                    let partials = forward.write_partials(&attention);
+                    kernels.attention_partials(&attention, items, scratch, partials);
+                    worker.wait();
+                    let partials = forward.partials(&attention);
+                    kernels.attention_join(&attention, units, partials, forward.write(out));
+                } else {
+                    kernels.attention(&attention, units, scratch, forward.write(out));
+                }
             }
             Kind::Add { a, b, out } => {
                 let rows = worker.share(out.rows);

@@ -156,6 +156,16 @@ impl CudaExecutables {
                 found: spec.activations.to_string(),
             });
         }
+        match spec.kv_format {
+            KvFormat::F16 | KvFormat::F32 => {}
+            KvFormat::Q8 => {
+                return Err(BackendError::CudaLimit {
+                    what: "key/value cache",
+                    expected: format!("{} or {}", KvFormat::F16, KvFormat::F32),
+                    found: spec.kv_format.to_string(),
+                });
+            }
+        }
         check_limits(&programs)?;
         let layouts = all_layouts(&programs);
         let empty = Self {

@@ -109,6 +109,15 @@ pub(crate) enum ActivationsName {
     Native,
 }
 
+/// Element type of the key/value cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheName {
+    /// Halves
+    F16,
+    /// Bytes with a scale for each key and value: half the memory, less exact
+    Q8,
+}
+
 /// A stage of the walk from file to program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StageName {

@@ -189,7 +189,8 @@ fn mean_nll(scorer: &mut Scorer<'_>, loaded: &Loaded, snippet: &[u32]) -> Result
 /// A digest of what scores follow from, beside the texts.
 fn settings(loaded: &Loaded, snippet_tokens: usize) -> Result<[u8; 32], Error> {
     let build = loaded.fingerprints()?.build.kernels;
-    let class = format!("{} {:?} {build} {snippet_tokens}", loaded.tier(), loaded.activations());
+    let (tier, activations, cache) = (loaded.tier(), loaded.activations(), loaded.cache());
+    let class = format!("{tier} {activations:?} {cache} {build} {snippet_tokens}");
     let mut hasher = blake3::Hasher::new();
     hasher.update(loaded.model().fingerprint().as_bytes()).update(class.as_bytes());
     Ok(*hasher.finalize().as_bytes())

@@ -1,11 +1,10 @@
 //! The ops of the tier, on either kind of tiles.
 
-/// Every op that a tier has, linears on tiles of the given type.
+/// Linears on tiles of the given type.
 macro_rules! ops {
     ($tiles:ty) => {
         use crate::cpu::amx::linear;
         pub(in crate::cpu) use crate::cpu::amx::linear::prepare;
-        pub(in crate::cpu) use crate::cpu::avx512::{append_kv, attention, fold, rms_norm, swiglu};
         use crate::{
             RowsMut,
             cpu::{Epilogue, PackedLinear, Prepared},

@@ -7,13 +7,9 @@
 //! The operations of one (row, output) are the same in every register blocking. Every function here must run on a
 //! processor that [`super::Avx2`] vouches for; tails use masks or zeros, never other formulas.
 
-mod append_kv;
-mod attention;
-mod candidates;
 mod lanes;
 mod linear;
 mod rms_norm;
-mod swiglu;
 mod vector;
 
 pub(super) use vector::pair_sums;
@@ -21,10 +17,7 @@ pub(super) use vector::pair_sums;
 /// Every op that a tier has, bytes multiplied in the given way.
 macro_rules! ops {
     ($arithmetic:ty) => {
-        pub(in crate::cpu) use super::{
-            append_kv::append_kv, attention::attention, candidates::fold, linear::prepare,
-            rms_norm::rms_norm, swiglu::swiglu,
-        };
+        pub(in crate::cpu) use super::linear::prepare;
         use crate::{
             RowsMut,
             cpu::{Epilogue, PackedLinear, Prepared, avx2::linear},

@@ -9,18 +9,9 @@
 //! The operations of one (row, output) are the same in every register blocking. Every function here must run on a
 //! processor that [`super::Avx512`] vouches for; tails use masks, never other formulas.
 
-mod append_kv;
-mod attention;
-mod candidates;
 pub(super) mod lanes;
 mod linear;
 pub(super) mod rms_norm;
-mod swiglu;
 mod vector;
 
-pub(super) use append_kv::append_kv;
-pub(super) use attention::attention;
-pub(super) use candidates::fold;
 pub(super) use linear::{linear, linear_gated, prepare};
-pub(super) use rms_norm::rms_norm;
-pub(super) use swiglu::swiglu;

@@ -1,7 +1,10 @@
 //! Vectors in memory: the portable tier, and what the instructions of the others mean.
 
 use super::Vector;
-use crate::{cpu::mul_add, format::Unit};
+use crate::{
+    cpu::lanes::{LaneOps, Single},
+    format::Unit,
+};
 
 /// `N` outputs, with sums of 32 bits.
 #[derive(Clone, Copy)]
@@ -248,7 +251,7 @@ impl<const N: usize> Vector for Array<N> {
     #[inline(always)]
     fn fma(self, a: [f32; N], b: [f32; N], mut c: [f32; N]) -> [f32; N] {
         for ((c, a), b) in c.iter_mut().zip(a).zip(b) {
-            *c = mul_add(a, b, *c);
+            *c = Single.fused(a, b, *c);
         }
         c
     }

@@ -3,7 +3,10 @@
 use super::sum_lanes;
 use crate::{
     candidates::{LANES, weight},
-    cpu::found::FoundRow,
+    cpu::{
+        found::FoundRow,
+        lanes::{Lanes, Work},
+    },
 };
 
 /// Entries that are looked at together when a row's list is already full of better ones.
@@ -14,25 +17,26 @@ const WIDE: usize = 2 * LANES;
 
 /// Folds the logits of a range, of ids from `first` on, into a list of `k` and, if the inverse of a temperature is given,
 /// into the ranges' sums.
-pub(in crate::cpu) fn fold(
-    logits: &[f32],
-    first: usize,
-    k: usize,
-    inverse: Option<f32>,
-    found: &mut FoundRow<'_>,
-) {
-    fold_range(logits, first, k, inverse, found);
+pub(in crate::cpu) struct Fold<'a, 'f> {
+    pub(in crate::cpu) logits: &'a [f32],
+    pub(in crate::cpu) first: usize,
+    pub(in crate::cpu) k: usize,
+    pub(in crate::cpu) inverse: Option<f32>,
+    pub(in crate::cpu) found: &'a mut FoundRow<'f>,
 }
 
-/// As [`fold`], to be compiled for the caller's instructions.
+impl Work for Fold<'_, '_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, _: S) {
+        let Self { logits, first, k, inverse, found } = self;
+        fold(logits, first, k, inverse, found);
+    }
+}
+
 #[inline(always)]
-pub(in crate::cpu) fn fold_range(
-    logits: &[f32],
-    first: usize,
-    k: usize,
-    inverse: Option<f32>,
-    found: &mut FoundRow<'_>,
-) {
+fn fold(logits: &[f32], first: usize, k: usize, inverse: Option<f32>, found: &mut FoundRow<'_>) {
     let largest = largest(logits);
     if let Some(inverse) = inverse {
         found.add_range(largest, sum(logits, largest, inverse));

@@ -1,14 +1,15 @@
 //! Matrix products over packed weights.
 
-use super::{exp::silu, rms_norm};
 use crate::{
     Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
         activations::{Layout, floats},
         codes::{Array, Operands, Sums, int8, native},
+        lanes::{Portable, Single, silu},
         packing::{BLOCK, TILE, block_bytes, dense_value},
         prepare::prepare as prepare_rows,
+        rms_norm,
     },
     format::{Kind, Visitor},
 };
@@ -22,7 +23,8 @@ pub(in crate::cpu) fn prepare(
     norm: Option<Norm<'_>>,
     scratch: &mut [u8],
 ) {
-    prepare_rows(Array::<TILE>, layout, group, x, norm, |row, eps| rms_norm::scale(row, eps), scratch);
+    let scale = |row: &[f32], eps| rms_norm::scale(Portable, row, eps);
+    prepare_rows(Array::<TILE>, layout, group, x, norm, scale, scratch);
 }
 
 /// Plain products of the given tiles.
@@ -63,7 +65,7 @@ pub(in crate::cpu) fn linear_gated(
             for r in 0..rows {
                 let out = out.span(first + r, outputs(weights, tile));
                 for ((out, gate), up) in out.iter_mut().zip(&gate.0[r]).zip(&up.0[r]) {
-                    *out = silu(*gate) * up;
+                    *out = silu(Single, *gate) * up;
                 }
             }
         }

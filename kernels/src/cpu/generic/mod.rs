@@ -3,24 +3,13 @@
 //! Numeric class of a linear over dense weights: f32 activations, products and sums rounded apart. Over weights of codes it is that of
 //! every tier: see [`super::codes`]. Lanes are fixed by the index of an element alone.
 
-mod append_kv;
-mod attention;
 mod candidates;
-mod exp;
 mod linear;
 mod pointwise;
-mod rms_norm;
-mod swiglu;
 
-pub(super) use append_kv::append_kv;
-pub(super) use attention::attention;
-#[cfg(target_arch = "x86_64")]
-pub(super) use candidates::fold_range;
-pub(super) use candidates::{fold, insert};
+pub(super) use candidates::{Fold, insert};
 pub(super) use linear::{linear, linear_gated, prepare};
 pub(super) use pointwise::{add, add_into, scale};
-pub(super) use rms_norm::rms_norm;
-pub(super) use swiglu::swiglu;
 
 /// Sum of 16 lanes, by halves.
 #[inline(always)]

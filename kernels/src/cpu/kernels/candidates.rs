@@ -1,8 +1,6 @@
 //! The best tokens of rows of logits: found by threads in ranges of the vocabulary, then merged.
 
-use super::{Epilogue, Isa, Kernels};
-#[cfg(target_arch = "x86_64")]
-use crate::cpu::{amx, avx2, avx512};
+use super::{Epilogue, Kernels};
 use crate::{
     Rows, RowsMut,
     candidates::{Choice, RANGE, finish_row, ranges, weight},
@@ -83,8 +81,7 @@ impl Kernels {
     }
 
     fn fold(self, logits: &[f32], first: usize, choice: Choice, found: &mut FoundRow<'_>) {
-        let Choice { k, .. } = choice;
-        dispatch!(self.isa, fold(logits, first, k, choice.inverse(), found));
+        self.call(generic::Fold { logits, first, k: choice.k, inverse: choice.inverse(), found });
     }
 
     /// Merges what all threads found into the given rows of candidates, `[R, 2 most + 1]`. Together the parts have every range

@@ -50,18 +50,8 @@ impl Cache {
 
     /// Copies slot `from` of `other` to slot `to`.
     fn copy_slot(&mut self, to: usize, other: &mut Self, from: usize) {
-        let (kv_heads, _, head_dim) = self.shape;
-        let (here, there) = (self.layer(), other.layer());
-        for head in 0..kv_heads {
-            for i in 0..head_dim {
-                let at = i * KvLayer::KEY_BLOCK;
-                // SAFETY: both slots exist, and the caches are two.
-                unsafe {
-                    here.write(here.key(head, to), at, there.read(there.key(head, from), at));
-                    here.write(here.value(head, to), i, there.read(there.value(head, from), i));
-                }
-            }
-        }
+        // SAFETY: the caches are two, and borrowed mutably.
+        unsafe { self.layer().copy_slot_of(&other.layer(), from, to) };
     }
 }
 
@@ -128,10 +118,7 @@ impl Case {
         sight.with(|tails| {
             let args = self.args(queries, cache, tails);
             let mut out = vec![f32::NAN; queries.len()];
-            let mut scratch = Scratch::new(attention_scratch_bytes(
-                args.kv.head_dim(),
-                args.longest().max(args.kv.slots()),
-            ));
+            let mut scratch = Scratch::new(attention_scratch_bytes(args.kv.head_dim()));
             for part in (0..parts).rev() {
                 let units = args.units() * part / parts..args.units() * (part + 1) / parts;
                 kernels.attention(
@@ -146,6 +133,41 @@ impl Case {
     }
 }
 
+impl Case {
+    /// Runs all units in two halves, with items and units cut into `parts` ranges.
+    fn run_in_halves(
+        &self,
+        kernels: Kernels,
+        queries: &[f32],
+        cache: &mut Cache,
+        sight: &Sight,
+        parts: usize,
+    ) -> Vec<f32> {
+        sight.with(|tails| {
+            let args = self.args(queries, cache, tails);
+            let mut scratch = Scratch::new(attention_scratch_bytes(args.kv.head_dim()));
+            let columns = args.partial_columns();
+            let mut partials = vec![f32::NAN; args.partial_rows() * columns];
+            for part in (0..parts).rev() {
+                let items = args.items() * part / parts..args.items() * (part + 1) / parts;
+                let out = RowsMut::new(&mut partials, columns);
+                kernels.attention_partials(&args, items, scratch.bytes(), out);
+            }
+            let mut out = vec![f32::NAN; queries.len()];
+            for part in 0..parts {
+                let units = args.units() * part / parts..args.units() * (part + 1) / parts;
+                let out = RowsMut::new(&mut out, args.queries.columns());
+                kernels.attention_join(&args, units, Rows::new(&partials, columns), out);
+            }
+            out
+        })
+    }
+}
+
+fn formats() -> impl Strategy<Value = KvFormat> {
+    prop_oneof![Just(KvFormat::F16), Just(KvFormat::F32), Just(KvFormat::Q8)]
+}
+
 const HEAD_DIMS: [usize; 7] = [2, 8, 30, 48, 64, 80, 128];
 
 proptest! {
@@ -154,9 +176,8 @@ proptest! {
     /// Scores are below 60 in size and off by at most 2^-24 per term of the dot product, so weights by 3e-4 of
     /// themselves at worst; values are below 1.
     #[test]
-    fn follows_the_reference(d in 0usize..7, kv_heads in 1usize..4, group in 1usize..4, width in 1usize..6, f32_kv: bool, seed: u64) {
+    fn follows_the_reference(d in 0usize..7, kv_heads in 1usize..4, group in 1usize..4, width in 1usize..6, format in formats(), seed: u64) {
         let mut noise = Noise::new(seed);
-        let format = if f32_kv { KvFormat::F32 } else { KvFormat::F16 };
         let shape = (kv_heads, 90, HEAD_DIMS[d]);
         let mut cache = Cache::new(format, shape.0, shape.1, shape.2, &mut noise);
         let case = Case::new(group, shape, &mut noise);
@@ -173,19 +194,64 @@ proptest! {
             let args = case.args(&queries, &mut cache, tails);
             reference::attention(&args, RowsMut::new(&mut expected, args.queries.columns()));
         });
+        let portable = case.run(Kernels::portable(), &queries, &mut cache, &sight, 1);
+        for (a, b) in portable.iter().zip(&expected) {
+            prop_assert!((a - b).abs() <= 3e-4, "{a}, not {b}");
+        }
         for kernels in tiers() {
             let found = case.run(kernels, &queries, &mut cache, &sight, 1);
-            for (a, b) in found.iter().zip(&expected) {
-                prop_assert!((a - b).abs() <= 3e-4, "{a}, not {b}");
-            }
+            prop_assert_eq!(bits(&found), bits(&portable), "{}", kernels.tier());
+        }
+    }
+
+    /// Several partitions, wide teams of units, long tails; whole or in two halves; the same bits in every tier.
+    #[test]
+    fn partitions_join_to_the_same_bits(
+        d in 0usize..7, kv_heads in 1usize..3, group in 1usize..9, width in 1usize..9, longest in 1usize..600, format in formats(), seed: u64,
+    ) {
+        let mut noise = Noise::new(seed);
+        let shape = (kv_heads, 700, HEAD_DIMS[d]);
+        let mut cache = Cache::new(format, shape.0, shape.1, shape.2, &mut noise);
+        let case = Case::new(group, shape, &mut noise);
+        let queries = noise.values(width * case.heads * shape.2);
+        let mut sight = Sight::default();
+        for _ in 0..width {
+            let prefix = noise.below(longest) as u32;
+            sight.positions.push(noise.below(400) as u32);
+            sight.prefix.push(prefix);
+            let len = noise.below(40);
+            // A chain behind the prefix, or nodes of a tree, or slots anywhere.
+            let kind = noise.below(3);
+            let mut slot = prefix;
+            sight.tails.push((0..len).map(|i| match kind {
+                0 => prefix + i as u32,
+                1 => { slot += noise.below(3) as u32; slot }
+                _ => noise.below(700) as u32,
+            }).collect());
+        }
+        let mut expected = vec![0.0; queries.len()];
+        sight.with(|tails| {
+            let args = case.args(&queries, &mut cache, tails);
+            reference::attention(&args, RowsMut::new(&mut expected, args.queries.columns()));
+        });
+        let portable = case.run(Kernels::portable(), &queries, &mut cache, &sight, 1);
+        for (a, b) in portable.iter().zip(&expected) {
+            prop_assert!((a - b).abs() <= 3e-4, "{a}, not {b}");
+        }
+        for kernels in tiers() {
+            let parts = 1 + noise.below(5);
+            let found = case.run(kernels, &queries, &mut cache, &sight, parts);
+            prop_assert_eq!(bits(&found), bits(&portable), "{}", kernels.tier());
+            let parts = 1 + noise.below(5);
+            let found = case.run_in_halves(kernels, &queries, &mut cache, &sight, parts);
+            prop_assert_eq!(bits(&found), bits(&portable), "{} in halves", kernels.tier());
         }
     }
 
     /// One logical sequence, seen alone from the prefix, then in company from scattered slots of a noisy cache.
     #[test]
-    fn bits_follow_the_logical_sequence(d in 0usize..7, group in 1usize..4, width in 1usize..20, len in 1usize..80, f32_kv: bool, seed: u64) {
+    fn bits_follow_the_logical_sequence(d in 0usize..7, group in 1usize..4, width in 1usize..20, len in 1usize..80, format in formats(), seed: u64) {
         let mut noise = Noise::new(seed);
-        let format = if f32_kv { KvFormat::F32 } else { KvFormat::F16 };
         let shape = (2, 200, HEAD_DIMS[d]);
         let mut first = Cache::new(format, shape.0, shape.1, shape.2, &mut noise);
         let mut second = Cache::new(format, shape.0, shape.1, shape.2, &mut noise);
@@ -228,9 +294,8 @@ proptest! {
 
     /// Every tier stores the same bits, and only where it should.
     #[test]
-    fn append_stores_rounded_rows(d in 0usize..7, kv_heads in 1usize..4, width in 1usize..6, f32_kv: bool, turned: bool, seed: u64) {
+    fn append_stores_rounded_rows(d in 0usize..7, kv_heads in 1usize..4, width in 1usize..6, format in formats(), turned: bool, seed: u64) {
         let mut noise = Noise::new(seed);
-        let format = if f32_kv { KvFormat::F32 } else { KvFormat::F16 };
         let shape = (kv_heads, 30, HEAD_DIMS[d]);
         let columns = kv_heads * shape.2;
         let case = Case::new(1, shape, &mut noise);

@@ -40,6 +40,10 @@ proptest! {
         for kernels in tiers() {
             let found = both_ways(width, columns, |rows, out| kernels.rms_norm(Rows::new(&x, columns), norm, rows, out));
             assert_close(&found, &expected, 3e-6, 0.0);
+            let mut portable = vec![0.0; x.len()];
+            let out = RowsMut::new(&mut portable, columns);
+            Kernels::portable().rms_norm(Rows::new(&x, columns), norm, 0..width, out);
+            prop_assert_eq!(bits(&found), bits(&portable), "{}", kernels.tier());
         }
     }
 
@@ -55,6 +59,9 @@ proptest! {
         for kernels in tiers() {
             let found = both_ways(width, columns, |rows, out| kernels.swiglu(gate, up, rows, out));
             assert_close(&found, &expected, 1e-6, 1e-30);
+            let mut portable = vec![0.0; found.len()];
+            Kernels::portable().swiglu(gate, up, 0..width, RowsMut::new(&mut portable, columns));
+            prop_assert_eq!(bits(&found), bits(&portable), "{}", kernels.tier());
         }
     }
 
@@ -87,6 +94,10 @@ proptest! {
             for kernels in tiers() {
                 let found = both_ways(3, columns, |rows, out| kernels.rope(x, head_dim, &positions, rope, rows, out));
                 assert_close(&found, &expected, 2.4e-7, 1.5);
+                let mut portable = vec![0.0; 3 * columns];
+                let out = RowsMut::new(&mut portable, columns);
+                Kernels::portable().rope(x, head_dim, &positions, rope, 0..3, out);
+                prop_assert_eq!(bits(&found), bits(&portable), "{}", kernels.tier());
             }
         }
     }

@@ -1,0 +1,38 @@
+//! The exponential and what is made of it, as one sequence of operations.
+
+use super::LaneOps;
+use std::f32::consts::LOG2_E;
+
+/// Adding it rounds to the nearest integer, which is left in the low bits of the sum.
+const ROUND: f32 = 12_582_912.0;
+
+/// Below it, the exponential is 0: no result and no factor is subnormal.
+const LOWEST: f32 = -87.0;
+
+/// From here on the exponential is infinite, as its power of two is.
+const HIGHEST: f32 = 88.5;
+
+/// `e^x` within 2 units in the last place: 0 below -87, infinite above 88.376, NaN for NaN.
+#[inline(always)]
+pub(in crate::cpu) fn exp<S: LaneOps>(s: S, x: S::V) -> S::V {
+    let limited = s.min(s.splat(HIGHEST), x);
+    let shifted = s.fused(limited, s.splat(LOG2_E), s.splat(ROUND));
+    let n = s.sub(shifted, s.splat(ROUND));
+    // ln 2 in two parts, so that n times the first is exact.
+    let r = s.fused_minus(n, s.splat(0.693_359_4), limited);
+    let r = s.fused_minus(n, s.splat(-2.121_944_4e-4), r);
+    let mut p = s.splat(1.987_569_1e-4);
+    p = s.fused(p, r, s.splat(1.398_2e-3));
+    p = s.fused(p, r, s.splat(8.333_452e-3));
+    p = s.fused(p, r, s.splat(4.166_579_6e-2));
+    p = s.fused(p, r, s.splat(1.666_666_5e-1));
+    p = s.fused(p, r, s.splat(0.5));
+    let p = s.fused(p, s.mul(r, r), s.add(r, s.splat(1.0)));
+    s.zero_below(x, s.splat(LOWEST), s.mul(p, s.power_of_two(shifted)))
+}
+
+/// `x * sigmoid(x)`.
+#[inline(always)]
+pub(in crate::cpu) fn silu<S: LaneOps>(s: S, x: S::V) -> S::V {
+    s.div(x, s.add(s.splat(1.0), exp(s, s.sub(s.splat(0.0), x))))
+}
