@@ -159,7 +159,7 @@ mod tests {
     fn the_key_follows_from_every_fact_but_the_name() {
         let changes: [fn(&mut Fingerprints); 6] = [
             |f| f.machine.threads = 3,
-            |f| f.machine.isa.push_str(", int8 activations"),
+            |f| f.machine.isa.push_str(", native activations"),
             |f| f.machine.isa.push_str(", q8 cache"),
             |f| f.model.digest = "e".to_owned(),
             |f| f.build.plan_format = 2,

@@ -235,9 +235,10 @@ pub fn fingerprints(
     let threads = u32::try_from(threads).map_err(|_| {
         Error::input(format!("{threads} worker threads: expected fewer than 2^32; ask for fewer"))
     })?;
-    let kernels = match activations {
-        Activations::Native => tier.to_string(),
-        Activations::Int8 => format!("{tier}, int8 activations"),
+    let kernels = if activations == tier.activations() {
+        tier.to_string()
+    } else {
+        format!("{tier}, {activations} activations")
     };
     let kernels = match cache {
         KvFormat::F16 => kernels,

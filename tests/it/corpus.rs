@@ -64,7 +64,7 @@ fn scores_of(store: &Path) -> PathBuf {
 fn loaded() -> Loaded {
     let options = LoadOptions {
         tier: Some(Tier::Portable),
-        activations: Activations::Native,
+        activations: Activations::Int8,
         cache: yggc::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![64],

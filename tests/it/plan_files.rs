@@ -161,10 +161,10 @@ fn a_plan_for_something_else_is_refused_unless_forced() {
     assert!(said.contains("the plan does not fit: model:") && said.contains("--force"), "{said}");
     let said = failure(&run(&["--threads", "2"]).output().expect("yggc starts"), 3);
     assert!(said.contains("threads: expected `1`, found `2`"), "{said}");
-    let mut int8 = on_tiny("run");
-    int8.args(["-p", "hello", "-n", "8", "--activations", "int8", "--plan"]).arg(plan());
-    let said = failure(&int8.output().expect("yggc starts"), 3);
-    let expected = "kernel tier: expected `portable`, found `portable, int8 activations`";
+    let mut native = on_tiny("run");
+    native.args(["-p", "hello", "-n", "8", "--activations", "native", "--plan"]).arg(plan());
+    let said = failure(&native.output().expect("yggc starts"), 3);
+    let expected = "kernel tier: expected `portable`, found `portable, native activations`";
     assert!(said.contains(expected), "{said}");
     let forced = json(&mut run(&["--threads", "2", "--force", "--drafter", "layer_skip"]));
     let mut plain = yggc();

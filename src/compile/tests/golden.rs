@@ -48,7 +48,9 @@ fn a_program_that_shows_candidates() {
     let fused = "%43: f32[3, 9] = candidates(%40) embed norm=norm most=4";
     assert_eq!(end("fuse_head", 3), [fused, "hidden %40", "candidates %43"]);
     let [step, hidden, shown] = &end("program", 3)[..] else { panic!("three lines") };
-    assert!(step.contains("= candidates.q8_0.reference(%40@") && step.ends_with("embed norm=norm most=4"));
+    assert!(
+        step.contains("= candidates.q8_0.int8.reference(%40@") && step.ends_with("embed norm=norm most=4")
+    );
     assert!(hidden.starts_with("hidden %40@") && hidden.ends_with("[3, 48]"));
     assert!(shown.starts_with("candidates %43@") && shown.ends_with("[3, 9 stride 16]"));
 }

@@ -243,15 +243,13 @@ fn bad_tensor_entries_are_named() {
 
 #[test]
 fn types_we_cannot_run_are_named_with_those_we_can() {
-    for (number, name) in
-        [(6, "Q5_0"), (11, "Q3_K"), (13, "Q5_K"), (26, "I32"), (39, "MXFP4"), (999, "unknown")]
-    {
+    for (number, name) in [(9, "Q8_1"), (16, "IQ2_XXS"), (26, "I32"), (34, "TQ1_0"), (999, "unknown")] {
         let error = refused(
             &raw_tensor(b"blk.0.attn_q.weight", &[32], number, 0),
             &[
                 "tensor `blk.0.attn_q.weight`",
                 &format!("type {number} ({name})"),
-                "Q8_0 (8), Q4_K (12), Q6_K (14)",
+                "Q8_0 (8), Q4_0 (2), Q4_1 (3), Q4_K (12), Q6_K (14)",
             ],
         );
         assert!(matches!(error, ModelError::Unsupported { .. }));
