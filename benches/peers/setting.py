@@ -42,7 +42,13 @@ def machine():
         key, _, value = line.partition(":")
         if key.strip() in names:
             facts.setdefault(names[key.strip()], value.strip())
-    return facts
+    return facts | {"tier": tier(facts.get("flags", "").split())}
+
+
+def tier(flags):
+    """The instructions that decide how fast products of small integers are."""
+    names = {"amx_int8": "AMX", "avx512_vnni": "AVX-512 VNNI", "avx_vnni": "AVX-VNNI", "avx512bw": "AVX-512", "avx2": "AVX2"}
+    return next((name for flag, name in names.items() if flag in flags), "portable")
 
 
 def git(*arguments):
