@@ -50,6 +50,7 @@ def parser():
     add("--depth", type=int, choices=DEPTHS, default=200, help="tokens in the cache of forwards by width [%(default)s]")
     add("--forwards", type=int, default=10, help="forwards of a width in each repetition [%(default)s]")
     add("--prefill-tokens", type=int, default=512, help="length of the prompt whose prefill is timed [%(default)s]")
+    add("--wait", type=float, default=5, help="seconds at most to wait for idle processors before each turn [%(default)s]")
     add("--deep-tokens", type=int, default=4096, help="length of the prompt that `deep` decodes behind [%(default)s]")
     return parser
 
@@ -88,25 +89,27 @@ def check(asked, given):
             asked.error(f"--{name}: no file `{getattr(given, name)}`; {hint}")
 
 
-def in_turn(functions, *place):
-    """Runs functions one after the other, beginning with another one at every place."""
-    start = sum(place) % len(functions)
-    for function in functions[start:] + functions[:start]:
-        function()
-
-
 class Comparison:
     """The arms and the file that measurements go to."""
 
     def __init__(self, given, out):
         self.given, self.out = given, out
+        # Share of the processors' time that other programs had just before what is measured.
+        self.busy = None
         self.yggc = None if given.peers_only else arms.Yggc(given)
         names = ["llama.cpp", "ik_llama.cpp"] if given.ik else ["llama.cpp"]
         self.peers = {(name, variant): arms.Peer(given, name, variant) for name in names for variant in arms.VARIANTS[name]}
 
     def record(self, measure, **fields):
-        self.out.write(json.dumps({"measure": measure, **fields}) + "\n")
+        self.out.write(json.dumps({"measure": measure, "busy": self.busy, **fields}) + "\n")
         self.out.flush()
+
+    def in_turn(self, functions, *place):
+        """Runs functions one after the other, beginning with another one at every place."""
+        start = sum(place) % len(functions)
+        for function in functions[start:] + functions[:start]:
+            self.busy = setting.wait_until_idle(self.given.wait)
+            function()
 
     def say(self, text):
         print(f"{datetime.datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True)
@@ -202,7 +205,7 @@ class Comparison:
 
         self.say("screening the variants of the peers")
         for repetition in range(SCREENINGS):
-            in_turn(self.of_peers(screen), repetition)
+            self.in_turn(self.of_peers(screen), repetition)
         chosen = {}
         for name in dict.fromkeys(name for name, _ in self.peers):
             own = {arm: min(tpots) for arm, tpots in times.items() if arm.startswith(f"{name} ")}
@@ -232,7 +235,7 @@ class Comparison:
                         fields = {key: run[key] for key in ["tokens", "steps", "ttft_ms", "tpot_ms", "total_ms"]}
                         self.record("ar", arm=f"yggc {activations}", repetition=repetition, prompt=prompt["id"], **fields)
 
-                in_turn(self.of_peers(peer) + self.measured(yggc), repetition, place)
+                self.in_turn(self.of_peers(peer) + self.measured(yggc), repetition, place)
 
     def widths(self, ids):
         """Forwards by width with logits of every row, after --depth tokens."""
@@ -256,7 +259,7 @@ class Comparison:
                         forward_ms=times,
                     )
 
-            in_turn(self.of_peers(peer) + self.measured(yggc), repetition)
+            self.in_turn(self.of_peers(peer) + self.measured(yggc), repetition)
 
     def prompt(self, length):
         """A prompt of `length` token ids."""
@@ -290,10 +293,10 @@ class Comparison:
 
             if repetition < 0:
                 self.say("prefill: warm-up")
-                in_turn(self.of_peers(peer))
+                self.in_turn(self.of_peers(peer))
             else:
                 self.say(f"prefill: repetition {repetition + 1} of {self.given.repetitions}")
-                in_turn(self.of_peers(peer) + self.measured(yggc), repetition)
+                self.in_turn(self.of_peers(peer) + self.measured(yggc), repetition)
 
     def deep(self, prompt):
         """Plain decoding behind a long prompt, which peers keep in their cache between repetitions."""
@@ -312,7 +315,7 @@ class Comparison:
                     fields = {key: run[key] for key in ["tokens", "tpot_ms"]}
                     self.record("deep", arm=f"yggc {activations}", repetition=repetition, prompt_tokens=length, **fields)
 
-            in_turn(self.of_peers(peer) + self.measured(yggc), repetition)
+            self.in_turn(self.of_peers(peer) + self.measured(yggc), repetition)
 
     def answers(self, chosen, prompts):
         """Whole answers with prefill: plain on all sides, and with the speculation of yggc and of llama.cpp."""
@@ -364,7 +367,7 @@ class Comparison:
         for repetition in self.repetitions("answers"):
             for place, group in enumerate(groups):
                 turns = [lambda arm=arm: peer(repetition, arm, group) for arm in peer_arms]
-                in_turn([*turns, lambda: yggc(repetition, group)], repetition, place)
+                self.in_turn([*turns, lambda: yggc(repetition, group)], repetition, place)
 
     def close(self):
         for peer in self.peers.values():

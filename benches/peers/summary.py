@@ -163,7 +163,7 @@ def matrix(files):
     for rows in files:
         header = rows["header"][0]
         size, weights = size_and_format(header["model"])
-        place = [header["model"]["file"].split(".")[0], size, weights, header["machine"].get("tier"), header["options"]["threads"]]
+        place = [header["model"]["file"].removesuffix(".gguf"), size, weights, header["machine"].get("tier"), header["options"]["threads"]]
         for name, key, measured in measures(rows):
             arms = by_arm(measured)
             best = best_arms(arms, key)
