@@ -19,7 +19,7 @@ import setting
 import summary
 
 MEASURES = ["ar", "widths", "prefill", "deep", "answers"]
-WIDTHS = [1, 2, 4, 8, 16, 32, 64]
+WIDTHS = "1,2,4,8,16,32,64"
 # Where `yggc bench --kernels` measures.
 DEPTHS = [200, 1000]
 PREDICTED = [2, 4, 8, 10]
@@ -48,6 +48,7 @@ def parser():
     add("--plan", help="yggc's plan for the whole answers [the cached one, made on first use]")
     add("--ngram", type=int, default=2, help="longest n-gram of llama.cpp's prompt lookup [%(default)s]")
     add("--depth", type=int, choices=DEPTHS, default=200, help="tokens in the cache of forwards by width [%(default)s]")
+    add("--widths", default=WIDTHS, help="rows of those forwards, separated by commas [%(default)s]")
     add("--forwards", type=int, default=10, help="forwards of a width in each repetition [%(default)s]")
     add("--prefill-tokens", type=int, default=512, help="length of the prompt whose prefill is timed [%(default)s]")
     add("--wait", type=float, default=5, help="seconds at most to wait for idle processors before each turn [%(default)s]")
@@ -72,6 +73,12 @@ def check(asked, given):
         unknown = [word for word in getattr(given, name) if word not in known]
         if unknown:
             asked.error(f"--{name}: expected some of {', '.join(known)}, found {', '.join(unknown)}")
+    try:
+        given.widths = [int(width) for width in given.widths.split(",")]
+    except ValueError:
+        asked.error(f"--widths: expected numbers separated by commas, found {given.widths}")
+    if not all(1 <= width <= 512 for width in given.widths):
+        asked.error("--widths: expected numbers from 1 to 512, as many rows as a batch has")
     numbers = ["repetitions", "tokens", "context", "ngram", "depth", "forwards", "prefill_tokens", "deep_tokens"]
     for name in numbers:
         if getattr(given, name) < 1:
@@ -239,16 +246,16 @@ class Comparison:
 
     def widths(self, ids):
         """Forwards by width with logits of every row, after --depth tokens."""
-        depth, forwards = self.given.depth, self.given.forwards
+        depth, widths, forwards = self.given.depth, self.given.widths, self.given.forwards
         for repetition in self.repetitions("widths"):
 
             def yggc(activations):
-                for row in self.yggc.widths(activations, WIDTHS, forwards, depth):
+                for row in self.yggc.widths(activations, widths, forwards, depth):
                     self.record("widths", arm=f"yggc {activations}", repetition=repetition, depth=depth, **row)
 
             def peer(peer, flash, arm):
-                for width in WIDTHS:
-                    times = peer.width(flash, ids[: depth + max(WIDTHS)], depth, width, forwards)
+                for width in widths:
+                    times = peer.width(flash, ids, depth, width, forwards)
                     self.record(
                         "widths",
                         arm=arm,
@@ -391,7 +398,7 @@ def measure(given):
         if "ar" in given.only:
             comparison.ar(asked)
         if "widths" in given.only:
-            comparison.widths(comparison.prompt(given.depth + max(WIDTHS))["ids"])
+            comparison.widths(comparison.prompt(given.depth + max(given.widths))["ids"])
         if "prefill" in given.only:
             comparison.prefill(comparison.prompt(given.prefill_tokens))
         if "deep" in given.only:

@@ -87,7 +87,8 @@ LOG = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 @LOG
 def log(level, text, _):
-    if level in (3, 4):  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
+    # Its warnings are about devices that a processor has not.
+    if level == 4:  # GGML_LOG_LEVEL_ERROR
         sys.stderr.buffer.write(text)
         sys.stderr.flush()
 

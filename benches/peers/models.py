@@ -97,10 +97,10 @@ def matrices(shape):
 
 
 def random_rows(random, kind, rows, columns, scale):
-    """Rows of random codes, each block scaled by 0.5 to 1.5 times `scale`."""
+    """Rows of random codes, each block scaled by 0.5 to 1.5 times `scale`, half of them negated: codes alone have no mean of zero."""
     weights, size = gguf.GGML_QUANT_SIZES[kind]
     blocks = random.integers(0, 256, (rows * columns // weights, size), dtype=numpy.uint8)
-    scales = scale * random.uniform(0.5, 1.5, len(blocks))
+    scales = scale * random.uniform(0.5, 1.5, len(blocks)) * random.choice([-1.0, 1.0], len(blocks))
     for offset, factor in SCALES[kind]:
         blocks[:, offset : offset + 2] = (factor * scales).astype("<f2").view(numpy.uint8).reshape(-1, 2)
     return blocks.reshape(rows, -1)
