@@ -52,6 +52,7 @@ def parser():
     add("--forwards", type=int, default=10, help="forwards of a width in each repetition [%(default)s]")
     add("--prefill-tokens", type=int, default=512, help="length of the prompt whose prefill is timed [%(default)s]")
     add("--wait", type=float, default=5, help="seconds at most to wait for idle processors before each turn [%(default)s]")
+    add("--tries", type=int, default=3, help="how often a turn that other programs disturb is taken at most [%(default)s]")
     add("--deep-tokens", type=int, default=4096, help="length of the prompt that `deep` decodes behind [%(default)s]")
     return parser
 
@@ -79,7 +80,7 @@ def check(asked, given):
         asked.error(f"--widths: expected numbers separated by commas, found {given.widths}")
     if not all(1 <= width <= 512 for width in given.widths):
         asked.error("--widths: expected numbers from 1 to 512, as many rows as a batch has")
-    numbers = ["repetitions", "tokens", "context", "ngram", "depth", "forwards", "prefill_tokens", "deep_tokens"]
+    numbers = ["repetitions", "tries", "tokens", "context", "ngram", "depth", "forwards", "prefill_tokens", "deep_tokens"]
     for name in numbers:
         if getattr(given, name) < 1:
             asked.error(f"--{name.replace('_', '-')}: expected at least 1")
@@ -101,22 +102,37 @@ class Comparison:
 
     def __init__(self, given, out):
         self.given, self.out = given, out
-        # Share of the processors' time that other programs had just before what is measured.
-        self.busy = None
+        # Rows of the turn that is under way.
+        self.turn = None
         self.yggc = None if given.peers_only else arms.Yggc(given)
         names = ["llama.cpp", "ik_llama.cpp"] if given.ik else ["llama.cpp"]
         self.peers = {(name, variant): arms.Peer(given, name, variant) for name in names for variant in arms.VARIANTS[name]}
 
     def record(self, measure, **fields):
-        self.out.write(json.dumps({"measure": measure, "busy": self.busy, **fields}) + "\n")
+        row = {"measure": measure, **fields}
+        if self.turn is None:
+            self.write(row)
+        else:
+            self.turn.append(row)
+
+    def write(self, row):
+        self.out.write(json.dumps(row) + "\n")
         self.out.flush()
 
     def in_turn(self, functions, *place):
-        """Runs functions one after the other, beginning with another one at every place."""
+        """Runs functions one after the other, beginning with another one at every place; again if other programs disturbed one."""
         start = sum(place) % len(functions)
         for function in functions[start:] + functions[:start]:
-            self.busy = setting.wait_until_idle(self.given.wait)
-            function()
+            for left in reversed(range(self.given.tries)):
+                setting.wait_until_idle(self.given.wait)
+                self.turn, load = [], setting.Load([peer.process.pid for peer in self.peers.values()])
+                function()
+                others = load.others()
+                if others < setting.IDLE_SHARE or not left:
+                    break
+            for row in self.turn:
+                self.write(row | {"others": round(others, 3)})
+            self.turn = None
 
     def say(self, text):
         print(f"{datetime.datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True)
@@ -208,7 +224,7 @@ class Comparison:
             answer = peer.answer(flash, prompt["ids"], self.given.tokens)
             if answer["tpot_ms"] is None:
                 sys.exit("the first prompt is answered with one token: no time per token to choose by; put another first")
-            times.setdefault(arm, []).append(answer["tpot_ms"])
+            times.setdefault(arm, []).append(answer["tpot_ms"])  # Disturbed or not: the least counts.
 
         self.say("screening the variants of the peers")
         for repetition in range(SCREENINGS):
@@ -253,8 +269,8 @@ class Comparison:
                 for row in self.yggc.widths(activations, widths, forwards, depth):
                     self.record("widths", arm=f"yggc {activations}", repetition=repetition, depth=depth, **row)
 
-            def peer(peer, flash, arm):
-                for width in widths:
+            def peer(width):
+                def forward(peer, flash, arm):
                     times = peer.width(flash, ids, depth, width, forwards)
                     self.record(
                         "widths",
@@ -266,7 +282,10 @@ class Comparison:
                         forward_ms=times,
                     )
 
-            self.in_turn(self.of_peers(peer) + self.measured(yggc), repetition)
+                return forward
+
+            turns = [turn for width in widths for turn in self.of_peers(peer(width))]
+            self.in_turn(turns + self.measured(yggc), repetition)
 
     def prompt(self, length):
         """A prompt of `length` token ids."""

@@ -72,6 +72,28 @@ def wait_until_idle(seconds):
             return share
 
 
+class Load:
+    """What other programs take of the processors from now on; ours are this one, its children and `processes`."""
+
+    def __init__(self, processes):
+        self.processes = processes
+        self.start = self.ticks()
+
+    def ticks(self):
+        own = sum(os.times()[:4]) * os.sysconf("SC_CLK_TCK")
+        for process in self.processes:
+            # Behind the name, which may hold spaces, utime and stime are the twelfth and thirteenth fields.
+            fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            own += int(fields[11]) + int(fields[12])
+        busy, every = processor_times()
+        return busy - own, every
+
+    def others(self):
+        """Their share of the processors' time so far."""
+        others, every = (now - then for now, then in zip(self.ticks(), self.start))
+        return max(0.0, others / max(1, every))
+
+
 def git(*arguments):
     here = pathlib.Path(__file__).resolve().parent
     done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True)
