@@ -1,4 +1,4 @@
-"""The two programs that compare.py measures: yggc, one command a measurement, and llama.cpp, in processes that stay."""
+"""The programs that compare.py measures: yggc, one command a measurement, and its peers, in processes that stay."""
 
 import json
 import os
@@ -7,8 +7,9 @@ import subprocess
 import sys
 import tempfile
 
-WORKER = pathlib.Path(__file__).resolve().parent / "llama_worker.py"
-THREADINGS = ("openmp", "threads")
+HERE = pathlib.Path(__file__).resolve().parent
+# How each peer can be run: llama.cpp with OpenMP's threads or its own, ik_llama.cpp with repacked matrices or those of the file.
+VARIANTS = {"llama.cpp": ["openmp", "threads"], "ik_llama.cpp": ["repacked", "mapped"]}
 
 
 class Yggc:
@@ -34,14 +35,15 @@ class Yggc:
         prompt = ["--no-spec", "--json", "-n", str(tokens), f"--prompt={text}"]
         return json.loads(self.command("run", *self.device, *self.context, *prompt))
 
-    def bench(self, texts, arms, tokens):
+    def bench(self, activations, texts, arms, tokens):
         """Runs by arm, one of each text, in order; each has tokens, ttft_ms, tpot_ms, total_ms, prompt_tokens and more."""
         prompts = f"{self.folder.name}/prompts.jsonl"
         with open(prompts, "w") as file:
             file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
         plan = ["--plan", self.plan] if self.plan and arms != ["ar"] else []
         once = ["--prompts", prompts, "--arms", ",".join(arms), "-n", str(tokens), "--repetitions", "1", "--json"]
-        bench = json.loads(self.command("bench", *self.device, *self.context, *plan, *once))
+        setting = [*self.device, *self.context, "--activations", activations]
+        bench = json.loads(self.command("bench", *setting, *plan, *once))
         names = [arm["name"] for arm in bench["arms"]]
         runs = {name: [] for name in names}
         for prompt in bench["prompts"]:
@@ -51,30 +53,32 @@ class Yggc:
             arm["name"]: {key: arm[key] for key in ["drafter", "plan", "spec_off_reason"]} for arm in bench["arms"]
         }
 
-    def widths(self, widths, forwards, depth):
+    def widths(self, activations, widths, forwards, depth):
         """Forwards as `bench --kernels` measures them, one of each width: width, median_us, min_us, spread."""
-        asked = ["--widths", ",".join(map(str, widths)), "--repetitions", str(forwards), "--json"]
-        found = json.loads(self.command("bench", "--kernels", *self.device, *asked))["forwards"]
+        asked = ["--activations", activations, "--widths", ",".join(map(str, widths)), "--repetitions", str(forwards)]
+        found = json.loads(self.command("bench", "--kernels", *self.device, *asked, "--json"))["forwards"]
         rows = [{"width": row["width"]} | row["forward"] for row in found if row["context"] == depth]
         if [row["width"] for row in rows] != widths:
             sys.exit(f"`yggc bench --kernels --json` holds no forward of each width after {depth} tokens: has its form changed?")
         return rows
 
 
-class LlamaCpp:
-    """llama.cpp of one build, OpenMP's threads or its own, in a process that keeps the model loaded."""
+class Peer:
+    """A peer in one variant, in a process that keeps the model loaded."""
 
-    def __init__(self, options, threading):
-        python, libraries = f"{options.peers}/venv/bin/python", f"{options.peers}/lib/{threading}"
-        for path in [f"{options.peers}/built", python, libraries]:
+    def __init__(self, options, name, variant):
+        self.name = f"{name} {variant}"
+        python = f"{options.peers}/venv/bin/python"
+        engine, where = {
+            "llama.cpp": ("engine_llama_cpp", f"{options.peers}/lib/{variant}"),
+            "ik_llama.cpp": ("engine_ik_llama_cpp", options.ik),
+        }[name]
+        for path in [f"{options.peers}/built", python, where]:
             if not os.path.exists(path):
-                sys.exit(
-                    f"{path} is missing: run {WORKER.parent}/build.sh {options.peers} to build llama.cpp for this machine"
-                )
-        self.threading = threading
+                sys.exit(f"{path} is missing: README.md beside compare.py says how it is built for this machine")
+        command = [python, str(HERE / "peer_worker.py"), engine, where, variant]
         self.process = subprocess.Popen(
-            [python, str(WORKER), options.model, str(options.threads), str(options.context)],
-            env=os.environ | {"LLAMA_CPP_LIB_PATH": libraries},
+            [*command, options.model, str(options.threads), str(options.context)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -86,10 +90,10 @@ class LlamaCpp:
         if not line:
             code = self.process.wait()
             died = f"died of signal {-code}" if code < 0 else f"ended with exit status {code}"
-            sys.exit(f"llama.cpp ({self.threading}) {died}: rebuild it on this machine with {WORKER.parent}/build.sh")
+            sys.exit(f"{self.name} {died}: was it built on this machine?")
         reply = json.loads(line)
         if "error" in reply:
-            sys.exit(f"llama.cpp ({self.threading}): {reply['error']}")
+            sys.exit(f"{self.name}: {reply['error']}")
         return reply
 
     def ask(self, **request):
@@ -102,6 +106,9 @@ class LlamaCpp:
 
     def answer(self, flash, prompt, tokens, lookup=None):
         return self.ask(do="answer", flash=flash, prompt=prompt, tokens=tokens, lookup=lookup)
+
+    def decode(self, flash, prompt, tokens):
+        return self.ask(do="decode", flash=flash, prompt=prompt, tokens=tokens)
 
     def width(self, flash, ids, depth, width, forwards):
         return self.ask(do="width", flash=flash, ids=ids, depth=depth, width=width, forwards=forwards)["forward_ms"]

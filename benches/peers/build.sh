@@ -9,7 +9,7 @@ set -euo pipefail
 
 VERSION=0.3.36
 TOOLS=(scikit-build-core==1.1.2 cmake==4.4.4 ninja==1.13.2)
-RUNTIME=(numpy==2.4.6 typing-extensions==4.16.0 diskcache==5.6.3 jinja2==3.1.6)
+RUNTIME=(numpy==2.4.6 typing-extensions==4.16.0 diskcache==5.6.3 jinja2==3.1.6 gguf==0.19.0 pyyaml==6.0.3 requests==2.34.2 tqdm==4.70.1)
 
 fail() { echo "$0: $*" >&2; exit 1; }
 say() { printf '== %s\n' "$*" >&2; }
