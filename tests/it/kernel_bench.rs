@@ -2,7 +2,7 @@
 
 use ygg_kernels::{KvFormat, WeightFormat};
 use yggc::{
-    backend::{Tier, available_tiers},
+    backend::available_tiers,
     engine::{Activations, LoadOptions, Loaded, Pinning},
     measure::{KernelOptions, kernel_report},
     model::Model,

@@ -16,8 +16,8 @@ pub(super) const SPEC: Spec = Spec {
 
 fn decode(bytes: &[u8], block: &mut Block) {
     (block.d, block.dmin) = (u16_at(bytes, 80), u16_at(bytes, 82));
-    for s in 0..16 {
-        (block.scales[s], block.mins[s]) = (bytes[s] & 15, bytes[s] >> 4);
+    for (s, both) in bytes[..16].iter().enumerate() {
+        (block.scales[s], block.mins[s]) = (both & 15, both >> 4);
     }
     for (i, code) in block.codes.iter_mut().enumerate() {
         *code = two_bits(&bytes[16..], i);

@@ -305,9 +305,9 @@ unsafe fn few<V: Vector, K: Kind, const R: usize>(v: V, operands: Operands, sums
         tile = tile.wrapping_add(layout.bytes);
     }
     for (total, sums) in totals.iter().zip(&mut sums.0) {
-        for i in 0..Of::<V, K>::VECTORS {
+        for (i, total) in total.iter().take(Of::<V, K>::VECTORS).enumerate() {
             // SAFETY: a row has the outputs of a tile.
-            unsafe { v.store(sums.as_mut_ptr().add(V::LANES * i), total[i]) };
+            unsafe { v.store(sums.as_mut_ptr().add(V::LANES * i), *total) };
         }
     }
 }

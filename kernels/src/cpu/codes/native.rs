@@ -129,9 +129,9 @@ unsafe fn few<V: Vector, K: Kind, const R: usize>(
         tile = tile.wrapping_add(layout.bytes);
     }
     for (total, sums) in totals.iter().zip(sums) {
-        for i in 0..const { TILE / V::LANES } {
+        for (i, total) in total.iter().take(TILE / V::LANES).enumerate() {
             // SAFETY: a row has the outputs of a tile.
-            unsafe { v.store(sums.as_mut_ptr().add(V::LANES * i), total[i]) };
+            unsafe { v.store(sums.as_mut_ptr().add(V::LANES * i), *total) };
         }
     }
 }
