@@ -198,7 +198,7 @@ type Change = fn(&mut ChosenTuning);
 /// What no plan may choose, and a part of what is said of it.
 fn bad_choices() -> [(Change, &'static str); 5] {
     [
-        (|c| c.tuning = "rows=9,tiles=1,ahead=tile".to_owned(), "unknown tuning"),
+        (|c| c.tuning = "rows=65,tiles=1,ahead=tile".to_owned(), "unknown tuning"),
         (|c| c.tuning = "fast".to_owned(), "unknown tuning"),
         (|c| c.tuning = "rows=1,tiles=77,ahead=5".to_owned(), "no tuning"),
         (|c| c.shape.kernel = "linear.q4_1.other".to_owned(), "expected one of the model's linears"),
