@@ -18,8 +18,10 @@ const NEAR_TILES: usize = 8;
 /// asks for none.
 const DISTANCES: [usize; 3] = [0, 2048, 4096];
 /// Rows of codes from which on the processor's own streams lag behind.
+#[cfg(target_arch = "x86_64")]
 const LAGGING_ROWS: usize = 4;
 /// Bytes ahead from there on.
+#[cfg(target_arch = "x86_64")]
 const USUAL_DISTANCE: usize = 2048;
 const LONG_DISTANCE: usize = 4096;
 
