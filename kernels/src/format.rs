@@ -1,7 +1,7 @@
 //! Weight formats: how a matrix lies in a model file, and the f32 value of every element.
 //!
-//! A format is one file below this one, with a [`Spec`], and one line of the registry here. Formats of codes say what
-//! their integers mean in a [`Coding`]; a decoder takes a block of a file apart, and meaning, packing and kernels
+//! A format is one file below this one, with a `Spec`, and one line of the registry here. Formats of codes say what
+//! their integers mean in a `Coding`; a decoder takes a block of a file apart, and meaning, packing and kernels
 //! follow from the coding.
 
 mod coding;
