@@ -3,11 +3,11 @@
 use super::{
     emulated::Emulated,
     hardware::Hardware,
-    tiles::{ROW_BYTES, ROWS, TILE_BYTES, Tiles},
+    tiles::{ROW_BYTES, ROWS, Shape, TILE_BYTES, Tiles},
 };
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
 
-/// Whether the processor has tiles with bf16 products, the system lets this process use them, and they compute what
+/// Whether the processor has tiles with products of bf16 and of bytes, the system lets this process use them, and they compute what
 /// [`Emulated`] does. Takes a system call: ask once.
 ///
 /// The processor must have AVX-512, with the system saving its registers.
@@ -19,12 +19,14 @@ pub(in crate::cpu) fn usable() -> bool {
     }
 }
 
-/// AMX-TILE and AMX-BF16, with tiles of the shape that the kernels are written for.
+/// AMX-TILE, AMX-BF16 and AMX-INT8, with tiles of the shape that the kernels are written for.
 pub(super) fn has_instructions() -> bool {
     const TILE: u32 = 1 << 24;
     const BF16: u32 = 1 << 22;
+    const INT8: u32 = 1 << 25;
+    const ALL: u32 = TILE | BF16 | INT8;
     let highest = __cpuid_count(0, 0).eax;
-    if highest < 0x1e || __cpuid_count(7, 0).edx & (TILE | BF16) != TILE | BF16 {
+    if highest < 0x1e || __cpuid_count(7, 0).edx & ALL != ALL {
         return false;
     }
     let (palette, products) = (__cpuid_count(0x1d, 1), __cpuid_count(0x1e, 0));
@@ -66,12 +68,12 @@ pub(super) unsafe fn computes_right() -> bool {
         let inputs = Inputs::new();
         // SAFETY: promised by the caller; emulated tiles need nothing.
         let (found, expected) =
-            unsafe { (inputs.product::<Hardware>(rows), inputs.product::<Emulated>(rows)) };
+            unsafe { (inputs.products::<Hardware>(rows), inputs.products::<Emulated>(rows)) };
         found == expected
     })
 }
 
-/// One product's operands and result.
+/// Operands and results of one product of each type.
 struct Inputs {
     c: [u32; TILE_BYTES / 4],
     a: [u16; TILE_BYTES / 2],
@@ -92,21 +94,28 @@ impl Inputs {
         Self { c, a: pairs(), b: pairs() }
     }
 
-    /// The bits of the result, zeros after its rows.
+    /// The bits of the results, zeros after their rows.
     ///
     /// # Safety
     /// Such tiles may be used.
-    unsafe fn product<T: Tiles>(&self, rows: u8) -> [u32; TILE_BYTES / 4] {
-        let mut result = [0; TILE_BYTES / 4];
+    unsafe fn products<T: Tiles>(&self, rows: u8) -> [[u32; TILE_BYTES / 4]; 3] {
+        let mut results = [[0; TILE_BYTES / 4]; 3];
         // SAFETY: promised by the caller; every operand is as large as a full tile.
         unsafe {
-            let mut tiles = T::configured([rows, rows, ROWS as u8, 1, 1, 1, 1, 1]);
-            tiles.load::<0>(self.c.as_ptr().cast());
-            tiles.load::<1>(self.a.as_ptr().cast());
-            tiles.load::<2>(self.b.as_ptr().cast());
+            let mut tiles = T::configured([rows, rows, ROWS as u8, rows, rows, 1, 1, 1].map(Shape::of_rows));
+            tiles.load::<0>(self.c.as_ptr().cast(), ROW_BYTES);
+            tiles.load::<3>(self.c.as_ptr().cast(), ROW_BYTES);
+            tiles.zero::<4>();
+            tiles.load::<1>(self.a.as_ptr().cast(), ROW_BYTES);
+            tiles.load::<2>(self.b.as_ptr().cast(), ROW_BYTES);
             tiles.multiply::<0, 1, 2>();
-            tiles.store::<0>(result.as_mut_ptr().cast());
+            tiles.multiply_signed::<3, 1, 2>();
+            tiles.multiply_unsigned::<4, 1, 2>();
+            let [bf16, signed, unsigned] = results.each_mut().map(|result| result.as_mut_ptr().cast());
+            tiles.store::<0>(bf16);
+            tiles.store::<3>(signed);
+            tiles.store::<4>(unsigned);
         }
-        result
+        results
     }
 }

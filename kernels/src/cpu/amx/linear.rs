@@ -1,10 +1,12 @@
 //! Matrix products over packed weights in tiles: preparation, walk over chunks of rows and tiles, epilogues.
 //!
-//! Activations lie as tiles of up to 16 rows. Up to four of them, a chunk, share one walk over the weights.
+//! Over dense weights, activations lie as tiles of up to 16 rows. Up to four of them, a chunk, share one walk over the weights.
 
+mod codes;
 mod dense;
 mod operands;
 
+use codes::InTiles;
 use dense::dense;
 use operands::{GROUPS, Operands};
 
@@ -89,7 +91,10 @@ pub(super) fn linear<T: Tiles>(
 ) {
     match x.layout {
         Layout::Bf16Tiles => {}
-        Layout::F32 | Layout::F32Sums | Layout::Bf16 | Layout::Coded(_) => {
+        Layout::Coded(_) => {
+            return avx512::linear_by(&mut InTiles::<T>::new(), weights, x, tiles, epilogue, out);
+        }
+        Layout::F32 | Layout::F32Sums | Layout::Bf16 => {
             return avx512::linear(weights, x, tiles, epilogue, out);
         }
     }
@@ -120,7 +125,10 @@ pub(super) fn linear_gated<T: Tiles>(
 ) {
     match x.layout {
         Layout::Bf16Tiles => {}
-        Layout::F32 | Layout::F32Sums | Layout::Bf16 | Layout::Coded(_) => {
+        Layout::Coded(_) => {
+            return avx512::linear_gated_by(&mut InTiles::<T>::new(), weights, x, tiles, out);
+        }
+        Layout::F32 | Layout::F32Sums | Layout::Bf16 => {
             return avx512::linear_gated(weights, x, tiles, out);
         }
     }
@@ -166,7 +174,7 @@ impl Chunk<'_> {
     #[inline]
     fn registers<T: Tiles>(&self) -> T {
         // SAFETY: whoever may call a linear on the processor's tiles holds a proof that they can be used.
-        unsafe { T::configured(operands::tile_rows(self.groups(), self.last() as u8)) }
+        unsafe { T::configured(operands::shapes(self.groups(), self.last() as u8)) }
     }
 }
 

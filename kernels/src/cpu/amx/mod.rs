@@ -21,6 +21,7 @@ pub(super) use detection::usable;
 pub(super) use ops::on_emulated;
 pub(super) use ops::on_hardware;
 pub(super) use peak::products;
+pub(super) use tiles::{ROW_BYTES, ROWS, Shape, Tiles};
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::{
     hardware::Hardware,
-    tiles::{ROWS, TILE_BYTES, Tiles},
+    tiles::{ROW_BYTES, ROWS, Shape, TILE_BYTES, Tiles},
 };
 use std::hint::black_box;
 
@@ -28,13 +28,13 @@ unsafe fn products_in<T: Tiles>(rounds: u64) -> (u64, f32) {
     let mut sum = 0.0;
     // SAFETY: promised by the caller; every operand is as large as a full tile.
     unsafe {
-        let mut tiles = T::configured([ROWS as u8; 8]);
+        let mut tiles = T::configured([Shape::FULL; 8]);
         tiles.zero::<0>();
         tiles.zero::<1>();
         tiles.zero::<2>();
         tiles.zero::<3>();
-        tiles.load::<4>(halves.as_ptr().cast());
-        tiles.load::<5>(halves.as_ptr().cast());
+        tiles.load::<4>(halves.as_ptr().cast(), ROW_BYTES);
+        tiles.load::<5>(halves.as_ptr().cast(), ROW_BYTES);
         for _ in 0..rounds {
             tiles.multiply::<0, 4, 5>();
             tiles.multiply::<1, 4, 5>();

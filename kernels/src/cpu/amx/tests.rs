@@ -6,7 +6,7 @@ mod trapped;
 use super::{
     emulated::Emulated,
     hardware::Hardware,
-    tiles::{ROWS, Tiles},
+    tiles::{ROW_BYTES, ROWS, Shape, Tiles},
 };
 use crate::{
     Matrix, Rows, RowsMut, WeightFormat,
@@ -23,10 +23,10 @@ use half::bf16;
 unsafe fn product<T: Tiles>(rows: u8, c: &mut [f32; 256], a: &[u16; 512], b: &[u16; 512]) {
     // SAFETY: promised by the caller; every operand is as large as a full tile.
     unsafe {
-        let mut tiles = T::configured([1, rows, 1, 1, rows, 1, 1, ROWS as u8]);
-        tiles.load::<1>(c.as_ptr().cast());
-        tiles.load::<4>(a.as_ptr().cast());
-        tiles.load::<7>(b.as_ptr().cast());
+        let mut tiles = T::configured([1, rows, 1, 1, rows, 1, 1, ROWS as u8].map(Shape::of_rows));
+        tiles.load::<1>(c.as_ptr().cast(), ROW_BYTES);
+        tiles.load::<4>(a.as_ptr().cast(), ROW_BYTES);
+        tiles.load::<7>(b.as_ptr().cast(), ROW_BYTES);
         tiles.multiply::<1, 4, 7>();
         tiles.store::<1>(c.as_mut_ptr().cast());
     }

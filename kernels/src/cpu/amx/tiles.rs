@@ -1,36 +1,60 @@
 //! What the kernels ask of tile registers.
 
 /// Rows of a full tile.
-pub(super) const ROWS: usize = 16;
+pub(in crate::cpu) const ROWS: usize = 16;
 /// Bytes of a row, of every tile.
-pub(super) const ROW_BYTES: usize = 64;
+pub(in crate::cpu) const ROW_BYTES: usize = 64;
 /// Bytes of a full tile.
 pub(super) const TILE_BYTES: usize = ROWS * ROW_BYTES;
 
-/// Eight tile registers of rows of 64 bytes, configured together. Memory holds rows without gaps.
+/// Shape of a tile register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cpu) struct Shape {
+    /// 1 to 16.
+    pub(in crate::cpu) rows: u8,
+    /// Bytes of a row: a multiple of 4, at most 64.
+    pub(in crate::cpu) row_bytes: u8,
+}
+
+impl Shape {
+    pub(super) const FULL: Self = Self::of_rows(ROWS as u8);
+
+    /// Full rows.
+    pub(in crate::cpu) const fn of_rows(rows: u8) -> Self {
+        Self { rows, row_bytes: ROW_BYTES as u8 }
+    }
+}
+
+/// Eight tile registers, configured together.
 ///
-/// A register is 0 to 7; of a product it must have the number of rows that the product needs.
-pub(super) trait Tiles: Sized {
-    /// Tiles with so many rows each, 1 to 16, and unknown contents. Released when dropped.
+/// A register is 0 to 7. Those of a product differ, and have shapes that fit: `C[rows][16]` of 32 bits, `A[rows][4 k]` bytes and
+/// `B[k][64]` bytes, where row `i` of `B` holds the bytes `4 i .. 4 i + 4` of 16 columns side by side.
+pub(in crate::cpu) trait Tiles: Sized {
+    /// Tiles of such shapes, with unknown contents. Released when dropped.
     ///
     /// # Safety
     /// [`super::usable`] said so, if these are the processor's.
-    unsafe fn configured(rows: [u8; 8]) -> Self;
+    unsafe fn configured(shapes: [Shape; 8]) -> Self;
 
     /// Fills a tile with zeros.
     fn zero<const TILE: usize>(&mut self);
 
-    /// Reads all rows of a tile.
+    /// Reads all rows of a tile, `stride` bytes from one to the next.
     ///
     /// # Safety
     /// They are readable at `from`.
-    unsafe fn load<const TILE: usize>(&mut self, from: *const u8);
+    unsafe fn load<const TILE: usize>(&mut self, from: *const u8, stride: usize);
 
-    /// `C[m][n] += sum over k of A[m][k] * B[k/2][n][k%2]` for f32 `C[rows][16]`, bf16 `A[rows][32]` and bf16
-    /// `B[16][16][2]`: three different tiles, `C` and `A` of equal rows, `B` of 16.
+    /// Adds products of bf16 pairs to f32: see [`super`] for the order.
     fn multiply<const C: usize, const A: usize, const B: usize>(&mut self);
 
-    /// Writes all rows of a tile.
+    /// Adds products of signed bytes of `A` and of `B` to 32-bit integers, modulo 2^32.
+    fn multiply_signed<const C: usize, const A: usize, const B: usize>(&mut self);
+
+    /// As [`Tiles::multiply_signed`], with unsigned bytes in `B`.
+    fn multiply_unsigned<const C: usize, const A: usize, const B: usize>(&mut self);
+
+    /// Writes all rows of a tile, of 64 bytes, one behind the other.
     ///
     /// # Safety
     /// They are writable at `to`.

@@ -70,6 +70,42 @@ fn pairs(bits: __m512i) -> __m512bh {
     unsafe { std::mem::transmute::<__m512i, __m512bh>(bits) }
 }
 
+/// How results of a stored tile come about.
+pub(in crate::cpu) trait Products {
+    /// Writes those of one group of rows.
+    ///
+    /// # Safety
+    /// The processor has the features of the tier, and the group holds `rows` rows as `x` was prepared.
+    unsafe fn products(
+        &mut self,
+        weights: &PackedLinear,
+        x: &Prepared<'_>,
+        tile: usize,
+        rows: usize,
+        group: &[u8],
+        sums: &mut Sums,
+    );
+}
+
+/// In vectors.
+pub(in crate::cpu) struct InVectors;
+
+impl Products for InVectors {
+    #[inline(always)]
+    unsafe fn products(
+        &mut self,
+        weights: &PackedLinear,
+        x: &Prepared<'_>,
+        tile: usize,
+        rows: usize,
+        group: &[u8],
+        sums: &mut Sums,
+    ) {
+        // SAFETY: promised by the caller.
+        unsafe { products(weights, x, tile, rows, group, sums) }
+    }
+}
+
 /// Plain products of the given tiles.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
 pub(in crate::cpu) fn linear(
@@ -79,10 +115,35 @@ pub(in crate::cpu) fn linear(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
+    linear_by(&mut InVectors, weights, x, tiles, epilogue, out);
+}
+
+/// Gated products of the given tiles.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+pub(in crate::cpu) fn linear_gated(
+    weights: &PackedLinear,
+    x: &Prepared<'_>,
+    tiles: Range<usize>,
+    out: &mut RowsMut<'_>,
+) {
+    linear_gated_by(&mut InVectors, weights, x, tiles, out);
+}
+
+/// As [`linear`], by the given products.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+pub(in crate::cpu) fn linear_by(
+    by: &mut impl Products,
+    weights: &PackedLinear,
+    x: &Prepared<'_>,
+    tiles: Range<usize>,
+    epilogue: Epilogue,
+    out: &mut RowsMut<'_>,
+) {
     let mut sums = Sums::ZERO;
     for tiles in x.tuning.passes(tiles) {
         for (tile, first_row, rows, group) in x.meetings(tiles) {
-            products(weights, x, tile, rows, group, &mut sums);
+            // SAFETY: the features are enabled here; the group is one of `x`.
+            unsafe { by.products(weights, x, tile, rows, group, &mut sums) };
             for (r, sums) in sums.0[..rows].iter().enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 let result = load(sums, 0);
@@ -95,9 +156,10 @@ pub(in crate::cpu) fn linear(
     }
 }
 
-/// Gated products of the given tiles.
+/// As [`linear_gated`], by the given products.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(in crate::cpu) fn linear_gated(
+pub(in crate::cpu) fn linear_gated_by(
+    by: &mut impl Products,
     weights: &PackedLinear,
     x: &Prepared<'_>,
     tiles: Range<usize>,
@@ -106,8 +168,11 @@ pub(in crate::cpu) fn linear_gated(
     let (mut gate, mut up) = (Sums::ZERO, Sums::ZERO);
     for tiles in x.tuning.passes(tiles) {
         for (tile, first_row, rows, group) in x.meetings(tiles) {
-            products(weights, x, 2 * tile, rows, group, &mut gate);
-            products(weights, x, 2 * tile + 1, rows, group, &mut up);
+            // SAFETY: the features are enabled here; the group is one of `x`.
+            unsafe {
+                by.products(weights, x, 2 * tile, rows, group, &mut gate);
+                by.products(weights, x, 2 * tile + 1, rows, group, &mut up);
+            }
             for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(rows).enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));

@@ -1,7 +1,10 @@
 //! Vectors of 16 outputs, with sums of 32 bits by AVX-512 VNNI.
 
 use crate::{
-    cpu::{avx2::pair_sums, codes::Vector},
+    cpu::{
+        avx2::pair_sums,
+        codes::{TileVector, Vector},
+    },
     format::Unit,
 };
 use std::arch::x86_64::*;
@@ -298,5 +301,76 @@ impl Vector for Zmm {
     unsafe fn store_ints(self, at: *mut i32, ints: __m512i) {
         // SAFETY: see `bytes`.
         unsafe { _mm512_storeu_si512(at.cast(), ints) }
+    }
+}
+
+/// Scales of a group, in three forms.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct Biased {
+    /// For the bytes 0 and 2 of four: there, beside zeros.
+    even: __m512i,
+    /// For the bytes 1 and 3 of four.
+    odd: __m512i,
+    /// The bias by the scale, 16 bits.
+    bias: __m512i,
+}
+
+impl TileVector for Zmm {
+    /// In 16 bits.
+    type Factor = __m512i;
+    type Biased = Biased;
+
+    #[inline(always)]
+    unsafe fn store_bytes(self, at: *mut u8, bytes: __m512i) {
+        // SAFETY: see `bytes`.
+        unsafe { _mm512_storeu_si512(at.cast(), bytes) }
+    }
+
+    #[inline(always)]
+    fn parts(self, scale: __m512i, bits: u32) -> [__m512i; 2] {
+        // SAFETY: see `bytes`.
+        unsafe {
+            let pairs = _mm512_or_si512(scale, _mm512_slli_epi32::<16>(scale));
+            let low = _mm512_and_si512(pairs, _mm512_set1_epi16((1 << bits) - 1));
+            [low, _mm512_srl_epi16(pairs, _mm_cvtsi32_si128(bits.cast_signed()))]
+        }
+    }
+
+    /// Two bytes at a time: the lower product, below 256, does not reach the upper one.
+    #[inline(always)]
+    fn products(self, bytes: __m512i, factor: __m512i) -> __m512i {
+        // SAFETY: see `bytes`.
+        unsafe { _mm512_mullo_epi16(bytes, factor) }
+    }
+
+    #[inline(always)]
+    fn biased(self, scale: __m512i, bias: u8) -> Biased {
+        // SAFETY: see `bytes`.
+        unsafe {
+            let byte = _mm512_and_si512(scale, _mm512_set1_epi32(0xff));
+            let even = _mm512_or_si512(byte, _mm512_slli_epi32::<16>(byte));
+            let odd = _mm512_slli_epi16::<8>(even);
+            let bias = _mm512_maddubs_epi16(_mm512_set1_epi8(bias.cast_signed()), even);
+            Biased { even, odd, bias }
+        }
+    }
+
+    #[inline(always)]
+    fn long_products(self, bytes: __m512i, Biased { even, odd, bias }: Biased) -> [__m512i; 2] {
+        const ODD_BYTES: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+        // SAFETY: see `bytes`.
+        unsafe {
+            let even = _mm512_sub_epi16(_mm512_maddubs_epi16(bytes, even), bias);
+            let odd = _mm512_sub_epi16(_mm512_maddubs_epi16(bytes, odd), bias);
+            let low = _mm512_mask_mov_epi8(even, ODD_BYTES, _mm512_slli_epi16::<8>(odd));
+            let high = _mm512_mask_mov_epi8(_mm512_srli_epi16::<8>(even), ODD_BYTES, odd);
+            [low, high]
+        }
+    }
+
+    #[inline(always)]
+    fn joined(self, low: __m512i, high: __m512i, bits: u32) -> __m512i {
+        // SAFETY: see `bytes`.
+        unsafe { _mm512_add_epi32(low, _mm512_sll_epi32(high, _mm_cvtsi32_si128(bits.cast_signed()))) }
     }
 }

@@ -285,3 +285,45 @@ impl<const N: usize> Vector for Array<N> {
         unsafe { at.cast::<[i32; N]>().write(ints) }
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+impl super::TileVector for Array<16> {
+    type Factor = [i32; 16];
+    type Biased = ([i32; 16], u8);
+
+    unsafe fn store_bytes(self, at: *mut u8, bytes: [Four; 16]) {
+        // SAFETY: promised by the caller.
+        unsafe { at.cast::<[Four; 16]>().write(bytes) }
+    }
+
+    fn parts(self, scale: [i32; 16], bits: u32) -> [[i32; 16]; 2] {
+        assert!(scale.iter().all(|scale| (0..1 << 2 * bits).contains(scale)), "scales {scale:?}");
+        [scale.map(|scale| scale & ((1 << bits) - 1)), scale.map(|scale| scale >> bits)]
+    }
+
+    fn products(self, bytes: [Four; 16], factor: [i32; 16]) -> [Four; 16] {
+        let product = |byte, n| u8::try_from(i32::from(byte) * factor[n]).expect("products are below 256");
+        std::array::from_fn(|n: usize| bytes[n].map(|byte| product(byte, n)))
+    }
+
+    fn biased(self, scale: [i32; 16], bias: u8) -> ([i32; 16], u8) {
+        assert!(scale.iter().all(|scale| i8::try_from(*scale).is_ok()), "scales {scale:?}");
+        (scale, bias)
+    }
+
+    fn long_products(self, bytes: [Four; 16], (scale, bias): ([i32; 16], u8)) -> [[Four; 16]; 2] {
+        let (mut low, mut high) = (bytes, bytes);
+        for n in 0..16 {
+            for i in 0..4 {
+                let product = (i32::from(bytes[n][i]) - i32::from(bias)) * scale[n];
+                let product = i16::try_from(product).expect("products have 16 bits");
+                [low[n][i], high[n][i]] = product.to_le_bytes();
+            }
+        }
+        [low, high]
+    }
+
+    fn joined(self, low: [i32; 16], high: [i32; 16], bits: u32) -> [i32; 16] {
+        std::array::from_fn(|n| low[n] + (high[n] << bits))
+    }
+}

@@ -5,15 +5,16 @@
 //! without one are summed by 16 inputs; bytes are multiplied with their signs and summed in 32 bits.
 
 use super::{
-    FEW, MANY, Operands, Sums, Vector, fetch,
+    FEW, Ints, MANY, Operands, Sums, Vector, fetch,
+    scales::{Close, Of, after_block, scales, unit},
     unpack::{Codes, quad, quad_with_signs},
 };
 use crate::{
     cpu::{
         activations::{Coded, SUMS},
-        packing::{CodeLayout, PART, TILE},
+        packing::{PART, TILE},
     },
-    format::{Kind, Scales, Unit},
+    format::Kind,
 };
 
 /// Writes `sums[r][n]` for the rows of a group.
@@ -32,24 +33,6 @@ pub(in crate::cpu) unsafe fn int8<V: Vector, K: Kind>(v: V, operands: Operands, 
             _ => many::<V, K>(v, operands, sums),
         }
     }
-}
-
-/// Constants of a kernel.
-struct Of<V, K>(V, K);
-
-impl<V: Vector, K: Kind> Of<V, K> {
-    const LAYOUT: CodeLayout = K::LAYOUT;
-    /// Vectors of outputs in a tile.
-    const VECTORS: usize = TILE / V::LANES;
-    /// Whether bytes are taken with their signs.
-    const SIGNED: bool = V::SPLIT && K::IS_WIDE;
-    /// Whether inputs `0..16` and `16..32` of a part are summed apart.
-    const HALVES: bool =
-        K::CODING.group_len() == 16 || V::SPLIT && !Self::SIGNED && K::BIAS == 0 && K::LARGEST > 15;
-    const UNIT: Unit = match K::CODING.scales {
-        Scales::Block { unit, .. } => unit,
-        Scales::Signed { .. } | Scales::WithMins { .. } => Unit::F16,
-    };
 }
 
 /// Sums of one row over a part: whole, or by halves.
@@ -122,25 +105,6 @@ fn whole<V: Vector, K: Kind>(v: V, sums: Two<V>) -> V::Ints {
     }
 }
 
-/// The integer scales of part `p` for outputs `n` on: of its groups of 32 or 16.
-///
-/// # Safety
-/// `block` is a packed block with groups, and `p` below 8.
-#[inline(always)]
-unsafe fn scales<V: Vector, K: Kind>(v: V, block: *const u8, p: usize, n: usize) -> [V::Scale; 2] {
-    let by_part = const { PART / K::CODING.group_len() };
-    // SAFETY: promised by the caller.
-    let scale = |g: usize| unsafe {
-        let at = block.add(Of::<V, K>::LAYOUT.scales + (by_part * p + g) * TILE + n);
-        match K::CODING.scales {
-            Scales::Signed { .. } => v.signed(at),
-            Scales::WithMins { len: 16 } => v.low_nibbles(at),
-            Scales::WithMins { .. } | Scales::Block { .. } => v.unsigned(at),
-        }
-    };
-    [scale(0), scale(by_part - 1)]
-}
-
 /// The sum over a part, each group by its scale.
 #[inline(always)]
 fn scaled<V: Vector, K: Kind>(v: V, sums: Two<V>, scales: [V::Scale; 2]) -> V::Ints {
@@ -150,108 +114,6 @@ fn scaled<V: Vector, K: Kind>(v: V, sums: Two<V>, scales: [V::Scale; 2]) -> V::I
         v.add(v.scaled(sums[0], scales[0]), v.scaled(sums[1], scales[1]))
     } else {
         v.scaled(sums[0], scales[0])
-    }
-}
-
-/// Scale and minimum of a block of 32 for outputs `n` on; the scale again without minima.
-///
-/// # Safety
-/// `block` is a packed block without groups.
-#[inline(always)]
-unsafe fn unit<V: Vector, K: Kind>(v: V, block: *const u8, n: usize) -> [V::Floats; 2] {
-    // SAFETY: promised by the caller.
-    unsafe {
-        let d = v.numbers(Of::<V, K>::UNIT, block.add(Of::<V, K>::LAYOUT.d + 2 * n));
-        if const { K::CODING.has_min() } {
-            [d, v.numbers(Of::<V, K>::UNIT, block.add(Of::<V, K>::LAYOUT.dmin + 2 * n))]
-        } else {
-            [d, d]
-        }
-    }
-}
-
-/// A row's total after a block of 32.
-///
-/// # Safety
-/// `row` is the row of the block in a prepared group.
-#[inline(always)]
-unsafe fn after_block<V: Vector, K: Kind>(
-    v: V,
-    total: V::Floats,
-    ints: V::Ints,
-    [d, min]: [V::Floats; 2],
-    row: *const u8,
-) -> V::Floats {
-    // SAFETY: promised by the caller.
-    unsafe {
-        let scale = v.product(d, v.splat(row.add(Coded::SCALE)));
-        let total = v.fma(v.floats(ints), scale, total);
-        if const { K::CODING.has_min() } {
-            v.fma(min, v.splat(row.add(Coded::SCALED_SUM)), total)
-        } else {
-            total
-        }
-    }
-}
-
-/// Adds blocks of 256 to the totals of rows.
-#[derive(Clone, Copy)]
-struct Close<V: Vector> {
-    d: V::Floats,
-    dmin: V::Floats,
-    mins: [V::Bytes; 8],
-}
-
-impl<V: Vector> Close<V> {
-    /// Pairs of groups with minima.
-    const fn pairs<K: Kind>() -> usize {
-        if K::CODING.has_min() { 128 / K::CODING.group_len() } else { 0 }
-    }
-
-    /// Units and minima for outputs `n` on.
-    ///
-    /// # Safety
-    /// `block` is a packed block with groups.
-    #[inline(always)]
-    unsafe fn new<K: Kind>(v: V, block: *const u8, n: usize) -> Self {
-        // SAFETY: promised by the caller.
-        unsafe {
-            let layout = Of::<V, K>::LAYOUT;
-            let d = v.numbers(Unit::F16, block.add(layout.d + 2 * n));
-            let mut close = Self { d, dmin: d, mins: [v.pairs(block); 8] };
-            if const { K::CODING.has_min() } {
-                close.dmin = v.numbers(Unit::F16, block.add(layout.dmin + 2 * n));
-                for (p, mins) in close.mins[..Self::pairs::<K>()].iter_mut().enumerate() {
-                    *mins = if const { K::CODING.group_len() == 16 } {
-                        let at = block.add(layout.scales + 2 * p * TILE + n);
-                        v.high_nibbles(at, at.add(TILE))
-                    } else {
-                        v.pairs(block.add(layout.mins + 2 * (p * TILE + n)))
-                    };
-                }
-            }
-            close
-        }
-    }
-
-    /// A row's total.
-    ///
-    /// # Safety
-    /// `row` is what is prepared of the row for the whole block.
-    #[inline(always)]
-    unsafe fn total<K: Kind>(self, v: V, total: V::Floats, ints: V::Ints, row: *const u8) -> V::Floats {
-        let mut value = v.product(v.floats(ints), self.d);
-        // SAFETY: promised by the caller.
-        unsafe {
-            if const { K::CODING.has_min() } {
-                let mut mins = v.no_ints();
-                for (p, pairs) in self.mins[..Self::pairs::<K>()].iter().enumerate() {
-                    mins = v.add_pairs(mins, *pairs, row.add(4 + 4 * p));
-                }
-                value = v.fnma(v.floats(mins), self.dmin, value);
-            }
-            v.fma(value, v.splat(row), total)
-        }
     }
 }
 
@@ -359,10 +221,6 @@ unsafe fn turn<V: Vector, K: Kind>(v: V, bytes: &[V::Bytes; 8], row: *const u8, 
     }
 }
 
-/// Integers of rows in progress.
-#[repr(align(64))]
-struct Memory([[i32; TILE]; MANY]);
-
 /// Any number of rows up to [`MANY`], in turn over vectors of codes that stay in registers.
 ///
 /// # Safety
@@ -374,7 +232,7 @@ unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut Sums) {
     let layout = Of::<V, K>::LAYOUT;
     let row = const { Coded::row_bytes(K::CODING) };
     let turns = if const { Of::<V, K>::SIGNED } { 2 } else { 1 };
-    let mut memory = Memory([[0; TILE]; MANY]);
+    let mut memory = Ints::ZERO;
     let (totals, ints) = (sums.0.as_mut_ptr().cast::<f32>(), memory.0.as_mut_ptr().cast::<i32>());
     sums.0[..rows].fill([0.0; TILE]);
     for _ in 0..blocks {

@@ -4,7 +4,8 @@
 //! compiled where the instructions of the vector are enabled. A kernel reads a tile of weights once, as one rising stream, for all
 //! rows of a group:
 //! * up to [`FEW`] rows keep their sums in registers, and each vector of codes meets all of them;
-//! * more rows take turns over eight vectors of codes in registers, with their sums in the first cache.
+//! * more rows take turns over eight vectors of codes in registers, with their sums in the first cache; or, where there are tile
+//!   registers, [`tiled`](mod@tiled) writes the weights of a block as bytes to the first cache, and tiles multiply them.
 //!
 //! Sums of integers are exact and have no order; the f32 operations of a result are those of
 //! [`linear_int8`](crate::reference::linear_int8), or those that [`native`](mod@native) names, one by one. Hence the bits
@@ -13,6 +14,9 @@
 mod array;
 mod int8;
 mod native;
+mod scales;
+#[cfg(target_arch = "x86_64")]
+mod tiled;
 mod unpack;
 mod vector;
 
@@ -22,6 +26,8 @@ mod tests;
 pub(super) use array::Array;
 pub(super) use int8::int8;
 pub(super) use native::native;
+#[cfg(target_arch = "x86_64")]
+pub(super) use tiled::{Room, TileVector, shapes, tiled};
 pub(super) use unpack::{bias, is_wide};
 pub(super) use vector::Vector;
 
@@ -41,6 +47,14 @@ pub(super) struct Sums(pub(super) [[f32; TILE]; MANY]);
 
 impl Sums {
     pub(super) const ZERO: Self = Self([[0.0; TILE]; MANY]);
+}
+
+/// Integers of rows in progress: `[row][output]`.
+#[repr(align(64))]
+struct Ints([[i32; TILE]; MANY]);
+
+impl Ints {
+    const ZERO: Self = Self([[0; TILE]; MANY]);
 }
 
 /// What a kernel reads.

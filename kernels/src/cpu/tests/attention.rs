@@ -311,7 +311,7 @@ proptest! {
         let rope = turned.then_some(Rope { table: &case.table, pairing: case.pairing });
         let noise_seed = noise.bits();
         let mut caches: Vec<_> =
-            (0..Tier::ALL.len()).map(|_| Cache::new(format, shape.0, shape.1, shape.2, &mut Noise::new(noise_seed))).collect();
+            (0..=tiers().count()).map(|_| Cache::new(format, shape.0, shape.1, shape.2, &mut Noise::new(noise_seed))).collect();
         fn args<'a>(
             cache: &'a mut Cache, keys: &'a [f32], values: &'a [f32], columns: usize,
             positions: &'a [u32], slots: &'a [u32], rope: Option<Rope<'a>>,

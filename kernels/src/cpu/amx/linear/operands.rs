@@ -10,21 +10,22 @@
 //! | 3 | 1 | 4, 5, 6 by group | 7 |
 //! | 4 | 1 | 4, 5, 4, 6 by group | 7 |
 
-use crate::cpu::amx::tiles::{ROW_BYTES, ROWS, TILE_BYTES, Tiles};
+use crate::cpu::amx::tiles::{ROW_BYTES, ROWS, Shape, TILE_BYTES, Tiles};
 
 /// Groups of rows in a chunk, at most, and results held at a time.
 pub(super) const GROUPS: usize = 4;
 
-/// Rows of each tile register for a chunk of `groups` groups, the last of `last` rows.
-pub(super) fn tile_rows(groups: usize, last: u8) -> [u8; 8] {
+/// Shape of each tile register for a chunk of `groups` groups, the last of `last` rows.
+pub(super) fn shapes(groups: usize, last: u8) -> [Shape; 8] {
     const FULL: u8 = ROWS as u8;
-    match groups {
+    let rows = match groups {
         1 => [last, last, last, last, last, last, FULL, FULL],
         2 => [FULL, last, FULL, last, FULL, last, FULL, FULL],
         3 => [FULL, FULL, last, FULL, FULL, FULL, last, FULL],
         4 => [FULL, FULL, FULL, last, FULL, FULL, last, FULL],
         _ => unreachable!("no kernel for {groups} groups of rows"),
-    }
+    };
+    rows.map(Shape::of_rows)
 }
 
 /// What a kernel reads.
@@ -48,10 +49,10 @@ macro_rules! multiply {
         $($b:literal = $i:literal: $($c:literal += $a:literal [$g:literal]),+;)+
     ) => {{
         $(if $i == 0 || $block + $i < $operands.blocks {
-            $registers.load::<$b>($weights.wrapping_add($i * TILE_BYTES));
+            $registers.load::<$b>($weights.wrapping_add($i * TILE_BYTES), ROW_BYTES);
             $(
                 let place = $operands.place::<$groups>($block + $i, $g);
-                $registers.load::<$a>($operands.x.wrapping_add(ROW_BYTES * place));
+                $registers.load::<$a>($operands.x.wrapping_add(ROW_BYTES * place), ROW_BYTES);
                 $registers.multiply::<$c, $a, $b>();
             )+
         })+

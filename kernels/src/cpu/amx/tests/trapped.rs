@@ -7,7 +7,7 @@ use crate::{
     Matrix, Rows, RowsMut, WeightFormat,
     cpu::{
         Amx, Avx512, Epilogue, Kernels, PackedLinear,
-        amx::{detection, emulated::Emulated, ops::on_hardware, peak},
+        amx::{detection, emulated::Emulated, ops::on_hardware, peak, tiles::Shape},
     },
     testing::{Noise, Scratch, bits, matrix},
 };
@@ -96,22 +96,30 @@ extern "C" fn on_illegal_instruction(_: libc::c_int, _: *mut libc::siginfo_t, co
                 let place = place(code, modrm, registers);
                 bytes += place.bytes;
                 let config = place.at.cast::<[u8; 64]>().read_unaligned();
-                let row_bytes = [64, 0].repeat(8);
-                assert!(
-                    config[..16] == [[1, 0].as_slice(), &[0; 14]].concat() && config[16..32] == row_bytes
-                );
+                assert_eq!(config[..16], [[1, 0].as_slice(), &[0; 14]].concat());
                 assert!(config[32..48] == [0; 16] && config[56..] == [0; 8], "reserved bytes: {config:?}");
-                *current = Some(Emulated::new(config[48..56].try_into().unwrap()));
+                let shapes = std::array::from_fn(|i| {
+                    assert_eq!(config[17 + 2 * i], 0, "bytes of a row: {config:?}");
+                    Shape { rows: config[48 + i], row_bytes: config[16 + 2 * i] }
+                });
+                *current = Some(Emulated::new(shapes));
             }
-            (0x49, 3, 3) => current.as_mut().unwrap().zero(reg),
             (0x4b, 2 | 3, 0..3) => {
                 let place = place(code, modrm, registers);
                 bytes += place.bytes;
-                assert_eq!(place.stride, 64);
                 let tiles = current.as_mut().unwrap();
-                if prefix & 3 == 3 { tiles.load(reg, place.at) } else { tiles.store(reg, place.at) }
+                if prefix & 3 == 3 {
+                    tiles.load(reg, place.at, place.stride);
+                } else {
+                    assert_eq!(place.stride, 64);
+                    tiles.store(reg, place.at);
+                }
             }
             (0x5c, 2, 3) => current.as_mut().unwrap().multiply(reg, rm, third),
+            (0x5e, 2, 3) => current.as_mut().unwrap().multiply_bytes(reg, rm, third, i32::from),
+            (0x5e, 3, 3) => {
+                current.as_mut().unwrap().multiply_bytes(reg, rm, third, |b| i32::from(b.cast_signed()));
+            }
             _ => unreachable!("a tile instruction {opcode:02x} {prefix:02x} {modrm:02x} of no kernel"),
         }
         registers[libc::REG_RIP as usize] += bytes as libc::greg_t;

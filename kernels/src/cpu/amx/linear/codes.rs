@@ -1,0 +1,85 @@
+//! Products over weights of codes.
+
+use super::Tiles;
+use crate::{
+    cpu::{
+        PackedLinear, Prepared,
+        avx512::{InVectors, Products, Zmm},
+        codes::{Operands, Room, Sums, shapes, tiled},
+    },
+    format::{Kind, Visitor},
+};
+
+/// Rows from which on tiles are faster than vectors.
+const FROM: usize = 4;
+
+/// In tiles, few rows in vectors.
+pub(super) struct InTiles<T> {
+    /// The registers, and the rows that they are configured for.
+    registers: Option<(T, usize)>,
+    room: Room,
+}
+
+impl<T> InTiles<T> {
+    pub(super) const fn new() -> Self {
+        Self { registers: None, room: Room::EMPTY }
+    }
+}
+
+impl<T: Tiles> Products for InTiles<T> {
+    #[inline(always)]
+    unsafe fn products(
+        &mut self,
+        weights: &PackedLinear,
+        x: &Prepared<'_>,
+        tile: usize,
+        rows: usize,
+        group: &[u8],
+        sums: &mut Sums,
+    ) {
+        if rows < FROM {
+            // SAFETY: promised by the caller.
+            return unsafe { InVectors.products(weights, x, tile, rows, group, sums) };
+        }
+        let registers = match &mut self.registers {
+            Some((registers, configured)) if *configured == rows => registers,
+            other => {
+                // Released before they are configured again.
+                *other = None;
+                // SAFETY: whoever may call a linear on the processor's tiles holds a proof that they can be used.
+                &mut other.insert((unsafe { T::configured(shapes(rows)) }, rows)).0
+            }
+        };
+        let operands = Operands {
+            tile: weights.tile(tile).as_ptr(),
+            blocks: weights.blocks(),
+            x: group.as_ptr(),
+            rows,
+            ahead: x.tuning.ahead(weights, rows),
+        };
+        weights.format().visit(Tiled { registers, operands, room: &mut self.room, sums });
+    }
+}
+
+/// Products of a tile that is stored, and a group in the layout of codes that the registers are configured for.
+struct Tiled<'a, T> {
+    registers: &'a mut T,
+    operands: Operands,
+    room: &'a mut Room,
+    sums: &'a mut Sums,
+}
+
+impl<T: Tiles> Visitor for Tiled<'_, T> {
+    type Output = ();
+
+    fn visit<K: Kind>(self) {
+        // SAFETY: only code of this tier makes one, and whoever runs it holds a proof of VNNI too; operands are as promised.
+        unsafe { products::<T, K>(self) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+unsafe fn products<T: Tiles, K: Kind>(of: Tiled<'_, T>) {
+    // SAFETY: promised by the caller.
+    unsafe { tiled::<Zmm, T, K>(Zmm::assume(), of.registers, of.operands, of.room, of.sums) }
+}

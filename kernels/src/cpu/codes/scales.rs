@@ -1,0 +1,155 @@
+//! Scales and minima of a packed block, and a row's total by them, whatever summed the products of its bytes.
+
+use super::{Vector, unpack::Codes};
+use crate::{
+    cpu::{
+        activations::Coded,
+        packing::{CodeLayout, PART, TILE},
+    },
+    format::{Kind, Scales, Unit},
+};
+
+/// Constants of a kernel.
+pub(super) struct Of<V, K>(V, K);
+
+impl<V: Vector, K: Kind> Of<V, K> {
+    pub(super) const LAYOUT: CodeLayout = K::LAYOUT;
+    /// Vectors of outputs in a tile.
+    pub(super) const VECTORS: usize = TILE / V::LANES;
+    /// Whether bytes are taken with their signs.
+    pub(super) const SIGNED: bool = V::SPLIT && K::IS_WIDE;
+    /// Whether inputs `0..16` and `16..32` of a part are summed apart.
+    pub(super) const HALVES: bool =
+        K::CODING.group_len() == 16 || V::SPLIT && !Self::SIGNED && K::BIAS == 0 && K::LARGEST > 15;
+    const UNIT: Unit = match K::CODING.scales {
+        Scales::Block { unit, .. } => unit,
+        Scales::Signed { .. } | Scales::WithMins { .. } => Unit::F16,
+    };
+}
+
+/// The integer scales of part `p` for outputs `n` on: of its groups of 32 or 16.
+///
+/// # Safety
+/// `block` is a packed block with groups, and `p` below 8.
+#[inline(always)]
+pub(super) unsafe fn scales<V: Vector, K: Kind>(v: V, block: *const u8, p: usize, n: usize) -> [V::Scale; 2] {
+    let by_part = const { PART / K::CODING.group_len() };
+    // SAFETY: promised by the caller.
+    let scale = |g: usize| unsafe {
+        let at = block.add(Of::<V, K>::LAYOUT.scales + (by_part * p + g) * TILE + n);
+        match K::CODING.scales {
+            Scales::Signed { .. } => v.signed(at),
+            Scales::WithMins { len: 16 } => v.low_nibbles(at),
+            Scales::WithMins { .. } | Scales::Block { .. } => v.unsigned(at),
+        }
+    };
+    [scale(0), scale(by_part - 1)]
+}
+
+/// Scale and minimum of a block of 32 for outputs `n` on; the scale again without minima.
+///
+/// # Safety
+/// `block` is a packed block without groups.
+#[inline(always)]
+pub(super) unsafe fn unit<V: Vector, K: Kind>(v: V, block: *const u8, n: usize) -> [V::Floats; 2] {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let d = v.numbers(Of::<V, K>::UNIT, block.add(Of::<V, K>::LAYOUT.d + 2 * n));
+        if const { K::CODING.has_min() } {
+            [d, v.numbers(Of::<V, K>::UNIT, block.add(Of::<V, K>::LAYOUT.dmin + 2 * n))]
+        } else {
+            [d, d]
+        }
+    }
+}
+
+/// A row's total after a block of 32.
+///
+/// # Safety
+/// `row` is the row of the block in a prepared group.
+#[inline(always)]
+pub(super) unsafe fn after_block<V: Vector, K: Kind>(
+    v: V,
+    total: V::Floats,
+    ints: V::Ints,
+    [d, min]: [V::Floats; 2],
+    row: *const u8,
+) -> V::Floats {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let scale = v.product(d, v.splat(row.add(Coded::SCALE)));
+        let total = v.fma(v.floats(ints), scale, total);
+        if const { K::CODING.has_min() } {
+            v.fma(min, v.splat(row.add(Coded::SCALED_SUM)), total)
+        } else {
+            total
+        }
+    }
+}
+
+/// Adds blocks of 256 to the totals of rows.
+#[derive(Clone, Copy)]
+pub(super) struct Close<V: Vector> {
+    d: V::Floats,
+    dmin: V::Floats,
+    mins: [V::Bytes; 8],
+}
+
+impl<V: Vector> Close<V> {
+    /// Pairs of groups with minima.
+    const fn pairs<K: Kind>() -> usize {
+        if K::CODING.has_min() { 128 / K::CODING.group_len() } else { 0 }
+    }
+
+    /// Units and minima for outputs `n` on.
+    ///
+    /// # Safety
+    /// `block` is a packed block with groups.
+    #[inline(always)]
+    pub(super) unsafe fn new<K: Kind>(v: V, block: *const u8, n: usize) -> Self {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let layout = Of::<V, K>::LAYOUT;
+            let d = v.numbers(Unit::F16, block.add(layout.d + 2 * n));
+            let mut close = Self { d, dmin: d, mins: [v.pairs(block); 8] };
+            if const { K::CODING.has_min() } {
+                close.dmin = v.numbers(Unit::F16, block.add(layout.dmin + 2 * n));
+                for (p, mins) in close.mins[..Self::pairs::<K>()].iter_mut().enumerate() {
+                    *mins = if const { K::CODING.group_len() == 16 } {
+                        let at = block.add(layout.scales + 2 * p * TILE + n);
+                        v.high_nibbles(at, at.add(TILE))
+                    } else {
+                        v.pairs(block.add(layout.mins + 2 * (p * TILE + n)))
+                    };
+                }
+            }
+            close
+        }
+    }
+
+    /// A row's total.
+    ///
+    /// # Safety
+    /// `row` is what is prepared of the row for the whole block.
+    #[inline(always)]
+    pub(super) unsafe fn total<K: Kind>(
+        self,
+        v: V,
+        total: V::Floats,
+        ints: V::Ints,
+        row: *const u8,
+    ) -> V::Floats {
+        let mut value = v.product(v.floats(ints), self.d);
+        // SAFETY: promised by the caller.
+        unsafe {
+            if const { K::CODING.has_min() } {
+                let mut mins = v.no_ints();
+                for (p, pairs) in self.mins[..Self::pairs::<K>()].iter().enumerate() {
+                    mins = v.add_pairs(mins, *pairs, row.add(4 + 4 * p));
+                }
+                value = v.fnma(v.floats(mins), self.dmin, value);
+            }
+            v.fma(value, v.splat(row), total)
+        }
+    }
+}
