@@ -143,9 +143,17 @@ impl Prepared<'_> {
         self.columns
     }
 
-    /// Each of the given tiles with each group's first row, rows and bytes: the tiles of a group follow each other.
-    pub(super) fn meetings(&self, tiles: Range<usize>) -> impl Iterator<Item = (usize, usize, usize, &[u8])> {
-        let of_group = move |(first, rows, group)| tiles.clone().map(move |tile| (tile, first, rows, group));
+    /// The given tiles, so many at once or fewer, with each group's first row, rows and bytes: the tiles of a group follow each other.
+    pub(super) fn meetings(
+        &self,
+        tiles: Range<usize>,
+        together: usize,
+    ) -> impl Iterator<Item = (Range<usize>, usize, usize, &[u8])> {
+        let end = tiles.end;
+        let of_group = move |(first, rows, group)| {
+            let parts = tiles.clone().step_by(together);
+            parts.map(move |tile| (tile..end.min(tile + together), first, rows, group))
+        };
         self.groups().flat_map(of_group)
     }
 

@@ -6,7 +6,7 @@
 use super::PackedLinear;
 use super::{
     activations::{GROUP, Layout},
-    codes::MANY,
+    codes::{MANY, TOGETHER},
 };
 use crate::{Tier, WeightFormat};
 use std::{fmt, ops::Range, str::FromStr};
@@ -17,10 +17,7 @@ const NEAR_TILES: usize = 8;
 /// Distances worth trying, bytes. At 0 a dense block asks for its own lines together, before it reads the first; one of codes
 /// asks for none.
 const DISTANCES: [usize; 3] = [0, 2048, 4096];
-/// Rows of codes from which on the processor's own streams lag behind.
-#[cfg(target_arch = "x86_64")]
-const LAGGING_ROWS: usize = 4;
-/// Bytes ahead from there on.
+/// Bytes ahead over codes.
 #[cfg(target_arch = "x86_64")]
 const USUAL_DISTANCE: usize = 2048;
 const LONG_DISTANCE: usize = 4096;
@@ -31,8 +28,7 @@ const MOST_AHEAD: usize = 1 << 20;
 /// Which bytes a linear asks for while it uses others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ahead {
-    /// What suits most shapes: the same place in the next tile of dense weights; over weights of codes nothing for up to three rows,
-    /// since the processor's own streams are faster alone, and two kibibytes on for more.
+    /// What suits most shapes: the same place in the next tile of dense weights, two kibibytes on over weights of codes.
     Usual,
     /// The same place in the next tile.
     Tile,
@@ -40,7 +36,7 @@ pub enum Ahead {
     Bytes(usize),
 }
 
-/// The way of one linear over its rows and weights. Displays as `rows=64,tiles=1,ahead=usual`, and reads back.
+/// The way of one linear over its rows and weights. Displays as `rows=64,tiles=2,ahead=usual`, and reads back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tuning {
     rows: usize,
@@ -50,7 +46,7 @@ pub struct Tuning {
 
 impl Tuning {
     /// What serves every shape.
-    pub const DEFAULT: Self = Self { rows: MANY, tiles: 1, ahead: Ahead::Usual };
+    pub const DEFAULT: Self = Self { rows: MANY, tiles: TOGETHER, ahead: Ahead::Usual };
 
     /// A tuning of at most 64 rows (of dense weights at most 8) that share the unpacking of a weight, tiles that such a group of rows meets before the
     /// next group does, and a distance of prefetching.
@@ -102,12 +98,11 @@ impl Tuning {
         self.rows.min(layout.most_rows())
     }
 
-    /// Bytes from a weight to the one that is fetched while it is used by so many rows; 0 over weights of codes fetches none.
+    /// Bytes from a weight to the one that is fetched while it is used; 0 over weights of codes fetches none.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn ahead(self, weights: &PackedLinear, rows: usize) -> usize {
+    pub(super) fn ahead(self, weights: &PackedLinear) -> usize {
         match self.ahead {
             Ahead::Usual if weights.format().is_dense() => weights.tile_bytes(),
-            Ahead::Usual if rows < LAGGING_ROWS => 0,
             Ahead::Usual => USUAL_DISTANCE,
             Ahead::Tile => weights.tile_bytes(),
             Ahead::Bytes(bytes) => bytes,
@@ -185,7 +180,7 @@ mod tests {
                 assert_eq!(tuning.to_string().parse(), Ok(tuning));
             }
         }
-        assert_eq!(Tuning::DEFAULT.to_string(), "rows=64,tiles=1,ahead=usual");
+        assert_eq!(Tuning::DEFAULT.to_string(), "rows=64,tiles=2,ahead=usual");
         assert_eq!("rows=8,tiles=1,ahead=tile".parse(), Tuning::new(8, 1, Ahead::Tile));
         for text in [
             "",

@@ -7,7 +7,7 @@ use super::tiles::{ROW_BYTES, ROWS, Shape, Tiles};
 /// The manual's pseudocode, but for one case: a result so little below the smallest normal number that rounding lifts
 /// it there is kept. <https://www.felixcloutier.com/x86/tdpbf16ps>
 #[derive(Debug)]
-pub(super) struct Emulated {
+pub(in crate::cpu) struct Emulated {
     shapes: [Shape; 8],
     /// `[tile][row][4 bytes]`.
     tiles: [[[u32; ROWS]; ROWS]; 8],

@@ -201,7 +201,7 @@ fn products<T: Tiles>(
     let operands = Operands {
         tile: weights.tile(tile).as_ptr(),
         blocks: weights.blocks(),
-        ahead: chunk.tuning.ahead(weights, chunk.rows),
+        ahead: chunk.tuning.ahead(weights),
         x: chunk.x.as_ptr(),
         last: chunk.last(),
     };

@@ -2,7 +2,8 @@
 //!
 //! Numeric class of a linear over bf16 weights: activations rounded once to bf16; products by `TDPBF16PS`, which sums the even and the odd
 //! columns of a block of 32 apart with fused products, flushing denormals, then adds both sums to the result, block after block
-//! in the tile. Every other op is that of the AVX-512 tier, bit for bit.
+//! in the tile. Over weights of codes tiles multiply bytes, with the bits of every tier ([`super::codes`]). Every other op is that of the
+//! AVX-512 tier, bit for bit.
 //!
 //! The operations of one (row, output) are the same in every row of a tile and whatever the number of rows. The
 //! kernels are written once over [`tiles::Tiles`]: on the processor's tiles ([`hardware`]) and on tiles in memory
@@ -17,6 +18,8 @@ mod peak;
 mod tiles;
 
 pub(super) use detection::usable;
+#[cfg(test)]
+pub(super) use emulated::Emulated;
 #[cfg(test)]
 pub(super) use ops::on_emulated;
 pub(super) use ops::on_hardware;

@@ -162,7 +162,7 @@ fn linears_follow_their_class_bit_for_bit() {
     }
 }
 
-/// Weights that no tile holds have the bits of AVX-512.
+/// All but linears over bf16 weights have the bits of AVX-512.
 #[test]
 fn other_linears_are_those_of_avx512() {
     let Some(proof) = Avx512::detect() else { return };

@@ -14,7 +14,7 @@ use crate::{
     cpu::{
         Epilogue, PackedLinear, Prepared,
         activations::Layout,
-        codes::{Operands, Sums, int8, native},
+        codes::{Operands, Sums, TOGETHER, int8, native},
         packing::TILE,
         prepare::prepare as prepare_rows,
     },
@@ -29,7 +29,7 @@ const ROWS: usize = 4;
 pub(super) trait Arithmetic {
     /// # Safety
     /// The processor has the instructions, and the operands are of the kind, in a layout of codes.
-    unsafe fn int8<K: Kind>(operands: Operands, sums: &mut Sums);
+    unsafe fn int8<K: Kind>(operands: Operands, sums: &mut [Sums]);
 }
 
 /// By AVX2.
@@ -40,7 +40,7 @@ pub(super) struct Vnni;
 
 impl Arithmetic for Split {
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn int8<K: Kind>(operands: Operands, sums: &mut Sums) {
+    unsafe fn int8<K: Kind>(operands: Operands, sums: &mut [Sums]) {
         // SAFETY: promised by the caller.
         unsafe { int8::<Ymm, K>(Ymm::assume(), operands, sums) }
     }
@@ -48,7 +48,7 @@ impl Arithmetic for Split {
 
 impl Arithmetic for Vnni {
     #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-    unsafe fn int8<K: Kind>(operands: Operands, sums: &mut Sums) {
+    unsafe fn int8<K: Kind>(operands: Operands, sums: &mut [Sums]) {
         // SAFETY: promised by the caller.
         unsafe { int8::<VnniYmm, K>(VnniYmm::assume(), operands, sums) }
     }
@@ -77,17 +77,20 @@ pub(super) fn linear<A: Arithmetic>(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
-    let mut sums = Sums::ZERO;
+    let mut sums = [Sums::ZERO; TOGETHER];
     for tiles in x.tuning.passes(tiles) {
-        for (tile, first_row, rows, group) in x.meetings(tiles) {
-            products::<A>(weights, x, tile, rows, group, &mut sums);
-            for (r, sums) in sums.0[..rows].iter().enumerate() {
-                let out = out.span(first_row + r, outputs(weights, tile));
-                for at in [0, LANES] {
-                    let result = load(sums, at);
-                    match epilogue {
-                        Epilogue::Store => store(out, at, result),
-                        Epilogue::AddInto => store(out, at, _mm256_add_ps(load(out, at), result)),
+        for (tiles, first_row, rows, group) in x.meetings(tiles, TOGETHER) {
+            let sums = &mut sums[..tiles.len()];
+            products::<A>(weights, x, tiles.start, rows, group, sums);
+            for (tile, sums) in tiles.zip(sums) {
+                for (r, sums) in sums.0[..rows].iter().enumerate() {
+                    let out = out.span(first_row + r, outputs(weights, tile));
+                    for at in [0, LANES] {
+                        let result = load(sums, at);
+                        match epilogue {
+                            Epilogue::Store => store(out, at, result),
+                            Epilogue::AddInto => store(out, at, _mm256_add_ps(load(out, at), result)),
+                        }
                     }
                 }
             }
@@ -103,11 +106,12 @@ pub(super) fn linear_gated<A: Arithmetic>(
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
-    let (mut gate, mut up) = (Sums::ZERO, Sums::ZERO);
+    let mut sums = [Sums::ZERO; 2];
     for tiles in x.tuning.passes(tiles) {
-        for (tile, first_row, rows, group) in x.meetings(tiles) {
-            products::<A>(weights, x, 2 * tile, rows, group, &mut gate);
-            products::<A>(weights, x, 2 * tile + 1, rows, group, &mut up);
+        for (tiles, first_row, rows, group) in x.meetings(tiles, 1) {
+            let tile = tiles.start;
+            products::<A>(weights, x, 2 * tile, rows, group, &mut sums);
+            let [gate, up] = &sums;
             for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(rows).enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 for at in [0, LANES] {
@@ -122,7 +126,7 @@ fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
     tile * TILE..weights.outputs().min((tile + 1) * TILE)
 }
 
-/// Results of one stored tile for one group of rows; of dense weights four rows at a time.
+/// Results of stored tiles, from the given one on, for one group of rows; of dense weights four rows at a time.
 #[target_feature(enable = "avx2,fma,f16c")]
 fn products<A: Arithmetic>(
     weights: &PackedLinear,
@@ -130,52 +134,55 @@ fn products<A: Arithmetic>(
     tile: usize,
     rows: usize,
     group: &[u8],
-    sums: &mut Sums,
+    sums: &mut [Sums],
 ) {
-    let operands = Operands {
+    let tuning = x.tuning;
+    let operands = |tile, x: &[u8]| Operands {
         tile: weights.tile(tile).as_ptr(),
         blocks: weights.blocks(),
-        x: group.as_ptr(),
+        x: x.as_ptr(),
         rows,
-        ahead: x.tuning.ahead(weights, rows),
+        ahead: tuning.ahead(weights),
     };
     if !weights.format().is_dense() {
         let is_coded = matches!(x.layout, Layout::Coded(_));
         return weights.format().visit(CodedProducts::<A> {
-            operands,
+            operands: operands(tile, group),
             is_coded,
             sums,
             arithmetic: PhantomData,
         });
     }
-    for (i, sums) in sums.0[..rows].chunks_mut(ROWS).enumerate() {
-        let operands = Operands { x: group[i * ROWS * x.layout.block_bytes()..].as_ptr(), ..operands };
-        macro_rules! by_rows {
-            ($format:ty) => {
-                match sums.len() {
-                    1 => dense::<$format, 1>(operands, sums),
-                    2 => dense::<$format, 2>(operands, sums),
-                    3 => dense::<$format, 3>(operands, sums),
-                    _ => dense::<$format, ROWS>(operands, sums),
+    for (t, sums) in sums.iter_mut().enumerate() {
+        for (i, sums) in sums.0[..rows].chunks_mut(ROWS).enumerate() {
+            let operands = operands(tile + t, &group[i * ROWS * x.layout.block_bytes()..]);
+            macro_rules! by_rows {
+                ($format:ty) => {
+                    match sums.len() {
+                        1 => dense::<$format, 1>(operands, sums),
+                        2 => dense::<$format, 2>(operands, sums),
+                        3 => dense::<$format, 3>(operands, sums),
+                        _ => dense::<$format, ROWS>(operands, sums),
+                    }
+                };
+            }
+            // SAFETY: the tile is stored, and every block of the group holds these rows in the class's layout.
+            unsafe {
+                match weights.format() {
+                    WeightFormat::BF16 => by_rows!(BF16),
+                    WeightFormat::F16 => by_rows!(F16),
+                    _ => by_rows!(F32),
                 }
-            };
-        }
-        // SAFETY: the tile is stored, and every block of the group holds these rows in the class's layout.
-        unsafe {
-            match weights.format() {
-                WeightFormat::BF16 => by_rows!(BF16),
-                WeightFormat::F16 => by_rows!(F16),
-                _ => by_rows!(F32),
             }
         }
     }
 }
 
-/// Products over weights of codes, of a tile that is stored and a group in the layout of the class.
+/// Products over weights of codes, of tiles that are stored and a group in the layout of the class.
 struct CodedProducts<'a, A> {
     operands: Operands,
     is_coded: bool,
-    sums: &'a mut Sums,
+    sums: &'a mut [Sums],
     arithmetic: PhantomData<A>,
 }
 
@@ -195,7 +202,7 @@ impl<A: Arithmetic> Visitor for CodedProducts<'_, A> {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn uncoded<K: Kind>(operands: Operands, sums: &mut Sums) {
+unsafe fn uncoded<K: Kind>(operands: Operands, sums: &mut [Sums]) {
     // SAFETY: promised by the caller.
     unsafe { native::<Ymm, K>(Ymm::assume(), operands, sums) }
 }

@@ -14,7 +14,7 @@ use crate::{
     cpu::{
         Epilogue, PackedLinear, Prepared,
         activations::{Layout, Place},
-        codes::{Operands, Sums, int8, native},
+        codes::{Operands, Sums, TOGETHER, int8, native},
         packing::{BLOCK, TILE},
         prepare::prepare as prepare_rows,
     },
@@ -70,9 +70,9 @@ fn pairs(bits: __m512i) -> __m512bh {
     unsafe { std::mem::transmute::<__m512i, __m512bh>(bits) }
 }
 
-/// How results of a stored tile come about.
+/// How results of stored tiles come about.
 pub(in crate::cpu) trait Products {
-    /// Writes those of one group of rows.
+    /// Writes those of one group of rows and as many tiles, from the given one on, as there are sums.
     ///
     /// # Safety
     /// The processor has the features of the tier, and the group holds `rows` rows as `x` was prepared.
@@ -83,7 +83,7 @@ pub(in crate::cpu) trait Products {
         tile: usize,
         rows: usize,
         group: &[u8],
-        sums: &mut Sums,
+        sums: &mut [Sums],
     );
 }
 
@@ -99,7 +99,7 @@ impl Products for InVectors {
         tile: usize,
         rows: usize,
         group: &[u8],
-        sums: &mut Sums,
+        sums: &mut [Sums],
     ) {
         // SAFETY: promised by the caller.
         unsafe { products(weights, x, tile, rows, group, sums) }
@@ -139,17 +139,20 @@ pub(in crate::cpu) fn linear_by(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
-    let mut sums = Sums::ZERO;
+    let mut sums = [Sums::ZERO; TOGETHER];
     for tiles in x.tuning.passes(tiles) {
-        for (tile, first_row, rows, group) in x.meetings(tiles) {
+        for (tiles, first_row, rows, group) in x.meetings(tiles, TOGETHER) {
+            let sums = &mut sums[..tiles.len()];
             // SAFETY: the features are enabled here; the group is one of `x`.
-            unsafe { by.products(weights, x, tile, rows, group, &mut sums) };
-            for (r, sums) in sums.0[..rows].iter().enumerate() {
-                let out = out.span(first_row + r, outputs(weights, tile));
-                let result = load(sums, 0);
-                match epilogue {
-                    Epilogue::Store => store(out, 0, result),
-                    Epilogue::AddInto => store(out, 0, _mm512_add_ps(load(out, 0), result)),
+            unsafe { by.products(weights, x, tiles.start, rows, group, sums) };
+            for (tile, sums) in tiles.zip(sums) {
+                for (r, sums) in sums.0[..rows].iter().enumerate() {
+                    let out = out.span(first_row + r, outputs(weights, tile));
+                    let result = load(sums, 0);
+                    match epilogue {
+                        Epilogue::Store => store(out, 0, result),
+                        Epilogue::AddInto => store(out, 0, _mm512_add_ps(load(out, 0), result)),
+                    }
                 }
             }
         }
@@ -165,14 +168,13 @@ pub(in crate::cpu) fn linear_gated_by(
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
-    let (mut gate, mut up) = (Sums::ZERO, Sums::ZERO);
+    let mut sums = [Sums::ZERO; 2];
     for tiles in x.tuning.passes(tiles) {
-        for (tile, first_row, rows, group) in x.meetings(tiles) {
+        for (tiles, first_row, rows, group) in x.meetings(tiles, 1) {
+            let tile = tiles.start;
             // SAFETY: the features are enabled here; the group is one of `x`.
-            unsafe {
-                by.products(weights, x, 2 * tile, rows, group, &mut gate);
-                by.products(weights, x, 2 * tile + 1, rows, group, &mut up);
-            }
+            unsafe { by.products(weights, x, 2 * tile, rows, group, &mut sums) };
+            let [gate, up] = &sums;
             for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(rows).enumerate() {
                 let out = out.span(first_row + r, outputs(weights, tile));
                 store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
@@ -185,7 +187,7 @@ fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
     tile * TILE..weights.outputs().min((tile + 1) * TILE)
 }
 
-/// Results of one stored tile for one group of rows.
+/// Results of stored tiles, from the given one on, for one group of rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
 fn products(
     weights: &PackedLinear,
@@ -193,47 +195,52 @@ fn products(
     tile: usize,
     rows: usize,
     group: &[u8],
-    sums: &mut Sums,
+    sums: &mut [Sums],
 ) {
-    let operands = Operands {
+    let operands = |tile| Operands {
         tile: weights.tile(tile).as_ptr(),
         blocks: weights.blocks(),
         x: group.as_ptr(),
         rows,
-        ahead: x.tuning.ahead(weights, rows),
+        ahead: x.tuning.ahead(weights),
     };
-    let is_coded = matches!(x.layout, Layout::Coded(_));
-    macro_rules! by_rows {
-        ($format:ty) => {
-            match rows {
-                1 => dense::<$format, 1>(operands, &mut sums.0),
-                2 => dense::<$format, 2>(operands, &mut sums.0),
-                3 => dense::<$format, 3>(operands, &mut sums.0),
-                4 => dense::<$format, 4>(operands, &mut sums.0),
-                5 => dense::<$format, 5>(operands, &mut sums.0),
-                6 => dense::<$format, 6>(operands, &mut sums.0),
-                7 => dense::<$format, 7>(operands, &mut sums.0),
-                8 => dense::<$format, 8>(operands, &mut sums.0),
-                _ => unreachable!("no kernel for a group of {rows} rows"),
-            }
-        };
+    if !weights.format().is_dense() {
+        let is_coded = matches!(x.layout, Layout::Coded(_));
+        return weights.format().visit(CodedProducts { operands: operands(tile), is_coded, sums });
     }
-    // SAFETY: the tile is stored, and the group holds `rows` rows of all blocks in the class's layout.
-    unsafe {
-        match weights.format() {
-            WeightFormat::BF16 => by_rows!(BF16),
-            WeightFormat::F16 => by_rows!(F16),
-            WeightFormat::F32 => by_rows!(F32),
-            format => format.visit(CodedProducts { operands, is_coded, sums }),
+    for (t, sums) in sums.iter_mut().enumerate() {
+        let operands = operands(tile + t);
+        macro_rules! by_rows {
+            ($format:ty) => {
+                match rows {
+                    1 => dense::<$format, 1>(operands, &mut sums.0),
+                    2 => dense::<$format, 2>(operands, &mut sums.0),
+                    3 => dense::<$format, 3>(operands, &mut sums.0),
+                    4 => dense::<$format, 4>(operands, &mut sums.0),
+                    5 => dense::<$format, 5>(operands, &mut sums.0),
+                    6 => dense::<$format, 6>(operands, &mut sums.0),
+                    7 => dense::<$format, 7>(operands, &mut sums.0),
+                    8 => dense::<$format, 8>(operands, &mut sums.0),
+                    _ => unreachable!("no kernel for a group of {rows} rows"),
+                }
+            };
+        }
+        // SAFETY: the tile is stored, and the group holds `rows` rows of all blocks in the class's layout.
+        unsafe {
+            match weights.format() {
+                WeightFormat::BF16 => by_rows!(BF16),
+                WeightFormat::F16 => by_rows!(F16),
+                _ => by_rows!(F32),
+            }
         }
     }
 }
 
-/// Products over weights of codes, of a tile that is stored and a group in the layout of the class.
+/// Products over weights of codes, of tiles that are stored and a group in the layout of the class.
 struct CodedProducts<'a> {
     operands: Operands,
     is_coded: bool,
-    sums: &'a mut Sums,
+    sums: &'a mut [Sums],
 }
 
 impl Visitor for CodedProducts<'_> {

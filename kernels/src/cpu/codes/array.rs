@@ -297,7 +297,7 @@ impl super::TileVector for Array<16> {
     }
 
     fn parts(self, scale: [i32; 16], bits: u32) -> [[i32; 16]; 2] {
-        assert!(scale.iter().all(|scale| (0..1 << 2 * bits).contains(scale)), "scales {scale:?}");
+        assert!(scale.iter().all(|scale| (0..1 << (2 * bits)).contains(scale)), "scales {scale:?}");
         [scale.map(|scale| scale & ((1 << bits) - 1)), scale.map(|scale| scale >> bits)]
     }
 

@@ -5,7 +5,7 @@
 //! without one are summed by 16 inputs; bytes are multiplied with their signs and summed in 32 bits.
 
 use super::{
-    FEW, Ints, MANY, Operands, Sums, Vector, fetch,
+    Ints, MANY, Operands, Sums, TOGETHER, Vector, fetch,
     scales::{Close, Of, after_block, scales, unit},
     unpack::{Codes, quad, quad_with_signs},
 };
@@ -17,20 +17,24 @@ use crate::{
     format::Kind,
 };
 
-/// Writes `sums[r][n]` for the rows of a group.
+/// Writes `sums[t][r][n]` for the rows of a group.
 ///
 /// # Safety
-/// `operands` names a tile of the kind, and a group of at most [`MANY`] rows in its layout of codes.
+/// `operands` names tiles of the kind, and a group of at most [`MANY`] rows in its layout of codes.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn int8<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut Sums) {
+pub(in crate::cpu) unsafe fn int8<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) {
     // SAFETY: promised by the caller.
     unsafe {
-        match operands.rows {
-            1 => few::<V, K, 1>(v, operands, sums),
-            2 => few::<V, K, 2>(v, operands, sums),
-            3 => few::<V, K, 3>(v, operands, sums),
-            FEW => few::<V, K, FEW>(v, operands, sums),
-            _ => many::<V, K>(v, operands, sums),
+        match (operands.rows, sums.len()) {
+            (rows, _) if rows > Of::<V, K>::FEW => many::<V, K>(v, operands, sums),
+            (1, 1) => few::<V, K, 1, false>(v, operands, sums),
+            (2, 1) => few::<V, K, 2, false>(v, operands, sums),
+            (3, 1) => few::<V, K, 3, false>(v, operands, sums),
+            (_, 1) => few::<V, K, 4, false>(v, operands, sums),
+            (1, _) => few::<V, K, 1, true>(v, operands, sums),
+            (2, _) => few::<V, K, 2, true>(v, operands, sums),
+            (3, _) => few::<V, K, 3, true>(v, operands, sums),
+            _ => few::<V, K, 4, true>(v, operands, sums),
         }
     }
 }
@@ -117,59 +121,137 @@ fn scaled<V: Vector, K: Kind>(v: V, sums: Two<V>, scales: [V::Scale; 2]) -> V::I
     }
 }
 
-/// `R` rows, with all sums in registers.
+/// A value of each vector of outputs of a tile, of each row: of vectors of sixteen only the first is used.
+type Each<X, const R: usize> = [[X; 2]; R];
+
+/// Adds part `p` of a block to the integers of rows.
 ///
 /// # Safety
-/// As [`int8`], for `R` rows.
+/// `block` is a packed block with groups, `x` are the rows of its part.
 #[inline(always)]
-unsafe fn few<V: Vector, K: Kind, const R: usize>(v: V, operands: Operands, sums: &mut Sums) {
-    let Operands { mut tile, blocks, mut x, ahead, .. } = operands;
+unsafe fn add_part<V: Vector, K: Kind, const R: usize>(
+    v: V,
+    block: *const u8,
+    p: usize,
+    x: *const u8,
+    ahead: usize,
+    ints: &mut Each<V::Ints, R>,
+) {
+    let layout = Of::<V, K>::LAYOUT;
+    fetch(layout, block, p, ahead);
+    for i in 0..Of::<V, K>::VECTORS {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let codes = block.add(layout.codes + p * layout.part_bytes + 4 * V::LANES * i);
+            let found = part::<V, K, R>(v, codes, x, const { Coded::row_bytes(K::CODING) });
+            let scales = scales::<V, K>(v, block, p, V::LANES * i);
+            for (ints, found) in ints.iter_mut().zip(found) {
+                ints[i] = v.add(ints[i], scaled::<V, K>(v, found, scales));
+            }
+        }
+    }
+}
+
+/// Adds a block of 256, whose integers are there, to the totals of rows.
+///
+/// # Safety
+/// `block` is a packed block with groups, `x` is what follows the rows of its parts.
+#[inline(always)]
+unsafe fn add_closed<V: Vector, K: Kind, const R: usize>(
+    v: V,
+    block: *const u8,
+    x: *const u8,
+    ints: &Each<V::Ints, R>,
+    totals: &mut Each<V::Floats, R>,
+) {
+    for i in 0..Of::<V, K>::VECTORS {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let close = Close::new::<K>(v, block, V::LANES * i);
+            for (r, total) in totals.iter_mut().enumerate() {
+                total[i] = close.total::<K>(v, total[i], ints[r][i], x.add(r * SUMS));
+            }
+        }
+    }
+}
+
+/// Adds a block of 32 to the totals of rows.
+///
+/// # Safety
+/// `block` is a packed block without groups, `x` are its rows.
+#[inline(always)]
+unsafe fn add_block<V: Vector, K: Kind, const R: usize>(
+    v: V,
+    block: *const u8,
+    x: *const u8,
+    ahead: usize,
+    totals: &mut Each<V::Floats, R>,
+) {
     let layout = Of::<V, K>::LAYOUT;
     let row = const { Coded::row_bytes(K::CODING) };
-    let mut totals = [[v.zero(); 2]; R];
+    fetch(layout, block, 0, ahead);
+    for i in 0..Of::<V, K>::VECTORS {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let found = part::<V, K, R>(v, block.add(layout.codes + 4 * V::LANES * i), x, row);
+            let unit = unit::<V, K>(v, block, V::LANES * i);
+            for (r, total) in totals.iter_mut().enumerate() {
+                let ints = whole::<V, K>(v, found[r]);
+                total[i] = after_block::<V, K>(v, total[i], ints, unit, x.add(r * row));
+            }
+        }
+    }
+}
+
+/// `R` rows of one or two tiles, with all sums in registers. Two tiles are read in turn: two streams of memory.
+///
+/// # Safety
+/// As [`int8`], for `R` rows and as many tiles.
+#[inline(always)]
+unsafe fn few<V: Vector, K: Kind, const R: usize, const TWO: bool>(
+    v: V,
+    operands: Operands,
+    sums: &mut [Sums],
+) {
+    let Operands { tile: mut first, blocks, mut x, ahead, .. } = operands;
+    let layout = Of::<V, K>::LAYOUT;
+    let row = const { Coded::row_bytes(K::CODING) };
+    let to_second = blocks * layout.bytes;
+    let (mut totals, mut second_totals) = ([[v.zero(); 2]; R], [[v.zero(); 2]; R]);
     for _ in 0..blocks {
-        // SAFETY: the block of the tile and its rows are inside what the caller named.
+        let second = first.wrapping_add(to_second);
+        // SAFETY: the block of the tiles and its rows are inside what the caller named.
         unsafe {
             if const { K::CODING.has_groups() } {
-                let mut ints = [[v.no_ints(); 2]; R];
+                let (mut ints, mut second_ints) = ([[v.no_ints(); 2]; R], [[v.no_ints(); 2]; R]);
                 for p in 0..layout.parts {
-                    fetch(layout, tile, p, ahead);
-                    for i in 0..Of::<V, K>::VECTORS {
-                        let codes = tile.add(layout.codes + p * layout.part_bytes + 4 * V::LANES * i);
-                        let found = part::<V, K, R>(v, codes, x, row);
-                        let scales = scales::<V, K>(v, tile, p, V::LANES * i);
-                        for (ints, found) in ints.iter_mut().zip(found) {
-                            ints[i] = v.add(ints[i], scaled::<V, K>(v, found, scales));
-                        }
+                    add_part::<V, K, R>(v, first, p, x, ahead, &mut ints);
+                    if const { TWO } {
+                        add_part::<V, K, R>(v, second, p, x, ahead, &mut second_ints);
                     }
                     x = x.add(R * row);
                 }
-                for i in 0..Of::<V, K>::VECTORS {
-                    let close = Close::new::<K>(v, tile, V::LANES * i);
-                    for (r, total) in totals.iter_mut().enumerate() {
-                        total[i] = close.total::<K>(v, total[i], ints[r][i], x.add(r * SUMS));
-                    }
+                add_closed::<V, K, R>(v, first, x, &ints, &mut totals);
+                if const { TWO } {
+                    add_closed::<V, K, R>(v, second, x, &second_ints, &mut second_totals);
                 }
                 x = x.add(R * SUMS);
             } else {
-                fetch(layout, tile, 0, ahead);
-                for i in 0..Of::<V, K>::VECTORS {
-                    let found = part::<V, K, R>(v, tile.add(layout.codes + 4 * V::LANES * i), x, row);
-                    let unit = unit::<V, K>(v, tile, V::LANES * i);
-                    for (r, total) in totals.iter_mut().enumerate() {
-                        let ints = whole::<V, K>(v, found[r]);
-                        total[i] = after_block::<V, K>(v, total[i], ints, unit, x.add(r * row));
-                    }
+                add_block::<V, K, R>(v, first, x, ahead, &mut totals);
+                if const { TWO } {
+                    add_block::<V, K, R>(v, second, x, ahead, &mut second_totals);
                 }
                 x = x.add(R * row);
             }
         }
-        tile = tile.wrapping_add(layout.bytes);
+        first = first.wrapping_add(layout.bytes);
     }
-    for (total, sums) in totals.iter().zip(&mut sums.0) {
-        for (i, total) in total.iter().take(Of::<V, K>::VECTORS).enumerate() {
-            // SAFETY: a row has the outputs of a tile.
-            unsafe { v.store(sums.as_mut_ptr().add(V::LANES * i), *total) };
+    for (totals, sums) in [totals, second_totals].iter().zip(sums) {
+        for (total, sums) in totals.iter().zip(&mut sums.0) {
+            for (i, total) in total.iter().take(Of::<V, K>::VECTORS).enumerate() {
+                // SAFETY: a row has the outputs of a tile.
+                unsafe { v.store(sums.as_mut_ptr().add(V::LANES * i), *total) };
+            }
         }
     }
 }
@@ -221,77 +303,153 @@ unsafe fn turn<V: Vector, K: Kind>(v: V, bytes: &[V::Bytes; 8], row: *const u8, 
     }
 }
 
-/// Any number of rows up to [`MANY`], in turn over vectors of codes that stay in registers.
+/// Any number of rows up to [`MANY`], in turn over vectors of codes that stay in registers; two tiles in turn, block by block.
 ///
 /// # Safety
 /// As [`int8`].
 #[inline(always)]
-unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut Sums) {
+unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) {
     let Operands { mut tile, blocks, mut x, rows, ahead } = operands;
     assert!(rows <= MANY);
     let layout = Of::<V, K>::LAYOUT;
     let row = const { Coded::row_bytes(K::CODING) };
-    let turns = if const { Of::<V, K>::SIGNED } { 2 } else { 1 };
-    let mut memory = Ints::ZERO;
-    let (totals, ints) = (sums.0.as_mut_ptr().cast::<f32>(), memory.0.as_mut_ptr().cast::<i32>());
-    sums.0[..rows].fill([0.0; TILE]);
+    let mut memory = [Ints::ZERO; TOGETHER];
+    sums.iter_mut().for_each(|sums| sums.0[..rows].fill([0.0; TILE]));
     for _ in 0..blocks {
-        // SAFETY: the block of the tile and its rows are inside what the caller named, totals and integers have room for
+        let block = |t: usize| tile.wrapping_add(t * blocks * layout.bytes);
+        // SAFETY: the block of the tiles and its rows are inside what the caller named, totals and integers have room for
         // `MANY` rows.
         unsafe {
             if const { K::CODING.has_groups() } {
                 for p in 0..layout.parts {
-                    fetch(layout, tile, p, ahead);
-                    for i in 0..Of::<V, K>::VECTORS {
-                        let codes = tile.add(layout.codes + p * layout.part_bytes + 4 * V::LANES * i);
-                        let scales = scales::<V, K>(v, tile, p, V::LANES * i);
-                        for half in 0..turns {
-                            let bytes = eight::<V, K>(v, codes, half);
-                            for r in 0..rows {
-                                let found = turn::<V, K>(v, &bytes, x.add(r * row), half);
-                                let at = ints.add(r * TILE + V::LANES * i);
-                                let sum = v.add(v.load_ints(at), scaled::<V, K>(v, found, scales));
-                                v.store_ints(at, sum);
-                            }
-                        }
+                    for (t, ints) in memory.iter_mut().enumerate().take(sums.len()) {
+                        add_part_to_many::<V, K>(v, block(t), p, x, rows, ahead, ints);
                     }
                     x = x.add(rows * row);
                 }
-                for i in 0..Of::<V, K>::VECTORS {
-                    let close = Close::new::<K>(v, tile, V::LANES * i);
-                    for r in 0..rows {
-                        let at = r * TILE + V::LANES * i;
-                        let (total, sum) = (v.load(totals.add(at)), v.load_ints(ints.add(at)));
-                        v.store(totals.add(at), close.total::<K>(v, total, sum, x.add(r * SUMS)));
-                        v.store_ints(ints.add(at), v.no_ints());
-                    }
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    add_closed_to_many::<V, K>(v, block(t), x, rows, &mut memory[t], sums);
                 }
                 x = x.add(rows * SUMS);
             } else {
-                fetch(layout, tile, 0, ahead);
-                for i in 0..Of::<V, K>::VECTORS {
-                    let codes = tile.add(layout.codes + 4 * V::LANES * i);
-                    let unit = unit::<V, K>(v, tile, V::LANES * i);
-                    for half in 0..turns {
-                        let bytes = eight::<V, K>(v, codes, half);
-                        for r in 0..rows {
-                            let at = r * TILE + V::LANES * i;
-                            let x = x.add(r * row);
-                            let mut sum = whole::<V, K>(v, turn::<V, K>(v, &bytes, x, half));
-                            if half == 1 {
-                                sum = v.add(sum, v.load_ints(ints.add(at)));
-                            } else if turns == 2 {
-                                v.store_ints(ints.add(at), sum);
-                                continue;
-                            }
-                            let total = v.load(totals.add(at));
-                            v.store(totals.add(at), after_block::<V, K>(v, total, sum, unit, x));
-                        }
-                    }
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    add_block_to_many::<V, K>(v, block(t), x, rows, ahead, &mut memory[t], sums);
                 }
                 x = x.add(rows * row);
             }
         }
         tile = tile.wrapping_add(layout.bytes);
+    }
+}
+
+/// Turns over the codes of a part, or of half of it with their signs.
+const fn turns<V: Vector, K: Kind>() -> usize {
+    if Of::<V, K>::SIGNED { 2 } else { 1 }
+}
+
+/// As [`add_part`].
+///
+/// # Safety
+/// As `add_part`, for at most [`MANY`] rows.
+#[inline(always)]
+unsafe fn add_part_to_many<V: Vector, K: Kind>(
+    v: V,
+    block: *const u8,
+    p: usize,
+    x: *const u8,
+    rows: usize,
+    ahead: usize,
+    ints: &mut Ints,
+) {
+    let layout = Of::<V, K>::LAYOUT;
+    let row = const { Coded::row_bytes(K::CODING) };
+    let ints = ints.0.as_mut_ptr().cast::<i32>();
+    fetch(layout, block, p, ahead);
+    for i in 0..Of::<V, K>::VECTORS {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let codes = block.add(layout.codes + p * layout.part_bytes + 4 * V::LANES * i);
+            let scales = scales::<V, K>(v, block, p, V::LANES * i);
+            for half in 0..turns::<V, K>() {
+                let bytes = eight::<V, K>(v, codes, half);
+                for r in 0..rows {
+                    let found = turn::<V, K>(v, &bytes, x.add(r * row), half);
+                    let at = ints.add(r * TILE + V::LANES * i);
+                    let sum = v.add(v.load_ints(at), scaled::<V, K>(v, found, scales));
+                    v.store_ints(at, sum);
+                }
+            }
+        }
+    }
+}
+
+/// As [`add_closed`]; leaves zeros as integers.
+///
+/// # Safety
+/// As `add_closed`, for at most [`MANY`] rows.
+#[inline(always)]
+unsafe fn add_closed_to_many<V: Vector, K: Kind>(
+    v: V,
+    block: *const u8,
+    x: *const u8,
+    rows: usize,
+    ints: &mut Ints,
+    sums: &mut Sums,
+) {
+    let (totals, ints) = (sums.0.as_mut_ptr().cast::<f32>(), ints.0.as_mut_ptr().cast::<i32>());
+    for i in 0..Of::<V, K>::VECTORS {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let close = Close::new::<K>(v, block, V::LANES * i);
+            for r in 0..rows {
+                let at = r * TILE + V::LANES * i;
+                let (total, sum) = (v.load(totals.add(at)), v.load_ints(ints.add(at)));
+                v.store(totals.add(at), close.total::<K>(v, total, sum, x.add(r * SUMS)));
+                v.store_ints(ints.add(at), v.no_ints());
+            }
+        }
+    }
+}
+
+/// As [`add_block`], by integers of any value.
+///
+/// # Safety
+/// As `add_block`, for at most [`MANY`] rows.
+#[inline(always)]
+unsafe fn add_block_to_many<V: Vector, K: Kind>(
+    v: V,
+    block: *const u8,
+    x: *const u8,
+    rows: usize,
+    ahead: usize,
+    ints: &mut Ints,
+    sums: &mut Sums,
+) {
+    let layout = Of::<V, K>::LAYOUT;
+    let row = const { Coded::row_bytes(K::CODING) };
+    let (totals, ints) = (sums.0.as_mut_ptr().cast::<f32>(), ints.0.as_mut_ptr().cast::<i32>());
+    fetch(layout, block, 0, ahead);
+    for i in 0..Of::<V, K>::VECTORS {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let codes = block.add(layout.codes + 4 * V::LANES * i);
+            let unit = unit::<V, K>(v, block, V::LANES * i);
+            for half in 0..turns::<V, K>() {
+                let bytes = eight::<V, K>(v, codes, half);
+                for r in 0..rows {
+                    let at = r * TILE + V::LANES * i;
+                    let x = x.add(r * row);
+                    let mut sum = whole::<V, K>(v, turn::<V, K>(v, &bytes, x, half));
+                    if half == 1 {
+                        sum = v.add(sum, v.load_ints(ints.add(at)));
+                    } else if turns::<V, K>() == 2 {
+                        v.store_ints(ints.add(at), sum);
+                        continue;
+                    }
+                    let total = v.load(totals.add(at));
+                    v.store(totals.add(at), after_block::<V, K>(v, total, sum, unit, x));
+                }
+            }
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Products over weights of codes, written once for all formats and instruction sets.
 //!
 //! [`Vector`] is an instruction set, [`Kind`](crate::format::Kind) a format; the kernels are generic over both and are
-//! compiled where the instructions of the vector are enabled. A kernel reads a tile of weights once, as one rising stream, for all
-//! rows of a group:
-//! * up to [`FEW`] rows keep their sums in registers, and each vector of codes meets all of them;
+//! compiled where the instructions of the vector are enabled. A kernel reads a tile of weights once, for all rows of a group:
+//! * up to four rows keep their sums in registers, and each vector of codes meets all of them; two tiles are read in turn, as two rising
+//!   streams, of which a processor fetches more ahead than of one;
 //! * more rows take turns over eight vectors of codes in registers, with their sums in the first cache; or, where there are tile
 //!   registers, [`tiled`](mod@tiled) writes the weights of a block as bytes to the first cache, and tiles multiply them.
 //!
@@ -35,9 +35,6 @@ use super::packing::{CodeLayout, TILE};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
-/// Rows whose sums stay in registers.
-pub(super) const FEW: usize = 4;
-
 /// Rows in a full group.
 pub(super) const MANY: usize = 64;
 
@@ -57,9 +54,13 @@ impl Ints {
     const ZERO: Self = Self([[0; TILE]; MANY]);
 }
 
+/// Tiles that a kernel takes at once.
+pub(super) const TOGETHER: usize = 2;
+
 /// What a kernel reads.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
+    /// The first of the tiles, which are one behind the other.
     pub(super) tile: *const u8,
     pub(super) blocks: usize,
     /// Prepared group of exactly `rows` rows.
@@ -67,6 +68,14 @@ pub(super) struct Operands {
     pub(super) rows: usize,
     /// Distance from a weight to the one to fetch ahead of its use; 0 leaves it to the processor.
     pub(super) ahead: usize,
+}
+
+impl Operands {
+    /// The same of tile `t` alone.
+    #[inline(always)]
+    fn of_tile(self, layout: CodeLayout, t: usize) -> Self {
+        Self { tile: self.tile.wrapping_add(t * self.blocks * layout.bytes), ..self }
+    }
 }
 
 /// Asks for part `p` of a block, and what of the block is before or behind all parts, `ahead` bytes on; for nothing at 0.

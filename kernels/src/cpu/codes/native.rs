@@ -6,7 +6,7 @@
 //! sums of 16 activations in the same chains.
 
 use super::{
-    FEW, Operands, Sums, Vector, fetch,
+    Operands, Sums, Vector, fetch,
     unpack::{Codes, quad},
 };
 use crate::{
@@ -17,21 +17,27 @@ use crate::{
     format::{Kind, Scales, Unit},
 };
 
-/// Writes `sums[r][n]` for the rows of a group.
+/// Rows whose sums stay in registers.
+const FEW: usize = 4;
+
+/// Writes `sums[t][r][n]` for the rows of a group.
 ///
 /// # Safety
-/// `operands` names a tile of the kind, and a group of at most [`super::MANY`] rows in the layout of f32 with sums.
+/// `operands` names as many tiles of the kind as there are sums, and a group of at most [`super::MANY`] rows in the layout of f32 with sums.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn native<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut Sums) {
-    for first in (0..operands.rows).step_by(FEW) {
-        let sums = &mut sums.0[first..];
-        // SAFETY: promised by the caller.
-        unsafe {
-            match operands.rows - first {
-                1 => few::<V, K, 1>(v, operands, first, sums),
-                2 => few::<V, K, 2>(v, operands, first, sums),
-                3 => few::<V, K, 3>(v, operands, first, sums),
-                _ => few::<V, K, FEW>(v, operands, first, sums),
+pub(in crate::cpu) unsafe fn native<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) {
+    for (t, sums) in sums.iter_mut().enumerate() {
+        let operands = operands.of_tile(const { K::LAYOUT }, t);
+        for first in (0..operands.rows).step_by(FEW) {
+            let sums = &mut sums.0[first..];
+            // SAFETY: promised by the caller.
+            unsafe {
+                match operands.rows - first {
+                    1 => few::<V, K, 1>(v, operands, first, sums),
+                    2 => few::<V, K, 2>(v, operands, first, sums),
+                    3 => few::<V, K, 3>(v, operands, first, sums),
+                    _ => few::<V, K, FEW>(v, operands, first, sums),
+                }
             }
         }
     }

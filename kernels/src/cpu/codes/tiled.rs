@@ -1,16 +1,16 @@
-//! Products of bytes in tile registers: the class and the bits of [`int8`](super::int8()) for groups of rows.
+//! Products of bytes in tile registers: the class and the bits of [`int8`](super::int8()) for groups of rows, over kinds with blocks
+//! of 256.
 //!
-//! Weights of a block are written as bytes to memory of the thread, lines of four inputs of sixteen outputs, which are what a tile
-//! register takes; the next block's are written while the tiles multiply those of this one.
+//! Weights are written as bytes to memory of the thread, lines of four inputs of sixteen outputs, which are what a tile register takes; those of
+//! the next parts are written while the tiles multiply. A byte is no code: the product of its integer and the group's scale
+//! is told in two, so that a tile adds up a block whatever the scales of its groups. They are the bytes of the product itself, or products of
+//! small codes with the low and with the high bits of the scale. Sums are below `256 * 255 * 127`.
 //!
-//! * Blocks of 32: bytes are the integers that codes stand for. A tile adds up a block, and the f32 scales follow.
-//! * Blocks of 256: the product of that integer and the group's scale is told in two bytes, so that a tile adds up a block whatever the scales of its
-//!   groups: the two of the product itself, or products of small codes with the low and the high bits of the scale. Sums are below
-//!   `256 * 255 * 127`.
+//! Blocks of 32 would leave a tile at every block, to be scaled: that gained nothing over vectors (Sapphire Rapids, 4 to 64 rows).
 
 use super::{
     Ints, MANY, Operands, Sums, Vector, fetch,
-    scales::{Close, Of, after_block, scales, unit},
+    scales::{Close, Of, scales},
     unpack::{Codes, quad},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 /// Lines of a part.
 const LINES: usize = PART / 4;
 
-/// Blocks of 32 between writing bytes and their load into a tile, which waits until they are in the cache: three are enough on Sapphire Rapids.
+/// Parts between writing bytes and their load into a tile, which waits until they are in the cache: three are enough on Sapphire Rapids.
 const EARLY: usize = 4;
 
 /// What writing bytes for tiles asks of vectors of sixteen outputs.
@@ -53,10 +53,10 @@ pub(in crate::cpu) trait TileVector: Vector {
 /// A line of weights: four bytes of each output.
 type Line = [u8; ROW_BYTES];
 
-/// Memory of a thread for the weights of two blocks and for sums of products.
+/// Memory of a thread for weights and for sums of products.
 #[repr(align(64))]
 pub(in crate::cpu) struct Room {
-    /// `[block % 2][part][low or high][four inputs]`.
+    /// Of two tiles or two blocks: `[part % 8][low or high][four inputs]`.
     weights: [[[[Line; LINES]; 2]; 8]; 2],
     ints: [Ints; 2],
 }
@@ -74,27 +74,28 @@ pub(in crate::cpu) fn shapes(rows: usize) -> [Shape; 8] {
     [results, results, results, results, x, x, weights, weights]
 }
 
-/// Writes `sums[r][n]` for the rows of a group.
+/// Writes `sums[t][r][n]` for the rows of a group.
 ///
 /// # Safety
-/// `operands` names a tile of the kind, and a group of at most [`MANY`] rows in its layout of codes; `registers` are configured to
-/// [`shapes`] of as many rows.
+/// The kind has groups; `operands` names as many tiles of it as there are sums, and a group of at most [`MANY`] rows in its layout of codes;
+/// `registers` are configured to [`shapes`] of as many rows.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn tiled<V: TileVector, T: Tiles, K: Kind>(
     v: V,
     registers: &mut T,
     operands: Operands,
     room: &mut Room,
-    sums: &mut Sums,
+    sums: &mut [Sums],
 ) {
     assert!(operands.rows <= MANY);
-    sums.0[..operands.rows].fill([0.0; TILE]);
+    sums.iter_mut().for_each(|sums| sums.0[..operands.rows].fill([0.0; TILE]));
     // SAFETY: promised by the caller.
     unsafe {
-        if const { K::CODING.has_groups() } {
-            blocks_of_256::<V, T, K>(v, registers, operands, room, sums);
-        } else {
-            blocks_of_32::<V, T, K>(v, registers, operands, room, sums);
+        if operands.rows <= ROWS {
+            return one_group::<V, T, K>(v, registers, operands, room, sums);
+        }
+        for (t, sums) in sums.iter_mut().enumerate() {
+            groups::<V, T, K>(v, registers, operands.of_tile(Of::<V, K>::LAYOUT, t), room, sums);
         }
     }
 }
@@ -103,132 +104,6 @@ pub(in crate::cpu) unsafe fn tiled<V: TileVector, T: Tiles, K: Kind>(
 #[inline(always)]
 fn first_of(g: usize, rows: usize) -> usize {
     (g * ROWS).min(rows.saturating_sub(ROWS))
-}
-
-/// # Safety
-/// As [`tiled`], for a kind without groups.
-#[inline(always)]
-unsafe fn blocks_of_32<V: TileVector, T: Tiles, K: Kind>(
-    v: V,
-    registers: &mut T,
-    operands: Operands,
-    room: &mut Room,
-    sums: &mut Sums,
-) {
-    let Operands { tile, blocks, x, rows, ahead } = operands;
-    let layout = Of::<V, K>::LAYOUT;
-    let row = const { Coded::row_bytes(K::CODING) };
-    let Room { weights: [weights, _], ints: [ints, _] } = room;
-    let block = |b: usize| tile.wrapping_add(b * layout.bytes);
-    let rows_of = |b: usize| x.wrapping_add(b * rows * row);
-    let groups = rows.div_ceil(ROWS);
-    // Product `i` is of block `i / groups`. It is stored two products later, so that no later load waits for a store that waits for it.
-    let products = blocks * groups;
-    let (mut b, mut g) = (0, 0);
-    let mut closing = (0, 0);
-    // SAFETY: blocks and their rows are inside what the caller named; 16 rows from each first one, or as many as there are, are
-    // rows of the group, and totals and integers have room for them.
-    unsafe {
-        for b in 0..blocks.min(EARLY) {
-            write::<V, K>(v, block(b), ahead, &mut weights[b][0]);
-        }
-        for i in 0..products + 3 {
-            if i < products {
-                if g == 0 && b + EARLY < blocks {
-                    write::<V, K>(v, block(b + EARLY), ahead, &mut weights[(b + EARLY) % 8][0]);
-                }
-                let weights = weights[b % 8][0].as_ptr().cast();
-                let x = rows_of(b).add(first_of(g, rows) * row);
-                match i % 4 {
-                    0 => multiply::<T, 0, 4, 6>(registers, weights, x, row),
-                    1 => multiply::<T, 1, 5, 7>(registers, weights, x, row),
-                    2 => multiply::<T, 2, 4, 6>(registers, weights, x, row),
-                    _ => multiply::<T, 3, 5, 7>(registers, weights, x, row),
-                }
-                g += 1;
-                if g == groups {
-                    (b, g) = (b + 1, 0);
-                }
-            }
-            if (2..products + 2).contains(&i) {
-                let to = ints.0[(i - 2) % 4 * ROWS].as_mut_ptr().cast();
-                match i % 4 {
-                    0 => registers.store::<2>(to),
-                    1 => registers.store::<3>(to),
-                    2 => registers.store::<0>(to),
-                    _ => registers.store::<1>(to),
-                }
-            }
-            if i >= 3 {
-                let (b, g) = closing;
-                let (first, ints) = (first_of(g, rows), &ints.0[(i - 3) % 4 * ROWS..][..ROWS]);
-                let new = g * ROWS..rows.min((g + 1) * ROWS);
-                let x = rows_of(b).add(new.start * row);
-                close::<V, K>(v, block(b), x, &ints[new.start - first..], &mut sums.0[new]);
-                closing = if g + 1 == groups { (b + 1, 0) } else { (b, g + 1) };
-            }
-        }
-    }
-}
-
-/// A result of its own for the products of a block and 16 rows, or as many as there are.
-///
-/// # Safety
-/// The tiles' rows are readable, `row` bytes apart in `x`.
-#[inline(always)]
-unsafe fn multiply<T: Tiles, const C: usize, const A: usize, const B: usize>(
-    registers: &mut T,
-    weights: *const u8,
-    x: *const u8,
-    row: usize,
-) {
-    // SAFETY: promised by the caller.
-    unsafe {
-        registers.zero::<C>();
-        registers.load::<B>(weights, ROW_BYTES);
-        registers.load::<A>(x, row);
-    }
-    registers.multiply_signed::<C, A, B>();
-}
-
-/// The integers of a block of 32.
-///
-/// # Safety
-/// `block` is a packed block without groups.
-#[inline(always)]
-unsafe fn write<V: TileVector, K: Kind>(v: V, block: *const u8, ahead: usize, to: &mut [Line; LINES]) {
-    let layout = Of::<V, K>::LAYOUT;
-    fetch(layout, block, 0, ahead);
-    for (q, line) in to.iter_mut().enumerate() {
-        // SAFETY: promised by the caller; a line has 64 bytes.
-        unsafe {
-            let bytes = quad::<V, K>(v, block.add(layout.codes), q);
-            v.store_bytes(line.as_mut_ptr(), v.minus(bytes, K::BIAS));
-        }
-    }
-}
-
-/// Adds a block of 32 to the totals of rows.
-///
-/// # Safety
-/// `block` is a packed block without groups, and `x` are its prepared rows.
-#[inline(always)]
-unsafe fn close<V: TileVector, K: Kind>(
-    v: V,
-    block: *const u8,
-    x: *const u8,
-    ints: &[[i32; TILE]],
-    totals: &mut [[f32; TILE]],
-) {
-    let row = const { Coded::row_bytes(K::CODING) };
-    // SAFETY: promised by the caller.
-    unsafe {
-        let unit = unit::<V, K>(v, block, 0);
-        for (r, (total, ints)) in totals.iter_mut().zip(ints).enumerate() {
-            let (before, ints) = (v.load(total.as_ptr()), v.load_ints(ints.as_ptr()));
-            v.store(total.as_mut_ptr(), after_block::<V, K>(v, before, ints, unit, x.add(r * row)));
-        }
-    }
 }
 
 /// How products of codes and scales are told in two bytes.
@@ -259,10 +134,103 @@ trait InBytes: Codes {
 
 impl<K: Codes> InBytes for K {}
 
+/// The tiles of weights in turn, part by part.
+///
 /// # Safety
-/// As [`tiled`], for a kind with groups.
+/// As [`tiled`], for at most 16 rows.
 #[inline(always)]
-unsafe fn blocks_of_256<V: TileVector, T: Tiles, K: Kind>(
+unsafe fn one_group<V: TileVector, T: Tiles, K: Kind>(
+    v: V,
+    registers: &mut T,
+    operands: Operands,
+    room: &mut Room,
+    sums: &mut [Sums],
+) {
+    let Operands { tile, blocks, x, rows, ahead } = operands;
+    let row = const { Coded::row_bytes(K::CODING) };
+    let layout = Of::<V, K>::LAYOUT;
+    let block = |t: usize, b: usize| tile.wrapping_add((t * blocks + b) * layout.bytes);
+    let rows_of = |b: usize| x.wrapping_add(b * rows * (8 * row + SUMS));
+    let Room { weights, ints: [low, high] } = room;
+    // SAFETY: blocks and their rows are inside what the caller named; totals and integers have room for the rows.
+    unsafe {
+        for (t, weights) in weights.iter_mut().enumerate().take(sums.len()) {
+            for (p, weights) in weights.iter_mut().enumerate().take(EARLY) {
+                write::<V, K>(v, block(t, 0), p, ahead, weights);
+            }
+        }
+        for b in 0..blocks {
+            registers.zero::<0>();
+            registers.zero::<1>();
+            registers.zero::<2>();
+            registers.zero::<3>();
+            for p in 0..8 {
+                let early = 8 * b + p + EARLY;
+                if early < 8 * blocks {
+                    for (t, weights) in weights.iter_mut().enumerate().take(sums.len()) {
+                        let weights = &mut weights[early % 8];
+                        write::<V, K>(v, block(t, early / 8), early % 8, ahead, weights);
+                    }
+                }
+                registers.load::<4>(rows_of(b).add(p * rows * row), row);
+                registers.load::<6>(weights[0][p][0].as_ptr().cast(), ROW_BYTES);
+                registers.multiply_unsigned::<0, 4, 6>();
+                if const { !K::HAS_ONE } {
+                    registers.load::<7>(weights[0][p][1].as_ptr().cast(), ROW_BYTES);
+                    multiply_second::<T, K, 1, 4>(registers);
+                }
+                if sums.len() > 1 {
+                    registers.load::<6>(weights[1][p][0].as_ptr().cast(), ROW_BYTES);
+                    registers.multiply_unsigned::<2, 4, 6>();
+                    if const { !K::HAS_ONE } {
+                        registers.load::<7>(weights[1][p][1].as_ptr().cast(), ROW_BYTES);
+                        multiply_second::<T, K, 3, 4>(registers);
+                    }
+                }
+            }
+            registers.store::<0>(low.0[0].as_mut_ptr().cast());
+            registers.store::<1>(high.0[0].as_mut_ptr().cast());
+            registers.store::<2>(low.0[ROWS].as_mut_ptr().cast());
+            registers.store::<3>(high.0[ROWS].as_mut_ptr().cast());
+            let tails = rows_of(b).add(8 * rows * row);
+            for (t, sums) in sums.iter_mut().enumerate() {
+                let (low, high) = (&low.0[t * ROWS..], &high.0[t * ROWS..]);
+                close::<V, K>(v, block(t, b), tails, [low, high], &mut sums.0[..rows]);
+            }
+        }
+    }
+}
+
+/// Adds a block to the totals of rows.
+///
+/// # Safety
+/// `block` is a packed block with groups, and `x` is what follows the prepared rows of its parts.
+#[inline(always)]
+unsafe fn close<V: TileVector, K: Kind>(
+    v: V,
+    block: *const u8,
+    x: *const u8,
+    [low, high]: [&[[i32; TILE]]; 2],
+    totals: &mut [[f32; TILE]],
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let close = Close::new::<K>(v, block, 0);
+        for (r, ((total, low), high)) in totals.iter_mut().zip(low).zip(high).enumerate() {
+            let (low, high) = (v.load_ints(low.as_ptr()), v.load_ints(high.as_ptr()));
+            let ints = v.joined(low, high, K::LOW_BITS);
+            let after = close.total::<K>(v, v.load(total.as_ptr()), ints, x.add(r * SUMS));
+            v.store(total.as_mut_ptr(), after);
+        }
+    }
+}
+
+/// One tile of weights: a block's bytes serve two groups of 16 rows after the other two.
+///
+/// # Safety
+/// As [`tiled`].
+#[inline(always)]
+unsafe fn groups<V: TileVector, T: Tiles, K: Kind>(
     v: V,
     registers: &mut T,
     operands: Operands,
@@ -270,14 +238,13 @@ unsafe fn blocks_of_256<V: TileVector, T: Tiles, K: Kind>(
     sums: &mut Sums,
 ) {
     let Operands { tile, blocks, x, rows, ahead } = operands;
-    let layout = Of::<V, K>::LAYOUT;
     let row = const { Coded::row_bytes(K::CODING) };
-    let Room { weights, ints: [low, high] } = room;
-    let block = |b: usize| tile.wrapping_add(b * layout.bytes);
+    let block = |b: usize| tile.wrapping_add(b * Of::<V, K>::LAYOUT.bytes);
     let rows_of = |b: usize| x.wrapping_add(b * rows * (8 * row + SUMS));
+    let Room { weights, ints: [low, high] } = room;
     for (p, to) in weights[0].iter_mut().enumerate() {
         // SAFETY: the block is inside what the caller named.
-        unsafe { write_scaled::<V, K>(v, block(0), p, ahead, to) };
+        unsafe { write::<V, K>(v, block(0), p, ahead, to) };
     }
     for b in 0..blocks {
         let [even, odd] = &mut *weights;
@@ -290,13 +257,12 @@ unsafe fn blocks_of_256<V: TileVector, T: Tiles, K: Kind>(
             registers.zero::<2>();
             registers.zero::<3>();
             for (p, (now, next)) in now.iter().zip(next.iter_mut()).enumerate() {
-                if pair == 0 && b + 1 < blocks {
-                    // SAFETY: as above.
-                    unsafe { write_scaled::<V, K>(v, block(b + 1), p, ahead, next) };
-                }
-                let x = rows_of(b).wrapping_add(p * rows * row);
-                // SAFETY: 16 rows from each first one, or as many as there are, are rows of the group.
+                // SAFETY: the block is inside what the caller named; 16 rows from each first one are rows of the group.
                 unsafe {
+                    if pair == 0 && b + 1 < blocks {
+                        write::<V, K>(v, block(b + 1), p, ahead, next);
+                    }
+                    let x = rows_of(b).add(p * rows * row);
                     registers.load::<6>(now[0].as_ptr().cast(), ROW_BYTES);
                     registers.load::<4>(x.add(first * row), row);
                     registers.multiply_unsigned::<0, 4, 6>();
@@ -323,16 +289,10 @@ unsafe fn blocks_of_256<V: TileVector, T: Tiles, K: Kind>(
                 }
             }
         }
-        // SAFETY: the block and what follows its rows are inside what the caller named; totals and integers have room for `MANY` rows.
+        // SAFETY: the block and what follows its rows are inside what the caller named.
         unsafe {
-            let close = Close::new::<K>(v, block(b), 0);
             let tails = rows_of(b).add(8 * rows * row);
-            for (r, total) in sums.0[..rows].iter_mut().enumerate() {
-                let (low, high) = (v.load_ints(low.0[r].as_ptr()), v.load_ints(high.0[r].as_ptr()));
-                let ints = v.joined(low, high, K::LOW_BITS);
-                let after = close.total::<K>(v, v.load(total.as_ptr()), ints, tails.add(r * SUMS));
-                v.store(total.as_mut_ptr(), after);
-            }
+            close::<V, K>(v, block(b), tails, [&low.0, &high.0], &mut sums.0[..rows]);
         }
     }
 }
@@ -342,7 +302,7 @@ unsafe fn blocks_of_256<V: TileVector, T: Tiles, K: Kind>(
 /// # Safety
 /// `block` is a packed block with groups, and `p` below 8.
 #[inline(always)]
-unsafe fn write_scaled<V: TileVector, K: Kind>(
+unsafe fn write<V: TileVector, K: Kind>(
     v: V,
     block: *const u8,
     p: usize,

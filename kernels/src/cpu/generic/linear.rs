@@ -13,7 +13,7 @@ use crate::{
     },
     format::{Kind, Visitor},
 };
-use std::ops::Range;
+use std::{ops::Range, slice};
 
 /// Lays activations out, normalised first if asked.
 pub(in crate::cpu) fn prepare(
@@ -37,7 +37,8 @@ pub(in crate::cpu) fn linear(
 ) {
     let mut sums = Sums::ZERO;
     for tiles in x.tuning.passes(tiles) {
-        for (tile, first, rows, group) in x.meetings(tiles) {
+        for (tiles, first, rows, group) in x.meetings(tiles, 1) {
+            let tile = tiles.start;
             products(weights, tile, x.layout, group, rows, &mut sums);
             for (r, sums) in sums.0[..rows].iter().enumerate() {
                 let out = out.span(first + r, outputs(weights, tile));
@@ -59,7 +60,8 @@ pub(in crate::cpu) fn linear_gated(
 ) {
     let (mut gate, mut up) = (Sums::ZERO, Sums::ZERO);
     for tiles in x.tuning.passes(tiles) {
-        for (tile, first, rows, group) in x.meetings(tiles) {
+        for (tiles, first, rows, group) in x.meetings(tiles, 1) {
+            let tile = tiles.start;
             products(weights, 2 * tile, x.layout, group, rows, &mut gate);
             products(weights, 2 * tile + 1, x.layout, group, rows, &mut up);
             for r in 0..rows {
@@ -101,9 +103,9 @@ impl Visitor for CodedProducts<'_> {
         // SAFETY: operands are as promised.
         unsafe {
             if self.is_coded {
-                int8::<_, K>(Array::<TILE>, self.operands, self.sums);
+                int8::<_, K>(Array::<TILE>, self.operands, slice::from_mut(self.sums));
             } else {
-                native::<_, K>(Array::<TILE>, self.operands, self.sums);
+                native::<_, K>(Array::<TILE>, self.operands, slice::from_mut(self.sums));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::tiers;
 use crate::{
-    AppendKv, Attention, KvFormat, KvLayer, Rope, RopePairing, RopeTable, Rows, RowsMut, Tails, Tier,
+    AppendKv, Attention, KvFormat, KvLayer, Rope, RopePairing, RopeTable, Rows, RowsMut, Tails,
     cpu::{Kernels, attention_scratch_bytes},
     reference,
     testing::{Noise, Scratch, bits},

@@ -1,4 +1,4 @@
-//! Products over weights of codes.
+//! Products over weights of codes: in tiles over blocks of 256, else in vectors.
 
 use super::Tiles;
 use crate::{
@@ -7,11 +7,11 @@ use crate::{
         avx512::{InVectors, Products, Zmm},
         codes::{Operands, Room, Sums, shapes, tiled},
     },
-    format::{Kind, Visitor},
+    format::{Coding, Kind, Visitor},
 };
 
 /// Rows from which on tiles are faster than vectors.
-const FROM: usize = 4;
+const FROM: usize = 5;
 
 /// In tiles, few rows in vectors.
 pub(super) struct InTiles<T> {
@@ -35,9 +35,10 @@ impl<T: Tiles> Products for InTiles<T> {
         tile: usize,
         rows: usize,
         group: &[u8],
-        sums: &mut Sums,
+        sums: &mut [Sums],
     ) {
-        if rows < FROM {
+        let has_groups = weights.format().coding().is_some_and(Coding::has_groups);
+        if rows < FROM || !has_groups {
             // SAFETY: promised by the caller.
             return unsafe { InVectors.products(weights, x, tile, rows, group, sums) };
         }
@@ -55,18 +56,18 @@ impl<T: Tiles> Products for InTiles<T> {
             blocks: weights.blocks(),
             x: group.as_ptr(),
             rows,
-            ahead: x.tuning.ahead(weights, rows),
+            ahead: x.tuning.ahead(weights),
         };
         weights.format().visit(Tiled { registers, operands, room: &mut self.room, sums });
     }
 }
 
-/// Products of a tile that is stored, and a group in the layout of codes that the registers are configured for.
+/// Products of tiles that are stored, and a group in the layout of codes that the registers are configured for.
 struct Tiled<'a, T> {
     registers: &'a mut T,
     operands: Operands,
     room: &'a mut Room,
-    sums: &'a mut Sums,
+    sums: &'a mut [Sums],
 }
 
 impl<T: Tiles> Visitor for Tiled<'_, T> {
@@ -80,6 +81,9 @@ impl<T: Tiles> Visitor for Tiled<'_, T> {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn products<T: Tiles, K: Kind>(of: Tiled<'_, T>) {
+    if const { !K::CODING.has_groups() } {
+        unreachable!("no tiles for blocks of 32");
+    }
     // SAFETY: promised by the caller.
     unsafe { tiled::<Zmm, T, K>(Zmm::assume(), of.registers, of.operands, of.room, of.sums) }
 }

@@ -149,9 +149,9 @@ fn compare(proof: Avx512) {
     assert_eq!(unsafe { peak::products(2) }, (65_536, 64.0));
     let kernels = Kernels::emulated_amx(proof);
     let mut noise = Noise::new(31);
-    for format in [WeightFormat::BF16] {
+    for format in [WeightFormat::BF16, WeightFormat::Q4_K, WeightFormat::Q6_K] {
         for (width, blocks) in [(1, 7), (16, 2), (21, 3), (32, 1), (40, 2), (64, 2), (71, 1)] {
-            let (rows, columns) = (19, 32 * blocks);
+            let (rows, columns) = (19, 32.max(format.block_len()) * blocks);
             let bytes = [(); 2].map(|()| matrix(format, rows, columns, &mut noise));
             let [gate, up] = [0, 1].map(|i| Matrix::new(format, rows, columns, &bytes[i]).unwrap());
             let (pair, plain) =
