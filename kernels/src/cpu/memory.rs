@@ -2,6 +2,7 @@
 
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
+    mem::MaybeUninit,
     ptr::NonNull,
     slice,
     sync::Arc,
@@ -74,10 +75,17 @@ impl Reserved {
         self.len
     }
 
-    /// Zeroes it.
-    pub(super) fn zeroed(self) -> AlignedBytes {
-        // SAFETY: `len` bytes of the region, which no other place overlaps.
-        unsafe { self.start.write_bytes(0, self.len) };
+    /// The bytes, to be written.
+    pub(super) fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: `len` bytes of the region, which no other place overlaps, borrowed mutably; they need not be initialised.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len) }
+    }
+
+    /// The bytes, written.
+    ///
+    /// # Safety
+    /// All of them were written.
+    pub(super) unsafe fn written(self) -> AlignedBytes {
         AlignedBytes(self)
     }
 }
@@ -96,13 +104,8 @@ unsafe impl Sync for AlignedBytes {}
 
 impl AlignedBytes {
     pub(super) fn as_slice(&self) -> &[u8] {
-        // SAFETY: `len` bytes, initialised by `Reserved::zeroed`.
+        // SAFETY: `len` bytes, initialised by the promise of `Reserved::written`.
         unsafe { slice::from_raw_parts(self.0.start.as_ptr(), self.0.len) }
-    }
-
-    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: `len` bytes, initialised by `Reserved::zeroed`, borrowed mutably.
-        unsafe { slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.len) }
     }
 }
 

@@ -41,6 +41,6 @@ pub use found::{FoundLayout, FoundPart};
 pub use isa::{Amx, Avx2, Avx512, AvxVnni};
 pub use kernels::{Epilogue, Kernels, attention_scratch_bytes, head_scratch_bytes};
 pub use memory::{Reserved, allocate};
-pub use packing::{PackError, PackedLinear, TILE};
+pub use packing::{PackError, PackedLinear, Packing, Piece, TILE, Target};
 pub use roofline::Arithmetic;
 pub use tuning::{Ahead, Tuning, TuningError};
