@@ -71,6 +71,7 @@ mod schedules;
 #[cfg(feature = "serve")]
 mod serve;
 mod skip_search;
+mod split_models;
 #[cfg(feature = "cli")]
 mod temperatures;
 #[cfg(feature = "cli")]
