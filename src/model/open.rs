@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable, VocabularySource, gguf,
-    safetensors, watched::Watched,
+    Identity, KeptPlace, ModelConfig, ModelError, ModelFingerprint, PackedNote, TensorInfo, TensorTable,
+    VocabularySource, gguf, kept::KeptWeights, safetensors, watched::Watched,
 };
 use crate::{
     ir::{Graph, WeightId, WeightSource},
@@ -132,6 +132,26 @@ impl Model {
             files,
             identity,
         }
+    }
+
+    /// The same model, whose weights are kept as backends pack them, for the next time that it is loaded: `told` hears what became of that. On
+    /// systems without [`FileStamp`](crate::storage::FileStamp)s nothing is kept.
+    ///
+    /// # Errors
+    /// [`ModelError::Storage`] if the system does not say how old the files are.
+    pub fn kept_in(
+        mut self,
+        place: KeptPlace,
+        told: impl Fn(PackedNote) + Send + Sync + 'static,
+    ) -> Result<Self, ModelError> {
+        if let Some(kept) = KeptWeights::new(&self, place, told)? {
+            self.weights = Arc::new(kept);
+        }
+        Ok(self)
+    }
+
+    pub(super) fn files(&self) -> &[MappedFile] {
+        &self.files
     }
 
     /// The same model, which tells how far loading it has come: of the bytes of its weights, how many lie where forwards read them, and

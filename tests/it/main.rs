@@ -49,6 +49,8 @@ mod hub;
 #[cfg(feature = "cli")]
 mod inspect;
 mod kept_states;
+#[cfg(all(feature = "cli", unix))]
+mod kept_weights;
 mod kernel_bench;
 mod kv_cache;
 mod lossless;

@@ -7,7 +7,7 @@
 mod codes;
 mod tiles;
 
-use super::memory::AlignedBytes;
+use super::memory::Storage;
 use crate::{
     WeightFormat,
     format::{Block, Matrix, bf16_to_f32, f16_to_f32},
@@ -22,13 +22,17 @@ pub const TILE: usize = 16;
 /// Inputs in a dense block.
 pub(super) const BLOCK: usize = 32;
 
+/// Names the layouts of this version: others' bytes mean something else. A hash of the sources that write them, so that no change of them goes
+/// unnoticed.
+pub const PACKED_LAYOUT: &str = env!("YGG_PACKED_LAYOUT");
+
 /// A weight matrix, or several that share their input, packed once at load.
 pub struct PackedLinear {
     format: WeightFormat,
     gated: bool,
     rows: usize,
     columns: usize,
-    storage: AlignedBytes,
+    storage: Storage,
 }
 
 impl PackedLinear {
@@ -73,7 +77,7 @@ impl PackedLinear {
         self.rows.div_ceil(TILE)
     }
 
-    /// Memory held.
+    /// Bytes that products read, in memory of its own or lent.
     pub fn resident_bytes(&self) -> usize {
         self.storage.as_slice().len()
     }

@@ -10,10 +10,12 @@ use std::{
 
 use ygg_kernels::{
     Matrix,
-    cpu::{PackError, PackedLinear, Packing, Reserved, Target},
+    cpu::{ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target},
 };
 
-use crate::ir::{Norm, Op, OpWeights, Program, WeightId, WeightSource, WeightSpec};
+use crate::ir::{
+    KEPT_ALIGNMENT, KeptBytes, Norm, Op, OpWeights, PackedDigest, Program, WeightId, WeightSource, WeightSpec,
+};
 
 use super::BackendError;
 use crate::backend::memory::probe;
@@ -75,6 +77,8 @@ impl PackedWeights {
         if keys.is_empty() {
             return Ok(());
         }
+        // What is packed later, heads and drafters, is small or another's.
+        let is_first = self.places.is_empty();
         let (mut matrices, mut packings) = (Vec::new(), Vec::new());
         for key in keys {
             match parts_of(&key, specs, source)? {
@@ -90,8 +94,23 @@ impl PackedWeights {
             }
         }
         let note = |i: usize| matrices[i].weights().iter().for_each(|weight| source.note_loaded(*weight));
-        for (key, matrix) in matrices.iter().zip(on_threads(packings, threads, &note)?) {
-            self.places.insert(key.clone(), self.matrices.len());
+        let digest = is_first.then(|| digest_of(&matrices, specs, &packings));
+        let packed = match digest.and_then(|digest| source.kept_packed(&digest)) {
+            Some(kept) => {
+                (0..matrices.len()).for_each(note);
+                from_kept(packings, &kept)
+            }
+            None => {
+                let packed = on_threads(packings, threads, &note)?;
+                if let Some(digest) = digest {
+                    let parts: Vec<&[u8]> = packed.iter().map(PackedLinear::bytes).collect();
+                    source.keep_packed(&digest, &parts);
+                }
+                packed
+            }
+        };
+        for (key, matrix) in matrices.into_iter().zip(packed) {
+            self.places.insert(key, self.matrices.len());
             self.matrices.push(Arc::new(matrix));
         }
         Ok(())
@@ -170,6 +189,36 @@ fn parts_of<'a>(
         reason: reason.to_string(),
     };
     packing.map(Parts::Matrix).map_err(refused)
+}
+
+/// Names what is packed, in what order and in which layout; the same on every tier and for any number of threads.
+fn digest_of(keys: &[Key], specs: &[WeightSpec], packings: &[Packing<'_>]) -> PackedDigest {
+    let mut hasher = blake3::Hasher::new();
+    let mut field = |text: String| {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    };
+    field(PACKED_LAYOUT.to_owned());
+    for (key, packing) in keys.iter().zip(packings) {
+        field(format!("{key:?} in {} bytes", packing.bytes()));
+        for weight in key.weights() {
+            let WeightSpec { name, format, rows, columns } = &specs[weight.0 as usize];
+            field(format!("{name} {format} [{rows}, {columns}]"));
+        }
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// Matrices where they were kept, as [`WeightSource::keep_packed`] says.
+fn from_kept(packings: Vec<Packing<'_>>, kept: &KeptBytes) -> Vec<PackedLinear> {
+    const { assert!(KEPT_ALIGNMENT.is_multiple_of(ALIGNMENT)) };
+    let mut at = 0;
+    let place = |packing: Packing<'_>| {
+        let start = at;
+        at += packing.bytes().next_multiple_of(KEPT_ALIGNMENT);
+        packing.from_kept(kept, start)
+    };
+    packings.into_iter().map(place).collect()
 }
 
 /// Bytes of packed weights that a thread takes at a time.

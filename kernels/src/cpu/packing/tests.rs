@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::testing::{Noise, matrix};
-use crate::{Matrix, cpu::Reserved};
+use crate::{
+    Matrix,
+    cpu::{LentBytes, Reserved},
+    testing::Scratch,
+};
 use proptest::prelude::*;
 
 fn dequantised(matrix: &Matrix<'_>, n: usize) -> Vec<f32> {
@@ -85,6 +89,24 @@ fn matrices_share_an_allocation_without_touching_each_other() {
             assert!(packed.tile(0).as_ptr().addr().is_multiple_of(64));
         }
     }
+}
+
+#[test]
+fn lent_bytes_are_read_where_they_lie() {
+    let bytes = matrix(WeightFormat::Q5_0, 40, 64, &mut Noise::new(4));
+    let matrix = Matrix::new(WeightFormat::Q5_0, 40, 64, &bytes).unwrap();
+    let packed = PackedLinear::stack(&[matrix]).unwrap();
+    let mut scratch = Scratch::new(64 + packed.bytes().len());
+    scratch.bytes()[64..][..packed.bytes().len()].copy_from_slice(packed.bytes());
+    let lent: LentBytes = std::sync::Arc::new(scratch);
+    let kept = Packing::stack(&[matrix]).unwrap().from_kept(&lent, 64);
+    assert_eq!((kept.bytes(), format!("{kept:?}")), (packed.bytes(), format!("{packed:?}")));
+    assert_eq!(kept.bytes().as_ptr(), (*lent).as_ref()[64..].as_ptr());
+    let refused = |at| {
+        let packing = Packing::stack(&[matrix]).unwrap();
+        std::panic::catch_unwind(|| packing.from_kept(&lent, at)).is_err()
+    };
+    assert!(refused(63) && refused(128));
 }
 
 #[test]

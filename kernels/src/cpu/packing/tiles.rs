@@ -5,13 +5,16 @@ use super::{BLOCK, PackError, PackedLinear, TILE, block_bytes, block_columns, co
 use crate::cpu::isa::Avx2;
 use crate::{
     Matrix, WeightFormat,
-    cpu::memory::Reserved,
+    cpu::memory::{LentBytes, Reserved, Storage},
     format::{Block, Kind, Visitor},
 };
 use std::{
     array,
     mem::MaybeUninit,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// Matrices that will be packed together.
@@ -73,6 +76,21 @@ impl<'a> Packing<'a> {
     pub fn into_memory(self, memory: Reserved) -> Target<'a> {
         assert_eq!(memory.len(), self.bytes(), "bytes of {self:?}");
         Target { packing: self, memory, written: AtomicUsize::new(0) }
+    }
+
+    /// The matrix as it was packed before: `bytes[at..]`, which an equal packing wrote.
+    ///
+    /// # Panics
+    /// If there are too few bytes, or they are not aligned to [`ALIGNMENT`].
+    pub fn from_kept(self, bytes: &LentBytes, at: usize) -> PackedLinear {
+        let storage = Storage::Lent { bytes: Arc::clone(bytes), at: at..at + self.bytes() };
+        assert_eq!(storage.as_slice().len(), self.bytes(), "bytes of {self:?}");
+        self.with(storage)
+    }
+
+    fn with(&self, storage: Storage) -> PackedLinear {
+        let (format, columns) = (self.format(), self.parts[0].columns());
+        PackedLinear { format, gated: self.gated, rows: self.outputs(), columns, storage }
     }
 
     pub(super) fn on_one_thread(self) -> PackedLinear {
@@ -144,11 +162,9 @@ impl<'a> Target<'a> {
     pub fn finish(mut self) -> PackedLinear {
         let written = *self.written.get_mut();
         assert_eq!(written, self.packing.stored_tiles(), "stored tiles of {:?}", self.packing);
-        let (format, rows) = (self.packing.format(), self.packing.outputs());
-        let (gated, columns) = (self.packing.gated, self.packing.parts[0].columns());
         // SAFETY: pieces do not overlap and count the tiles that they have written once; all were counted.
-        let storage = unsafe { self.memory.written() };
-        PackedLinear { format, gated, rows, columns, storage }
+        let bytes = unsafe { self.memory.written() };
+        self.packing.with(Storage::Own(bytes))
     }
 }
 
