@@ -81,7 +81,7 @@ impl<'a> Packing<'a> {
     /// The matrix as it was packed before: `bytes[at..]`, which an equal packing wrote.
     ///
     /// # Panics
-    /// If there are too few bytes, or they are not aligned to [`ALIGNMENT`].
+    /// If there are too few bytes, or they are not aligned to [`ALIGNMENT`](crate::cpu::ALIGNMENT).
     pub fn from_kept(self, bytes: &LentBytes, at: usize) -> PackedLinear {
         let storage = Storage::Lent { bytes: Arc::clone(bytes), at: at..at + self.bytes() };
         assert_eq!(storage.as_slice().len(), self.bytes(), "bytes of {self:?}");
