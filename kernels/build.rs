@@ -1,5 +1,5 @@
 //! Hashes the kernels' sources: plans are bound to the kernel set they were measured with. Those of a processor and those of a GPU have
-//! hashes of their own.
+//! hashes of their own; so has what lays weights out for a processor, which kept weights are bound to.
 
 use std::{
     fs,
@@ -44,6 +44,8 @@ fn main() {
     }
     // The emulation is for tests.
     files.retain(|file| !has(file, &["tests", "tests.rs", "emu"]));
+    let layouts = files.iter().filter(|file| has(file, &["packing", "packing.rs"]) && !has(file, &["cuda"]));
+    println!("cargo::rustc-env=YGG_PACKED_LAYOUT={}", hash(layouts.cloned().collect()));
     let (cuda, cpu) = files.into_iter().partition(|file| has(file, &["cuda", "cuda.rs"]));
     println!("cargo::rustc-env=YGG_KERNEL_SET={}", hash(cpu));
     println!("cargo::rustc-env=YGG_CUDA_KERNEL_SET={}", hash(cuda));

@@ -1,5 +1,5 @@
 //! Kernels alone, on one thread, by criterion: linears of every format with either kind of activations, attention,
-//! candidates, norms, in every tier here.
+//! candidates, norms, in every tier here; and packing of weights.
 //!
 //! Weights of one linear stay in a cache from call to call, so these figures are of arithmetic; what memory allows is
 //! shown by `yggc bench --kernels`. The elements of a linear and of attention are multiplications and additions.
@@ -14,7 +14,7 @@ use ygg_kernels::{
     Activations, Attention, Choice, KvFormat, KvLayer, Matrix, Norm, Rope, RopePairing, RopeTable, Rows,
     RowsMut, Tails, Tier, WeightFormat,
     candidates::{candidate_columns, ranges},
-    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, attention_scratch_bytes},
+    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, TILE, attention_scratch_bytes},
 };
 
 /// A small MLP, which has few enough bytes to stay in a cache: `D`, whole blocks of every format, and `F`.
@@ -25,6 +25,8 @@ const HEADS: usize = 9;
 const KV_HEADS: usize = 3;
 const HEAD_DIM: usize = 64;
 const VOCABULARY: usize = 49_152;
+/// Bytes of the file that packing is measured on, about.
+const PACKED_BYTES: usize = 32 << 20;
 
 fn tiers() -> impl Iterator<Item = Kernels> {
     Tier::ALL.into_iter().filter_map(Kernels::for_tier)
@@ -92,6 +94,24 @@ fn linear(criterion: &mut Criterion) {
         let matrix = Matrix::new(format, OUTPUTS, COLUMNS, &bytes).expect("whole blocks");
         let weights = PackedLinear::stack(&[matrix]).expect("one matrix");
         linear_of(&mut criterion.benchmark_group(format!("linear.{format}")), format, &weights);
+    }
+}
+
+/// Throughput counts the bytes of the file. The matrix is beyond the caches of a core, as those of a model are.
+fn packing(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("packing");
+    for format in WeightFormat::ALL {
+        let mut rows = Vec::new();
+        for row in values(TILE * COLUMNS).chunks(COLUMNS) {
+            format.quantise_row(row, &mut rows);
+        }
+        let bytes = rows.repeat(PACKED_BYTES / rows.len());
+        let outputs = PACKED_BYTES / rows.len() * TILE;
+        let matrix = Matrix::new(format, outputs, COLUMNS, &bytes).expect("whole blocks");
+        group.throughput(Throughput::Bytes(bytes.len() as u64));
+        group.bench_function(format.name(), |bencher| {
+            bencher.iter(|| PackedLinear::stack(&[black_box(matrix)]).expect("one matrix"));
+        });
     }
 }
 
@@ -193,5 +213,5 @@ fn rms_norm(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, linear, attention, candidates, rms_norm);
+criterion_group!(benches, linear, packing, attention, candidates, rms_norm);
 criterion_main!(benches);

@@ -51,6 +51,10 @@ pub(crate) enum Elements {
 /// A format of codes as a type, so that code can be made for each.
 pub(crate) trait Kind {
     const CODING: Coding;
+    /// Bytes of a block in a file.
+    const BLOCK_BYTES: usize;
+    /// Takes a block of a file apart.
+    const DECODE: fn(&[u8], &mut Block);
 }
 
 /// What is done for the kind of a format.
@@ -76,13 +80,15 @@ macro_rules! formats {
         /// The formats of codes as types.
         #[expect(non_camel_case_types, reason = "formats are spelled as ggml spells them")]
         mod kinds {
-            use super::{Coding, Kind, WeightFormat};
+            use super::{Block, Coding, Kind, WeightFormat};
 
             $(
                 pub(super) struct $variant;
 
                 impl Kind for $variant {
                     const CODING: Coding = WeightFormat::$variant.coding().expect("a format of codes");
+                    const BLOCK_BYTES: usize = WeightFormat::$variant.block_bytes();
+                    const DECODE: fn(&[u8], &mut Block) = WeightFormat::$variant.decoder().expect("a format of codes");
                 }
             )*
         }
@@ -198,6 +204,13 @@ impl WeightFormat {
         match self.spec().elements {
             Elements::Dense { .. } => None,
             Elements::Codes { coding, .. } => Some(coding),
+        }
+    }
+
+    const fn decoder(self) -> Option<fn(&[u8], &mut Block)> {
+        match self.spec().elements {
+            Elements::Dense { .. } => None,
+            Elements::Codes { decode, .. } => Some(decode),
         }
     }
 

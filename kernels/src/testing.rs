@@ -65,6 +65,13 @@ pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
 #[derive(Debug)]
 pub(crate) struct Scratch(Vec<Line>);
 
+impl AsRef<[u8]> for Scratch {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: a `Line` is 64 plain bytes without padding.
+        unsafe { self.0.as_slice().align_to::<u8>().1 }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);

@@ -17,7 +17,7 @@ mod verification;
 
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
-pub use cpu::{Pinning, Workers, available_tiers};
+pub use cpu::{PackedLayout, Pinning, Workers, available_tiers, packed_layouts};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDevice, cuda_device, keep_compiled_kernels};
 pub use error::BackendError;
@@ -68,7 +68,7 @@ pub trait Executables: Send + Sync + Debug {
     /// The programs, by the number that [`Replay::replay`] takes.
     fn programs(&self) -> &[Program];
 
-    /// Bytes of weights held in memory by this object (mapped files not counted).
+    /// Bytes of weights that forwards read: in memory of this object, or mapped as they were kept.
     fn weight_bytes(&self) -> usize;
 
     /// Bytes that [`open`](Self::open) would take for this layout.
@@ -224,9 +224,22 @@ pub fn load_eager(
         #[cfg(not(feature = "cuda"))]
         Tier::Cuda => Err(BackendError::NoCuda { reason: NOT_BUILT_IN.to_owned() }),
         Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Amx => {
-            let unfused = cpu::CpuExecutables::load(programs, device, weights, threads)?;
+            let unfused = cpu::CpuExecutables::load(programs, device, &NotKept(weights), threads)?;
             Ok(Arc::new(cpu::EagerExecutables::new(unfused)))
         }
+    }
+}
+
+/// Weights of which no packed copy is kept, since they are packed for a measurement.
+struct NotKept<'a>(&'a dyn WeightSource);
+
+impl WeightSource for NotKept<'_> {
+    fn bytes(&self, weight: WeightId) -> &[u8] {
+        self.0.bytes(weight)
+    }
+
+    fn note_loaded(&self, weight: WeightId) {
+        self.0.note_loaded(weight);
     }
 }
 

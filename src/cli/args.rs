@@ -36,9 +36,12 @@ use numbers::{at_least_one, min_p, temperature, threads, top_p, width, widths};
 #[derive(Debug, Parser)]
 #[command(name = "yggc", version, max_term_width = 110, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// Folder for fetched models and plans [default: $XDG_CACHE_HOME/yggc, else ~/.cache/yggc]
+    /// Folder for fetched models, plans and packed weights [default: $XDG_CACHE_HOME/yggc, else ~/.cache/yggc]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) cache_dir: Option<PathBuf>,
+    /// Keep no packed weights in the cache folder, and use none: models are packed on every start
+    #[arg(long, global = true)]
+    pub(crate) no_packed_cache: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

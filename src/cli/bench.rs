@@ -79,7 +79,7 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
         .map(|file| planning::given(file, args.force, cache))
         .collect::<Result<Vec<_>, _>>()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let model = loading::open(&path, Progress::OnStderr)?;
+    let model = loading::open(&path, cache, Progress::OnStderr)?;
     // Made before the weights are: they count against the memory that is free now.
     let options = machine.options(&path, args.context.context);
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?;
@@ -105,7 +105,7 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
     let tries =
         args.arms.contains(&ArmName::Drafter(DrafterName::Swift)).then_some(options.skip_search.window);
     let planned = plans.iter().flat_map(|p| p.plan.planned.widths());
-    let loaded = prepared.loaded(machine, planned.chain(tries).collect())?;
+    let loaded = prepared.loaded(machine, cache, planned.chain(tries).collect())?;
     let question = |prompt: &CalibrationPrompt| {
         Ok(Question { category: prompt.kind.clone(), ids: prompt.token_ids(&loaded)? })
     };

@@ -8,6 +8,7 @@
 //! <cache>/plans/                    see plan_cache.rs
 //! <cache>/drafters/                 see shipped.rs
 //! <cache>/hub/                      see fetch/hub.rs
+//! <cache>/packed/                   packed weights, one file per model; made and removed by the library (`Model::kept_in`)
 //! ```
 //!
 //! Invariants: a model is never written in place, only renamed to; its proof is written after it and compared whole, so
@@ -22,10 +23,15 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
+use yggc::model::KeptPlace;
+
 use crate::cli::args::Environment;
 
 #[cfg(test)]
 mod tests;
+
+/// Weights of fewer bytes are packed before their file would be open.
+const LEAST_PACKED_BYTES: usize = 16 << 20;
 
 /// Why the cache could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -82,9 +88,17 @@ impl FileIdentity {
 pub(crate) struct CachePlace {
     pub(crate) flag: Option<PathBuf>,
     pub(crate) environment: Environment,
+    /// Whether packed weights are kept.
+    pub(crate) keeps_packed: bool,
 }
 
 impl CachePlace {
+    /// Where packed weights are kept, if they are.
+    pub(crate) fn packed(&self) -> Option<KeptPlace> {
+        let cache = self.keeps_packed.then(|| self.dir().ok()).flatten()?;
+        Some(KeptPlace { folder: cache.root.join("packed"), least_bytes: LEAST_PACKED_BYTES })
+    }
+
     /// The cache folder.
     ///
     /// # Errors

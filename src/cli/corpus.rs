@@ -29,7 +29,8 @@ fn build(args: &CorpusBuildArgs, cache: &CachePlace) -> Result<(), Failure> {
     settings::output_file(&args.output)?;
     let machine = Machine::new(&args.device)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let loaded = Loaded::new(loading::open(&path, Progress::OnStderr)?, &load_options(machine, vec![WIDTH]))?;
+    let loaded =
+        Loaded::new(loading::open(&path, cache, Progress::OnStderr)?, &load_options(machine, vec![WIDTH]))?;
     let options = CorpusOptions {
         snippet_tokens: args.snippet,
         most_snippets: args.keep,

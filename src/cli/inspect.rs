@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use yggc::{
-    compile::{Stage, compile_stages, compile_until},
+    backend::{PackedLayout, packed_layouts},
+    compile::{Stage, compile, compile_stages, compile_until},
     engine::{DEFAULT_CONTEXT, Loaded, Pinning},
     ir::{Binding, DeviceSpec},
     model::{Model, TensorInfo, VocabularySource, synthetic::SyntheticSpec},
@@ -47,7 +48,7 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
         }
         _ => fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?,
     };
-    let model = loading::open(&path, Progress::OnStderr)?;
+    let model = loading::open(&path, cache, Progress::OnStderr)?;
     let machine = Machine { cache: cache_format(args.cache), ..Machine::whole() };
     let device = DeviceSpec::cpu(machine.tier, machine.cache);
     let binding = Binding { width: args.width, outputs: args.width };
@@ -58,7 +59,9 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
     let mut out = String::new();
     match args.stage {
         Some(StageName::Config) => out = config(&model),
-        Some(StageName::Tensors) => out = tensors(&model),
+        Some(StageName::Tensors) => {
+            out = tensors(&model, &packed_layouts(&compile(&model.graph, binding, &device)?));
+        }
         Some(StageName::Passes) => {
             for Stage { name, text, dot: _ } in compile_stages(&model.graph, binding, &device)? {
                 out.push_str(&format!("== {name}\n{text}\n"));
@@ -136,20 +139,29 @@ fn tensor_summary(model: &Model) -> String {
     lines(&[("tensors", format!("{}: {}", model.tensors.len(), formats.join(", "))), ("unused", unused)])
 }
 
-fn tensors(model: &Model) -> String {
-    let mut rows = vec![["tensor", "shape", "format", "bytes", "file", ""].map(str::to_owned)];
+/// Every tensor, with the layout that forwards on a processor read it in, and what for.
+fn tensors(model: &Model, layouts: &BTreeMap<String, PackedLayout>) -> String {
+    let mut rows = vec![["tensor", "shape", "format", "bytes", "file"].map(str::to_owned)];
+    let mut packed = vec![("layout", "read as".to_owned())];
     for (name, info) in &model.tensors {
-        let unused = if model.unused_tensors.contains(name) { "unused" } else { "" };
         rows.push([
             name.clone(),
             format!("{:?}", info.shape),
             info.format.to_string(),
             bytes_of(info).to_string(),
             info.file.to_string(),
-            unused.to_owned(),
         ]);
+        packed.push(match layouts.get(name) {
+            Some(PackedLayout { layout, uses }) => (layout, uses.join("; ")),
+            None if model.unused_tensors.contains(name) => ("none", "unused".to_owned()),
+            None => ("none", "part of the configuration".to_owned()),
+        });
     }
-    output::table(&rows) + &tensor_summary(model)
+    let width = packed.iter().map(|(layout, _)| layout.len()).max().unwrap_or(0);
+    let table = output::table(&rows);
+    let lines = table.lines().zip(packed);
+    let lines = lines.map(|(line, (layout, read_as))| format!("{line}  {layout:<width$}  {read_as}\n"));
+    lines.collect::<String>() + &tensor_summary(model)
 }
 
 fn compile_summary(stages: &[Stage]) -> String {

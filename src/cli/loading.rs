@@ -9,19 +9,27 @@ use std::{
 use indicatif::ProgressBar;
 use yggc::model::{Model, ModelError};
 
-use crate::cli::progress::Progress;
+use crate::cli::{cache::CachePlace, output, progress::Progress};
 
 /// Loading that ends sooner shows no bar.
 const A_WHILE: Duration = Duration::from_millis(500);
 
-/// The model at `path`; a bar shows how much of it is loaded.
+/// The model at `path`, its packed weights those that are kept, or kept in future; a bar shows how much of it is loaded.
 ///
 /// # Errors
 /// As [`Model::open`].
 #[expect(clippy::disallowed_methods, reason = "whether a bar is shown depends on time")]
-pub(crate) fn open(path: &Path, progress: Progress) -> Result<Model, ModelError> {
+pub(crate) fn open(path: &Path, cache: &CachePlace, progress: Progress) -> Result<Model, ModelError> {
     let (opened, bar) = (Instant::now(), OnceLock::<ProgressBar>::new());
-    Ok(Model::open(path)?.watched(move |loaded, total| {
+    let mut model = Model::open(path)?;
+    if let Some(place) = cache.packed() {
+        model = model.kept_in(place, |note| {
+            if note.is_warning() {
+                output::remark(format_args!("warning: {note}"));
+            }
+        })?;
+    }
+    Ok(model.watched(move |loaded, total| {
         if loaded == total {
             bar.get().into_iter().for_each(ProgressBar::finish_and_clear);
         } else if opened.elapsed() > A_WHILE {

@@ -64,7 +64,11 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    let cache = CachePlace { flag: cli.cache_dir, environment: Environment::read() };
+    let cache = CachePlace {
+        flag: cli.cache_dir,
+        environment: Environment::read(),
+        keeps_packed: !cli.no_packed_cache,
+    };
     #[cfg(feature = "cuda")]
     cache.keep_compiled_kernels();
     match cli.command {

@@ -40,7 +40,12 @@ impl Prepared {
     }
 
     /// The model loaded with at least the `widths`.
-    pub(crate) fn loaded(self, machine: Machine, mut widths: Vec<usize>) -> Result<Arc<Loaded>, Error> {
+    pub(crate) fn loaded(
+        self,
+        machine: Machine,
+        cache: &CachePlace,
+        mut widths: Vec<usize>,
+    ) -> Result<Arc<Loaded>, Error> {
         let model = match self {
             Self::Open(model) => *model,
             Self::Loaded(loaded) if widths.iter().all(|w| loaded.set().widths().contains(w)) => {
@@ -48,7 +53,7 @@ impl Prepared {
             }
             Self::Loaded(loaded) => {
                 widths.extend(loaded.set().widths());
-                loading::open(&loaded.model().path, Progress::OnStderr)?
+                loading::open(&loaded.model().path, cache, Progress::OnStderr)?
             }
         };
         Ok(Arc::new(Loaded::new(model, &load_options(machine, widths))?))

@@ -29,7 +29,7 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let budget = Duration::from_secs(u64::try_from(args.budget).unwrap_or(u64::MAX));
     let open = || -> Result<Model, Failure> {
         let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-        Ok(loading::open(&path, Progress::OnStderr)?)
+        Ok(loading::open(&path, cache, Progress::OnStderr)?)
     };
     let load = |model| Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()));
     let draft_models = args.draft_models.iter().map(|typed| {

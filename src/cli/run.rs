@@ -20,7 +20,7 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force, cache)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let model = loading::open(&path, Progress::OnStderr)?;
+    let model = loading::open(&path, cache, Progress::OnStderr)?;
     let options = Options {
         drafter: settings::drafter(args),
         store: args.store.store.clone(),

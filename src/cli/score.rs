@@ -47,7 +47,7 @@ pub(crate) fn command(args: &ScoreArgs, cache: &CachePlace) -> Result<(), Failur
     let machine = Machine::new(&args.device)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let loaded = Arc::new(Loaded::new(
-        loading::open(&path, Progress::OnStderr)?,
+        loading::open(&path, cache, Progress::OnStderr)?,
         &load_options(machine, vec![WIDTH]),
     )?);
     let ids = match source {

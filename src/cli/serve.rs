@@ -22,7 +22,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force, cache)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let model = loading::open(&path, Progress::OnStderr)?;
+    let model = loading::open(&path, cache, Progress::OnStderr)?;
     let drafter = if args.no_spec { DrafterChoice::Plain } else { DrafterChoice::Planned };
     let options =
         Options { drafter, store: args.store.store.clone(), ..machine.options(&path, args.context.context) };

@@ -134,7 +134,7 @@ mod tests {
     fn cache() -> (tempfile::TempDir, CachePlace) {
         let folder = tempfile::tempdir().unwrap();
         let flag = Some(folder.path().to_owned());
-        let place = CachePlace { flag, environment: Environment::default() };
+        let place = CachePlace { flag, environment: Environment::default(), keeps_packed: false };
         (folder, place)
     }
 

@@ -62,7 +62,7 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     let prompts = args.prompts.as_deref().map_or_else(|| Ok(calibration_prompts()), read_prompts)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?;
-    let model = loading::open(&path, Progress::OnStderr)?;
+    let model = loading::open(&path, cache, Progress::OnStderr)?;
     // Made before the weights are: they count against the memory that is free now.
     let engine = machine.options(&path, Some(DEFAULT_CONTEXT));
     let (prepared, plan) = match given {
@@ -71,7 +71,7 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     };
     let widths =
         plan.as_ref().map_or_else(|_| UNPLANNED_WIDTHS.to_vec(), |source| source.plan.planned.widths());
-    let loaded = prepared.loaded(machine, widths)?;
+    let loaded = prepared.loaded(machine, cache, widths)?;
     let (plan, plan_absent_reason) = match plan {
         Ok(plan) => (Some(plan), None),
         Err(reason) => (None, Some(reason)),

@@ -1,6 +1,6 @@
 //! The graph: an SSA dag of ops, symbolic in width, over petgraph.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, panic::RefUnwindSafe, sync::Arc};
 
 use petgraph::{
     Direction,
@@ -66,7 +66,26 @@ pub trait WeightSource: Send + Sync {
 
     /// Told when a weight lies where forwards read it, perhaps more than once. For those who watch it being loaded.
     fn note_loaded(&self, _weight: WeightId) {}
+
+    /// What [`keep_packed`](Self::keep_packed) was given under this digest for these very weights, perhaps by another process; `None`
+    /// where nothing is kept.
+    fn kept_packed(&self, _digest: &PackedDigest) -> Option<KeptBytes> {
+        None
+    }
+
+    /// Told of the weights as a backend has packed them, for it to find them next time: parts one behind the other, each
+    /// from a multiple of [`KEPT_ALIGNMENT`]. The digest names everything but the weights that decides these bytes.
+    fn keep_packed(&self, _digest: &PackedDigest, _parts: &[&[u8]]) {}
 }
+
+/// Names how a backend has packed weights: which, in what order, in which layout.
+pub type PackedDigest = [u8; 32];
+
+/// Bytes that were kept, the same ones as long as this lives; the first is aligned to [`KEPT_ALIGNMENT`].
+pub type KeptBytes = Arc<dyn AsRef<[u8]> + Send + Sync + RefUnwindSafe>;
+
+/// Where parts of kept weights begin: multiples of this.
+pub const KEPT_ALIGNMENT: usize = 64;
 
 /// A rotary embedding.
 #[derive(Clone, Debug, PartialEq)]

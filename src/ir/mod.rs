@@ -23,7 +23,8 @@ mod work;
 pub use device_spec::{DeviceSpec, KernelChoice};
 pub use dump::{graph_dot, graph_text, program_dot, program_text, step_name};
 pub use graph::{
-    Binding, Graph, GroupId, KvSpec, Node, RopeId, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec,
+    Binding, Graph, GroupId, KEPT_ALIGNMENT, KeptBytes, KvSpec, Node, PackedDigest, RopeId, RopeSpec,
+    ValueId, WeightId, WeightSource, WeightSpec,
 };
 pub use linear_shape::LinearShape;
 pub use op::{GraphError, Head, Input, Norm, Op, OpWeights};

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable, VocabularySource, gguf,
-    safetensors, watched::Watched,
+    Identity, KeptPlace, ModelConfig, ModelError, ModelFingerprint, PackedNote, TensorInfo, TensorTable,
+    VocabularySource, gguf, kept::KeptWeights, safetensors, watched::Watched,
 };
 use crate::{
     ir::{Graph, WeightId, WeightSource},
@@ -32,7 +32,7 @@ pub(super) struct Parts {
 /// Which kind of files a model is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Container {
-    /// One GGUF file.
+    /// One GGUF file, or all parts of a model that is split into several.
     Gguf,
     /// A Hugging Face folder.
     Folder,
@@ -87,7 +87,7 @@ pub(super) fn lend<'a>(files: &'a [MappedFile], info: &TensorInfo) -> &'a [u8] {
 }
 
 impl Model {
-    /// Opens a GGUF file or a Hugging Face folder. Weights are mapped, not read: see [`crate::storage`] for what must
+    /// Opens a GGUF file, or the model that it is a part of, or a Hugging Face folder. Weights are mapped, not read: see [`crate::storage`] for what must
     /// not happen to the files meanwhile.
     ///
     /// # Errors
@@ -109,9 +109,8 @@ impl Model {
             let found = appearance(path, file.bytes()).to_owned();
             return Err(ModelError::NotAModel { path: path.to_owned(), found });
         }
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let parts = gguf::describe(file.bytes(), &name).map_err(|e| e.in_file(path))?;
-        Ok(Self::assemble(path, Container::Gguf, parts, vec![file]))
+        let (parts, files) = gguf::open(path, file)?;
+        Ok(Self::assemble(path, Container::Gguf, parts, files))
     }
 
     fn assemble(path: &Path, container: Container, parts: Parts, files: Vec<MappedFile>) -> Self {
@@ -133,6 +132,26 @@ impl Model {
             files,
             identity,
         }
+    }
+
+    /// The same model, whose weights are kept as backends pack them, for the next time that it is loaded: `told` hears what became of that. On
+    /// systems without [`FileStamp`](crate::storage::FileStamp)s nothing is kept.
+    ///
+    /// # Errors
+    /// [`ModelError::Storage`] if the system does not say how old the files are.
+    pub fn kept_in(
+        mut self,
+        place: KeptPlace,
+        told: impl Fn(PackedNote) + Send + Sync + 'static,
+    ) -> Result<Self, ModelError> {
+        if let Some(kept) = KeptWeights::new(&self, place, told)? {
+            self.weights = Arc::new(kept);
+        }
+        Ok(self)
+    }
+
+    pub(super) fn files(&self) -> &[MappedFile] {
+        &self.files
     }
 
     /// The same model, which tells how far loading it has come: of the bytes of its weights, how many lie where forwards read them, and

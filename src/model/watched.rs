@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::ir::{Graph, WeightId, WeightSource};
+use crate::ir::{Graph, KeptBytes, PackedDigest, WeightId, WeightSource};
 
 /// A source of weights that counts the bytes of those that lie where forwards read them.
 pub(super) struct Watched<F> {
@@ -32,6 +32,14 @@ impl<F: Fn(u64, u64) + Send + Sync> Watched<F> {
 impl<F: Fn(u64, u64) + Send + Sync> WeightSource for Watched<F> {
     fn bytes(&self, weight: WeightId) -> &[u8] {
         self.weights.bytes(weight)
+    }
+
+    fn kept_packed(&self, digest: &PackedDigest) -> Option<KeptBytes> {
+        self.weights.kept_packed(digest)
+    }
+
+    fn keep_packed(&self, digest: &PackedDigest, parts: &[&[u8]]) {
+        self.weights.keep_packed(digest, parts);
     }
 
     fn note_loaded(&self, weight: WeightId) {

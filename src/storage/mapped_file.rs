@@ -11,7 +11,7 @@ use std::{
 
 use memmap2::Mmap;
 
-use super::file_faults::NamedMap;
+use super::{file_faults::NamedMap, file_stamp::FileStamp};
 
 /// Why a file could not be mapped. All of them are the fault of the path or of the machine, none of the content.
 #[derive(Debug, thiserror::Error)]
@@ -140,6 +140,23 @@ impl MappedFile {
         Err(StorageError::Changed { path: path.clone(), expected: state.bytes, found: found.bytes })
     }
 
+    /// Asks the system to map the file in huge pages, as far as its file system can: for files that are read again and again. Advice only: the
+    /// bytes are the same if it is not followed.
+    pub fn ask_for_huge_pages(&self) {
+        #[cfg(target_os = "linux")]
+        let _ = self.inner.map.advise(memmap2::Advice::HugePage);
+    }
+
+    /// The file's stamp now; `None` on systems that note no changes. Costs a system call.
+    ///
+    /// # Errors
+    /// [`StorageError::Open`] if the system does not say.
+    pub fn stamp(&self) -> Result<Option<FileStamp>, StorageError> {
+        let Inner { path, file, .. } = &*self.inner;
+        let found = file.metadata().map_err(|source| StorageError::Open { path: path.clone(), source })?;
+        Ok(FileStamp::of(&found))
+    }
+
     /// The whole file.
     pub fn bytes(&self) -> &[u8] {
         &self.inner.map
@@ -158,6 +175,12 @@ impl MappedFile {
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.inner.path
+    }
+}
+
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
     }
 }
 

@@ -9,7 +9,9 @@
 //! [`tell_file_faults`] names the file whose page is gone and ends, where it would have been killed without a word.
 
 mod file_faults;
+mod file_stamp;
 mod mapped_file;
 
 pub use file_faults::tell_file_faults;
+pub use file_stamp::FileStamp;
 pub use mapped_file::{MappedFile, StorageError};

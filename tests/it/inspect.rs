@@ -3,11 +3,14 @@
 use std::process::Command;
 
 use ygg_kernels::WeightFormat;
-use yggc::{compile::stage_names, model::synthetic::SyntheticSpec};
+use yggc::{
+    compile::stage_names,
+    model::{RopeConfig, RopeScaling, synthetic::SyntheticSpec},
+};
 
 use crate::{
     program::success,
-    tiny_commands::{model, on_tiny},
+    tiny_commands::{model, on_machine, on_tiny},
 };
 
 fn inspect(arguments: &[&str]) -> String {
@@ -66,12 +69,41 @@ fn a_mixed_file_is_shown_tensor_by_tensor() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_yggc"));
     command.env_clear().arg("inspect").arg("-m").arg(&path).args(["--stage", "tensors"]);
     let said = success(&command.output().expect("yggc starts"));
-    for (tensor, format) in
-        [("blk.0.attn_v", "q6_k"), ("blk.1.attn_v", "q4_k"), ("blk.0.attn_q", "q4_k"), ("token_embd", "q6_k")]
-    {
-        let line = said.lines().find(|line| line.contains(tensor));
-        assert!(line.is_some_and(|line| line.contains(format)), "{tensor} is not {format} in: {said}");
+    let six = "4+2 bits, integer scale per 16, unit per 256";
+    let four = "4 bits, integer scale and minimum per 32, units per 256";
+    for (tensor, format, layout, read) in [
+        ("blk.0.attn_v", "q6_k", six, "product"),
+        (
+            "blk.1.attn_v",
+            "q4_k",
+            four,
+            "stacked: blk.1.attn_q.weight, blk.1.attn_k.weight, blk.1.attn_v.weight",
+        ),
+        ("blk.0.attn_q", "q4_k", four, "stacked: blk.0.attn_q.weight, blk.0.attn_k.weight"),
+        ("blk.0.ffn_up", "q4_k", four, "tiles in turn: blk.0.ffn_gate.weight, blk.0.ffn_up.weight"),
+        ("blk.0.ffn_norm", "f32", "f32 values", "gain of a norm"),
+        ("token_embd", "q6_k", six, "rows of tokens; product"),
+    ] {
+        let line = said.lines().find(|line| line.starts_with(tensor)).unwrap_or_default();
+        let parts: Vec<&str> = line.split("  ").map(str::trim).filter(|part| !part.is_empty()).collect();
+        assert!(parts.contains(&format) && parts.contains(&layout), "{tensor}, {format}, {layout}: {said}");
+        assert!(parts.last().is_some_and(|last| last.contains(read)), "{tensor}, {read}: {said}");
     }
+}
+
+#[test]
+fn rope_factors_are_read_before_forwards() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("factors.gguf");
+    let rope = RopeConfig { base: 10_000.0, scaling: RopeScaling::PerPair(vec![2.0; 8].into()) };
+    SyntheticSpec { rope, format: WeightFormat::Q5_0, ..SyntheticSpec::default() }
+        .write_gguf(&path)
+        .expect("the model is written");
+    let said =
+        success(&on_machine("inspect", &path).args(["--stage", "tensors"]).output().expect("yggc starts"));
+    let line = |tensor: &str| said.lines().find(|line| line.starts_with(tensor)).unwrap_or_default();
+    assert!(line("rope_freqs").ends_with("part of the configuration"), "{said}");
+    assert!(line("blk.0.attn_q").contains("4+1 bits, scale per 32"), "{said}");
 }
 
 #[test]

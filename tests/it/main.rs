@@ -49,6 +49,8 @@ mod hub;
 #[cfg(feature = "cli")]
 mod inspect;
 mod kept_states;
+#[cfg(all(feature = "cli", unix))]
+mod kept_weights;
 mod kernel_bench;
 mod kv_cache;
 mod lossless;
@@ -71,6 +73,7 @@ mod schedules;
 #[cfg(feature = "serve")]
 mod serve;
 mod skip_search;
+mod split_models;
 #[cfg(feature = "cli")]
 mod temperatures;
 #[cfg(feature = "cli")]

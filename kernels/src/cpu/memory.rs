@@ -2,13 +2,17 @@
 
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
+    mem::MaybeUninit,
+    ops::Range,
+    panic::RefUnwindSafe,
     ptr::NonNull,
     slice,
     sync::Arc,
 };
 
 const HUGE_PAGE: usize = 2 << 20;
-const ALIGNMENT: usize = 64;
+/// Packed matrices begin at multiples of this.
+pub const ALIGNMENT: usize = 64;
 
 /// Memory of at least `bytes` bytes, not initialised, aligned to 64, in huge pages where the system grants them; `None` if
 /// it refuses. To be freed with the layout returned.
@@ -74,10 +78,17 @@ impl Reserved {
         self.len
     }
 
-    /// Zeroes it.
-    pub(super) fn zeroed(self) -> AlignedBytes {
-        // SAFETY: `len` bytes of the region, which no other place overlaps.
-        unsafe { self.start.write_bytes(0, self.len) };
+    /// The bytes, to be written.
+    pub(super) fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: `len` bytes of the region, which no other place overlaps, borrowed mutably; they need not be initialised.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len) }
+    }
+
+    /// The bytes, written.
+    ///
+    /// # Safety
+    /// All of them were written.
+    pub(super) unsafe fn written(self) -> AlignedBytes {
         AlignedBytes(self)
     }
 }
@@ -96,13 +107,34 @@ unsafe impl Sync for AlignedBytes {}
 
 impl AlignedBytes {
     pub(super) fn as_slice(&self) -> &[u8] {
-        // SAFETY: `len` bytes, initialised by `Reserved::zeroed`.
+        // SAFETY: `len` bytes, initialised by the promise of `Reserved::written`.
         unsafe { slice::from_raw_parts(self.0.start.as_ptr(), self.0.len) }
     }
+}
 
-    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: `len` bytes, initialised by `Reserved::zeroed`, borrowed mutably.
-        unsafe { slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.len) }
+/// Bytes of somebody else, lent as long as it lives.
+pub type LentBytes = Arc<dyn AsRef<[u8]> + Send + Sync + RefUnwindSafe>;
+
+/// Where a packed matrix lies.
+pub(super) enum Storage {
+    Own(AlignedBytes),
+    Lent { bytes: LentBytes, at: Range<usize> },
+}
+
+impl Storage {
+    /// Aligned to 64.
+    ///
+    /// # Panics
+    /// If lent bytes have moved off the alignment, or there are fewer than there were.
+    pub(super) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes.as_slice(),
+            Self::Lent { bytes, at } => {
+                let bytes = &(**bytes).as_ref()[at.clone()];
+                assert!(bytes.as_ptr().addr().is_multiple_of(ALIGNMENT), "lent bytes are aligned");
+                bytes
+            }
+        }
     }
 }
 

@@ -40,7 +40,7 @@ pub use found::{FoundLayout, FoundPart};
 #[cfg(target_arch = "x86_64")]
 pub use isa::{Amx, Avx2, Avx512, AvxVnni};
 pub use kernels::{Epilogue, Kernels, attention_scratch_bytes, head_scratch_bytes};
-pub use memory::{Reserved, allocate};
-pub use packing::{PackError, PackedLinear, TILE};
+pub use memory::{ALIGNMENT, LentBytes, Reserved, allocate};
+pub use packing::{PACKED_LAYOUT, PackError, PackedLinear, Packing, Piece, TILE, Target};
 pub use roofline::Arithmetic;
 pub use tuning::{Ahead, Tuning, TuningError};

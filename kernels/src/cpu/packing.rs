@@ -5,20 +5,26 @@
 //! zeros, which add nothing.
 
 mod codes;
+mod tiles;
 
-use super::memory::{AlignedBytes, Reserved};
+use super::memory::Storage;
 use crate::{
-    Matrix, WeightFormat,
-    format::{Block, Elements, bf16_to_f32, f16_to_f32},
+    WeightFormat,
+    format::{Block, Matrix, bf16_to_f32, f16_to_f32},
 };
-use std::{array, fmt};
+use std::fmt;
 
 pub(super) use codes::{CodeLayout, PART};
+pub use tiles::{Packing, Piece, Target};
 
 /// Outputs in a tile.
 pub const TILE: usize = 16;
 /// Inputs in a dense block.
 pub(super) const BLOCK: usize = 32;
+
+/// Names the layouts of this version: others' bytes mean something else. A hash of the sources that write them, so that no change of them goes
+/// unnoticed.
+pub const PACKED_LAYOUT: &str = env!("YGG_PACKED_LAYOUT");
 
 /// A weight matrix, or several that share their input, packed once at load.
 pub struct PackedLinear {
@@ -26,7 +32,7 @@ pub struct PackedLinear {
     gated: bool,
     rows: usize,
     columns: usize,
-    storage: AlignedBytes,
+    storage: Storage,
 }
 
 impl PackedLinear {
@@ -35,33 +41,7 @@ impl PackedLinear {
     /// # Errors
     /// If there is no part, or the parts differ in format or columns.
     pub fn stack(parts: &[Matrix<'_>]) -> Result<Self, PackError> {
-        let bytes = Self::stack_bytes(parts)?;
-        Self::stack_in(parts, one_place(bytes))
-    }
-
-    /// As [`PackedLinear::stack`], in memory of [`PackedLinear::stack_bytes`].
-    ///
-    /// # Errors
-    /// As `stack`, and if the memory has another size.
-    pub fn stack_in(parts: &[Matrix<'_>], memory: Reserved) -> Result<Self, PackError> {
-        let bytes = Self::stack_bytes(parts)?;
-        let rows = parts.iter().map(Matrix::rows).sum();
-        let mut packed = Self::zeroed(&parts[0], rows, false, bytes, memory)?;
-        let mut sources = parts.iter().flat_map(|part| (0..part.rows()).map(|n| part.row(n)));
-        for tile in 0..packed.tiles() {
-            packed.write_tile(tile, &array::from_fn(|_| sources.next()));
-        }
-        Ok(packed)
-    }
-
-    /// Bytes of the stacked matrices.
-    ///
-    /// # Errors
-    /// As [`PackedLinear::stack`].
-    pub fn stack_bytes(parts: &[Matrix<'_>]) -> Result<usize, PackError> {
-        let first = parts.first().ok_or(PackError::NoParts)?;
-        parts.iter().try_for_each(|part| same_input(first, part))?;
-        Ok(stored_bytes(first, parts.iter().map(Matrix::rows).sum()))
+        Ok(Packing::stack(parts)?.on_one_thread())
     }
 
     /// Gate and up projections, their tiles in turn, for `linear_gated`.
@@ -69,50 +49,7 @@ impl PackedLinear {
     /// # Errors
     /// If the two differ in format or shape.
     pub fn gated(gate: &Matrix<'_>, up: &Matrix<'_>) -> Result<Self, PackError> {
-        let bytes = Self::gated_bytes(gate, up)?;
-        Self::gated_in(gate, up, one_place(bytes))
-    }
-
-    /// As [`PackedLinear::gated`], in memory of [`PackedLinear::gated_bytes`].
-    ///
-    /// # Errors
-    /// As `gated`, and if the memory has another size.
-    pub fn gated_in(gate: &Matrix<'_>, up: &Matrix<'_>, memory: Reserved) -> Result<Self, PackError> {
-        let bytes = Self::gated_bytes(gate, up)?;
-        let mut packed = Self::zeroed(gate, gate.rows(), true, bytes, memory)?;
-        for tile in 0..packed.tiles() {
-            for (i, part) in [gate, up].into_iter().enumerate() {
-                let source = |n| Some(tile * TILE + n).filter(|n| *n < part.rows()).map(|n| part.row(n));
-                packed.write_tile(2 * tile + i, &array::from_fn(source));
-            }
-        }
-        Ok(packed)
-    }
-
-    /// Bytes of the pair.
-    ///
-    /// # Errors
-    /// As [`PackedLinear::gated`].
-    pub fn gated_bytes(gate: &Matrix<'_>, up: &Matrix<'_>) -> Result<usize, PackError> {
-        same_input(gate, up)?;
-        if gate.rows() != up.rows() {
-            return Err(PackError::GatedRows { gate: gate.rows(), up: up.rows() });
-        }
-        Ok(2 * stored_bytes(gate, gate.rows()))
-    }
-
-    fn zeroed(
-        first: &Matrix<'_>,
-        rows: usize,
-        gated: bool,
-        bytes: usize,
-        memory: Reserved,
-    ) -> Result<Self, PackError> {
-        if memory.len() != bytes {
-            return Err(PackError::Memory { found: memory.len(), expected: bytes });
-        }
-        let (format, columns) = (first.format(), first.columns());
-        Ok(Self { format, gated, rows, columns, storage: memory.zeroed() })
+        Ok(Packing::gated(gate, up)?.on_one_thread())
     }
 
     /// Format of the codes.
@@ -140,7 +77,7 @@ impl PackedLinear {
         self.rows.div_ceil(TILE)
     }
 
-    /// Memory held.
+    /// Bytes that products read, in memory of its own or lent.
     pub fn resident_bytes(&self) -> usize {
         self.storage.as_slice().len()
     }
@@ -195,39 +132,6 @@ impl PackedLinear {
     pub fn layout_name(format: WeightFormat) -> String {
         format.coding().map_or_else(|| format!("{format} values"), codes::describe)
     }
-
-    /// Writes rows of the file as the outputs of stored tile `t`.
-    fn write_tile(&mut self, t: usize, sources: &[Option<&[u8]>; TILE]) {
-        let (format, tile_bytes) = (self.format, self.tile_bytes());
-        let tile = &mut self.storage.as_mut_slice()[t * tile_bytes..][..tile_bytes];
-        let blocks = tile.chunks_exact_mut(block_bytes(format));
-        match &format.spec().elements {
-            Elements::Codes { coding, decode, .. } => {
-                let mut outputs = [const { Block::EMPTY }; TILE];
-                for (b, block) in blocks.enumerate() {
-                    let bytes = b * format.block_bytes()..(b + 1) * format.block_bytes();
-                    for (output, source) in outputs.iter_mut().zip(sources) {
-                        if let Some(source) = source {
-                            decode(&source[bytes.clone()], output);
-                        }
-                    }
-                    codes::write(*coding, &outputs, block);
-                }
-            }
-            Elements::Dense { .. } => {
-                let bytes = format.block_bytes();
-                for (b, block) in blocks.enumerate() {
-                    for (n, source) in sources.iter().enumerate() {
-                        let Some(source) = source else { continue };
-                        let values = source.chunks_exact(bytes).skip(b * BLOCK).take(BLOCK);
-                        for (k, value) in values.enumerate() {
-                            block[dense_at(format, n, k)..][..bytes].copy_from_slice(value);
-                        }
-                    }
-                }
-            }
-        }
-    }
 }
 
 impl fmt::Debug for PackedLinear {
@@ -276,27 +180,6 @@ pub(super) fn dense_value(format: WeightFormat, block: &[u8], n: usize, k: usize
     }
 }
 
-/// Bytes of the tiles of `rows` outputs.
-fn stored_bytes(first: &Matrix<'_>, rows: usize) -> usize {
-    rows.div_ceil(TILE)
-        * first.columns().div_ceil(block_columns(first.format()))
-        * block_bytes(first.format())
-}
-
-fn one_place(bytes: usize) -> Reserved {
-    Reserved::together(&[bytes]).pop().expect("a place per length")
-}
-
-fn same_input(first: &Matrix<'_>, other: &Matrix<'_>) -> Result<(), PackError> {
-    if first.format() != other.format() {
-        return Err(PackError::MixedFormats { first: first.format(), other: other.format() });
-    }
-    if first.columns() != other.columns() {
-        return Err(PackError::MixedColumns { first: first.columns(), other: other.columns() });
-    }
-    Ok(())
-}
-
 /// Why matrices cannot be packed together: the fault of whoever fused them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
@@ -318,16 +201,6 @@ pub enum PackError {
         first: usize,
         /// Other columns found.
         other: usize,
-    },
-    /// The memory given is not that of the matrices.
-    #[error(
-        "memory of {found} bytes for a packed matrix of {expected}; reserve what `stack_bytes` or `gated_bytes` says"
-    )]
-    Memory {
-        /// Bytes given.
-        found: usize,
-        /// Bytes needed.
-        expected: usize,
     },
     /// Gate and up differ in outputs.
     #[error("a gate of {gate} outputs cannot be paired with {up} up outputs; expected equal numbers")]

@@ -143,12 +143,26 @@ pub(super) fn extreme(values: &[f32]) -> f32 {
     values.iter().fold(0.0, |a: f32, b| if b.abs() > a.abs() { *b } else { a })
 }
 
-/// Places of two nibbles of a byte: the first 16 of 32 in the low halves, the last 16 in the high halves.
-pub(super) fn nibble(codes: &[u8], i: usize) -> u8 {
-    if i < 16 { codes[i] & 15 } else { codes[i - 16] >> 4 }
+/// Splits bytes into nibbles: the first half of the codes are the low halves, the second half the high halves.
+#[inline(always)]
+pub(super) fn nibbles(bytes: &[u8], codes: &mut [u8]) {
+    let (low, high) = codes.split_at_mut(bytes.len());
+    for ((byte, low), high) in bytes.iter().zip(low).zip(high) {
+        (*low, *high) = (byte & 15, byte >> 4);
+    }
 }
 
-/// Appends 32 codes, the low four bits of each, as [`nibble`] reads them.
+/// Sets bit `bit` of code `32 s + at` to bit `s` of byte `at` of 32.
+#[inline(always)]
+pub(super) fn set_highest(bytes: &[u8], bit: u32, codes: &mut [u8]) {
+    for (s, codes) in codes.chunks_exact_mut(32).enumerate() {
+        for (code, byte) in codes.iter_mut().zip(bytes) {
+            *code |= (byte >> s & 1) << bit;
+        }
+    }
+}
+
+/// Appends 32 codes, the low four bits of each, as [`nibbles`] reads them.
 pub(super) fn push_nibbles(codes: &[u8], out: &mut Vec<u8>) {
     out.extend((0..16).map(|i| codes[i] & 15 | codes[i + 16] << 4));
 }

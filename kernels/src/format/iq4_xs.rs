@@ -2,7 +2,7 @@
 
 use super::{
     Block, Coding, Elements, Meaning, Scales, Spec,
-    coding::{nearest, nibble, push_nibbles, u16_at},
+    coding::{nearest, nibbles, push_nibbles, u16_at},
     iq4_nl::STEPS,
     k_scales::signed_scales,
 };
@@ -19,6 +19,7 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     block.d = u16_at(bytes, 0);
     let high = u16_at(bytes, 2);
@@ -26,8 +27,8 @@ fn decode(bytes: &[u8], block: &mut Block) {
         let low = bytes[4 + s / 2] >> (s % 2 * 4) & 15;
         *scale = ((high >> (2 * s) & 3) as u8 * 16 + low).wrapping_sub(32);
     }
-    for (i, code) in block.codes.iter_mut().enumerate() {
-        *code = nibble(&bytes[8 + i / 32 * 16..], i % 32);
+    for (bytes, codes) in bytes[8..].chunks_exact(16).zip(block.codes.chunks_exact_mut(32)) {
+        nibbles(bytes, codes);
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
 };
 
 /// Scales and minima of eight sub-blocks, of 6 bits each, from 12 bytes.
+#[inline(always)]
 pub(super) fn unpack(packed: &[u8], block: &mut Block) {
     for s in 0..8 {
         (block.scales[s], block.mins[s]) = if s < 4 {

@@ -4,7 +4,7 @@
 
 use super::{
     Block, Coding, Elements, Meaning, Scales, Spec, Unit,
-    coding::{extreme, nearest, nibble, push_nibbles},
+    coding::{extreme, nearest, nibbles, push_nibbles},
 };
 
 /// The floats by code, in halves.
@@ -26,11 +26,10 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     block.d = half_of_power(bytes[0]);
-    for (i, code) in block.codes[..32].iter_mut().enumerate() {
-        *code = nibble(&bytes[1..], i);
-    }
+    nibbles(&bytes[1..], &mut block.codes[..32]);
 }
 
 /// The bfloat16 `2^(e - 128)`, which is subnormal for 0 and 1.

@@ -14,14 +14,13 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     (block.d, block.dmin) = (u16_at(bytes, 80), u16_at(bytes, 82));
     for (s, both) in bytes[..16].iter().enumerate() {
         (block.scales[s], block.mins[s]) = (both & 15, both >> 4);
     }
-    for (i, code) in block.codes.iter_mut().enumerate() {
-        *code = two_bits(&bytes[16..], i);
-    }
+    read_two_bits(&bytes[16..80], block);
 }
 
 fn encode(values: &[f32], out: &mut Vec<u8>) {
@@ -31,12 +30,19 @@ fn encode(values: &[f32], out: &mut Vec<u8>) {
     out.extend([d.to_le_bytes(), dmin.to_le_bytes()].concat());
 }
 
-/// Code `i` of 256: a byte has the codes of one place in each quarter of a half.
-pub(super) fn two_bits(codes: &[u8], i: usize) -> u8 {
-    codes[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3
+/// Reads 256 codes: a byte has the codes of one place in each quarter of a half.
+#[inline(always)]
+pub(super) fn read_two_bits(bytes: &[u8], block: &mut Block) {
+    for (bytes, codes) in bytes.chunks_exact(32).zip(block.codes.chunks_exact_mut(128)) {
+        for (quarter, codes) in codes.chunks_exact_mut(32).enumerate() {
+            for (code, byte) in codes.iter_mut().zip(bytes) {
+                *code = byte >> (2 * quarter) & 3;
+            }
+        }
+    }
 }
 
-/// Appends 256 codes, the low two bits of each, as [`two_bits`] reads them.
+/// Appends 256 codes, the low two bits of each, as [`read_two_bits`] reads them.
 pub(super) fn push_two_bits(codes: &[u8], out: &mut Vec<u8>) {
     out.extend((0..64).map(|at| {
         let first = at / 32 * 128 + at % 32;

@@ -2,9 +2,9 @@
 
 use super::{
     Block, Coding, Elements, Meaning, Scales, Spec,
-    coding::{in_units, u16_at},
+    coding::{in_units, set_highest, u16_at},
     k_scales::signed_scales,
-    q2_k::{push_two_bits, two_bits},
+    q2_k::{push_two_bits, read_two_bits},
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -19,6 +19,7 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     block.d = u16_at(bytes, 108);
     let packed = &bytes[96..108];
@@ -27,9 +28,8 @@ fn decode(bytes: &[u8], block: &mut Block) {
         let high = packed[8 + s % 4] >> (s / 4 * 2) & 3;
         *scale = (high << 4 | low).wrapping_sub(32);
     }
-    for (i, code) in block.codes.iter_mut().enumerate() {
-        *code = two_bits(&bytes[32..], i) | (bytes[i % 32] >> (i / 32) & 1) << 2;
-    }
+    read_two_bits(&bytes[32..96], block);
+    set_highest(&bytes[..32], 2, &mut block.codes);
 }
 
 fn encode(values: &[f32], out: &mut Vec<u8>) {

@@ -2,7 +2,7 @@
 
 use super::{
     Block, Coding, Elements, Meaning, Scales, Spec, Unit,
-    coding::{extreme, nibble, push_nibbles, u16_at},
+    coding::{extreme, nibbles, push_nibbles, u16_at},
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -21,11 +21,10 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     block.d = u16_at(bytes, 0);
-    for (i, code) in block.codes[..32].iter_mut().enumerate() {
-        *code = nibble(&bytes[2..], i);
-    }
+    nibbles(&bytes[2..], &mut block.codes[..32]);
 }
 
 fn encode(values: &[f32], out: &mut Vec<u8>) {

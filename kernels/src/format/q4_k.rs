@@ -2,7 +2,7 @@
 
 use super::{
     Block, Coding, Elements, Meaning, Scales, Spec,
-    coding::u16_at,
+    coding::{nibbles, u16_at},
     k_scales::{self, Grids},
 };
 
@@ -18,12 +18,11 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     (block.d, block.dmin) = (u16_at(bytes, 0), u16_at(bytes, 2));
     k_scales::unpack(&bytes[4..16], block);
-    for (i, code) in block.codes.iter_mut().enumerate() {
-        *code = nibble(&bytes[16..], i);
-    }
+    read_nibbles(&bytes[16..], block);
 }
 
 fn encode(values: &[f32], out: &mut Vec<u8>) {
@@ -33,12 +32,15 @@ fn encode(values: &[f32], out: &mut Vec<u8>) {
     push_nibbles(&codes, out);
 }
 
-/// Nibble `i` of 256: 32 low nibbles are a sub-block, their high nibbles the next.
-pub(super) fn nibble(codes: &[u8], i: usize) -> u8 {
-    codes[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15
+/// Reads 256 nibbles: 32 low nibbles are a sub-block, their high nibbles the next.
+#[inline(always)]
+pub(super) fn read_nibbles(bytes: &[u8], block: &mut Block) {
+    for (bytes, codes) in bytes.chunks_exact(32).zip(block.codes.chunks_exact_mut(64)) {
+        nibbles(bytes, codes);
+    }
 }
 
-/// Appends 256 codes, the low four bits of each, as [`nibble`] reads them.
+/// Appends 256 codes, the low four bits of each, as [`read_nibbles`] reads them.
 pub(super) fn push_nibbles(codes: &[u8], out: &mut Vec<u8>) {
     out.extend((0..128).map(|at| {
         let low = at / 32 * 64 + at % 32;

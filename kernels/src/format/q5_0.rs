@@ -2,7 +2,7 @@
 
 use super::{
     Block, Coding, Elements, Meaning, Scales, Spec, Unit,
-    coding::{extreme, nibble, push_nibbles, u16_at},
+    coding::{extreme, nibbles, push_nibbles, u16_at},
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -21,6 +21,7 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     block.d = u16_at(bytes, 0);
     codes(&bytes[2..], block);
@@ -35,10 +36,20 @@ fn encode(values: &[f32], out: &mut Vec<u8>) {
 }
 
 /// Reads 32 codes: four bytes of highest bits, then nibbles.
+#[inline(always)]
 pub(super) fn codes(bytes: &[u8], block: &mut Block) {
-    for (i, code) in block.codes[..32].iter_mut().enumerate() {
-        *code = nibble(&bytes[4..], i) | (bytes[i / 8] >> (i % 8) & 1) << 4;
+    nibbles(&bytes[4..], &mut block.codes[..32]);
+    for (byte, codes) in bytes[..4].iter().zip(block.codes.as_chunks_mut::<8>().0) {
+        *codes = (u64::from_le_bytes(*codes) | spread(*byte) << 4).to_le_bytes();
     }
+}
+
+/// Bit `i` as the lowest bit of byte `i`.
+#[inline(always)]
+fn spread(bits: u8) -> u64 {
+    let alone = (u64::from(bits) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
+    // Carries out of the low seven bits of every byte that is not zero; the highest is one already.
+    (alone + 0x7f7f_7f7f_7f7f_7f7f) >> 7 & 0x0101_0101_0101_0101
 }
 
 /// Appends 32 codes as [`codes`] reads them.

@@ -23,6 +23,7 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     (block.d, block.dmin) = (u16_at(bytes, 0), u16_at(bytes, 2));
     codes(&bytes[4..], block);

@@ -2,9 +2,9 @@
 
 use super::{
     Block, Coding, Elements, Meaning, Scales, Spec,
-    coding::u16_at,
+    coding::{set_highest, u16_at},
     k_scales::{self, Grids},
-    q4_k::{nibble, push_nibbles},
+    q4_k::{push_nibbles, read_nibbles},
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -19,12 +19,12 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     (block.d, block.dmin) = (u16_at(bytes, 0), u16_at(bytes, 2));
     k_scales::unpack(&bytes[4..16], block);
-    for (i, code) in block.codes.iter_mut().enumerate() {
-        *code = nibble(&bytes[48..], i) | (bytes[16 + i % 32] >> (i / 32) & 1) << 4;
-    }
+    read_nibbles(&bytes[48..], block);
+    set_highest(&bytes[16..48], 4, &mut block.codes);
 }
 
 fn encode(values: &[f32], out: &mut Vec<u8>) {

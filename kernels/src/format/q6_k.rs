@@ -3,7 +3,7 @@
 
 use super::{
     Block, Coding, Elements, Meaning, Scales, Spec,
-    coding::{in_units, u16_at},
+    coding::{in_units, nibbles, u16_at},
     k_scales::signed_scales,
 };
 
@@ -20,14 +20,18 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 /// Of each half of the codes, quarters 0 and 1 are low nibbles, quarters 2 and 3 high nibbles of the same bytes.
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     block.d = u16_at(bytes, 208);
     block.scales.copy_from_slice(&bytes[192..208]);
-    for (i, code) in block.codes.iter_mut().enumerate() {
-        let (half, quarter, at) = (i / 128, i / 32 % 4, i % 32);
-        let low = bytes[64 * half + 32 * (quarter % 2) + at] >> (quarter / 2 * 4) & 15;
-        let high = bytes[128 + 32 * half + at] >> (2 * quarter) & 3;
-        *code = high << 4 | low;
+    let halves = bytes[..128].chunks_exact(64).zip(bytes[128..192].chunks_exact(32));
+    for ((low, high), codes) in halves.zip(block.codes.chunks_exact_mut(128)) {
+        nibbles(low, codes);
+        for (quarter, codes) in codes.chunks_exact_mut(32).enumerate() {
+            for (code, byte) in codes.iter_mut().zip(high) {
+                *code |= (byte >> (2 * quarter) & 3) << 4;
+            }
+        }
     }
 }
 

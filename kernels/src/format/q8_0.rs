@@ -18,6 +18,7 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
+#[inline(always)]
 fn decode(bytes: &[u8], block: &mut Block) {
     block.d = u16_at(bytes, 0);
     block.codes.iter_mut().zip(&bytes[2..]).for_each(|(code, byte)| *code = byte ^ 0x80);

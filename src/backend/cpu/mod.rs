@@ -3,6 +3,7 @@
 mod affinity;
 mod barrier;
 mod eager;
+mod layouts;
 mod packed_weights;
 mod pool;
 mod replay;
@@ -19,6 +20,7 @@ use crate::ir::{DeviceSpec, Program, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
 pub(super) use eager::EagerExecutables;
+pub use layouts::{PackedLayout, packed_layouts};
 use packed_weights::{MatrixId, PackedWeights};
 pub use pool::{Pinning, Workers};
 use replay::CpuReplay;

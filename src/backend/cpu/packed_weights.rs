@@ -2,15 +2,20 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use ygg_kernels::{
     Matrix,
-    cpu::{PackError, PackedLinear, Reserved},
+    cpu::{ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target},
 };
 
-use crate::ir::{Norm, Op, OpWeights, Program, WeightId, WeightSource, WeightSpec};
+use crate::ir::{
+    KEPT_ALIGNMENT, KeptBytes, Norm, Op, OpWeights, PackedDigest, Program, WeightId, WeightSource, WeightSpec,
+};
 
 use super::BackendError;
 use crate::backend::memory::probe;
@@ -72,39 +77,41 @@ impl PackedWeights {
         if keys.is_empty() {
             return Ok(());
         }
-        // In the order of use, one behind the other.
-        let sizes = keys.iter().map(|key| bytes_of(key, specs, source)).collect::<Result<Vec<_>, _>>()?;
-        probe(sizes.iter().sum(), "the weights")?;
-        let places = Reserved::together(&sizes);
-        let jobs = Mutex::new(keys.into_iter().zip(places));
-        let packed = Mutex::new(Vec::with_capacity(sizes.len()));
-        let next = || jobs.lock().expect("no packing thread panics").next();
-        let work = || {
-            while let Some((key, memory)) = next() {
-                let result = pack_one(&key, specs, source, memory);
-                key.weights().iter().for_each(|weight| source.note_loaded(*weight));
-                packed.lock().expect("no packing thread panics").push((key, result));
+        // What is packed later, heads and drafters, is small or another's.
+        let is_first = self.places.is_empty();
+        let (mut matrices, mut packings) = (Vec::new(), Vec::new());
+        for key in keys {
+            match parts_of(&key, specs, source)? {
+                Parts::Matrix(packing) => {
+                    packings.push(packing);
+                    matrices.push(key);
+                }
+                Parts::Gain(gain) => {
+                    key.weights().iter().for_each(|weight| source.note_loaded(*weight));
+                    self.places.insert(key, self.gains.len());
+                    self.gains.push(crate::backend::gain(&gain).into());
+                }
+            }
+        }
+        let note = |i: usize| matrices[i].weights().iter().for_each(|weight| source.note_loaded(*weight));
+        let digest = is_first.then(|| digest_of(&matrices, specs, &packings));
+        let packed = match digest.and_then(|digest| source.kept_packed(&digest)) {
+            Some(kept) => {
+                (0..matrices.len()).for_each(note);
+                from_kept(packings, &kept)
+            }
+            None => {
+                let packed = on_threads(packings, threads, &note)?;
+                if let Some(digest) = digest {
+                    let parts: Vec<&[u8]> = packed.iter().map(PackedLinear::bytes).collect();
+                    source.keep_packed(&digest, &parts);
+                }
+                packed
             }
         };
-        let helped = std::thread::scope(|scope| {
-            let helper = |_| std::thread::Builder::new().spawn_scoped(scope, work).map(drop);
-            (1..threads).try_for_each(helper).inspect(|()| work())
-        });
-        helped.map_err(|source| BackendError::Threads { threads, source })?;
-        let mut all = packed.into_inner().expect("no packing thread panicked");
-        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        for (key, result) in all {
-            let place = match result? {
-                Packed::Matrix(matrix) => {
-                    self.matrices.push(Arc::new(matrix));
-                    self.matrices.len() - 1
-                }
-                Packed::Gain(gain) => {
-                    self.gains.push(gain.into());
-                    self.gains.len() - 1
-                }
-            };
-            self.places.insert(key, place);
+        for (key, matrix) in matrices.into_iter().zip(packed) {
+            self.places.insert(key, self.matrices.len());
+            self.matrices.push(Arc::new(matrix));
         }
         Ok(())
     }
@@ -157,15 +164,9 @@ fn keys_of(op: &Op) -> Vec<Key> {
     }
 }
 
-enum Packed {
-    Matrix(PackedLinear),
-    Gain(Vec<f32>),
-}
-
-/// The matrices of a key.
+/// What a key stands for.
 enum Parts<'a> {
-    Stack(Vec<Matrix<'a>>),
-    Gated(Matrix<'a>, Matrix<'a>),
+    Matrix(Packing<'a>),
     Gain(Matrix<'a>),
 }
 
@@ -175,42 +176,87 @@ fn parts_of<'a>(
     source: &'a dyn WeightSource,
 ) -> Result<Parts<'a>, BackendError> {
     let matrix = |id: &WeightId| crate::backend::matrix(&specs[id.0 as usize], source.bytes(*id));
-    Ok(match key {
-        Key::Stack(ids) => Parts::Stack(ids.iter().map(matrix).collect::<Result<_, _>>()?),
-        Key::Gated(gate, up) => Parts::Gated(matrix(gate)?, matrix(up)?),
-        Key::Gain(id) => Parts::Gain(matrix(id)?),
-    })
+    let (first, packing) = match key {
+        Key::Stack(ids) => {
+            let parts = ids.iter().map(matrix).collect::<Result<Vec<_>, _>>()?;
+            (ids[0], Packing::stack(&parts))
+        }
+        Key::Gated(gate, up) => (*gate, Packing::gated(&matrix(gate)?, &matrix(up)?)),
+        Key::Gain(id) => return Ok(Parts::Gain(matrix(id)?)),
+    };
+    let refused = |reason: PackError| BackendError::Weight {
+        name: specs[first.0 as usize].name.clone(),
+        reason: reason.to_string(),
+    };
+    packing.map(Parts::Matrix).map_err(refused)
 }
 
-/// The weights of a key cannot be packed.
-fn refused(key: &Key, specs: &[WeightSpec], reason: PackError) -> BackendError {
-    let first = match key {
-        Key::Stack(ids) => ids[0],
-        Key::Gated(id, _) | Key::Gain(id) => *id,
+/// Names what is packed, in what order and in which layout; the same on every tier and for any number of threads.
+fn digest_of(keys: &[Key], specs: &[WeightSpec], packings: &[Packing<'_>]) -> PackedDigest {
+    let mut hasher = blake3::Hasher::new();
+    let mut field = |text: String| {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
     };
-    BackendError::Weight { name: specs[first.0 as usize].name.clone(), reason: reason.to_string() }
+    field(PACKED_LAYOUT.to_owned());
+    for (key, packing) in keys.iter().zip(packings) {
+        field(format!("{key:?} in {} bytes", packing.bytes()));
+        for weight in key.weights() {
+            let WeightSpec { name, format, rows, columns } = &specs[weight.0 as usize];
+            field(format!("{name} {format} [{rows}, {columns}]"));
+        }
+    }
+    *hasher.finalize().as_bytes()
 }
 
-/// Memory that a key's packed matrix takes; a gain has its own.
-fn bytes_of(key: &Key, specs: &[WeightSpec], source: &dyn WeightSource) -> Result<usize, BackendError> {
-    let bytes = match parts_of(key, specs, source)? {
-        Parts::Stack(parts) => PackedLinear::stack_bytes(&parts),
-        Parts::Gated(gate, up) => PackedLinear::gated_bytes(&gate, &up),
-        Parts::Gain(_) => Ok(0),
+/// Matrices where they were kept, as [`WeightSource::keep_packed`] says.
+fn from_kept(packings: Vec<Packing<'_>>, kept: &KeptBytes) -> Vec<PackedLinear> {
+    const { assert!(KEPT_ALIGNMENT.is_multiple_of(ALIGNMENT)) };
+    let mut at = 0;
+    let place = |packing: Packing<'_>| {
+        let start = at;
+        at += packing.bytes().next_multiple_of(KEPT_ALIGNMENT);
+        packing.from_kept(kept, start)
     };
-    bytes.map_err(|reason| refused(key, specs, reason))
+    packings.into_iter().map(place).collect()
 }
 
-fn pack_one(
-    key: &Key,
-    specs: &[WeightSpec],
-    source: &dyn WeightSource,
-    memory: Reserved,
-) -> Result<Packed, BackendError> {
-    let packed = match parts_of(key, specs, source)? {
-        Parts::Stack(parts) => PackedLinear::stack_in(&parts, memory),
-        Parts::Gated(gate, up) => PackedLinear::gated_in(&gate, &up, memory),
-        Parts::Gain(gain) => return Ok(Packed::Gain(crate::backend::gain(&gain))),
+/// Bytes of packed weights that a thread takes at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Packs matrices into one allocation, in the order of use one behind the other. All threads take pieces from one queue; `note` is
+/// told of each matrix when the last of its pieces is written.
+fn on_threads(
+    packings: Vec<Packing<'_>>,
+    threads: usize,
+    note: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<PackedLinear>, BackendError> {
+    let sizes: Vec<usize> = packings.iter().map(Packing::bytes).collect();
+    probe(sizes.iter().sum(), "the weights")?;
+    let places = Reserved::together(&sizes);
+    let mut targets: Vec<Target<'_>> =
+        packings.into_iter().zip(places).map(|(packing, place)| packing.into_memory(place)).collect();
+    let (mut left, mut pieces) = (Vec::new(), Vec::new());
+    for (i, target) in targets.iter_mut().enumerate() {
+        let before = pieces.len();
+        pieces.extend(target.pieces(PIECE_BYTES).map(|piece| (i, piece)));
+        left.push(AtomicUsize::new(pieces.len() - before));
+    }
+    let queue = Mutex::new(pieces.into_iter());
+    let next = || queue.lock().expect("nobody panics while it takes a piece").next();
+    let work = || {
+        while let Some((i, piece)) = next() {
+            piece.write();
+            if left[i].fetch_sub(1, Ordering::Relaxed) == 1 {
+                note(i);
+            }
+        }
     };
-    packed.map(Packed::Matrix).map_err(|reason| refused(key, specs, reason))
+    let helped = std::thread::scope(|scope| {
+        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, work).map(drop);
+        (1..threads).try_for_each(helper).inspect(|()| work())
+    });
+    helped.map_err(|source| BackendError::Threads { threads, source })?;
+    drop(queue);
+    Ok(targets.into_iter().map(Target::finish).collect())
 }

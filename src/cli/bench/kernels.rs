@@ -25,7 +25,7 @@ pub(super) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failur
     let machine = Machine::new(&args.device)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let loaded =
-        Loaded::new(loading::open(&path, Progress::OnStderr)?, &load_options(machine, widths(args)))?;
+        Loaded::new(loading::open(&path, cache, Progress::OnStderr)?, &load_options(machine, widths(args)))?;
     let defaults = KernelOptions::default();
     let repetitions = args.repetitions.unwrap_or(defaults.repetitions);
     let options = KernelOptions { repetitions, ..defaults };

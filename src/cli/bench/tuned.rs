@@ -33,7 +33,7 @@ pub(super) fn command(args: &BenchArgs, file: &Path, cache: &CachePlace) -> Resu
     let source = given(file, args.force, cache)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let loaded =
-        Loaded::new(loading::open(&path, Progress::OnStderr)?, &load_options(machine, widths(args)))?;
+        Loaded::new(loading::open(&path, cache, Progress::OnStderr)?, &load_options(machine, widths(args)))?;
     let here = loaded.fingerprints()?;
     let plan = if source.force {
         FittedPlan::forced(source.plan, &here)

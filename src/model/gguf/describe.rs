@@ -1,18 +1,42 @@
 //! What a parsed GGUF file says: configuration, vocabulary, chat template, graph.
 
-use super::{GgufFile, file::parse};
-use crate::model::{
-    ConfigKeys, Family, GgufVocabulary, Identity, ModelConfig, ModelError, Parts, RopeConfig, RopeScaling,
-    VocabularySource, default_head_dim,
-    family::{self, Names},
+use super::{GgufFile, file::parse, split};
+use crate::{
+    model::{
+        ConfigKeys, Family, GgufVocabulary, Identity, ModelConfig, ModelError, Parts, RopeConfig,
+        RopeScaling, TensorInfo, VocabularySource, default_head_dim,
+        family::{self, Names},
+    },
+    storage::MappedFile,
 };
+use std::path::Path;
 use ygg_kernels::WeightFormat;
 
 const ROPE_FACTORS: &str = "rope_freqs.weight";
 
+/// Opens the model that a GGUF file is, or is a part of: everything but the weights, and the files that hold them.
+pub(in crate::model) fn open(path: &Path, map: MappedFile) -> Result<(Parts, Vec<MappedFile>), ModelError> {
+    let opened = split::all_of(path, map)?;
+    let maps: Vec<MappedFile> = opened.iter().map(|part| part.map.clone()).collect();
+    let bytes: Vec<&[u8]> = maps.iter().map(MappedFile::bytes).collect();
+    let files = opened.into_iter().map(|part| part.file).collect();
+    let parts =
+        describe_files(files, &bytes, &split::model_name(path)).map_err(|error| error.in_file(path))?;
+    Ok((parts, maps))
+}
+
 /// Everything but the weights of a model in a GGUF file. `file_name` is the model's name if the file gives none.
 pub(in crate::model) fn describe(bytes: &[u8], file_name: &str) -> Result<Parts, ModelError> {
-    let file = parse(bytes)?;
+    describe_files(vec![parse(bytes)?], &[bytes], file_name)
+}
+
+/// As [`describe`], of a model in several files, whose bytes are in the same order. The first has the metadata.
+fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Result<Parts, ModelError> {
+    let identity = files
+        .iter()
+        .zip(bytes)
+        .fold(Identity::default(), |identity, (file, bytes)| identity.with(&bytes[..file.header_bytes]));
+    let file = joined(files);
     let vocabulary = vocabulary(&file)?;
     let config = config(&file, bytes, file_name, vocabulary.tokens.len())?;
     let graph = family::graph(&config, Names::Gguf, &file.tensors)?;
@@ -28,10 +52,22 @@ pub(in crate::model) fn describe(bytes: &[u8], file_name: &str) -> Result<Parts,
         vocabulary: VocabularySource::Gguf(vocabulary),
         chat_template: file.text("tokenizer.chat_template")?.map(str::to_owned),
         stop_tokens,
-        identity: Identity::default().with(&bytes[..file.header_bytes]),
+        identity,
         read_tensors: vec![ROPE_FACTORS],
         tensors: file.tensors,
     })
+}
+
+/// The first file with the tensors of all, which are of different names.
+fn joined(files: Vec<GgufFile>) -> GgufFile {
+    let mut files = files.into_iter();
+    let mut first = files.next().expect("a model has a file");
+    for (i, file) in (1..).zip(files) {
+        first
+            .tensors
+            .extend(file.tensors.into_iter().map(|(name, info)| (name, TensorInfo { file: i, ..info })));
+    }
+    first
 }
 
 fn required<T>(found: Option<T>, key: &str, expected: &'static str) -> Result<T, ModelError> {
@@ -55,7 +91,12 @@ fn keys(prefix: &str) -> ConfigKeys {
     }
 }
 
-fn config(file: &GgufFile, bytes: &[u8], file_name: &str, tokens: usize) -> Result<ModelConfig, ModelError> {
+fn config(
+    file: &GgufFile,
+    bytes: &[&[u8]],
+    file_name: &str,
+    tokens: usize,
+) -> Result<ModelConfig, ModelError> {
     let architecture = "general.architecture";
     let family = match required(file.text(architecture)?, architecture, "the model's architecture")? {
         "llama" => Family::Llama,
@@ -68,7 +109,7 @@ fn config(file: &GgufFile, bytes: &[u8], file_name: &str, tokens: usize) -> Resu
         }
     };
     let keys = keys("llama");
-    refuse_variants(file)?;
+    refuse_variants(file, bytes.len())?;
     let count = |key: &str| required(file.count(key)?, key, "an integer above 0");
     let (width, heads) = (count(&keys.width)?, count(&keys.heads)?);
     let head_dim = match file.count(&keys.head_dim)? {
@@ -109,10 +150,10 @@ fn expect_equal(key: &str, found: Option<usize>, value: usize, what: &str) -> Re
 }
 
 /// Refuses models of the architecture that compute something else than the family's graph.
-fn refuse_variants(file: &GgufFile) -> Result<(), ModelError> {
+fn refuse_variants(file: &GgufFile, parts: usize) -> Result<(), ModelError> {
     for (key, most, supported) in [
         ("llama.expert_count", 0, "0 (no mixture of experts)"),
-        ("split.count", 1, "one file; merge the parts"),
+        ("split.count", parts, "a part beside all others; open it by its path"),
     ] {
         if let Some(found) = file.count(key)?.filter(|n| *n > most) {
             return Err(ModelError::unsupported(format_args!("key `{key}`"), found, supported));
@@ -121,7 +162,7 @@ fn refuse_variants(file: &GgufFile) -> Result<(), ModelError> {
     Ok(())
 }
 
-fn rope(file: &GgufFile, bytes: &[u8], keys: &ConfigKeys) -> Result<RopeConfig, ModelError> {
+fn rope(file: &GgufFile, bytes: &[&[u8]], keys: &ConfigKeys) -> Result<RopeConfig, ModelError> {
     let base = file.float(&keys.rope_base)?.unwrap_or(10_000.0);
     let factor_key = "llama.rope.scaling.factor";
     let old_factor_key = "llama.rope.scale_linear";
@@ -153,7 +194,7 @@ fn rope(file: &GgufFile, bytes: &[u8], keys: &ConfigKeys) -> Result<RopeConfig, 
         let found = format!("{:?} {:?}", info.format, info.shape);
         return Err(ModelError::invalid(what, "an F32 vector", found));
     }
-    let (factors, _) = bytes[info.bytes.clone()].as_chunks::<4>();
+    let (factors, _) = bytes[info.file][info.bytes.clone()].as_chunks::<4>();
     let scaling = RopeScaling::PerPair(factors.iter().map(|b| f32::from_le_bytes(*b)).collect());
     Ok(RopeConfig { base, scaling })
 }

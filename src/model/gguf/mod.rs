@@ -1,17 +1,19 @@
 //! GGUF files, versions 2 and 3, little-endian: header, metadata, tensor table.
 //!
 //! [`parse`] trusts nothing: every count is checked against the bytes left before anything is reserved, every tensor
-//! lies inside the file, on its alignment, apart from every other. What the numbers mean is read in `describe`.
+//! lies inside the file, on its alignment, apart from every other. What the numbers mean is read in `describe`; a model may be
+//! in several files (`split`).
 //! The format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
 
 mod describe;
 mod encode;
 mod file;
 mod reader;
+mod split;
 mod tensor_type;
 mod value;
 
-pub(super) use describe::describe;
+pub(super) use describe::{describe, open};
 pub use encode::{DATA_ALIGNMENT, TensorRecord, encode_header};
 pub(super) use file::MAGIC;
 pub use file::{GgufFile, parse};

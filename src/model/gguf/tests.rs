@@ -327,7 +327,7 @@ fn bad_configurations_are_named_by_key() {
     refused_config(&[("llama.rope.scaling.type", text("yarn"))], &["scaling.type`", "`yarn`", "`linear`"]);
     refused_config(&[("llama.rope.scaling.type", text("linear"))], &["scaling.factor` is missing"]);
     refused_config(&[("llama.expert_count", count(8))], &["expert_count`", "mixture"]);
-    refused_config(&[("split.count", count(2))], &["split.count`", "merge"]);
+    refused_config(&[("split.count", count(2))], &["split.count`", "beside all others"]);
     refused_config(&[("tokenizer.ggml.model", None)], &["tokenizer.ggml.model` is missing"]);
     refused_config(&[("tokenizer.ggml.eos_token_id", count(2))], &["eos_token_id`", "below 2"]);
     let kinds = Some(Value::Array(Array::I32(vec![1])));

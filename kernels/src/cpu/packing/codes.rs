@@ -98,9 +98,11 @@ pub(super) fn describe(coding: Coding) -> String {
     format!("{planes}{values}, {scales}")
 }
 
-/// Writes a packed block from the blocks of a tile's outputs.
+/// Writes a packed block from the blocks of a tile's outputs. Inlined where the coding is a constant, so that no byte asks for it.
+#[inline(always)]
 pub(super) fn write(coding: Coding, outputs: &[Block; TILE], to: &mut [u8]) {
     let layout = CodeLayout::of(coding);
+    let to = &mut to[..layout.bytes];
     for (n, block) in outputs.iter().enumerate() {
         to[layout.d + 2 * n..][..2].copy_from_slice(&block.d.to_le_bytes());
         if coding.has_min() {
@@ -122,39 +124,109 @@ pub(super) fn write(coding: Coding, outputs: &[Block; TILE], to: &mut [u8]) {
     }
     let codes = to[layout.codes..].chunks_exact_mut(layout.part_bytes);
     for (p, codes) in codes.take(layout.parts).enumerate() {
-        let quads: [[u32; TILE]; 8] = array::from_fn(|q| {
-            array::from_fn(|n| {
-                let at = PART * p + 4 * q;
-                let four = &outputs[n].codes[at..at + 4];
-                u32::from_le_bytes([four[0], four[1], four[2], four[3]])
-            })
-        });
-        write_part(coding.bits, &quads, codes);
+        write_part(coding.bits, &quads(outputs, PART * p), codes);
     }
 }
 
-/// Writes the lines of a part.
-fn write_part(bits: u32, quads: &[[u32; TILE]; 8], to: &mut [u8]) {
-    let every = |mask: u32| mask * 0x0101_0101;
-    let highest = |n: usize| (0..8).fold(0, |word, q| word | (quads[q][n] >> (bits - 1) & every(1)) << q);
-    let pairs =
-        |j: usize, n: usize| (0..4).fold(0, |word, i| word | (quads[4 * j + i][n] & every(3)) << (2 * i));
-    let nibbles = |j: usize, n: usize| quads[2 * j][n] & every(15) | (quads[2 * j + 1][n] & every(15)) << 4;
-    for (j, line) in to.chunks_exact_mut(LINE).enumerate() {
-        for (n, word) in line.chunks_exact_mut(4).enumerate() {
-            let found = match (bits, j) {
-                (3, 2) | (5, 4) => highest(n),
-                (2 | 3, _) => pairs(j, n),
-                (4 | 5, _) => nibbles(j, n),
-                (6, _) => {
-                    let (half, i) = (j / 3, j % 3);
-                    let spare = quads[4 * half + 3][n] >> (4 - 2 * i) & every(3);
-                    quads[4 * half + i][n] | spare << 6
-                }
-                _ => quads[j][n],
-            };
-            word.copy_from_slice(&found.to_le_bytes());
+/// Codes of a part `[quad][output]`, four inputs in a number.
+type Quads = [[u32; TILE]; 8];
+
+/// The quads of the part that begins at code `first`.
+#[inline(always)]
+fn quads(outputs: &[Block; TILE], first: usize) -> Quads {
+    let mut quads = [[0; TILE]; 8];
+    for half in 0..2 {
+        for n in (0..TILE).step_by(4) {
+            let at = first + 16 * half;
+            let four = transposed(array::from_fn(|i| {
+                let bytes = outputs[n + i].codes[at..at + 16].as_chunks::<4>().0;
+                array::from_fn(|q| u32::from_le_bytes(bytes[q]))
+            }));
+            for (quads, four) in quads[4 * half..].iter_mut().zip(four) {
+                quads[n..n + 4].copy_from_slice(&four);
+            }
         }
+    }
+    quads
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn transposed(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
+    use std::arch::x86_64::{
+        __m128i, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi32, _mm_unpacklo_epi64,
+    };
+    // SAFETY: both are 16 bytes of which any bits are lawful, and every x86-64 processor has SSE2.
+    unsafe {
+        let [a, b, c, d] = rows.map(|row| std::mem::transmute::<[u32; 4], __m128i>(row));
+        let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+        let (high_ab, high_cd) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+        let columns = [
+            _mm_unpacklo_epi64(ab, cd),
+            _mm_unpackhi_epi64(ab, cd),
+            _mm_unpacklo_epi64(high_ab, high_cd),
+            _mm_unpackhi_epi64(high_ab, high_cd),
+        ];
+        columns.map(|column| std::mem::transmute::<__m128i, [u32; 4]>(column))
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn transposed(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
+    array::from_fn(|column| array::from_fn(|row| rows[row][column]))
+}
+
+/// The same bits of each of four codes.
+const fn every(mask: u32) -> u32 {
+    mask * 0x0101_0101
+}
+
+/// Writes the lines of a part.
+#[inline(always)]
+fn write_part(bits: u32, quads: &Quads, to: &mut [u8]) {
+    match bits {
+        2 | 3 => {
+            for j in 0..2 {
+                let pair = |i: usize, n: usize| (quads[4 * j + i][n] & every(3)) << (2 * i);
+                write_line(to, j, |n| pair(0, n) | pair(1, n) | pair(2, n) | pair(3, n));
+            }
+        }
+        4 | 5 => {
+            for j in 0..4 {
+                let [low, high] = [&quads[2 * j], &quads[2 * j + 1]];
+                write_line(to, j, |n| low[n] & every(15) | (high[n] & every(15)) << 4);
+            }
+        }
+        6 => {
+            for j in 0..6 {
+                let (half, i) = (j / 3, j % 3);
+                let [own, spare] = [&quads[4 * half + i], &quads[4 * half + 3]];
+                write_line(to, j, |n| own[n] | (spare[n] >> (4 - 2 * i) & every(3)) << 6);
+            }
+        }
+        _ => {
+            for (j, quad) in quads.iter().enumerate() {
+                write_line(to, j, |n| quad[n]);
+            }
+        }
+    }
+    if let 3 | 5 = bits {
+        let mut highest = [0; TILE];
+        for (q, quad) in quads.iter().enumerate() {
+            for (word, quad) in highest.iter_mut().zip(quad) {
+                *word |= (quad >> (bits - 1) & every(1)) << q;
+            }
+        }
+        write_line(to, bits as usize - 1, |n| highest[n]);
+    }
+}
+
+/// Writes line `j` of a part, four bytes for each output.
+#[inline(always)]
+fn write_line(part: &mut [u8], j: usize, word: impl Fn(usize) -> u32) {
+    let line = part[LINE * j..][..LINE].as_chunks_mut::<4>().0;
+    for (n, bytes) in line.iter_mut().enumerate() {
+        *bytes = word(n).to_le_bytes();
     }
 }
 

@@ -2,6 +2,11 @@
 
 use super::*;
 use crate::testing::{Noise, matrix};
+use crate::{
+    Matrix,
+    cpu::{LentBytes, Reserved},
+    testing::Scratch,
+};
 use proptest::prelude::*;
 
 fn dequantised(matrix: &Matrix<'_>, n: usize) -> Vec<f32> {
@@ -44,6 +49,7 @@ fn weights_take_hardly_more_than_the_file() {
     }
 }
 
+/// However it is cut, and by whichever thread a piece is written.
 #[test]
 fn matrices_share_an_allocation_without_touching_each_other() {
     let mut noise = Noise::new(4);
@@ -55,25 +61,80 @@ fn matrices_share_an_allocation_without_touching_each_other() {
         .iter()
         .map(|(rows, columns, bytes)| Matrix::new(WeightFormat::Q4_1, *rows, *columns, bytes).unwrap())
         .collect();
-    let sizes: Vec<_> = matrices.iter().map(|m| PackedLinear::stack_bytes(&[*m]).unwrap()).collect();
-    let places = Reserved::together(&sizes);
-    let mut together: Vec<_> = matrices
-        .iter()
-        .zip(places)
-        .rev()
-        .map(|(m, place)| PackedLinear::stack_in(&[*m], place).unwrap())
-        .collect();
-    together.reverse();
-    for (matrix, packed) in matrices.iter().zip(&together) {
-        let alone = PackedLinear::stack(&[*matrix]).unwrap();
-        for t in 0..alone.tiles() {
-            assert_eq!(packed.tile(t), alone.tile(t));
-            assert!(packed.tile(t).as_ptr().addr().is_multiple_of(64));
+    for piece_bytes in [1, 3000, usize::MAX] {
+        let packings: Vec<_> = matrices
+            .iter()
+            .map(|m| Packing::stack(&[*m]))
+            .chain([Packing::gated(&matrices[2], &matrices[2])])
+            .collect::<Result<_, _>>()
+            .unwrap();
+        let places = Reserved::together(&packings.iter().map(Packing::bytes).collect::<Vec<_>>());
+        let mut targets: Vec<_> =
+            packings.into_iter().zip(places).map(|(packing, place)| packing.into_memory(place)).collect();
+        std::thread::scope(|scope| {
+            let mut pieces: Vec<_> =
+                targets.iter_mut().flat_map(|target| target.pieces(piece_bytes)).collect();
+            noise.shuffle(&mut pieces);
+            let others = pieces.split_off(pieces.len() / 2);
+            scope.spawn(|| others.into_iter().for_each(Piece::write));
+            pieces.into_iter().for_each(Piece::write);
+        });
+        let together: Vec<_> = targets.into_iter().map(Target::finish).collect();
+        let alone = matrices
+            .iter()
+            .map(|matrix| PackedLinear::stack(&[*matrix]))
+            .chain([PackedLinear::gated(&matrices[2], &matrices[2])]);
+        for (packed, alone) in together.iter().zip(alone) {
+            assert_eq!(packed.bytes(), alone.unwrap().bytes());
+            assert!(packed.tile(0).as_ptr().addr().is_multiple_of(64));
         }
     }
-    let wrong = Reserved::together(&[sizes[0] - 1]).pop().unwrap();
-    let error = PackedLinear::stack_in(&[matrices[0]], wrong).unwrap_err();
-    assert_eq!(error, PackError::Memory { found: sizes[0] - 1, expected: sizes[0] });
+}
+
+#[test]
+fn lent_bytes_are_read_where_they_lie() {
+    let bytes = matrix(WeightFormat::Q5_0, 40, 64, &mut Noise::new(4));
+    let matrix = Matrix::new(WeightFormat::Q5_0, 40, 64, &bytes).unwrap();
+    let packed = PackedLinear::stack(&[matrix]).unwrap();
+    let mut scratch = Scratch::new(64 + packed.bytes().len());
+    scratch.bytes()[64..][..packed.bytes().len()].copy_from_slice(packed.bytes());
+    let lent: LentBytes = std::sync::Arc::new(scratch);
+    let kept = Packing::stack(&[matrix]).unwrap().from_kept(&lent, 64);
+    assert_eq!((kept.bytes(), format!("{kept:?}")), (packed.bytes(), format!("{packed:?}")));
+    assert_eq!(kept.bytes().as_ptr(), (*lent).as_ref()[64..].as_ptr());
+    let refused = |at| {
+        let packing = Packing::stack(&[matrix]).unwrap();
+        std::panic::catch_unwind(|| packing.from_kept(&lent, at)).is_err()
+    };
+    assert!(refused(63) && refused(128));
+}
+
+#[test]
+#[should_panic(expected = "stored tiles")]
+fn a_matrix_is_not_finished_before_all_of_its_pieces() {
+    let bytes = matrix(WeightFormat::Q4_1, 40, 32, &mut Noise::new(4));
+    let packing = Packing::stack(&[Matrix::new(WeightFormat::Q4_1, 40, 32, &bytes).unwrap()]).unwrap();
+    let place = Reserved::together(&[packing.bytes()]).pop().unwrap();
+    let mut target = packing.into_memory(place);
+    target.pieces(1).skip(1).for_each(Piece::write);
+    let _ = target.finish();
+}
+
+/// The bytes of every layout, which kernels read and kept weights have: another digest is another layout.
+#[test]
+fn packed_bytes_are_as_ever() {
+    let mut found = String::new();
+    for format in WeightFormat::ALL {
+        let columns = if format.block_len() == 1 { 75 } else { 768 };
+        let bytes = matrix(format, 41, columns, &mut Noise::new(7));
+        let packed = PackedLinear::stack(&[Matrix::new(format, 41, columns, &bytes).unwrap()]).unwrap();
+        // FNV-1a, 64 bits.
+        let digest = packed.bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        found.push_str(&format!("{format} {digest:016x}\n"));
+    }
+    assert_eq!(found, include_str!("tests/digests.txt"));
 }
 
 #[test]

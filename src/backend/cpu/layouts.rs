@@ -1,0 +1,66 @@
+//! How the weights of a program lie in memory, and why, for people.
+
+use std::collections::BTreeMap;
+
+use ygg_kernels::cpu::PackedLinear;
+
+use crate::ir::{Norm, OpWeights, Program, WeightId};
+
+/// How a weight lies where forwards read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedLayout {
+    /// The layout: `4+1 bits, scale per 32`.
+    pub layout: String,
+    /// What reads it, which decides the layout beside the format; each use once, in order.
+    pub uses: Vec<String>,
+}
+
+/// The layouts of all weights that a program reads, by name; the same on every tier of processors.
+pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
+    let mut layouts = BTreeMap::new();
+    let spec = |weight: WeightId| &program.weights[weight.0 as usize];
+    let names = |weights: &[WeightId]| {
+        weights.iter().map(|weight| spec(*weight).name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let mut add = |weight: WeightId, layout: String, used: String| {
+        let entry = layouts
+            .entry(spec(weight).name.clone())
+            .or_insert_with(|| PackedLayout { layout, uses: Vec::new() });
+        if !entry.uses.contains(&used) {
+            entry.uses.push(used);
+        }
+    };
+    let packed = |weight: WeightId| PackedLinear::layout_name(spec(weight).format);
+    let gain = |norm: Norm| (norm.weight, "f32 values".to_owned(), "gain of a norm".to_owned());
+    for step in &program.steps {
+        let norm = match step.op.weights() {
+            OpWeights::Nothing => None,
+            OpWeights::Rows(weight) => {
+                add(weight, packed(weight), "rows of tokens".to_owned());
+                None
+            }
+            OpWeights::Gain(norm) => Some(norm),
+            OpWeights::Stack { weights, norm } => {
+                for weight in weights {
+                    let used = match weights.len() {
+                        1 => "product".to_owned(),
+                        _ => format!("product, stacked: {}", names(weights)),
+                    };
+                    add(*weight, packed(*weight), used);
+                }
+                norm
+            }
+            OpWeights::Gated { gate, up, norm } => {
+                for weight in [gate, up] {
+                    let used = format!("product, tiles in turn: {}", names(&[gate, up]));
+                    add(weight, packed(weight), used);
+                }
+                norm
+            }
+        };
+        if let Some((weight, layout, used)) = norm.map(gain) {
+            add(weight, layout, used);
+        }
+    }
+    layouts
+}

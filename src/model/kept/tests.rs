@@ -1,0 +1,227 @@
+//! Kept weights: used while nothing has changed, and only then.
+
+use std::{
+    sync::Mutex,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use super::*;
+use crate::model::synthetic::SyntheticSpec;
+
+/// A model that was written long enough ago, and where its weights are kept.
+struct Scene {
+    folder: tempfile::TempDir,
+}
+
+const PACKING: PackedDigest = [7; 32];
+
+impl Scene {
+    fn new() -> Self {
+        let scene = Self { folder: tempfile::tempdir().unwrap() };
+        SyntheticSpec::default().write_gguf(&scene.model()).unwrap();
+        scene.settle();
+        scene
+    }
+
+    fn model(&self) -> PathBuf {
+        self.folder.path().join("tiny.gguf")
+    }
+
+    fn kept(&self) -> PathBuf {
+        self.folder.path().join("kept")
+    }
+
+    /// Waits until changes of the model can be told.
+    fn settle(&self) {
+        while !MappedFile::open(&self.model()).unwrap().stamp().unwrap().unwrap().is_settled() {
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What a start does that packs `parts` unless they are kept: what it reads then, and what it was told.
+    fn start_with(&self, packing: PackedDigest, parts: &[&[u8]]) -> (Option<Vec<u8>>, Vec<PackedNote>) {
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let (told, place) = (Arc::clone(&notes), KeptPlace { folder: self.kept(), least_bytes: 8 });
+        let model = Model::open(&self.model()).unwrap();
+        let model = model.kept_in(place, move |note| told.lock().unwrap().push(note)).unwrap();
+        let found = model.weights.kept_packed(&packing).map(|kept| (*kept).as_ref().to_vec());
+        if found.is_none() {
+            model.weights.keep_packed(&packing, parts);
+        }
+        drop(model);
+        (found, Arc::into_inner(notes).unwrap().into_inner().unwrap())
+    }
+
+    fn start(&self) -> (Option<Vec<u8>>, Vec<PackedNote>) {
+        self.start_with(PACKING, &[&[1; 100], &[2; 64]])
+    }
+
+    /// The one kept file.
+    fn file(&self) -> PathBuf {
+        let files: Vec<_> = fs::read_dir(self.kept())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION))
+            .collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        files[0].clone()
+    }
+}
+
+fn expected() -> Vec<u8> {
+    [&[1; 100][..], &[0; 28], &[2; 64]].concat()
+}
+
+#[test]
+fn the_second_start_maps_what_the_first_kept() {
+    let scene = Scene::new();
+    let (found, notes) = scene.start();
+    assert_eq!((found, notes), (None, vec![PackedNote::Kept(scene.file())]));
+    let (found, notes) = scene.start();
+    assert_eq!((found, notes), (Some(expected()), vec![PackedNote::Mapped(scene.file())]));
+    // Another packing takes its place.
+    let (found, notes) = scene.start_with([8; 32], &[&[3; 64]]);
+    assert_eq!(
+        (found, notes),
+        (None, vec![PackedNote::Outdated(scene.file()), PackedNote::Kept(scene.file())])
+    );
+    assert_eq!(scene.start_with([8; 32], &[]).0, Some(vec![3; 64]));
+    // Little is not kept.
+    fs::remove_file(scene.file()).unwrap();
+    assert_eq!(scene.start_with(PACKING, &[&[1; 7]]), (None, vec![]));
+}
+
+/// Even where length and time of modification are put back.
+#[test]
+fn a_model_that_was_changed_is_packed_again() {
+    let scene = Scene::new();
+    scene.start();
+    let (bytes, modified) =
+        (fs::read(scene.model()).unwrap(), fs::metadata(scene.model()).unwrap().modified().unwrap());
+    let put_back = |time: SystemTime| {
+        File::options().write(true).open(scene.model()).unwrap().set_modified(time).unwrap();
+        scene.settle();
+    };
+    // Between the samples of the fingerprint.
+    let mut changed = bytes.clone();
+    let at = changed.len() - 2000;
+    changed[at] ^= 1;
+    fs::write(scene.model(), &changed).unwrap();
+    put_back(modified);
+    let (found, notes) = scene.start();
+    assert_eq!(
+        (found, notes),
+        (None, vec![PackedNote::Outdated(scene.file()), PackedNote::Kept(scene.file())])
+    );
+    assert_eq!(scene.start().0, Some(expected()));
+    // Another file under the same name.
+    let other = scene.folder.path().join("other");
+    fs::write(&other, &bytes).unwrap();
+    fs::rename(&other, scene.model()).unwrap();
+    put_back(modified);
+    assert_eq!(scene.start().0, None);
+}
+
+#[test]
+fn a_model_that_was_just_written_is_not_kept_yet() {
+    let scene = Scene { folder: tempfile::tempdir().unwrap() };
+    SyntheticSpec::default().write_gguf(&scene.model()).unwrap();
+    let (found, notes) = scene.start();
+    assert!(found.is_none() && matches!(notes[..], [PackedNote::Later(_)]), "{notes:?}");
+    scene.settle();
+    assert_eq!(scene.start().1, [PackedNote::Kept(scene.file())]);
+}
+
+#[test]
+fn damaged_files_are_told_and_replaced() {
+    let scene = Scene::new();
+    scene.start();
+    let whole = fs::read(scene.file()).unwrap();
+    let header = whole.len() - expected().len();
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        bytes
+    };
+    let cases = [
+        (Vec::new(), "empty file"),
+        (whole[..5].to_vec(), "found 5 bytes"),
+        (whole[..100].to_vec(), "found 100 bytes"),
+        (whole[..header].to_vec(), "expected 192 bytes of weights, found 0"),
+        (whole[..whole.len() - 1].to_vec(), "found 191"),
+        ([&whole[..], &[0]].concat(), "found 193"),
+        (flipped(0), "a file of kept weights"),
+        // The length of the header, the weights', a digest, the path.
+        (flipped(12), "header"),
+        (flipped(15), "header"),
+        (flipped(16), "checksum"),
+        (flipped(40), "checksum"),
+        (flipped(170), "checksum"),
+        (flipped(header + 3), "samples"),
+        (flipped(whole.len() - 1), "samples"),
+    ];
+    for (bytes, how) in cases {
+        fs::write(scene.file(), &bytes).unwrap();
+        let (found, notes) = scene.start();
+        assert!(found.is_none(), "{how}");
+        let [PackedNote::Damaged(path, said), PackedNote::Kept(_)] = &notes[..] else {
+            panic!("{how}: {notes:?}")
+        };
+        assert!(*path == scene.file() && said.contains(how) && notes[0].is_warning(), "{how}: {said}");
+        assert_eq!(scene.start().0, Some(expected()), "{how}");
+    }
+    // That of another version is nobody's fault.
+    fs::write(scene.file(), flipped(8)).unwrap();
+    assert_eq!(scene.start().1, [PackedNote::Outdated(scene.file()), PackedNote::Kept(scene.file())]);
+}
+
+#[test]
+fn what_cannot_be_written_is_told_and_nothing_else_happens() {
+    let scene = Scene::new();
+    fs::write(scene.kept(), "a file where the folder would be").unwrap();
+    let (found, notes) = scene.start();
+    let [PackedNote::Refused(path, _)] = &notes[..] else { panic!("{notes:?}") };
+    assert!(found.is_none() && *path == scene.kept() && notes[0].is_warning());
+    assert!(notes[0].to_string().contains("the model runs"), "{}", notes[0]);
+}
+
+#[test]
+fn writers_do_not_meet_and_leave_nothing_behind() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.kept()).unwrap();
+    let lock = File::create(scene.kept().join("lock")).unwrap();
+    lock.try_lock().unwrap();
+    let (found, notes) = scene.start();
+    assert!(found.is_none() && matches!(notes[..], [PackedNote::Later(_)]), "{notes:?}");
+    drop(lock);
+    let dead = scene.kept().join(".0123.packed.partial");
+    fs::write(&dead, "half").unwrap();
+    let strange = scene.kept().join("0123.packed");
+    fs::write(&strange, "no kept weights").unwrap();
+    scene.start();
+    assert!(!dead.exists() && !strange.exists());
+    let kept = scene.file();
+    // When the model is gone, whoever writes next removes what was kept of it.
+    assert!(!is_of_nothing(&kept));
+    fs::remove_file(scene.model()).unwrap();
+    assert!(is_of_nothing(&kept));
+}
+
+/// Many at once, some of which find it and some of which write it: all read the same.
+#[test]
+fn starts_at_once_agree() {
+    let scene = Scene::new();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..8 {
+                    let (found, notes) = scene.start();
+                    assert!(found.is_none_or(|found| found == expected()));
+                    assert!(!notes.iter().any(PackedNote::is_warning), "{notes:?}");
+                }
+            });
+        }
+    });
+    assert_eq!(scene.start().0, Some(expected()));
+}
