@@ -6,7 +6,7 @@
 //! is told in two, so that a tile adds up a block whatever the scales of its groups. They are the bytes of the product itself, or products of
 //! small codes with the low and with the high bits of the scale. Sums are below `256 * 255 * 127`.
 //!
-//! Blocks of 32 would leave a tile at every block, to be scaled: that gained nothing over vectors (Sapphire Rapids, 4 to 64 rows).
+//! Blocks of 32 would leave a tile at every block, to be scaled: that gained nothing over vectors (4 to 64 rows, on a Xeon).
 
 use super::{
     Ints, MANY, Operands, Sums, Vector, fetch,
@@ -25,7 +25,7 @@ use crate::{
 /// Lines of a part.
 const LINES: usize = PART / 4;
 
-/// Parts between writing bytes and their load into a tile, which waits until they are in the cache: three are enough on Sapphire Rapids.
+/// Parts between writing bytes and their load into a tile, which waits until they are in the cache: three are enough on the Xeon that it was measured on.
 const EARLY: usize = 4;
 
 /// What writing bytes for tiles asks of vectors of sixteen outputs.
