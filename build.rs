@@ -9,7 +9,8 @@ use std::{
     process::Command,
 };
 
-const KERNELS: &str = "kernels/cuda";
+/// Where `ygg-kernels` has the sources of the CUDA kernels, as its build script says.
+const KERNELS: &str = "DEP_YGG_KERNELS_CUDA";
 /// Architectures that get code of their own; newer ones compile the last one's intermediate code when they load it.
 const ARCHITECTURES: [(&str, &str); 6] = [
     ("compute_80", "sm_80"),
@@ -22,19 +23,20 @@ const ARCHITECTURES: [(&str, &str); 6] = [
 ];
 
 fn main() {
-    println!("cargo::rerun-if-changed={KERNELS}");
+    let kernels = PathBuf::from(env::var_os(KERNELS).expect("ygg-kernels says where its sources are"));
+    println!("cargo::rerun-if-changed={}", kernels.display());
     println!("cargo::rerun-if-env-changed=CUDA_HOME");
     if env::var_os("CARGO_FEATURE_CUDA").is_none() {
         return;
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names a folder")).join("kernels.fatbin");
     match env::var_os("CUDA_HOME") {
-        Some(home) => compile(Path::new(&home), &out),
+        Some(home) => compile(Path::new(&home), &kernels, &out),
         None => fs::write(&out, []).expect("cargo's folder can be written"),
     }
 }
 
-fn compile(home: &Path, out: &Path) {
+fn compile(home: &Path, kernels: &Path, out: &Path) {
     let nvcc = home.join("bin/nvcc");
     let mut command = Command::new(&nvcc);
     command.args([
@@ -51,7 +53,7 @@ fn compile(home: &Path, out: &Path) {
     for (virtual_arch, code) in ARCHITECTURES {
         command.arg(format!("-gencode=arch={virtual_arch},code={code}"));
     }
-    command.arg(Path::new(KERNELS).join("kernels.cu")).arg("-o").arg(out);
+    command.arg(kernels.join("kernels.cu")).arg("-o").arg(out);
     let told = command.output().unwrap_or_else(|error| {
         panic!(
             "CUDA_HOME is {}, but {} does not run: {error}; unset it to build without compiled kernels",

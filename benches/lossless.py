@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Asks the default model the same prompts plainly and with forced drafters, and compares token ids: they must be equal.
 
-usage: benches/lossless.py OUT.jsonl [--prompts 20] [--tokens 128] [--arms chain,lookup,...] [--yggc target/release/yggc]
+usage: benches/lossless.py OUT.jsonl [--prompts 20] [--tokens 128] [--arms chain,lookup,...] [--draft-model DIR] [--yggc target/release/yggc]
 
-Arms: lookup, three layer-skip shapes and two of the model's shipped drafter, forced by `yggc plan --fix`; greedy and sampled; one thread and two. A line of
+Arms: lookup, three layer-skip shapes and, with --draft-model, two of that drafter, forced by `yggc plan --fix`; greedy and sampled; one thread and two. A line of
 OUT is one answer. Exit status 1 if any answer differs from plain decoding's, or an arm never drafted.
 """
 import argparse
@@ -29,7 +29,8 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--prompts", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--arms", type=lambda names: names.split(","), default=list(SHAPES))
+    parser.add_argument("--arms", type=lambda names: names.split(","))
+    parser.add_argument("--draft-model", help="a drafter of the default model, as `yggc distill` writes it")
     parser.add_argument("--yggc", default="target/release/yggc")
     options = parser.parse_args()
     calibration = pathlib.Path(__file__).resolve().parent.parent / "plans/calibration/prompts.jsonl"
@@ -42,15 +43,18 @@ def main():
             sys.exit(f"yggc {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
         return done.stdout
 
-    unknown = [arm for arm in options.arms if arm not in SHAPES]
+    drafter = ["--draft-model", options.draft_model] if options.draft_model else []
+    possible = [arm for arm in SHAPES if drafter or not arm.startswith("model_")]
+    arms = options.arms or possible
+    unknown = [arm for arm in arms if arm not in possible]
     if unknown:
-        sys.exit(f"--arms: expected some of {', '.join(SHAPES)}, found {', '.join(unknown)}")
-    shapes = {arm: SHAPES[arm] for arm in options.arms}
+        sys.exit(f"--arms: expected some of {', '.join(possible)}, found {', '.join(unknown)}; arms of a model need --draft-model")
+    shapes = {arm: SHAPES[arm] for arm in arms}
     failed = False
     with tempfile.TemporaryDirectory() as folder, open(options.out, "w", buffering=1) as out:
         for threads in ["1", "2"]:
             profile = f"{folder}/{threads}.profile"
-            yggc("profile", "--threads", threads, "--budget", "90", "-o", profile)
+            yggc("profile", "--threads", threads, "--budget", "90", "-o", profile, *drafter)
             for arm, fix in shapes.items():
                 yggc("plan", "--profile", profile, "-o", f"{folder}/{arm}.plan", "--fix", fix)
             for setting, flags in SAMPLING.items():

@@ -37,6 +37,9 @@ fn hash(mut files: Vec<PathBuf>) -> String {
 }
 
 fn main() {
+    // For the build script of the crate that compiles them.
+    let folder = std::path::absolute("cuda").expect("cargo runs this in a folder");
+    println!("cargo::metadata=cuda={}", folder.display());
     let mut files = Vec::new();
     for folder in ["src", "cuda"] {
         println!("cargo::rerun-if-changed={folder}");

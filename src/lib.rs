@@ -31,16 +31,23 @@
 //!    rows to slots, commits those that were accepted and discards the rest.
 //! 5. [`speculate`] is the step: a drafter fills a token tree ([`tree`]), one forward verifies it, acceptance walks it with
 //!    the tokens that [`sample`] draws, keyed by seed and position.
-//! 6. [`plan`] searches, from latencies and acceptance that [`measure`] recorded with the same sessions, the step that
-//!    makes a token cheapest, and keeps it in a file bound to machine, model and build.
+//! 6. [`plan`] is the file, bound to machine, model and build, that says how to step; [`policy`] decides by it while decoding.
+//!    [`planner`] finds the step that makes a token cheapest from latencies and acceptance that [`measure`] recorded with the
+//!    same sessions.
 //! 7. [`engine`] wires all this behind [`Engine`](engine::Engine), with [`text`] at both ends.
 //! 8. [`verify`] proves on the machine at hand that no answer depends on speculation.
 //!
 //! # Which rooms to use
 //!
-//! To embed a model, [`engine`] is enough, with [`plan::read`] for a plan file, and [`measure::autoplan`] to make one on
-//! the machine at hand: the library never plans by itself. The other rooms are public because the `yggc` program, the
+//! To embed a model, [`engine`] is enough, with [`plan::read`] for a plan file, and [`measure::autoplan`], of the feature
+//! `planner`, to make one on the machine at hand: the library never plans by itself. The other rooms are public because the `yggc` program, the
 //! tests and whoever adds a drafter or a backend look inside; before 1.0 they change without notice.
+//!
+//! # Features
+//!
+//! `planner` adds what is done offline: the rooms [`planner`], [`measure`] and [`verify`]. A library that decodes by a plan needs none
+//! of it. The program has it. `compare`, which `planner` implies, adds what exists only to compare with: eager execution, the search for
+//! templates, Lookahead decoding, the analysis of chains.
 //!
 //! # Letters
 //!
@@ -52,18 +59,32 @@ pub mod backend;
 pub mod compile;
 pub mod engine;
 pub mod ir;
+#[cfg(feature = "planner")]
 pub mod measure;
 pub mod model;
 pub mod plan;
+#[cfg(feature = "planner")]
+pub mod planner;
+pub mod policy;
 pub mod runtime;
 pub mod sample;
 pub mod speculate;
 pub mod storage;
 pub mod text;
 pub mod tree;
+#[cfg(feature = "planner")]
 pub mod verify;
 
-/// The examples of the README, compiled with those of the documentation.
+/// The examples of README and `docs/`, compiled with those of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-mod readme {}
+#[doc = include_str!("../docs/architecture.md")]
+#[doc = include_str!("../docs/benchmarks.md")]
+#[doc = include_str!("../docs/contributing.md")]
+#[doc = include_str!("../docs/embedding.md")]
+#[doc = include_str!("../docs/glossary.md")]
+#[doc = include_str!("../docs/gpu.md")]
+#[doc = include_str!("../docs/guarantees.md")]
+#[doc = include_str!("../docs/guide.md")]
+#[doc = include_str!("../docs/serving.md")]
+mod documents {}

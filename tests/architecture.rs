@@ -26,9 +26,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("backend", &["ir"]),
     ("runtime", &["ir", "compile", "backend"]),
     ("plan", &["tree"]),
-    ("speculate", &["runtime", "tree", "plan", "sample", "storage"]),
-    ("engine", &["model", "backend", "runtime", "tree", "plan", "speculate", "sample", "text"]),
-    ("measure", &["engine", "runtime", "tree", "speculate", "plan"]),
+    ("policy", &["tree", "plan"]),
+    ("speculate", &["runtime", "tree", "plan", "policy", "sample", "storage"]),
+    ("engine", &["model", "backend", "runtime", "tree", "plan", "policy", "speculate", "sample", "text"]),
+    ("planner", &["tree", "plan", "policy"]),
+    ("measure", &["engine", "runtime", "tree", "speculate", "plan", "policy", "planner"]),
     ("verify", &["ir", "model", "backend", "runtime", "engine", "plan", "sample", "measure"]),
     // These see the library from outside, as `yggc::`: two belong to the program, the last is a package of its own.
     ("serve", &[]),
@@ -39,18 +41,35 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// Rooms that reach the library through its public paths only.
 const OUTSIDE: &[&str] = &["serve", "cli", "c_api"];
 
+/// Rooms that work offline, which the library has with its feature `planner` alone: what decodes links none of them.
+const OFFLINE: &[&str] = &["planner", "measure", "verify"];
+
 /// Rooms that are packages of their own: there `crate` is the room.
 const PACKAGES: &[&str] = &["c_api"];
 
 /// `(crate, places that may name it)`: rooms, or the member crates `kernels` and `profiler`. `*` is any place.
 const CRATES: &[(&str, &[&str])] = &[
     ("ygg_kernels", &["ir", "model", "compile", "backend", "kernels"]),
-    ("ygg_profiler", &["plan", "measure", "cli"]),
+    ("ygg_profiler", &["plan", "policy", "planner", "measure", "cli"]),
     ("yggc", OUTSIDE),
     ("axum", &["serve"]),
-    ("bincode", &["plan"]),
+    ("bincode", &["plan", "policy"]),
     // In the service, it compares keys in constant time.
-    ("blake3", &["model", "backend", "plan", "speculate", "measure", "serve", "profiler", "kernels"]),
+    (
+        "blake3",
+        &[
+            "model",
+            "backend",
+            "plan",
+            "policy",
+            "speculate",
+            "planner",
+            "measure",
+            "serve",
+            "profiler",
+            "kernels",
+        ],
+    ),
     ("cbindgen", &["c_api"]),
     ("clap", &["cli"]),
     ("clap_complete", &["cli"]),
@@ -66,7 +85,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("memmap2", &["storage"]),
     ("minijinja", &["text"]),
     ("minijinja_contrib", &["text"]),
-    ("petgraph", &["ir", "compile", "plan"]),
+    ("petgraph", &["ir", "compile", "planner"]),
     ("plotters", &["cli"]),
     ("prometheus_client", &["serve"]),
     ("rustyline", &["cli"]),
@@ -132,6 +151,7 @@ fn complaints(source: &Source) -> Vec<String> {
         room_imports(source, &tokens),
         crate_homes(source, &tokens),
         unsafe_homes(source, &tokens),
+        flags(source),
     ]
     .concat()
 }
@@ -235,6 +255,26 @@ fn unsafe_homes(source: &Source, tokens: &[&str]) -> Vec<String> {
     vec![source.complaint(format_args!("`unsafe` lives only in {}", UNSAFE_PLACES.join(", ")))]
 }
 
+/// Callers of the library, in C or over HTTP, have no command line: what would help is an `engine::Hint`.
+fn flags(source: &Source) -> Vec<String> {
+    let is_library =
+        source.path.starts_with("src/") && is_room(source.place()) && !OUTSIDE.contains(&source.place());
+    let is_test = source.path.split('/').any(|part| part == "tests" || part == "tests.rs");
+    if !is_library || is_test {
+        return Vec::new();
+    }
+    let code = source.text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let names_a_flag = |line: &str| {
+        // The compiler of CUDA takes options that look alike.
+        line.split("--")
+            .skip(1)
+            .any(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()) && !rest.starts_with("gpu-"))
+    };
+    code.filter(|line| names_a_flag(line))
+        .map(|line| source.complaint(format_args!("the library names a flag: {}", line.trim())))
+        .collect()
+}
+
 fn is_room(name: &str) -> bool {
     ROOMS.iter().any(|(room, _)| *room == name)
 }
@@ -319,6 +359,19 @@ fn the_map_has_no_cycle() {
             let above = ROOMS[..at].iter().any(|(name, _)| name == used);
             assert!(above, "`{room}` imports `{used}`, which is not above it in the map");
         }
+    }
+}
+
+#[test]
+fn what_decodes_links_nothing_that_works_offline() {
+    let library = fs::read_to_string(repository().join("src/lib.rs")).expect("the library has a root");
+    for (room, allowed) in ROOMS.iter().filter(|(room, _)| !OUTSIDE.contains(room)) {
+        let module = format!("pub mod {room};");
+        let gated = library.contains(&format!("#[cfg(feature = \"planner\")]\n{module}"));
+        assert!(library.contains(&module), "{module} is not in src/lib.rs");
+        assert_eq!(gated, OFFLINE.contains(room), "whether `{room}` is behind the feature `planner`");
+        let offline = allowed.iter().find(|used| OFFLINE.contains(used));
+        assert!(gated || offline.is_none(), "`{room}` decodes and imports {offline:?}");
     }
 }
 
@@ -444,7 +497,7 @@ mod each_rule_can_fail {
         refused("src/ir/utils.rs", "", "`utils`");
         refused("kernels/src/common/dot.rs", "", "`common`");
         refused("src/tree/growth_v2.rs", "", "`growth_v2`");
-        refused("src/planner/mod.rs", "", "no room");
+        refused("src/planning/mod.rs", "", "no room");
         refused("src/stray.rs", "", "no room");
         refused("tests/lossless.rs", "", "compiled by nothing");
         accepted("tests/it/lossless.rs", "");
@@ -507,6 +560,14 @@ mod each_rule_can_fail {
         accepted("kernels/src/lib.rs", "use half::f16;");
         accepted("src/text/chat.rs", "let pairs = a.zip(b); // zip::ZipArchive");
         accepted("tests/it/fetch.rs", "use zip::ZipWriter;");
+    }
+
+    #[test]
+    fn flags_are_the_programs() {
+        let text = "fn f() -> &'static str { \"ask for a longer --context\" }";
+        refused("src/engine/mod.rs", text, "names a flag");
+        accepted("src/cli/error.rs", text);
+        accepted("src/engine/mod.rs", "// `--context` of the program\nfn f() -> u32 { 3 - -2 }");
     }
 
     #[test]

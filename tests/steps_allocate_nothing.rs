@@ -17,10 +17,10 @@ use yggc::{
         synthetic::{HiddenStateSpec, SyntheticSpec},
     },
     plan::{
-        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, NgramSettings, RowChoice,
-        RowRule, Schedule, SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, StepCosts, SuffixSettings,
-        WidthCost,
+        Calibration, DepthCost, DepthCosts, DepthNetwork, Knot, NgramSettings, RowChoice, RowRule, Schedule,
+        SuffixSettings, WidthCost,
     },
+    policy::{GuardTerms, SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, StepCosts},
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::{Adjustment, Sampling},
     speculate::{

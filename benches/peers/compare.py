@@ -40,6 +40,7 @@ def parser():
     add("--peers-only", action="store_true", help="no yggc; prompts are random token ids")
     add("--peers", required=True, help="the folder that build.sh built into")
     add("--ik", metavar="TREE", help="source tree of ik_llama.cpp, built natively in TREE/build [without that peer]")
+    add("--against", metavar="PEERS", help="which peers, separated by commas [llama.cpp, and ik_llama.cpp with --ik]")
     add("--prompts", help="JSON lines with `text`, or `turns` of which the first is asked")
     add("--repetitions", type=int, default=5, help="[%(default)s]")
     add("--only", default="ar,widths,prefill,answers", help=f"which measures of {','.join(MEASURES)} [%(default)s]")
@@ -80,6 +81,14 @@ def check(asked, given):
         asked.error(f"--widths: expected numbers separated by commas, found {given.widths}")
     if not all(1 <= width <= 512 for width in given.widths):
         asked.error("--widths: expected numbers from 1 to 512, as many rows as a batch has")
+    given.against = given.against.split(",") if given.against else ["llama.cpp", "ik_llama.cpp"] if given.ik else ["llama.cpp"]
+    for name in given.against:
+        if name not in arms.VARIANTS:
+            asked.error(f"--against: expected some of {', '.join(arms.VARIANTS)}, found {name}")
+    if "ik_llama.cpp" in given.against and not given.ik:
+        asked.error("--against: ik_llama.cpp needs --ik with its source tree")
+    if "answers" in given.only and "llama.cpp" not in given.against:
+        asked.error("--against: `answers` compares lookup of llama.cpp: name it too, or leave `answers` out of --only")
     numbers = ["repetitions", "tries", "tokens", "context", "ngram", "depth", "forwards", "prefill_tokens", "deep_tokens"]
     for name in numbers:
         if getattr(given, name) < 1:
@@ -105,8 +114,9 @@ class Comparison:
         # Rows of the turn that is under way.
         self.turn = None
         self.yggc = None if given.peers_only else arms.Yggc(given)
-        names = ["llama.cpp", "ik_llama.cpp"] if given.ik else ["llama.cpp"]
-        self.peers = {(name, variant): arms.Peer(given, name, variant) for name in names for variant in arms.VARIANTS[name]}
+        self.peers = {
+            (name, variant): arms.Peer(given, name, variant) for name in given.against for variant in arms.VARIANTS[name]
+        }
 
     def record(self, measure, **fields):
         row = {"measure": measure, **fields}

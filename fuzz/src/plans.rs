@@ -1,6 +1,9 @@
 //! Plan files, and all that is shown of a plan that was read.
 
-use yggc::plan::{PLAN_FORMAT, Plan, decode, diff, encode, explain, explain_at, json, text};
+use yggc::{
+    plan::{PLAN_FORMAT, Plan, decode, encode},
+    planner::report::{diff, explain, explain_at, json, text},
+};
 
 use super::sealed::Seal;
 

@@ -1,10 +1,7 @@
 //! Profiles, and the plans that are searched from them.
 
 use ygg_profiler::Profile;
-use yggc::{
-    measure::plan_from_profile,
-    plan::{Fix, encode},
-};
+use yggc::{measure::plan_from_profile, plan::encode, planner::Fix};
 
 /// Largest number in a drafter's parameters with which it is replayed: more is memory that a profile may ask for, and not searched here.
 const MOST: u32 = 1 << 12;

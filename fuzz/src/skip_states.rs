@@ -1,7 +1,8 @@
 //! Files of what drafter swift found out.
 
-use yggc::plan::{
-    ModelFingerprint, SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, TriedSet, read_skip_state,
+use yggc::{
+    plan::ModelFingerprint,
+    policy::{SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, TriedSet, read_skip_state},
 };
 
 use super::{in_file::in_file, sealed::Seal};

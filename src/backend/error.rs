@@ -7,7 +7,7 @@ use ygg_kernels::Tier;
 pub enum BackendError {
     /// The machine lacks the tier that was asked for.
     #[error(
-        "instruction-set tier `{wanted}` is not available here: expected one of {available}; choose one with --isa or leave it out"
+        "instruction-set tier `{wanted}` is not available here: expected one of {available}; choose one or leave it out"
     )]
     MissingTier {
         /// Tier asked for.
@@ -17,7 +17,7 @@ pub enum BackendError {
     },
     /// A tier that runs nothing eagerly.
     #[error(
-        "eager execution is for tiers that are timed: expected one of {available}, found `{found}`; choose one with --isa, or a GPU with --device cuda"
+        "eager execution is for tiers that are timed: expected one of {available}, found `{found}`; choose one of these, or a GPU"
     )]
     NeverEager {
         /// Tier asked for.
@@ -34,9 +34,7 @@ pub enum BackendError {
         reason: String,
     },
     /// Memory was refused.
-    #[error(
-        "{bytes} bytes for {what} were refused by the system; use a smaller --context or a smaller model"
-    )]
+    #[error("{bytes} bytes for {what} were refused by the system; use a shorter context or a smaller model")]
     Memory {
         /// What it was for.
         what: &'static str,
@@ -51,7 +49,7 @@ pub enum BackendError {
     },
     /// Something that this backend's kernels cannot do.
     #[error(
-        "the device `cuda` cannot run this model so: {what}: expected {expected}, found {found}; use --device cpu"
+        "the device `cuda` cannot run this model so: {what}: expected {expected}, found {found}; use the processor"
     )]
     CudaLimit {
         /// Of what there is a limit.
@@ -62,7 +60,7 @@ pub enum BackendError {
         found: String,
     },
     /// The driver refused.
-    #[error("CUDA failed to {what}: {reason}; see nvidia-smi and the system's log, or use --device cpu")]
+    #[error("CUDA failed to {what}: {reason}; see nvidia-smi and the system's log, or use the processor")]
     Cuda {
         /// What it was asked to do.
         what: &'static str,
@@ -71,7 +69,7 @@ pub enum BackendError {
     },
     /// Memory of a GPU was refused.
     #[error(
-        "{bytes} bytes for {what} were refused by {device}, where {free} of {total} bytes are free; use a smaller --context or a smaller model, or end what else runs there"
+        "{bytes} bytes for {what} were refused by {device}, where {free} of {total} bytes are free; use a shorter context or a smaller model, or end what else runs there"
     )]
     DeviceMemory {
         /// What it was for.
@@ -86,7 +84,7 @@ pub enum BackendError {
         device: String,
     },
     /// Threads were refused.
-    #[error("the system refused to start {threads} threads: {source}; ask for fewer with --threads")]
+    #[error("the system refused to start {threads} threads: {source}; ask for fewer")]
     Threads {
         /// How many in all.
         threads: usize,

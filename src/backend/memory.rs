@@ -1,6 +1,8 @@
 //! Memory of one request: the arena that steps share and the key/value cache.
 
-use std::{alloc::Layout, collections::BTreeMap, ops::Range, ptr::NonNull};
+#[cfg(feature = "compare")]
+use std::collections::BTreeMap;
+use std::{alloc::Layout, ops::Range, ptr::NonNull};
 
 use ygg_kernels::{KvFormat, KvLayer, Rows, RowsMut, cpu::allocate};
 
@@ -94,8 +96,9 @@ pub(super) struct Arena(Places);
 enum Places {
     /// Offsets are those of one block.
     Together(Block),
-    /// Every value has a buffer while it is claimed, found by its offset; released ones wait in a cache, by size, to be claimed
+    /// Of eager execution: every value has a buffer while it is claimed, found by its offset; released ones wait in a cache, by size, to be claimed
     /// again.
+    #[cfg(feature = "compare")]
     Apart { claimed: BTreeMap<usize, Block>, released: BTreeMap<usize, Vec<Block>> },
 }
 
@@ -105,6 +108,50 @@ impl Arena {
         Ok(Self(Places::Together(block)))
     }
 
+    fn start(&self, region: &Region) -> *mut f32 {
+        let elements = (region.rows - 1) * region.row_stride + region.columns;
+        let bytes = elements * size_of::<f32>();
+        match &self.0 {
+            Places::Together(block) => block.at(region.offset_bytes, bytes).cast(),
+            #[cfg(feature = "compare")]
+            Places::Apart { claimed, released: _ } => {
+                let (start, block) =
+                    claimed.range(..=region.offset_bytes).next_back().expect("a claimed value");
+                block.at(region.offset_bytes - start, bytes).cast()
+            }
+        }
+    }
+
+    /// # Safety
+    /// While the view lives nobody writes the region.
+    pub(super) unsafe fn rows(&self, region: &Region) -> Rows<'_> {
+        // SAFETY: inside the arena by `start`; unwritten by the caller's promise.
+        unsafe { Rows::from_raw(self.start(region), region.rows, region.columns, region.row_stride) }
+    }
+
+    /// # Safety
+    /// While the view lives nobody else touches what ops are told to write through it.
+    pub(super) unsafe fn rows_mut(&self, region: &Region) -> RowsMut<'_> {
+        // SAFETY: inside the arena by `start`; not shared by the caller's promise.
+        unsafe { RowsMut::from_raw(self.start(region), region.rows, region.columns, region.row_stride) }
+    }
+
+    /// One row of a region.
+    ///
+    /// # Safety
+    /// While the slice lives nobody else touches that row.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises to be the row's only user")]
+    pub(super) unsafe fn row_mut(&self, region: &Region, row: usize) -> &mut [f32] {
+        assert!(row < region.rows, "row {row} of {}", region.rows);
+        // SAFETY: a row of the region, which is inside the arena by `start` and initialised; ours alone by the caller's promise.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start(region).add(row * region.row_stride), region.columns)
+        }
+    }
+}
+
+#[cfg(feature = "compare")]
+impl Arena {
     /// An arena without bytes, for programs whose values have bytes of their own: each must be claimed before it is written.
     pub(super) fn apart() -> Self {
         Self(Places::Apart { claimed: BTreeMap::new(), released: BTreeMap::new() })
@@ -143,46 +190,6 @@ impl Arena {
             && let Some(offset) = claimed.keys().next().copied()
         {
             self.release(offset);
-        }
-    }
-
-    fn start(&self, region: &Region) -> *mut f32 {
-        let elements = (region.rows - 1) * region.row_stride + region.columns;
-        let bytes = elements * size_of::<f32>();
-        match &self.0 {
-            Places::Together(block) => block.at(region.offset_bytes, bytes).cast(),
-            Places::Apart { claimed, released: _ } => {
-                let (start, block) =
-                    claimed.range(..=region.offset_bytes).next_back().expect("a claimed value");
-                block.at(region.offset_bytes - start, bytes).cast()
-            }
-        }
-    }
-
-    /// # Safety
-    /// While the view lives nobody writes the region.
-    pub(super) unsafe fn rows(&self, region: &Region) -> Rows<'_> {
-        // SAFETY: inside the arena by `start`; unwritten by the caller's promise.
-        unsafe { Rows::from_raw(self.start(region), region.rows, region.columns, region.row_stride) }
-    }
-
-    /// # Safety
-    /// While the view lives nobody else touches what ops are told to write through it.
-    pub(super) unsafe fn rows_mut(&self, region: &Region) -> RowsMut<'_> {
-        // SAFETY: inside the arena by `start`; not shared by the caller's promise.
-        unsafe { RowsMut::from_raw(self.start(region), region.rows, region.columns, region.row_stride) }
-    }
-
-    /// One row of a region.
-    ///
-    /// # Safety
-    /// While the slice lives nobody else touches that row.
-    #[expect(clippy::mut_from_ref, reason = "the caller promises to be the row's only user")]
-    pub(super) unsafe fn row_mut(&self, region: &Region, row: usize) -> &mut [f32] {
-        assert!(row < region.rows, "row {row} of {}", region.rows);
-        // SAFETY: a row of the region, which is inside the arena by `start` and initialised; ours alone by the caller's promise.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.start(region).add(row * region.row_stride), region.columns)
         }
     }
 }

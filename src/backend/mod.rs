@@ -8,6 +8,8 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(feature = "compare")]
+mod eager;
 mod error;
 mod memory;
 mod observation;
@@ -20,6 +22,8 @@ use std::{fmt::Debug, ops::Range, sync::Arc};
 pub use cpu::{PackedLayout, Pinning, Workers, available_tiers, packed_layouts};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDevice, cuda_device, keep_compiled_kernels};
+#[cfg(feature = "compare")]
+pub use eager::load_eager;
 pub use error::BackendError;
 pub use observation::{Exercise, Moment, Observer};
 pub use phase::{DraftPhases, GrowingTree, Grown, PhaseRoot, PhaseShape};
@@ -175,7 +179,7 @@ pub trait Replay: Send + Debug {
 /// Why there is no GPU in a build without one.
 #[cfg(not(feature = "cuda"))]
 const NOT_BUILT_IN: &str =
-    "it is not built into this version of yggc; build with `--features cuda`, or use --device cpu";
+    "it is not built into this version of yggc; build it with the feature `cuda`, or use the processor";
 
 /// Loads the programs of one graph for a device, packing weights once for all of them.
 ///
@@ -199,47 +203,6 @@ pub fn load(
         Tier::Cuda => Ok(Arc::new(cuda::CudaExecutables::load(programs, device, weights, threads)?)),
         #[cfg(not(feature = "cuda"))]
         Tier::Cuda => Err(BackendError::NoCuda { reason: NOT_BUILT_IN.to_owned() }),
-    }
-}
-
-/// Like [`load`], for programs that are to be run op by op, each by itself: what static programs are measured against. They must
-/// be unfused, with bytes of its own for every value. What is opened from them allocates.
-///
-/// # Errors
-/// As `load`, and [`BackendError::NeverEager`] for the reference tier, which is no measure of anything.
-pub fn load_eager(
-    programs: Vec<Program>,
-    device: &DeviceSpec,
-    weights: &dyn WeightSource,
-    threads: usize,
-) -> Result<Arc<dyn Executables>, BackendError> {
-    assert!(!programs.is_empty(), "at least one program");
-    match device.tier {
-        Tier::Reference => {
-            let available = available_tiers().iter().map(|tier| tier.name()).collect::<Vec<_>>().join(", ");
-            Err(BackendError::NeverEager { found: device.tier, available })
-        }
-        #[cfg(feature = "cuda")]
-        Tier::Cuda => Ok(Arc::new(cuda::CudaExecutables::load_eager(programs, device, weights, threads)?)),
-        #[cfg(not(feature = "cuda"))]
-        Tier::Cuda => Err(BackendError::NoCuda { reason: NOT_BUILT_IN.to_owned() }),
-        Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Amx => {
-            let unfused = cpu::CpuExecutables::load(programs, device, &NotKept(weights), threads)?;
-            Ok(Arc::new(cpu::EagerExecutables::new(unfused)))
-        }
-    }
-}
-
-/// Weights of which no packed copy is kept, since they are packed for a measurement.
-struct NotKept<'a>(&'a dyn WeightSource);
-
-impl WeightSource for NotKept<'_> {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
-        self.0.bytes(weight)
-    }
-
-    fn note_loaded(&self, weight: WeightId) {
-        self.0.note_loaded(weight);
     }
 }
 

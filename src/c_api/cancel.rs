@@ -1,4 +1,4 @@
-//! Ending a request from another thread, for C.
+//! Handles that cancel requests from another thread.
 
 use std::ptr;
 
@@ -9,7 +9,7 @@ use super::{
     status::{Status, guarded},
 };
 
-/// Ends the requests that it is given to. Any thread may use it, while a request runs or before it begins.
+/// Cancels the requests that have it. Any thread may use it, before or while a request runs.
 #[derive(Debug)]
 pub struct Cancel(CancelHandle);
 
@@ -19,7 +19,7 @@ impl Cancel {
     }
 }
 
-/// A handle that cancels nothing yet, to be given back with `ygg_cancel_free()`; `NULL` only after a fault of the library.
+/// A new handle, to be freed with `ygg_cancel_free()`; `NULL` only after a bug of the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn ygg_cancel_new() -> *mut Cancel {
     let mut made = ptr::null_mut();
@@ -30,8 +30,8 @@ pub extern "C" fn ygg_cancel_new() -> *mut Cancel {
     made
 }
 
-/// Ends the requests that have this handle, for good: a running one within one step, with `YGG_FINISH_REASON_CANCELLED` and the tokens
-/// that it had, and those that begin later at once. Costs a store, never waits, and may be called by any thread and by a signal handler.
+/// Cancels the requests that have this handle, permanently: a running one ends within one step, with `YGG_FINISH_REASON_CANCELLED` and
+/// the tokens so far; later ones end at once. Never waits, and may be called by any thread and by a signal handler.
 ///
 /// # Safety
 /// `cancel` was not freed, and is not freed meanwhile.
@@ -44,14 +44,14 @@ pub unsafe extern "C" fn ygg_cancel_now(cancel: *const Cancel) -> Status {
     })
 }
 
-/// Gives a handle back. A request that has it goes on, and can then not be cancelled; `NULL` is no handle, and nothing happens.
+/// Frees a handle. A request that has it continues and can no longer be cancelled. With `NULL` nothing happens.
 ///
 /// # Safety
 /// `cancel` was not freed, and no other thread uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ygg_cancel_free(cancel: *mut Cancel) {
     if !cancel.is_null() {
-        // SAFETY: it is of `ygg_cancel_new`, and nobody else has it.
+        // SAFETY: it comes from `ygg_cancel_new`, and no other thread uses it.
         drop(unsafe { Box::from_raw(cancel) });
     }
 }

@@ -1,4 +1,4 @@
-//! An engine as C holds it: opened, locked while it answers, closed.
+//! Handles of engines: opened, locked while they answer, closed.
 
 use std::{
     ptr,
@@ -18,17 +18,17 @@ use super::{
 #[derive(Debug)]
 pub struct EngineHandle(Mutex<Answering>);
 
-/// What a request needs of its engine.
+/// The engine and the buffers of its requests.
 #[derive(Debug)]
 pub(super) struct Answering {
     pub(super) engine: Engine,
     pub(super) texts: ReportTexts,
-    /// The text of a token, with a NUL behind it.
+    /// The text of a token, followed by a NUL.
     pub(super) piece: Vec<u8>,
 }
 
 impl EngineHandle {
-    /// The engine, unless it answers another request or broke in one.
+    /// The engine, unless it is answering another request or a request panicked.
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, Answering>, Failure> {
         self.0.try_lock().map_err(|refused| match refused {
             TryLockError::WouldBlock => Failure::usage(
@@ -41,9 +41,9 @@ impl EngineHandle {
 }
 
 /// Opens a model: reads it, checks that the plan fits this machine, and allocates everything that requests will need, which takes seconds
-/// for large models. `*engine` is then a handle, to be given back with `ygg_engine_close()`; if the call goes wrong it is `NULL`.
+/// for large models. `*engine` is then a handle, to be closed with `ygg_engine_close()`; if the call fails it is `NULL`.
 ///
-/// A process may have several engines, each with a request of its own.
+/// A process may have several engines, each with its own request.
 ///
 /// # Safety
 /// `options` points to a `ygg_options` whose texts are `NULL` or end with a NUL, and `engine` to a place for the handle.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn ygg_engine_open(
     })
 }
 
-/// Gives an engine back with everything it holds. `NULL` is no engine, and nothing happens. An engine that is answering is left as it is
+/// Closes an engine and frees everything it holds. With `NULL` nothing happens. An engine that is answering is not closed
 /// (`YGG_STATUS_USAGE`): cancel its request first, and wait until `ygg_generate()` returns.
 ///
 /// # Safety
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn ygg_engine_close(engine: *mut EngineHandle) -> Status {
                  returns",
             ));
         }
-        // SAFETY: it is of `ygg_engine_open`, idle, and nobody begins a call for it.
+        // SAFETY: it comes from `ygg_engine_open`, is idle, and the caller begins no other call for it.
         drop(unsafe { Box::from_raw(engine) });
         Ok(())
     })

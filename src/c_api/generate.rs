@@ -1,4 +1,4 @@
-//! A request of C: tokens to a callback, numbers to a report.
+//! Requests from C: tokens go to a callback, numbers to a report.
 
 use std::ffi::{c_char, c_void};
 
@@ -12,10 +12,10 @@ use super::{
     status::{Failure, Status, guarded},
 };
 
-/// In place of a token's id: text that was held back for a character or a stop string that never came. It is the last that is told.
+/// Token id of the callback's last call, if that has only text that was held back for an incomplete character or stop string.
 pub const NO_TOKEN: u32 = u32::MAX;
 
-/// A token of an answer and the text that became sure with it.
+/// A token of an answer and the text that became final with it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Token {
@@ -23,21 +23,21 @@ pub struct Token {
     pub id: u32,
     /// Unused, 0.
     pub reserved: u32,
-    /// Whole characters of UTF-8, often none. A NUL stands behind them. Good until the callback returns.
+    /// Complete UTF-8 characters, often none, followed by a NUL. Valid until the callback returns.
     pub text: *const c_char,
     /// Bytes of the text.
     pub text_bytes: usize,
 }
 
-/// Called for every token by the thread that called `ygg_generate()`, with its `user_data`. Returning 0 goes on, anything else ends the
-/// request: nothing more is told. It must not throw, nor jump out; a call for the same engine is refused.
+/// Called for every token, on the thread that called `ygg_generate()`, with its `user_data`. 0 continues; any other value ends the
+/// request, and the callback is not called again. It must not throw or `longjmp`; calls for the same engine are refused.
 pub type OnToken = Option<unsafe extern "C" fn(token: *const Token, user_data: *mut c_void) -> i32>;
 
-/// Answers a request and returns when the answer ended. Without an error the status is `YGG_STATUS_OK`, cancelled or not. `on_token` and
-/// `report` may be `NULL`; the report is filled only if the call goes well.
+/// Answers a request and returns when the answer has ended. A cancelled request returns `YGG_STATUS_OK`, too. `on_token` and
+/// `report` may be `NULL`; the report is filled only if the call succeeds.
 ///
-/// An engine answers one request at a time: while it does, other calls for it are refused with `YGG_STATUS_USAGE`, from whatever thread.
-/// Requests one after the other may come from any threads.
+/// An engine answers one request at a time: meanwhile other calls for it, from any thread, are refused with `YGG_STATUS_USAGE`.
+/// Successive requests may come from different threads.
 ///
 /// # Safety
 /// `engine` was not closed. `request` points to a `ygg_request` whose arrays have as many elements as it says, whose texts end with a NUL,
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ygg_generate(
     })
 }
 
-/// Answers the request, telling every token until `tell` says no.
+/// Answers the request, calling `tell` with every token until it returns `false`.
 fn answer(
     answering: &mut Answering,
     request: &engine::Request,

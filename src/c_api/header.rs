@@ -1,4 +1,4 @@
-//! The header that C includes, made of these sources: `UPDATE_HEADER=1 cargo test -p ygg-c` writes it anew.
+//! The header that C includes, generated from these sources: `UPDATE_HEADER=1 cargo test -p ygg-c header` updates it.
 
 use std::{fs, path::Path};
 

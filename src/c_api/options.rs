@@ -1,4 +1,4 @@
-//! How C says how an engine is opened.
+//! Options of engines, as C gives them.
 
 use std::ffi::c_char;
 
@@ -12,8 +12,8 @@ use super::{
     status::Failure,
 };
 
-/// How an engine is opened: `ygg_options options = {.size = sizeof options, .model = "model.gguf"};`. Fields that are zero or `NULL` are
-/// as good as left out. Texts end with a NUL, are UTF-8 but for paths, and are read while `ygg_engine_open()` runs.
+/// Options of an engine: `ygg_options options = {.size = sizeof options, .model = "model.gguf"};`. A field that is zero or `NULL` has its
+/// default. Texts end with a NUL, are UTF-8 except for paths, and are read only while `ygg_engine_open()` runs.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct OpenOptions {
@@ -21,29 +21,29 @@ pub struct OpenOptions {
     pub size: usize,
     /// Path of a `.gguf` file, or of a folder with `config.json`, `*.safetensors` and `tokenizer.json`.
     pub model: *const c_char,
-    /// Path of a plan of `yggc plan`; without one the engine decodes plainly.
+    /// Path of a plan from `yggc plan`; `NULL`: plain decoding.
     pub plan: *const c_char,
-    /// What drafts: the name of a drafter that the plan measured, forced at every step, or `none`. `NULL`: what the plan chose.
+    /// Name of a drafter that the plan measured, which is then forced at every step, or `none`; `NULL`: the plan's choice.
     pub drafter: *const c_char,
-    /// Path of the drafter model; `NULL`: where it was when it was profiled.
+    /// Path of the drafter model; `NULL`: its path when it was profiled.
     pub draft_model: *const c_char,
-    /// Path of the corpus store; `NULL`: where it was when it was profiled.
+    /// Path of the corpus store; `NULL`: its path when it was profiled.
     pub store: *const c_char,
     /// `cpu` or `cuda`; `NULL`: `cpu`.
     pub device: *const c_char,
-    /// Instruction set of the CPU's kernels: `portable`, `avx2`, `avx512` or `amx`; `NULL`: the fastest that this processor has.
+    /// Instruction set of the CPU kernels: `portable`, `avx2`, `avx512` or `amx`; `NULL`: the fastest one that this CPU has.
     pub isa: *const c_char,
-    /// `native` or `int8`; `NULL`: `native`.
+    /// Activations of linears: `int8` or `native`; `NULL`: `int8` on a CPU, `native` on a GPU.
     pub activations: *const c_char,
     /// Not 0: use the plan even if it was made for another machine, model or build.
     pub force_plan: u32,
     /// Worker threads; 0: one per processor that this process may use.
     pub threads: u32,
-    /// Tokens of prompt and answer together; 0: 4096, or the model's limit if that is lower.
+    /// Most tokens of prompt and answer together; 0: 4096, or the model's limit if that is lower.
     pub context: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Bytes of weights and session together at most; 0: the refusal is left to the system.
+    /// Most bytes of weights and session together; 0: no limit besides the system's.
     pub memory_limit: u64,
     /// Element type of the key/value cache, `f16` or `q8`; `NULL`: `f16`.
     pub cache: *const c_char,
@@ -57,10 +57,10 @@ unsafe impl Growing for OpenOptions {
 
 const _: () = assert!(OpenOptions::FIRST_BYTES <= size_of::<OpenOptions>());
 
-/// What C gave, as the engine takes it.
+/// The options for the engine.
 ///
 /// # Errors
-/// Of kind usage for what is missing or unknown, and of kind input for a plan that cannot be read.
+/// Of kind usage for missing or unknown values, and of kind input for a plan that cannot be read.
 ///
 /// # Safety
 /// `given` is null or points to a `ygg_options`, whose texts are null or end with a NUL.
@@ -112,7 +112,7 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<Options, Failu
     })
 }
 
-/// A number that was not left out.
+/// The number; `None` for 0.
 fn some(number: u32) -> Option<usize> {
     (number != 0).then_some(number as usize)
 }

@@ -1,4 +1,4 @@
-//! Following pointers of C: what can be seen to be wrong with one is refused, the rest is what the caller promises.
+//! Following pointers of C: visibly wrong ones are refused, the rest is the caller's contract.
 
 use std::{
     ffi::{CStr, OsStr, c_char},
@@ -10,19 +10,19 @@ use std::{
 
 use super::status::Failure;
 
-/// A struct of C that grows at its end from version to version, and says first how many bytes the caller's has.
+/// A struct of C that grows at its end from version to version, and begins with the size of the caller's version.
 ///
 /// # Safety
 /// It is `repr(C)` and plain data, all bits zero are a value of it, its first field is a `usize`, and its first version had
 /// [`FIRST_BYTES`](Self::FIRST_BYTES), which is at least the size of that field and at most its size now.
 pub(super) unsafe trait Growing: Copy {
-    /// What C calls it.
+    /// Its name in C.
     const NAME: &'static str;
     /// Size of its first version.
     const FIRST_BYTES: usize;
 }
 
-/// More than any version will have: a size beyond it is no size.
+/// More bytes than any version will have: a larger size is an error.
 const MOST_BYTES: usize = 1 << 12;
 
 fn is_usable<T>(given: *const T, what: &str) -> Result<(), Failure> {
@@ -38,7 +38,7 @@ fn is_usable<T>(given: *const T, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The size that a caller's struct says it has.
+/// The size that a caller's struct states.
 ///
 /// # Safety
 /// `given` is null, or points to a `T` of some version.
@@ -55,10 +55,10 @@ unsafe fn size_of_given<T: Growing>(given: *const T) -> Result<usize, Failure> {
     )))
 }
 
-/// The caller's struct as this version knows it: what an older caller's has not is zero.
+/// The caller's struct in this version: fields that an older caller lacks are zero.
 ///
 /// # Errors
-/// Of kind usage if it is not there, its size is none, or it uses fields that this version does not know.
+/// Of kind usage if it is null, its size is wrong, or it uses fields that this version does not know.
 ///
 /// # Safety
 /// `given` is null, or points to a `T` of some version whose `size` bytes are all initialised.
@@ -112,10 +112,10 @@ pub(super) unsafe fn fill<T: Growing>(given: *mut T, size: usize, value: &T) {
     }
 }
 
-/// Where a result goes.
+/// A place for a result.
 ///
 /// # Errors
-/// Of kind usage if there is no such place.
+/// Of kind usage if it is null or misaligned.
 ///
 /// # Safety
 /// `given` is null, or points to a `T` that may be written until the call ends.
@@ -125,13 +125,13 @@ pub(super) unsafe fn place<'a, T>(given: *mut T, what: &str) -> Result<&'a mut M
     Ok(unsafe { &mut *given.cast::<MaybeUninit<T>>() })
 }
 
-/// What a handle stands for.
+/// The object of a handle.
 ///
 /// # Errors
 /// Of kind usage if it is null.
 ///
 /// # Safety
-/// `given` is null, or a handle of the library's that was not given back.
+/// `given` is null, or a handle of this library that was not freed.
 pub(super) unsafe fn handle<'a, T>(given: *const T, what: &str) -> Result<&'a T, Failure> {
     is_usable(given, what)?;
     // SAFETY: the library made it, and it is still there.
@@ -144,7 +144,7 @@ pub(super) unsafe fn handle<'a, T>(given: *const T, what: &str) -> Result<&'a T,
 /// Of kind usage if it is null though it has elements, or larger than memory.
 ///
 /// # Safety
-/// `first` is null, or points to `count` values of `T` that nobody changes until the call ends.
+/// `first` is null, or points to `count` values of `T` that do not change until the call ends.
 pub(super) unsafe fn elements<'a, T>(first: *const T, count: usize, what: &str) -> Result<&'a [T], Failure> {
     if count == 0 {
         return Ok(&[]);
@@ -163,7 +163,7 @@ pub(super) unsafe fn elements<'a, T>(first: *const T, count: usize, what: &str) 
 /// Of kind input if it is not UTF-8.
 ///
 /// # Safety
-/// `given` is null, or points to a text that ends with a NUL and that nobody changes until the call ends.
+/// `given` is null, or points to a text that ends with a NUL and does not change until the call ends.
 pub(super) unsafe fn text<'a>(given: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
     if given.is_null() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What an engine tells C about a finished request.
+//! Reports of finished requests.
 
 use std::ffi::{CString, c_char};
 
@@ -20,8 +20,8 @@ pub enum FinishReason {
     Cancelled = 3,
 }
 
-/// The numbers of a request: `ygg_report report = {.size = sizeof report};`. Times are 0 where there was nothing to measure or to
-/// predict. The texts are the engine's, and are good until its next request or its end.
+/// The numbers of a request: `ygg_report report = {.size = sizeof report};`. Times are 0 if nothing was measured or
+/// predicted. The texts belong to the engine and are valid until its next request or until it is closed.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct RequestReport {
@@ -33,7 +33,7 @@ pub struct RequestReport {
     pub stop_index: u32,
     /// Tokens of the prompt.
     pub prompt_tokens: u64,
-    /// Those of them whose keys and values were kept of the request before.
+    /// Those of them whose keys and values were reused from the previous request.
     pub reused_tokens: u64,
     /// Tokens of the answer, the one that ended it included.
     pub tokens: u64,
@@ -45,13 +45,13 @@ pub struct RequestReport {
     pub accepted: u64,
     /// Milliseconds to the first token.
     pub ttft_ms: f64,
-    /// Milliseconds per token of the steps behind it.
+    /// Milliseconds per token after the first.
     pub tpot_ms: f64,
-    /// The same as the plan predicts it.
+    /// The plan's prediction of `tpot_ms`.
     pub predicted_tpot_ms: f64,
     /// Name of the drafter, `none` for plain decoding.
     pub drafter: *const c_char,
-    /// Why nothing was drafted, or not at every step; `NULL` if everything was as planned.
+    /// Why nothing was drafted, or not at every step; `NULL` if the request decoded as planned.
     pub spec_off_reason: *const c_char,
 }
 
@@ -63,7 +63,7 @@ unsafe impl Growing for RequestReport {
 
 const _: () = assert!(RequestReport::FIRST_BYTES <= size_of::<RequestReport>());
 
-/// Texts of the last report, which C reads.
+/// Texts of the last report, which it points to.
 #[derive(Debug, Default)]
 pub(super) struct ReportTexts {
     drafter: CString,

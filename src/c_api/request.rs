@@ -1,4 +1,4 @@
-//! What C asks of an engine.
+//! Requests, as C gives them.
 
 use std::ffi::c_char;
 
@@ -16,55 +16,55 @@ use super::{
 pub struct ChatMessage {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: *const c_char,
-    /// What is said: UTF-8 that ends with a NUL. Nothing in it becomes a control token.
+    /// UTF-8 text that ends with a NUL. Nothing in it becomes a control token.
     pub content: *const c_char,
 }
 
 /// A request: `ygg_request request = {.size = sizeof request, .messages = &question, .message_count = 1};`. Exactly one of `messages`,
-/// `prompt` and `tokens` is given; other fields that are zero or `NULL` are as good as left out, and a request with none of them is greedy.
-/// Everything is read before `ygg_generate()` decodes, but must stay until it returns.
+/// `prompt` and `tokens` is given; other fields that are zero or `NULL` have their defaults, and a request with defaults only is greedy.
+/// All pointers must stay valid until `ygg_generate()` returns.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct GenerateRequest {
     /// `sizeof(ygg_request)`.
     pub size: usize,
-    /// A conversation, laid out by the model's chat template.
+    /// A conversation, formatted by the model's chat template.
     pub messages: *const ChatMessage,
     /// Messages of the conversation.
     pub message_count: usize,
-    /// Text as it is, UTF-8 that ends with a NUL; control tokens in it are recognised.
+    /// Raw text, UTF-8 that ends with a NUL; control tokens in it are recognised.
     pub prompt: *const c_char,
-    /// Token ids as they are.
+    /// Token ids of the prompt.
     pub tokens: *const u32,
     /// How many.
     pub token_count: usize,
-    /// Strings that end the answer and are no part of it, wherever tokens are cut; none is empty.
+    /// Strings that end the answer and are not part of it, found across token borders; none is empty.
     pub stop: *const *const c_char,
     /// How many.
     pub stop_count: usize,
-    /// Ends the request from any thread.
+    /// Handle that cancels the request.
     pub cancel: *const Cancel,
-    /// Same seed, same answer.
+    /// Seed of sampling; the same seed gives the same answer.
     pub seed: u64,
-    /// Tokens of the answer at most; 0: 256.
+    /// Most tokens of the answer; 0: 256.
     pub max_tokens: u32,
-    /// 0: greedy.
+    /// Sampling temperature; 0: greedy.
     pub temperature: f32,
-    /// Keeps so many of the most probable tokens; 0: all.
+    /// Samples among this many of the most probable tokens; 0: all.
     pub top_k: u32,
-    /// Keeps the most probable tokens until their sum reaches it; 0 and 1: all.
+    /// Samples among the most probable tokens whose probabilities sum to this; 0 and 1: all.
     pub top_p: f32,
-    /// Keeps tokens of at least so many times the highest probability; 0: all.
+    /// Samples among tokens of at least this many times the highest probability; 0: all.
     pub min_p: f32,
-    /// For tokens of prompt and answer: divides logits above 0 and multiplies others; 0 and 1: unchanged.
+    /// Divides positive logits, and multiplies others, of tokens that prompt or answer contain; 0 and 1: unchanged.
     pub repetition_penalty: f32,
-    /// Subtracted from the logits of tokens that the answer has, as often as it has them.
+    /// Subtracted from a token's logit for each time that the answer contains it.
     pub frequency_penalty: f32,
-    /// Subtracted once from the logits of tokens that the answer has.
+    /// Subtracted once from the logit of each token that the answer contains.
     pub presence_penalty: f32,
     /// Not 0: plain decoding, with the same tokens.
     pub no_spec: u32,
-    /// Not 0: nothing is kept of the request before, so the whole prompt is run.
+    /// Not 0: reuses nothing of the previous request, so the whole prompt is run.
     pub no_reuse: u32,
 }
 
@@ -76,10 +76,10 @@ unsafe impl Growing for GenerateRequest {
 
 const _: () = assert!(GenerateRequest::FIRST_BYTES <= size_of::<GenerateRequest>());
 
-/// What C gave, as the engine takes it.
+/// The request for the engine.
 ///
 /// # Errors
-/// Of kind usage for what is missing, twice there, unknown or out of range, and of kind input for what is not text.
+/// Of kind usage for values that are missing, contradictory, unknown or out of range, and of kind input for text that is not UTF-8.
 ///
 /// # Safety
 /// `given` is null or points to a `ygg_request`; its arrays have as many elements as it says, its texts end with a NUL, its cancel handle

@@ -1,4 +1,4 @@
-//! How a call ends: a status that mirrors the program's exit codes, and the text of the last error of a thread.
+//! Results of calls: a status with the value of the program's exit code, and the text of a thread's last error.
 
 use std::{
     any::Any,
@@ -9,23 +9,23 @@ use std::{
 
 use yggc::engine::{Error, ErrorKind};
 
-/// How a call ended. The values are the exit codes of the program `yggc`.
+/// Result of a call. The values are the exit codes of the program `yggc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub enum Status {
-    /// Done.
+    /// Success.
     Ok = 0,
-    /// What should not have happened: a fault of the library. An engine that it happened in can only be closed.
+    /// A bug of the library. The engine concerned can only be closed.
     Failed = 1,
-    /// The caller's: a null pointer, a size, a name or a number out of range, or a second request at once.
+    /// Wrong usage: a null pointer, a wrong size, an unknown name, a number out of range, or a second request at once.
     Usage = 2,
-    /// A model, plan, drafter or prompt that cannot be used.
+    /// Bad input: a model, plan, drafter or prompt that cannot be used.
     Input = 3,
     /// A device that is missing or unusable.
     Device = 4,
 }
 
-/// A call that could not be done, and why.
+/// A failed call and its reason.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) status: Status,
@@ -56,7 +56,7 @@ impl Failure {
     /// Keeps the text for [`ygg_last_error`].
     fn keep(self) -> Status {
         let text = CString::new(self.text.replace('\0', "\u{fffd}")).expect("every NUL was replaced");
-        // A thread that is ending has nobody left who could ask.
+        // A thread that is ending can no longer ask for the text.
         let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
         self.status
     }
@@ -77,9 +77,9 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Runs what a function of the interface does: failures and panics become a status, and the text of this thread.
+/// Runs the body of an interface function: failures and panics become a status and this thread's error text.
 pub(super) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> Status {
-    // What a panic leaves half done is behind the lock of its engine, which refuses every further request.
+    // An engine that panicked stays behind its poisoned lock and refuses every further request.
     let ended = panic::catch_unwind(AssertUnwindSafe(call));
     match ended.unwrap_or_else(|payload| Err(Failure::panicked(payload.as_ref()))) {
         Ok(()) => Status::Ok,
@@ -87,15 +87,15 @@ pub(super) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> Status {
     }
 }
 
-/// What went wrong in the last call of this thread that did not end with `YGG_STATUS_OK`: one paragraph of UTF-8 that says what was
-/// expected, what was found and what to do. Never `NULL`; empty if nothing went wrong yet. The text is the library's, and is good until
-/// the next call of this thread that goes wrong, or the thread's end.
+/// The error of this thread's last call that did not return `YGG_STATUS_OK`: one paragraph of UTF-8 that says what was
+/// expected, what was found and what to do. Never `NULL`; empty if no call failed yet. The text belongs to the library and is valid
+/// until this thread's next failing call or its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn ygg_last_error() -> *const c_char {
     LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// The version of the library, such as "0.1.0": a text that is good for ever.
+/// The version of the library, such as "0.1.0"; a static text.
 #[unsafe(no_mangle)]
 pub extern "C" fn ygg_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
@@ -125,7 +125,7 @@ mod tests {
         }
         assert_eq!(guarded(|| panic::panic_any(5)), Status::Failed);
         assert!(last_error().contains("without a text"));
-        // What went well leaves the text of what did not, and other threads have texts of their own.
+        // A successful call keeps the text of the last failure, and other threads have their own texts.
         assert_eq!(guarded(|| Ok(())), Status::Ok);
         assert!(last_error().contains("without a text"));
         assert_eq!(std::thread::spawn(last_error).join().unwrap(), "");

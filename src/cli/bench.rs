@@ -1,15 +1,16 @@
 //! `yggc bench`: arms (plain decoding, plans, drafters) answer the same prompts in turn; every answer is compared.
 //!
 //! The model is loaded once and shared by the arms' engines, each with a session of its own. Runs are interleaved: in each
-//! repetition every prompt is answered by every arm, in an order that rotates, so that a slow drift of the machine meets
-//! all arms alike. Engines are opened anew for every repetition, so that no drafter knows the answers of the one before. An arm whose token ids are not those of plain decoding is an error of this program.
+//! repetition every prompt is answered by every arm, in a rotating order, so that a slow drift of the machine affects
+//! all arms alike. Engines are reopened for every repetition, so that no drafter remembers earlier answers. An arm whose token ids differ
+//! from plain decoding's is a bug of this program.
 //!
-//! `unguarded` is a plan that never falls back to plain decoding, so that what its shape does can be compared with what was
-//! predicted. Sampled answers have one seed, and are compared with plain decoding's of that seed.
+//! `unguarded` is a plan that never falls back to plain decoding, so that its shape can be compared with the
+//! prediction. Sampled answers are compared with plain decoding's for the same seed.
 //!
-//! `eager` is plain decoding op by op, as a framework without static programs runs it: what those are measured against.
+//! `eager` is plain decoding op by op, as a framework without static programs runs it.
 //!
-//! With `--kernels` it measures kernels instead of answers, and with `--plan` too what the plan's tunings gain.
+//! With `--kernels` it measures kernels instead of answers; with `--plan` as well, the gain of the plan's tunings.
 
 mod kernels;
 mod provenance;
@@ -34,12 +35,12 @@ use crate::cli::{
 };
 use report::{Bench, Entrant, Run, Turn};
 
-/// How often every arm answers every prompt, where nothing is said.
+/// Default number of repetitions.
 const REPETITIONS: usize = 5;
-/// Tokens of the run that warms an arm up.
+/// Tokens of an arm's warm-up run.
 const WARM_UP_TOKENS: usize = 8;
 
-/// One thing that is compared.
+/// One arm.
 #[derive(Debug)]
 struct Arm {
     name: String,
@@ -73,14 +74,11 @@ pub(crate) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failur
 fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let prompts = measure::read_prompts(prompts)?;
-    let given = args
-        .plans
-        .iter()
-        .map(|file| planning::given(file, args.force, cache))
-        .collect::<Result<Vec<_>, _>>()?;
+    let given =
+        args.plans.iter().map(|file| planning::given(file, args.force)).collect::<Result<Vec<_>, _>>()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let model = loading::open(&path, cache, Progress::OnStderr)?;
-    // Made before the weights are: they count against the memory that is free now.
+    // Reads the free memory, so it must come before the weights are loaded.
     let options = machine.options(&path, args.context.context);
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?;
     let options = Options { store: args.store.store.clone(), draft_model, ..options };
@@ -148,7 +146,7 @@ fn arms(
         let entries = match name {
             ArmName::Ar => Vec::new(),
             ArmName::Eager => {
-                // It runs nothing that a plan decides.
+                // The eager arm uses no plan.
                 let eager = Arc::new(loaded.eager()?);
                 add(name.to_string(), &eager, DrafterChoice::Plain, None)?;
                 Vec::new()
@@ -166,7 +164,7 @@ fn arms(
     Ok(arms)
 }
 
-/// Runs everything, in every repetition with engines opened anew: some drafters remember earlier answers.
+/// Runs all repetitions, reopening the engines for each: some drafters remember earlier answers.
 fn compare(
     open: impl Fn() -> Result<Vec<Arm>, Failure>,
     questions: &[Question],
@@ -178,7 +176,7 @@ fn compare(
         Ok(Entrant { name: arm.name.clone(), report: answer.report })
     };
     let mut arms = open()?;
-    // A prompt that does not fit is found before hours of runs, not after.
+    // A prompt that does not fit is refused before the runs, not after hours of them.
     for question in questions {
         arms[0].engine.check_prompt(&question.ids)?;
     }
@@ -191,7 +189,7 @@ fn compare(
     let mut expected: Vec<Option<Vec<u32>>> = vec![None; questions.len()];
     for repetition in 0..repetitions {
         if repetition > 0 {
-            // Before others are opened: memory for both may be wanting.
+            // Closed before others are opened: memory may not suffice for both.
             drop(arms);
             arms = open()?;
             for arm in &mut arms {
@@ -230,7 +228,7 @@ fn answer(
     max_tokens: usize,
     sampling: Sampling,
 ) -> Result<Answer, Failure> {
-    // Every arm runs the whole prompt every time, as the first of them does.
+    // Every arm runs the whole prompt every time: no arm profits from the one before.
     arm.engine.forget();
     Ok(arm.engine.generate_tokens(&question.ids, max_tokens, sampling)?.collect_answer()?)
 }

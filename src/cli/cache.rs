@@ -1,4 +1,4 @@
-//! The cache folder: where fetched models and plans live, and how a model gets there whole or not at all.
+//! The cache folder: fetched models, plans and packed weights; a model appears in it complete or not at all.
 //!
 //! ```text
 //! <cache>/models/NAME.gguf          complete and verified, put there by one rename
@@ -6,13 +6,13 @@
 //! <cache>/partial/                  work in progress of the process that holds the lock
 //! <cache>/lock
 //! <cache>/plans/                    see plan_cache.rs
-//! <cache>/drafters/                 see shipped.rs
 //! <cache>/hub/                      see fetch/hub.rs
-//! <cache>/packed/                   packed weights, one file per model; made and removed by the library (`Model::kept_in`)
+//! <cache>/packed/                   packed weights, one file per model, written by the library (`Model::kept_in`)
+//! <cache>/kernels/                  kernels compiled for a GPU
 //! ```
 //!
-//! Invariants: a model is never written in place, only renamed to; its proof is written after it and compared whole, so
-//! half a proof is none; `partial/` is touched only under the lock. So whoever takes the lock knows that all it finds in `partial/` was left by a dead process (the system
+//! Invariants: a model is never written in place, only renamed; its proof is written after it and compared as a whole, so
+//! half a proof proves nothing; `partial/` is touched only under the lock. So whoever takes the lock knows that all it finds in `partial/` was left by a dead process (the system
 //! releases the lock of a process that dies, however it dies), and removes it.
 
 use std::{
@@ -25,12 +25,16 @@ use sha2::{Digest, Sha256};
 
 use yggc::model::KeptPlace;
 
-use crate::cli::args::Environment;
+use crate::cli::{args::Environment, memory};
 
+mod command;
+mod entries;
 #[cfg(test)]
 mod tests;
 
-/// Weights of fewer bytes are packed before their file would be open.
+pub(crate) use command::command;
+
+/// Packing fewer bytes takes less time than opening a file of them.
 const LEAST_PACKED_BYTES: usize = 16 << 20;
 
 /// Why the cache could not be used.
@@ -41,13 +45,13 @@ pub(crate) enum CacheError {
         "no cache folder: neither XDG_CACHE_HOME nor HOME names an absolute path; give one with --cache-dir DIR"
     )]
     NoFolder,
-    /// No room left for a file of the cache.
+    /// No space left for a file of the cache.
     #[error(
         "no room is left: {path} could not be written, as the disk, a quota or a limit of the shell is full; make room, choose \
          another place with --cache-dir DIR, or give a model file with -m PATH.gguf"
     )]
     DiskFull { path: PathBuf },
-    /// The system refused.
+    /// The system refused an operation.
     #[error(
         "cannot {action} {path} in the cache: {error}; choose another place with --cache-dir DIR, or give a model file \
          with -m PATH.gguf"
@@ -67,7 +71,7 @@ impl CacheError {
     }
 }
 
-/// Which bytes a cached file must consist of.
+/// Identity of a cached file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     pub(crate) file_name: &'static str,
@@ -83,31 +87,40 @@ impl FileIdentity {
     }
 }
 
-/// Where the cache would be, asked only by commands that need one.
+/// The place of the cache, resolved only by commands that need one.
 #[derive(Debug, Clone)]
 pub(crate) struct CachePlace {
     pub(crate) flag: Option<PathBuf>,
     pub(crate) environment: Environment,
     /// Whether packed weights are kept.
     pub(crate) keeps_packed: bool,
+    /// Bytes of them at most; `None`: as the library decides.
+    pub(crate) packed_limit: Option<u64>,
 }
 
 impl CachePlace {
-    /// Where packed weights are kept, if they are.
+    /// The folder of packed weights, if they are kept.
     pub(crate) fn packed(&self) -> Option<KeptPlace> {
         let cache = self.keeps_packed.then(|| self.dir().ok()).flatten()?;
-        Some(KeptPlace { folder: cache.root.join("packed"), least_bytes: LEAST_PACKED_BYTES })
+        let folder = cache.packed();
+        let most_read_bytes = memory::available().map_or(0, |bytes| bytes / 2);
+        Some(KeptPlace {
+            folder,
+            least_bytes: LEAST_PACKED_BYTES,
+            most_bytes: self.packed_limit,
+            most_read_bytes,
+        })
     }
 
     /// The cache folder.
     ///
     /// # Errors
-    /// [`CacheError::NoFolder`] if nothing names one.
+    /// [`CacheError::NoFolder`] if neither option nor environment names one.
     pub(crate) fn dir(&self) -> Result<CacheDir, CacheError> {
         CacheDir::resolve(self.flag.clone(), &self.environment)
     }
 
-    /// Kernels that this process compiles for a GPU are kept in the cache folder, if there is one.
+    /// Makes this process keep the GPU kernels that it compiles in the cache folder, if there is one.
     #[cfg(feature = "cuda")]
     pub(crate) fn keep_compiled_kernels(&self) {
         if let Ok(cache) = self.dir() {
@@ -136,7 +149,7 @@ impl CacheDir {
         self.root.join("models")
     }
 
-    /// The folder of what repositories of the hub mean (see `fetch/hub.rs`).
+    /// The folder of records of hub repositories (see `fetch/hub.rs`).
     pub(crate) fn hub(&self) -> PathBuf {
         self.root.join("hub")
     }
@@ -146,12 +159,12 @@ impl CacheDir {
         self.root.join("plans")
     }
 
-    /// The folder of drafter models that were unpacked (see `shipped.rs`).
-    pub(crate) fn drafters(&self) -> PathBuf {
-        self.root.join("drafters")
+    /// The folder of packed weights, with a lock of its own, which the library takes to write there.
+    fn packed(&self) -> PathBuf {
+        self.root.join("packed")
     }
 
-    /// The cached file, if it is there with its size and was once verified; a file without a proof is hashed now.
+    /// The cached file, if it exists with the right size and was verified; a file without a proof is hashed now.
     pub(crate) fn find(&self, identity: &FileIdentity) -> Result<Option<PathBuf>, CacheError> {
         let path = self.models().join(identity.file_name);
         match fs::metadata(&path) {
@@ -173,7 +186,7 @@ impl CacheDir {
     }
 
     /// Takes the cache's lock, waiting for another process if need be (`on_wait` is called before waiting), and
-    /// clears what a dead process left in `partial/`.
+    /// clears `partial/` of the remains of a dead process.
     pub(crate) fn lock(&self, on_wait: impl FnOnce()) -> Result<LockedCache<'_>, CacheError> {
         let models = self.models();
         fs::create_dir_all(&models).map_err(CacheError::at("create", &models))?;
@@ -187,7 +200,7 @@ impl CacheDir {
     }
 }
 
-/// The cache while this process alone may write to it.
+/// The cache while this process holds its lock.
 #[derive(Debug)]
 pub(crate) struct LockedCache<'a> {
     cache: &'a CacheDir,
@@ -196,7 +209,7 @@ pub(crate) struct LockedCache<'a> {
 }
 
 impl LockedCache<'_> {
-    /// An empty folder on the cache's file system, removed when the lock is given back.
+    /// An empty folder on the cache's file system, removed when the lock is released.
     pub(crate) fn work(&self) -> &Path {
         &self.work
     }
@@ -217,12 +230,12 @@ impl LockedCache<'_> {
 
 impl Drop for LockedCache<'_> {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next holder of the lock.
+        // The next holder of the lock removes what cannot be removed now.
         let _ = fs::remove_dir_all(&self.work);
     }
 }
 
-/// Takes the lock of a file, which the system gives back when the process ends, however it ends. `on_wait` is called
+/// Locks a file; the system releases the lock when the process ends, however it ends. `on_wait` is called
 /// before waiting for another process.
 pub(crate) fn take_lock(path: &Path, on_wait: impl FnOnce()) -> Result<File, CacheError> {
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path);

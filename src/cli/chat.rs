@@ -1,6 +1,6 @@
 //! The chat of `yggc run` without a prompt: lines in, answers out, the conversation kept.
 //!
-//! At a terminal lines are edited, those before come back, and Ctrl-C ends an answer; what is piped in is taken line by line, and
+//! At a terminal there is a line editor with history, and Ctrl-C ends an answer. Piped input is read line by line, and
 //! Ctrl-C ends the program.
 
 use yggc::engine::{Engine, ErrorKind, FinishReason, Message, Prompt, Report, Request, Role};
@@ -16,13 +16,13 @@ mod interrupt;
 mod lines;
 mod said;
 
-/// A conversation that goes on.
+/// A running conversation.
 struct Chat<'a> {
     engine: &'a mut Engine,
     args: &'a RunArgs,
     interrupts: Option<Interrupts>,
     messages: Vec<Message>,
-    /// Of the last answer.
+    /// Report of the last answer.
     report: Option<Report>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn command(engine: &mut Engine, args: &RunArgs) -> Result<(), Failure
     }
     let mut lines = Lines::of_stdin()?;
     let interrupts = if lines.are_typed() { Some(Interrupts::watch().map_err(no_handler)?) } else { None };
-    output::remark("a chat: /help tells what can be said, Ctrl-D (the end of input) ends it");
+    output::remark("chat: /help lists the commands, Ctrl-D (end of input) quits");
     let mut chat = Chat { engine, args, interrupts, messages: Vec::new(), report: None };
     loop {
         let line = match lines.next()? {
@@ -65,7 +65,7 @@ fn no_handler(error: std::io::Error) -> Failure {
 }
 
 impl Chat<'_> {
-    /// Answers a message. What was said of an answer that was stopped is part of the conversation.
+    /// Answers a message. The text of a cancelled answer becomes part of the conversation.
     fn answer(&mut self, text: &str) -> Result<(), Failure> {
         self.messages.push(Message::new(Role::User, text));
         let mut request = Request {

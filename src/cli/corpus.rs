@@ -1,4 +1,4 @@
-//! `yggc corpus build`: scores texts with the model and writes the store that retrieval drafts from.
+//! `yggc corpus build`: scores texts with the model and writes the corpus store of the retrieval drafter.
 
 use yggc::{
     engine::Loaded,
@@ -15,7 +15,7 @@ use crate::cli::{
     settings::{self, Machine},
 };
 
-/// Rows per forward: the widest that pays everywhere; it decides the time, not the result.
+/// Rows per forward. The number changes the time, not the result.
 const WIDTH: usize = 64;
 
 /// Runs `yggc corpus`.

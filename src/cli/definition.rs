@@ -1,4 +1,4 @@
-//! `yggc completions` and `yggc man`: what shells and `man` want to know, made of the definition of the command line.
+//! `yggc completions` and `yggc man`, generated from the definition of the command line.
 
 use std::{fs, path::Path};
 
@@ -37,7 +37,7 @@ fn page() -> Result<String, Failure> {
     text(page)
 }
 
-/// A page for the program and for every command, in a folder.
+/// Writes a page for the program and one for each command into a folder.
 fn pages(folder: &Path) -> Result<(), Failure> {
     let written = fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
     written.map_err(|error| {

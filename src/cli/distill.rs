@@ -1,7 +1,7 @@
-//! `yggc distill`: runs the training program, which this binary brings along, with the `python3` of the shell.
+//! `yggc distill`: runs the training program, which is embedded in this binary, with the shell's `python3`.
 //!
-//! The program is written into a folder `program` below the output and run there as a module. Its progress passes through; what it refuses ends this
-//! command as a refusal.
+//! The program is written into a folder `program` below the output and run there as a module. Its progress is passed on; its refusals
+//! become refusals of this command.
 
 use std::{
     ffi::OsString,
@@ -37,19 +37,19 @@ pub(crate) enum DistillError {
     NoPackages { missing: Vec<String>, install: String },
     #[error("`python3` did not say what it has: it said \"{said}\"; try `python3 --version`")]
     StrangePython { said: String },
-    /// The user's: the model, the prompts or what an earlier run left cannot be used.
+    /// Bad input: the model, the prompts or the state of an earlier run cannot be used.
     #[error("{said}")]
     Refused { said: String },
     #[error(
         "the training program ended with {status}: it said \"{said}\"; what it finished is kept, go on with --resume"
     )]
     Failed { status: ExitStatus, said: String },
-    /// The user's: another run's results are there.
+    /// Bad input: the folder holds results of another run.
     #[error(
         "`{folder}` holds what an earlier run left; go on with it by --resume, or choose another folder with -o"
     )]
     Taken { folder: String },
-    /// The user's: nothing to go on with.
+    /// Bad input: there is no run to resume.
     #[error("--resume goes on with an earlier run, and `{folder}` holds none; leave --resume out to begin")]
     NothingThere { folder: String },
     #[error("cannot {what} `{path}`: {error}; check the folder given with -o")]
@@ -58,7 +58,7 @@ pub(crate) enum DistillError {
     Start(io::Error),
 }
 
-/// Prints the version of Python and the packages that it cannot find, a word each.
+/// Python code that prints the version of Python and the packages that it cannot find, one word each.
 const PROBE: &str = "\
 import importlib.util, sys
 print('%d.%d' % sys.version_info[:2], *[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])";
@@ -90,7 +90,7 @@ pub(crate) fn command(args: &DistillArgs, cache: &CachePlace) -> Result<(), Fail
     output::text(format_args!("{}\n", args.output.display()))
 }
 
-/// Writes the modules of the program, what it requires and the shipped prompts, and returns their folder.
+/// Writes the modules of the program, its requirements and the shipped prompts; returns their folder.
 fn write_program(work: &Path) -> Result<PathBuf, DistillError> {
     let program = work.join("program");
     let package = program.join(DISTILL_PACKAGE);
@@ -116,7 +116,7 @@ fn at(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DistillError
     move |error| DistillError::Folder { what, path, error }
 }
 
-/// Refuses a Python that lacks something, with the command that gets it.
+/// Refuses a Python that lacks a package, with the command that installs it.
 fn probe(program: &Path) -> Result<(), DistillError> {
     let install = format!("python3 -m pip install -r {}", requirements(program).display());
     let asked =
@@ -148,7 +148,7 @@ fn probe(program: &Path) -> Result<(), DistillError> {
     if missing.is_empty() { Ok(()) } else { Err(DistillError::NoPackages { missing, install }) }
 }
 
-/// What the program is told. It runs in a folder of its own, so paths are absolute.
+/// The program's arguments. It runs in a folder of its own, so paths are absolute.
 fn arguments(args: &DistillArgs, model: &Path, program: &Path) -> Result<Vec<OsString>, DistillError> {
     let absolute = |path: &Path| fs::canonicalize(path).map(OsString::from).map_err(at("find", path));
     let mut given: Vec<OsString> = Vec::new();
@@ -180,7 +180,7 @@ fn arguments(args: &DistillArgs, model: &Path, program: &Path) -> Result<Vec<OsS
     Ok(given)
 }
 
-/// Runs the program, passes what it says to stderr line by line, and keeps its last complaint.
+/// Runs the program, passes its output to stderr line by line, and returns its last error message.
 fn train(program: &Path, arguments: &[OsString]) -> Result<(), DistillError> {
     let mut child = Command::new("python3")
         .args(["-m", DISTILL_PACKAGE])

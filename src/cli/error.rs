@@ -1,18 +1,19 @@
-//! How a command fails: one paragraph on stderr and an exit code.
+//! Failures of commands: one paragraph on stderr and an exit code.
 
 use std::{error::Error as _, io, process::ExitCode};
 
 use ygg_profiler::ProfileError;
 use yggc::{
     compile::CompileError,
-    engine::{self, ErrorKind},
+    engine::{self, ErrorKind, Hint},
     model::ModelError,
     plan::PlanError,
+    planner::SearchError,
 };
 
 use crate::cli::{cache::CacheError, distill::DistillError, fetch::FetchError};
 
-/// Why a command did not do its work. Usage errors that `clap` finds end the program before this.
+/// Why a command failed. Usage errors that `clap` finds end the program earlier.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -25,26 +26,26 @@ pub(crate) enum Failure {
     Engine(#[from] engine::Error),
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// Flags that mean nothing together.
+    /// Options that contradict each other.
     #[error("{0}")]
     Usage(String),
-    /// The user's: a file or text that cannot be used.
+    /// Bad input: a file or text that cannot be used.
     #[error("{0}")]
     Input(String),
-    /// Something of the machine that is not there.
+    /// A device or feature that this machine lacks.
     #[error("{0}")]
     Device(String),
-    /// A promise of this program that it broke.
+    /// A bug: a promise of this program does not hold.
     #[error("{0}; this is a fault of yggc, please report it")]
     Internal(String),
-    /// Something that should hold on this machine and does not.
+    /// Properties that `verify` found broken on this machine.
     #[error("{0}")]
     Broken(String),
-    /// The service could not begin or go on.
+    /// The service could not start or continue.
     #[cfg(feature = "serve")]
     #[error(transparent)]
     Serve(#[from] crate::serve::ServeError),
-    /// The reader of stdout is gone or its disk is full.
+    /// stdout was closed, or its disk is full.
     #[error("could not write the result to stdout: {0}; send it elsewhere, or make room where it goes")]
     Output(io::Error),
 }
@@ -57,6 +58,12 @@ impl From<ModelError> for Failure {
 
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
+        engine::Error::from(error).into()
+    }
+}
+
+impl From<SearchError> for Failure {
+    fn from(error: SearchError) -> Self {
         engine::Error::from(error).into()
     }
 }
@@ -96,7 +103,32 @@ impl Failure {
         }
     }
 
-    /// The message with its causes, on one line: a file's content must not break the paragraph.
+    /// What would help, in this program's terms.
+    fn hint(&self) -> Option<String> {
+        let Self::Engine(error) = self else { return None };
+        let text = match error.hint()? {
+            Hint::Context => "choose the context with --context",
+            Hint::Tier => "choose a tier with --isa, or a GPU with --device cuda",
+            Hint::Processor => "choose the processor with --device cpu",
+            Hint::Threads => "choose their number with --threads",
+            Hint::ForcePlan => "or pass --force to use it all the same",
+            Hint::DraftModel => "name the drafter model with --draft-model",
+            Hint::Store => "name the corpus store with --store",
+            Hint::RawPrompt => "give the prompt as it is with --raw",
+            Hint::Profile { drafter } => {
+                return Some(format!(
+                    "measure it with `yggc profile {} -o FILE` and plan again with `yggc plan --profile FILE`",
+                    profiling(drafter)
+                ));
+            }
+            Hint::Recording => "give `yggc profile` more time with --budget, or other prompts with --prompts",
+            Hint::Corpus => "see --input, --snippet, --keep and --tokens",
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+
+    /// The message with its causes and what would help, on one line: a file's content must not break the paragraph.
     fn paragraph(&self) -> String {
         let mut text = self.to_string();
         let mut cause = self.source();
@@ -107,15 +139,33 @@ impl Failure {
             }
             cause = error.source();
         }
+        if let Some(hint) = self.hint() {
+            text = format!("{text}; {hint}");
+        }
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// Says it on stderr.
+    /// Prints it on stderr. A reader of stdout that has left, as `head` does, wants no more: that is no failure.
     pub(crate) fn report(&self) -> ExitCode {
+        if matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+            return ExitCode::SUCCESS;
+        }
         #[expect(clippy::print_stderr, reason = "the one place where a failure is told")]
         {
             eprintln!("error: {}", self.paragraph());
         }
         ExitCode::from(self.exit_code())
     }
+}
+
+/// The arguments of `yggc profile` that measure a drafter of this name.
+fn profiling(name: &str) -> String {
+    let file = if name.starts_with("retrieval") {
+        " --store FILE.store"
+    } else if name.starts_with("model") {
+        " --draft-model PATH"
+    } else {
+        ""
+    };
+    format!("--drafter {name}{file}")
 }

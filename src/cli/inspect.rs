@@ -1,4 +1,4 @@
-//! `yggc inspect`: what a model file holds and what becomes of it, stage by stage.
+//! `yggc inspect`: the content of a model file, and every stage of its compilation.
 
 use std::collections::BTreeMap;
 
@@ -130,7 +130,7 @@ fn tensor_summary(model: &Model) -> String {
     }
     let formats: Vec<String> = by_format
         .iter()
-        .map(|(format, (count, bytes))| format!("{count} {format} ({})", output::bytes(*bytes)))
+        .map(|(format, (count, bytes))| format!("{count} {format} ({})", output::bytes(*bytes as u64)))
         .collect();
     let unused = match model.unused_tensors.as_slice() {
         [] => "none".to_owned(),
@@ -139,7 +139,7 @@ fn tensor_summary(model: &Model) -> String {
     lines(&[("tensors", format!("{}: {}", model.tensors.len(), formats.join(", "))), ("unused", unused)])
 }
 
-/// Every tensor, with the layout that forwards on a processor read it in, and what for.
+/// Every tensor with its packed layout on a CPU and the ops that read it.
 fn tensors(model: &Model, layouts: &BTreeMap<String, PackedLayout>) -> String {
     let mut rows = vec![["tensor", "shape", "format", "bytes", "file"].map(str::to_owned)];
     let mut packed = vec![("layout", "read as".to_owned())];
@@ -181,7 +181,7 @@ fn compile_summary(stages: &[Stage]) -> String {
     lines(&stages.iter().map(row).collect::<Vec<_>>())
 }
 
-/// What an engine would hold at the default context; no session is opened.
+/// The memory of an engine with the default context; opens no session.
 fn memory(model: Model, machine: Machine) -> Result<String, Failure> {
     let loaded = Loaded::new(model, &load_options(machine, Vec::new()))?;
     let context = loaded.set().model_context().min(DEFAULT_CONTEXT);
@@ -192,9 +192,9 @@ fn memory(model: Model, machine: Machine) -> Result<String, Failure> {
         "memory",
         format!(
             "{} of packed weights ({}), {} of session at a context of {context} tokens",
-            output::bytes(weight_bytes),
+            output::bytes(weight_bytes as u64),
             machine.tier,
-            output::bytes(session_bytes)
+            output::bytes(session_bytes as u64)
         ),
     )]))
 }

@@ -1,4 +1,4 @@
-//! Opens models, and shows how far loading them has come where that takes a while.
+//! Opens models, and shows a progress bar while they load.
 
 use std::{
     path::Path,
@@ -11,10 +11,10 @@ use yggc::model::{Model, ModelError};
 
 use crate::cli::{cache::CachePlace, output, progress::Progress};
 
-/// Loading that ends sooner shows no bar.
+/// Loading that takes less time shows no bar.
 const A_WHILE: Duration = Duration::from_millis(500);
 
-/// The model at `path`, its packed weights those that are kept, or kept in future; a bar shows how much of it is loaded.
+/// The model at `path`. Its packed weights are read from the cache, or written to it; a bar shows the progress.
 ///
 /// # Errors
 /// As [`Model::open`].

@@ -1,8 +1,8 @@
-//! How much memory this process may still take: what is free, and what limits of the shell and of a container leave.
+//! Memory that this process may still allocate: free memory, within the limits of shell and container.
 
 use std::fs;
 
-/// Memory that the system can give without swapping, in bytes, within what the process may have; `None` where nothing says.
+/// Bytes that the system can provide without swapping, within the limits of the process; `None` if unknown.
 pub(super) fn available() -> Option<usize> {
     let read = |path: &str| fs::read_to_string(path).ok();
     let free = read("/proc/meminfo").and_then(|text| free(&text));
@@ -21,15 +21,15 @@ fn free(meminfo: &str) -> Option<usize> {
     kib(meminfo, "MemAvailable:")
 }
 
-/// What `ulimit -v` leaves, by `/proc/self/limits` and `/proc/self/status`.
+/// What remains of `ulimit -v`, by `/proc/self/limits` and `/proc/self/status`.
 fn left_of_address_space(limits: &str, status: &str) -> Option<usize> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     let most: usize = line.split_whitespace().next()?.parse().ok()?;
     Some(most.saturating_sub(kib(status, "VmSize:")?))
 }
 
-/// What is left of a container's memory, by `memory.max`, `memory.current` and `memory.stat` of its control group. What it keeps of
-/// files it gives up when it must.
+/// What remains of a container's memory, by `memory.max`, `memory.current` and `memory.stat` of its control group. The page cache
+/// counts as free.
 fn left_of_container(most: &str, taken: &str, stat: &str) -> Option<usize> {
     let number = |text: &str| text.trim().parse::<usize>().ok();
     let of_files = |name: &str| stat.lines().find_map(|line| number(line.strip_prefix(name)?)).unwrap_or(0);

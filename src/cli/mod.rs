@@ -1,4 +1,4 @@
-//! The command line: what was typed, what it means, and what each command does.
+//! The command line: arguments, their meaning, and one file per command.
 //!
 //! Invariants: stdout carries only a command's result, everything else goes to stderr; the environment is read in
 //! `args/environment.rs` alone; every failure is one paragraph and an exit code (`error.rs`). The room belongs to the
@@ -29,7 +29,6 @@ mod score;
 #[cfg(feature = "serve")]
 mod serve;
 mod settings;
-mod shipped;
 mod skip_state;
 mod stats;
 mod stream;
@@ -52,7 +51,7 @@ pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {
-            // A closed stderr leaves nobody to tell.
+            // With stderr closed, the error cannot be reported.
             let _ = usage.print();
             return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
         }
@@ -68,11 +67,13 @@ fn run(cli: Cli) -> Result<(), Failure> {
         flag: cli.cache_dir,
         environment: Environment::read(),
         keeps_packed: !cli.no_packed_cache,
+        packed_limit: cli.packed_limit,
     };
     #[cfg(feature = "cuda")]
     cache.keep_compiled_kernels();
     match cli.command {
         Command::Fetch(args) => fetch::command(&args.name, &cache, Progress::OnStderr),
+        Command::Cache(args) => cache::command(&args, &cache),
         Command::Inspect(args) => inspect::command(&args, &cache),
         Command::Score(args) => score::command(&args, &cache),
         Command::Profile(args) => profile::command(&args, &cache),

@@ -1,4 +1,4 @@
-//! The n-grams that drafter ngram knows, kept in a file from run to run.
+//! `--ngram-state`: the dictionaries of drafter `ngram`, kept in a file from run to run.
 
 use std::{fs, io, path::Path};
 
@@ -7,10 +7,10 @@ use yggc::engine::Engine;
 
 use crate::cli::{error::Failure, settings};
 
-/// Goes on from the n-grams in `file`, if there is one. Whether it can be written is found before the work.
+/// Loads the n-grams in `file`, if it exists. Checks early that the file can be written.
 ///
 /// # Errors
-/// [`Failure`] of bad input if the file holds none, those of another model or of other settings, or no drafter here keeps any.
+/// [`Failure`] of bad input if the file is no such file, is of another model or other settings, or no drafter keeps n-grams.
 pub(crate) fn resume(engine: &mut Engine, file: &Path) -> Result<(), Failure> {
     settings::output_file_of(file, "--ngram-state FILE")?;
     if !engine.keeps_ngrams() {
@@ -28,7 +28,7 @@ pub(crate) fn resume(engine: &mut Engine, file: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes the n-grams to `file`, replacing the whole file or nothing.
+/// Writes the n-grams to `file`, which is replaced as a whole or not at all.
 ///
 /// # Errors
 /// [`Failure`] if it cannot be written.

@@ -1,4 +1,4 @@
-//! Where output goes: results to stdout, remarks to stderr.
+//! Output: results go to stdout, remarks to stderr.
 
 use std::{
     fmt::Display,
@@ -21,12 +21,12 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     text(format_args!("{line}\n"))
 }
 
-/// Says something beside the result. Nobody may be listening.
+/// Writes a remark to stderr, ignoring a closed stderr.
 pub(crate) fn remark(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// A table with right-aligned columns but the first.
+/// A table; all columns but the first are right-aligned.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let widths: [usize; N] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
@@ -42,8 +42,8 @@ pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     out
 }
 
-/// A number of bytes in a unit for people.
-pub(crate) fn bytes(count: usize) -> String {
+/// A number of bytes in a readable unit.
+pub(crate) fn bytes(count: u64) -> String {
     let count = count as f64;
     if count < 1024.0 * 1024.0 {
         format!("{:.1} KiB", count / 1024.0)

@@ -1,4 +1,4 @@
-//! `yggc plan`: from a profile to a plan, and plans for people and programs.
+//! `yggc plan`: makes a plan from a profile; shows, explains and compares plans.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use ygg_profiler::Profile;
 use yggc::{
     measure::plan_from_profile,
     model::Model,
-    plan::{self, Fix, PLAN_FORMAT},
+    plan::{self, PLAN_FORMAT},
+    planner::{Fix, report},
 };
 
 use crate::cli::{
@@ -15,7 +16,7 @@ use crate::cli::{
     error::Failure,
     fetch, output,
     progress::Progress,
-    report, settings,
+    report as html_report, settings,
 };
 
 /// Runs `yggc plan`.
@@ -31,25 +32,25 @@ pub(crate) fn command(args: &PlanArgs, cache: &CachePlace) -> Result<(), Failure
 
 fn show_plan(args: &PlanShowArgs) -> Result<(), Failure> {
     let plan = plan::read(&args.file)?;
-    if args.json { output::json(&plan::json(&plan)) } else { output::text(plan::text(&plan)) }
+    if args.json { output::json(&report::json(&plan)) } else { output::text(report::text(&plan)) }
 }
 
 fn explain_plan(args: &PlanExplainArgs) -> Result<(), Failure> {
     let plan = plan::read(&args.file)?;
     if let Some(file) = &args.html {
-        report::write(&plan, args.temperature, file)?;
+        html_report::write(&plan, args.temperature, file)?;
         return output::text(format_args!("{}\n", file.display()));
     }
-    let explanation = plan::explain_at(&plan, args.temperature);
-    if args.json { output::json(&explanation) } else { output::text(plan::explain::text(&explanation)) }
+    let explanation = report::explain_at(&plan, args.temperature);
+    if args.json { output::json(&explanation) } else { output::text(report::explain::text(&explanation)) }
 }
 
 fn diff_plans(args: &PlanDiffArgs) -> Result<(), Failure> {
-    let diff = plan::diff(&plan::read(&args.a)?, &plan::read(&args.b)?);
-    if args.json { output::json(&diff) } else { output::text(plan::diff::text(&diff)) }
+    let diff = report::diff(&plan::read(&args.a)?, &plan::read(&args.b)?);
+    if args.json { output::json(&diff) } else { output::text(report::diff::text(&diff)) }
 }
 
-/// Where the store of a profile's drafters is now.
+/// Points the profile's drafters to the present path of their store.
 fn store_at(profile: &mut Profile, store: &Path) {
     let drafters = profile.drafters.iter_mut().filter(|drafter| drafter.kind != "model");
     for file in drafters.filter_map(|drafter| drafter.file.as_mut()) {
@@ -90,8 +91,8 @@ fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure>
     spinner.finish_and_clear();
     let plan = made?;
     plan::write(&plan, &args.output)?;
-    // The plan itself and the best shape of every drafter; `plan show` has the rest.
-    let text = plan::text(&plan);
+    // The plan and the best shape of every drafter; `plan show` prints the rest.
+    let text = report::text(&plan);
     let essentials: Vec<&str> = text.split("\n\n").take(2).collect();
     output::text(format_args!("{}\n", essentials.join("\n\n").trim_end()))
 }

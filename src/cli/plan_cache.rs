@@ -1,15 +1,15 @@
-//! The plans that were made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache and build.
+//! Plans made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache and build.
 //!
 //! ```text
-//! <cache>/plans/KEY.profile   what was measured, as `yggc profile` writes it
-//! <cache>/plans/KEY.plan      the plan made from it, put there after it
+//! <cache>/plans/KEY.profile   the profile, as `yggc profile` writes it
+//! <cache>/plans/KEY.plan      the plan made from it, written after it
 //! <cache>/plans/KEY.failure   why no plan could be made, so that it is not tried again on every run
 //! <cache>/plans/lock
 //! ```
 //!
-//! Invariants: files appear by a rename of a whole file, the plan last, so a plan that is there is complete; the key
-//! is a digest of the fingerprints, and the plan's own fingerprints are compared all the same; only the holder of the
-//! lock writes, so what it finds half written was left by a dead process, and is removed.
+//! Invariants: files appear complete by a rename, the plan last, so a plan that exists is complete; the key
+//! is a digest of the fingerprints, and the plan's own fingerprints are compared as well; only the holder of the
+//! lock writes, so partial files that it finds were left by a dead process, and are removed.
 
 use std::{
     fs::{self, File},
@@ -26,7 +26,7 @@ use crate::cli::{
     error::Failure,
 };
 
-/// The cached plan of one set of fingerprints, which need not be there.
+/// The place of the cached plan of one set of fingerprints; the plan may not exist.
 #[derive(Debug)]
 pub(crate) struct CachedPlan {
     folder: PathBuf,
@@ -34,34 +34,34 @@ pub(crate) struct CachedPlan {
     here: Fingerprints,
 }
 
-/// What is in the cache.
+/// Content of the cache for one set of fingerprints.
 #[derive(Debug)]
 pub(crate) enum Found {
     Plan(Box<Plan>),
     Nothing,
-    /// No plan could be made, and why.
+    /// The reason why no plan could be made.
     Failure(String),
-    /// A file that cannot be used, and why.
+    /// Why the cached file cannot be used.
     Unusable(PlanError),
 }
 
 impl CachedPlan {
-    /// That of a drafter model too, if there is one.
+    /// Includes the fingerprint of a drafter model, if there is one.
     pub(crate) fn new(cache: &CacheDir, here: Fingerprints, draft_digest: Option<&str>) -> Self {
         Self { folder: cache.plans(), key: key(&here, draft_digest), here }
     }
 
-    /// Where the plan is or would be.
+    /// Path of the plan.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.join(format!("{}.plan", self.key))
     }
 
-    /// Where the profile is or would be.
+    /// Path of the profile.
     pub(crate) fn profile_path(&self) -> PathBuf {
         self.folder.join(format!("{}.profile", self.key))
     }
 
-    /// Where the reason is or would be why no plan could be made.
+    /// Path of the reason why no plan could be made.
     pub(crate) fn failure_path(&self) -> PathBuf {
         self.folder.join(format!("{}.failure", self.key))
     }
@@ -69,7 +69,7 @@ impl CachedPlan {
     pub(crate) fn find(&self) -> Found {
         let path = self.path();
         if !path.exists() {
-            // A reason that cannot be read is none: the plan is then tried again.
+            // An unreadable reason counts as none: planning is tried again.
             return fs::read_to_string(self.failure_path()).map_or(Found::Nothing, Found::Failure);
         }
         match plan::read(&path).and_then(|plan| FittedPlan::new(plan, &self.here)) {
@@ -86,7 +86,7 @@ impl CachedPlan {
         let entries = fs::read_dir(&self.folder).map_err(CacheError::at("list", &self.folder))?;
         for entry in entries.flatten() {
             if is_half_written(&entry.path()) {
-                // What cannot be removed does no harm.
+                // A partial file that cannot be removed does no harm.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -94,7 +94,7 @@ impl CachedPlan {
     }
 }
 
-/// The place of a plan while this process alone may write there.
+/// The place of a plan while this process holds the lock.
 #[derive(Debug)]
 pub(crate) struct LockedPlan<'a> {
     place: &'a CachedPlan,
@@ -108,7 +108,7 @@ impl LockedPlan<'_> {
         Ok(plan::write(plan, &self.place.path())?)
     }
 
-    /// Stores why no plan could be made; a plan that could not be used is removed, since it would hide the reason.
+    /// Stores why no plan could be made, and removes an unusable plan, which would hide the reason.
     pub(crate) fn store_failure(&self, reason: &str) -> Result<(), CacheError> {
         let path = self.place.failure_path();
         replace_file(&path, reason.as_bytes()).map_err(CacheError::at("write", &path))?;
@@ -121,13 +121,13 @@ impl LockedPlan<'_> {
     }
 }
 
-/// Whether this is what a writer killed in the middle leaves (see [`ygg_profiler::replace_file`]).
+/// Whether this is a partial file that a killed writer left (see [`ygg_profiler::replace_file`]).
 fn is_half_written(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with('.') && name.ends_with(".partial")
 }
 
-/// A digest of everything that decides whether a plan fits; the model's name does not.
+/// A digest of everything that decides whether a plan fits; the model's name is not part of it.
 fn key(here: &Fingerprints, draft_digest: Option<&str>) -> String {
     let Fingerprints { machine, model, build } = here;
     let mut hasher = Sha256::new();

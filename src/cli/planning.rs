@@ -1,4 +1,4 @@
-//! The plan of a command that was given none: the cached one, made on first use.
+//! The plan of a command without `--plan`: the cached one, made on first use.
 
 use std::{path::Path, sync::Arc};
 
@@ -20,10 +20,9 @@ use crate::cli::{
     plan_cache::{CachedPlan, Found, LockedPlan},
     progress::Progress,
     settings::Machine,
-    shipped,
 };
 
-/// A model on its way to an engine: only open, or loaded already because a plan was made with it.
+/// A model before its engine is opened: only open, or already loaded because a plan was made with it.
 #[derive(Debug)]
 pub(crate) enum Prepared {
     Open(Box<Model>),
@@ -66,17 +65,16 @@ pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions 
     LoadOptions { tier: Some(tier), activations, cache, threads: Some(threads), widths }
 }
 
-/// The plan of a file that the user named, with the shipped drafter models where they are here.
+/// The plan of a file that the user named.
 ///
 /// # Errors
-/// [`Failure::Engine`] of kind `Input` if the file is no plan; [`Failure::Cache`] if a drafter model cannot be unpacked.
-pub(crate) fn given(file: &Path, force: bool, cache: &CachePlace) -> Result<PlanSource, Failure> {
-    let mut plan = plan::read(file)?;
-    shipped::find_for_plan(&mut plan, cache)?;
+/// [`Failure::Engine`] of kind `Input` if the file is no plan.
+pub(crate) fn given(file: &Path, force: bool) -> Result<PlanSource, Failure> {
+    let plan = plan::read(file)?;
     Ok(PlanSource { plan, name: file.display().to_string(), force })
 }
 
-/// The options with the plan that was given, or with the cached one unless nothing is to be drafted.
+/// The options with the given plan, or with the cached one unless the command decodes plainly.
 ///
 /// # Errors
 /// If the model cannot be loaded at all.
@@ -100,11 +98,11 @@ pub(crate) fn with_plan(
     Ok((prepared, options))
 }
 
-/// A plan, or why there is none.
+/// A plan, or the reason why there is none.
 pub(crate) type PlanOrReason = Result<PlanSource, String>;
 
-/// The plan that fits this machine, model and drafter model, if there is one: from the cache, else made now and kept there. Without
-/// a plan the reason is said on stderr. Where no drafter model is given, the one that is shipped for the model is taken.
+/// The plan that fits this machine, model and drafter model, if there is one: from the cache, or made now and cached. Without
+/// a plan the reason is printed on stderr.
 ///
 /// # Errors
 /// If the model cannot be loaded at all, or the drafter model cannot be opened.
@@ -122,12 +120,7 @@ pub(crate) fn first_use(
             return Ok(without(Prepared::Open(Box::new(model)), format!("a plan has no place: {error}")));
         }
     };
-    let draft_model = match draft_model {
-        Some(given) => Some(given.to_owned()),
-        None => shipped::for_model(&model, cache)?,
-    };
-    let draft_digest =
-        draft_model.as_deref().map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
+    let draft_digest = draft_model.map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
     let place = CachedPlan::new(&folder, here, draft_digest.as_deref());
     match place.find() {
         Found::Plan(plan) => return Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
@@ -147,13 +140,11 @@ pub(crate) fn first_use(
             return Ok(without(Prepared::Open(Box::new(model)), format!("a plan has no place: {error}")));
         }
     };
-    // The process waited for has usually made the same.
+    // The process that held the lock has usually made the same plan.
     match place.find() {
         Found::Plan(plan) => Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
         Found::Failure(reason) => Ok(failed_before(model, &place, &reason)),
-        Found::Nothing | Found::Unusable(_) => {
-            make(model, draft_model.as_deref(), machine, &place, &locked, progress)
-        }
+        Found::Nothing | Found::Unusable(_) => make(model, draft_model, machine, &place, &locked, progress),
     }
 }
 
@@ -203,7 +194,7 @@ fn make(
     Ok((Prepared::Loaded(loaded), Ok(source(plan, &path))))
 }
 
-/// Shows how far a measurement is.
+/// Shows the progress of a measurement.
 pub(crate) fn advance(bar: &ProgressBar, step: measure::Progress) {
     bar.set_length(step.total as u64);
     bar.set_position(step.done as u64);

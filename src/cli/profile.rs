@@ -1,4 +1,4 @@
-//! `yggc profile`: measures this machine and the drafters on it, and writes what it measured.
+//! `yggc profile`: measures this machine and the drafters on it, and writes a profile.
 
 use std::{fmt, path::Path, time::Duration};
 
@@ -19,7 +19,6 @@ use crate::cli::{
     planning::{advance, load_options},
     progress::Progress,
     settings::{self, Machine},
-    shipped,
 };
 
 /// Runs `yggc profile`.
@@ -39,7 +38,6 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let draft_models = draft_models.collect::<Result<Vec<_>, FetchError>>()?;
     if let Some(file) = &args.again {
         let mut profile = Profile::read(file)?;
-        shipped::find_for_profile(&mut profile, cache)?;
         draft_models.iter().try_for_each(|path| draft_model_at(&mut profile, path))?;
         let cells = args.cells.clone();
         let options = AgainOptions { cells, budget, pinning: Pinning::default() };
@@ -47,8 +45,7 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
         let bar = Progress::OnStderr.parts();
         let again = measure::measure_again(&loaded, profile, &options, &mut |step| advance(&bar, step));
         bar.finish_and_clear();
-        let (mut profile, measured) = again?;
-        shipped::name_in_profile(&mut profile);
+        let (profile, measured) = again?;
         profile.write(&args.output)?;
         return report(args, &profile, format_args!("{measured} cells measured again"));
     }
@@ -61,21 +58,17 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     }
     let model = open()?;
     options.draft_models = draft_models;
-    if options.draft_models.is_empty() {
-        options.draft_models.extend(shipped::for_model(&model, cache)?);
-    }
     let loaded = load(model)?;
     let bar = Progress::OnStderr.parts();
     let profile = measure::profile(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
-    let mut profile = profile?;
-    shipped::name_in_profile(&mut profile);
+    let profile = profile?;
     profile.write(&args.output)?;
     let done = format_args!("{} cells measured", profile.measurements.len());
     report(args, &profile, done)
 }
 
-/// Takes the drafter model of the profile that is at `path` now from there.
+/// Points the profile's drafter model to `path`, where it is now.
 fn draft_model_at(profile: &mut Profile, path: &Path) -> Result<(), Failure> {
     let now = DraftModel::open(path)?.file()?;
     let files = profile.drafters.iter_mut().filter_map(|drafter| drafter.file.as_mut());
@@ -92,7 +85,7 @@ fn draft_model_at(profile: &mut Profile, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what was written.
+/// Prints a summary of the profile.
 fn report(args: &ProfileArgs, profile: &Profile, done: fmt::Arguments<'_>) -> Result<(), Failure> {
     let findings = profile.table().map_err(ygg_profiler::ProfileError::from)?.findings().len();
     output::text(format_args!(

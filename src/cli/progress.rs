@@ -1,4 +1,4 @@
-//! Progress on stderr: bars and spinners that vanish when they are done.
+//! Progress on stderr: bars and spinners that disappear when they are done.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Progress {
         spinner
     }
 
-    /// A bar over parts of equal worth; what is being done, and in how many parts, is said as it goes.
+    /// A bar over equal parts, whose number and label are set as it advances.
     pub(crate) fn parts(self) -> ProgressBar {
         self.bar(Some(1), "", "{msg} {wide_bar} {pos}/{len} {elapsed}")
     }

@@ -1,4 +1,4 @@
-//! `yggc run`: answers a prompt, as text that streams or as one JSON object; without a prompt, a chat.
+//! `yggc run`: answers a prompt with streamed text or one JSON object; without a prompt, a chat.
 
 use yggc::engine::{Engine, Message, Options, Prompt, Request, Role};
 
@@ -18,7 +18,7 @@ use crate::cli::{
 pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure> {
     let prompt = settings::prompt(args)?;
     let machine = Machine::new(&args.device)?;
-    let given = args.plan.as_deref().map(|file| planning::given(file, args.force, cache)).transpose()?;
+    let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let model = loading::open(&path, cache, Progress::OnStderr)?;
     let options = Options {

@@ -1,4 +1,4 @@
-//! `yggc score`: how probable the model finds a text, token by token.
+//! `yggc score`: the model's probability of each token of a text.
 
 use std::{path::Path, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::cli::{
     settings::{self, Machine},
 };
 
-/// Rows per forward: the widest that pays everywhere; it decides the time, not the result.
+/// Rows per forward. The number changes the time, not the result.
 const WIDTH: usize = 64;
 
 /// The object that `score --json` prints; its fields are a contract.

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failure> {
     let key = key(args, cache)?;
     let machine = Machine::new(&args.device)?;
-    let given = args.plan.as_deref().map(|file| planning::given(file, args.force, cache)).transpose()?;
+    let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let model = loading::open(&path, cache, Progress::OnStderr)?;
     let drafter = if args.no_spec { DrafterChoice::Plain } else { DrafterChoice::Planned };
@@ -64,7 +64,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
     told
 }
 
-/// The key that requests must bring, if one was given.
+/// The key that requests must send, if one was given.
 fn key(args: &ServeArgs, cache: &CachePlace) -> Result<Option<ApiKey>, Failure> {
     let (text, place) = match (&args.api_key_file, &cache.environment.api_key) {
         (Some(file), _) => (settings::read_text(file, "key")?, format!("`{}`", file.display())),
@@ -86,7 +86,7 @@ fn key(args: &ServeArgs, cache: &CachePlace) -> Result<Option<ApiKey>, Failure> 
     }
 }
 
-/// What requests call the model: what was typed if that is a known name, else the name of its file or folder.
+/// The model's name in requests: the known name, if one was given, else the name of its file or folder.
 fn model_name(args: &ServeArgs, path: &Path) -> String {
     let typed = args.model.model.as_deref().filter(|typed| !typed.exists());
     let file = || path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy());

@@ -1,11 +1,15 @@
-//! What was typed becomes what it means: values of the library, or a refusal with its exit code.
+//! Turns arguments into values of the library, or into a refusal with its exit code.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
 
 use yggc::{
     backend::available_tiers,
     engine::{Activations, DrafterChoice, KvFormat, Options, Sampling, Tier, default_threads},
-    plan::{SkipObjective, SkipSearchSettings},
+    policy::{SkipObjective, SkipSearchSettings},
     speculate::DraftGrowth,
 };
 
@@ -18,7 +22,7 @@ use crate::cli::{
     memory,
 };
 
-/// The format of a cache by its name.
+/// The cache format of a name.
 pub(crate) fn cache_format(name: CacheName) -> KvFormat {
     match name {
         CacheName::F16 => KvFormat::F16,
@@ -26,7 +30,7 @@ pub(crate) fn cache_format(name: CacheName) -> KvFormat {
     }
 }
 
-/// The part of the machine that is used.
+/// Where and with which numeric class a model runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine {
     pub(crate) tier: Tier,
@@ -36,7 +40,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// What a command without flags about the machine uses.
+    /// The defaults of commands without options for it.
     pub(crate) fn whole() -> Self {
         let tier = Tier::detect_best();
         let activations = tier.activations();
@@ -44,7 +48,7 @@ impl Machine {
     }
 
     /// # Errors
-    /// [`Failure::Device`] if the device or instruction set is not built in or not here.
+    /// [`Failure::Device`] if the device or instruction set is not built in or not available.
     pub(crate) fn new(args: &DeviceArgs) -> Result<Self, Failure> {
         let activations = args.activations.map(|name| match name {
             ActivationsName::Native => Activations::Native,
@@ -79,7 +83,7 @@ impl Machine {
         Ok(Self { tier, activations, cache, threads: args.threads.unwrap_or_else(default_threads) })
     }
 
-    /// Options of an engine on this machine, with nothing said about plan and drafter.
+    /// Options of an engine on this machine, without plan and drafter.
     pub(crate) fn options(&self, model: &Path, context: Option<usize>) -> Options {
         Options {
             tier: Some(self.tier),
@@ -93,10 +97,10 @@ impl Machine {
     }
 }
 
-/// Refuses a GPU that is not there before anything is loaded for it.
+/// Refuses a missing GPU before anything is loaded.
 #[cfg(feature = "cuda")]
 fn cuda() -> Result<(), Failure> {
-    yggc::backend::cuda_device().map(|_| ()).map_err(|error| Failure::Device(error.to_string()))
+    yggc::backend::cuda_device().map(|_| ()).map_err(|error| yggc::engine::Error::from(error).into())
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -127,7 +131,7 @@ fn tier(name: IsaName) -> Result<Tier, Failure> {
     )))
 }
 
-/// What drafts, by the flags.
+/// The drafter choice of the arguments.
 pub(crate) fn drafter(args: &RunArgs) -> DrafterChoice {
     match args.drafter {
         _ if args.no_spec => DrafterChoice::Plain,
@@ -137,7 +141,7 @@ pub(crate) fn drafter(args: &RunArgs) -> DrafterChoice {
     }
 }
 
-/// The options with what is said about drafter swift.
+/// The options with the settings of drafter swift.
 pub(crate) fn with_skip(args: &SkipArgs, options: Options) -> Options {
     let objective = match args.skip_objective {
         SkipObjectiveName::Matchness => SkipObjective::Matchness,
@@ -150,11 +154,11 @@ pub(crate) fn with_skip(args: &SkipArgs, options: Options) -> Options {
     Options { skip_search: SkipSearchSettings { objective, ..options.skip_search }, draft_growth, ..options }
 }
 
-/// How tokens are drawn.
+/// The sampling of the arguments.
 pub(crate) fn sampling(args: &SamplingArgs) -> Sampling {
     Sampling {
         temperature: args.temperature,
-        // A model has fewer tokens than fit 32 bits, so more keeps all.
+        // Vocabularies have fewer than 2^32 tokens, so a larger number keeps all.
         top_k: args.top_k.map_or(0, |k| u32::try_from(k).unwrap_or(u32::MAX)),
         top_p: args.top_p.unwrap_or(1.0),
         min_p: args.min_p.unwrap_or(0.0),
@@ -165,7 +169,7 @@ pub(crate) fn sampling(args: &SamplingArgs) -> Sampling {
 /// The prompt, or `None` for a chat.
 ///
 /// # Errors
-/// [`Failure::Input`] if it is empty or its file is no text.
+/// [`Failure::Input`] if it is empty or its file is not UTF-8.
 pub(crate) fn prompt(args: &RunArgs) -> Result<Option<String>, Failure> {
     let prompt = match (&args.prompt, &args.prompt_file) {
         (None, None) => return Ok(None),
@@ -180,12 +184,18 @@ pub(crate) fn prompt(args: &RunArgs) -> Result<Option<String>, Failure> {
     Ok(Some(prompt))
 }
 
-/// The text of a file.
+/// The text of a file, or of standard input, which `-` means.
 ///
 /// # Errors
 /// [`Failure::Input`] if it cannot be read or is not UTF-8.
 pub(crate) fn read_text(file: &Path, what: &str) -> Result<String, Failure> {
-    let bytes = fs::read(file).map_err(|error| {
+    let read = if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        fs::read(file)
+    };
+    let bytes = read.map_err(|error| {
         Failure::Input(format!("cannot read the {what} `{}`: {error}; check the path", file.display()))
     })?;
     String::from_utf8(bytes).map_err(|error| {
@@ -199,7 +209,7 @@ pub(crate) fn read_text(file: &Path, what: &str) -> Result<String, Failure> {
     })
 }
 
-/// Checks before a long job that its result can be written.
+/// Checks before long work that its result can be written.
 ///
 /// # Errors
 /// [`Failure::Input`] if `file` cannot be created or is a folder.
@@ -207,7 +217,7 @@ pub(crate) fn output_file(file: &Path) -> Result<(), Failure> {
     output_file_of(file, "-o FILE")
 }
 
-/// [`output_file`] for a file that is named by `flag`.
+/// [`output_file`] for the file of option `flag`.
 ///
 /// # Errors
 /// As [`output_file`].

@@ -1,18 +1,18 @@
-//! What drafter swift found out, kept in a file from run to run.
+//! `--skip-state`: the search state of drafter `swift`, kept in a file from run to run.
 
 use std::path::Path;
 
 use yggc::{
     engine::Engine,
-    plan::{read_skip_state, write_skip_state},
+    policy::{read_skip_state, write_skip_state},
 };
 
 use crate::cli::{error::Failure, settings};
 
-/// Goes on from the state in `file`, if there is one. Whether it can be written is found before the work.
+/// Loads the state in `file`, if it exists. Checks early that the file can be written.
 ///
 /// # Errors
-/// [`Failure`] of bad input if the file is not such a state, is of another model, or no drafter here searches.
+/// [`Failure`] of bad input if the file is no such state, is of another model, or no drafter tunes itself.
 pub(crate) fn resume(engine: &mut Engine, file: &Path) -> Result<(), Failure> {
     settings::output_file_of(file, "--skip-state FILE")?;
     let model = engine.loaded().fingerprints()?.model;

@@ -1,11 +1,11 @@
-//! What `run` says about itself: the table of `--stats` and the object of `--json`.
+//! Statistics of `run`: the table of `--stats` and the object of `--json`.
 
 use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
 use yggc::{
     engine::{Answer, Report, StageReport},
-    plan::SkipCounts,
+    policy::SkipCounts,
     runtime::Memory,
     speculate::{Proposer, ProposerCounts},
 };
@@ -28,7 +28,7 @@ struct StatsJson<'a> {
     steps: u64,
     drafted: u64,
     accepted: u64,
-    /// By the name of who proposed: nodes verified and accepted.
+    /// Nodes verified and accepted, by name of the proposer.
     proposers: BTreeMap<&'static str, ProposerJson>,
     acceptance_rate: Option<f64>,
     aal: Option<f64>,
@@ -145,8 +145,8 @@ pub(crate) fn memory(memory: Memory) -> String {
     let Memory { weight_bytes, session_bytes } = memory;
     format!(
         "memory     {} of weights, {} of session",
-        output::bytes(weight_bytes),
-        output::bytes(session_bytes)
+        output::bytes(weight_bytes as u64),
+        output::bytes(session_bytes as u64)
     )
 }
 

@@ -1,10 +1,10 @@
-//! An answer as text that is written while it comes.
+//! Streams an answer to stdout.
 
 use yggc::engine::{Engine, Event, FinishReason, Report, Request};
 
 use crate::cli::{error::Failure, output};
 
-/// Answers a request, writing text as it comes; `heard` gets every piece as well. Returns why it ended, and its numbers.
+/// Answers a request and writes its text as it is generated; `heard` gets every piece as well. Returns the finish reason and the report.
 pub(crate) fn stream(
     engine: &mut Engine,
     request: &Request,

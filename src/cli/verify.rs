@@ -1,4 +1,4 @@
-//! `yggc verify`: proves on this machine that speculation changes no answer, a line for every property.
+//! `yggc verify`: proves on this machine that speculation changes no answer; prints one line per property.
 
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::cli::{
     settings::Machine,
 };
 
-/// Widths that are verified where no plan names any.
+/// Widths to verify without a plan.
 const UNPLANNED_WIDTHS: [usize; 4] = [2, 4, 8, 16];
 
 /// The object that `verify --json` prints; its fields are a contract.
@@ -37,7 +37,7 @@ struct VerificationJson<'a> {
 #[derive(Debug, Serialize)]
 struct PropertyJson<'a> {
     name: &'static str,
-    /// `null` where there was nothing to check it on.
+    /// `null` if the property could not be checked.
     holds: Option<bool>,
     said: &'a str,
     seconds: f64,
@@ -58,12 +58,12 @@ impl<'a> PropertyJson<'a> {
 /// Runs `yggc verify`.
 pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
-    let given = args.plan.as_deref().map(|file| planning::given(file, false, cache)).transpose()?;
+    let given = args.plan.as_deref().map(|file| planning::given(file, false)).transpose()?;
     let prompts = args.prompts.as_deref().map_or_else(|| Ok(calibration_prompts()), read_prompts)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?;
     let model = loading::open(&path, cache, Progress::OnStderr)?;
-    // Made before the weights are: they count against the memory that is free now.
+    // Reads the free memory, so it must come before the weights are loaded.
     let engine = machine.options(&path, Some(DEFAULT_CONTEXT));
     let (prepared, plan) = match given {
         Some(plan) => (Prepared::Open(Box::new(model)), Ok(plan)),
@@ -127,7 +127,7 @@ fn json<'a>(
 }
 
 /// # Errors
-/// [`Failure::Broken`] names what does not hold.
+/// [`Failure::Broken`] names the properties that do not hold.
 fn result(verification: &Verification) -> Result<(), Failure> {
     let unchecked = verification.properties.iter().filter(|property| property.verdict == Verdict::NotChecked);
     let unchecked: Vec<&str> = unchecked.map(|property| property.name).collect();

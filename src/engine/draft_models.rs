@@ -12,7 +12,7 @@ use crate::{
     text::TokenDifference,
 };
 
-use super::{Error, Loaded, loaded::tokenizer};
+use super::{Error, Hint, Loaded, loaded::tokenizer};
 
 /// A model that can draft for a verifier, opened.
 #[derive(Debug)]
@@ -145,19 +145,21 @@ impl DraftModel {
 fn open_expecting(file: &DrafterFile) -> Result<DraftModel, Error> {
     let model = DraftModel::open(Path::new(&file.path)).map_err(|error| {
         Error::input(format!(
-            "the drafter model that was profiled is expected at `{}`: {error}; say where it is with --draft-model",
+            "the drafter model that was profiled is expected at `{}`: {error}; say where it is",
             file.path
         ))
+        .with_hint(Hint::DraftModel)
     })?;
     let found = model.fingerprint().to_string();
     if found == file.digest {
         return Ok(model);
     }
     Err(Error::input(format!(
-        "the drafter model `{}` is another than the one that was profiled: expected {}, found {found}; say where that one is \
-         with --draft-model, or profile and plan again with this one",
+        "the drafter model `{}` is another than the one that was profiled: expected {}, found {found}; say where that one is, or \
+         profile and plan again with this one",
         file.path, file.digest
-    )))
+    ))
+    .with_hint(Hint::DraftModel))
 }
 
 impl Loaded {

@@ -5,9 +5,9 @@ use std::path::Path;
 use crate::{
     plan::{
         ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterFile, DrafterKind, Fingerprints,
-        FittedPlan, GrowthChoice, GuardTerms, Plan, Schedule, SkipTimes, Stage as PlanStage, StepCosts,
-        SubPlan,
+        FittedPlan, GrowthChoice, Plan, Schedule, Stage as PlanStage, SubPlan,
     },
+    policy::{GuardTerms, SkipTimes, StepCosts},
     runtime::{Session, SessionOptions, SkipSet},
     speculate::{
         CorpusStore, Decoder, DraftGrowth, Drafter, LayerSkip, Lookup, Mixed, ModelDrafter, Ngram, Policy,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 use super::{
-    DraftModel, DrafterChoice, Error, Loaded, Options, PlanSource,
+    DraftModel, DrafterChoice, Error, Hint, Loaded, Options, PlanSource,
     report::{Background, SWITCHED_OFF},
     self_tuning::self_tuning,
 };
@@ -24,17 +24,17 @@ use super::{
 /// What was decided before the model is loaded.
 #[derive(Clone, Debug)]
 pub(super) struct Drafting {
-    /// How requests are stepped, by temperatures that ascend from 0.
-    pub(super) ways: Vec<Way>,
+    /// How requests of each temperature are stepped, by temperatures that ascend from 0.
+    pub(super) bands: Vec<BandDrafting>,
     /// Widths to make executables for.
     pub(super) widths: Vec<usize>,
     /// Tunings of linears; none where the plan was made elsewhere and forced.
     pub(super) tunings: Vec<ChosenTuning>,
 }
 
-/// How requests of one temperature are stepped.
+/// What a plan says of requests of one temperature: a way of stepping is made of it once the model is loaded.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct BandDrafting {
     pub(super) temperature: f32,
     pub(super) kind: DrafterKind,
     pub(super) shape: Shape,
@@ -150,7 +150,7 @@ pub(super) fn decide(
     options: &Options,
 ) -> Result<Drafting, Error> {
     let plain = |reason: &str| {
-        let way = Way {
+        let band = BandDrafting {
             temperature: 0.0,
             kind: DrafterKind::None,
             shape: Shape::PLAIN,
@@ -165,7 +165,7 @@ pub(super) fn decide(
                 ..Background::default()
             },
         };
-        Drafting { ways: vec![way], widths: Vec::new(), tunings: Vec::new() }
+        Drafting { bands: vec![band], widths: Vec::new(), tunings: Vec::new() }
     };
     let Some(source) = &options.plan else {
         let absent = options.plan_absent_reason.as_deref().unwrap_or("no plan");
@@ -174,9 +174,9 @@ pub(super) fn decide(
             DrafterChoice::Plain => Ok(plain(SWITCHED_OFF)),
             DrafterChoice::Forced(name) if name == "none" => Ok(plain(SWITCHED_OFF)),
             DrafterChoice::Forced(name) => Err(Error::input(format!(
-                "drafter `{name}` cannot be forced without a plan: expected a plan that measured it, found none ({absent}); make one with `yggc profile {}` and `yggc plan`",
-                profiling(name)
-            ))),
+                "drafter `{name}` cannot be forced without a plan: expected a plan that measured it, found none ({absent})"
+            ))
+            .with_hint(Hint::Profile { drafter: name.clone() })),
         };
     };
     let here = here()?;
@@ -186,12 +186,12 @@ pub(super) fn decide(
         FittedPlan::new(source.plan.clone(), &here)?
     };
     let draft = options.draft_model.as_deref().map(|path| given_draft(path, &plan, source)).transpose()?;
-    let mut ways = Vec::new();
+    let mut bands = Vec::new();
     for (place, temperature) in plan.temperatures().enumerate() {
-        let band = plan.of_band(place);
-        match planned(&band, options, source) {
-            Ok((sub_plan, reason)) => ways.push(
-                way(temperature, &band, sub_plan, reason, options, source)?
+        let of_band = plan.of_band(place);
+        match planned(&of_band, options, source) {
+            Ok((sub_plan, reason)) => bands.push(
+                band(temperature, &of_band, sub_plan, reason, options, source)?
                     .with_draft_model_at(draft.as_ref()),
             ),
             Err(error) if place == 0 => return Err(error),
@@ -200,19 +200,7 @@ pub(super) fn decide(
         }
     }
     let tunings = if plan.ignored().is_empty() { plan.tunings.clone() } else { Vec::new() };
-    Ok(Drafting { ways, widths: plan.planned.widths(), tunings })
-}
-
-/// The arguments of `yggc profile` that measure a drafter of this name.
-fn profiling(name: &str) -> String {
-    let file = if name.starts_with("retrieval") {
-        " --store FILE.store"
-    } else if name.starts_with("model") {
-        " --draft-model PATH"
-    } else {
-        ""
-    };
-    format!("--drafter {name}{file}")
+    Ok(Drafting { bands, widths: plan.planned.widths(), tunings })
 }
 
 /// The sub-plan of a plan that the options ask for, and why nothing is drafted if it is plain decoding.
@@ -232,11 +220,11 @@ fn planned<'p>(
                 let left_out = plan.left_out.iter().find(|l| l.name.as_str() == name);
                 let why = left_out.map_or("it never measured it".to_owned(), |l| format!("no {}", l.lacks));
                 Error::input(format!(
-                    "the plan {} has no shape for drafter `{name}` ({why}): expected one of {}; measure it with `yggc profile {} -o FILE` and plan again with `yggc plan --profile FILE`",
+                    "the plan {} has no shape for drafter `{name}` ({why}): expected one of {}",
                     source.name,
-                    measured.join(", "),
-                    profiling(name)
+                    measured.join(", ")
                 ))
+                .with_hint(Hint::Profile { drafter: name.clone() })
             })?;
             (sub_plan, SWITCHED_OFF)
         }
@@ -250,7 +238,7 @@ fn planned<'p>(
 fn given_draft(path: &Path, plan: &Plan, source: &PlanSource) -> Result<DrafterFile, Error> {
     let shown = path.display();
     let model = DraftModel::open(path).map_err(|error| {
-        Error::input(format!("{error}; expected a drafter model at `{shown}`, as --draft-model says"))
+        Error::input(format!("{error}; expected a drafter model at `{shown}`")).with_hint(Hint::DraftModel)
     })?;
     let mut measured: Vec<&str> = plan
         .by_drafter
@@ -259,13 +247,13 @@ fn given_draft(path: &Path, plan: &Plan, source: &PlanSource) -> Result<DrafterF
         .collect();
     measured.sort_unstable();
     measured.dedup();
-    let profiled = profiling("model");
+    let again = || Hint::Profile { drafter: "model".to_owned() };
     if measured.is_empty() {
         return Err(Error::input(format!(
-            "the drafter model `{shown}` is of no use to the plan {}: expected a plan that measured drafter `model`, found none; \
-             measure it with `yggc profile {profiled} -o FILE` and plan again with `yggc plan --profile FILE`",
+            "the drafter model `{shown}` is of no use to the plan {}: expected a plan that measured drafter `model`, found none",
             source.name
-        )));
+        ))
+        .with_hint(again()));
     }
     let file = model.file()?;
     if measured.contains(&file.digest.as_str()) {
@@ -273,22 +261,23 @@ fn given_draft(path: &Path, plan: &Plan, source: &PlanSource) -> Result<DrafterF
     }
     Err(Error::input(format!(
         "the drafter model `{shown}` is another than the one that was profiled for the plan {}: expected {}, found {}; give that \
-         one with --draft-model, or measure this one with `yggc profile {profiled} -o FILE` and plan again",
+         one, or measure this one",
         source.name,
         measured.join(" or "),
         file.digest
-    )))
+    ))
+    .with_hint(again()))
 }
 
 /// How a sub-plan steps requests of one temperature.
-fn way(
+fn band(
     temperature: f32,
     plan: &Plan,
     sub_plan: &SubPlan,
     reason: &str,
     options: &Options,
     source: &PlanSource,
-) -> Result<Way, Error> {
+) -> Result<BandDrafting, Error> {
     let is_guarded = options.drafter == DrafterChoice::Planned && !sub_plan.is_plain();
     let guard = is_guarded.then_some(GuardTerms {
         aal: sub_plan.predicted.aal,
@@ -314,7 +303,7 @@ fn way(
         stage => stage_name(stage),
     };
     let predicted_stages = stages.map(|s| (name_of(&s.stage).to_owned(), s.us / 1e3)).collect();
-    Ok(Way {
+    Ok(BandDrafting {
         temperature,
         kind: match &options.store {
             Some(path) => sub_plan.drafter.clone().with_store_at(&path.display().to_string()),
@@ -347,9 +336,13 @@ fn way(
 ///
 /// # Errors
 /// [`Error`] if a drafter model was not loaded.
-pub(super) fn bytes_beside(loaded: &Loaded, options: &SessionOptions, ways: &[Way]) -> Result<usize, Error> {
+pub(super) fn bytes_beside(
+    loaded: &Loaded,
+    options: &SessionOptions,
+    bands: &[BandDrafting],
+) -> Result<usize, Error> {
     let (mut bytes, mut of_hidden) = (0, 0);
-    for Way { kind, shape, .. } in ways {
+    for BandDrafting { kind, shape, .. } in bands {
         let Some(file) = kind.draft_model() else { continue };
         let draft = loaded.set().draft(&file.digest)?;
         bytes += draft.memory(&ModelDrafter::session_options(options, draft, shape)).session_bytes;
@@ -360,31 +353,31 @@ pub(super) fn bytes_beside(loaded: &Loaded, options: &SessionOptions, ways: &[Wa
     Ok(bytes + of_hidden)
 }
 
-/// The decoder that steps these ways, the first of which is for temperature 0, and what reports say of each.
+/// The decoder with a way of stepping for each of `bands`, the first of which is for temperature 0, and what reports say of each.
 ///
 /// # Errors
 /// [`Error`] when the session or the model has not what a way needs.
 ///
 /// # Panics
-/// Without a way, or if temperatures do not ascend.
+/// Without a band, or if temperatures do not ascend.
 pub(super) fn decoder(
     session: Session,
-    ways: Vec<Way>,
+    bands: Vec<BandDrafting>,
     options: &Options,
 ) -> Result<(Decoder, Vec<Background>), Error> {
     let drafters: Vec<_> =
-        ways.iter().map(|way| way.drafter(&session, options)).collect::<Result<_, Error>>()?;
-    let backgrounds = ways.iter().map(|way| way.background.clone()).collect();
-    let mut ways = ways.into_iter().zip(drafters);
-    let (first, drafter) = ways.next().expect("a way at least");
+        bands.iter().map(|band| band.drafter(&session, options)).collect::<Result<_, Error>>()?;
+    let backgrounds = bands.iter().map(|band| band.background.clone()).collect();
+    let mut bands = bands.into_iter().zip(drafters);
+    let (first, drafter) = bands.next().expect("a band at least");
     let decoder = first.set(Decoder::new(session, drafter, first.shape)?)?;
-    let decoder = ways.try_fold(decoder, |decoder, (way, drafter)| {
-        way.set(decoder.with_way(way.temperature, drafter, way.shape)?)
+    let decoder = bands.try_fold(decoder, |decoder, (band, drafter)| {
+        band.set(decoder.with_way(band.temperature, drafter, band.shape)?)
     })?;
     Ok((decoder, backgrounds))
 }
 
-impl Way {
+impl BandDrafting {
     /// The same with its drafter model where it was given, if it is that one.
     fn with_draft_model_at(mut self, given: Option<&DrafterFile>) -> Self {
         if let Some(file) = given {
@@ -405,7 +398,7 @@ impl Way {
         }
     }
 
-    /// Sets what the way at work of a decoder goes by beside drafter and shape.
+    /// Sets what the newest way of a decoder goes by beside drafter and shape.
     fn set(&self, decoder: Decoder) -> Result<Decoder, SpeculateError> {
         let mut decoder = decoder.with_schedule(self.schedule)?;
         if let Some(policy) = self.policy.clone() {

@@ -3,7 +3,8 @@
 use crate::{
     backend::BackendError,
     model::ModelError,
-    plan::{PlanError, SkipStateError},
+    plan::PlanError,
+    policy::SkipStateError,
     runtime::RuntimeError,
     speculate::{SpeculateError, StoreError},
     text::TextError,
@@ -20,37 +21,96 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// An error of the engine, one `String` large. Its message says what was expected, what was found and what to do.
+/// What the caller can change beyond what the message says, as data: whoever faces the user says it in the terms of its interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hint {
+    /// Ask for another context length.
+    Context,
+    /// Take another tier, or none in particular.
+    Tier,
+    /// Take the processor instead of a GPU.
+    Processor,
+    /// Ask for fewer threads.
+    Threads,
+    /// Use the plan although it was made for something else.
+    ForcePlan,
+    /// Name the file of the drafter model.
+    DraftModel,
+    /// Name the file of the corpus store.
+    Store,
+    /// Give the prompt as it is, without a chat template.
+    RawPrompt,
+    /// Measure this drafter, and plan again.
+    Profile {
+        /// The drafter, by name or kind.
+        drafter: String,
+    },
+    /// Record for longer, or on other prompts.
+    Recording,
+    /// Take other or longer texts into the corpus, or keep fewer.
+    Corpus,
+}
+
+/// An error of the engine. Its message says what was expected, what was found and what to do; [`hint`](Self::hint) what else would help.
+/// Its [source](std::error::Error::source), if it has one, is the error of a room below, whose message this one repeats.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    hint: Option<Hint>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
     /// An error about something the user gave.
     pub fn input(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Input, message: message.into() }
+        Self::new(ErrorKind::Input, message)
     }
 
     /// An error about the machine.
     pub fn device(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Device, message: message.into() }
+        Self::new(ErrorKind::Device, message)
     }
 
     /// An error that should not have happened.
     pub fn internal(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Internal, message: message.into() }
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None, source: None }
+    }
+
+    /// An error of another room.
+    pub(crate) fn of(
+        kind: ErrorKind,
+        hint: Option<Hint>,
+        error: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
+        Self { kind, message: error.to_string(), hint, source: Some(Box::new(error)) }
+    }
+
+    /// The same error, with what would help.
+    #[must_use]
+    pub fn with_hint(self, hint: Hint) -> Self {
+        Self { hint: Some(hint), ..self }
     }
 
     /// The same error, with what could not be done in front.
+    #[must_use]
     pub fn while_doing(self, what: &str) -> Self {
-        Self { kind: self.kind, message: format!("{what}: {}", self.message) }
+        Self { message: format!("{what}: {}", self.message), ..self }
     }
 
     /// Whose fault it is.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// What would help, if it is known.
+    pub fn hint(&self) -> Option<&Hint> {
+        self.hint.as_ref()
     }
 }
 
@@ -60,66 +120,94 @@ impl std::fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| -> &(dyn std::error::Error + 'static) { source })
+    }
+}
 
 impl From<ModelError> for Error {
     fn from(error: ModelError) -> Self {
-        Self::input(error.to_string())
+        Self::of(ErrorKind::Input, None, error)
     }
 }
 
 impl From<TextError> for Error {
     fn from(error: TextError) -> Self {
-        Self::input(error.to_string())
+        let is_about_template =
+            matches!(error, TextError::NoChatTemplate | TextError::InvalidTemplate { .. });
+        Self::of(ErrorKind::Input, is_about_template.then_some(Hint::RawPrompt), error)
     }
 }
 
 impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
-        Self::input(error.to_string())
+        Self::of(ErrorKind::Input, error.is_mismatch().then_some(Hint::ForcePlan), error)
     }
 }
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
-        Self::input(error.to_string())
+        let hint = match error {
+            StoreError::Storage(_) | StoreError::OtherStore { .. } => Some(Hint::Store),
+            StoreError::TooLarge { .. } => Some(Hint::Corpus),
+            StoreError::NotAStore { .. }
+            | StoreError::Version { .. }
+            | StoreError::Length { .. }
+            | StoreError::Checksum { .. }
+            | StoreError::OtherModel { .. }
+            | StoreError::Vocabulary { .. } => None,
+        };
+        Self::of(ErrorKind::Input, hint, error)
+    }
+}
+
+impl From<BackendError> for Error {
+    fn from(error: BackendError) -> Self {
+        RuntimeError::from(error).into()
     }
 }
 
 impl From<RuntimeError> for Error {
     fn from(error: RuntimeError) -> Self {
-        let message = error.to_string();
-        match error {
-            RuntimeError::Backend(
-                BackendError::MissingTier { .. }
-                | BackendError::NeverEager { .. }
-                | BackendError::NoCuda { .. }
-                | BackendError::CudaLimit { .. }
-                | BackendError::Cuda { .. }
-                | BackendError::DeviceMemory { .. }
-                | BackendError::Memory { .. }
-                | BackendError::Threads { .. },
-            )
-            | RuntimeError::DeviceFailed { .. } => Self::device(message),
-            RuntimeError::Backend(BackendError::Weight { .. })
-            | RuntimeError::ContextFull { .. }
-            | RuntimeError::ContextRange { .. }
+        let (kind, hint) = match &error {
+            RuntimeError::Backend(error) => of_backend(error),
+            RuntimeError::DeviceFailed { .. } => (ErrorKind::Device, Some(Hint::Processor)),
+            RuntimeError::ContextFull { .. } => (ErrorKind::Input, Some(Hint::Context)),
+            RuntimeError::ContextRange { .. }
             | RuntimeError::SkipSet { .. }
             | RuntimeError::Head(_)
             | RuntimeError::Tuning { .. }
-            | RuntimeError::Token { .. } => Self::input(message),
+            | RuntimeError::Token { .. } => (ErrorKind::Input, None),
             RuntimeError::Compile(_)
             | RuntimeError::Width { .. }
             | RuntimeError::MissingHead { .. }
             | RuntimeError::NoHiddenRows
-            | RuntimeError::MissingDraft { .. } => Self::internal(message),
+            | RuntimeError::MissingDraft { .. } => (ErrorKind::Internal, None),
+        };
+        Self::of(kind, hint, error)
+    }
+}
+
+fn of_backend(error: &BackendError) -> (ErrorKind, Option<Hint>) {
+    match error {
+        BackendError::MissingTier { .. } | BackendError::NeverEager { .. } => {
+            (ErrorKind::Device, Some(Hint::Tier))
         }
+        BackendError::NoCuda { .. } | BackendError::CudaLimit { .. } | BackendError::Cuda { .. } => {
+            (ErrorKind::Device, Some(Hint::Processor))
+        }
+        BackendError::DeviceMemory { .. } | BackendError::Memory { .. } => {
+            (ErrorKind::Device, Some(Hint::Context))
+        }
+        BackendError::Threads { .. } => (ErrorKind::Device, Some(Hint::Threads)),
+        BackendError::Weight { .. } => (ErrorKind::Input, None),
     }
 }
 
 impl From<SkipStateError> for Error {
     fn from(error: SkipStateError) -> Self {
-        Self::input(error.to_string())
+        Self::of(ErrorKind::Input, None, error)
     }
 }
 
@@ -127,13 +215,13 @@ impl From<SpeculateError> for Error {
     fn from(error: SpeculateError) -> Self {
         match error {
             SpeculateError::Runtime(error) => error.into(),
+            SpeculateError::Store(error) => error.into(),
             SpeculateError::Sample(_)
-            | SpeculateError::Store(_)
             | SpeculateError::EmptyPrompt
             | SpeculateError::Shape { .. }
             | SpeculateError::Schedule { .. }
             | SpeculateError::Device { .. }
-            | SpeculateError::SavedNgrams { .. } => Self::input(error.to_string()),
+            | SpeculateError::SavedNgrams { .. } => Self::of(ErrorKind::Input, None, error),
         }
     }
 }

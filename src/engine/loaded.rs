@@ -134,6 +134,7 @@ impl Loaded {
     ///
     /// # Errors
     /// [`Error`] of kind `Device` when the machine refuses.
+    #[cfg(feature = "compare")]
     pub fn eager(&self) -> Result<Self, Error> {
         let options = SetOptions {
             tier: self.tier,
@@ -259,14 +260,14 @@ pub fn fingerprints(
 /// Name of the GPU and version of its driver.
 #[cfg(feature = "cuda")]
 fn accelerator() -> Result<(Option<String>, Option<String>), Error> {
-    let device = crate::backend::cuda_device().map_err(|error| Error::device(error.to_string()))?;
+    let device = crate::backend::cuda_device()?;
     Ok((Some(device.name), Some(device.driver)))
 }
 
 #[cfg(not(feature = "cuda"))]
 fn accelerator() -> Result<(Option<String>, Option<String>), Error> {
     Err(Error::device(
-        "the device `cuda` is not built into this version of yggc: build with `--features cuda`",
+        "the device `cuda` is not built into this version of yggc: build it with the feature `cuda`",
     ))
 }
 

@@ -28,7 +28,7 @@ pub use crate::{
 pub use cancel::CancelHandle;
 pub use draft_models::DraftModel;
 pub use drafting::{make_drafter, make_growing_drafter};
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorKind, Hint};
 pub use generation::Generation;
 pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints};
 pub use options::{DrafterChoice, Options, PlanSource};
@@ -38,7 +38,7 @@ pub use tuning::tune;
 
 use crate::{
     model::Model,
-    plan::SkipState,
+    policy::SkipState,
     runtime::{Memory, SessionOptions},
     speculate::{Begin, Decoder},
 };
@@ -140,21 +140,21 @@ impl Engine {
 
     fn assemble(mut loaded: Arc<Loaded>, drafting: Drafting, options: &Options) -> Result<Self, Error> {
         let tree_nodes = drafting.scratch_rows(options);
-        let Drafting { ways, widths: _, tunings } = drafting;
-        let kinds = || ways.iter().map(|way| &way.kind);
+        let Drafting { bands, widths: _, tunings } = drafting;
+        let kinds = || bands.iter().map(|band| &band.kind);
         if kinds().any(|kind| kind.head_tokens().is_some() || kind.draft_model().is_some()) {
             loaded = Arc::new(loaded.with_drafters(kinds())?);
         }
         let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
         let session_options =
             SessionOptions { context, tree_nodes, threads: loaded.threads(), pinning: options.pinning };
-        let beside = drafting::bytes_beside(&loaded, &session_options, &ways)?;
+        let beside = drafting::bytes_beside(&loaded, &session_options, &bands)?;
         if let Some(limit) = options.memory_limit {
             within_memory(&loaded, &session_options, beside, limit)?;
         }
         let mut session = loaded.session(&session_options, kinds())?;
         tune(&mut session, &tunings)?;
-        let (decoder, backgrounds) = drafting::decoder(session, ways, options)?;
+        let (decoder, backgrounds) = drafting::decoder(session, bands, options)?;
         Ok(Self { loaded, decoder, session_options, bytes_beside: beside, backgrounds })
     }
 
@@ -228,10 +228,11 @@ impl Engine {
             return Ok(());
         }
         Err(Error::input(format!(
-            "the prompt has {} tokens but the context holds {context} and at least one must be left for the answer: shorten the prompt or ask for a longer --context (the model allows {})",
+            "the prompt has {} tokens but the context holds {context} and at least one must be left for the answer: shorten the prompt or ask for a longer context (the model allows {})",
             prompt.len(),
             self.loaded.set().model_context()
-        )))
+        ))
+        .with_hint(Hint::Context))
     }
 
     /// Whether the device still works. Where it does not, no request is answered any more: open the model again.
@@ -247,13 +248,13 @@ impl Engine {
         &self.loaded
     }
 
-    /// What a drafter that tunes itself has found out, for [`write_skip_state`](crate::plan::write_skip_state): the one that served
+    /// What a drafter that tunes itself has found out, for [`write_skip_state`](crate::policy::write_skip_state): the one that served
     /// the last request, else the first that tunes itself; `None` if none does.
     pub fn skip_state(&mut self) -> Option<SkipState> {
         self.decoder.skip_searches().next().map(|search| search.state().clone())
     }
 
-    /// Goes on from what was found out before, as [`read_skip_state`](crate::plan::read_skip_state) gives it, at every temperature
+    /// Goes on from what was found out before, as [`read_skip_state`](crate::policy::read_skip_state) gives it, at every temperature
     /// whose drafter tunes itself.
     ///
     /// # Errors
@@ -334,10 +335,11 @@ fn within_memory(
     }
     let mib = |bytes: usize| bytes.div_ceil(1 << 20);
     Err(Error::input(format!(
-        "a context of {} tokens needs {} MiB beside {} MiB of weights: expected at most {} MiB together, which this machine has free; ask for a shorter --context",
+        "a context of {} tokens needs {} MiB beside {} MiB of weights: expected at most {} MiB together, which this machine has free; ask for a shorter context",
         options.context,
         mib(session_bytes),
         mib(weight_bytes),
         mib(limit)
-    )))
+    ))
+    .with_hint(Hint::Context))
 }

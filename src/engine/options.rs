@@ -2,11 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{
-    plan::{Plan, SkipSearchSettings},
-    runtime::Pinning,
-    speculate::DraftGrowth,
-};
+use crate::{plan::Plan, policy::SkipSearchSettings, runtime::Pinning, speculate::DraftGrowth};
 
 use super::{Activations, KvFormat, Tier};
 

@@ -1,7 +1,7 @@
 //! What a finished request reports: measured beside predicted.
 
 use crate::{
-    plan::{GuardTerms, SkipCounts},
+    policy::{GuardTerms, SkipCounts},
     speculate::{Decoder, GuardCounts, Proposer, ProposerCounts, Speculation, Stage},
 };
 

@@ -3,7 +3,7 @@
 use crate::{
     sample::{Adjustment, Candidate, Sampling},
     speculate::{Reuse, Speculation},
-    text::{GenerationPrompt, Message},
+    text::{GenerationPrompt, Message, TextError},
 };
 
 use super::{CancelHandle, Error, Loaded, Report};
@@ -27,11 +27,8 @@ impl Prompt {
     pub fn token_ids(&self, loaded: &Loaded) -> Result<Vec<u32>, Error> {
         match self {
             Prompt::Chat(messages) => {
-                let template = loaded.chat_template()?.ok_or_else(|| {
-                    Error::input(
-                        "the model has no chat template: expected one in its metadata, found none; give the whole prompt with --raw",
-                    )
-                })?;
+                let template =
+                    loaded.chat_template()?.ok_or_else(|| Error::from(TextError::NoChatTemplate))?;
                 Ok(loaded.tokenizer().encode_chat(template, messages, GenerationPrompt::Add)?)
             }
             Prompt::Raw(text) => Ok(loaded.tokenizer().encode_prompt(text)),

@@ -2,7 +2,8 @@
 
 use crate::{
     engine::Error,
-    plan::{GroupSet, SkipCosts, SkipSearch, SkipTimes},
+    plan::GroupSet,
+    policy::{SkipCosts, SkipSearch, SkipTimes},
     runtime::{Session, SkipSet},
     speculate::{Drafter, Shape, SpeculateError, Swift},
 };
@@ -10,9 +11,9 @@ use crate::{
 use super::{Options, drafting::Drafting};
 
 impl Drafting {
-    /// Rows of a try, if a way tries skip sets.
+    /// Rows of a try, if a band tries skip sets.
     fn window(&self, options: &Options) -> Option<usize> {
-        self.ways.iter().any(|way| way.skip_times.is_some()).then_some(options.skip_search.window)
+        self.bands.iter().any(|band| band.skip_times.is_some()).then_some(options.skip_search.window)
     }
 
     /// Widths to load a model with: those that are planned, and one that holds a try where none does, lest it takes several
@@ -22,12 +23,12 @@ impl Drafting {
         self.widths.iter().copied().chain(lacking).collect()
     }
 
-    /// Rows behind the committed prefix that steps write, of the way that needs most: those of its shape, and behind them those of
+    /// Rows behind the committed prefix that steps write, of the band that needs most: those of its shape, and behind them those of
     /// tries.
     pub(super) fn scratch_rows(&self, options: &Options) -> usize {
-        let rows = self.ways.iter().map(|way| {
-            let tries = if way.skip_times.is_some() { options.skip_search.window } else { 0 };
-            way.shape.scratch_rows(way.schedule) + tries
+        let rows = self.bands.iter().map(|band| {
+            let tries = if band.skip_times.is_some() { options.skip_search.window } else { 0 };
+            band.shape.scratch_rows(band.schedule) + tries
         });
         rows.max().unwrap_or(1)
     }

@@ -6,7 +6,8 @@ use ygg_profiler::{Cell, CellSelection, DrafterName, GridSettings, Profile, Want
 
 use crate::{
     engine::{Error, Loaded},
-    plan::{DrafterKind, choose_tunings},
+    plan::DrafterKind,
+    planner::choose_tunings,
     runtime::Pinning,
 };
 

@@ -6,7 +6,8 @@ use ygg_profiler::Profile;
 
 use crate::{
     engine::{Error, Loaded},
-    plan::{Fix, Plan},
+    plan::Plan,
+    planner::Fix,
     runtime::Pinning,
 };
 

@@ -11,8 +11,9 @@ use ygg_profiler::{
 };
 
 use crate::{
-    engine::{DraftModel, Error, Loaded},
-    plan::{DrafterFile, DrafterKind, Mixture, NgramSettings, SuffixSettings, choose_tunings},
+    engine::{DraftModel, Error, Hint, Loaded},
+    plan::{DrafterFile, DrafterKind, Mixture, NgramSettings, SuffixSettings},
+    planner::choose_tunings,
     runtime::Pinning,
     speculate::{CorpusStore, Shape},
 };
@@ -174,9 +175,9 @@ fn drafters(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(DrafterNam
         Some(path) => all.extend(retrieval_drafters(loaded, path)?),
         None if asked.iter().any(|name| name == "retrieval") => {
             return Err(Error::input(
-                "drafter `retrieval` needs a corpus store: expected one, found none; make it with `yggc corpus build` and give \
-                 it with --store",
-            ));
+                "drafter `retrieval` needs a corpus store: expected one, found none; make it with `yggc corpus build`",
+            )
+            .with_hint(Hint::Store));
         }
         None => {}
     }
@@ -184,8 +185,9 @@ fn drafters(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(DrafterNam
     if models.is_empty() && asked.iter().any(|name| name == "model") {
         return Err(Error::input(
             "drafter `model` needs a drafter model: expected one, found none; give a small model of the same vocabulary, or a \
-             hidden-state drafter for this model, with --draft-model",
-        ));
+             hidden-state drafter for this model",
+        )
+        .with_hint(Hint::DraftModel));
     }
     all.extend(models.iter().map(|(name, kind)| (name.as_str(), kind.clone())));
     for name in asked {
@@ -289,8 +291,9 @@ pub fn profile(
 ) -> Result<Profile, Error> {
     if loaded.is_emulated() {
         return Err(Error::device(
-            "the device `cuda` is emulated by this processor: its timings mean nothing and are not profiled; expected a GPU, or --device cpu",
-        ));
+            "the device `cuda` is emulated by this processor: its timings mean nothing and are not profiled; expected a GPU, or the processor",
+        )
+        .with_hint(Hint::Processor));
     }
     let mut drafters = drafters(loaded, options)?;
     drafters.retain(|(_, kind)| options.with_learners || !kind.learns());

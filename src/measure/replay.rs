@@ -5,8 +5,9 @@ use std::path::Path;
 use ygg_profiler::{DrafterName, Profile};
 
 use crate::{
-    engine::Error,
-    plan::{DrafterKind, Fix, FreeDrafter, Plan, ReplayDrafter, make_plan},
+    engine::{Error, ErrorKind, Hint},
+    plan::{DrafterKind, Plan, ReplayDrafter},
+    planner::{Fix, FreeDrafter, SearchError, make_plan},
     speculate::{CorpusStore, Lookup, Retrieval, Shape, Suffix},
 };
 
@@ -83,4 +84,18 @@ pub fn plan_from_profile(profile: &Profile, fix: &Fix) -> Result<Plan, Error> {
         })
         .collect();
     Ok(make_plan(profile, &mut free, fix)?)
+}
+
+impl From<SearchError> for Error {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Plan(error) => error.into(),
+            SearchError::NoEvidence { .. } => Self::of(ErrorKind::Input, Some(Hint::Recording), error),
+            SearchError::Table(_)
+            | SearchError::Profile(_)
+            | SearchError::IncompleteTrace { .. }
+            | SearchError::FixSyntax { .. }
+            | SearchError::FixImpossible { .. } => Self::of(ErrorKind::Input, None, error),
+        }
+    }
 }

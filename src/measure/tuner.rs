@@ -9,7 +9,7 @@ use ygg_profiler::{TunedShape, TuningMeasurement, TuningSamples, statistics::med
 
 use crate::{
     engine::{Error, Loaded},
-    plan::FEWEST_ROUNDS,
+    planner::FEWEST_ROUNDS,
     runtime::{Choice, LinearShape, Moment, Pinning, Session, StepFacts, Tuning},
 };
 

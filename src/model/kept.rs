@@ -1,23 +1,19 @@
-//! Packed weights, kept in a folder from one start to the next: one file per model, mapped where it fits.
+//! Packed weights, kept in a folder from one start to the next: one file per model, read into memory or, if that is short, mapped.
 //!
 //! ```text
-//! <folder>/DIGEST.packed            the digest is of the model's path
+//! <folder>/DIGEST.packed            the digest is of the model's path; `file` has the format
 //! <folder>/.DIGEST.packed.partial   being written by whoever holds the lock
 //! <folder>/lock
-//!
-//! magic "YGGKEPT\0", version: u32, bytes of the header: u32
-//! bytes of the weights: u64
-//! digest of the packing, fingerprint of the model, digest of its files' stamps, digest of samples of the weights: 32 bytes each
-//! path of the model
-//! BLAKE3 of all before, zeros up to a page, the weights
 //! ```
 //!
-//! Invariants: a file appears by one rename of a whole, flushed file. It is used only if its header is whole (its digest is right), its
-//! length is what the header says, the samples (64 pages, evenly spread) are as they were written, and packing,
-//! fingerprint and stamps are those at hand. So a model that was changed in any way that the system notes is packed again, and so is one
-//! that another version of the layouts packed. What is not read on opening, the weights between the samples, is as
-//! safe as the model file itself, which is not read on opening either. Whoever keeps another model's weights removes those of
-//! models that are gone.
+//! Invariants: a file appears by one rename of a whole, flushed file, whose weights were read back and have the digest of those that were
+//! packed. It is used only if its header is whole (its digest is right), its length is what the header says, the samples
+//! (64 pages, evenly spread) are as they were written, and packing, fingerprint and stamps are those at hand. So a
+//! model that was changed in any way that the system notes is packed again, and so is one that another version of
+//! the layouts packed. Weights between the samples are not read on opening: damage there, by a disk or by another program that wrote into
+//! the file, is found by [`KeptFile::check`] alone, which reads the whole file. The folder holds no more bytes than its
+//! limit: whoever keeps another model's weights removes those of models that are gone, then those that were not
+//! used for longest.
 
 use std::{
     fmt,
@@ -30,19 +26,17 @@ use std::{
 use super::{Model, ModelError, ModelFingerprint};
 use crate::{
     ir::{KEPT_ALIGNMENT, KeptBytes, PackedDigest, WeightId, WeightSource},
-    storage::{FileStamp, MappedFile, StorageError},
+    storage::{CopiedBytes, FileStamp, MappedFile, StorageError},
 };
+use file::{DIGEST, Fault, Header, samples};
+pub use folder::{KeptFile, kept_files};
 
-const MAGIC: &[u8; 8] = b"YGGKEPT\0";
-const VERSION: u32 = 1;
+mod file;
+mod folder;
+
 const EXTENSION: &str = "packed";
-/// What the weights begin at a multiple of.
-const PAGE: usize = 4096;
-const DIGEST: usize = 32;
 /// Bytes that are written at a time, from a multiple of this: file systems that cache files in huge pages make one of each.
 const WINDOW: usize = 2 << 20;
-/// Pages of the weights that are compared on opening.
-const SAMPLES: usize = 64;
 
 /// Where packed weights are kept.
 #[derive(Clone, Debug)]
@@ -51,12 +45,18 @@ pub struct KeptPlace {
     pub folder: PathBuf,
     /// Fewer bytes of packed weights are not worth a file.
     pub least_bytes: usize,
+    /// Bytes that the folder holds at most. `None`: 32 GiB, but at most half of what the disk would have free without them.
+    pub most_bytes: Option<u64>,
+    /// Weights of at most so many bytes are read into memory, in which kernels read them faster; those of more are mapped.
+    pub most_read_bytes: usize,
 }
 
 /// What became of kept weights, for people: each is one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PackedNote {
-    /// They are used as they were kept.
+    /// They were read into memory as they were kept.
+    Read(PathBuf),
+    /// They are mapped as they were kept: too many to read, or the system refused the memory.
     Mapped(PathBuf),
     /// They were packed, and are kept now.
     Kept(PathBuf),
@@ -64,6 +64,13 @@ pub enum PackedNote {
     Outdated(PathBuf),
     /// They are not kept this time, and why; another start may keep them.
     Later(&'static str),
+    /// They are not kept: bytes of their file, and bytes that the folder holds at most.
+    TooLarge {
+        /// Bytes of their file.
+        needed: u64,
+        /// Bytes that the folder holds at most.
+        limit: u64,
+    },
     /// A file is damaged, and how; the weights are packed again.
     Damaged(PathBuf, String),
     /// They cannot be kept, and why; everything else goes on.
@@ -74,8 +81,8 @@ impl PackedNote {
     /// Whether somebody should look after it.
     pub fn is_warning(&self) -> bool {
         match self {
-            Self::Mapped(_) | Self::Kept(_) | Self::Outdated(_) | Self::Later(_) => false,
-            Self::Damaged(..) | Self::Refused(..) => true,
+            Self::Read(_) | Self::Mapped(_) | Self::Kept(_) | Self::Outdated(_) | Self::Later(_) => false,
+            Self::Damaged(..) | Self::Refused(..) | Self::TooLarge { .. } => true,
         }
     }
 }
@@ -83,6 +90,7 @@ impl PackedNote {
 impl fmt::Display for PackedNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Read(path) => write!(f, "packed weights are read from `{}`", path.display()),
             Self::Mapped(path) => write!(f, "packed weights are mapped from `{}`", path.display()),
             Self::Kept(path) => write!(f, "packed weights are kept in `{}`", path.display()),
             Self::Outdated(path) => {
@@ -93,6 +101,13 @@ impl fmt::Display for PackedNote {
                 )
             }
             Self::Later(why) => write!(f, "packed weights are not kept this time: {why}"),
+            Self::TooLarge { needed, limit } => write!(
+                f,
+                "packed weights are not kept: expected at most the folder's {} MB, found {} MB; the model runs, and is packed again next \
+                 time unless the limit is raised",
+                limit / 1_000_000,
+                needed.div_ceil(1_000_000)
+            ),
             Self::Damaged(path, how) => write!(
                 f,
                 "the packed weights in `{}` are damaged: {how}; the model is packed again; if this comes back, check the disk",
@@ -121,16 +136,6 @@ pub(super) struct KeptWeights {
     stamps: Vec<FileStamp>,
     is_settled: bool,
     told: Told,
-}
-
-/// What a header says.
-struct Header {
-    packing: PackedDigest,
-    fingerprint: [u8; DIGEST],
-    stamps: [u8; DIGEST],
-    samples: [u8; DIGEST],
-    weight_bytes: u64,
-    model: Vec<u8>,
 }
 
 impl KeptWeights {
@@ -166,7 +171,7 @@ impl KeptWeights {
     }
 
     /// The kept weights, or what is to be told of why there are none.
-    fn find(&self, packing: &PackedDigest) -> Result<KeptBytes, Option<PackedNote>> {
+    fn find(&self, packing: &PackedDigest) -> Result<(KeptBytes, PackedNote), Option<PackedNote>> {
         let path = self.path();
         let damaged = |how: String| Some(PackedNote::Damaged(path.clone(), how));
         let map = match MappedFile::open(&path) {
@@ -194,9 +199,15 @@ impl KeptWeights {
                 "expected the samples of its weights as they were written, found others".to_owned(),
             ));
         }
+        folder::touch(&path);
+        if weights.len() <= self.place.most_read_bytes
+            && let Ok(copied) = CopiedBytes::of(weights)
+        {
+            return Ok((Arc::new(copied), PackedNote::Read(path)));
+        }
         let start = map.len() - weights.len();
         map.ask_for_huge_pages();
-        Ok(Arc::new(Lent { map, start }))
+        Ok((Arc::new(Lent { map, start }), PackedNote::Mapped(path)))
     }
 
     /// Writes the weights, unless this is not the time for it.
@@ -219,16 +230,28 @@ impl KeptWeights {
         }
         self.remove_leftovers()?;
         let path = self.path();
+        let mut header = self.header(packing, parts);
+        let mut others = kept_files(&self.place.folder)?;
+        let kept = others.iter().map(|file| file.bytes).sum();
+        // That of this model is replaced.
+        others.retain(|file| file.path != path);
+        let needed = header.to_bytes().len() as u64 + header.weight_bytes;
+        let limit = folder::limit_of(&self.place.folder, self.place.most_bytes, kept);
+        if needed > limit {
+            return Ok(PackedNote::TooLarge { needed, limit });
+        }
+        folder::make_room(&others, needed, limit)?;
         let mut partial_name = std::ffi::OsString::from(".");
         partial_name.push(path.file_name().unwrap_or_default());
         let partial = path.with_file_name(partial_name).with_added_extension("partial");
-        let written = self.write(&partial, packing, parts).and_then(|()| {
+        let written = write(&partial, &mut header, parts).and_then(|()| {
             // Bytes that were packed before a change are not of the model as it is now.
             let now = stamps_of(&self.files).map_err(io::Error::other)?;
             if now.as_ref() != Some(&self.stamps) {
                 return Ok(PackedNote::Later("the model was changed while it was loaded"));
             }
             fs::rename(&partial, &path)?;
+            folder::touch(&path);
             Ok(PackedNote::Kept(path))
         });
         if !matches!(written, Ok(PackedNote::Kept(_))) {
@@ -238,57 +261,67 @@ impl KeptWeights {
         written
     }
 
-    fn write(&self, path: &Path, packing: &PackedDigest, parts: &[&[u8]]) -> io::Result<()> {
-        let mut header = Header {
+    /// The header of these weights, but for the digests that follow from the file.
+    fn header(&self, packing: &PackedDigest, parts: &[&[u8]]) -> Header {
+        Header {
             packing: *packing,
             fingerprint: *self.fingerprint.as_bytes(),
             stamps: self.stamp_digest(),
             samples: [0; DIGEST],
+            whole: [0; DIGEST],
             weight_bytes: parts.iter().map(|part| part.len().next_multiple_of(KEPT_ALIGNMENT) as u64).sum(),
             model: self.model.as_os_str().as_encoded_bytes().to_vec(),
-        };
-        let mut file = File::create(path)?;
-        let (mut window, front) = (Vec::with_capacity(WINDOW), header.to_bytes());
-        let padded = parts.iter().flat_map(|part| {
-            [*part, &[0; KEPT_ALIGNMENT][..part.len().next_multiple_of(KEPT_ALIGNMENT) - part.len()]]
-        });
-        for mut bytes in std::iter::once(&front[..]).chain(padded) {
-            while !bytes.is_empty() {
-                let (taken, left) = bytes.split_at(bytes.len().min(WINDOW - window.len()));
-                window.extend_from_slice(taken);
-                bytes = left;
-                if window.len() == WINDOW {
-                    file.write_all(&window)?;
-                    window.clear();
-                }
-            }
         }
-        file.write_all(&window)?;
-        let map = MappedFile::open(path).map_err(io::Error::other)?;
-        header.samples = samples(&map.bytes()[front.len()..]);
-        file.rewind()?;
-        file.write_all(&header.to_bytes())?;
-        file.sync_all()
     }
 
     /// Removes what dead processes left half written, and what is kept of models that are gone or that no version of this can read. Done by
     /// the holder of the lock.
     fn remove_leftovers(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.place.folder)?.flatten() {
-            let path = entry.path();
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            let is_dead = match extension {
-                Some("partial") => true,
-                Some(EXTENSION) => is_of_nothing(&path),
-                Some(_) | None => false,
-            };
-            if is_dead {
-                // What cannot be removed takes room and does no harm.
-                let _ = fs::remove_file(path);
-            }
+        let entries = fs::read_dir(&self.place.folder)?.flatten().map(|entry| entry.path());
+        let partial = entries.filter(|path| path.extension().is_some_and(|extension| extension == "partial"));
+        let of_nothing = kept_files(&self.place.folder)?.into_iter().filter(KeptFile::is_of_nothing);
+        for path in partial.chain(of_nothing.map(|file| file.path)) {
+            // What cannot be removed takes room and does no harm.
+            let _ = fs::remove_file(path);
         }
         Ok(())
     }
+}
+
+/// Writes a whole file, its weights read back; the header gets the digests that follow from them.
+fn write(path: &Path, header: &mut Header, parts: &[&[u8]]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    let (mut window, front) = (Vec::with_capacity(WINDOW), header.to_bytes());
+    let padded = parts.iter().flat_map(|part| {
+        [*part, &[0; KEPT_ALIGNMENT][..part.len().next_multiple_of(KEPT_ALIGNMENT) - part.len()]]
+    });
+    let mut hasher = blake3::Hasher::new();
+    let hashed = padded.inspect(|bytes| {
+        hasher.update(bytes);
+    });
+    for mut bytes in std::iter::once(&front[..]).chain(hashed) {
+        while !bytes.is_empty() {
+            let (taken, left) = bytes.split_at(bytes.len().min(WINDOW - window.len()));
+            window.extend_from_slice(taken);
+            bytes = left;
+            if window.len() == WINDOW {
+                file.write_all(&window)?;
+                window.clear();
+            }
+        }
+    }
+    file.write_all(&window)?;
+    file.sync_all()?;
+    let map = MappedFile::open(path).map_err(io::Error::other)?;
+    let weights = &map.bytes()[front.len()..];
+    header.whole = *hasher.finalize().as_bytes();
+    if *blake3::hash(weights).as_bytes() != header.whole {
+        return Err(io::Error::other("what was read back is not what was written; check the disk"));
+    }
+    header.samples = samples(weights);
+    file.rewind()?;
+    file.write_all(&header.to_bytes())?;
+    file.sync_all()
 }
 
 impl WeightSource for KeptWeights {
@@ -302,8 +335,8 @@ impl WeightSource for KeptWeights {
 
     fn kept_packed(&self, digest: &PackedDigest) -> Option<KeptBytes> {
         match self.find(digest) {
-            Ok(kept) => {
-                (self.told)(PackedNote::Mapped(self.path()));
+            Ok((kept, note)) => {
+                (self.told)(note);
                 Some(kept)
             }
             Err(note) => {
@@ -338,90 +371,6 @@ impl AsRef<[u8]> for Lent {
 
 fn stamps_of(files: &[MappedFile]) -> Result<Option<Vec<FileStamp>>, StorageError> {
     files.iter().map(|file| file.stamp().transpose()).collect::<Option<Result<_, _>>>().transpose()
-}
-
-/// Whether a kept file is of a model that is gone, or cannot be read.
-fn is_of_nothing(path: &Path) -> bool {
-    let Ok(map) = MappedFile::open(path) else { return true };
-    let Ok((header, _)) = Header::read(map.bytes()) else { return true };
-    std::str::from_utf8(&header.model).is_ok_and(|model| !Path::new(model).exists())
-}
-
-/// Digest of pages that are evenly spread over the weights, the first and the last among them.
-fn samples(weights: &[u8]) -> [u8; DIGEST] {
-    let mut hasher = blake3::Hasher::new();
-    let last = weights.len().saturating_sub(PAGE);
-    for i in 0..SAMPLES {
-        let start = last * i / (SAMPLES - 1);
-        hasher.update(&weights[start..(start + PAGE).min(weights.len())]);
-    }
-    *hasher.finalize().as_bytes()
-}
-
-/// Why a file cannot be used.
-#[derive(Debug)]
-enum Fault {
-    OtherVersion,
-    Damaged(String),
-}
-
-fn damaged(expected: impl fmt::Display, found: impl fmt::Display) -> Fault {
-    Fault::Damaged(format!("expected {expected}, found {found}"))
-}
-
-impl Header {
-    /// The header with the zeros behind it.
-    fn to_bytes(&self) -> Vec<u8> {
-        let Self { packing, fingerprint, stamps, samples, weight_bytes, model } = self;
-        let len = MAGIC.len() + 4 + 4 + 8 + 4 * DIGEST + model.len() + DIGEST;
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(VERSION.to_le_bytes());
-        bytes.extend(u32::try_from(len).expect("a path is not that long").to_le_bytes());
-        bytes.extend(weight_bytes.to_le_bytes());
-        for digest in [packing, fingerprint, stamps, samples] {
-            bytes.extend(digest);
-        }
-        bytes.extend(model);
-        bytes.extend(blake3::hash(&bytes).as_bytes());
-        bytes.resize(bytes.len().next_multiple_of(PAGE), 0);
-        bytes
-    }
-
-    /// The header of a file and the weights behind it.
-    fn read(file: &[u8]) -> Result<(Self, &[u8]), Fault> {
-        let mut rest = file;
-        let mut take = |len: usize| {
-            let (taken, left) = rest.split_at_checked(len).ok_or_else(|| {
-                damaged(format_args!("a whole header"), format_args!("{} bytes", file.len()))
-            })?;
-            rest = left;
-            Ok::<_, Fault>(taken)
-        };
-        let number =
-            |bytes: &[u8]| bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
-        let size = |bytes: &[u8]| usize::try_from(number(bytes)).unwrap_or(usize::MAX);
-        if take(MAGIC.len())? != MAGIC {
-            return Err(damaged("a file of kept weights", "another"));
-        }
-        if number(take(4)?) != u64::from(VERSION) {
-            return Err(Fault::OtherVersion);
-        }
-        let len = size(take(4)?);
-        let weight_bytes = number(take(8)?);
-        let mut digest = || Ok::<[u8; DIGEST], Fault>(take(DIGEST)?.try_into().expect("took as many"));
-        let (packing, fingerprint, stamps, samples) = (digest()?, digest()?, digest()?, digest()?);
-        let fixed = MAGIC.len() + 4 + 4 + 8 + 4 * DIGEST + DIGEST;
-        let model = take(len.saturating_sub(fixed))?.to_vec();
-        let checksum = take(DIGEST)?;
-        if len < fixed || blake3::hash(&file[..len - DIGEST]).as_bytes() != checksum {
-            return Err(damaged("a header with its checksum", "another"));
-        }
-        let weights = file.get(len.next_multiple_of(PAGE)..).unwrap_or_default();
-        if weights.len() as u64 != weight_bytes {
-            return Err(damaged(format_args!("{weight_bytes} bytes of weights"), weights.len()));
-        }
-        Ok((Self { packing, fingerprint, stamps, samples, weight_bytes, model }, weights))
-    }
 }
 
 #[cfg(test)]

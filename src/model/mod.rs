@@ -34,7 +34,7 @@ use fingerprint::Identity;
 pub use fingerprint::ModelFingerprint;
 pub use hidden_state::HiddenStateModel;
 use hidden_state::HiddenStateParts;
-pub use kept::{KeptPlace, PackedNote};
+pub use kept::{KeptFile, KeptPlace, PackedNote, kept_files};
 pub use low_bit::in_eight_bits;
 pub use open::{Container, Model};
 use open::{Parts, lend};

@@ -2,11 +2,11 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use ygg_profiler::{DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage};
+use ygg_profiler::{DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage, TunedShape};
 
 use super::{
-    Acceptance, Band, ChosenTuning, DepthChoice, DepthCosts, DepthRule, DrafterKind, GrowthChoice,
-    GrowthRule, PlanError, RowChoice, RowRule, Schedule, Shape, StageTime, objective::step_us,
+    Band, DepthChoice, DepthCosts, DepthRule, DrafterKind, GrowthChoice, GrowthRule, PlanError, RowChoice,
+    RowRule, Schedule, Shape, StageTime, step_us,
 };
 
 /// Predicted totals may differ from the sum of their stages by rounding only.
@@ -155,6 +155,33 @@ pub struct PricedShape {
     pub tpot_us: f64,
     /// Predicted speed-up over plain decoding.
     pub speedup: f64,
+}
+
+/// Measured acceptance, as a plan keeps it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Acceptance {
+    /// Steps behind the figures.
+    pub steps: u64,
+    /// Share of steps that accepted at least d drafted tokens, for d = 1, 2, ...
+    pub by_depth: Vec<f64>,
+    /// Share of walked nodes where the verifier chose the drafter's r-th candidate, for r = 1, 2, ...; empty for drafters
+    /// that rank nothing. The first is the chain's alpha.
+    pub by_rank: Vec<f64>,
+}
+
+/// A tuning that beat the default for one shape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChosenTuning {
+    /// What it is for.
+    pub shape: TunedShape,
+    /// The tuning, as the profile names it.
+    pub tuning: String,
+    /// Median time of a call with the default, measured.
+    pub default_us: f64,
+    /// Median time of a call with this tuning, measured.
+    pub tuned_us: f64,
+    /// Median over the rounds of default by tuned time, derived.
+    pub gain: f64,
 }
 
 /// A depth predictor beside what it gains.

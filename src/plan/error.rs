@@ -1,12 +1,9 @@
 //! What can go wrong with plans.
-use ygg_profiler::{Difference, DrafterName, ProfileError, TableError};
+use ygg_profiler::{Difference, TableError};
 
-/// An error of the planner. Variants say what was expected, what was found and what to do next.
+/// Why a plan cannot be read, written or used. Variants say what was expected, what was found and what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The profile is unusable: whoever wrote it.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
     /// The latency table lacks a cell or is unusable: whoever chose the grid.
     #[error(transparent)]
     Table(#[from] TableError),
@@ -28,51 +25,6 @@ pub enum PlanError {
         /// What breaks it.
         found: String,
     },
-    /// Nothing says how often the drafter's tokens are accepted, or what drafting takes.
-    #[error(
-        "drafter {drafter}: expected {expected}, found none; run `yggc profile` with more time (--budget) or other prompts (--prompts)"
-    )]
-    NoEvidence {
-        /// The drafter.
-        drafter: DrafterName,
-        /// What was looked for.
-        expected: &'static str,
-    },
-    /// A recorded trace does not reach far enough for a shape.
-    #[error(
-        "drafter {drafter}: Dd {depth}, Wd {draft_width} needs {:.1} % of nodes the trace never expanded, expected at \
-         most {:.1} %; record a wider trace", missing * 100.0, most * 100.0
-    )]
-    IncompleteTrace {
-        /// The drafter.
-        drafter: DrafterName,
-        /// Growths.
-        depth: u32,
-        /// Nodes per growth.
-        draft_width: u32,
-        /// Share of forwarded nodes without recorded candidates.
-        missing: f64,
-        /// The largest share allowed.
-        most: f64,
-    },
-    /// A `--fix` text that is none.
-    #[error(
-        "bad fix `{text}`: expected `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal` or a part of it, found {found}"
-    )]
-    FixSyntax {
-        /// The text.
-        text: String,
-        /// What is wrong in it.
-        found: String,
-    },
-    /// A fix that no measured shape satisfies.
-    #[error("no measured shape satisfies `{fix}`; measured: {measured}; profile that shape or fix less")]
-    FixImpossible {
-        /// The fix.
-        fix: String,
-        /// What can be fixed.
-        measured: String,
-    },
     /// The content of a plan contradicts itself.
     #[error("invalid plan: {what}: expected {expected}, found {found}; make it again with `yggc plan`")]
     Invalid {
@@ -85,7 +37,7 @@ pub enum PlanError {
     },
     /// A plan for something else.
     #[error(
-        "the plan does not fit: {}; run `yggc plan` here or pass `--force` to use it all the same",
+        "the plan does not fit: {}; make one here with `yggc plan`",
         differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
     Mismatch {
@@ -168,4 +120,26 @@ pub enum PlanError {
         /// What the decoder met.
         found: String,
     },
+}
+
+impl PlanError {
+    /// Whether the plan is for something else, which those who know better may overrule by [`FittedPlan::forced`](super::FittedPlan::forced).
+    pub fn is_mismatch(&self) -> bool {
+        match self {
+            PlanError::Mismatch { .. } => true,
+            PlanError::InFile { reason, path: _ } => reason.is_mismatch(),
+            PlanError::Table(_)
+            | PlanError::UnknownDrafter { .. }
+            | PlanError::DrafterParameters { .. }
+            | PlanError::Invalid { .. }
+            | PlanError::Io { .. }
+            | PlanError::NotAPlan { .. }
+            | PlanError::Version { .. }
+            | PlanError::Truncated { .. }
+            | PlanError::TrailingBytes { .. }
+            | PlanError::TooLarge { .. }
+            | PlanError::Checksum { .. }
+            | PlanError::Decode { .. } => false,
+        }
+    }
 }

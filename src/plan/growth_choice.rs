@@ -46,7 +46,7 @@ impl GrowthRule {
     ///
     /// # Errors
     /// The names there are.
-    pub(super) fn parse(name: &str) -> Result<Self, String> {
+    pub fn parse(name: &str) -> Result<Self, String> {
         let found = GrowthRule::ALL.into_iter().find(|rule| rule.name() == name);
         found.ok_or_else(|| GrowthRule::ALL.map(GrowthRule::name).join(" or "))
     }
@@ -98,7 +98,7 @@ impl GrowthChoice {
     }
 
     /// The widths of all draft forwards of a step with this shape.
-    pub(super) fn draft_widths(&self, shape: &Shape) -> Vec<u32> {
+    pub fn draft_widths(&self, shape: &Shape) -> Vec<u32> {
         match self {
             GrowthChoice::Equal => vec![1, shape.draft_width],
             GrowthChoice::ByRank(tree) | GrowthChoice::Kary(tree) => tree.draft_widths.clone(),
@@ -108,14 +108,14 @@ impl GrowthChoice {
 
 impl StaticTree {
     /// The tree of a template, drafted at the smallest of `widths`, ascending, that hold its levels; `None` if none does.
-    pub(super) fn new(template: Template, widths: &[u32]) -> Option<Self> {
+    pub fn new(template: Template, widths: &[u32]) -> Option<Self> {
         let fit = |rows: usize| widths.iter().copied().find(|width| *width as usize >= rows);
         let draft_widths = template.levels().iter().map(|level| fit(level.parents)).collect::<Option<_>>()?;
         Some(StaticTree { template, draft_widths })
     }
 
     /// Its shape when it is verified at `verify_width` rows: Dd levels of Wd nodes at most.
-    pub(super) fn shape(&self, verify_width: u32) -> Shape {
+    pub fn shape(&self, verify_width: u32) -> Shape {
         let levels = self.template.levels();
         let count = |n: usize| u32::try_from(n).expect("templates are small");
         let widest = levels.iter().map(|level| level.nodes.len()).max().unwrap_or(0);

@@ -4,7 +4,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, Stage};
 
-use super::{DrafterKind, PlanError, RowRule};
+use super::{DrafterKind, PlanError, RowRule, contents::ensure};
 
 /// When the head of a step is drafted (the forward of its root, from which its tree grows), and who runs what follows it: host or device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,18 +55,6 @@ impl Schedule {
         }
     }
 
-    /// What it adds to the description of a shape: nothing, or words behind a comma.
-    pub(super) const fn words(self) -> &'static str {
-        match self {
-            Schedule::Plain => "",
-            Schedule::HeadAhead => ", heads drafted ahead",
-            Schedule::OneLaunch => ", drafted in one launch",
-            Schedule::DeviceWalk => ", verified and walked in one launch",
-            Schedule::TwoLaunches => ", drafted in one launch, verified and walked in another",
-            Schedule::WholeStep => ", drafted, pruned, verified and walked without the host",
-        }
-    }
-
     /// Whether heads are drafted in the step before theirs.
     pub const fn drafts_ahead(self) -> bool {
         match self {
@@ -109,7 +97,7 @@ impl Schedule {
     }
 
     /// What verifications of a drafter's trees are measured as.
-    pub(super) fn verification(self, drafter: &DrafterName) -> Stage {
+    pub fn verification(self, drafter: &DrafterName) -> Stage {
         match self {
             Schedule::WholeStep => Stage::VerifyGrown(drafter.clone()),
             Schedule::DeviceWalk | Schedule::TwoLaunches => Stage::VerifyWalk,
@@ -118,7 +106,7 @@ impl Schedule {
     }
 
     /// Whether its steps can choose their rows by a rule.
-    pub(super) fn admits_rows(self, rule: RowRule) -> bool {
+    pub fn admits_rows(self, rule: RowRule) -> bool {
         !self.prunes_on_device() || rule == RowRule::Widest
     }
 
@@ -126,7 +114,7 @@ impl Schedule {
     ///
     /// # Errors
     /// The names there are.
-    pub(super) fn parse(name: &str) -> Result<Self, String> {
+    pub fn parse(name: &str) -> Result<Self, String> {
         let found = Schedule::ALL.into_iter().find(|schedule| schedule.name() == name);
         found.ok_or_else(|| {
             let names = Schedule::ALL.map(Schedule::name);
@@ -137,7 +125,7 @@ impl Schedule {
 
     /// Whether steps of a drafter can keep it: heads and growths are a model's, and behind a walk of the device
     /// nothing is left for a drafter that learns.
-    pub(super) fn suits(self, drafter: &DrafterKind) -> bool {
+    pub fn suits(self, drafter: &DrafterKind) -> bool {
         match self {
             Schedule::Plain => true,
             Schedule::HeadAhead | Schedule::OneLaunch | Schedule::TwoLaunches | Schedule::WholeStep => {
@@ -150,7 +138,7 @@ impl Schedule {
     /// Checks that a drafter can keep this schedule.
     pub(super) fn validate(self, drafter: &DrafterKind) -> Result<(), PlanError> {
         let found = || format!("{self} for drafter {}", drafter.name());
-        super::contents::ensure(self.suits(drafter), "schedule", "one that the drafter can keep", found)
+        ensure(self.suits(drafter), "schedule", "one that the drafter can keep", found)
     }
 }
 

@@ -21,7 +21,7 @@ pub enum RuntimeError {
     },
     /// More tokens than the context holds.
     #[error(
-        "the sequence needs {needed} tokens but the context holds {context}: shorten the prompt or ask for a longer --context (the model allows {model_context})"
+        "the sequence needs {needed} tokens but the context holds {context}: shorten the prompt or ask for a longer context (the model allows {model_context})"
     )]
     ContextFull {
         /// Tokens that would have to fit.

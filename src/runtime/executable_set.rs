@@ -107,23 +107,8 @@ pub struct ExecutableSet {
     model_context: usize,
 }
 
-/// How a set's programs run.
-#[derive(Clone, Copy, Debug)]
-enum Execution {
-    /// Fused, and replayed.
-    Static,
-    /// Unfused, op by op.
-    Eager,
-}
-
-impl Execution {
-    fn compile(self, graph: &Graph, binding: Binding, device: &DeviceSpec) -> Result<Program, CompileError> {
-        match self {
-            Execution::Static => compile::compile(graph, binding, device),
-            Execution::Eager => compile::compile_unfused(graph, binding, device),
-        }
-    }
-}
+/// Makes the program of one width from a graph.
+pub(super) type Compile = fn(&Graph, Binding, &DeviceSpec) -> Result<Program, CompileError>;
 
 impl ExecutableSet {
     /// Most candidates of a row that a forward can be asked for.
@@ -139,23 +124,8 @@ impl ExecutableSet {
         weights: &dyn WeightSource,
         options: &SetOptions,
     ) -> Result<Self, RuntimeError> {
-        Self::build_for(Execution::Static, graph, options, |programs, device| {
+        Self::build_for(compile::compile, graph, options, |programs, device| {
             backend::load(programs, device, weights, options.threads)
-        })
-    }
-
-    /// Like [`build`](Self::build), but every forward runs its ops one by one, unfused, each with a buffer of its own: what static
-    /// programs are measured against. Sessions of such a set give the same bits, cannot skip groups, and allocate.
-    ///
-    /// # Errors
-    /// As `build`, and for the reference tier.
-    pub fn build_eager(
-        graph: &Graph,
-        weights: &dyn WeightSource,
-        options: &SetOptions,
-    ) -> Result<Self, RuntimeError> {
-        Self::build_for(Execution::Eager, graph, options, |programs, device| {
-            backend::load_eager(programs, device, weights, options.threads)
         })
     }
 
@@ -174,12 +144,13 @@ impl ExecutableSet {
         let (widths, threads) = (self.verify.clone(), self.threads);
         let options = SetOptions { tier, kv_format, activations, widths, model_context, threads };
         let load = |programs, _: &DeviceSpec| self.executables.beside(programs, weights, threads);
-        let other = Self::build_for(Execution::Static, graph, &options, load)?;
+        let other = Self::build_for(compile::compile, graph, &options, load)?;
         Ok(Self { lent_bytes: self.executables.weight_bytes(), ..other })
     }
 
-    fn build_for(
-        execution: Execution,
+    /// Compiles every program by `compile`, and loads all by `load`.
+    pub(super) fn build_for(
+        compile: Compile,
         graph: &Graph,
         options: &SetOptions,
         load: impl FnOnce(Vec<Program>, &DeviceSpec) -> Result<Arc<dyn Executables>, BackendError>,
@@ -199,7 +170,7 @@ impl ExecutableSet {
             .map_err(|error| CompileError::Unlawful { stage: "show_candidates", error })?;
         let all_rows = |graph| widths.iter().map(move |w| (graph, Binding { width: *w, outputs: *w }));
         let prefill = PREFILL_WIDTHS.iter().map(|w| (graph, Binding { width: *w, outputs: 1 }));
-        let compile = |(graph, binding)| execution.compile(graph, binding, &device);
+        let compile = |(graph, binding)| compile(graph, binding, &device);
         let programs = all_rows(graph).chain(prefill).chain(all_rows(&choosing)).map(compile);
         let executables = load(programs.collect::<Result<Vec<_>, _>>()?, &device)?;
         let vocabulary = executables.programs()[0].shown.columns;

@@ -12,6 +12,8 @@
 #[cfg(test)]
 pub(crate) mod counting;
 mod draft_sets;
+#[cfg(feature = "compare")]
+mod eager;
 mod error;
 mod executable_set;
 #[cfg(test)]
@@ -32,7 +34,7 @@ pub use observation::StepFacts;
 pub use phase::{DraftPhase, DraftPhaseSize};
 pub use session::{Choices, Forward, Logits, Session, SessionOptions};
 pub use trimmed_head::TrimmedHead;
-pub use verification::GrownVerification;
+pub use verification::{GrownVerification, Walked};
 
 pub use crate::{
     backend::{Accepted, Arithmetic, Exercise, GrowingTree, Grown, Moment, Pinning, Tuning},

@@ -7,7 +7,9 @@ use crate::{
     ir::{Candidates, Choice, RowInputs},
 };
 
-use super::{ExecutableSet, RuntimeError, SkipSet, TrimmedHead, hidden_rows::HiddenRows};
+use super::{
+    ExecutableSet, RuntimeError, SkipSet, TrimmedHead, hidden_rows::HiddenRows, verification::WalkedRows,
+};
 
 /// What a session is opened with.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +33,9 @@ pub struct Session {
     pub(super) inputs: Vec<RowInputs>,
     pub(super) hidden: Option<HiddenRows>,
     options: SessionOptions,
-    pub(super) moves: Vec<u32>,
+    moves: Vec<u32>,
+    /// What the device walked through in its last verification.
+    pub(super) walked: WalkedRows,
     layout: SlotLayout,
     tree_nodes: usize,
     pub(super) committed: usize,
@@ -88,6 +92,7 @@ impl Session {
             .collect();
         let nothing_skipped = SkipSet::none(set.groups());
         let moves = Vec::with_capacity(tree_nodes);
+        let walked = WalkedRows::with_capacity(tree_nodes);
         Ok(Self {
             set,
             replay,
@@ -95,6 +100,7 @@ impl Session {
             hidden: None,
             options: SessionOptions { tree_nodes, ..*options },
             moves,
+            walked,
             layout,
             tree_nodes,
             committed: 0,
@@ -366,6 +372,14 @@ impl Session {
         self.replay.finish();
         self.last_program = Some(program);
         Some(Choices { session: self, program })
+    }
+
+    /// The logits of the last forward.
+    ///
+    /// # Panics
+    /// If none has [run](Forward::run), or something else has since.
+    pub fn logits(&self) -> Logits<'_> {
+        Logits { session: self, program: self.last_program.expect("a forward has run") }
     }
 
     /// Commits the scratch rows of `path` (offsets behind the committed prefix, ascending, root first): their keys and

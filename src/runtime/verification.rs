@@ -13,6 +13,43 @@ pub struct GrownVerification {
     filled: usize,
 }
 
+/// What a device walked through, in buffers reserved once.
+#[derive(Debug)]
+pub(super) struct WalkedRows {
+    /// The program that was verified by.
+    program: usize,
+    nodes: Vec<u32>,
+    rows: Vec<u32>,
+    tokens: Vec<u32>,
+}
+
+impl WalkedRows {
+    /// Room for walks through `rows` rows.
+    pub(super) fn with_capacity(rows: usize) -> Self {
+        let room = || Vec::with_capacity(rows);
+        Self { program: 0, nodes: room(), rows: room(), tokens: room() }
+    }
+
+    fn note(&mut self, program: usize, nodes: &[u32], accepted: Accepted<'_>) {
+        self.program = program;
+        for (kept, found) in
+            [(&mut self.nodes, nodes), (&mut self.rows, accepted.rows), (&mut self.tokens, accepted.tokens)]
+        {
+            kept.clear();
+            kept.extend_from_slice(found);
+        }
+    }
+}
+
+/// What the last verification by a device walked through.
+#[derive(Clone, Copy, Debug)]
+pub struct Walked<'a> {
+    /// Of a tree that the device grew, the numbers of the nodes that the rows are of; nothing of other trees.
+    pub nodes: &'a [u32],
+    /// The rows of the walk, with the verifier's token behind each.
+    pub accepted: Accepted<'a>,
+}
+
 impl Session {
     /// Makes ready to [verify](Forward::verify) trees of up to `rows` rows; whether the device can. A session that is to
     /// [keep hidden rows](Session::keep_hidden) is told so before.
@@ -60,7 +97,10 @@ impl Session {
 
     /// Verifies the best nodes of the tree that was [told to grow](Forward::begin_growth) from `root`, the token behind the committed ones: the
     /// device prunes, verifies and walks as [`Forward::verify`] does, and this waits for it. Commits nothing yet; allocates nothing.
-    pub fn verify_grown(&mut self, verification: GrownVerification, root: u32) {
+    ///
+    /// # Errors
+    /// [`RuntimeError::DeviceFailed`].
+    pub fn verify_grown(&mut self, verification: GrownVerification, root: u32) -> Result<(), RuntimeError> {
         let GrownVerification { number, filled } = verification;
         self.begun = None;
         self.inputs[filled].clear();
@@ -69,39 +109,38 @@ impl Session {
         inputs.set_choice(Choice::ARGMAX);
         self.last_program = None;
         self.replay.verifications().expect("verifications were prepared").verify_grown(number, inputs);
-    }
-
-    /// Commits of what was verified: `keep` is shown the nodes that the rows are of and where the walk went, and says how many of its rows, the
-    /// root among them, are committed, with their hidden rows if these are kept; all other scratch is discarded.
-    ///
-    /// # Panics
-    /// If `keep` says none, or more than it was shown.
-    pub fn commit_grown(
-        &mut self,
-        verification: GrownVerification,
-        keep: impl FnOnce(&[u32], Accepted<'_>) -> usize,
-    ) {
-        let GrownVerification { number, filled } = verification;
+        // Results of a failed device are invalid.
+        self.check_device()?;
         let verifications = self.replay.verifications().expect("verifications were prepared");
         let (nodes, accepted) = verifications.grown_accepted(number);
-        let kept = keep(nodes, accepted);
-        self.moves.clear();
-        self.moves.extend_from_slice(&accepted.rows[..kept]);
-        self.commit_walked(self.set.choosing_program(filled, None));
+        self.walked.note(self.set.choosing_program(filled, None), nodes, accepted);
+        Ok(())
     }
 
-    /// Commits the rows in `moves`, which a walk of the device has moved behind the committed tokens.
-    fn commit_walked(&mut self, program: usize) {
-        assert!(!self.moves.is_empty(), "a root is committed");
+    /// What the last verification by the device walked through.
+    pub fn walked(&self) -> Walked<'_> {
+        let WalkedRows { program: _, nodes, rows, tokens } = &self.walked;
+        Walked { nodes, accepted: Accepted { rows, tokens } }
+    }
+
+    /// Commits the first `rows` rows of the last walk of the device, which has moved them behind the committed tokens, with their
+    /// hidden rows if these are kept; all other scratch is discarded.
+    ///
+    /// # Panics
+    /// If they are none, or more than were walked through.
+    pub fn commit_walked(&mut self, rows: usize) {
+        let WalkedRows { program, rows: walked, .. } = &self.walked;
+        let walked = &walked[..rows];
+        assert!(!walked.is_empty(), "a root is committed");
         if let Some(hidden) = &mut self.hidden {
             hidden.forget_from(self.committed);
-            for (place, row) in self.moves.iter().enumerate() {
-                let found = self.replay.hidden(program, *row as usize);
+            for (place, row) in walked.iter().enumerate() {
+                let found = self.replay.hidden(*program, *row as usize);
                 hidden
                     .set(self.committed + place, found.expect("the model's graph declares its hidden rows"));
             }
         }
-        self.commit_behind(self.moves.len());
+        self.commit_behind(rows);
     }
 
     /// Whether verifications can be prepared.
@@ -112,14 +151,12 @@ impl Session {
 
 impl Forward<'_> {
     /// Runs it as a greedy verification, which the device walks through by itself: from the row pushed first, the root at scratch
-    /// offset 0, to the row that carries the best token behind it, and on from there. `keep` is shown where that went and says how
-    /// many of these rows, the root among them, are committed, with their hidden rows if these are kept; all other scratch is
-    /// discarded. Of the forward nothing else is left to be read. Allocates nothing.
+    /// offset 0, to the row that carries the best token behind it, and on from there. [`Session::walked`] shows where that went, and
+    /// [`Session::commit_walked`] commits of it. Of the forward nothing else is left to be read. Allocates nothing.
     ///
     /// # Panics
-    /// If the rows are no tree whose parents come first, at lower offsets; if verifications of so many rows were not prepared;
-    /// or if `keep` says none, or more than it was shown.
-    pub fn verify(self, keep: impl FnOnce(Accepted<'_>) -> usize) {
+    /// If the rows are no tree whose parents come first, at lower offsets, or verifications of so many rows were not prepared.
+    pub fn verify(self) {
         let Self { session, program: filled } = self;
         let inputs = &mut session.inputs[filled];
         inputs.set_choice(Choice::ARGMAX);
@@ -130,9 +167,6 @@ impl Forward<'_> {
         let program = session.set.choosing_program(filled, None);
         let verifications = session.replay.verifications().expect("verifications were prepared");
         let accepted = verifications.verify(program, session.hidden.is_some(), inputs);
-        let kept = keep(accepted);
-        session.moves.clear();
-        session.moves.extend_from_slice(&accepted.rows[..kept]);
-        session.commit_walked(program);
+        session.walked.note(program, &[], accepted);
     }
 }

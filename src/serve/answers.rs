@@ -1,4 +1,4 @@
-//! What clients are answered, in the shapes of OpenAI's API.
+//! Response bodies in the shapes of OpenAI's API.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ use yggc::{
     text::Tokenizer,
 };
 
-/// What JSON has for a probability of 0, whose logarithm it cannot write; as other servers write it.
+/// Stands for the logarithm of 0, which JSON cannot express; other servers write the same number.
 const LEAST_LOG_PROB: f32 = -9999.0;
 
-/// A request that is not answered, and why.
+/// Why a request is refused, with its status.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -31,12 +31,12 @@ impl Refused {
         Self { status, message: message.into(), field: None, code: None, retry_after_s: None }
     }
 
-    /// The client's fault.
+    /// Status 400.
     pub(super) fn request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// The client's fault, in one field.
+    /// Status 400, for one field of the request.
     pub(super) fn field(field: impl Into<Cow<'static, str>>, what: impl std::fmt::Display) -> Self {
         let field = field.into();
         let refused = Self::request(format!("{field}: {what}"));
@@ -51,7 +51,7 @@ impl Refused {
         Self { retry_after_s: Some(seconds), ..self }
     }
 
-    /// The object in OpenAI's shape.
+    /// The error object in OpenAI's shape.
     pub(super) fn body(&self) -> Value {
         let kind = match self.status {
             StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
@@ -87,7 +87,7 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Which of the two endpoints that generate.
+/// The two endpoints that generate text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Chat,
@@ -104,7 +104,7 @@ impl Endpoint {
     }
 }
 
-/// What all answers to one request say.
+/// Fields that all responses to one request share.
 #[derive(Debug, Clone)]
 pub(super) struct Frame {
     pub(super) endpoint: Endpoint,
@@ -139,7 +139,7 @@ impl TokenJson {
 }
 
 impl Frame {
-    /// A new name for a request.
+    /// A new id for a request.
     pub(super) fn new(endpoint: Endpoint, model: &str, created: u64, number: u64) -> Self {
         let kind = match endpoint {
             Endpoint::Chat => "chatcmpl",
@@ -181,7 +181,7 @@ impl Frame {
         answer
     }
 
-    /// What a chat's stream begins with.
+    /// First chunk of a chat's stream.
     pub(super) fn opening(&self) -> Option<Value> {
         let choice =
             |delta: Value| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": null}]);
@@ -189,7 +189,7 @@ impl Frame {
         (self.endpoint == Endpoint::Chat).then(|| self.object("chat.completion.chunk", choice(delta)))
     }
 
-    /// A piece of a stream, and at its end why it ends.
+    /// A chunk of a stream; the last one has the finish reason.
     pub(super) fn piece(
         &self,
         text: &str,
@@ -213,14 +213,14 @@ impl Frame {
         self.object("chat.completion.chunk", json!([choice]))
     }
 
-    /// The piece of a stream that says what was used.
+    /// The chunk of a stream that reports token usage.
     pub(super) fn usage(&self, usage: &Value) -> Value {
         let mut piece = self.object("chat.completion.chunk", json!([]));
         piece["usage"] = usage.clone();
         piece
     }
 
-    /// Of tokens whose text begins `offset` characters behind the text's beginning.
+    /// Log-probabilities of tokens whose text begins at character `offset` of the whole text.
     fn log_probs(&self, noted: &[Noted], offset: usize, tokenizer: &Tokenizer) -> Value {
         match self.endpoint {
             Endpoint::Chat => {
@@ -257,7 +257,7 @@ impl Frame {
     }
 }
 
-/// What a request used.
+/// Token usage of a request.
 pub(super) fn usage(prompt_tokens: usize, report: &Report) -> Value {
     json!({
         "prompt_tokens": prompt_tokens,

@@ -1,4 +1,4 @@
-//! Reading a request's body, as much and as long as may be.
+//! Reads a request's body within limits of size and time.
 
 use std::{future::poll_fn, pin::Pin};
 
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::Refused;
 
-/// The bytes of a body of at most `most`, if all of them come before `deadline`.
+/// The bytes of a body, at most `most`, all received before `deadline`.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,

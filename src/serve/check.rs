@@ -1,4 +1,4 @@
-//! One function over an untrusted body: what the fuzz target and its smoke test run.
+//! Parses an untrusted body and checks the result: the function of the fuzz target and of its smoke test.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ const LIMITS: Limits = Limits {
 };
 const DEFAULTS: Defaults<'_> = Defaults { drafter: "plan", limits: &LIMITS, context: 40 };
 
-/// Reads a body as a request of either endpoint; returns whether it is one.
+/// Parses a body as a request of each endpoint; returns whether one accepted it.
 ///
 /// # Panics
-/// If a request is understood that no engine may be asked, or refused with anything but a reason and status 400.
+/// If a request is accepted that an engine would refuse, or a refusal has no reason or another status than 400.
 pub(crate) fn check_body(body: &[u8]) -> bool {
     let mut understood = false;
     for asked in [requests::chat(body, &DEFAULTS), requests::completion(body, &DEFAULTS)] {
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// What the fuzz target does, for a fixed number of mutations of its seeds.
+    /// Runs the fuzz target's function over a fixed number of mutations of its seeds.
     #[test]
     fn bodies_in_any_shape_are_understood_or_refused() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/http_bodies");

@@ -1,4 +1,4 @@
-//! Connections: taken, served, and drained when a signal says so.
+//! Accepts and serves connections, and drains them after a signal.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,16 +20,16 @@ use super::{
     routes::{Service, router},
 };
 
-/// What a client may take for the head of a request.
+/// Longest time for a client to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// What a client that is written to may take to read something, unless requests have less time.
+/// Longest time for a client to read nothing while its answer is written, unless the request deadline is shorter.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// What is waited after an `accept` that failed: usually too many files are open.
+/// Pause after a failed `accept`: usually too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// What answers that were cut off are waited for.
+/// Time for answers that were cut off to reach their clients.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// What tells the program to end.
+/// Signals that end the program.
 #[cfg(unix)]
 struct Signals {
     terminate: tokio::signal::unix::Signal,
@@ -62,14 +62,14 @@ impl Signals {
     }
 
     async fn next(&mut self) {
-        // Where the system refuses to report it, nothing but a kill ends the program.
+        // If the system refuses a handler, only a kill ends the program.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Serves connections until a signal, or until the decoder is gone; then drains. A second signal cuts off what is still answered.
+/// Serves connections until a signal arrives or the decoder ends, then drains. A second signal cuts off the remaining answers.
 pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     let mut signals = Signals::new()?;
     let address = service.settings.address;
@@ -83,7 +83,7 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
     loop {
         let place = Arc::clone(&places).acquire_owned();
         let accepted = async {
-            // Never closed, so there is always a place in the end.
+            // The semaphore is never closed, so a permit comes eventually.
             let place = place.await.ok()?;
             Some((listener.accept().await.ok()?.0, place))
         };
@@ -101,7 +101,7 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
         let connection = connection(stream, patience, TowerToHyperService::new(router.clone()));
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
-            // What a client does to its connection is its own affair.
+            // Errors of a connection concern its client alone.
             let _ = connection.await;
             drop(place);
         });
@@ -115,7 +115,7 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
         () = signals.next() => {}
     }
     service.queue.cancel_all();
-    // Clients that do not even read what was cut off are left.
+    // Clients that still do not read are dropped.
     let _ = timeout(LAST_WORDS, drained).await;
     Ok(())
 }
@@ -125,7 +125,7 @@ fn connection(
     patience: Duration,
     service: TowerToHyperService<axum::Router>,
 ) -> http1::Connection<TokioIo<PatientStream>, TowerToHyperService<axum::Router>> {
-    // Small pieces are sent as they come; where that is refused, they come later.
+    // Sends small chunks at once; if the system refuses, they are merely later.
     let _ = stream.set_nodelay(true);
     http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,4 +1,4 @@
-//! The one end of a request: its status is counted once, and whatever still decodes for it is cancelled.
+//! The end of a request: its status is counted exactly once, and its decoding is cancelled if it still runs.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use yggc::engine::CancelHandle;
 
 use super::metrics::Metrics;
 
-/// What is counted for a client that left before its answer was whole, as reverse proxies count it.
+/// Status counted for a client that left before its answer was complete, as reverse proxies do.
 const CLIENT_LEFT: u16 = 499;
 
-/// A request that has not ended. Dropped before [`end`](Self::end), it ends because its client left.
+/// A running request. Dropping it without [`end`](Self::end) means that its client left.
 #[derive(Debug)]
 pub(super) struct Ending {
     metrics: Arc<Metrics>,
@@ -24,12 +24,12 @@ impl Ending {
         Self { metrics, route, cancel: CancelHandle::new(), has_ended: false }
     }
 
-    /// What the request is to be cancelled by.
+    /// A handle that cancels the request.
     pub(super) fn cancel(&self) -> CancelHandle {
         self.cancel.clone()
     }
 
-    /// Ends it with a status.
+    /// Ends the request with a status.
     pub(super) fn end(&mut self, status: StatusCode) {
         self.end_with(status.as_u16());
     }

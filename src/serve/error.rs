@@ -2,24 +2,24 @@
 
 use std::{io, net::SocketAddr};
 
-/// What ends the service, or keeps it from beginning.
+/// Failures that end the service or prevent its start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// The address is another's, or not this machine's.
+    /// The address is in use, or not one of this machine.
     #[error("cannot listen on {address}: {source}; choose another with --host and --port")]
     Listen {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system refuses threads or what the reactor waits with.
+    /// The system refuses threads or the reactor's event queue.
     #[error("the system refuses what serving needs: {0}; close other programs or raise its limits")]
     Threads(io::Error),
-    /// The system refuses to say when the program is to end.
+    /// The system refuses signal handlers.
     #[error("the system refuses to report signals: {0}")]
     Signals(io::Error),
-    /// The thread that decodes panicked.
+    /// The decoding thread panicked.
     #[error("the decoder ended before its time")]
     Decoder,
 }

@@ -1,4 +1,4 @@
-//! An answer that streams, as server-sent events.
+//! Streamed answers as server-sent events.
 
 use std::{
     collections::VecDeque,
@@ -25,7 +25,7 @@ use super::{
     routes::{drained, late},
 };
 
-/// What is known of a request whose answer comes.
+/// State of a request that is being answered.
 #[derive(Debug)]
 pub(super) struct Answering {
     pub(super) frame: Frame,
@@ -34,24 +34,24 @@ pub(super) struct Answering {
     /// Whether log-probabilities were asked for.
     pub(super) reports_log_probs: bool,
     pub(super) events: UnboundedReceiver<Told>,
-    /// Ends when the request's time is over.
+    /// Fires at the request's deadline.
     pub(super) deadline: Pin<Box<Sleep>>,
     pub(super) ending: Ending,
 }
 
-/// The body of a stream. Dropped before its end, because the client left, it cancels the request.
+/// The body of a stream. Dropping it before its end, when the client has left, cancels the request.
 #[derive(Debug)]
 struct EventBody {
     answering: Answering,
     sends_usage: bool,
-    /// Bytes that are ready.
+    /// Bytes that are ready to be sent.
     ready: VecDeque<Bytes>,
     /// Characters of the text so far.
     offset: usize,
     is_over: bool,
 }
 
-/// The response that streams an answer, of which the `first` event is here.
+/// The response that streams an answer, beginning with its `first` event.
 pub(super) fn stream(answering: Answering, first: Event, sends_usage: bool) -> Response {
     let opening = answering.frame.opening();
     let mut body = EventBody { answering, sends_usage, ready: VecDeque::new(), offset: 0, is_over: false };
@@ -67,7 +67,7 @@ pub(super) fn stream(answering: Answering, first: Event, sends_usage: bool) -> R
 }
 
 impl EventBody {
-    /// Puts one event in line; `serde_json` writes no line ends, so one line holds it.
+    /// Appends one event; `serde_json` writes no line breaks, so it fits one `data:` line.
     fn send(&mut self, event: &Value) {
         self.ready.push_back(Bytes::from(format!("data: {event}\n\n")));
     }
@@ -102,7 +102,7 @@ impl EventBody {
         self.send(&event);
     }
 
-    /// The head of the response is gone, so an error is an event.
+    /// Sends an error as an event, since the status has already been sent.
     fn fail(&mut self, refused: &Refused) {
         self.send(&refused.body());
         self.end(refused.status);
@@ -136,7 +136,7 @@ impl hyper::body::Body for EventBody {
             }
             match self.answering.events.poll_recv(context) {
                 Poll::Ready(Some(told)) => self.take(told),
-                // The decoder is gone.
+                // The decoder has ended.
                 Poll::Ready(None) => self.fail(&drained()),
                 Poll::Pending => return Poll::Pending,
             }

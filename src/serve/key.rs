@@ -1,17 +1,17 @@
-//! The key that requests must bring.
+//! The API key that requests must send.
 
-/// A key, kept as its hash: comparing hashes takes the same time wherever keys differ and however long they are.
+/// A key, kept as its hash: comparing hashes takes the same time wherever keys differ and whatever their length.
 #[derive(Clone)]
 pub(crate) struct ApiKey(blake3::Hash);
 
 impl ApiKey {
-    /// A key as it was given, without the white space around it; `None` if nothing is left.
+    /// The key without surrounding white space; `None` if nothing is left.
     pub(crate) fn new(key: &str) -> Option<Self> {
         let key = key.trim();
         (!key.is_empty()).then(|| Self(blake3::hash(key.as_bytes())))
     }
 
-    /// Whether an `Authorization` header brings it as a bearer token.
+    /// Whether an `Authorization` header has it as its bearer token.
     pub(super) fn opens(&self, header: Option<&[u8]>) -> bool {
         let Some((scheme, token)) = header.and_then(|value| value.split_at_checked(BEARER.len())) else {
             return false;

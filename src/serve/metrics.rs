@@ -1,4 +1,4 @@
-//! What the service counts, and its text for Prometheus.
+//! Metrics of the service, and their text for Prometheus.
 
 use std::{
     fmt,
@@ -19,15 +19,15 @@ use yggc::engine::{self, Report};
 /// Labels with their names.
 type Labels = Vec<(&'static str, String)>;
 
-/// Seconds to the first token, from a cached prompt of a small model to a long queue.
+/// Buckets of the time to the first token in seconds, from a cached prompt of a small model to a long queue.
 const TTFT_BUCKETS: [f64; 14] =
     [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
-/// Seconds for an output token.
+/// Buckets of the time per output token in seconds.
 const TPOT_BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0];
-/// Longest that a client is told to wait.
+/// Largest `Retry-After`.
 const MOST_WAIT_S: u64 = 120;
 
-/// Everything that is counted. All of it is atomic: the decoder and the reactor count without waiting for each other.
+/// All metrics. They are atomic: the decoder and the reactor never wait for each other.
 pub(super) struct Metrics {
     registry: Registry,
     requests: Family<Labels, Counter>,
@@ -48,7 +48,7 @@ pub(super) struct Metrics {
     speculation_off: Family<Labels, Counter>,
     busy_us: AtomicU64,
     served: AtomicU64,
-    /// What the device said when it failed.
+    /// The device's error, once it has failed.
     failure: OnceLock<String>,
 }
 
@@ -100,23 +100,23 @@ impl Metrics {
         Self { registry, ..metrics }
     }
 
-    /// A request ended.
+    /// Counts the end of a request.
     pub(super) fn request(&self, route: &'static str, status: u16) {
         let labels = vec![("route", route.to_owned()), ("status", status.to_string())];
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// The first token of a request came.
+    /// Records the time to a request's first token.
     pub(super) fn first_token(&self, after: Duration) {
         self.ttft.observe(after.as_secs_f64());
     }
 
-    /// A request of `prompt` tokens was let in.
+    /// Counts the tokens of an accepted prompt.
     pub(super) fn prompt(&self, tokens: usize) {
         self.prompt_tokens.inc_by(tokens as u64);
     }
 
-    /// A request was decoded to its end.
+    /// Records the numbers of a finished request.
     pub(super) fn finished(&self, report: &Report) {
         self.reused_tokens.inc_by(report.reused_tokens as u64);
         self.output_tokens.inc_by(report.tokens as u64);
@@ -138,7 +138,7 @@ impl Metrics {
             self.accepted.get_or_create(&labels).inc_by(*accepted);
         }
         let reason = match &report.spec_off_reason {
-            // What a guard says has the request's numbers in it.
+            // The guard's reason contains numbers of the request, which would make a label per request.
             Some(_) if report.paused_steps > 0 => Some("drafts did not pay for some steps"),
             Some(reason) => Some(reason.as_str()),
             None => None,
@@ -148,14 +148,13 @@ impl Metrics {
         }
     }
 
-    /// The decoder was at work for a request.
+    /// Adds the time that the decoder spent on a request.
     pub(super) fn was_busy(&self, time: Duration) {
         self.busy_us.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.served.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Seconds after which a client may find room in the queue: what the requests before it took, as long as `waiting` of those that
-    /// were served, 1 at least.
+    /// Seconds for `Retry-After`: `waiting` times the mean time of the requests served so far, at least 1.
     pub(super) fn retry_after_s(&self, waiting: usize) -> u64 {
         let served = self.served.load(Ordering::Relaxed).max(1);
         let each_us = self.busy_us.load(Ordering::Relaxed) / served;
@@ -163,17 +162,17 @@ impl Metrics {
         wait_us.div_ceil(1_000_000).clamp(1, MOST_WAIT_S)
     }
 
-    /// All of it as OpenMetrics text, where so many requests wait and are answered.
-    /// Nothing is answered any more.
+    /// Records that the device failed: no request is answered from now on.
     pub(super) fn device_failed(&self, why: &engine::Error) {
         let _later = self.failure.set(why.to_string());
     }
 
-    /// Why nothing is answered any more, if the device has failed.
+    /// The device's error, if it has failed.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
 
+    /// All metrics as OpenMetrics text, with the given numbers of waiting and running requests.
     pub(super) fn text(&self, (waiting, answered): (usize, usize)) -> String {
         let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.waiting.set(number(waiting));
@@ -190,5 +189,5 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// What names the text's format.
+/// Content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

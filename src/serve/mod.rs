@@ -1,8 +1,8 @@
 //! `yggc serve`: an OpenAI-compatible HTTP service over one engine.
 //!
-//! One thread decodes, one request at a time ([`worker`]); another is the reactor, which reads requests, hands them to a bounded
-//! [`queue`] and writes answers as they come. The reactor never waits for a forward: text is encoded on threads of its own, and what
-//! the decoder says comes through a channel that never fills. Invariants: a request has exactly one end, which is counted once
+//! One thread decodes, one request at a time ([`worker`]). Another is the reactor, which reads requests, puts them into a bounded
+//! [`queue`] and writes answers as they arrive. The reactor never waits for a forward: text is encoded on separate threads, and
+//! the decoder's events arrive through a channel that never fills. Invariants: a request has exactly one end, which is counted once
 //! ([`ending`]); a client that leaves, a deadline and a drain end a request within one step; nothing a client sends panics.
 //!
 //! The room belongs to the program and uses only the library's public API. It is the only async and the only HTTP.
@@ -37,11 +37,10 @@ pub(crate) use self::{
 };
 use self::{metrics::Metrics, queue::Queue, routes::Service, worker::Worker};
 
-/// Serves until a signal ends it, and what is answered then is answered to its end. `ready` is told the address before the first
-/// request.
+/// Serves until a signal arrives, then drains. `ready` is called with the address before the first request.
 ///
 /// # Errors
-/// [`ServeError`] when the address cannot be had, or the reactor or the decoder ends before its time.
+/// [`ServeError`] when the address cannot be bound, or the reactor or the decoder fails.
 pub(crate) fn serve(
     engine: Engine,
     options: Options,

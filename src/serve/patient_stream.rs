@@ -1,6 +1,7 @@
-//! A connection that is given up when its client takes nothing of what is written to it for too long.
+//! A connection that is closed when its client stops reading for too long.
 //!
-//! A stream's deadline is looked at when its next piece may be written; a client that reads nothing would hold its place for good.
+//! A request's deadline is only checked when the next chunk can be written. Without this limit a client that reads nothing would hold its
+//! connection forever.
 
 use std::{
     io::{self, IoSlice},
@@ -20,12 +21,12 @@ use tokio::{
 pub(super) struct PatientStream {
     stream: TcpStream,
     patience: Duration,
-    /// Ends when nothing was taken for as long; there is none while something is.
+    /// Runs while a write waits for the client; `None` while writes make progress.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl PatientStream {
-    /// Gives the client `patience` for every write.
+    /// Lets each write wait for the client for at most `patience`.
     pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
         Self { stream, patience, stalled: None }
     }
@@ -80,7 +81,7 @@ impl AsyncWrite for PatientStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Of a socket there is nothing to flush; this does not tell that the client took something.
+        // Flushing a socket does nothing, so it is no sign that the client reads.
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
@@ -95,11 +96,11 @@ mod tests {
 
     use super::*;
 
-    /// More than sockets hold.
+    /// More bytes than socket buffers hold.
     const MUCH: usize = 64 << 20;
 
-    /// Writes much to a client, patiently for `patience`; says how much went out before an error. The client reads at once, or when
-    /// that is over.
+    /// Writes many bytes with the given `patience` to a client that reads at once, or only after the writer ended; returns the bytes written
+    /// before an error.
     fn written(reads_at_once: bool, patience: Duration) -> Result<(), (usize, io::ErrorKind)> {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -108,7 +109,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let reader = thread::spawn(move || {
             told.recv().unwrap();
-            // To the end, which is an error where the server gave up.
+            // Until the end, which is an error if the server closed the connection.
             let mut taken = [0; 1 << 16];
             while client.read(&mut taken).is_ok_and(|count| count > 0) {}
         });

@@ -1,4 +1,4 @@
-//! The requests that wait for the decoder, as many as there may be and no more.
+//! A bounded queue of requests that wait for the decoder.
 
 use std::{
     collections::VecDeque,
@@ -11,38 +11,38 @@ use tokio::{
 };
 use yggc::engine::{self, CancelHandle, Event, Request};
 
-/// What the decoder tells of a request: its events, or why there are none.
+/// What the decoder sends for a request: events, or an error.
 pub(super) type Told = Result<Event, engine::Error>;
 
 /// A request on its way to the decoder.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) request: Request,
-    /// Who drafts: `plan`, `none` or a drafter's name.
+    /// The drafter: `plan`, `none` or a drafter's name.
     pub(super) drafter: String,
     pub(super) arrived: Instant,
-    /// Where its events go. At most as many as it may have tokens are ever in it.
+    /// Channel of its events; holds at most one per token of the answer.
     pub(super) events: UnboundedSender<Told>,
 }
 
-/// Why a request cannot wait.
+/// Why a request is not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// As many wait as may.
+    /// The queue is full.
     Full,
-    /// Nothing is begun any more.
+    /// The queue is closed.
     Closed,
 }
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Job>,
-    /// What ends the one that is answered.
+    /// Cancels the request that is being answered.
     answered: Option<CancelHandle>,
     is_closed: bool,
 }
 
-/// The queue. Locks are held for moments, on either side.
+/// The queue. Both sides hold its lock only briefly.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -58,14 +58,14 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change under the lock is whole.
+        // A panic cannot leave a half-made change under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a request behind the others. Those that were cancelled make room.
+    /// Appends a request. Cancelled requests do not count.
     ///
     /// # Errors
-    /// [`Refusal`] if it cannot wait.
+    /// [`Refusal`] if the queue is full or closed.
     pub(super) fn push(&self, job: Job) -> Result<(), Refusal> {
         let mut state = self.state();
         if state.is_closed {
@@ -81,7 +81,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The next request that nobody cancelled; waits for one. `None` when the queue is closed and empty. The one before is over.
+    /// Waits for the next request that is not cancelled; `None` when the queue is closed and empty. Marks the request before it as finished.
     pub(super) fn next(&self) -> Option<Job> {
         let mut state = self.state();
         state.answered = None;
@@ -99,27 +99,27 @@ impl Queue {
         }
     }
 
-    /// Requests that wait, and those that are answered.
+    /// Numbers of requests that wait and that are being answered.
     pub(super) fn lengths(&self) -> (usize, usize) {
         let state = self.state();
         let waiting = state.waiting.iter().filter(|job| !job.request.cancel.is_cancelled()).count();
         (waiting, usize::from(state.answered.is_some()))
     }
 
-    /// Lets nothing in any more. What waits is still answered.
+    /// Refuses new requests. Queued ones are still answered.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.ready.notify_all();
     }
 
-    /// Closes it and ends everything in it: nobody takes from it any more.
+    /// Closes it and cancels everything in it, because the decoder is gone.
     pub(super) fn abandon(&self) {
         self.close();
         self.cancel_all();
         self.abandoned.notify_one();
     }
 
-    /// Waits until nobody takes from it any more.
+    /// Waits until the decoder is gone.
     pub(super) async fn abandoned(&self) {
         self.abandoned.notified().await;
     }
@@ -129,7 +129,7 @@ impl Queue {
         self.state().is_closed
     }
 
-    /// Ends everything that waits or is answered.
+    /// Cancels all requests, queued and running.
     pub(super) fn cancel_all(&self) {
         let mut state = self.state();
         state.answered.iter().for_each(CancelHandle::cancel);

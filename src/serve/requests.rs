@@ -1,4 +1,4 @@
-//! What clients ask for, as JSON, and what it means to an engine.
+//! Requests of clients as JSON, turned into requests of an engine.
 
 use std::{
     collections::BTreeMap,
@@ -11,15 +11,15 @@ use yggc::engine::{Adjustment, CancelHandle, Message, Prompt, Request, Role, Sam
 
 use super::{answers::Refused, settings::Limits, worker::PLANNED};
 
-/// Most stop strings of a request, and most bytes of one: what is held back grows with them.
+/// Limits on stop strings: held-back text grows with them.
 const MOST_STOPS: usize = 16;
 const MOST_STOP_BYTES: usize = 512;
 /// Most log-probabilities beside a token's own.
 const MOST_LOG_PROBS: u32 = 20;
-/// Tokens of a completion that does not say how many.
+/// Tokens of a completion whose request has no `max_tokens`.
 const COMPLETION_TOKENS: usize = 16;
 
-/// What both endpoints know. Fields that OpenAI's clients send and that change nothing here are not listed, and ignored.
+/// Fields of both endpoints. Fields that OpenAI's clients send and that change nothing here are ignored.
 #[derive(Debug, Deserialize)]
 struct Terms {
     model: Option<String>,
@@ -109,7 +109,7 @@ enum PromptBody {
     TokenLists(Vec<Vec<u32>>),
 }
 
-/// A request, understood.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) request: Request,
@@ -121,13 +121,13 @@ pub(super) struct Asked {
 /// How an answer is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// When it is whole.
+    /// In one piece.
     Whole,
-    /// As it comes, with or without the numbers of tokens at its end.
+    /// As a stream of chunks, with or without token usage at its end.
     Stream { usage: bool },
 }
 
-/// What a service expects of requests that do not say.
+/// Defaults and limits of the service.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Defaults<'a> {
     pub(super) drafter: &'a str,
@@ -135,7 +135,7 @@ pub(super) struct Defaults<'a> {
     pub(super) context: usize,
 }
 
-/// A body of `/v1/chat/completions`.
+/// Parses a body of `/v1/chat/completions`.
 pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
     let terms: Terms = parse(body)?;
     let ChatBody {
@@ -172,7 +172,7 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
     terms.asked(Prompt::Chat(messages), log_probs, (max_tokens, defaults.limits.output_tokens), defaults)
 }
 
-/// A body of `/v1/completions`.
+/// Parses a body of `/v1/completions`.
 pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
     let terms: Terms = parse(body)?;
     let CompletionBody { prompt, logprobs, echo, suffix } = parse(body)?;
@@ -198,12 +198,12 @@ pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, 
     terms.asked(prompt, logprobs, (max_tokens, COMPLETION_TOKENS), defaults)
 }
 
-/// Reads what the fields of `T` say; other fields are somebody else's.
+/// Parses the fields of `T`; other fields belong to other structs.
 fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused> {
     let refused = |error: &dyn std::fmt::Display| {
         Refused::request(format!("the body is no such request: expected a JSON object, {error}"))
     };
-    // A struct could be read from a list as well.
+    // serde would also accept a list for a struct.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(refused(&"found something else"));
     }
@@ -224,7 +224,7 @@ fn unsupported(field: &'static str, what: &str) -> Refused {
 fn message(MessageBody { role, content }: MessageBody) -> Result<Message, Refused> {
     let refused = |what: String| Refused::field("messages", what);
     let role = match role.as_str() {
-        // What newer models of OpenAI call it.
+        // OpenAI's newer name for `system`.
         "developer" => Role::System,
         name => name.parse::<Role>().map_err(|error| refused(error.to_string()))?,
     };
@@ -243,7 +243,7 @@ fn message(MessageBody { role, content }: MessageBody) -> Result<Message, Refuse
 }
 
 impl Terms {
-    /// `max_tokens` is what was asked for, and what is meant where nothing was.
+    /// `max_tokens` is the request's limit and the default for requests without one.
     fn asked(
         self,
         prompt: Prompt,
@@ -287,7 +287,7 @@ impl Terms {
 
     fn sampling(&self) -> Result<Sampling, Refused> {
         let top_k = match self.top_k.unwrap_or(0) {
-            // As vLLM says that all are kept.
+            // vLLM's way to keep all.
             -1 => 0,
             k => u32::try_from(k).map_err(|_| {
                 Refused::field("top_k", format!("expected -1 or a number from 0 on, found {k}"))
@@ -295,7 +295,7 @@ impl Terms {
         };
         let seed = match &self.seed {
             None => RandomState::new().hash_one(()),
-            // Negative ones are seeds to OpenAI too.
+            // OpenAI accepts negative seeds.
             Some(seed) => seed.as_u64().or(seed.as_i64().map(i64::cast_unsigned)).ok_or_else(|| {
                 Refused::field("seed", format!("expected an integer of 64 bits, found {seed}"))
             })?,
@@ -334,7 +334,7 @@ impl Terms {
     }
 }
 
-/// Who may draft is the plan's to say, when the request is begun; that there is such a drafter at all is known before.
+/// Refuses names that no drafter has. Whether the plan measured the drafter is checked when the request begins.
 fn known_drafter(name: &str) -> Result<(), Refused> {
     let names = yggc::plan::DrafterKind::NAMES;
     if name == PLANNED || names.contains(&name) || name.starts_with("layer_skip_v") {
@@ -352,7 +352,7 @@ fn output_tokens(
     match asked {
         None => Ok(otherwise.min(most)),
         Some(0) => Err(Refused::field("max_tokens", "expected at least 1, found 0")),
-        // The context ends an answer in any case; what it may not hold is no mistake.
+        // More than the context holds is no error: the context ends the answer.
         Some(asked) => match usize::try_from(asked).unwrap_or(usize::MAX) {
             asked if asked > defaults.limits.output_tokens => {
                 let most = defaults.limits.output_tokens;

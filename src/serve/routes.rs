@@ -1,4 +1,4 @@
-//! What each path answers.
+//! The handlers of all paths.
 
 use std::{
     sync::{
@@ -35,7 +35,7 @@ use super::{
     settings::Settings,
 };
 
-/// What every request is answered with.
+/// State that all handlers share.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) loaded: Arc<Loaded>,
@@ -46,7 +46,7 @@ pub(super) struct Service {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// The paths.
+/// Routes of the service.
 pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -62,13 +62,13 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
-/// What a request is told whose time is over.
+/// Response to a request past its deadline.
 pub(super) fn late() -> Refused {
     let what = "the request's time is over; ask for fewer tokens, or serve with a longer --timeout";
     Refused::new(StatusCode::GATEWAY_TIMEOUT, what).with_code("deadline_exceeded")
 }
 
-/// What a request is told that a drain cut off, or that came after it began.
+/// Response to a request that a drain cut off, or that arrived during one.
 pub(super) fn drained() -> Refused {
     Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending; ask another, or later")
         .with_code("shutting_down")
@@ -82,7 +82,7 @@ async fn completions(State(service): State<Arc<Service>>, headers: HeaderMap, bo
     generate(&service, Endpoint::Completions, &headers, body).await
 }
 
-/// Answers a request that generates, and counts how it ends.
+/// Answers a generating request and counts its end.
 async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMap, body: Body) -> Response {
     let arrived = Instant::now();
     let mut ending = Ending::new(Arc::clone(&service.metrics), endpoint.route());
@@ -103,7 +103,7 @@ async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMa
     }
 }
 
-/// A request that is understood, may be answered, and whose prompt is encoded and fits.
+/// Authorises, reads and parses a request, and encodes its prompt, which fits the limits.
 async fn asked(
     service: &Arc<Service>,
     endpoint: Endpoint,
@@ -123,7 +123,7 @@ async fn asked(
     let body = body::read(headers, body, limits.body_bytes, deadline).await?;
     let (loaded, context) = (Arc::clone(loaded), *context);
     let service = Arc::clone(service);
-    // Long texts take long to encode.
+    // Encoding a long text would block the reactor.
     let encoded = spawn_blocking(move || {
         let Settings { drafter, limits, model_name, .. } = &service.settings;
         let defaults = Defaults { drafter, limits, context };
@@ -153,7 +153,7 @@ async fn asked(
     })?
 }
 
-/// Lets a request wait for the decoder and answers it.
+/// Queues a request and answers it.
 async fn begin(
     service: &Service,
     endpoint: Endpoint,
@@ -195,7 +195,7 @@ async fn begin(
         deadline: Box::pin(sleep_until(deadline)),
         ending,
     };
-    // What the decoder refuses is said with a status, so a response begins with the first event.
+    // The decoder may still refuse, with a status; so the response begins with the first event.
     match (next(&mut answering, deadline).await, delivery) {
         (Ok(Event::Finished { reason: FinishReason::Cancelled, .. }), _) => {
             Err((drained(), answering.ending))
@@ -307,7 +307,7 @@ fn unknown_model(served: &str, found: &str) -> Refused {
     Refused::new(StatusCode::NOT_FOUND, what).with_code("model_not_found")
 }
 
-/// The clock of the wall, for answers to say when they were made.
+/// Seconds since 1970, for the `created` field.
 struct SystemClock;
 
 impl SystemClock {

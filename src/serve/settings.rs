@@ -1,39 +1,39 @@
-//! What the service was told when it was started.
+//! Settings of the service.
 
 use std::{net::SocketAddr, time::Duration};
 
 use super::ApiKey;
 
-/// How the service is run.
+/// Settings of a running service.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Where it listens; port 0 lets the system choose.
+    /// Address to listen on; port 0 lets the system choose.
     pub(crate) address: SocketAddr,
-    /// The name that requests call the model by.
+    /// Name of the model in requests.
     pub(crate) model_name: String,
-    /// What requests must bring, if anything.
+    /// Key that requests must send, if any.
     pub(crate) key: Option<ApiKey>,
     /// Drafter of requests that name none: `plan`, `none`, or a drafter.
     pub(crate) drafter: String,
-    /// What requests may take.
+    /// Limits on requests.
     pub(crate) limits: Limits,
 }
 
-/// What requests may take.
+/// Limits on requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Requests that wait while one is answered.
+    /// Most requests that wait while one is answered.
     pub(crate) queue: usize,
-    /// Connections at once.
+    /// Most open connections.
     pub(crate) connections: usize,
-    /// Bytes of a body.
+    /// Most bytes of a body.
     pub(crate) body_bytes: usize,
-    /// Tokens of a prompt; the context bounds them as well.
+    /// Most tokens of a prompt, besides the bound of the context.
     pub(crate) prompt_tokens: usize,
-    /// Tokens of an answer; the context bounds them as well.
+    /// Most tokens of an answer, besides the bound of the context.
     pub(crate) output_tokens: usize,
-    /// From the last byte of a request's head to the last of its answer.
+    /// Longest time from the last byte of a request's head to the last of its answer.
     pub(crate) deadline: Duration,
-    /// What a drain waits for answers.
+    /// Longest time that a drain waits for answers.
     pub(crate) drain: Duration,
 }

@@ -1,4 +1,4 @@
-//! The thread that decodes: one request at a time, with the engine whose drafter it asks for.
+//! The decoding thread: one request at a time, on the engine of the drafter that the request names.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ pub(super) const PLANNED: &str = "plan";
 /// Plain decoding.
 pub(super) const NONE: &str = "none";
 
-/// What decodes.
+/// The decoder's engines.
 #[derive(Debug)]
 pub(super) struct Worker {
-    /// As the plan says; serves plain decoding too.
+    /// Opened by the plan; also decodes plainly.
     planned: Engine,
-    /// With another drafter, the one that was asked for last. Engines share weights, and have a cache each: so there are two at most.
+    /// Forces the drafter that was requested last. Engines share weights but have a cache each, so there are at most two.
     forced: Option<(String, Engine)>,
     loaded: Arc<Loaded>,
     options: Options,
@@ -32,7 +32,7 @@ impl Worker {
         Self { planned: engine, forced: None, loaded, options, metrics }
     }
 
-    /// Answers what comes until the queue is closed and empty. However it ends, nothing waits for it then.
+    /// Answers requests until the queue is closed and empty. However it ends, no request is left waiting.
     pub(super) fn run(mut self, queue: &Queue) {
         let _leaving = Leaving(queue);
         while let Some(job) = queue.next() {
@@ -50,7 +50,7 @@ impl Worker {
         let events = job.events.clone();
         let ended = self.engine(&job.drafter).and_then(|engine| {
             let ended = decode(engine, &job, &metrics);
-            // A drafter's own session may have failed where the verifier's has not: that is the device, too.
+            // A drafter's own session may fail while the verifier's works: that is a device failure too.
             if let Err(error) = &ended
                 && error.kind() == ErrorKind::Device
             {
@@ -59,12 +59,12 @@ impl Worker {
             ended
         });
         if let Err(error) = ended {
-            // A client that left needs no reason.
+            // The client may have left.
             let _ = events.send(Err(error));
         }
     }
 
-    /// The engine for a drafter, opened if it is not the last one.
+    /// The engine for a drafter; opens it if another drafter was used before.
     fn engine(&mut self, drafter: &str) -> Result<&mut Engine, engine::Error> {
         if drafter == PLANNED || drafter == NONE {
             return Ok(&mut self.planned);
@@ -87,7 +87,7 @@ impl Worker {
     }
 }
 
-/// Runs a request and sends its events until it ends or nobody listens.
+/// Runs a request and sends its events until it ends or the receiver is gone.
 fn decode(engine: &mut Engine, job: &Job, metrics: &Metrics) -> Result<(), engine::Error> {
     let generation = engine.generate(&job.request)?;
     let mut has_begun = false;
@@ -108,7 +108,7 @@ fn decode(engine: &mut Engine, job: &Job, metrics: &Metrics) -> Result<(), engin
     Ok(())
 }
 
-/// Abandons the queue when the decoder ends, by whatever.
+/// Abandons the queue when the decoder ends, even by a panic.
 struct Leaving<'q>(&'q Queue);
 
 impl Drop for Leaving<'_> {

@@ -5,7 +5,7 @@ use crate::{
     sample::{Adjustment, Sampling},
 };
 
-use super::{Decoder, SpeculateError, Stats, bands::planned_temperature, stats::Lap};
+use super::{Decoder, SpeculateError, Stats, stats::Lap, way::way_for};
 
 /// What a request keeps of the one before it. Tokens are the same either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -100,7 +100,7 @@ impl Decoder {
         if prompt.is_empty() {
             return Err(SpeculateError::EmptyPrompt);
         }
-        self.speaker.check(&sampling, adjustment, log_probs)?;
+        self.sequence.sampler.check(&sampling, adjustment, log_probs)?;
         self.session.accepts(prompt)?;
         let mut lap = Lap::start();
         let kept = match reuse {
@@ -108,35 +108,37 @@ impl Decoder {
             Reuse::Nothing => 0,
         };
         self.session.truncate(kept);
-        self.history.clear();
-        self.history.extend_from_slice(prompt);
-        (self.is_cache_known, self.is_started) = (true, false);
-        self.stats = Stats::default();
-        self.stats.reused = kept as u64;
-        self.exchange(self.bands.nearest(planned_temperature(&sampling)));
-        self.speaker.begin(sampling, adjustment, log_probs, prompt, self.tree.capacity() + 1)?;
-        let first = match prefill(&mut self.session, prompt, is_cancelled)? {
-            Some(logits) => self.speaker.say(logits, prompt.len() as u64),
+        self.current = way_for(&self.ways, &sampling);
+        let Self { session, ways, current, sequence, step } = self;
+        let way = &mut ways[*current];
+        sequence.history.clear();
+        sequence.history.extend_from_slice(prompt);
+        (sequence.is_cache_known, sequence.is_started) = (true, false);
+        sequence.stats = Stats::default();
+        sequence.stats.reused = kept as u64;
+        sequence.sampler.begin(sampling, adjustment, log_probs, prompt, step.tree.capacity() + 1)?;
+        let first = match prefill(session, prompt, is_cancelled)? {
+            Some(logits) => sequence.sampler.draw_next(logits, prompt.len() as u64),
             None => {
-                self.stats.prefill = lap.next();
+                sequence.stats.prefill = lap.next();
                 return Ok(None);
             }
         };
-        self.last_output = 0;
-        self.stats.prefill = lap.next();
-        self.history.push(first);
-        (self.is_started, self.speculation) = (true, speculation);
-        if let Some(policy) = &mut self.policy {
+        sequence.last_output = 0;
+        sequence.stats.prefill = lap.next();
+        sequence.history.push(first);
+        (sequence.is_started, sequence.speculation) = (true, speculation);
+        if let Some(policy) = &mut way.policy {
             policy.restart();
         }
-        if let Some(ahead) = self.ahead() {
+        if let Some(ahead) = way.ahead() {
             ahead.forget_heads();
         }
-        if let Some(drafter) = &mut self.drafter {
-            drafter.begin(&self.history);
+        if let Some(drafter) = &mut way.drafter {
+            drafter.begin(&sequence.history);
             if speculation == Speculation::AsOpened {
-                drafter.prefill(&self.history, &self.session)?;
-                self.stats.prefill += lap.next();
+                drafter.prefill(&sequence.history, session)?;
+                sequence.stats.prefill += lap.next();
             }
         }
         Ok(Some(first))
@@ -144,10 +146,10 @@ impl Decoder {
 
     /// Tokens of a prompt whose keys and values the cache has; the last one is run in any case, for its logits.
     fn known_prefix(&self, prompt: &[u32]) -> usize {
-        if !self.is_cache_known {
+        if !self.sequence.is_cache_known {
             return 0;
         }
-        let cached = self.history.iter().take(self.session.committed());
+        let cached = self.sequence.history.iter().take(self.session.committed());
         let shared = cached.zip(prompt).take_while(|(cached, wanted)| cached == wanted).count();
         shared.min(prompt.len() - 1)
     }
@@ -157,19 +159,19 @@ impl Decoder {
     /// # Panics
     /// If the text is shorter.
     pub fn cut(&mut self, len: usize) {
-        let dropped = self.history.len().checked_sub(len).expect("a text is cut to a part of it");
-        self.history.truncate(len);
+        let dropped = self.sequence.history.len().checked_sub(len).expect("a text is cut to a part of it");
+        self.sequence.history.truncate(len);
         let committed = self.session.committed().min(len.saturating_sub(1));
         self.session.truncate(committed);
-        self.stats.step_tokens = self.stats.step_tokens.saturating_sub(dropped as u64);
-        self.is_started = false;
+        self.sequence.stats.step_tokens = self.sequence.stats.step_tokens.saturating_sub(dropped as u64);
+        self.sequence.is_started = false;
     }
 
     /// Forgets the text with its keys and values: no later request is served from them.
     pub fn forget(&mut self) {
         self.session.truncate(0);
-        self.history.clear();
-        self.is_started = false;
+        self.sequence.history.clear();
+        self.sequence.is_started = false;
     }
 }
 

@@ -1,7 +1,8 @@
 //! How deep the next step drafts, asked before anything is drafted, so that all draft forwards follow without a decision.
 
 use crate::{
-    plan::{DepthCost, DepthCosts, DepthNetwork, DepthScratch, normalise, tell},
+    plan::{DepthCost, DepthCosts, DepthNetwork},
+    policy::{DepthScratch, normalise, tell},
     runtime::Session,
 };
 

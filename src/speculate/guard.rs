@@ -1,6 +1,6 @@
 //! A request's guard: the policy's state between steps, and what the request did under it.
 
-use crate::plan::{GuardState, GuardTerms, GuardedStep};
+use crate::policy::{GuardState, GuardTerms, GuardedStep};
 
 /// What a request did under guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,9 +1,12 @@
 //! What a finished step teaches a drafter: what was verified, what the verifier offers behind each row, what was accepted.
 
 use crate::{
-    sample::Candidate,
+    runtime::{Choice, Choices, ExecutableSet, Logits},
+    sample::{Candidate, top},
     tree::{NodeId, TokenTree},
 };
+
+use super::{Drafter, Shape, SpeculateError};
 
 /// The best continuations of some rows, in buffers reserved once.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +60,57 @@ pub struct Lesson<'a> {
     pub history: &'a [u32],
     /// How many tokens the step emitted, 1 or more.
     pub emitted: usize,
+}
+
+/// What a drafter that learns is shown of the verifier.
+#[derive(Debug)]
+pub(super) struct Lessons {
+    /// Continuations of each row, 1 or more.
+    most: usize,
+    offers: Offers,
+    scratch: Vec<Candidate>,
+}
+
+impl Lessons {
+    /// For steps of `shape`; none where the drafter learns nothing.
+    pub(super) fn of(drafter: Option<&dyn Drafter>, shape: &Shape) -> Result<Option<Self>, SpeculateError> {
+        let most = drafter.map_or(0, |drafter| drafter.listens());
+        if most > ExecutableSet::MOST_CANDIDATES {
+            let expected = format!("at most {}", ExecutableSet::MOST_CANDIDATES);
+            return Err(SpeculateError::Shape { what: "candidates to learn from", expected, found: most });
+        }
+        let rows = shape.tree_nodes().min(shape.verify_width);
+        let offers = || Offers::with_capacity(rows, most);
+        Ok((most > 0).then(|| Self { most, offers: offers(), scratch: Vec::with_capacity(most) }))
+    }
+
+    /// What a greedy verification chooses of every row: the best token, and as many as the drafter learns from.
+    pub(super) fn choice(lessons: Option<&Self>) -> Choice {
+        Choice { k: lessons.map_or(Choice::ARGMAX.k, |lessons| lessons.most), ..Choice::ARGMAX }
+    }
+
+    /// What was kept of the last verification.
+    pub(super) fn offers(&self) -> &Offers {
+        &self.offers
+    }
+
+    /// Keeps the continuations of a greedy verification's rows.
+    pub(super) fn note_choices(&mut self, choices: Choices<'_>, rows: usize) {
+        self.offers.clear();
+        for row in 0..rows {
+            let candidates = choices.row(row).iter().map(|(token, log_prob)| Candidate { token, log_prob });
+            self.offers.add_row(|out| out.extend(candidates));
+        }
+    }
+
+    /// Keeps the best continuations of the rows of a verification that showed logits.
+    pub(super) fn note_logits(&mut self, logits: Logits<'_>, rows: usize) {
+        let Self { most, offers, scratch } = self;
+        offers.clear();
+        for row in 0..rows {
+            offers.add_row(|out| top(logits.row(row), *most, scratch, out));
+        }
+    }
 }
 
 #[cfg(test)]

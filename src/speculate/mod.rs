@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 mod accept;
-mod bands;
 mod begin;
 pub mod corpus;
 mod decode;
@@ -22,19 +21,22 @@ mod error;
 mod guard;
 mod lesson;
 mod policy;
-mod schedule;
-mod speaker;
+mod row_sampler;
+mod sequence;
+mod shape;
 mod stats;
+mod step;
 #[cfg(test)]
 mod tests;
-mod verifier;
-mod whole_step;
+mod tree_forward;
+mod verification;
+mod way;
 
 pub use crate::sample::Candidate;
 pub use accept::{Limits, Walk};
 pub use begin::{Begin, Reuse, Speculation};
 pub use corpus::{CorpusStore, StoreError};
-pub use decode::{Decoder, Shape, StepReport};
+pub use decode::Decoder;
 pub use depth::depth_features;
 pub use drafter::{
     Budget, DraftGrowth, Drafter, DraftsAhead, LayerSkip, Lookup, Mixed, ModelDrafter, Ngram, Observer,
@@ -44,5 +46,7 @@ pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use lesson::{Lesson, Offers};
 pub use policy::Policy;
-pub use speaker::LogProbs;
+pub use row_sampler::LogProbs;
+pub use shape::Shape;
 pub use stats::{ProposerCounts, Stage, Stats};
+pub use step::StepReport;

@@ -1,7 +1,10 @@
 //! What a plan decides about steps beyond their shape, and its state while a decoder runs.
 
-use crate::plan::{GuardTerms, GuardedStep, RowChoice, RowRule, RowScratch, StepCosts};
 use crate::tree::TokenTree;
+use crate::{
+    plan::{RowChoice, RowRule},
+    policy::{GuardTerms, GuardedStep, RowScratch, StepCosts},
+};
 
 use super::guard::{Guard, GuardCounts};
 
@@ -18,7 +21,7 @@ pub struct Policy {
 
 /// A policy at work. Costs outlive requests, the guard's state does not.
 #[derive(Debug)]
-pub(super) struct Policing {
+pub(super) struct PolicyState {
     choice: RowChoice,
     guard: Option<Guard>,
     costs: Option<StepCosts>,
@@ -39,7 +42,18 @@ pub(super) struct StepDone {
     pub(super) us: f64,
 }
 
-impl Policing {
+/// How deep one step drafts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DepthOfStep {
+    /// As deep as it may; 0 where the request or its guard lets nothing be drafted.
+    pub(super) allowed: usize,
+    /// As deep as pays.
+    pub(super) chosen: usize,
+    /// Planned time that this saves beside the depth of the shape.
+    pub(super) saved_us: f64,
+}
+
+impl PolicyState {
     pub(super) fn new(policy: Policy) -> Self {
         let Policy { choice, guard, costs } = policy;
         Self { choice, guard: guard.map(Guard::new), costs }

@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{plan::SkipCounts, tree::Source};
+use crate::{
+    policy::SkipCounts,
+    tree::{NodeId, TokenTree},
+};
 
-use super::{GuardCounts, Proposer};
+use super::{GuardCounts, Proposer, Walk};
 
 /// A stage of a step, as the clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,19 +188,23 @@ impl Stats {
         self.stage_time[stage as usize] += time;
     }
 
-    /// Counts a verified node of these proposers.
-    pub(super) fn count_node(&mut self, sources: Source, is_accepted: bool) {
-        for (counts, proposer) in self.by_proposer.iter_mut().zip(Proposer::ALL) {
-            if sources.contains(proposer.source()) {
-                counts.drafted += 1;
-                counts.accepted += u64::from(is_accepted);
+    /// Counts a step that verified `rows` of `tree` and went where `walk` says.
+    pub(super) fn count_step(&mut self, tree: &TokenTree, rows: &[NodeId], walk: &Walk) {
+        self.steps += 1;
+        self.step_tokens += walk.emitted.len() as u64;
+        self.drafted += rows.len() as u64 - 1;
+        self.accepted += walk.accepted as u64;
+        let deepest = rows.iter().map(|node| tree.depth(*node) as usize).max().unwrap_or(0);
+        self.count_depths(deepest, walk.accepted);
+        for node in rows.iter().filter(|node| **node != NodeId::ROOT) {
+            let (sources, is_accepted) = (tree.sources(*node), walk.path.binary_search(node).is_ok());
+            for (counts, proposer) in self.by_proposer.iter_mut().zip(Proposer::ALL) {
+                if sources.contains(proposer.source()) {
+                    counts.drafted += 1;
+                    counts.accepted += u64::from(is_accepted);
+                }
             }
         }
-    }
-
-    /// Counts the rate of a step that took `time`.
-    pub(super) fn count_rate(&mut self, tokens: usize, time: Duration) {
-        self.step_rates += tokens as f64 / time.max(Duration::from_nanos(1)).as_secs_f64();
     }
 
     pub(super) fn count_depths(&mut self, offered: usize, accepted: usize) {
@@ -207,6 +214,11 @@ impl Stats {
         for depth in 0..accepted.min(DEPTHS) {
             self.accepted_by_depth[depth] += 1;
         }
+    }
+
+    /// Counts the rate of a step that took `time`.
+    pub(super) fn count_rate(&mut self, tokens: usize, time: Duration) {
+        self.step_rates += tokens as f64 / time.max(Duration::from_nanos(1)).as_secs_f64();
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::{Arc, mpsc};
 
 use super::{
-    Budget, Decoder, Drafter, Lesson, Limits, Observer, Shape, SpeculateError, Stats, Walk, verifier,
+    Budget, Decoder, Drafter, Lesson, Limits, Observer, Shape, SpeculateError, Stats, Walk,
+    tree_forward::tree_forward,
 };
 use crate::{
     plan::{DepthCost, DepthCosts, DepthNetwork},
@@ -32,7 +33,7 @@ fn tree(root: u32, nodes: &[(usize, u32)]) -> TokenTree {
 fn walk(tree: &TokenTree, rows: &[usize], limits: Limits<'_>) -> Walk {
     let mut session = session(&set(&[8]), 50, 12);
     let rows: Vec<NodeId> = rows.iter().copied().map(NodeId::from_index).collect();
-    let best = verifier::forward(&mut session, tree, &rows).unwrap().choose(Choice::ARGMAX, None);
+    let best = tree_forward(&mut session, tree, &rows).unwrap().choose(Choice::ARGMAX, None);
     let mut walk = Walk::with_capacity(tree.len());
     walk.run(tree, &rows, 1, limits, |row, _| best.row(row).best());
     walk

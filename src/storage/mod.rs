@@ -1,4 +1,4 @@
-//! The one safe owner of memory maps: model files and corpus stores are read through [`MappedFile`].
+//! The one safe owner of memory maps: model files and corpus stores are read through [`MappedFile`]; and how much room disks have.
 //!
 //! Invariant: the bytes lent by a map live as long as any clone of it, never move, and number [`MappedFile::len`].
 //!
@@ -8,10 +8,14 @@
 //! has read what belongs together asks [`MappedFile::check_unchanged`], and refuses what was mixed; and a program that calls
 //! [`tell_file_faults`] names the file whose page is gone and ends, where it would have been killed without a word.
 
+mod copied_bytes;
+mod disk;
 mod file_faults;
 mod file_stamp;
 mod mapped_file;
 
+pub use copied_bytes::CopiedBytes;
+pub use disk::free_bytes;
 pub use file_faults::tell_file_faults;
 pub use file_stamp::FileStamp;
 pub use mapped_file::{MappedFile, StorageError};

@@ -1,4 +1,4 @@
-//! The byte-level alphabet: how a vocabulary spells the 256 bytes as printable characters.
+//! The byte-level alphabet, in which vocabularies spell the 256 bytes as printable characters.
 //!
 //! Printable ASCII and most of Latin-1 stand for themselves; the remaining 68 bytes are numbered upwards from U+0100
 //! in byte order (GPT-2, `bytes_to_unicode` in <https://github.com/openai/gpt-2/blob/master/src/encoder.py>).

@@ -1,4 +1,4 @@
-//! A conversation, and its way to tokens.
+//! Conversations, and their encoding.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +9,12 @@ use super::disguise::Disguise;
 use super::matcher::Piece;
 use super::{ChatTemplate, TextError, Tokenizer};
 
-/// Who says a message. A closed set: templates build control tokens from roles, so a role is never free text.
+/// The author of a message. A closed set: templates build control tokens from roles, so a role is never free text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Instructions for the whole conversation.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -23,7 +23,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The name templates know it by.
+    /// Its name in templates.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -61,9 +61,9 @@ impl Serialize for Role {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Who says it.
+    /// Its author.
     pub role: Role,
-    /// What is said; nothing in it is a control token.
+    /// Its text; nothing in it is a control token.
     pub content: String,
 }
 
@@ -77,9 +77,9 @@ impl Message {
 /// Whether the layout ends with the opening of the model's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GenerationPrompt {
-    /// It does: the model is to answer.
+    /// Yes: the model answers next.
     Add,
-    /// It ends with the last message.
+    /// No: it ends with the last message.
     Omit,
 }
 

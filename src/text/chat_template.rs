@@ -1,4 +1,4 @@
-//! The Jinja template that a model brings along to lay out a conversation.
+//! A model's Jinja template, which formats conversations.
 
 use std::io;
 
@@ -8,19 +8,19 @@ use serde::Serialize;
 use super::TextError;
 use super::chat::{GenerationPrompt, Message, Role};
 
-/// Instructions one rendering may take.
+/// Most instructions of one rendering.
 const FUEL: u64 = 5_000_000;
 
-/// Nested calls, loops and conditions one rendering may be in.
+/// Most nested calls, loops and conditions of one rendering.
 const RECURSION_LIMIT: usize = 200;
 
-/// Bytes a rendering may have beyond eight times those of the conversation.
+/// Most bytes of a rendering beyond eight times those of the conversation.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 const NAME: &str = "chat_template";
 
 /// A compiled chat template, rendered as Hugging Face renders it: `trim_blocks`, `lstrip_blocks`, loop controls,
-/// Python's string methods, `raise_exception`, and `tools` and `documents` that are none. Templates have no clock
+/// Python's string methods, `raise_exception`, and `tools` and `documents` set to none. Templates have no clock
 /// (`strftime_now` is not defined; templates that use it bring a fixed date for that case).
 ///
 /// A template is untrusted: instructions, nesting and output are limited, and it reaches no file.
@@ -58,7 +58,7 @@ impl ChatTemplate {
 
     /// The conversation as one text, `bos` and `eos` being the names of those tokens (empty for none).
     ///
-    /// What a message says is not told apart from what the template says: to get tokens, use
+    /// The result does not distinguish text of messages from text of the template: to get tokens, use
     /// [`Tokenizer::encode_chat`](super::Tokenizer::encode_chat).
     ///
     /// # Errors

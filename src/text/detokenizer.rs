@@ -1,4 +1,4 @@
-//! Tokens to text as they come, never splitting a character.
+//! Streaming conversion of tokens to text, which never splits a character.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const MAX_PENDING: usize = 3;
 
 /// Turns a stream of tokens into text, holding back the bytes of a character until the last has come.
 ///
-/// All it returned joined together, [`Detokenizer::finish`] included, equals
+/// Its outputs joined together, [`Detokenizer::finish`] included, equal
 /// [`Tokenizer::decode`](super::Tokenizer::decode) of all tokens. A push allocates nothing, unless a token is longer than
 /// 1 KiB.
 #[derive(Debug, Clone)]
@@ -61,8 +61,8 @@ impl Detokenizer {
         &self.text
     }
 
-    /// What is left when no more tokens come: U+FFFD for a character that was never finished. Ready for a new text
-    /// afterwards.
+    /// The rest at the end of the tokens: U+FFFD for an incomplete character. Afterwards it is ready for a new
+    /// text.
     pub fn finish(&mut self) -> &str {
         self.text.clear();
         if !self.pending.is_empty() {

@@ -1,4 +1,4 @@
-//! Keeps what a message says from being taken for a control token of the template.
+//! Keeps text of messages from being read as control tokens of the template.
 //!
 //! Before a template lays a conversation out, some characters of the messages are replaced by stand-ins: private-use
 //! characters that occur nowhere in the conversation, the template or a control token. Afterwards the layout is cut at the
@@ -9,8 +9,8 @@
 //!   where they could form a control token with the template's text beside them.
 //!
 //! One character stands for one, so trimming, searching and cutting work on a disguised message as on the original
-//! unless they look for just those characters. A template that rewrites what a message says (changes its case, joins
-//! pieces of it anew) can still spell a control token with it, as it could by itself.
+//! unless they look for just those characters. A template that rewrites the text of a message (changes its case, joins
+//! pieces of it) can still spell a control token with it, as it could by itself.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a vocabulary, a tokenizer file, a chat template or a conversation.
+//! Errors of vocabularies, tokenizer files, chat templates and conversations.
 
 /// Why text could not be turned into tokens, or the tools for it could not be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,16 +24,16 @@ pub enum TextError {
         /// The names we know, joined by commas.
         supported: String,
     },
-    /// A part of a tokenizer file is well formed, but asks for something this tokenizer does not do.
+    /// A part of a tokenizer file is well formed, but needs an unsupported feature.
     #[error(
         "{part} is {found}, but only {supported} is supported: use a model with a byte-level BPE tokenizer"
     )]
     Unsupported {
         /// Which part of which file.
         part: String,
-        /// What it asks for.
+        /// The value found.
         found: String,
-        /// What it may ask for.
+        /// The supported values.
         supported: String,
     },
     /// A token kind outside 1 to 6.
@@ -85,7 +85,7 @@ pub enum TextError {
         id: u32,
         /// Its text.
         text: String,
-        /// What its kind asks for.
+        /// The requirement of its kind.
         expected: &'static str,
     },
     /// A byte every text needs has no token.
@@ -140,11 +140,13 @@ pub enum TextError {
         /// What the parser found and where.
         reason: String,
     },
-    /// The model brings no chat template.
-    #[error("the model has no chat template: use `--raw` to give it the prompt as it is")]
+    /// The model has no chat template.
+    #[error(
+        "the model has no chat template: expected one in its metadata, found none; give the prompt as it is"
+    )]
     NoChatTemplate,
-    /// The chat template is not valid, or uses something templates may not use.
-    #[error("the model's chat template is not valid: {reason}; use `--raw` to give the prompt as it is")]
+    /// The chat template is not valid, or uses something that is not allowed.
+    #[error("the model's chat template is not valid: {reason}; give the prompt as it is")]
     InvalidTemplate {
         /// What the template engine found and where.
         reason: String,

@@ -1,4 +1,4 @@
-//! The checked vocabulary: what each id means, and which strings are found in text before it is cut into words.
+//! The checked vocabulary: bytes and kind of each id, and the strings that are found in text before it is cut into words.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) struct Lexicon {
     pub(super) user_defined: Matcher,
 }
 
-/// What a vocabulary of `ids` ids may be, before anything is reserved for it.
+/// Checks the size of a vocabulary of `ids` ids before anything is allocated for it.
 ///
 /// # Errors
 /// Empty, or above the limit.
@@ -100,7 +100,7 @@ impl Lexicon {
         Some(&self.bytes[start..end])
     }
 
-    /// What the token adds to a text: nothing for a control token.
+    /// The bytes that the token adds to a text: none for a control token.
     pub(super) fn text_bytes(&self, id: u32) -> Option<&[u8]> {
         if self.kind(id)?.is_control() { Some(&[]) } else { self.name_bytes(id) }
     }

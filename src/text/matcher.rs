@@ -17,7 +17,7 @@ pub(super) struct Matcher {
 pub(super) enum Piece<'t> {
     /// One of the strings, as its id.
     Token(u32),
-    /// What lies between them; never empty.
+    /// Text between matches; never empty.
     Text(&'t str),
 }
 

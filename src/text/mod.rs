@@ -2,13 +2,13 @@
 //!
 //! A [`Tokenizer`] is built from a model's own vocabulary ([`Vocabulary`], as a GGUF file carries it) or from a
 //! Hugging Face `tokenizer.json`; a [`Detokenizer`] turns a stream of tokens back into text, one whole character at a
-//! time; a [`ChatTemplate`] lays a conversation out the way the model was trained to read it.
+//! time; a [`ChatTemplate`] formats a conversation as the model was trained to read it.
 //!
 //! Invariants:
 //! - Only byte-level byte-pair encodings are accepted. A vocabulary, pre-tokenizer or setting that is not known
-//!   exactly is refused: a tokenizer that is nearly right gives a model that is quietly wrong.
-//! - Text encoded as [`Special::Literal`] never yields a control token, and neither does what a message of a
-//!   conversation says ([`Tokenizer::encode_chat`]).
+//!   exactly is refused: a nearly right tokenizer would silently degrade every answer.
+//! - Text encoded as [`Special::Literal`] never yields a control token, and neither does the text of a message of a
+//!   conversation ([`Tokenizer::encode_chat`]).
 //! - `decode(encode(text)) == text`, except for bytes the vocabulary has no token for
 //!   ([`Tokenizer::missing_bytes`]) and, where the tokenizer normalises, up to Unicode normalisation form C.
 //! - For every way of cutting a token sequence, a detokenizer's output joined together equals

@@ -1,4 +1,4 @@
-//! How text is normalised and cut into words before merging: the rules a GGUF file names, built from their parts.
+//! Normalisation of text and its division into words before merging, by the rules that a GGUF file names.
 
 use tokenizers::normalizers::{NFC, NormalizerWrapper};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -10,7 +10,7 @@ use tokenizers::tokenizer::SplitDelimiterBehavior;
 
 use super::TextError;
 
-/// What happens to text on its way to the merges.
+/// The steps from text to words.
 pub(super) struct Rules {
     pub(super) normalizer: Option<NormalizerWrapper>,
     pub(super) pre_tokenizer: PreTokenizerWrapper,
@@ -23,7 +23,7 @@ pub(super) struct Rules {
 const SUPPORTED: [&str; 4] = ["smollm", "gpt-2", "llama-bpe", "qwen2"];
 
 impl Rules {
-    /// The rules that go by `name` in `tokenizer.ggml.pre`: those of the Hugging Face tokenizers of SmolLM2, GPT-2,
+    /// The rules called `name` in `tokenizer.ggml.pre`: those of the Hugging Face tokenizers of SmolLM2, GPT-2,
     /// Llama 3 and Qwen2.
     ///
     /// # Errors

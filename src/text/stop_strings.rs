@@ -1,40 +1,40 @@
-//! Strings that end a text, found wherever tokens are cut.
+//! Stop strings, found across token borders.
 
-/// What became of a piece of text.
+/// Result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard<'a> {
-    /// Text that is surely no part of a stop string.
+    /// Text that cannot be part of a stop string.
     Text(&'a str),
     /// The text before the stop string with this number, which ended it.
     Stopped(&'a str, usize),
 }
 
-/// Looks for strings that end a text in its pieces, and holds back what may turn out to begin one.
+/// Finds stop strings in a text that arrives in pieces, and holds back text that may be the beginning of one.
 ///
-/// Law: however a text is cut into pieces, what is handed out joined together is the same: the text before the stop string that ends
-/// first in it, the longest of those that end there. A push costs time for every stop string and byte that is held back; as many bytes
-/// are held back as the longest has, less one.
+/// Law: however a text is cut into pieces, the output joined together is the same: the text before the stop string that ends
+/// first, the longest of those that end there. The time of a push grows with the number of stop strings and of held-back bytes; at most
+/// one byte less than the longest stop string is held back.
 #[derive(Debug, Clone, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
-    /// Bytes of the longest.
+    /// Bytes of the longest stop string.
     longest: usize,
-    /// Text not yet handed out, and before `given` text that was.
+    /// The end of the text; the bytes before `given` were already returned.
     held: String,
     given: usize,
 }
 
 impl StopStrings {
-    /// Looks for these; an empty one is never found.
+    /// Finds these strings; an empty one is never found.
     #[must_use]
     pub fn new(stops: Vec<String>) -> Self {
         let longest = stops.iter().map(String::len).max().unwrap_or(0);
         Self { stops, longest, held: String::new(), given: 0 }
     }
 
-    /// The next piece of the text.
+    /// Takes the next piece of the text.
     ///
-    /// After a stop string the text is over: nothing more is to be pushed.
+    /// After a stop string the text is over: do not push again.
     pub fn push(&mut self, piece: &str) -> Heard<'_> {
         self.held.drain(..self.given);
         self.held.push_str(piece);
@@ -51,13 +51,13 @@ impl StopStrings {
         Heard::Text(&self.held[..self.given])
     }
 
-    /// What is held back, when no more comes.
+    /// The text held back, at the end of the text.
     pub fn finish(&mut self) -> &str {
         let start = std::mem::replace(&mut self.given, self.held.len());
         &self.held[start..]
     }
 
-    /// Bytes of what is held that no stop string can begin in.
+    /// Number of held bytes in which no stop string can begin.
     fn sure(&self) -> usize {
         let shortest = (self.held.len() + 1).saturating_sub(self.longest);
         (shortest..self.held.len())
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All that is handed out, and the stop string that ended it.
+    /// All output, and the stop string that ended it.
     fn heard(stops: &[&str], pieces: &[&str]) -> (String, Option<usize>) {
         let mut matcher = StopStrings::new(stops.iter().map(|stop| (*stop).to_owned()).collect());
         let mut text = String::new();

@@ -23,12 +23,12 @@ const END_NAMES: [&str; 8] = [
     "</s>",
 ];
 
-/// What the names of control tokens mean where they occur in a text.
+/// How names of control tokens in a text are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
-    /// The control tokens they name.
+    /// As the control tokens that they name.
     Parse,
-    /// The characters they are written with.
+    /// As plain characters.
     Literal,
 }
 
@@ -65,7 +65,7 @@ pub struct Tokenizer {
     add_bos: bool,
 }
 
-/// What a tokenizer is built from, whichever file it came in.
+/// The parts of a tokenizer, from either kind of file.
 pub(super) struct Parts {
     pub(super) tokens: Vec<String>,
     pub(super) kinds: Vec<TokenKind>,
@@ -75,7 +75,7 @@ pub(super) struct Parts {
     pub(super) eos: Option<u32>,
 }
 
-/// An id that means another text in another vocabulary.
+/// An id with different texts in two vocabularies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenDifference {
     /// The id.
@@ -183,7 +183,7 @@ impl Tokenizer {
         }
     }
 
-    /// The text of `ids`: control tokens say nothing, bytes that are no UTF-8 and ids outside the vocabulary become
+    /// The text of `ids`: control tokens have no text, bytes that are no UTF-8 and ids outside the vocabulary become
     /// U+FFFD.
     #[must_use]
     pub fn decode(&self, ids: &[u32]) -> String {
@@ -200,14 +200,14 @@ impl Tokenizer {
         Detokenizer::new(Arc::clone(&self.lexicon))
     }
 
-    /// What token `id` adds to a text, perhaps a part of a character; nothing for a control token. `None` outside the
+    /// The bytes that token `id` adds to a text, perhaps a part of a character; none for a control token. `None` outside the
     /// vocabulary.
     #[must_use]
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         self.lexicon.text_bytes(id)
     }
 
-    /// How token `id` is written, for people and programs to read: the name of a control token, else what it adds to a text, with
+    /// A readable form of token `id`: the name of a control token, else the text that it adds, with
     /// U+FFFD for bytes that are no UTF-8. Empty outside the vocabulary.
     #[must_use]
     pub fn spelling(&self, id: u32) -> String {
@@ -223,8 +223,8 @@ impl Tokenizer {
         self.lexicon.len()
     }
 
-    /// The first id that means another text in `other`; `None` if every id of both means the same. An id that one of them has not, or
-    /// never uses, means nothing, as in the other if it is like that there too.
+    /// The first id with another text in `other`; `None` if all ids agree. Ids that are missing or unused have no text, so
+    /// two such ids agree.
     #[must_use]
     pub fn first_difference(&self, other: &Tokenizer) -> Option<TokenDifference> {
         let meaning = |tokenizer: &Tokenizer, id| -> Option<Vec<u8>> {
@@ -246,7 +246,7 @@ impl Tokenizer {
         self.lexicon.kind(id).is_some_and(TokenKind::is_control)
     }
 
-    /// The token that begins a text.
+    /// The token that starts a text.
     #[must_use]
     pub fn bos(&self) -> Option<u32> {
         self.bos

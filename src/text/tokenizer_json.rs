@@ -21,7 +21,7 @@ use super::pre_tokenizer::Rules;
 use super::tokenizer::{Parts, split_merge};
 use super::{TextError, TokenKind, Tokenizer};
 
-/// What `tokenizer_config.json` adds to `tokenizer.json`.
+/// The fields of `tokenizer_config.json` that are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenizerConfig {
     /// `bos_token`: the text of the token that begins a text.
@@ -57,7 +57,7 @@ impl TokenizerConfig {
 }
 
 impl Tokenizer {
-    /// A tokenizer from the bytes of a `tokenizer.json`, and of what stood beside it in `tokenizer_config.json`.
+    /// A tokenizer from the bytes of a `tokenizer.json` and the fields of its `tokenizer_config.json`.
     ///
     /// # Errors
     /// Not JSON of that form, anything but a byte-level BPE, and every inconsistency in the data.
@@ -248,7 +248,7 @@ fn leading_token(field: Option<PostProcessorField>) -> Result<Option<String>, Te
     }
 }
 
-/// What must be known before the model can be read.
+/// The fields that decide whether the model can be parsed.
 #[derive(Deserialize)]
 struct Outline {
     model: OutlineModel,

@@ -1,4 +1,4 @@
-//! What a model file says about its tokenizer, as plain unchecked data.
+//! The tokenizer data of a model file, unchecked.
 
 use super::TextError;
 
@@ -24,22 +24,22 @@ pub struct Vocabulary {
     pub unknown: Option<u32>,
     /// `tokenizer.ggml.padding_token_id`.
     pub padding: Option<u32>,
-    /// `tokenizer.ggml.add_bos_token`; without it the pre-tokenizer's custom holds (`llama-bpe` adds one).
+    /// `tokenizer.ggml.add_bos_token`; without it the pre-tokenizer's default applies (`llama-bpe` adds one).
     pub add_bos: Option<bool>,
 }
 
-/// What a token is for. The numbers are GGUF's.
+/// Kind of a token. The numbers are GGUF's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
     /// A piece of text in the byte-level spelling.
     Normal = 1,
-    /// Stands for what the vocabulary cannot say; silent, like a control token.
+    /// Stands for text that the vocabulary cannot spell; decodes to nothing, like a control token.
     Unknown = 2,
     /// Structure, not text: turns, ends, beginnings.
     Control = 3,
-    /// A piece of text that is always one token, spelled as it is.
+    /// A piece of text that is always one token, spelled literally.
     UserDefined = 4,
-    /// A filled place that is never used.
+    /// A placeholder that is never used.
     Unused = 5,
     /// One byte, spelled `<0xNN>`.
     Byte = 6,

@@ -14,10 +14,11 @@
 
 #![forbid(unsafe_code)]
 
-mod best_template;
 mod check;
 mod filling;
 mod growth;
+#[cfg(feature = "compare")]
+mod make_template;
 mod mask;
 mod prune;
 mod template;

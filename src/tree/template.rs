@@ -8,14 +8,14 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg(test)]
+#[cfg(all(test, feature = "compare"))]
 mod tests;
 
 /// The shape of a tree: node `i` is the `ranks[i]`-th best candidate, from 0 on, of node `parents[i]`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Template {
-    parents: Vec<u32>,
-    ranks: Vec<u16>,
+    pub(super) parents: Vec<u32>,
+    pub(super) ranks: Vec<u16>,
 }
 
 /// One level of a template below the root.
@@ -40,39 +40,6 @@ pub struct TemplateError {
 }
 
 impl Template {
-    /// The root alone.
-    pub(super) fn root() -> Self {
-        Self { parents: vec![0], ranks: vec![0] }
-    }
-
-    /// Adds a node behind all others.
-    pub(super) fn push(&mut self, parent: usize, rank: usize) {
-        self.parents.push(u32::try_from(parent).expect("templates are small"));
-        self.ranks.push(u16::try_from(rank).expect("ranks are small"));
-    }
-
-    /// The tree in which every node has its `children` best candidates as children, down to `depth`, or as much of that as
-    /// `nodes` nodes hold, level by level.
-    ///
-    /// # Panics
-    /// If `nodes` is 0.
-    pub fn kary(children: usize, depth: usize, nodes: usize) -> Self {
-        assert!(nodes > 0, "a tree has its root");
-        let mut template = Self::root();
-        let mut level = 0..1;
-        for _ in 0..depth {
-            for parent in level.clone() {
-                for rank in 0..children {
-                    if template.nodes() < nodes {
-                        template.push(parent, rank);
-                    }
-                }
-            }
-            level = level.end..template.nodes();
-        }
-        template
-    }
-
     /// Number of nodes, the root included.
     pub fn nodes(&self) -> usize {
         self.parents.len()

@@ -111,7 +111,7 @@ fn a_context_that_cannot_be_had_ends_with_3() {
     refused(
         command.args(["--no-spec", "-p", "x", "--context", "268435456"]),
         3,
-        &["268435456 tokens", "MiB", "shorter --context"],
+        &["268435456 tokens", "MiB", "a shorter context", "--context"],
     );
 }
 

@@ -1,4 +1,4 @@
-//! The C interface by programs in C: the README's, and one that tries everything else (`c_interface.c`).
+//! The C interface by programs in C: the one of `docs/embedding.md`, and one that tries everything else (`c_interface.c`).
 
 use std::{
     fs,
@@ -24,10 +24,15 @@ fn libraries() -> PathBuf {
     folder
 }
 
-/// The compile line that the README gives, for the library that is here.
+/// What is documented of the C interface.
+fn document() -> String {
+    fs::read_to_string(repository().join("docs/embedding.md")).expect("there is one")
+}
+
+/// The documented compile line, for the library that is here.
 fn compile(source: &Path, program: &Path, more: &[&str]) {
-    let readme = fs::read_to_string(repository().join("README.md")).expect("there is one");
-    let line = readme.lines().find(|line| line.starts_with("cc ")).expect("it says how to compile");
+    let document = document();
+    let line = document.lines().find(|line| line.starts_with("cc ")).expect("it says how to compile");
     let [source, program, libraries] =
         [source, program, &libraries()].map(|path| path.to_str().expect("UTF-8").to_owned());
     let (mut replaced, mut command) = (0, Command::new("cc"));
@@ -61,9 +66,9 @@ fn path(path: &Path) -> &str {
 }
 
 #[test]
-fn the_readmes_program_answers_as_yggc_run_does_and_ends_with_its_codes() {
-    let readme = fs::read_to_string(repository().join("README.md")).expect("there is one");
-    let (_, program) = readme.split_once("```c\n").expect("it has a program in C");
+fn the_documented_program_answers_as_yggc_run_does_and_ends_with_its_codes() {
+    let document = document();
+    let (_, program) = document.split_once("```c\n").expect("it has a program in C");
     let (program, _) = program.split_once("```").expect("which ends");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (source, chat) = (folder.path().join("chat.c"), folder.path().join("chat"));

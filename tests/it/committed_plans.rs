@@ -1,4 +1,4 @@
-//! The plans that are kept for known machines: each follows from the profile beside it.
+//! The profiles that are kept, of known machines and for tests: what is planned from each is what is kept beside it.
 
 use std::{
     fs,
@@ -8,42 +8,76 @@ use std::{
 use ygg_profiler::Profile;
 use yggc::{
     measure::plan_from_profile,
-    plan::{self, Fix, PLAN_FORMAT},
+    plan::{self, PLAN_FORMAT},
+    planner::{Fix, report},
 };
 
-/// Every `plans/MACHINE/NAME.profile`.
+/// Bytes of a file that is fetched with the sources.
+const MOST_BYTES: u64 = 2_000_000;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A part of a profile of the default model, measured on a machine.
+pub(crate) fn machine_profile() -> PathBuf {
+    root().join("tests/data/profiles/amd-epyc-zen4-2-threads.profile")
+}
+
+/// Every `plans/MACHINE/NAME.profile`, and the one for tests.
 fn profiles() -> Vec<PathBuf> {
-    let folders = |folder: &Path| -> Vec<PathBuf> {
+    let listed = |folder: &Path| -> Vec<PathBuf> {
         fs::read_dir(folder).expect("listed").map(|entry| entry.expect("listed").path()).collect()
     };
-    let machines = folders(&Path::new(env!("CARGO_MANIFEST_DIR")).join("plans"));
+    let machines = listed(&root().join("plans"));
     let mut files: Vec<PathBuf> =
-        machines.iter().filter(|path| path.is_dir()).flat_map(|machine| folders(machine)).collect();
+        machines.iter().filter(|path| path.is_dir()).flat_map(|machine| listed(machine)).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "profile"));
+    files.push(machine_profile());
     files.sort();
     files
 }
 
+/// A plan is kept as the text that `yggc plan show` prints; a machine's also as the file, which has the parts of it that were fixed.
 #[test]
-fn every_committed_plan_follows_from_its_profile() {
-    let profiles = profiles();
-    assert!(!profiles.is_empty(), "no profile is kept");
-    for file in profiles {
+fn every_kept_plan_follows_from_its_profile() {
+    #[expect(clippy::disallowed_methods, reason = "a switch of the test, not of the library")]
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    for file in profiles() {
         let name = file.display();
         let profile = Profile::read(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
         let format = profile.fingerprints.build.plan_format;
         assert_eq!(format, PLAN_FORMAT, "{name} is for plans of another format: profile that machine again");
-        let kept = plan::read(&file.with_extension("plan")).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let fix =
-            if kept.fixed.is_empty() { Fix::default() } else { Fix::parse(&kept.fixed).expect("was read") };
+        let kept = file.with_extension("plan");
+        let kept = kept.exists().then(|| plan::read(&kept).unwrap_or_else(|error| panic!("{name}: {error}")));
+        let fixed = kept.as_ref().map_or("", |kept| &kept.fixed);
+        let fix = if fixed.is_empty() { Fix::default() } else { Fix::parse(fixed).expect("was read") };
         let derived = plan_from_profile(&profile, &fix).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let difference = plan::diff(&kept, &derived);
-        assert!(difference.is_empty(), "{name}, kept and derived:\n{}", plan::diff::text(&difference));
-        assert_eq!(kept, derived, "{name}");
-        let shown =
-            fs::read_to_string(file.with_extension("txt")).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(shown, plan::text(&kept), "{name}: the text beside it is that of another plan");
-        let bytes = fs::metadata(file.with_extension("plan")).expect("read above").len();
-        assert!(bytes < 1_000_000, "{name}: {bytes} bytes for a plan that is fetched with the sources");
+        if let Some(kept) = kept {
+            let difference = report::diff(&kept, &derived);
+            assert!(difference.is_empty(), "{name}, kept and derived:\n{}", report::diff::text(&difference));
+            assert_eq!(kept, derived, "{name}");
+        }
+        let (text, shown) = (file.with_extension("txt"), report::text(&derived));
+        if update {
+            fs::write(&text, &shown).expect("the checkout is writable");
+        }
+        let found = fs::read_to_string(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(found, shown, "{name}: the text beside it is that of another plan");
     }
+}
+
+/// What is fetched with the sources stays small: `git ls-files` knows what that is.
+#[test]
+fn no_file_of_the_repository_is_large() {
+    let listed = std::process::Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
+    let listed = listed.expect("the sources are a checkout of git");
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let names = String::from_utf8(listed.stdout).expect("UTF-8");
+    let names: Vec<&str> = names.split_terminator('\0').collect();
+    assert!(names.len() > 500, "{} files", names.len());
+    // A file that was removed and not yet committed has no size.
+    let size = |name: &str| fs::metadata(root().join(name)).map_or(0, |found| found.len());
+    let large: Vec<_> = names.iter().filter(|name| size(name) > MOST_BYTES).collect();
+    assert!(large.is_empty(), "above {MOST_BYTES} bytes: {large:?}");
 }

@@ -11,7 +11,8 @@ use yggc::{
     engine::{Activations, DrafterChoice, Engine, LoadOptions, Loaded},
     measure::{AgainOptions, ProfileOptions, measure_again, plan_from_profile},
     model::synthetic::SyntheticSpec,
-    plan::{Fix, Schedule},
+    plan::Schedule,
+    planner::Fix,
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::{Adjustment, Sampling},
     speculate::{Begin, Decoder, Drafter, LayerSkip, Limits, Lookup, Recycling, Shape, SpeculateError, Walk},
@@ -144,12 +145,11 @@ fn the_device_accepts_and_moves_what_the_host_does() {
             expected.run(&tree, &rows, text.len(), limits, |row, _| best.row(row).best());
             let offsets: Vec<u32> = expected.path.iter().map(|node| node.get()).collect();
             by_host.commit(&offsets);
-            let mut shown = 0;
-            fill(&mut by_device, &tree, &rows).verify(|path| {
-                shown = path.rows.len();
-                found.follow(&rows, path, limits);
-                found.path.len()
-            });
+            fill(&mut by_device, &tree, &rows).verify();
+            let walked = by_device.walked().accepted;
+            let shown = walked.rows.len();
+            found.follow(&rows, walked, limits);
+            by_device.commit_walked(found.path.len());
             assert_eq!(found.path, expected.path, "{what}: {tree:?}, {rows:?}");
             assert_eq!(found.emitted, expected.emitted, "{what}");
             assert_eq!(found.accepted, expected.accepted, "{what}");

@@ -8,12 +8,13 @@ use std::{
 use ygg_profiler::{Profile, Stage};
 use yggc::{
     engine::{
-        Activations, DraftModel, DrafterChoice, Engine, Error, ErrorKind, LoadOptions, Loaded, Options,
+        Activations, DraftModel, DrafterChoice, Engine, Error, ErrorKind, Hint, LoadOptions, Loaded, Options,
         Pinning, PlanSource, Sampling,
     },
     measure::{ProfileOptions, plan_from_profile},
     model::synthetic::{HiddenStateSpec, SyntheticSpec},
-    plan::{self, DrafterKind, Fix, Plan, Schedule},
+    plan::{self, DrafterKind, Plan, Schedule},
+    planner::Fix,
 };
 
 use crate::tiny_profiles::{self, Recorder};
@@ -159,11 +160,12 @@ fn a_planned_drafter_model_answers_as_plain_decoding_does() {
 }
 
 #[track_caller]
-fn refused(result: Result<impl std::fmt::Debug, Error>, parts: &[&str]) {
+fn refused(result: Result<impl std::fmt::Debug, Error>, parts: &[&str]) -> Option<Hint> {
     let error = result.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Input, "{error}");
     let said = error.to_string();
     assert!(parts.iter().all(|part| said.contains(part)), "{said:?} lacks one of {parts:?}");
+    error.hint().cloned()
 }
 
 #[test]
@@ -178,28 +180,23 @@ fn a_drafter_model_is_found_where_it_is_said_to_be_and_no_other_is_taken() {
     std::fs::copy(&draft_models()[0], &copy).expect("copied");
     served(&plan, "model", at(&copy)).expect("the same model elsewhere");
     let missing = folder.path().join("missing.gguf");
-    refused(served(&plan, "model", at(&missing)), &["missing.gguf", "--draft-model"]);
+    let profile_model = Some(Hint::Profile { drafter: "model".to_owned() });
+    assert_eq!(refused(served(&plan, "model", at(&missing)), &["missing.gguf"]), Some(Hint::DraftModel));
     let other = folder.path().join("other.gguf");
     SyntheticSpec { layers: 3, seed: 9, ..verifier() }.write_gguf(&other).expect("written");
     let found = DraftModel::open(&other).expect("a model").fingerprint().to_string();
     let expected = DraftModel::open(&copy).expect("a model").fingerprint().to_string();
-    refused(
-        served(&plan, "model", at(&other)),
-        &[&found, &expected, "another than the one that was profiled"],
-    );
-    refused(served(&plan, "model_hidden", at(&copy)), &["another than the one that was profiled"]);
+    let another = "another than the one that was profiled";
+    let hint = refused(served(&plan, "model", at(&other)), &[&found, &expected, another]);
+    assert_eq!(hint, profile_model);
+    assert_eq!(refused(served(&plan, "model_hidden", at(&copy)), &[another]), profile_model);
 
     let mut without = plan;
     without.by_drafter.retain(|sub_plan| sub_plan.drafter.draft_model().is_none());
     let planned = |options: Options| Options { drafter: DrafterChoice::Planned, ..at(&copy)(options) };
-    refused(
-        served(&without, "lookup", planned),
-        &["copy.gguf", "yggc profile --drafter model --draft-model"],
-    );
-    refused(
-        served(&without, "lookup", |options| options),
-        &["`model`", "--drafter model --draft-model PATH"],
-    );
+    assert_eq!(refused(served(&without, "lookup", planned), &["copy.gguf"]), profile_model);
+    let hint = refused(served(&without, "lookup", |options| options), &["`model`"]);
+    assert_eq!(hint, profile_model);
 }
 
 fn loaded(spec: &SyntheticSpec, path: &Path) -> Loaded {

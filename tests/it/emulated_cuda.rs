@@ -239,11 +239,13 @@ fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[
 }
 
 #[test]
+#[ignore = "takes long: .ci/full runs it"]
 fn every_barrier_is_missed() {
     every_fault_is_noticed(WITHOUT, &lines_with(" barrier();"), "80", &["reversed", "greedy", "1"]);
 }
 
 #[test]
+#[ignore = "takes long: .ci/full runs it"]
 fn every_index_matters() {
     every_fault_is_noticed(SHIFT, &lines_with("index("), "80", &["forwards"]);
 }
@@ -256,6 +258,7 @@ fn kernels_may_begin_before_others_end() {
 
 /// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself refuses.
 #[test]
+#[ignore = "takes long: .ci/full runs it"]
 fn every_wait_for_other_kernels_is_missed() {
     let waits = lines_with(" wait_for_kernels_before();");
     every_fault_is_noticed(LATE, &waits, OVERLAPPING.1, &["forwards"]);
@@ -264,6 +267,7 @@ fn every_wait_for_other_kernels_is_missed() {
 
 /// The same kernels under AddressSanitizer: they stay inside what the driver gave them, and inside their shared memory.
 #[test]
+#[ignore = "takes long: .ci/full runs it"]
 fn kernels_stay_inside_their_memory() {
     let sanitizer = Command::new("g++").arg("-print-file-name=libasan.so").output().expect("g++ was found");
     let sanitizer = PathBuf::from(String::from_utf8_lossy(&sanitizer.stdout).trim());

@@ -12,7 +12,9 @@ use ygg_profiler::Profile;
 use yggc::{
     measure::{ProfileOptions, plan_from_profile},
     model::synthetic::SyntheticSpec,
-    plan::{self, Fix, write_skip_state},
+    plan::{self},
+    planner::Fix,
+    policy::write_skip_state,
     speculate::{Drafter, corpus::Corpus},
 };
 

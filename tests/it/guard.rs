@@ -1,15 +1,18 @@
 //! The guard, judged by recorded requests: it takes little from those that pay and saves those that do not.
 //!
-//! The requests and plans are the committed ones; costs are the plan's, or dearer, so no clock decides.
-
-use std::path::Path;
+//! The requests were recorded on a machine, and the plan is made from its profile; costs are the plan's, or dearer, so no clock decides.
 
 use ygg_profiler::{Profile, TokenTrace};
 use yggc::{
-    plan::{self, DrafterKind, GuardState, GuardTerms, GuardedStep, ReplayDrafter, RowScratch, SubPlan},
+    measure::plan_from_profile,
+    plan::{self, DrafterKind, ReplayDrafter, SubPlan},
+    planner::Fix,
+    policy::{GuardState, GuardTerms, GuardedStep, RowScratch},
     speculate::{Lookup, Shape},
     tree::{NodeId, TokenTree, select},
 };
+
+use crate::committed_plans::machine_profile;
 
 /// What requests took, in microseconds.
 #[derive(Debug, Default)]
@@ -74,10 +77,8 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, beyond: f64, guarded: boo
 
 #[test]
 fn it_takes_little_from_requests_that_pay_and_saves_those_that_do_not() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans/amd-epyc-zen4-2-threads");
-    let file = |extension: &str| folder.join(format!("smollm2-135m-instruct.{extension}"));
-    let profile = Profile::read(&file("profile")).expect("a committed profile");
-    let plan = plan::read(&file("plan")).expect("a committed plan");
+    let profile = Profile::read(&machine_profile()).expect("a kept profile");
+    let plan = plan_from_profile(&profile, &Fix::default()).expect("a whole profile");
     let sub_plan = plan.for_drafter("lookup").expect("it was measured");
     let [free, guarded] = [false, true].map(|on| decode(&profile.token_traces, sub_plan, 1.0, on));
     assert!(free.all < free.plain, "the plan does not pay: {free:?}");

@@ -10,6 +10,7 @@ use std::{
 use self::stub::{COMMIT, Hub, Repository};
 use crate::{
     program::{failure, success, yggc},
+    split_models,
     tiny_commands::{json, model},
 };
 
@@ -128,6 +129,52 @@ fn an_interrupted_download_is_gone_on_with() {
         line(&scene.yggc("http://127.0.0.1:9", &["fetch", "hf:tiny/gguf"]).output().expect("yggc starts")),
         path
     );
+}
+
+#[test]
+fn all_parts_of_a_gguf_are_fetched_and_run_whichever_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let whole = split_models::write(folder.path(), 3, &|_, _| {});
+    let part = |n: usize| split_models::part(n, 3);
+    let read = |name: &str| fs::read(folder.path().join(name)).expect("it was written");
+    let contents: Vec<(String, Vec<u8>)> =
+        (1..=3).map(|n| (format!("Q4_1/{}", part(n)), read(&part(n)))).collect();
+    let mut files: Vec<(&str, &[u8])> = contents.iter().map(|(name, bytes)| (&**name, &**bytes)).collect();
+    files.push(("README.md", b"words"));
+    let mut repository = Repository::new("tiny/parts", &files);
+    repository.cut = Some(("Q4_1/tiny-00002-of-00003.gguf", 100));
+    let (scene, hub) = (Scene::new(), Hub::new(repository));
+    failure(&scene.fetch(&hub, "hf:tiny/parts"), 1);
+    hub.take_requests();
+    let path = line(&scene.fetch(&hub, "hf:tiny/parts"));
+    let snapshot = scene.repository("models--tiny--parts").join("snapshots").join(COMMIT);
+    assert_eq!(path, snapshot.join(&contents[0].0));
+    for (name, content) in &contents {
+        assert_eq!(&fs::read(snapshot.join(name)).expect("it is there"), content, "{name}");
+    }
+    let asked = hub.take_requests();
+    assert!(!asked.iter().any(|path| path.contains("00001-of")), "a part was fetched twice: {asked:?}");
+    assert!(asked.contains(&format!("/store/{} bytes=100-", contents[1].0)), "{asked:?}");
+
+    let run = |model: &str| {
+        let arguments = ["run", "-m", model, "-p", "one and one", "-n", "8", "--no-spec", "--json"];
+        json(&mut scene.yggc(&hub.endpoint(), &arguments))["token_ids"].clone()
+    };
+    assert_eq!(run("hf:tiny/parts"), run(whole.to_str().expect("UTF-8")));
+    assert_eq!(hub.take_requests(), [""; 0], "what is cached needs no request");
+
+    // A part that is named is another question; its answer is kept as well.
+    let named = "hf:tiny/parts/Q4_1/tiny-00002-of-00003.gguf";
+    assert_eq!(line(&scene.fetch(&hub, named)), path);
+    let asked = hub.take_requests();
+    assert!(!asked.is_empty() && !asked.iter().any(|path| path.contains("store")), "{asked:?}");
+    assert_eq!(line(&scene.fetch(&hub, named)), path);
+    assert_eq!(hub.take_requests(), [""; 0]);
+
+    fs::remove_file(snapshot.join(&contents[2].0)).expect("it is there");
+    hub.repository().files.remove(&contents[2].0);
+    let said = failure(&scene.fetch(&hub, named), 3);
+    assert!(said.contains("no file `Q4_1/tiny-00003-of-00003.gguf`"), "{said}");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::{fs, path::Path, process::Command};
 use yggc::{
     backend::Tier,
     engine::{DrafterChoice, Engine, ErrorKind, Options, PlanSource, Sampling},
-    plan::{self, SkipSearchSettings, SkipState, read_skip_state, write_skip_state},
+    plan::{self},
+    policy::{SkipSearchSettings, SkipState, read_skip_state, write_skip_state},
     speculate::DraftGrowth,
 };
 

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use yggc::{
-    plan::{GuardTerms, RowChoice, RowRule, Schedule, SkipSearch, WidthCost},
+    plan::{RowChoice, RowRule, Schedule, WidthCost},
+    policy::{GuardTerms, SkipSearch},
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{

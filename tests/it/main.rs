@@ -11,6 +11,8 @@ mod bad_input;
 mod bench;
 #[cfg(feature = "cli")]
 mod c_interface;
+#[cfg(all(feature = "cli", unix))]
+mod cache;
 mod calibration;
 mod candidates;
 #[cfg(feature = "cli")]
@@ -28,6 +30,7 @@ mod device_walk;
 #[cfg(feature = "cli")]
 mod distill;
 #[cfg(feature = "cli")]
+mod documentation;
 mod draft_commands;
 mod draft_models;
 mod draft_plans;
@@ -55,6 +58,7 @@ mod kernel_bench;
 mod kv_cache;
 mod lossless;
 mod one_launch;
+mod packages;
 #[cfg(feature = "cli")]
 mod plan_files;
 #[cfg(feature = "cli")]

@@ -44,7 +44,7 @@ fn a_refused_prompt_leaves_the_session_as_it_was() {
     };
     for error in refused(&mut subject, &[1; 14]) {
         assert!(matches!(error, RuntimeError::ContextFull { needed: 17, context: 16, .. }), "{error:?}");
-        says(&error, &["17", "16", "--context", &MODEL_CONTEXT.to_string()]);
+        says(&error, &["17", "16", "a longer context", &MODEL_CONTEXT.to_string()]);
     }
     for error in refused(&mut subject, &[1, unknown, 2]) {
         assert!(matches!(error, RuntimeError::Token { found, .. } if found == unknown), "{error:?}");

@@ -13,9 +13,9 @@ use ygg_profiler::{DrafterDescription, Profile, PromptTrace, TokenTrace, Trace};
 use yggc::{
     engine::Loaded,
     measure::plan_from_profile,
-    plan::{
-        self, AcceptedLengths, Calibration, DepthChoice, DrafterKind, Fix, FreeReplay, PlanError, RowChoice,
-        RowRule, TreeReplay, WidthCost, judge_live, judge_trees, replay_live,
+    plan::{self, Calibration, DepthChoice, DrafterKind, RowChoice, RowRule, WidthCost},
+    planner::{
+        AcceptedLengths, Fix, FreeReplay, SearchError, TreeReplay, judge_live, judge_trees, replay_live,
     },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
@@ -219,7 +219,7 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
                 let replayed = match replay.accepted(depth as u32, verify_width as u32) {
                     Ok(lengths) => lengths.by_depth().len(),
                     // The smaller tree needs a node that the recorded one never forwarded.
-                    Err(PlanError::IncompleteTrace { .. }) => continue,
+                    Err(SearchError::IncompleteTrace { .. }) => continue,
                     Err(other) => panic!("{other}"),
                 };
                 let context = recorded.context as usize;
@@ -301,7 +301,7 @@ fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
     let trace = &profile.traces[0];
     assert!(trace.steps().all(|step| step.told.len() == trace.depth as usize), "every step was told");
     assert_eq!(predictor.report.steps as usize, trace.steps().count());
-    let fix = plan::Fix::parse("drafter=layer_skip,Wd=2,Wv=8,predictor=on").expect("a fix");
+    let fix = Fix::parse("drafter=layer_skip,Wd=2,Wv=8,predictor=on").expect("a fix");
     let plan = plan_from_profile(profile, &fix).expect("a plan");
     let planned = plan.chosen();
     let DepthChoice::Predicted(planned_depths) = &planned.depth_choice else { panic!("a fixed depth") };

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use ygg_profiler::{DrafterFile, DrafterName};
 use yggc::{
-    plan::{AcceptedLengths, DrafterKind, FreeReplay, PlanError},
+    plan::{DrafterKind, PlanError},
+    planner::{AcceptedLengths, FreeReplay},
     sample::Sampling,
     speculate::{CorpusStore, Lookup, Retrieval, Shape, SpeculateError, StoreError, corpus::Corpus},
 };

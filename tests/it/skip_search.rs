@@ -5,7 +5,8 @@ use std::sync::Arc;
 use yggc::{
     backend::Tier,
     engine::Activations,
-    plan::{GroupSet, SkipCosts, SkipObjective, SkipSearch, SkipSearchSettings, SkipTimes, TriedSet},
+    plan::GroupSet,
+    policy::{SkipCosts, SkipObjective, SkipSearch, SkipSearchSettings, SkipTimes, TriedSet},
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::Sampling,
     speculate::{Candidate, Decoder, DraftGrowth, Limits, Observer, Shape, SpeculateError, Swift},

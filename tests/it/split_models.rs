@@ -23,15 +23,15 @@ fn spec() -> SyntheticSpec {
     SyntheticSpec { format: WeightFormat::Q4_1, rope, ..SyntheticSpec::default() }
 }
 
-fn part(number: usize, count: usize) -> String {
+pub(crate) fn part(number: usize, count: usize) -> String {
     format!("tiny-{number:05}-of-{count:05}.gguf")
 }
 
 /// What a part says beside its tensors.
-type Metadata = BTreeMap<String, Value>;
+pub(crate) type Metadata = BTreeMap<String, Value>;
 
 /// Writes `tiny.gguf` and the same in parts, the first without a tensor; `change` may change what a part (from 0) says.
-fn write(folder: &Path, count: usize, change: &dyn Fn(usize, &mut Metadata)) -> PathBuf {
+pub(crate) fn write(folder: &Path, count: usize, change: &dyn Fn(usize, &mut Metadata)) -> PathBuf {
     let whole = folder.join("tiny.gguf");
     spec().write_gguf(&whole).expect("the folder is writable");
     let bytes = fs::read(&whole).expect("it was written");

@@ -10,7 +10,8 @@ use ygg_profiler::Profile;
 use yggc::{
     engine::{Answer, DrafterChoice, Engine, Loaded, Pinning, Sampling},
     measure::{ProfileOptions, plan_from_profile},
-    plan::{self, Fix, Plan, Schedule, SubPlan, nearest},
+    plan::{self, Plan, Schedule, SubPlan, nearest},
+    planner::Fix,
     runtime::{Session, SessionOptions, SkipSet},
     speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Shape},
 };

@@ -9,7 +9,8 @@ use ygg_profiler::{Profile, Stage, StepTrace};
 use yggc::{
     engine::{DrafterChoice, Engine, Error, ErrorKind, Loaded, Pinning, Sampling},
     measure::{ProfileOptions, plan_from_profile},
-    plan::{self, DrafterKind, Fix, Plan},
+    plan::{self, DrafterKind, Plan},
+    planner::Fix,
     runtime::{RuntimeError, SessionOptions},
 };
 

@@ -9,7 +9,8 @@ use yggc::{
     engine::{DrafterChoice, Engine, ErrorKind, LoadOptions, Loaded, Options, Pinning, PlanSource, Sampling},
     measure::{KernelOptions, ProfileOptions, calibration_prompts, plan_from_profile, profile, tuned_report},
     model::{Model, synthetic::SyntheticSpec},
-    plan::{ChosenTuning, Fix, Plan, TunedShape},
+    plan::{ChosenTuning, Plan, TunedShape},
+    planner::Fix,
     runtime::{Choice, Session, Tuning},
 };
 
@@ -68,10 +69,10 @@ fn a_tuning_that_a_kernel_has_not_got_is_refused() {
     let set = models()[5].set(Class::native(Tier::Portable));
     let mut session = session(set, 64, 64, 1);
     let shape = *set.linear_shapes().iter().next().expect("a model has linears");
-    let other: Tuning = "rows=4,tiles=1,ahead=tile".parse().expect("a tuning");
+    let other: Tuning = "rows=4,tiles=1,streams=1,ahead=tile".parse().expect("a tuning");
     let refused = session.tune(&shape, other).expect_err("portable kernels have one tuning").to_string();
     assert!(
-        refused.contains("rows=4,tiles=1,ahead=tile") && refused.contains(&shape.to_string()),
+        refused.contains("rows=4,tiles=1,streams=1,ahead=tile") && refused.contains(&shape.to_string()),
         "{refused}"
     );
 }
@@ -198,9 +199,9 @@ type Change = fn(&mut ChosenTuning);
 /// What no plan may choose, and a part of what is said of it.
 fn bad_choices() -> [(Change, &'static str); 5] {
     [
-        (|c| c.tuning = "rows=65,tiles=1,ahead=tile".to_owned(), "unknown tuning"),
+        (|c| c.tuning = "rows=65,tiles=1,streams=1,ahead=tile".to_owned(), "unknown tuning"),
         (|c| c.tuning = "fast".to_owned(), "unknown tuning"),
-        (|c| c.tuning = "rows=1,tiles=77,ahead=5".to_owned(), "no tuning"),
+        (|c| c.tuning = "rows=1,tiles=77,streams=1,ahead=5".to_owned(), "no tuning"),
         (|c| c.shape.kernel = "linear.q4_1.other".to_owned(), "expected one of the model's linears"),
         (|c| c.shape.outputs += 1, "expected one of the model's linears"),
     ]

@@ -12,9 +12,10 @@
 //! Inputs past `K` in the last block are zeros.
 
 use super::{
-    codes::{MANY, bias, is_wide},
-    packing::BLOCK,
-    tuning::Tuning,
+    PackedLinear,
+    codes::{MANY, Operands, TOGETHER, bias, is_wide},
+    packing::{BLOCK, TILE},
+    tuning::{Reading, Tuning},
 };
 use crate::{Activations, Tier, WeightFormat, format::Coding};
 use std::ops::Range;
@@ -143,18 +144,26 @@ impl Prepared<'_> {
         self.columns
     }
 
-    /// The given tiles, so many at once or fewer, with each group's first row, rows and bytes: the tiles of a group follow each other.
-    pub(super) fn meetings(
-        &self,
+    /// What is to be multiplied for the given tiles of outputs, in the order of the tuning: of a pass over tiles, the tiles of a
+    /// group follow each other.
+    pub(super) fn meetings<'a>(
+        &'a self,
+        weights: &'a PackedLinear,
         tiles: Range<usize>,
-        together: usize,
-    ) -> impl Iterator<Item = (Range<usize>, usize, usize, &[u8])> {
-        let end = tiles.end;
-        let of_group = move |(first, rows, group)| {
-            let parts = tiles.clone().step_by(together);
-            parts.map(move |tile| (tile..end.min(tile + together), first, rows, group))
+    ) -> impl Iterator<Item = Meeting<'a>> {
+        let together = if weights.is_gated() { 1 } else { TOGETHER };
+        let of_pass = move |pass: Range<usize>| {
+            let of_group = move |(first_row, rows, group)| {
+                let reading = self.tuning.reading(weights, self.layout, rows);
+                let end = pass.end;
+                pass.clone().step_by(together).map(move |tile| {
+                    let tiles = tile..end.min(tile + together);
+                    Meeting { weights, tiles, layout: self.layout, first_row, rows, group, reading }
+                })
+            };
+            self.groups().flat_map(of_group)
         };
-        self.groups().flat_map(of_group)
+        self.tuning.passes(tiles).flat_map(of_pass)
     }
 
     /// First row, rows and bytes of each group.
@@ -165,6 +174,47 @@ impl Prepared<'_> {
             let rows = most.min(self.width - first);
             (first, rows, &self.bytes[first * row_bytes..][..rows * row_bytes])
         })
+    }
+}
+
+/// A group of rows, and the tiles that it is multiplied with.
+#[derive(Clone, Debug)]
+pub(super) struct Meeting<'a> {
+    pub(super) weights: &'a PackedLinear,
+    /// Tiles of outputs, up to [`TOGETHER`]; one of a gated pair.
+    pub(super) tiles: Range<usize>,
+    pub(super) layout: Layout,
+    /// Where the rows begin in `x` and in the results.
+    pub(super) first_row: usize,
+    pub(super) rows: usize,
+    /// The rows, prepared.
+    pub(super) group: &'a [u8],
+    reading: Reading,
+}
+
+impl Meeting<'_> {
+    /// Stored tile `t`. A tile of a gated pair is stored as two.
+    pub(super) fn stored(&self, t: usize) -> &[u8] {
+        let first = if self.weights.is_gated() { 2 * self.tiles.start } else { self.tiles.start };
+        self.weights.tile(first + t)
+    }
+
+    /// What a kernel reads, from stored tile `t` on.
+    pub(super) fn operands(&self, t: usize) -> Operands {
+        let Reading { streams, ahead } = self.reading;
+        Operands {
+            tile: self.stored(t).as_ptr(),
+            blocks: self.weights.blocks(),
+            x: self.group.as_ptr(),
+            rows: self.rows,
+            streams,
+            ahead,
+        }
+    }
+
+    /// Columns of the results of a tile.
+    pub(super) fn outputs(&self, tile: usize) -> Range<usize> {
+        tile * TILE..self.weights.outputs().min((tile + 1) * TILE)
     }
 }
 

@@ -43,4 +43,4 @@ pub use kernels::{Epilogue, Kernels, attention_scratch_bytes, head_scratch_bytes
 pub use memory::{ALIGNMENT, LentBytes, Reserved, allocate};
 pub use packing::{PACKED_LAYOUT, PackError, PackedLinear, Packing, Piece, TILE, Target};
 pub use roofline::Arithmetic;
-pub use tuning::{Ahead, Tuning, TuningError};
+pub use tuning::{Ahead, Streams, Tuning, TuningError};

@@ -2,25 +2,28 @@
 //!
 //! Law: two tunings of one linear give equal bits, whatever the tier, the format and the width.
 
-#[cfg(target_arch = "x86_64")]
-use super::PackedLinear;
 use super::{
+    PackedLinear,
     activations::{GROUP, Layout},
     codes::{MANY, TOGETHER},
 };
 use crate::{Tier, WeightFormat};
-use std::{fmt, ops::Range, str::FromStr};
+use std::{fmt, ops::Range, str::FromStr, sync::OnceLock};
 
 /// Tiles at a time that are few enough to stay in a core's second cache, whatever the format.
 const NEAR_TILES: usize = 8;
 
-/// Distances worth trying, bytes. At 0 a dense block asks for its own lines together, before it reads the first; one of codes
-/// asks for none.
+/// Distances worth trying over dense weights, bytes. At 0 a dense block asks for its own lines together, before it reads the first.
 const DISTANCES: [usize; 3] = [0, 2048, 4096];
-/// Bytes ahead over codes.
-#[cfg(target_arch = "x86_64")]
-const USUAL_DISTANCE: usize = 2048;
 const LONG_DISTANCE: usize = 4096;
+
+/// Ways of reading codes that are worth trying.
+const READINGS: [Reading; 4] = [
+    Reading { streams: 1, ahead: 0 },
+    Reading { streams: 1, ahead: 8192 },
+    Reading { streams: 2, ahead: 0 },
+    Reading { streams: 2, ahead: 2048 },
+];
 
 /// Longest distance that is understood.
 const MOST_AHEAD: usize = 1 << 20;
@@ -28,38 +31,97 @@ const MOST_AHEAD: usize = 1 << 20;
 /// Which bytes a linear asks for while it uses others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ahead {
-    /// What suits most shapes: the same place in the next tile of dense weights, two kibibytes on over weights of codes.
+    /// The usual distance: the same place in the next tile of dense weights; over codes, what suits the processor and the rows.
     Usual,
     /// The same place in the next tile.
     Tile,
-    /// So many bytes on.
+    /// So many bytes on; 0 leaves it to the processor.
     Bytes(usize),
 }
 
-/// The way of one linear over its rows and weights. Displays as `rows=64,tiles=2,ahead=usual`, and reads back.
+/// How many tiles of codes a linear reads in turn, as so many rising streams of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Streams {
+    /// What suits the processor.
+    Usual,
+    /// So many.
+    Count(usize),
+}
+
+/// How codes are read, for one processor and number of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub(super) streams: usize,
+    /// Bytes from a weight to the one that is fetched while it is used; 0 fetches none.
+    pub(super) ahead: usize,
+}
+
+impl Reading {
+    /// The usual way to read codes. A processor that reads one stream best fetches it ahead by itself, and faster than by request, as
+    /// long as it does little with each line (`is_light`).
+    fn usual(wants_one_stream: bool, is_light: bool) -> Self {
+        match (wants_one_stream, is_light) {
+            (true, true) => Self { streams: 1, ahead: 0 },
+            (true, false) => Self { streams: 1, ahead: 8192 },
+            (false, _) => Self { streams: 2, ahead: 2048 },
+        }
+    }
+}
+
+/// Whether little is done with each line of weights: few rows, codes without bit planes, products summed in 32 bits.
+fn is_light(format: WeightFormat, layout: Layout, rows: usize) -> bool {
+    let is_plain = format.coding().is_some_and(|coding| matches!(coding.bits, 4 | 8));
+    let sums_in_32_bits = match layout {
+        Layout::Coded(coded) => !coded.is_split,
+        Layout::F32 | Layout::F32Sums | Layout::Bf16 | Layout::Bf16Tiles => false,
+    };
+    rows <= 2 && is_plain && sums_in_32_bits
+}
+
+/// Whether this processor reads one stream faster than two: those of AMD, by measurement of Zen 4.
+fn wants_one_stream() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let vendor = std::arch::x86_64::__cpuid(0);
+            [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    })
+}
+
+/// The way of one linear over its rows and weights. Displays as `rows=64,tiles=2,streams=usual,ahead=usual`, and reads back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tuning {
     rows: usize,
     tiles: usize,
+    streams: Streams,
     ahead: Ahead,
 }
 
 impl Tuning {
     /// What serves every shape.
-    pub const DEFAULT: Self = Self { rows: MANY, tiles: TOGETHER, ahead: Ahead::Usual };
+    pub const DEFAULT: Self =
+        Self { rows: MANY, tiles: TOGETHER, streams: Streams::Usual, ahead: Ahead::Usual };
 
     /// A tuning of at most 64 rows (of dense weights at most 8) that share the unpacking of a weight, tiles that such a group of rows meets before the
-    /// next group does, and a distance of prefetching.
+    /// next group does, streams of codes (dense weights are read in one), and a distance of prefetching.
     ///
     /// # Errors
-    /// If there are no rows or too many, no tiles, or the distance is longer than a mebibyte.
-    pub fn new(rows: usize, tiles: usize, ahead: Ahead) -> Result<Self, TuningError> {
+    /// If there are no rows or too many, no tiles, not one or two streams, or the distance is longer than a mebibyte.
+    pub fn new(rows: usize, tiles: usize, streams: Streams, ahead: Ahead) -> Result<Self, TuningError> {
         let far = match ahead {
             Ahead::Usual | Ahead::Tile => false,
             Ahead::Bytes(bytes) => bytes > MOST_AHEAD,
         };
-        let tuning = Self { rows, tiles, ahead };
-        if !(1..=MANY).contains(&rows) || tiles == 0 || far {
+        let too_many = match streams {
+            Streams::Usual => false,
+            Streams::Count(count) => !(1..=TOGETHER).contains(&count),
+        };
+        let tuning = Self { rows, tiles, streams, ahead };
+        if !(1..=MANY).contains(&rows) || tiles == 0 || too_many || far {
             return Err(TuningError { found: tuning.to_string() });
         }
         Ok(tuning)
@@ -69,17 +131,24 @@ impl Tuning {
     /// alone.
     pub fn candidates(tier: Tier, format: WeightFormat, width: usize) -> Vec<Self> {
         let mut all = vec![Self::DEFAULT];
-        let ahead = |ahead| Self { ahead, ..Self::DEFAULT };
         match tier {
             Tier::Reference | Tier::Portable | Tier::Cuda => return all,
             Tier::Avx2 | Tier::Avx512 | Tier::Amx => {}
         }
-        all.extend(DISTANCES.map(|bytes| ahead(Ahead::Bytes(bytes))));
-        if width <= GROUP || !format.is_dense() || (tier, format) == (Tier::Amx, WeightFormat::BF16) {
+        if !format.is_dense() {
+            all.extend(READINGS.map(|Reading { streams, ahead }| Self {
+                streams: Streams::Count(streams),
+                ahead: Ahead::Bytes(ahead),
+                ..Self::DEFAULT
+            }));
+            return all;
+        }
+        let ahead = |ahead| Self { ahead, ..Self::DEFAULT };
+        if width <= GROUP || (tier, format) == (Tier::Amx, WeightFormat::BF16) {
+            all.extend(DISTANCES.map(|bytes| ahead(Ahead::Bytes(bytes))));
             return all;
         }
         let near = Self { tiles: NEAR_TILES, ..Self::DEFAULT };
-        all.truncate(1);
         all.extend([
             ahead(Ahead::Bytes(LONG_DISTANCE)),
             near,
@@ -98,14 +167,23 @@ impl Tuning {
         self.rows.min(layout.most_rows())
     }
 
-    /// Bytes from a weight to the one that is fetched while it is used; 0 over weights of codes fetches none.
-    #[cfg(target_arch = "x86_64")]
-    pub(super) fn ahead(self, weights: &PackedLinear) -> usize {
-        match self.ahead {
-            Ahead::Usual if weights.format().is_dense() => weights.tile_bytes(),
-            Ahead::Usual => USUAL_DISTANCE,
-            Ahead::Tile => weights.tile_bytes(),
-            Ahead::Bytes(bytes) => bytes,
+    /// How `rows` rows in this layout read these weights.
+    pub(super) fn reading(self, weights: &PackedLinear, layout: Layout, rows: usize) -> Reading {
+        let usual = if weights.format().is_dense() {
+            Reading { streams: 1, ahead: weights.tile_bytes() }
+        } else {
+            Reading::usual(wants_one_stream(), is_light(weights.format(), layout, rows))
+        };
+        Reading {
+            streams: match self.streams {
+                Streams::Usual => usual.streams,
+                Streams::Count(count) => count,
+            },
+            ahead: match self.ahead {
+                Ahead::Usual => usual.ahead,
+                Ahead::Tile => weights.tile_bytes(),
+                Ahead::Bytes(bytes) => bytes,
+            },
         }
     }
 
@@ -124,8 +202,13 @@ impl Default for Tuning {
 
 impl fmt::Display for Tuning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, tiles, ahead } = self;
-        write!(f, "rows={rows},tiles={tiles},ahead=")?;
+        let Self { rows, tiles, streams, ahead } = self;
+        write!(f, "rows={rows},tiles={tiles},streams=")?;
+        match streams {
+            Streams::Usual => f.write_str("usual")?,
+            Streams::Count(count) => write!(f, "{count}")?,
+        }
+        f.write_str(",ahead=")?;
         match ahead {
             Ahead::Usual => f.write_str("usual"),
             Ahead::Tile => f.write_str("tile"),
@@ -137,8 +220,8 @@ impl fmt::Display for Tuning {
 /// A tuning that no linear has: the fault of whoever wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown tuning `{found}`: expected `rows=R,tiles=T,ahead=A` with R of 1 to {MANY}, T of 1 or more, and A `usual`, \
-     `tile` or at most {MOST_AHEAD} bytes"
+    "unknown tuning `{found}`: expected `rows=R,tiles=T,streams=S,ahead=A` with R of 1 to {MANY}, T of 1 or more, S `usual` or \
+     1 to {TOGETHER}, and A `usual`, `tile` or at most {MOST_AHEAD} bytes"
 )]
 pub struct TuningError {
     /// What was given.
@@ -157,6 +240,10 @@ impl FromStr for Tuning {
         };
         let number = |text: &str| text.parse().map_err(|_| refused());
         let (rows, tiles) = (number(part("rows")?)?, number(part("tiles")?)?);
+        let streams = match part("streams")? {
+            "usual" => Streams::Usual,
+            count => Streams::Count(number(count)?),
+        };
         let ahead = match part("ahead")? {
             "usual" => Ahead::Usual,
             "tile" => Ahead::Tile,
@@ -165,33 +252,41 @@ impl FromStr for Tuning {
         if parts.next().is_some() {
             return Err(refused());
         }
-        Self::new(rows, tiles, ahead).map_err(|_| refused())
+        Self::new(rows, tiles, streams, ahead).map_err(|_| refused())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Activations;
 
     #[test]
     fn tunings_read_back_and_others_are_refused() {
         for width in 1..=64 {
-            for tuning in Tuning::candidates(Tier::Avx512, WeightFormat::BF16, width) {
-                assert_eq!(tuning.to_string().parse(), Ok(tuning));
+            for format in [WeightFormat::BF16, WeightFormat::Q4_0] {
+                for tuning in Tuning::candidates(Tier::Avx512, format, width) {
+                    assert_eq!(tuning.to_string().parse(), Ok(tuning));
+                }
             }
         }
-        assert_eq!(Tuning::DEFAULT.to_string(), "rows=64,tiles=2,ahead=usual");
-        assert_eq!("rows=8,tiles=1,ahead=tile".parse(), Tuning::new(8, 1, Ahead::Tile));
+        assert_eq!(Tuning::DEFAULT.to_string(), "rows=64,tiles=2,streams=usual,ahead=usual");
+        assert_eq!(
+            "rows=8,tiles=1,streams=2,ahead=tile".parse(),
+            Tuning::new(8, 1, Streams::Count(2), Ahead::Tile)
+        );
         for text in [
             "",
             "rows=8",
-            "rows=65,tiles=1,ahead=tile",
-            "rows=0,tiles=1,ahead=tile",
-            "rows=8,tiles=0,ahead=tile",
-            "rows=8,tiles=1,ahead=1048577",
-            "rows=8,tiles=1,ahead=-1",
-            "rows=8,tiles=1,ahead=tile,more=1",
-            "tiles=1,rows=8,ahead=tile",
+            "rows=65,tiles=1,streams=1,ahead=tile",
+            "rows=0,tiles=1,streams=1,ahead=tile",
+            "rows=8,tiles=0,streams=1,ahead=tile",
+            "rows=8,tiles=1,streams=1,ahead=1048577",
+            "rows=8,tiles=1,streams=1,ahead=-1",
+            "rows=8,tiles=1,streams=1,ahead=tile,more=1",
+            "tiles=1,rows=8,streams=1,ahead=tile",
+            "rows=8,tiles=1,streams=3,ahead=tile",
+            "rows=8,tiles=1,ahead=tile",
         ] {
             assert_eq!(text.parse::<Tuning>(), Err(TuningError { found: text.to_owned() }));
         }
@@ -212,6 +307,26 @@ mod tests {
         let twelve = Tuning::candidates(Tier::Avx512, WeightFormat::F32, 12);
         assert!(twelve.contains(&Tuning { rows: 6, ..Tuning::DEFAULT }));
         assert_eq!(Tuning::candidates(Tier::Portable, WeightFormat::F32, 12), [Tuning::DEFAULT]);
+    }
+
+    #[test]
+    fn fetching_is_left_to_a_processor_that_wants_one_stream_while_it_has_little_to_do() {
+        let layout = |format, tier, is_split| Layout::of(format, Activations::Int8, tier, is_split);
+        for (format, rows, is_split, expected) in [
+            (WeightFormat::Q4_K, 2, false, true),
+            (WeightFormat::Q8_0, 1, false, true),
+            (WeightFormat::Q4_K, 3, false, false),
+            (WeightFormat::Q4_K, 1, true, false),
+            (WeightFormat::Q5_K, 1, false, false),
+            (WeightFormat::Q6_K, 1, false, false),
+        ] {
+            let found = is_light(format, layout(format, Tier::Avx512, is_split), rows);
+            assert_eq!(found, expected, "{format}, {rows} rows, split: {is_split}");
+            assert_eq!(Reading::usual(true, found).ahead == 0, expected);
+            assert_eq!(Reading::usual(false, found), Reading { streams: 2, ahead: 2048 });
+        }
+        let native = Layout::of(WeightFormat::Q4_K, Activations::Native, Tier::Avx512, false);
+        assert!(!is_light(WeightFormat::Q4_K, native, 1));
     }
 
     #[test]

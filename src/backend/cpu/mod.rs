@@ -2,6 +2,7 @@
 
 mod affinity;
 mod barrier;
+#[cfg(feature = "compare")]
 mod eager;
 mod layouts;
 mod packed_weights;
@@ -19,6 +20,7 @@ use ygg_kernels::{
 use crate::ir::{DeviceSpec, Program, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
+#[cfg(feature = "compare")]
 pub(super) use eager::EagerExecutables;
 pub use layouts::{PackedLayout, packed_layouts};
 use packed_weights::{MatrixId, PackedWeights};
@@ -77,6 +79,7 @@ impl CpuExecutables {
         Ok(())
     }
 
+    #[cfg(feature = "compare")]
     fn weights(&self) -> &PackedWeights {
         &self.weights
     }

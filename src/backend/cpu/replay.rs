@@ -43,6 +43,23 @@ pub(super) struct CpuReplay {
     pool: Arc<Pool>,
 }
 
+/// What eager execution runs steps by.
+#[cfg(feature = "compare")]
+impl CpuReplay {
+    pub(super) fn executables(&self) -> Arc<CpuExecutables> {
+        Arc::clone(&self.executables)
+    }
+
+    pub(super) fn arena_mut(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
+
+    /// The tuning of a step of a program.
+    pub(super) fn tuning(&self, program: usize, step: usize) -> Tuning {
+        self.tunings[program][step]
+    }
+}
+
 impl CpuReplay {
     pub(super) fn new(
         executables: Arc<CpuExecutables>,
@@ -77,19 +94,6 @@ impl CpuReplay {
         };
         let tunings = executables.steps.iter().map(|steps| vec![Tuning::DEFAULT; steps.len()]).collect();
         Ok(Self { executables, arena, cache, scratch, scratch_bytes, shared, ropes, all_rows, tunings, pool })
-    }
-
-    pub(super) fn executables(&self) -> Arc<CpuExecutables> {
-        Arc::clone(&self.executables)
-    }
-
-    pub(super) fn arena_mut(&mut self) -> &mut Arena {
-        &mut self.arena
-    }
-
-    /// The tuning of a step of a program.
-    pub(super) fn tuning(&self, program: usize, step: usize) -> Tuning {
-        self.tunings[program][step]
     }
 
     /// What the workers share, and the workers.

@@ -88,7 +88,7 @@ impl Device {
         let arch = 10 * major + minor;
         if arch < OLDEST_ARCH {
             return Err(refused(format!(
-                "{name} is of compute capability {major}.{minor}: expected at least {}.{}, which has bf16 products; use --device cpu",
+                "{name} is of compute capability {major}.{minor}: expected at least {}.{}, which has bf16 products; use the processor",
                 OLDEST_ARCH / 10,
                 OLDEST_ARCH % 10
             )));
@@ -174,26 +174,26 @@ fn driver() -> Result<i32, BackendError> {
     // SAFETY: loads a system library, as every use of CUDA does.
     if !unsafe { sys::is_culib_present() } {
         return Err(refused(
-            "no NVIDIA driver was found (libcuda.so.1): expected one for this machine's GPU. Install the driver, put the folder of libcuda.so.1 into LD_LIBRARY_PATH, or use --device cpu"
+            "no NVIDIA driver was found (libcuda.so.1): expected one for this machine's GPU. Install the driver, put the folder of libcuda.so.1 into LD_LIBRARY_PATH, or use the processor"
                 .to_owned(),
         ));
     }
     result::init().map_err(|e| {
         refused(format!(
-            "the NVIDIA driver does not start: {}; check nvidia-smi, or use --device cpu",
+            "the NVIDIA driver does not start: {}; check nvidia-smi, or use the processor",
             describe(e)
         ))
     })?;
     if check("count devices", result::device::get_count())? == 0 {
         return Err(refused(
-            "the NVIDIA driver sees no GPU: expected one. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"
+            "the NVIDIA driver sees no GPU: expected one. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use the processor"
                 .to_owned(),
         ));
     }
     let version = driver_version()?;
     if version < OLDEST_DRIVER {
         return Err(refused(format!(
-            "the NVIDIA driver is too old: it offers CUDA {}, expected at least {}; install a newer driver, or use --device cpu",
+            "the NVIDIA driver is too old: it offers CUDA {}, expected at least {}; install a newer driver, or use the processor",
             version_text(version),
             version_text(OLDEST_DRIVER)
         )));

@@ -2,8 +2,8 @@
 
 use std::{ffi::OsString, fmt, path::PathBuf};
 
-/// What the environment says: the folders that the cache may live in, where models of the hub come from, and the key of the service, which
-/// arguments would show to every user of the machine.
+/// The variables that are read: folders for the cache, settings of the Hugging Face hub, and the key of the service, which as an argument
+/// every user of the machine could see.
 #[derive(Clone, Default)]
 pub(crate) struct Environment {
     #[cfg(feature = "serve")]
@@ -13,7 +13,7 @@ pub(crate) struct Environment {
     pub(crate) hub: HubEnvironment,
 }
 
-/// What it says to Hugging Face's programs.
+/// The variables of Hugging Face's programs.
 #[derive(Clone, Default)]
 pub(crate) struct HubEnvironment {
     pub(crate) endpoint: Option<OsString>,
@@ -45,7 +45,7 @@ impl Environment {
         }
     }
 
-    /// The folder that programs keep their caches in. As the XDG specification asks, a relative path counts as none.
+    /// The folder of caches. As the XDG specification asks, a relative path counts as none.
     pub(crate) fn caches(&self) -> Option<PathBuf> {
         let absolute =
             |value: &Option<OsString>| value.clone().map(PathBuf::from).filter(|folder| folder.is_absolute());

@@ -1,39 +1,39 @@
-//! Names that arguments are given by: drafters, devices, stages, and what a bench compares.
+//! Values of arguments that are names: drafters, devices, stages, arms of a bench.
 
 use std::str::FromStr;
 
 use clap::ValueEnum;
 use yggc::compile::stage_names;
 
-/// What a skip set is judged by.
+/// Objective of a skip set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SkipObjectiveName {
-    /// Tokens reproduced, with as much skipped as at first
+    /// Most tokens reproduced, leaving out as many layers as at first
     Matchness,
-    /// Predicted time per token, with any share skipped
+    /// Least predicted time per token, leaving out any number of layers
     Speed,
 }
 
-/// How drafts grow.
+/// Growth of drafts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DraftGrowthName {
-    /// As planned: trees of equal growth
+    /// Trees of equal growth, as planned
     Equal,
-    /// A chain that ends where the drafter is unsure, with siblings where it is; no prediction is for it
+    /// A chain that ends where the drafter is unsure, with siblings there; the plan's predictions do not apply
     Confident,
 }
 
-/// What kinds of drafter model can be made.
+/// Kinds of drafter model that can be trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DistilledKind {
     /// One layer that reads the model's hidden rows and shares its head
     Hidden,
-    /// A small model of its own, for any engine
+    /// A small model of its own, which any engine can load
     Plain,
 }
 
 impl DistilledKind {
-    /// The name that the training program knows it by.
+    /// Its name in the training program.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hidden => "hidden",
@@ -42,34 +42,34 @@ impl DistilledKind {
     }
 }
 
-/// The drafters that exist in this release, by their names in the contract.
+/// The drafters of this release, by their names in the command line contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum DrafterName {
-    /// Drafts nothing: plain decoding
+    /// Nothing: plain decoding
     None,
-    /// Continues from an earlier occurrence of the last tokens
+    /// What followed an earlier occurrence of the last tokens
     Lookup,
-    /// The model itself with some of its layers left out
+    /// The model with a fixed set of layers left out
     LayerSkip,
-    /// Continues as texts of a corpus store do
+    /// How texts of a corpus store continue
     Retrieval,
-    /// Continues the longest suffix seen earlier, in this request or those before it
+    /// What followed the longest suffix seen in this or earlier requests
     Suffix,
-    /// What the verifier last offered behind every token, along a fixed tree
+    /// The tokens last found most probable behind each token, in a fixed tree
     Recycling,
-    /// Dictionaries of n-grams, of the text and of what the verifier makes of a pool of sequences
+    /// N-grams from dictionaries of the text and of a candidate pool that the model extends
     Ngram,
-    /// The model with layers left out that are chosen anew while it runs
+    /// The model with a set of layers left out that is tuned while it runs
     Swift,
-    /// Those that run no model in one tree, each as far as it did well lately
+    /// All drafters without a model in one tree, weighted by their recent success
     Mixed,
-    /// A drafter model: a small model of the same vocabulary, or one for the model's hidden rows
+    /// A drafter model: a small model of the same vocabulary, or a layer over the model's hidden rows
     Model,
 }
 
 impl DrafterName {
-    /// The name that plans know it by.
+    /// Its name in plans.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -100,32 +100,32 @@ pub(crate) enum IsaName {
     Amx,
 }
 
-/// What linears make of activations.
+/// Activations of linears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ActivationsName {
-    /// Bytes with a scale per 32 or 256 values, as most engines do
+    /// Bytes with a scale per 32 or 256 values, as most engines use
     Int8,
-    /// Floating-point numbers: more exact, slower
+    /// Floating-point numbers: more exact and slower
     Native,
 }
 
 /// Element type of the key/value cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CacheName {
-    /// Halves
+    /// Floating-point numbers of 16 bits
     F16,
-    /// Bytes with a scale for each key and value: half the memory, less exact
+    /// Bytes with a scale per key and value: half the memory, less exact
     Q8,
 }
 
-/// A stage of the walk from file to program.
+/// A stage between model file and program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StageName {
     Config,
     Tensors,
     Graph,
     Passes,
-    /// What one pass leaves, by the pass's name.
+    /// The graph after one pass, by the pass's name.
     Pass(&'static str),
     Program,
     Memory,
@@ -153,16 +153,16 @@ impl FromStr for StageName {
     }
 }
 
-/// One thing that `bench` compares.
+/// One arm of `bench`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// Plain decoding.
     Ar,
     /// Plain decoding op by op, without static programs.
     Eager,
-    /// Each plan, as it decides.
+    /// Each plan, as it serves.
     Plan,
-    /// Each plan, at every step.
+    /// Each plan, without its guard.
     Unguarded,
     /// One drafter, forced.
     Drafter(DrafterName),

@@ -1,12 +1,30 @@
 //! Numbers that arguments are given by, each within what makes sense.
 
-use std::ops::RangeInclusive;
+use std::{num::IntErrorKind, ops::RangeInclusive};
 
 pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
+    let limit = || format!("expected a whole number from 1 to {}", usize::MAX);
+    match text.parse::<usize>() {
         Ok(number) if number >= 1 => Ok(number),
-        _ => Err("expected a whole number, at least 1".to_owned()),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Err(limit()),
+        Ok(_) | Err(_) => Err("expected a whole number, at least 1".to_owned()),
     }
+}
+
+/// Bytes: a number, alone or with K, M, G or T behind it for powers of 1024.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let expected = || "expected bytes, as in 500M or 20G".to_owned();
+    let (number, unit) =
+        text.split_at(text.len() - usize::from(text.ends_with(|c: char| c.is_ascii_alphabetic())));
+    let unit: u64 = match unit {
+        "" => 1,
+        "K" | "k" => 1 << 10,
+        "M" | "m" => 1 << 20,
+        "G" | "g" => 1 << 30,
+        "T" | "t" => 1 << 40,
+        _ => return Err(expected()),
+    };
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(expected)
 }
 
 /// A width, or the first and the last of a range.

@@ -5,6 +5,9 @@ use yggc::compile::stage_names;
 
 use super::*;
 
+#[cfg(feature = "serve")]
+mod documents;
+
 fn parse(line: &str) -> Result<Command, clap::Error> {
     Cli::try_parse_from(std::iter::once("yggc").chain(line.split_whitespace())).map(|cli| cli.command)
 }
@@ -167,7 +170,7 @@ fn plan_is_a_search_or_looks_at_plans() {
         Some(Fix {
             drafter: Some("lookup".to_owned()),
             depth: Some(4),
-            verify_width: Some(yggc::plan::FixedWidth::Rows(16)),
+            verify_width: Some(yggc::planner::FixedWidth::Rows(16)),
             depth_rule: Some(yggc::plan::DepthRule::Predicted),
             ..Fix::default()
         })
@@ -301,5 +304,22 @@ fn serve_listens_to_this_machine_unless_told_otherwise() {
         "serve -p x",
     ] {
         assert_eq!(refusal(line).exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn a_size_is_a_number_with_a_unit() {
+    let limit = |text: &str| {
+        Cli::try_parse_from(["yggc", "cache", "list", "--packed-limit", text]).map(|cli| cli.packed_limit)
+    };
+    for (text, bytes) in
+        [("0", 0), ("7", 7), ("3K", 3 << 10), ("500m", 500 << 20), ("20G", 20 << 30), ("1T", 1 << 40)]
+    {
+        assert_eq!(limit(text).unwrap(), Some(bytes), "{text}");
+    }
+    for text in ["", "G", "-1", "1.5G", "5X", "20GB", "99999999999999999999", "99999999999T", "5\u{e9}"] {
+        let error = limit(text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ValueValidation, "{text}");
+        assert!(error.to_string().contains("20G"), "{error}");
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failur
     output::text(text(&provenance, repetitions, &report))
 }
 
-/// The widths asked for, or those of profiles.
+/// The requested widths, or those of profiles.
 pub(super) fn widths(args: &BenchArgs) -> Vec<usize> {
     if args.widths.is_empty() {
         ProfileOptions::WIDTHS.to_vec()
@@ -90,7 +90,7 @@ struct ForwardJson<'a> {
     /// Measured.
     forward: TimingJson,
     observed: TimingJson,
-    /// Derived from here on, but for the ops' timings.
+    /// Derived from here on, except the ops' timings.
     steps: usize,
     steps_us: f64,
     barriers_us: f64,
@@ -193,7 +193,7 @@ fn text(provenance: &Provenance, repetitions: usize, report: &KernelReport) -> S
         .iter()
         .map(|(arithmetic, flops)| format!("{:.0} GFLOP/s in {}", flops / 1e9, arithmetic.name()))
         .collect();
-    let weights = output::bytes(usize::try_from(roofline.weight_bytes).unwrap_or(usize::MAX));
+    let weights = output::bytes(roofline.weight_bytes);
     writeln!(
         out,
         "\nroofline, measured: {:.1} GB/s (median {:.1}) over {weights} of weights, {}; an empty step takes {:.2} us\n\
@@ -210,7 +210,7 @@ fn text(provenance: &Provenance, repetitions: usize, report: &KernelReport) -> S
     out
 }
 
-/// Op by op, so that one op's widths stand together. What a longer context does not change is shown once.
+/// The widths of each op together. Ops that do not depend on the context are shown once.
 fn op_table(report: &KernelReport) -> String {
     let head =
         ["op", "kernel", "width", "context", "calls", "us", "min", "spread", "GB/s", "GFLOP/s", "share"];
@@ -251,7 +251,7 @@ fn op_table(report: &KernelReport) -> String {
     output::table(&rows)
 }
 
-/// Every forward as a sum of its parts, in microseconds.
+/// Every forward as the sum of its parts, in microseconds.
 fn forward_table(report: &KernelReport) -> String {
     let head = [
         "forward", "context", "T(W) us", "min", "spread", "observed", "steps", "barriers", "rest", "floor",
@@ -276,7 +276,7 @@ fn forward_table(report: &KernelReport) -> String {
     output::table(&rows)
 }
 
-/// Where the time of each decode forward goes.
+/// Shares of the time of each decode forward.
 fn decode_tables(report: &KernelReport) -> String {
     let mut out = String::new();
     for forward in report.forwards.iter().filter(|forward| forward.width == 1) {

@@ -1,4 +1,4 @@
-//! Where the figures of a bench come from: program, day, machine, model, kernels.
+//! Provenance of a bench's figures: program, date, machine, model, kernels.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,11 +15,11 @@ pub(super) struct MachineJson {
     digest: String,
 }
 
-/// What every bench says of itself.
+/// The provenance of a bench.
 #[derive(Debug, Serialize)]
 pub(super) struct Provenance {
     version: &'static str,
-    /// By the system's clock, in UTC.
+    /// Date and time in UTC.
     date: String,
     pub(super) machine: MachineJson,
     model: ModelFingerprint,

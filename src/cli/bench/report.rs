@@ -1,4 +1,4 @@
-//! What a bench says: every run, and what follows from them, kept apart.
+//! The report of a bench: measured runs and derived numbers, kept apart.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 use ygg_profiler::statistics;
 use yggc::{
     engine::{Loaded, Report, Sampling},
-    plan::SkipCounts,
+    policy::SkipCounts,
 };
 
 use crate::cli::{args::BenchArgs, error::Failure, output, settings};
 
 use super::{Question, REPETITIONS, provenance::Provenance};
 
-/// Which answer of which arm.
+/// The place of an answer in a bench.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Turn {
     /// Place in [`Bench::arms`].
@@ -21,7 +21,7 @@ pub(super) struct Turn {
     pub(super) repetition: usize,
     #[serde(skip)]
     pub(super) prompt: usize,
-    /// How many arms answered this prompt before, in this repetition.
+    /// Number of arms that answered this prompt earlier in this repetition.
     pub(super) place: usize,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Run {
     steps: u64,
     drafted: u64,
     accepted: u64,
-    /// For depths 1, 2, ...: steps that verified a node so deep, and those of them that accepted one.
+    /// For depths 1, 2, ...: steps that verified a node of that depth, and steps that accepted one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     counts_by_depth: Vec<(u64, u64)>,
     /// Mean time of drafting, per step: T_draft.
@@ -43,21 +43,21 @@ pub(super) struct Run {
     tpot_ms: Option<f64>,
     macro_tokens_per_s: Option<f64>,
     ttft_ms: f64,
-    /// From the prompt's ids to the whole text, by the wall clock.
+    /// Wall time from the prompt's ids to the complete text.
     total_ms: f64,
-    /// Time of the tries of a drafter that tunes its skip set, and what its search did so far, if it does.
+    /// For a drafter that tunes its skip set: time of its tries, and the state of its search.
     #[serde(skip_serializing_if = "Option::is_none")]
     skip_search: Option<SkipRun>,
-    /// Why a drafter did not draft at every step, if so.
+    /// Why the drafter did not draft at every step, if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     fell_back: Option<String>,
 }
 
-/// What one answer took for the search for a skip set: measured; and what the search did in all answers of the arm.
+/// The search for a skip set: measured time within one answer, and counts over all answers of the arm.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct SkipRun {
     tune_ms: f64,
-    /// E(Spd) of SWIFT: the speed-up that the answer's tokens a step, its acceptance rate and the share skipped stand for.
+    /// E(Spd) of SWIFT: the speed-up expected from the answer's tokens per step, its acceptance rate and the share skipped.
     expected_speedup: Option<f64>,
     #[serde(flatten)]
     counts: SkipCounts,
@@ -78,8 +78,8 @@ impl SkipRun {
     }
 }
 
-/// `E = M alpha / ((M - 1) c + alpha)` with M tokens a step, the acceptance rate alpha, and a draft that costs `c = 1 - skip_ratio`
-/// of a plain step (SWIFT, eq. 6, <https://arxiv.org/abs/2410.06916>). Nothing accepted is no speed-up: 0.
+/// `E = M alpha / ((M - 1) c + alpha)` with M tokens per step, the acceptance rate alpha, and a draft that costs `c = 1 - skip_ratio`
+/// of a plain step (SWIFT, eq. 6, <https://arxiv.org/abs/2410.06916>). Without accepted tokens it is 0.
 fn speedup_of_skipping(aal: f64, alpha: f64, skip_ratio: f64) -> f64 {
     if alpha > 0.0 { aal * alpha / ((aal - 1.0) * (1.0 - skip_ratio) + alpha) } else { 0.0 }
 }
@@ -109,7 +109,7 @@ impl Run {
         }
     }
 
-    /// Tokens that steps emitted: all but the first of an answer.
+    /// Tokens emitted by steps: all of an answer but the first.
     fn step_tokens(&self) -> f64 {
         self.aal.unwrap_or(0.0) * self.steps as f64
     }
@@ -119,7 +119,7 @@ impl Run {
     }
 }
 
-/// Middle and ends of a sample.
+/// Median, least and greatest of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Spread {
     median: f64,
@@ -134,7 +134,7 @@ impl Spread {
     }
 }
 
-/// Derived from the runs of one arm, or of one arm and category. Absent numbers had no step to be measured in.
+/// Derived from the runs of one arm, or of one arm and category. Numbers are absent if no step was measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Summary {
     runs: usize,
@@ -142,19 +142,19 @@ struct Summary {
     tpot_ms: Option<f64>,
     tpot_ms_min: Option<f64>,
     tpot_ms_max: Option<f64>,
-    /// Micro throughput: all tokens of all steps by their time.
+    /// Micro throughput: tokens of all steps divided by their time.
     tokens_per_s: Option<f64>,
     /// Macro throughput (SPECTRA): the mean of the steps' tokens per second.
     macro_tokens_per_s: Option<f64>,
-    /// Compression ratio, tau (SPECTRA): plain decoding's steps by this arm's, for the same answers.
+    /// Compression ratio, tau (SPECTRA): plain decoding's steps divided by this arm's, for the same answers.
     compression_ratio: Option<f64>,
-    /// Acceptance rate, alpha: drafted nodes accepted by those verified.
+    /// Acceptance rate, alpha: accepted nodes divided by verified nodes.
     acceptance_rate: Option<f64>,
-    /// All tokens of all steps by their number.
+    /// Tokens of all steps divided by the number of steps.
     aal: Option<f64>,
     step_ms: Option<Spread>,
     ttft_ms: Option<Spread>,
-    /// Plain decoding's whole time by this arm's, pair by pair: same prompt, same repetition.
+    /// Plain decoding's whole time divided by this arm's, for pairs of the same prompt and repetition.
     speedup: Option<Spread>,
     /// The same for the time per output token.
     tpot_speedup: Option<Spread>,
@@ -180,7 +180,7 @@ struct PromptJson {
     runs: Vec<Run>,
 }
 
-/// How tokens were drawn.
+/// Sampling of the answers.
 #[derive(Debug, Serialize)]
 struct SamplingJson {
     temperature: f32,
@@ -209,7 +209,7 @@ pub(super) struct Bench {
     prompts: Vec<PromptJson>,
 }
 
-/// What an arm is, beside its runs.
+/// Description of an arm.
 #[derive(Debug)]
 pub(super) struct Entrant {
     pub(super) name: String,
@@ -314,7 +314,7 @@ impl Bench {
     }
 }
 
-/// How many of an arm's answers were partly decoded plainly, and why one of them was; empty if none.
+/// Number of an arm's answers that fell back to plain decoding, with one reason; empty if none did.
 fn fallbacks<'r>(arm: &str, runs: impl Iterator<Item = &'r Run>) -> String {
     let (mut all, mut fell, mut first) = (0, 0, None);
     for run in runs {
@@ -343,7 +343,7 @@ fn categories(runs: &[Run], arm: usize, questions: &[Question]) -> BTreeMap<Stri
         .collect()
 }
 
-/// The numbers of one arm over the prompts that are wanted. Arm 0 is plain decoding.
+/// The numbers of one arm over the selected prompts. Arm 0 is plain decoding.
 fn summary(runs: &[Run], arm: usize, wanted: impl Fn(usize) -> bool) -> Summary {
     let mine: Vec<&Run> = runs.iter().filter(|run| run.turn.arm == arm && wanted(run.turn.prompt)).collect();
     let samples =

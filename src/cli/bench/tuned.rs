@@ -24,13 +24,13 @@ use super::{
     provenance::Provenance,
 };
 
-/// Committed tokens before the forwards: linears do not depend on them.
+/// Committed tokens before the forwards; the time of linears does not depend on them.
 const CONTEXT: usize = 200;
 
 /// Runs `yggc bench --kernels --plan P`.
 pub(super) fn command(args: &BenchArgs, file: &Path, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
-    let source = given(file, args.force, cache)?;
+    let source = given(file, args.force)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
     let loaded =
         Loaded::new(loading::open(&path, cache, Progress::OnStderr)?, &load_options(machine, widths(args)))?;
@@ -83,7 +83,7 @@ struct OpJson<'a> {
     name: &'a str,
     kernel: &'a str,
     tuning: Option<&'a str>,
-    /// Measured: one call, of each forward the median of its calls.
+    /// Measured: one call, as the median over the calls of each forward.
     default: TimingJson,
     tuned: TimingJson,
     /// Derived.

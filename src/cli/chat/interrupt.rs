@@ -1,4 +1,4 @@
-//! Ctrl-C at a terminal: ends the answer that is coming, not the program.
+//! Ctrl-C at a terminal: ends the running answer, not the program.
 
 use std::{
     io,
@@ -12,10 +12,10 @@ use signal_hook::{
 };
 use yggc::engine::CancelHandle;
 
-/// Waits for Ctrl-C on a thread of its own until it is dropped.
+/// Waits for Ctrl-C on its own thread until it is dropped.
 #[derive(Debug)]
 pub(super) struct Interrupts {
-    /// Of the answer that comes, or came last.
+    /// Handle of the running or last answer.
     current: Arc<Mutex<CancelHandle>>,
     signals: Handle,
     waiting: Option<JoinHandle<()>>,
@@ -23,7 +23,7 @@ pub(super) struct Interrupts {
 
 impl Interrupts {
     /// # Errors
-    /// If the system gives no handler or no thread.
+    /// If the system refuses a signal handler or a thread.
     pub(super) fn watch() -> io::Result<Self> {
         let current = Arc::new(Mutex::new(CancelHandle::new()));
         let mut signals = Signals::new([SIGINT])?;
@@ -37,7 +37,7 @@ impl Interrupts {
         Ok(Self { current, signals: handle, waiting: Some(waiting) })
     }
 
-    /// The handle of an answer that is about to come: Ctrl-C is its from now on.
+    /// A handle for the next answer, which Ctrl-C cancels from now on.
     pub(super) fn begin(&self) -> CancelHandle {
         let handle = CancelHandle::new();
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = handle.clone();
@@ -48,7 +48,7 @@ impl Interrupts {
 impl Drop for Interrupts {
     fn drop(&mut self) {
         self.signals.close();
-        // It does nothing that could panic.
+        // The thread does nothing that could panic.
         let _ = self.waiting.take().map(JoinHandle::join);
     }
 }

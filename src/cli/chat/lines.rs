@@ -1,4 +1,4 @@
-//! Where the lines of a chat come from: a person at a terminal, or whatever is piped in.
+//! Input lines of a chat, from a terminal or a pipe.
 
 use std::io::{self, BufRead, IsTerminal, StdinLock};
 
@@ -6,21 +6,21 @@ use rustyline::{Behavior, Config, Editor, error::ReadlineError, history::MemHist
 
 use crate::cli::error::Failure;
 
-/// Lines that a person may go back to.
+/// Lines kept in the history.
 const REMEMBERED: usize = 1000;
 
 /// The lines of a chat.
 pub(super) enum Lines {
-    /// Edited, with those before; the terminal shows them, whatever stdout is.
+    /// A line editor with history; it draws on the terminal even if stdout is redirected.
     Typed(Box<Editor<(), MemHistory>>),
     Piped(StdinLock<'static>),
 }
 
-/// What there is instead of the next line.
+/// Why there is no next line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NextLine {
     Line(String),
-    /// Ctrl-C: what was typed is dropped.
+    /// Ctrl-C: the typed text is dropped.
     Dropped,
     End,
 }
@@ -36,7 +36,7 @@ impl Lines {
         Ok(Self::Typed(Box::new(Editor::with_history(config, history).map_err(unreadable)?)))
     }
 
-    /// Whether a person types them.
+    /// Whether the input is a terminal.
     pub(super) fn are_typed(&self) -> bool {
         match self {
             Self::Typed(_) => true,
@@ -47,7 +47,7 @@ impl Lines {
     /// Waits for the next line.
     ///
     /// # Errors
-    /// If the terminal refuses or what comes is not text.
+    /// If the terminal fails or the input is not UTF-8.
     pub(super) fn next(&mut self) -> Result<NextLine, Failure> {
         match self {
             Self::Typed(editor) => match editor.readline("> ") {

@@ -1,14 +1,14 @@
-//! What a line of the chat means: a message, or a command.
+//! Lines of the chat, parsed: messages and commands.
 
-/// What a person may say beside messages, as `/help` tells it.
+/// The text of `/help`.
 pub(super) const HELP: &str = "\
-/help      this
-/stats     what the last answer took
+/help      show these commands
+/stats     show statistics of the last answer
 /reset     forget the conversation
-/quit      end, as Ctrl-D does
-Ctrl-C ends an answer that is coming, and clears a line that is typed.";
+/quit      quit, like Ctrl-D
+Ctrl-C ends a running answer, and clears the line that you type.";
 
-/// A line, understood.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said<'a> {
     Nothing,
@@ -17,7 +17,7 @@ pub(super) enum Said<'a> {
     Stats,
     Reset,
     Quit,
-    /// A command that there is not.
+    /// A command that does not exist.
     Unknown(&'a str),
 }
 

@@ -1,7 +1,7 @@
-//! Models of the Hugging Face hub, named `hf:OWNER/REPO` or `hf:OWNER/REPO/FILE.gguf`, in the cache that its other programs use.
+//! Models of the Hugging Face hub, named `hf:OWNER/REPO` or `hf:OWNER/REPO/FILE.gguf` (a file in one piece, or any part of one), in the cache that its other programs use.
 //!
 //! A model that was fetched once is used without a request, as its files were then. What one repository means is kept below the
-//! program's own cache (`hub/OWNER--REPO.json`): the commit, and which of its files the model is, written when all of them are there. So a
+//! program's own cache (`hub/OWNER--REPO.json`, or `hub/OWNER--REPO/FILE.json` where a file was named): the commit, and which of its files the model is, written when all of them are there. So a
 //! fetch that was interrupted is not taken for a model, and goes on where it was.
 
 use std::{
@@ -11,10 +11,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use ygg_profiler::replace_file;
+use yggc::model::gguf::part_names;
 
 use self::{
     client::Client,
-    listing::{Choice, choose, shards},
+    listing::{Choice, choose, first_part, parts, shards},
 };
 pub(crate) use self::{error::HubError, name::HubName, settings::HubSettings};
 use crate::cli::{
@@ -55,13 +56,15 @@ pub(crate) fn fetch(
     cache: &CacheDir,
     progress: Progress,
 ) -> Result<PathBuf, HubError> {
+    // Whichever part is named, it is the same model.
+    let name = &name.file.as_deref().map_or_else(|| name.clone(), |file| name.of_file(&first_part(file)));
     let (owner, repo) = name.parts();
     let folder = format!("models--{owner}--{repo}");
-    let kept = Kept {
-        name,
-        repository: settings.cache.join(&folder),
-        record: cache.hub().join(format!("{owner}--{repo}.json")),
+    let record = match &name.file {
+        Some(file) => cache.hub().join(format!("{owner}--{repo}")).join(format!("{file}.json")),
+        None => cache.hub().join(format!("{owner}--{repo}.json")),
     };
+    let kept = Kept { name, repository: settings.cache.join(&folder), record };
     if let Some(path) = kept.find(part) {
         return Ok(path);
     }
@@ -94,8 +97,10 @@ pub(crate) fn fetch(
 impl Kept<'_> {
     /// The model, if it was fetched whole.
     fn find(&self, part: Part) -> Option<PathBuf> {
-        if let Some(file) = &self.name.file {
-            return Some(self.main()?.join(file)).filter(|path| path.is_file());
+        if let (Some(file), Some(main)) = (&self.name.file, self.main())
+            && parts(file, |part| main.join(part).is_file()).is_ok()
+        {
+            return Some(main.join(file));
         }
         let Record { commit, files } = serde_json::from_slice(&fs::read(&self.record).ok()?).ok()?;
         let snapshot = self.snapshot(&commit);
@@ -121,7 +126,7 @@ impl Kept<'_> {
                 let named = shards(self.name, &fs::read(snapshot.join(index)).ok()?).ok()?;
                 named.iter().all(|shard| snapshot.join(shard).is_file())
             }
-            Choice::Folder { index: None, .. } | Choice::File(_) => true,
+            Choice::Folder { index: None, .. } | Choice::Gguf(_) => true,
         };
         is_whole.then(|| choice.path(&snapshot))
     }
@@ -138,8 +143,17 @@ impl Kept<'_> {
 
     fn download(&self, part: Part, settings: &HubSettings, progress: Progress) -> Result<PathBuf, HubError> {
         let client = Client::new(self.name, settings, progress)?;
-        if let Some(file) = &self.name.file {
-            return client.file("main", file);
+        if let Some(file) = &self.name.file
+            && part_names(file).is_none()
+        {
+            let path = client.file("main", file)?;
+            let commit =
+                path.strip_prefix(self.repository.join("snapshots")).ok().and_then(|path| path.iter().next());
+            if let Some(commit) = commit.and_then(|commit| commit.to_str()) {
+                // The file is found without it; only `yggc cache` does not list what it does not know.
+                let _ = self.keep(&Record { commit: commit.to_owned(), files: vec![file.clone()] });
+            }
+            return Ok(path);
         }
         let (commit, listed) = client.listing()?;
         let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
@@ -178,7 +192,7 @@ impl Choice {
     fn path(&self, snapshot: &Path) -> PathBuf {
         match self {
             Self::Folder { .. } => snapshot.to_owned(),
-            Self::File(file) => snapshot.join(file),
+            Self::Gguf(parts) => snapshot.join(&parts[0]),
         }
     }
 }

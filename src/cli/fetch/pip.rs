@@ -11,7 +11,7 @@ use std::{
 
 use crate::cli::{cache::CacheError, fetch::FetchError};
 
-/// How often the size of the download is looked at.
+/// Interval of progress updates.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How to start pip.
@@ -22,7 +22,7 @@ pub(super) struct Pip {
 }
 
 impl Pip {
-    /// The pip of the `python3` that a shell would start.
+    /// The pip of the shell's `python3`.
     pub(super) fn of_path() -> Self {
         Self::new("python3", ["-m", "pip"])
     }
@@ -35,9 +35,9 @@ impl Pip {
     }
 
     /// Downloads the wheel of `requirement` into the folder `work` (an absolute path) and returns its path. `on_bytes`
-    /// is called with the bytes that are there so far.
+    /// is called with the bytes downloaded so far.
     ///
-    /// pip's settings and index are the user's own. Only wheels are accepted, so no code of the package runs.
+    /// Uses the user's pip settings and index. Accepts only wheels, so no code of the package runs.
     pub(super) fn download(
         &self,
         requirement: &'static str,
@@ -80,7 +80,7 @@ impl Pip {
     }
 }
 
-/// Waits for the child to end, calling `meanwhile` now and then.
+/// Waits for the child to end, calling `meanwhile` at intervals.
 fn wait(child: &mut Child, meanwhile: impl Fn()) -> io::Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -117,7 +117,7 @@ fn only_wheel(requirement: &'static str, folder: &Path) -> Result<PathBuf, Fetch
     }
 }
 
-/// Bytes of all files under a folder. Files come and go while pip works, so what cannot be read counts nothing.
+/// Bytes of all files under a folder. Files come and go while pip works, so unreadable ones count as empty.
 fn bytes_in(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     entries

@@ -1,4 +1,4 @@
-//! Tests of fetching from made-up wheels through a made-up pip.
+//! Tests of fetching generated wheels through a stand-in for pip.
 
 use std::{fs::File, io::Write};
 
@@ -31,7 +31,7 @@ impl Scene {
         Self { folder, cache }
     }
 
-    /// A wheel with one member, and the path of it.
+    /// A wheel with one member, and its path.
     fn wheel(&self, member: &str, content: &[u8]) -> PathBuf {
         let path = self.folder.path().join("made_up-1.0-py3-none-any.whl");
         let mut zip = ZipWriter::new(File::create(&path).unwrap());
@@ -199,6 +199,7 @@ fn a_model_is_a_known_name_or_a_path() {
         flag: Some(scene.folder.path().join("cache")),
         environment: Environment::default(),
         keeps_packed: false,
+        packed_limit: None,
     };
     let resolve = |text: &str| resolve(Some(Path::new(text)), &place, Progress::Hidden);
     let here = scene.folder.path().to_str().unwrap();

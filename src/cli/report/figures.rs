@@ -1,11 +1,11 @@
-//! The plots of the report: which numbers of the plan become which curves and maps.
+//! The plots of the report, from numbers of the plan.
 
 use std::collections::BTreeMap;
 
 use ygg_profiler::Stage;
-use yggc::plan::{
-    Calibration, HeldOut, Interval, Plan, PricedShape, SubPlan,
-    explain::{Explanation, Staircase},
+use yggc::{
+    plan::{Calibration, HeldOut, Interval, Plan, PricedShape, SubPlan},
+    planner::report::explain::{Explanation, Staircase},
 };
 
 use crate::cli::error::Failure;
@@ -16,7 +16,7 @@ use super::{
     page::Page,
 };
 
-/// A map for every drafter and Wd: predicted speed-up over Dd and Wv, by the better rule of choosing rows.
+/// One map per drafter and Wd: predicted speed-up over Dd and Wv, with the better rule for choosing rows.
 pub(super) fn surface(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     page.paragraph(
         "Predicted speed-up over plain decoding. Wv is the most rows that a step verifies; each cell has the better of \
@@ -59,7 +59,7 @@ pub(super) fn surface(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A chart for every stage: a curve for each context.
+/// One chart per stage, with one curve per context.
 pub(super) fn latencies(page: &mut Page, explanation: &Explanation) -> Result<(), Failure> {
     page.paragraph(
         "Medians; bars reach from the first to the third quartile. Only the widths marked were measured.",
@@ -89,7 +89,7 @@ pub(super) fn latencies(page: &mut Page, explanation: &Explanation) -> Result<()
     Ok(())
 }
 
-/// Acceptance by depth and by the drafter's rank, a curve for each drafter that recorded any.
+/// Acceptance by depth and by the drafter's rank: one curve per drafter with recordings.
 pub(super) fn acceptance(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     let by_depth = shares(plan, |sub_plan| &sub_plan.acceptance.by_depth);
     let by_rank = shares(plan, |sub_plan| &sub_plan.acceptance.by_rank);
@@ -121,7 +121,7 @@ fn shares(plan: &Plan, of: impl Fn(&SubPlan) -> &Vec<f64>) -> Vec<Curve> {
     plan.by_drafter.iter().map(curve).filter(|curve| !curve.points.is_empty()).collect()
 }
 
-/// What was predicted of held-out nodes against what happened.
+/// Predicted against observed acceptance of held-out nodes.
 pub(super) fn reliability(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     let held_out = |sub_plan: &SubPlan| {
         let Calibration { held_out, .. } = sub_plan.row_choice.calibration.as_ref()?;

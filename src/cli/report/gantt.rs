@@ -22,7 +22,7 @@ use super::{
 
 const WIDTH: u32 = 720;
 const ROW: u32 = 30;
-/// Above and below a bar.
+/// Space above and below a bar.
 const PADDING: u32 = 4;
 const LEFT: u32 = 150;
 const BELOW: u32 = 46;
@@ -37,7 +37,7 @@ struct Bar {
     colour: RGBColor,
 }
 
-/// Adds the predicted step of a sub-plan: one stage begins where the one before ends, with what it adds to the step.
+/// Adds a figure of a sub-plan's predicted step: stages in a row, each as long as the time that it adds to the step.
 ///
 /// # Errors
 /// [`Failure::Internal`] if it cannot be drawn.
@@ -102,7 +102,7 @@ fn draw(bars: &[Bar]) -> Result<String, Failure> {
             let mut bar = Rectangle::new([(*start_us, row), (start_us + us, row + 1)], colour.filled());
             bar.set_margin(PADDING, PADDING, 0, 0);
             chart.draw_series([bar])?;
-            // The edge shows where a stage is that is too short to be seen.
+            // The edge marks stages that are too short to be seen.
             let ends = vec![(0, PADDING as i32), (0, (ROW - PADDING) as i32)];
             let edge = PathElement::new(ends, ShapeStyle::from(colour).stroke_width(2));
             chart.draw_series([EmptyElement::at((*start_us, row + 1)) + edge])?;

@@ -1,4 +1,4 @@
-//! Numbers over two lists as SVG: darker is more, and every cell says its number.
+//! A heat map as SVG: darker is more, and every cell contains its number.
 
 use plotters::{
     prelude::{
@@ -14,14 +14,14 @@ use super::chart::{FONT, INK, svg};
 
 /// Pixels of a cell.
 const CELL: (u32, u32) = (46, 26);
-/// Pixels left of the cells, below them, and on the other sides.
+/// Margins in pixels: left of the cells, below them, and on the other sides.
 const LEFT: u32 = 56;
 const BELOW: u32 = 46;
 const MARGIN: u32 = 10;
-/// The colour of the largest number; the smallest is white.
+/// Colour of the largest number; the smallest is white.
 const DARK: RGBColor = RGBColor(16, 42, 92);
 
-/// Numbers over columns and rows.
+/// A heat map.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct HeatMap<'a> {
     pub(super) x: &'a str,
@@ -29,7 +29,7 @@ pub(super) struct HeatMap<'a> {
     pub(super) columns: Vec<u32>,
     pub(super) rows: Vec<u32>,
     pub(super) cells: Vec<HeatCell>,
-    /// The numbers that are white and dark.
+    /// The numbers of the lightest and the darkest cell.
     pub(super) range: (f64, f64),
 }
 
@@ -39,7 +39,7 @@ pub(super) struct HeatCell {
     pub(super) column: u32,
     pub(super) row: u32,
     pub(super) value: f64,
-    /// Whether a frame points it out.
+    /// Whether it has a frame.
     pub(super) marked: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn heat_map(map: &HeatMap<'_>) -> Result<String, Failure> {
             chart.draw_series([fill])?;
             chart.draw_series([EmptyElement::at((i, j + 1)) + number])?;
             if *marked {
-                // Dark and light, so that it stands out from cells of any number.
+                // Two frames, dark and light, which stand out from any cell.
                 let (right, bottom) = (width - 3, height - 3);
                 let corners = vec![(3, 3), (right, 3), (right, bottom), (3, bottom), (3, 3)];
                 let line = |colour: &RGBColor, width| {

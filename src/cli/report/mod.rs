@@ -1,10 +1,10 @@
-//! The report of a plan: one HTML file that says in words, tables and plots why the plan is as it is.
+//! The report of a plan: one HTML file that explains the planner's choice in text, tables and plots.
 //!
-//! The walk: [`html`] explains the plan and lays the sections out on a [`Page`](page::Page); figures are SVG made by
+//! [`html`] explains the plan and lays the sections out on a [`Page`](page::Page); figures are SVG made by
 //! `chart`, `heat_map` and `gantt` from the plan's own numbers. [`write()`] puts it into a file.
 //!
-//! Invariants: the page is well-formed XML, needs no script and no network, and what a colour says a number, a marker or a
-//! place says too.
+//! Invariants: the page is well-formed XML and needs neither script nor network; whatever a colour shows, a number, a marker or a
+//! position shows too.
 
 mod chart;
 mod figures;
@@ -16,19 +16,19 @@ mod tables;
 use std::{fs::File, io::Read, path::Path};
 
 use ygg_profiler::replace_file;
-use yggc::plan::{self, Plan};
+use yggc::{plan::Plan, planner::report::explain_at};
 
 use crate::cli::{error::Failure, settings};
 
 use self::page::Page;
 
-/// What every report begins with.
+/// First line of every report.
 const START: &str = "<!DOCTYPE html>\n<!-- yggc plan explain -->\n";
 
-/// Writes the report of `plan`, for requests of `temperature`, to `path`, replacing an older report or nothing.
+/// Writes the report of `plan`, for requests of `temperature`, to `path`; replaces an older report, never another file.
 ///
 /// # Errors
-/// [`Failure::Input`] if the file cannot be written, or is there and no report.
+/// [`Failure::Input`] if the file cannot be written, or exists and is no report.
 pub(super) fn write(plan: &Plan, temperature: f32, path: &Path) -> Result<(), Failure> {
     settings::output_file_of(path, "--html OUT")?;
     let refused = |why: String| {
@@ -55,7 +55,7 @@ fn is_report(path: &Path) -> bool {
 /// # Errors
 /// [`Failure::Internal`] if a figure cannot be drawn.
 fn html(plan: &Plan, temperature: f32) -> Result<String, Failure> {
-    let explanation = plan::explain_at(plan, temperature);
+    let explanation = explain_at(plan, temperature);
     let plan = &*plan.of_band(plan.band_for(temperature));
     let mut page = Page::new(&format!("Why {} of {}", explanation.chosen, plan.fingerprints.model.name));
     tables::summary(&mut page, plan, &explanation);

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-/// Legible in colour and in grey, on screen and on paper.
+/// The style sheet: legible in colour and in grey, on screen and on paper.
 const STYLE: &str = "
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
 h1 { line-height: 1.2 } h2 { margin-top: 2.5rem; border-bottom: 1px solid #999 }
@@ -14,7 +14,7 @@ figure { margin: 1rem 0; display: inline-block; vertical-align: top } figcaption
 svg { max-width: 100%; height: auto } nav a { margin-right: 1rem; white-space: nowrap }
 ";
 
-/// A page under construction: an open section follows what is written.
+/// A page under construction: finished sections, then an open one.
 #[derive(Debug)]
 pub(super) struct Page {
     title: String,
@@ -28,7 +28,7 @@ impl Page {
         Self { title: title.to_owned(), body: String::new(), sections: Vec::new() }
     }
 
-    /// Ends the section before and begins another. `id` is made of letters.
+    /// Ends the open section and begins another. `id` consists of letters.
     pub(super) fn section(&mut self, id: &str, title: &str) {
         if !self.sections.is_empty() {
             self.body.push_str("</section>\n");
@@ -51,7 +51,7 @@ impl Page {
         }
     }
 
-    /// A table; the rows for which `chosen` holds stand out. Without rows, it says so.
+    /// A table; rows for which `chosen` holds are highlighted. A table without rows says that it is empty.
     pub(super) fn table(
         &mut self,
         caption: &str,
@@ -76,7 +76,7 @@ impl Page {
         self.body.push_str("</tbody>\n</table>\n");
     }
 
-    /// A figure from an SVG document, named for those who cannot see it.
+    /// A figure from an SVG document, with a description for screen readers.
     pub(super) fn figure(&mut self, caption: &str, svg: &str) {
         let caption = escape(caption);
         let (tag, inside) = svg.trim().split_once('>').unwrap_or((svg, ""));
@@ -85,7 +85,7 @@ impl Page {
         ));
     }
 
-    /// The whole document but its first line.
+    /// The whole document except its first line.
     pub(super) fn finish(mut self) -> String {
         if !self.sections.is_empty() {
             self.body.push_str("</section>\n");
@@ -108,7 +108,7 @@ impl Page {
     }
 }
 
-/// Text as it is written between tags and in attributes; what XML cannot hold becomes a question mark.
+/// Text escaped for XML; characters that XML does not allow become question marks.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,18 +1,21 @@
-//! The sections of the report that are words and tables.
+//! The sections of the report that consist of text and tables.
 
 use ygg_profiler::Fingerprints;
-use yggc::plan::{
-    DepthRule, LeftOut, Plan, PricedShape, Refusal, RowRule, Schedule, Shape, TUNING_TITLES, drafter_cell,
-    explain::{
-        BandReason, ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast, Outcome,
-        PartGain, StepShares,
+use yggc::{
+    plan::{DepthRule, LeftOut, Plan, PricedShape, Refusal, RowRule, Schedule, Shape},
+    planner::report::{
+        TUNING_TITLES, drafter_cell,
+        explain::{
+            BandReason, ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast,
+            Outcome, PartGain, StepShares,
+        },
+        tuning_cells,
     },
-    tuning_cells,
 };
 
 use super::page::Page;
 
-/// Alternatives listed.
+/// Most alternatives that are listed.
 const ALTERNATIVES: usize = 40;
 
 pub(super) fn summary(page: &mut Page, plan: &Plan, explanation: &Explanation) {

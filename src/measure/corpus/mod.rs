@@ -20,7 +20,7 @@ use std::{
 use ygg_profiler::replace_file;
 
 use crate::{
-    engine::{Error, Loaded},
+    engine::{Error, Hint, Loaded},
     runtime::Pinning,
     speculate::corpus::Corpus,
 };
@@ -93,10 +93,11 @@ pub fn build_corpus(
     let context = loaded.set().model_context();
     if *snippet_tokens < snippets::LEAST_TOKENS || snippet_tokens + 1 > context {
         return Err(Error::input(format!(
-            "snippets of {snippet_tokens} tokens: expected {} to {}, which the model can score; choose another --snippet",
+            "snippets of {snippet_tokens} tokens: expected {} to {}, which the model can score",
             snippets::LEAST_TOKENS,
             context - 1
-        )));
+        ))
+        .with_hint(Hint::Corpus));
     }
     let mut snippets = Snippets::open(loaded, inputs, *snippet_tokens)?;
     let score_path = beside(output, ".scores")?;
@@ -128,10 +129,10 @@ pub fn build_corpus(
     }
     let Some(highest) = selection.highest() else {
         return Err(Error::input(format!(
-            "no snippet to keep: expected texts of {} tokens or more, found {number} snippets, none within --keep and --tokens; \
-             give other files with --input",
+            "no snippet to keep: expected texts of {} tokens or more, found {number} snippets, none within the limits",
             snippets::LEAST_TOKENS
-        )));
+        ))
+        .with_hint(Hint::Corpus));
     };
     let corpus = kept(&mut scores, selection, progress)?;
     progress(Progress { what: "sorting", done: 0, total: 1 });

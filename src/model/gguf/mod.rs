@@ -17,6 +17,7 @@ pub(super) use describe::{describe, open};
 pub use encode::{DATA_ALIGNMENT, TensorRecord, encode_header};
 pub(super) use file::MAGIC;
 pub use file::{GgufFile, parse};
+pub use split::part_names;
 pub use value::{Array, Value};
 
 #[cfg(test)]

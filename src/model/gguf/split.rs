@@ -124,6 +124,18 @@ impl Opened {
     }
 }
 
+/// The names of all parts of the model that a file called `name` is a part of, the first part first; `None` if the name is no part's.
+///
+/// ```
+/// let mut names = yggc::model::gguf::part_names("m-00002-of-00002.gguf").expect("a part's name");
+/// assert_eq!(names.next().as_deref(), Some("m-00001-of-00002.gguf"));
+/// assert!(yggc::model::gguf::part_names("m.gguf").is_none());
+/// ```
+pub fn part_names(name: &str) -> Option<impl Iterator<Item = String>> {
+    let (stem, number, count) = numbers_of(name.strip_suffix(".gguf")?)?;
+    (1..=count).contains(&number).then(|| (0..count).map(move |i| part_name(stem, i, count)))
+}
+
 fn part_name(name: &str, number: usize, count: usize) -> String {
     format!("{name}-{:0DIGITS$}-of-{count:0DIGITS$}.gguf", number + 1)
 }

@@ -9,6 +9,9 @@ use std::{
 use super::*;
 use crate::model::synthetic::SyntheticSpec;
 
+/// Weights of more bytes are mapped.
+const MOST_READ: usize = 64;
+
 /// A model that was written long enough ago, and where its weights are kept.
 struct Scene {
     folder: tempfile::TempDir,
@@ -20,8 +23,16 @@ impl Scene {
     fn new() -> Self {
         let scene = Self { folder: tempfile::tempdir().unwrap() };
         SyntheticSpec::default().write_gguf(&scene.model()).unwrap();
-        scene.settle();
+        scene.settle(&scene.model());
         scene
+    }
+
+    /// Another model, the same under another name.
+    fn other(&self, name: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::copy(self.model(), &path).unwrap();
+        self.settle(&path);
+        path
     }
 
     fn model(&self) -> PathBuf {
@@ -33,17 +44,28 @@ impl Scene {
     }
 
     /// Waits until changes of the model can be told.
-    fn settle(&self) {
-        while !MappedFile::open(&self.model()).unwrap().stamp().unwrap().unwrap().is_settled() {
+    fn settle(&self, model: &Path) {
+        while !MappedFile::open(model).unwrap().stamp().unwrap().unwrap().is_settled() {
             thread::sleep(Duration::from_millis(50));
         }
     }
 
     /// What a start does that packs `parts` unless they are kept: what it reads then, and what it was told.
     fn start_with(&self, packing: PackedDigest, parts: &[&[u8]]) -> (Option<Vec<u8>>, Vec<PackedNote>) {
+        self.start_of(&self.model(), None, packing, parts)
+    }
+
+    fn start_of(
+        &self,
+        model: &Path,
+        most_bytes: Option<u64>,
+        packing: PackedDigest,
+        parts: &[&[u8]],
+    ) -> (Option<Vec<u8>>, Vec<PackedNote>) {
         let notes = Arc::new(Mutex::new(Vec::new()));
-        let (told, place) = (Arc::clone(&notes), KeptPlace { folder: self.kept(), least_bytes: 8 });
-        let model = Model::open(&self.model()).unwrap();
+        let told = Arc::clone(&notes);
+        let place = KeptPlace { folder: self.kept(), least_bytes: 8, most_bytes, most_read_bytes: MOST_READ };
+        let model = Model::open(model).unwrap();
         let model = model.kept_in(place, move |note| told.lock().unwrap().push(note)).unwrap();
         let found = model.weights.kept_packed(&packing).map(|kept| (*kept).as_ref().to_vec());
         if found.is_none() {
@@ -86,7 +108,8 @@ fn the_second_start_maps_what_the_first_kept() {
         (found, notes),
         (None, vec![PackedNote::Outdated(scene.file()), PackedNote::Kept(scene.file())])
     );
-    assert_eq!(scene.start_with([8; 32], &[]).0, Some(vec![3; 64]));
+    // Few bytes are read, and are the same.
+    assert_eq!(scene.start_with([8; 32], &[]), (Some(vec![3; 64]), vec![PackedNote::Read(scene.file())]));
     // Little is not kept.
     fs::remove_file(scene.file()).unwrap();
     assert_eq!(scene.start_with(PACKING, &[&[1; 7]]), (None, vec![]));
@@ -101,7 +124,7 @@ fn a_model_that_was_changed_is_packed_again() {
         (fs::read(scene.model()).unwrap(), fs::metadata(scene.model()).unwrap().modified().unwrap());
     let put_back = |time: SystemTime| {
         File::options().write(true).open(scene.model()).unwrap().set_modified(time).unwrap();
-        scene.settle();
+        scene.settle(&scene.model());
     };
     // Between the samples of the fingerprint.
     let mut changed = bytes.clone();
@@ -129,7 +152,7 @@ fn a_model_that_was_just_written_is_not_kept_yet() {
     SyntheticSpec::default().write_gguf(&scene.model()).unwrap();
     let (found, notes) = scene.start();
     assert!(found.is_none() && matches!(notes[..], [PackedNote::Later(_)]), "{notes:?}");
-    scene.settle();
+    scene.settle(&scene.model());
     assert_eq!(scene.start().1, [PackedNote::Kept(scene.file())]);
 }
 
@@ -157,7 +180,7 @@ fn damaged_files_are_told_and_replaced() {
         (flipped(15), "header"),
         (flipped(16), "checksum"),
         (flipped(40), "checksum"),
-        (flipped(170), "checksum"),
+        (flipped(190), "checksum"),
         (flipped(header + 3), "samples"),
         (flipped(whole.len() - 1), "samples"),
     ];
@@ -203,9 +226,74 @@ fn writers_do_not_meet_and_leave_nothing_behind() {
     assert!(!dead.exists() && !strange.exists());
     let kept = scene.file();
     // When the model is gone, whoever writes next removes what was kept of it.
-    assert!(!is_of_nothing(&kept));
+    let is_of_nothing = || {
+        let files = kept_files(&scene.kept()).unwrap();
+        assert!(files.len() == 1 && files[0].path == kept, "{files:?}");
+        files[0].is_of_nothing()
+    };
+    assert!(!is_of_nothing());
     fs::remove_file(scene.model()).unwrap();
-    assert!(is_of_nothing(&kept));
+    assert!(is_of_nothing());
+}
+
+#[test]
+fn a_full_folder_loses_what_was_not_used_for_longest() {
+    let scene = Scene::new();
+    let models = ["a.gguf", "b.gguf", "c.gguf"].map(|name| scene.other(name));
+    let keep = |model: &Path, limit| scene.start_of(model, Some(limit), PACKING, &[&[1; 8192]]).1;
+    // A page of header, two of weights.
+    let size = 3 * 4096;
+    let kept = || -> Vec<PathBuf> {
+        kept_files(&scene.kept()).unwrap().into_iter().map(|file| file.model.unwrap()).collect()
+    };
+    let [a, b, c] = models.each_ref().map(|path| fs::canonicalize(path).unwrap());
+    for model in [&a, &b] {
+        let notes = keep(model, 2 * size);
+        assert!(matches!(notes[..], [PackedNote::Kept(_)]), "{notes:?}");
+    }
+    assert!(matches!(keep(&a, 2 * size)[..], [PackedNote::Mapped(_)]));
+    assert_eq!(kept(), [b.clone(), a.clone()]);
+    assert!(matches!(keep(&c, 3 * size - 1)[..], [PackedNote::Kept(_)]));
+    assert_eq!(kept(), [a.clone(), c.clone()]);
+    let notes = keep(&b, size - 1);
+    assert_eq!(notes, [PackedNote::TooLarge { needed: size, limit: size - 1 }]);
+    assert!(notes[0].is_warning() && notes[0].to_string().contains("limit"), "{}", notes[0]);
+    assert_eq!(kept(), [a.clone(), c]);
+    // A model's own file is replaced, so it takes no room from the new one.
+    let outdated = scene.start_of(&a, Some(size), [8; 32], &[&[3; 8192]]).1;
+    assert!(matches!(outdated[..], [PackedNote::Outdated(_), PackedNote::Kept(_)]), "{outdated:?}");
+    assert_eq!(kept(), [a]);
+}
+
+#[test]
+fn without_a_limit_half_of_what_is_free_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(folder::limit_of(folder.path(), Some(7), 9), 7);
+    let most = folder::limit_of(folder.path(), None, u64::MAX);
+    assert_eq!(most, 32 << 30);
+    let missing = folder.path().join("missing");
+    assert_eq!(folder::limit_of(&missing, None, 0), 32 << 30);
+    if let Some(free) = crate::storage::free_bytes(folder.path()) {
+        assert!(folder::limit_of(folder.path(), None, 0) <= free);
+    }
+}
+
+#[test]
+fn a_check_reads_what_opening_does_not() {
+    let scene = Scene::new();
+    let weights: Vec<u8> = (0..4 << 20).map(|i: u32| i.to_le_bytes()[1]).collect();
+    scene.start_with(PACKING, &[&weights]);
+    let file = || kept_files(&scene.kept()).unwrap().remove(0);
+    assert_eq!(file().check(), Ok(()));
+    let mut bytes = fs::read(scene.file()).unwrap();
+    // Between the first two samples.
+    let at = bytes.len() - weights.len() + 3 * 4096;
+    bytes[at] ^= 1;
+    fs::write(scene.file(), &bytes).unwrap();
+    assert!(scene.start_with(PACKING, &[&weights]).0.is_some());
+    assert!(file().check().unwrap_err().contains("found others"));
+    fs::write(scene.file(), &bytes[..100]).unwrap();
+    assert!(file().model.is_none() && file().check().unwrap_err().contains("whole header"));
 }
 
 /// Many at once, some of which find it and some of which write it: all read the same.

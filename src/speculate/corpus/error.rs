@@ -8,7 +8,7 @@ use crate::storage::StorageError;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file cannot be opened or mapped.
-    #[error("no corpus store: {0}; say where it is with --store, or make one with `yggc corpus build`")]
+    #[error("no corpus store: {0}; say where it is, or make one with `yggc corpus build`")]
     Storage(#[from] StorageError),
     /// Another kind of file.
     #[error(
@@ -62,7 +62,7 @@ pub enum StoreError {
     },
     /// A whole store, but not the one that was asked for.
     #[error(
-        "`{}` is another corpus store: expected {expected}, found {found}; give the one that was profiled with --store, or \
+        "`{}` is another corpus store: expected {expected}, found {found}; give the one that was profiled, or \
          profile and plan with this one",
         path.display()
     )]
@@ -103,7 +103,7 @@ pub enum StoreError {
         found: u32,
     },
     /// More tokens than 32-bit places can number.
-    #[error("a corpus of {found} tokens: expected fewer than {expected}; keep fewer with --keep or --tokens")]
+    #[error("a corpus of {found} tokens: expected fewer than {expected}; keep fewer")]
     TooLarge {
         /// The limit.
         expected: u64,

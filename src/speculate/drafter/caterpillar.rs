@@ -7,7 +7,7 @@
 use crate::{
     runtime::{Choice, SkipSet},
     sample::Candidate,
-    speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
+    speculate::{Shape, SpeculateError, Stage, stats::Lap, tree_forward::tree_forward},
     tree::{NodeId, Source, TokenTree},
 };
 
@@ -65,7 +65,7 @@ impl Caterpillar {
         let depth = depth.min(MOST_DRAFTED);
         let mut tip = NodeId::ROOT;
         for drafted in 0..depth {
-            let choices = verifier::forward(session, tree, &[tip])?.choose(self.choice, Some(skip));
+            let choices = tree_forward(session, tree, &[tip])?.choose(self.choice, Some(skip));
             stats.add_time(Stage::Draft, lap.next());
             self.forwards.push(1);
             self.candidates.clear();

@@ -8,7 +8,7 @@
 use crate::{
     runtime::{Choice, DraftPhase, DraftPhaseSize, GrowingTree, Session, SkipSet, TrimmedHead},
     sample::Candidate,
-    speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
+    speculate::{Shape, SpeculateError, Stage, stats::Lap, tree_forward::tree_forward},
     tree::{NodeId, Source, Template, TokenTree},
 };
 
@@ -121,7 +121,7 @@ impl Drafter for LayerSkip {
         }
         for growth in 0..depth {
             if growth > 0 || !has_head {
-                let forward = verifier::forward(session, tree, &self.rows)?;
+                let forward = tree_forward(session, tree, &self.rows)?;
                 let choices = forward.choose_of(self.trimmed, self.choice, Some(&self.skip));
                 stats.add_time(Stage::Draft, lap.next());
                 self.forwards.push(u32::try_from(self.rows.len()).expect("widths are small"));

@@ -4,7 +4,8 @@
 //! policy, [`Trust`]: it follows what became of the drafter's proposals, so the same history always shares the rows alike.
 
 use crate::{
-    plan::{Fate, ProposalLimits, Trust, fates},
+    plan::ProposalLimits,
+    policy::{Fate, Trust, fates},
     speculate::{Lesson, Shape, SpeculateError, Stage, stats::Lap},
     tree::{Insert, NodeId, TokenTree},
 };

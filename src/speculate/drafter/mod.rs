@@ -26,7 +26,8 @@ pub use suffix::Suffix;
 pub use swift::{DraftGrowth, Swift};
 
 use crate::{
-    plan::{ProposalLimits, ReplayDrafter, SkipSearch},
+    plan::{ProposalLimits, ReplayDrafter},
+    policy::SkipSearch,
     runtime::{GrowingTree, Session},
     sample::Candidate,
     tree::{NodeId, TokenTree},

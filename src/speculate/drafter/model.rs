@@ -16,7 +16,7 @@ use crate::{
         SessionOptions, TrimmedHead,
     },
     sample::Candidate,
-    speculate::{Shape, SpeculateError, Stage, stats::Lap, verifier},
+    speculate::{Shape, SpeculateError, Stage, stats::Lap, tree_forward::tree_forward},
     tree::{NodeId, Source, Template, TokenTree},
 };
 
@@ -411,7 +411,7 @@ impl DraftsAhead for ModelDrafter {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let forward = verifier::forward(&mut self.own, tree, &self.rows)?;
+        let forward = tree_forward(&mut self.own, tree, &self.rows)?;
         forward.begin_choice_of(self.trimmed, Choice::ARGMAX, None);
         self.note_forwarded(tree);
         Ok(())
@@ -440,7 +440,7 @@ impl ModelDrafter {
         budget: &mut Budget<'_>,
         lap: &mut Lap,
     ) -> Result<(), SpeculateError> {
-        let mut forward = verifier::forward(&mut self.own, tree, &self.rows)?;
+        let mut forward = tree_forward(&mut self.own, tree, &self.rows)?;
         if let Reads::HiddenRows { own, columns } = &self.reads {
             for (row, node) in self.rows.iter().enumerate() {
                 let parent = tree.parent(*node).expect("grown nodes have parents");

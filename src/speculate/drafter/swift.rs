@@ -6,7 +6,8 @@
 //! takes the place of the skip mask; programs stay as they are. What is tried, and when, says [`SkipSearch`].
 
 use crate::{
-    plan::{GroupSet, SkipSearch, TriedSet},
+    plan::GroupSet,
+    policy::{SkipSearch, TriedSet},
     runtime::{Choice, Session, SkipSet},
     speculate::{Shape, SpeculateError, Stage, Stats, stats::Lap},
     tree::TokenTree,
@@ -57,7 +58,7 @@ pub struct Swift {
 
 impl Swift {
     /// A drafter that begins with the best set of `search` and grows trees of the given shape. A try writes
-    /// [`window`](crate::plan::SkipSearchSettings::window) rows of scratch from `bank` on, which lies behind the rows of every
+    /// [`window`](crate::policy::SkipSearchSettings::window) rows of scratch from `bank` on, which lies behind the rows of every
     /// schedule it is to keep ([`Shape::scratch_rows`]).
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Chat templates, and what keeps a message from speaking for the template.
+//! Chat templates, and messages that imitate control tokens.
 
 use proptest::prelude::*;
 
@@ -63,8 +63,8 @@ fn templates_are_rendered_as_hugging_face_renders_them() {
 #[test]
 fn a_template_that_is_not_valid_says_where() {
     let error = ChatTemplate::compile("{% for m in messages %}\n{{ m.content }").unwrap_err().to_string();
-    assert!(error.contains("chat_template:2") && error.contains("--raw"), "{error}");
-    assert!(TextError::NoChatTemplate.to_string().contains("`--raw`"));
+    assert!(error.contains("chat_template:2") && error.contains("as it is"), "{error}");
+    assert!(TextError::NoChatTemplate.to_string().contains("as it is"));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn roles_are_a_closed_set() {
 }
 
 proptest! {
-    /// Whatever is said, the control tokens are those of the template, and the text is what was said.
+    /// Whatever a message contains, the control tokens are those of the template, and the text is the message's.
     #[test]
     fn messages_never_speak_for_the_template(first in texts(), second in texts()) {
         let smollm = tokenizer("smollm");

@@ -1,4 +1,4 @@
-//! Vocabularies that are damaged or not supported: errors that name the thing.
+//! Damaged and unsupported vocabularies: errors that name the fault.
 
 use proptest::prelude::*;
 

@@ -1,10 +1,8 @@
 //! What decoding problems are drawn from: samplings, shapes, templates, policies, heads, depths and limits.
 
 use yggc::{
-    plan::{
-        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardTerms, Knot, RowChoice, RowRule, StepCosts,
-        WidthCost,
-    },
+    plan::{Calibration, DepthCost, DepthCosts, DepthNetwork, Knot, RowChoice, RowRule, WidthCost},
+    policy::{GuardTerms, StepCosts},
     sample::Sampling,
     speculate::{Decoder, Policy, Shape},
     tree::Template,

@@ -77,10 +77,10 @@ fn the_official_client_is_served_and_hears_what_run_says() {
     assert_eq!(heard["raw"], run(&["--raw"])["text"]);
 }
 
-/// The `curl` commands of the README, as they are written there but for the address and the model's name.
+/// The `curl` commands of `docs/serving.md`, as they are written there but for the address and the model's name.
 fn curl_commands(server: &Server) -> Vec<String> {
-    let readme = include_str!("../../../README.md").replace("\n  ", " ");
-    let commands = readme.lines().filter(|line| line.starts_with("curl "));
+    let document = include_str!("../../../docs/serving.md").replace("\n  ", " ");
+    let commands = document.lines().filter(|line| line.starts_with("curl "));
     let here = |line: &str| {
         line.replace("http://127.0.0.1:8080", &server.url).replace("smollm2-135m-instruct", "tiny")
     };
@@ -88,7 +88,7 @@ fn curl_commands(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn the_readmes_curl_commands_are_answered() {
+fn the_documented_curl_commands_are_answered() {
     let server = Server::start(model(), &["--no-spec"]);
     let commands = curl_commands(&server);
     assert_eq!(commands.len(), 4, "{commands:?}");

@@ -201,7 +201,7 @@ fn products<T: Tiles>(
     let operands = Operands {
         tile: weights.tile(tile).as_ptr(),
         blocks: weights.blocks(),
-        ahead: chunk.tuning.ahead(weights),
+        ahead: chunk.tuning.reading(weights, Layout::Bf16Tiles, chunk.rows).ahead,
         x: chunk.x.as_ptr(),
         last: chunk.last(),
     };

@@ -13,9 +13,8 @@ use crate::{
     Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
-        activations::Layout,
+        activations::{Layout, Meeting},
         codes::{Operands, Sums, TOGETHER, int8, native},
-        packing::TILE,
         prepare::prepare as prepare_rows,
     },
     format::{Kind, Visitor},
@@ -78,19 +77,17 @@ pub(super) fn linear<A: Arithmetic>(
     out: &mut RowsMut<'_>,
 ) {
     let mut sums = [Sums::ZERO; TOGETHER];
-    for tiles in x.tuning.passes(tiles) {
-        for (tiles, first_row, rows, group) in x.meetings(tiles, TOGETHER) {
-            let sums = &mut sums[..tiles.len()];
-            products::<A>(weights, x, tiles.start, rows, group, sums);
-            for (tile, sums) in tiles.zip(sums) {
-                for (r, sums) in sums.0[..rows].iter().enumerate() {
-                    let out = out.span(first_row + r, outputs(weights, tile));
-                    for at in [0, LANES] {
-                        let result = load(sums, at);
-                        match epilogue {
-                            Epilogue::Store => store(out, at, result),
-                            Epilogue::AddInto => store(out, at, _mm256_add_ps(load(out, at), result)),
-                        }
+    for meeting in x.meetings(weights, tiles) {
+        let sums = &mut sums[..meeting.tiles.len()];
+        products::<A>(&meeting, sums);
+        for (tile, sums) in meeting.tiles.clone().zip(sums) {
+            for (r, sums) in sums.0[..meeting.rows].iter().enumerate() {
+                let out = out.span(meeting.first_row + r, meeting.outputs(tile));
+                for at in [0, LANES] {
+                    let result = load(sums, at);
+                    match epilogue {
+                        Epilogue::Store => store(out, at, result),
+                        Epilogue::AddInto => store(out, at, _mm256_add_ps(load(out, at), result)),
                     }
                 }
             }
@@ -107,55 +104,35 @@ pub(super) fn linear_gated<A: Arithmetic>(
     out: &mut RowsMut<'_>,
 ) {
     let mut sums = [Sums::ZERO; 2];
-    for tiles in x.tuning.passes(tiles) {
-        for (tiles, first_row, rows, group) in x.meetings(tiles, 1) {
-            let tile = tiles.start;
-            products::<A>(weights, x, 2 * tile, rows, group, &mut sums);
-            let [gate, up] = &sums;
-            for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(rows).enumerate() {
-                let out = out.span(first_row + r, outputs(weights, tile));
-                for at in [0, LANES] {
-                    store(out, at, _mm256_mul_ps(silu(load(gate, at)), load(up, at)));
-                }
+    for meeting in x.meetings(weights, tiles) {
+        products::<A>(&meeting, &mut sums);
+        let [gate, up] = &sums;
+        for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(meeting.rows).enumerate() {
+            let out = out.span(meeting.first_row + r, meeting.outputs(meeting.tiles.start));
+            for at in [0, LANES] {
+                store(out, at, _mm256_mul_ps(silu(load(gate, at)), load(up, at)));
             }
         }
     }
 }
 
-fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
-    tile * TILE..weights.outputs().min((tile + 1) * TILE)
-}
-
-/// Results of stored tiles, from the given one on, for one group of rows; of dense weights four rows at a time.
+/// Results of the stored tiles of a meeting; of dense weights four rows at a time.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn products<A: Arithmetic>(
-    weights: &PackedLinear,
-    x: &Prepared<'_>,
-    tile: usize,
-    rows: usize,
-    group: &[u8],
-    sums: &mut [Sums],
-) {
-    let tuning = x.tuning;
-    let operands = |tile, x: &[u8]| Operands {
-        tile: weights.tile(tile).as_ptr(),
-        blocks: weights.blocks(),
-        x: x.as_ptr(),
-        rows,
-        ahead: tuning.ahead(weights),
-    };
-    if !weights.format().is_dense() {
-        let is_coded = matches!(x.layout, Layout::Coded(_));
-        return weights.format().visit(CodedProducts::<A> {
-            operands: operands(tile, group),
+fn products<A: Arithmetic>(meeting: &Meeting<'_>, sums: &mut [Sums]) {
+    let format = meeting.weights.format();
+    if !format.is_dense() {
+        let is_coded = matches!(meeting.layout, Layout::Coded(_));
+        return format.visit(CodedProducts::<A> {
+            operands: meeting.operands(0),
             is_coded,
             sums,
             arithmetic: PhantomData,
         });
     }
     for (t, sums) in sums.iter_mut().enumerate() {
-        for (i, sums) in sums.0[..rows].chunks_mut(ROWS).enumerate() {
-            let operands = operands(tile + t, &group[i * ROWS * x.layout.block_bytes()..]);
+        for (i, sums) in sums.0[..meeting.rows].chunks_mut(ROWS).enumerate() {
+            let x = meeting.group[i * ROWS * meeting.layout.block_bytes()..].as_ptr();
+            let operands = Operands { x, ..meeting.operands(t) };
             macro_rules! by_rows {
                 ($format:ty) => {
                     match sums.len() {
@@ -168,7 +145,7 @@ fn products<A: Arithmetic>(
             }
             // SAFETY: the tile is stored, and every block of the group holds these rows in the class's layout.
             unsafe {
-                match weights.format() {
+                match format {
                     WeightFormat::BF16 => by_rows!(BF16),
                     WeightFormat::F16 => by_rows!(F16),
                     _ => by_rows!(F32),

@@ -13,9 +13,9 @@ use crate::{
     Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
-        activations::{Layout, Place},
+        activations::{Layout, Meeting, Place},
         codes::{Operands, Sums, TOGETHER, int8, native},
-        packing::{BLOCK, TILE},
+        packing::BLOCK,
         prepare::prepare as prepare_rows,
     },
     format::{Kind, Visitor},
@@ -72,19 +72,11 @@ fn pairs(bits: __m512i) -> __m512bh {
 
 /// How results of stored tiles come about.
 pub(in crate::cpu) trait Products {
-    /// Writes those of one group of rows and as many tiles, from the given one on, as there are sums.
+    /// Writes those of a meeting: as many stored tiles as there are sums.
     ///
     /// # Safety
-    /// The processor has the features of the tier, and the group holds `rows` rows as `x` was prepared.
-    unsafe fn products(
-        &mut self,
-        weights: &PackedLinear,
-        x: &Prepared<'_>,
-        tile: usize,
-        rows: usize,
-        group: &[u8],
-        sums: &mut [Sums],
-    );
+    /// The processor has the features of the tier.
+    unsafe fn products(&mut self, meeting: &Meeting<'_>, sums: &mut [Sums]);
 }
 
 /// In vectors.
@@ -92,17 +84,9 @@ pub(in crate::cpu) struct InVectors;
 
 impl Products for InVectors {
     #[inline(always)]
-    unsafe fn products(
-        &mut self,
-        weights: &PackedLinear,
-        x: &Prepared<'_>,
-        tile: usize,
-        rows: usize,
-        group: &[u8],
-        sums: &mut [Sums],
-    ) {
+    unsafe fn products(&mut self, meeting: &Meeting<'_>, sums: &mut [Sums]) {
         // SAFETY: promised by the caller.
-        unsafe { products(weights, x, tile, rows, group, sums) }
+        unsafe { products(meeting, sums) }
     }
 }
 
@@ -140,19 +124,17 @@ pub(in crate::cpu) fn linear_by(
     out: &mut RowsMut<'_>,
 ) {
     let mut sums = [Sums::ZERO; TOGETHER];
-    for tiles in x.tuning.passes(tiles) {
-        for (tiles, first_row, rows, group) in x.meetings(tiles, TOGETHER) {
-            let sums = &mut sums[..tiles.len()];
-            // SAFETY: the features are enabled here; the group is one of `x`.
-            unsafe { by.products(weights, x, tiles.start, rows, group, sums) };
-            for (tile, sums) in tiles.zip(sums) {
-                for (r, sums) in sums.0[..rows].iter().enumerate() {
-                    let out = out.span(first_row + r, outputs(weights, tile));
-                    let result = load(sums, 0);
-                    match epilogue {
-                        Epilogue::Store => store(out, 0, result),
-                        Epilogue::AddInto => store(out, 0, _mm512_add_ps(load(out, 0), result)),
-                    }
+    for meeting in x.meetings(weights, tiles) {
+        let sums = &mut sums[..meeting.tiles.len()];
+        // SAFETY: the features are enabled here.
+        unsafe { by.products(&meeting, sums) };
+        for (tile, sums) in meeting.tiles.clone().zip(sums) {
+            for (r, sums) in sums.0[..meeting.rows].iter().enumerate() {
+                let out = out.span(meeting.first_row + r, meeting.outputs(tile));
+                let result = load(sums, 0);
+                match epilogue {
+                    Epilogue::Store => store(out, 0, result),
+                    Epilogue::AddInto => store(out, 0, _mm512_add_ps(load(out, 0), result)),
                 }
             }
         }
@@ -169,50 +151,30 @@ pub(in crate::cpu) fn linear_gated_by(
     out: &mut RowsMut<'_>,
 ) {
     let mut sums = [Sums::ZERO; 2];
-    for tiles in x.tuning.passes(tiles) {
-        for (tiles, first_row, rows, group) in x.meetings(tiles, 1) {
-            let tile = tiles.start;
-            // SAFETY: the features are enabled here; the group is one of `x`.
-            unsafe { by.products(weights, x, 2 * tile, rows, group, &mut sums) };
-            let [gate, up] = &sums;
-            for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(rows).enumerate() {
-                let out = out.span(first_row + r, outputs(weights, tile));
-                store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
-            }
+    for meeting in x.meetings(weights, tiles) {
+        // SAFETY: the features are enabled here.
+        unsafe { by.products(&meeting, &mut sums) };
+        let [gate, up] = &sums;
+        for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(meeting.rows).enumerate() {
+            let out = out.span(meeting.first_row + r, meeting.outputs(meeting.tiles.start));
+            store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
         }
     }
 }
 
-fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
-    tile * TILE..weights.outputs().min((tile + 1) * TILE)
-}
-
-/// Results of stored tiles, from the given one on, for one group of rows.
+/// Results of the stored tiles of a meeting.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-fn products(
-    weights: &PackedLinear,
-    x: &Prepared<'_>,
-    tile: usize,
-    rows: usize,
-    group: &[u8],
-    sums: &mut [Sums],
-) {
-    let operands = |tile| Operands {
-        tile: weights.tile(tile).as_ptr(),
-        blocks: weights.blocks(),
-        x: group.as_ptr(),
-        rows,
-        ahead: x.tuning.ahead(weights),
-    };
-    if !weights.format().is_dense() {
-        let is_coded = matches!(x.layout, Layout::Coded(_));
-        return weights.format().visit(CodedProducts { operands: operands(tile), is_coded, sums });
+fn products(meeting: &Meeting<'_>, sums: &mut [Sums]) {
+    let format = meeting.weights.format();
+    if !format.is_dense() {
+        let is_coded = matches!(meeting.layout, Layout::Coded(_));
+        return format.visit(CodedProducts { operands: meeting.operands(0), is_coded, sums });
     }
     for (t, sums) in sums.iter_mut().enumerate() {
-        let operands = operands(tile + t);
+        let operands = meeting.operands(t);
         macro_rules! by_rows {
             ($format:ty) => {
-                match rows {
+                match meeting.rows {
                     1 => dense::<$format, 1>(operands, &mut sums.0),
                     2 => dense::<$format, 2>(operands, &mut sums.0),
                     3 => dense::<$format, 3>(operands, &mut sums.0),
@@ -221,13 +183,13 @@ fn products(
                     6 => dense::<$format, 6>(operands, &mut sums.0),
                     7 => dense::<$format, 7>(operands, &mut sums.0),
                     8 => dense::<$format, 8>(operands, &mut sums.0),
-                    _ => unreachable!("no kernel for a group of {rows} rows"),
+                    _ => unreachable!("no kernel for a group of {} rows", meeting.rows),
                 }
             };
         }
         // SAFETY: the tile is stored, and the group holds `rows` rows of all blocks in the class's layout.
         unsafe {
-            match weights.format() {
+            match format {
                 WeightFormat::BF16 => by_rows!(BF16),
                 WeightFormat::F16 => by_rows!(F16),
                 _ => by_rows!(F32),

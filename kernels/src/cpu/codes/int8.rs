@@ -23,18 +23,21 @@ use crate::{
 /// `operands` names tiles of the kind, and a group of at most [`MANY`] rows in its layout of codes.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn int8<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) {
-    // SAFETY: promised by the caller.
-    unsafe {
-        match (operands.rows, sums.len()) {
-            (rows, _) if rows > Of::<V, K>::FEW => many::<V, K>(v, operands, sums),
-            (1, 1) => few::<V, K, 1, false>(v, operands, sums),
-            (2, 1) => few::<V, K, 2, false>(v, operands, sums),
-            (3, 1) => few::<V, K, 3, false>(v, operands, sums),
-            (_, 1) => few::<V, K, 4, false>(v, operands, sums),
-            (1, _) => few::<V, K, 1, true>(v, operands, sums),
-            (2, _) => few::<V, K, 2, true>(v, operands, sums),
-            (3, _) => few::<V, K, 3, true>(v, operands, sums),
-            _ => few::<V, K, 4, true>(v, operands, sums),
+    for (i, sums) in sums.chunks_mut(operands.streams).enumerate() {
+        let operands = operands.of_tile(Of::<V, K>::LAYOUT, i * operands.streams);
+        // SAFETY: promised by the caller.
+        unsafe {
+            match (operands.rows, sums.len()) {
+                (rows, _) if rows > Of::<V, K>::FEW => many::<V, K>(v, operands, sums),
+                (1, 1) => few::<V, K, 1, false>(v, operands, sums),
+                (2, 1) => few::<V, K, 2, false>(v, operands, sums),
+                (3, 1) => few::<V, K, 3, false>(v, operands, sums),
+                (_, 1) => few::<V, K, 4, false>(v, operands, sums),
+                (1, _) => few::<V, K, 1, true>(v, operands, sums),
+                (2, _) => few::<V, K, 2, true>(v, operands, sums),
+                (3, _) => few::<V, K, 3, true>(v, operands, sums),
+                _ => few::<V, K, 4, true>(v, operands, sums),
+            }
         }
     }
 }
@@ -309,7 +312,7 @@ unsafe fn turn<V: Vector, K: Kind>(v: V, bytes: &[V::Bytes; 8], row: *const u8, 
 /// As [`int8`].
 #[inline(always)]
 unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) {
-    let Operands { mut tile, blocks, mut x, rows, ahead } = operands;
+    let Operands { mut tile, blocks, mut x, rows, ahead, .. } = operands;
     assert!(rows <= MANY);
     let layout = Of::<V, K>::LAYOUT;
     let row = const { Coded::row_bytes(K::CODING) };

@@ -2,8 +2,8 @@
 //!
 //! [`Vector`] is an instruction set, [`Kind`](crate::format::Kind) a format; the kernels are generic over both and are
 //! compiled where the instructions of the vector are enabled. A kernel reads a tile of weights once, for all rows of a group:
-//! * up to four rows keep their sums in registers, and each vector of codes meets all of them; two tiles are read in turn, as two rising
-//!   streams, of which a processor fetches more ahead than of one;
+//! * up to four rows keep their sums in registers, and each vector of codes meets all of them; where a processor fetches more ahead of
+//!   two rising streams than of one, two tiles are read in turn;
 //! * more rows take turns over eight vectors of codes in registers, with their sums in the first cache; or, where there are tile
 //!   registers, [`tiled`](mod@tiled) writes the weights of a block as bytes to the first cache, and tiles multiply them.
 //!
@@ -33,7 +33,7 @@ pub(super) use vector::Vector;
 
 use super::packing::{CodeLayout, TILE};
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 
 /// Rows in a full group.
 pub(super) const MANY: usize = 64;
@@ -66,6 +66,8 @@ pub(super) struct Operands {
     /// Prepared group of exactly `rows` rows.
     pub(super) x: *const u8,
     pub(super) rows: usize,
+    /// Tiles that vectors read in turn.
+    pub(super) streams: usize,
     /// Distance from a weight to the one to fetch ahead of its use; 0 leaves it to the processor.
     pub(super) ahead: usize,
 }
@@ -78,6 +80,10 @@ impl Operands {
     }
 }
 
+/// From this distance on, what is fetched goes to the second cache: the first may lose it before its use.
+#[cfg(target_arch = "x86_64")]
+const FAR: usize = 4096;
+
 /// Asks for part `p` of a block, and what of the block is before or behind all parts, `ahead` bytes on; for nothing at 0.
 #[inline(always)]
 fn fetch(layout: CodeLayout, block: *const u8, p: usize, ahead: usize) {
@@ -86,8 +92,15 @@ fn fetch(layout: CodeLayout, block: *const u8, p: usize, ahead: usize) {
         let share = layout.bytes / layout.parts;
         let at = block.wrapping_add(ahead + p * share);
         for line in 0..share.div_ceil(64) {
+            let line = at.wrapping_add(64 * line).cast();
             // SAFETY: fetching touches nothing, and every x86-64 processor has the instruction.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64 * line).cast()) };
+            unsafe {
+                if ahead < FAR {
+                    _mm_prefetch::<_MM_HINT_T0>(line);
+                } else {
+                    _mm_prefetch::<_MM_HINT_T1>(line);
+                }
+            }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

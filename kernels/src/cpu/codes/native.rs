@@ -84,7 +84,7 @@ unsafe fn few<V: Vector, K: Kind, const R: usize>(
     first: usize,
     sums: &mut [[f32; TILE]],
 ) {
-    let Operands { mut tile, blocks, x, rows, ahead } = operands;
+    let Operands { mut tile, blocks, x, rows, ahead, .. } = operands;
     let layout: CodeLayout = const { K::LAYOUT };
     let by_part = const { PART / K::CODING.group_len() };
     let mut x = x.wrapping_add(first * F32_ROW);

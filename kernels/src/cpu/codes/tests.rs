@@ -51,10 +51,12 @@ fn eight_outputs_at_a_time_have_the_bits_of_sixteen() {
                 blocks: packed.blocks(),
                 x: prepared.bytes.as_ptr(),
                 rows,
+                streams: 1,
                 ahead: 0,
             };
-            for tiles in [1, 2] {
+            for (tiles, streams) in [(1, 1), (2, 1), (2, 2)] {
                 let mut sums = [Sums::ZERO; 2];
+                let operands = Operands { streams, ..operands };
                 format.visit(Eight { operands, activations, sums: &mut sums[..tiles] });
                 for (t, sums) in sums[..tiles].iter().enumerate() {
                     for (r, sums) in sums.0[..rows].iter().enumerate() {
@@ -120,6 +122,7 @@ mod in_tiles {
                     blocks: packed.blocks(),
                     x: prepared.bytes.as_ptr(),
                     rows,
+                    streams: 2,
                     ahead: 0,
                 };
                 for tiles in [1, 2] {

@@ -147,7 +147,7 @@ unsafe fn one_group<V: TileVector, T: Tiles, K: Kind>(
     room: &mut Room,
     sums: &mut [Sums],
 ) {
-    let Operands { tile, blocks, x, rows, ahead } = operands;
+    let Operands { tile, blocks, x, rows, ahead, .. } = operands;
     let row = const { Coded::row_bytes(K::CODING) };
     let layout = Of::<V, K>::LAYOUT;
     let block = |t: usize, b: usize| tile.wrapping_add((t * blocks + b) * layout.bytes);
@@ -238,7 +238,7 @@ unsafe fn groups<V: TileVector, T: Tiles, K: Kind>(
     room: &mut Room,
     sums: &mut Sums,
 ) {
-    let Operands { tile, blocks, x, rows, ahead } = operands;
+    let Operands { tile, blocks, x, rows, ahead, .. } = operands;
     let row = const { Coded::row_bytes(K::CODING) };
     let block = |b: usize| tile.wrapping_add(b * Of::<V, K>::LAYOUT.bytes);
     let rows_of = |b: usize| x.wrapping_add(b * rows * (8 * row + SUMS));

@@ -4,8 +4,8 @@ use crate::{
     Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
-        activations::{Layout, floats},
-        codes::{Array, Operands, Sums, int8, native},
+        activations::{Layout, Meeting, floats},
+        codes::{Array, Operands, Sums, TOGETHER, int8, native},
         lanes::{Portable, Single, silu},
         packing::{BLOCK, TILE, block_bytes, dense_value},
         prepare::prepare as prepare_rows,
@@ -13,7 +13,7 @@ use crate::{
     },
     format::{Kind, Visitor},
 };
-use std::{ops::Range, slice};
+use std::ops::Range;
 
 /// Lays activations out, normalised first if asked.
 pub(in crate::cpu) fn prepare(
@@ -35,13 +35,13 @@ pub(in crate::cpu) fn linear(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
-    let mut sums = Sums::ZERO;
-    for tiles in x.tuning.passes(tiles) {
-        for (tiles, first, rows, group) in x.meetings(tiles, 1) {
-            let tile = tiles.start;
-            products(weights, tile, x.layout, group, rows, &mut sums);
-            for (r, sums) in sums.0[..rows].iter().enumerate() {
-                let out = out.span(first + r, outputs(weights, tile));
+    let mut sums = [Sums::ZERO; TOGETHER];
+    for meeting in x.meetings(weights, tiles) {
+        let sums = &mut sums[..meeting.tiles.len()];
+        products(&meeting, sums);
+        for (tile, sums) in meeting.tiles.clone().zip(sums) {
+            for (r, sums) in sums.0[..meeting.rows].iter().enumerate() {
+                let out = out.span(meeting.first_row + r, meeting.outputs(tile));
                 match epilogue {
                     Epilogue::Store => out.copy_from_slice(&sums[..out.len()]),
                     Epilogue::AddInto => out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum),
@@ -58,42 +58,36 @@ pub(in crate::cpu) fn linear_gated(
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
-    let (mut gate, mut up) = (Sums::ZERO, Sums::ZERO);
-    for tiles in x.tuning.passes(tiles) {
-        for (tiles, first, rows, group) in x.meetings(tiles, 1) {
-            let tile = tiles.start;
-            products(weights, 2 * tile, x.layout, group, rows, &mut gate);
-            products(weights, 2 * tile + 1, x.layout, group, rows, &mut up);
-            for r in 0..rows {
-                let out = out.span(first + r, outputs(weights, tile));
-                for ((out, gate), up) in out.iter_mut().zip(&gate.0[r]).zip(&up.0[r]) {
-                    *out = silu(Single, *gate) * up;
-                }
+    let mut sums = [Sums::ZERO; 2];
+    for meeting in x.meetings(weights, tiles) {
+        products(&meeting, &mut sums);
+        let [gate, up] = &sums;
+        for r in 0..meeting.rows {
+            let out = out.span(meeting.first_row + r, meeting.outputs(meeting.tiles.start));
+            for ((out, gate), up) in out.iter_mut().zip(&gate.0[r]).zip(&up.0[r]) {
+                *out = silu(Single, *gate) * up;
             }
         }
     }
 }
 
-fn outputs(weights: &PackedLinear, tile: usize) -> Range<usize> {
-    tile * TILE..weights.outputs().min((tile + 1) * TILE)
-}
-
-/// Results of a stored tile for the rows of a group.
-fn products(weights: &PackedLinear, tile: usize, layout: Layout, group: &[u8], rows: usize, sums: &mut Sums) {
-    let (format, tile) = (weights.format(), weights.tile(tile));
-    if format.is_dense() {
-        return accumulate(format, tile, floats(group), &mut sums.0[..rows]);
+/// Results of the stored tiles of a meeting.
+fn products(meeting: &Meeting<'_>, sums: &mut [Sums]) {
+    let format = meeting.weights.format();
+    if !format.is_dense() {
+        let is_coded = meeting.layout != Layout::F32Sums;
+        return format.visit(CodedProducts { operands: meeting.operands(0), is_coded, sums });
     }
-    let operands =
-        Operands { tile: tile.as_ptr(), blocks: weights.blocks(), x: group.as_ptr(), rows, ahead: 0 };
-    format.visit(CodedProducts { operands, is_coded: layout != Layout::F32Sums, sums });
+    for (t, sums) in sums.iter_mut().enumerate() {
+        accumulate(format, meeting.stored(t), floats(meeting.group), &mut sums.0[..meeting.rows]);
+    }
 }
 
 /// Products over weights of codes, of a tile that is stored and a group in the layout of the class.
 struct CodedProducts<'a> {
     operands: Operands,
     is_coded: bool,
-    sums: &'a mut Sums,
+    sums: &'a mut [Sums],
 }
 
 impl Visitor for CodedProducts<'_> {
@@ -103,9 +97,9 @@ impl Visitor for CodedProducts<'_> {
         // SAFETY: operands are as promised.
         unsafe {
             if self.is_coded {
-                int8::<_, K>(Array::<TILE>, self.operands, slice::from_mut(self.sums));
+                int8::<_, K>(Array::<TILE>, self.operands, self.sums);
             } else {
-                native::<_, K>(Array::<TILE>, self.operands, slice::from_mut(self.sums));
+                native::<_, K>(Array::<TILE>, self.operands, self.sums);
             }
         }
     }

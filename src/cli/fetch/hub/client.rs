@@ -1,4 +1,4 @@
-//! Requests to the hub, by the `hf-hub` crate, and checks of what came.
+//! Requests to the hub through the `hf-hub` crate, and checks of the downloads.
 
 use std::{
     fs, io,
@@ -17,7 +17,7 @@ use crate::cli::{
     progress::Progress,
 };
 
-/// What a file's name in the cache is, if the hub knows it by its SHA-256: as many digits.
+/// Digits of a SHA-256; a cached file whose name is that long is named by its hash.
 const SHA256_DIGITS: usize = 64;
 
 /// One repository at the hub.
@@ -63,7 +63,7 @@ impl<'a> Client<'a> {
         Ok((info.sha, info.siblings.into_iter().map(|file| file.rfilename).collect()))
     }
 
-    /// Downloads one file of a revision into the hub's cache, going on with what is there of it, and checks it.
+    /// Downloads one file of a revision into the hub's cache, resuming a partial download, and checks it.
     pub(super) fn file(&self, revision: &str, file: &str) -> Result<PathBuf, HubError> {
         let (repo, remote) = self.at(revision);
         let announced = self.api.metadata(&remote.url(file)).map_err(|error| match status(&error) {
@@ -87,7 +87,7 @@ impl<'a> Client<'a> {
         Ok(path)
     }
 
-    /// Checks size and, where the hub said it, SHA-256 of a download; removes one that is not what was announced.
+    /// Checks the size and, if the hub announced it, the SHA-256 of a download; removes a wrong one.
     fn check(&self, file: &str, announced: &Metadata, blob: &Path, path: &Path) -> Result<(), HubError> {
         let size = fs::metadata(blob).map_err(CacheError::at("look at", blob))?.len();
         let (expected, found) = if size != announced.size() as u64 {
@@ -120,7 +120,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// What is left of an interrupted download is gone on with; one that is as long as the file or longer leaves nothing to ask for.
+/// An interrupted download is resumed, unless it is already as long as the file or longer.
 fn discard_unusable_part(blob: &Path, size: usize) -> Result<(), HubError> {
     let part = blob.with_extension("part");
     let is_too_long = fs::metadata(&part).is_ok_and(|found| found.len() >= size as u64);
@@ -130,13 +130,13 @@ fn discard_unusable_part(blob: &Path, size: usize) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Whether a header names content; it becomes the path of a file, in a folder `W` where it is weak.
+/// Whether an entity tag is safe as a file name; weak tags are stored in a folder `W`.
 fn is_content(header: &str) -> bool {
     let name = header.strip_prefix("W/").unwrap_or(header);
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// The status of an answer that was not what was asked for.
+/// The HTTP status of an error, if it has one.
 fn status(error: &ApiError) -> Option<u16> {
     match error {
         ApiError::RequestError(error) => match **error {
@@ -161,7 +161,7 @@ fn failure(settings: &HubSettings, error: ApiError) -> HubError {
     }
 }
 
-/// Errors of a transfer are the system's too; these are of the disk.
+/// Whether an I/O error of a transfer comes from the disk.
 fn is_of_disk(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -176,7 +176,7 @@ fn is_of_disk(error: &io::Error) -> bool {
     )
 }
 
-/// How far a download is.
+/// Progress of a download.
 struct Bar(ProgressBar);
 
 impl hf_hub::api::Progress for Bar {

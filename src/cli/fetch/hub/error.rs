@@ -22,7 +22,7 @@ pub(crate) enum HubError {
     /// The user's.
     #[error(
         "{repository} has no model that can be run: expected config.json, tokenizer.json and model.safetensors (or the shards \
-         of model.safetensors.index.json), or a .gguf file in one piece; found {found}"
+         of model.safetensors.index.json), or a .gguf file or all parts of one; found {found}"
     )]
     NoModel { repository: String, found: String },
     /// The user's.

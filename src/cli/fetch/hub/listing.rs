@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
+use yggc::model::gguf::part_names;
 
 use super::{HubError, HubName, name::is_inside};
 use crate::cli::fetch::Part;
@@ -21,8 +22,8 @@ const LISTED: usize = 12;
 pub(super) enum Choice {
     /// A folder of safetensors, and its index if the weights are in shards.
     Folder { files: Vec<String>, index: Option<String> },
-    /// A GGUF file.
-    File(String),
+    /// A GGUF file, or all parts of one, the first of them first.
+    Gguf(Vec<String>),
 }
 
 impl Choice {
@@ -30,20 +31,20 @@ impl Choice {
     pub(super) fn files(&self) -> Vec<String> {
         match self {
             Self::Folder { files, .. } => files.clone(),
-            Self::File(file) => vec![file.clone()],
+            Self::Gguf(parts) => parts.clone(),
         }
     }
 }
 
-/// The one model that is among `listed` files: a folder of safetensors, else the one GGUF file.
+/// The one model that is among `listed` files: a folder of safetensors, else the one GGUF file, which may be in parts.
 ///
 /// # Errors
 /// If there is none, or there are several GGUF files to choose from.
 pub(super) fn choose(name: &HubName, listed: &[&str], part: Part) -> Result<Choice, HubError> {
     let has = |file: &str| listed.contains(&file);
     if let Some(file) = &name.file {
-        let chosen = has(file).then(|| Choice::File(file.clone()));
-        return chosen.ok_or_else(|| no_file(name, file, listed));
+        let chosen = parts(file, has).map(Choice::Gguf);
+        return chosen.map_err(|missing| no_file(name, &missing, listed));
     }
     let weights = [WEIGHTS, INDEX].into_iter().find(|file| has(file));
     let tokenizer = match part {
@@ -59,7 +60,7 @@ pub(super) fn choose(name: &HubName, listed: &[&str], part: Part) -> Result<Choi
     }
     match &gguf_files(listed)[..] {
         [] => Err(HubError::NoModel { repository: name.repository(), found: some_of(listed) }),
-        [only] => Ok(Choice::File((*only).to_owned())),
+        [only] => parts(only, has).map(Choice::Gguf).map_err(|missing| no_file(name, &missing, listed)),
         several => Err(HubError::Several { repository: name.repository(), names: names_of(name, several) }),
     }
 }
@@ -67,23 +68,32 @@ pub(super) fn choose(name: &HubName, listed: &[&str], part: Part) -> Result<Choi
 /// Why a named file cannot be had.
 pub(super) fn no_file(name: &HubName, file: &str, listed: &[&str]) -> HubError {
     let there_are = match &gguf_files(listed)[..] {
-        [] => format!("it has no .gguf file in one piece, but {}", some_of(listed)),
+        [] => format!("it has no whole .gguf model, but {}", some_of(listed)),
         some => format!("it has {}", names_of(name, some)),
     };
     HubError::NoFile { repository: name.repository(), file: file.to_owned(), there_are }
 }
 
-/// GGUF files that are whole models; of those in several pieces none is.
+/// The first part of the GGUF model that `file` is a part of; `file` itself if the model is in one file.
+pub(super) fn first_part(file: &str) -> String {
+    part_names(file).and_then(|mut names| names.next()).unwrap_or_else(|| file.to_owned())
+}
+
+/// All parts of the GGUF model whose first is `file`, in order; one that is missing as an error.
+pub(super) fn parts(file: &str, is_there: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
+    let check = |part: String| if is_there(&part) { Ok(part) } else { Err(part) };
+    match part_names(file) {
+        Some(names) => names.map(check).collect(),
+        None => check(file.to_owned()).map(|file| vec![file]),
+    }
+}
+
+/// GGUF models that are whole: single files, and first parts of those whose parts are all listed.
 fn gguf_files<'a>(listed: &[&'a str]) -> Vec<&'a str> {
-    let is_piece = |stem: &str| {
-        let number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
-        let pieces = stem.rsplit_once("-of-");
-        pieces.is_some_and(|(first, last)| {
-            number(last) && first.rsplit_once('-').is_some_and(|(_, n)| number(n))
-        })
-    };
-    let is_whole = |file: &&str| file.strip_suffix(".gguf").is_some_and(|stem| !is_piece(stem));
-    listed.iter().copied().filter(is_whole).filter(|file| is_inside(file)).collect()
+    let is_whole =
+        |file: &&str| first_part(file) == **file && parts(file, |part| listed.contains(&part)).is_ok();
+    let ggufs = listed.iter().copied().filter(|file| file.ends_with(".gguf") && is_inside(file));
+    ggufs.filter(is_whole).collect()
 }
 
 fn names_of(name: &HubName, files: &[&str]) -> String {
@@ -144,7 +154,23 @@ mod tests {
         let files = [CONFIG, TOKENIZER, INDEX].map(str::to_owned).to_vec();
         let expected = Choice::Folder { files, index: Some(INDEX.to_owned()) };
         assert_eq!(chosen(&[CONFIG, TOKENIZER, INDEX, "x.safetensors"], Part::Verifier), Ok(expected));
-        assert_eq!(chosen(&["a.txt", "b.gguf"], Part::Verifier), Ok(Choice::File("b.gguf".to_owned())));
+        assert_eq!(chosen(&["a.txt", "b.gguf"], Part::Verifier), Ok(Choice::Gguf(vec!["b.gguf".to_owned()])));
+    }
+
+    #[test]
+    fn parts_are_one_model_and_taken_together() {
+        let parts = ["q/m-00001-of-00002.gguf", "q/m-00002-of-00002.gguf"];
+        let all = Choice::Gguf(parts.map(str::to_owned).to_vec());
+        assert_eq!(chosen(&[parts[1], parts[0], "m-00001-of-00003.gguf"], Part::Verifier), Ok(all));
+        let error = chosen(&[parts[0], parts[1], "b.gguf"], Part::Verifier).unwrap_err();
+        assert!(error.contains("hf:a/b/q/m-00001-of-00002.gguf, hf:a/b/b.gguf"), "{error}");
+        let error = chosen(&parts[..1], Part::Verifier).unwrap_err();
+        assert!(error.contains(parts[0]) && error.contains("all parts"), "{error}");
+        let named = name("hf:a/b/q/m-00001-of-00002.gguf");
+        let error = choose(&named, &parts[..1], Part::Verifier).unwrap_err().to_string();
+        assert!(error.contains("no file `q/m-00002-of-00002.gguf`"), "{error}");
+        let endless = format!("m-00001-of-{}.gguf", u64::MAX);
+        assert!(chosen(&[&endless], Part::Verifier).is_err());
     }
 
     #[test]
@@ -159,9 +185,6 @@ mod tests {
     fn what_cannot_be_chosen_is_listed() {
         let error = chosen(&["b/q4.gguf", "q8.gguf"], Part::Verifier).unwrap_err();
         assert!(error.contains("hf:a/b/b/q4.gguf, hf:a/b/q8.gguf"), "{error}");
-        let pieces = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"];
-        let error = chosen(&pieces, Part::Verifier).unwrap_err();
-        assert!(error.contains(pieces[0]) && error.contains("in one piece"), "{error}");
         let error = chosen(&[], Part::Verifier).unwrap_err();
         assert!(error.contains("nothing"), "{error}");
         let many: Vec<String> = (0..20).map(|n| format!("{n}.bin")).collect();

@@ -16,7 +16,7 @@ pub(crate) struct HubName {
 impl HubName {
     const PREFIX: &str = "hf:";
 
-    /// What was typed, if it is a name of the hub at all.
+    /// Parses a name of the hub; `None` if it is not one.
     pub(crate) fn parse(typed: &str) -> Option<Result<Self, HubError>> {
         let path = typed.strip_prefix(Self::PREFIX)?;
         let refused = |why| HubError::Name { typed: typed.to_owned(), why };
@@ -63,7 +63,7 @@ impl fmt::Display for HubName {
     }
 }
 
-/// The hub's own rule for owners and repositories, which keeps them names of folders.
+/// The hub's rule for owners and repositories, which also makes them safe folder names.
 fn is_plain(name: &str) -> bool {
     let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty()
@@ -72,7 +72,7 @@ fn is_plain(name: &str) -> bool {
         && !["--", ".."].into_iter().any(|pair| name.contains(pair))
 }
 
-/// Whether a path leads to a file below the folder that it begins in, and is the same text in an address.
+/// Whether a path stays inside its folder and needs no escaping in a URL.
 pub(super) fn is_inside(path: &str) -> bool {
     let means_something =
         |c: char| c.is_control() || c.is_whitespace() || matches!(c, '?' | '#' | '%' | '\\');

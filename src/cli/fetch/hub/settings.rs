@@ -1,19 +1,19 @@
-//! What Hugging Face's programs take from the environment: `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_HUB_OFFLINE`.
+//! Settings of Hugging Face's programs from the environment: `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_HUB_OFFLINE`.
 
 use std::{ffi::OsString, fmt, fs, path::PathBuf};
 
 use super::HubError;
 use crate::cli::args::Environment;
 
-/// Where the hub is when nobody says otherwise.
+/// Default address of the hub.
 const ENDPOINT: &str = "https://huggingface.co";
 
-/// Where the hub and its cache are, and who asks.
+/// Address of the hub, its cache, and the user's token.
 pub(crate) struct HubSettings {
     /// Without a `/` at its end.
     pub(super) endpoint: String,
     /// Folder of repositories, absolute.
-    pub(super) cache: PathBuf,
+    pub(crate) cache: PathBuf,
     pub(super) token: Option<String>,
     /// Whether no request may be made.
     pub(super) offline: bool,
@@ -21,7 +21,7 @@ pub(crate) struct HubSettings {
 
 impl HubSettings {
     /// # Errors
-    /// If the environment names no folder for the cache, or what must be text is not.
+    /// If the environment names no folder for the cache, or a variable is not UTF-8.
     pub(crate) fn new(environment: &Environment) -> Result<Self, HubError> {
         let hub = &environment.hub;
         let home = || {
@@ -40,7 +40,7 @@ impl HubSettings {
             None => {
                 let file = hub.token_path.clone().map(PathBuf::from);
                 let file = file.map_or_else(|| home().map(|home| home.join("token")), Ok);
-                // Without a token public models can be had.
+                // Public models need no token.
                 file.ok().and_then(|file| fs::read_to_string(file).ok())
             }
         };

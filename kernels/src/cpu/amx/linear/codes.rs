@@ -3,7 +3,7 @@
 use super::Tiles;
 use crate::{
     cpu::{
-        PackedLinear, Prepared,
+        activations::Meeting,
         avx512::{InVectors, Products, Zmm},
         codes::{Operands, Room, Sums, shapes, tiled},
     },
@@ -28,19 +28,12 @@ impl<T> InTiles<T> {
 
 impl<T: Tiles> Products for InTiles<T> {
     #[inline(always)]
-    unsafe fn products(
-        &mut self,
-        weights: &PackedLinear,
-        x: &Prepared<'_>,
-        tile: usize,
-        rows: usize,
-        group: &[u8],
-        sums: &mut [Sums],
-    ) {
-        let has_groups = weights.format().coding().is_some_and(Coding::has_groups);
+    unsafe fn products(&mut self, meeting: &Meeting<'_>, sums: &mut [Sums]) {
+        let (format, rows) = (meeting.weights.format(), meeting.rows);
+        let has_groups = format.coding().is_some_and(Coding::has_groups);
         if rows < FROM || !has_groups {
             // SAFETY: promised by the caller.
-            return unsafe { InVectors.products(weights, x, tile, rows, group, sums) };
+            return unsafe { InVectors.products(meeting, sums) };
         }
         let registers = match &mut self.registers {
             Some((registers, configured)) if *configured == rows => registers,
@@ -51,14 +44,7 @@ impl<T: Tiles> Products for InTiles<T> {
                 &mut other.insert((unsafe { T::configured(shapes(rows)) }, rows)).0
             }
         };
-        let operands = Operands {
-            tile: weights.tile(tile).as_ptr(),
-            blocks: weights.blocks(),
-            x: group.as_ptr(),
-            rows,
-            ahead: x.tuning.ahead(weights),
-        };
-        weights.format().visit(Tiled { registers, operands, room: &mut self.room, sums });
+        format.visit(Tiled { registers, operands: meeting.operands(0), room: &mut self.room, sums });
     }
 }
 

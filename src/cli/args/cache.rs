@@ -1,0 +1,67 @@
+//! What was typed after `yggc cache`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheArgs {
+    #[command(subcommand)]
+    pub(crate) command: CacheCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// List what is cached: kind, size, last use and name
+    List {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove entries; a model goes with the packed weights made from it
+    Rm {
+        /// Names or paths, as `yggc cache list` prints them
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Remove all entries of some kinds
+    Clear {
+        /// The kinds [default: all but hub, whose files other programs use too]
+        #[arg(value_name = "KIND", value_enum)]
+        kinds: Vec<EntryKind>,
+    },
+    /// Read every model, packed file, profile and plan whole, and compare it with what was written
+    Check,
+}
+
+/// What an entry of the cache is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum EntryKind {
+    /// A known model
+    Model,
+    /// A repository of the Hugging Face hub, in the cache that its other programs share
+    Hub,
+    /// A model's packed weights
+    Packed,
+    /// A plan made on first use, with its profile
+    Plan,
+    /// Why no plan could be made on first use; without it the next use tries again
+    Failure,
+    /// Kernels compiled for a GPU
+    Kernels,
+    /// What an interrupted download left
+    Partial,
+}
+
+impl EntryKind {
+    /// As it is typed and printed.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Hub => "hub",
+            Self::Packed => "packed",
+            Self::Plan => "plan",
+            Self::Failure => "failure",
+            Self::Kernels => "kernels",
+            Self::Partial => "partial",
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The folder of kept weights: what is in it, how much it may hold, and what goes first when it is full.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use super::{
+    EXTENSION,
+    file::{Fault, Header},
+};
+use crate::storage::{MappedFile, free_bytes};
+
+/// Bytes that the folder holds at most where nobody says otherwise.
+const DEFAULT_LIMIT: u64 = 32 << 30;
+
+/// A file of kept weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// When a start last wrote or mapped it; `None` where the file system does not say.
+    pub last_used: Option<SystemTime>,
+    /// The model that its weights are of; `None` if the file is damaged, or of another version of this library.
+    pub model: Option<PathBuf>,
+}
+
+impl KeptFile {
+    /// Reads the whole file and compares every weight with what was written.
+    ///
+    /// # Errors
+    /// What was expected and what was found instead.
+    pub fn check(&self) -> Result<(), String> {
+        let map = MappedFile::open(&self.path).map_err(|error| error.to_string())?;
+        match Header::read(map.bytes()) {
+            Ok((header, weights)) if *blake3::hash(weights).as_bytes() == header.whole => Ok(()),
+            Ok(_) => Err("expected the weights as they were written, found others".to_owned()),
+            Err(Fault::OtherVersion) => {
+                Err("expected the format of this version, found another's".to_owned())
+            }
+            Err(Fault::Damaged(how)) => Err(how),
+        }
+    }
+
+    /// Whether no start can use it: its model is gone, or it cannot be read.
+    pub(super) fn is_of_nothing(&self) -> bool {
+        self.model.as_ref().is_none_or(|model| !model.exists())
+    }
+}
+
+/// The kept weights in a folder, least recently used first; none if there is no such folder.
+///
+/// # Errors
+/// What the system says if the folder cannot be listed.
+pub fn kept_files(folder: &Path) -> io::Result<Vec<KeptFile>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let kept = paths.filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
+    let mut files: Vec<KeptFile> = kept
+        .filter_map(|path| {
+            let found = fs::metadata(&path).ok()?;
+            let model = model_of(&path);
+            Some(KeptFile { path, bytes: found.len(), last_used: found.modified().ok(), model })
+        })
+        .collect();
+    files.sort_by(|a, b| (a.last_used, &a.path).cmp(&(b.last_used, &b.path)));
+    Ok(files)
+}
+
+fn model_of(path: &Path) -> Option<PathBuf> {
+    let map = MappedFile::open(path).ok()?;
+    let (header, _) = Header::read(map.bytes()).ok()?;
+    path_of(header.model)
+}
+
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    Some(std::ffi::OsString::from_vec(bytes).into())
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
+    String::from_utf8(bytes).ok().map(PathBuf::from)
+}
+
+/// Marks a file as used now. The time of modification says so, as reading a file changes it nowhere; a folder that is read-only keeps the
+/// order it had.
+#[expect(clippy::disallowed_methods, reason = "which file was used last decides which is removed first")]
+pub(super) fn touch(path: &Path) {
+    let _ = fs::File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+/// How many bytes the folder may hold: `limit`, else [`DEFAULT_LIMIT`], but no more than half of what would be free without it.
+pub(super) fn limit_of(folder: &Path, limit: Option<u64>, kept: u64) -> u64 {
+    limit.unwrap_or_else(|| {
+        free_bytes(folder).map_or(DEFAULT_LIMIT, |free| DEFAULT_LIMIT.min(free.saturating_add(kept) / 2))
+    })
+}
+
+/// Removes the files that were not used for longest until `needed` more bytes stay within `limit`; `others` are least recently used first.
+pub(super) fn make_room(others: &[KeptFile], needed: u64, limit: u64) -> io::Result<()> {
+    let mut held: u64 = others.iter().map(|file| file.bytes).sum();
+    for file in others {
+        if held.saturating_add(needed) <= limit {
+            return Ok(());
+        }
+        fs::remove_file(&file.path)?;
+        held -= file.bytes;
+    }
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! Proposals of drafters that need no model: how large they may be, and what makes them.
+use crate::tree::TokenTree;
+
+/// A drafter that is a pure function of the committed tokens, and of the requests before them if it remembers any.
+pub trait ReplayDrafter {
+    /// Forgets all requests: it is as it was opened.
+    fn forget(&mut self) {}
+
+    /// Another request begins with these tokens.
+    fn begin(&mut self, _history: &[u32]) {}
+
+    /// Adds a proposal to `tree`, whose root carries the last token of `history`.
+    fn propose(&mut self, history: &[u32], limits: &ProposalLimits, tree: &mut TokenTree);
+}
+
+/// How large a proposal may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProposalLimits {
+    /// Tokens along a path, Dd.
+    pub depth: u32,
+    /// Branches, Wd: as the drafter understands them.
+    pub width: u32,
+    /// Nodes in the tree, the root among them, Wv.
+    pub nodes: u32,
+}

@@ -1,0 +1,176 @@
+//! What a plan takes of the points that were priced: the best of every drafter, what to run, and what is kept of the rest.
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use ygg_profiler::DepthPredictor;
+
+use super::{Fix, Objective};
+use crate::plan::{
+    Alternative, DepthRule, PlannedPredictor, PlannedWidths, Refusal, RowRule, Schedule, Shape, SubPlan,
+};
+
+/// How much faster than plain decoding a shape must be predicted before plain decoding is left.
+///
+/// Medians of interleaved repetitions on a quiet machine still differ by about this much between runs, so a smaller
+/// predicted gain may be none.
+pub const NOISE_MARGIN: f64 = 0.03;
+
+/// One priced shape.
+pub(super) struct Point {
+    /// Place of the drafter among those searched.
+    pub(super) place: usize,
+    /// Whether the fix allows choosing it.
+    pub(super) asked_for: bool,
+    pub(super) sub_plan: SubPlan,
+}
+
+/// What the search found.
+pub(super) struct Found {
+    pub(super) points: Vec<Point>,
+    /// The best speed-up of steps that are told how deep to draft, by place of the drafter, planned or not.
+    pub(super) told: BTreeMap<usize, f64>,
+    pub(super) refused: Vec<Refusal>,
+}
+
+/// What is to run.
+#[derive(PartialEq, Eq)]
+pub(super) enum Choice {
+    Plain,
+    Drafter(usize),
+}
+
+/// Larger speed-up first; of equals the smaller shape, then the one that chooses less, then the plainer schedule, then the
+/// drafter named first.
+pub(super) fn best_first(a: &Point, b: &Point) -> Ordering {
+    let key = |p: &Point| {
+        let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
+        let chooses_rows = p.sub_plan.row_choice.rule == RowRule::BestRate;
+        let chooses_depth = p.sub_plan.depth_choice.rule() == DepthRule::Predicted;
+        (
+            verify_width,
+            depth,
+            draft_width,
+            chooses_depth,
+            chooses_rows,
+            p.sub_plan.growth.rule(),
+            p.sub_plan.schedule,
+            p.place,
+        )
+    };
+    let speedup = |p: &Point| p.sub_plan.predicted.speedup;
+    speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
+}
+
+/// The best point of a drafter, given all points best first. By speed, another schedule than the plain one has to gain more
+/// than noise over it.
+pub(super) fn best_of<'p>(points: &'p [Point], place: usize, fix: &Fix) -> Option<&'p Point> {
+    let own = || points.iter().filter(move |point| point.place == place);
+    let best = own().next()?;
+    let objective = if best.asked_for { fix.objective() } else { Objective::Speedup };
+    match objective {
+        Objective::Speedup => {
+            let plain = own().find(|point| point.sub_plan.schedule == Schedule::Plain);
+            let speedup = |point: &Point| point.sub_plan.predicted.speedup;
+            let close = plain.filter(|plain| speedup(best) < (1.0 + NOISE_MARGIN) * speedup(plain));
+            Some(close.unwrap_or(best))
+        }
+        Objective::Aal => largest_aal(own()),
+    }
+}
+
+/// Of points that come best first, the first of those with the most tokens per step.
+fn largest_aal<'p>(mut points: impl Iterator<Item = &'p Point>) -> Option<&'p Point> {
+    let first = points.next()?;
+    let aal = |point: &Point| point.sub_plan.predicted.aal;
+    Some(points.fold(first, |best, point| if aal(point) > aal(best) { point } else { best }))
+}
+
+/// What to run, given the best point of every drafter; `None` if the fix leaves nothing.
+pub(super) fn choose(points: &[&Point], fix: &Fix) -> Option<Choice> {
+    if fix.is_plain() {
+        return Some(Choice::Plain);
+    }
+    let mut asked: Vec<&Point> = points.iter().copied().filter(|point| point.asked_for).collect();
+    asked.sort_by(|a, b| best_first(a, b));
+    let best = match fix.objective() {
+        Objective::Speedup => asked.first().copied(),
+        Objective::Aal => largest_aal(asked.iter().copied()),
+    };
+    if fix.asks_for_speculation() {
+        return best.map(|point| Choice::Drafter(point.place));
+    }
+    match best {
+        Some(point) if point.sub_plan.predicted.speedup >= 1.0 + NOISE_MARGIN => {
+            Some(Choice::Drafter(point.place))
+        }
+        Some(_) | None => Some(Choice::Plain),
+    }
+}
+
+/// The widths that the sub-plans run: those their steps may choose among, and of their growths and heads drafted ahead.
+pub(super) fn planned_widths<'a>(sub_plans: impl Iterator<Item = &'a SubPlan>) -> PlannedWidths {
+    let mut verify = BTreeSet::from([1]);
+    let mut draft = BTreeSet::from([1]);
+    for SubPlan { drafter, shape, growth, schedule, row_choice, .. } in sub_plans {
+        let widths = || row_choice.widths.iter().map(|cost| cost.width);
+        verify.extend(widths());
+        if drafter.runs_a_model() {
+            draft.extend(growth.draft_widths(shape));
+        }
+        if schedule.drafts_ahead() {
+            draft.extend(widths());
+        }
+    }
+    PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }
+}
+
+/// Every trained predictor beside what it gains, with its weights where a sub-plan goes by them. Points are best first.
+pub(super) fn predictors(
+    trained: &[DepthPredictor],
+    points: &[Point],
+    told: &BTreeMap<usize, f64>,
+    by_drafter: &[SubPlan],
+) -> Vec<PlannedPredictor> {
+    let planned = |trained: &DepthPredictor| {
+        let name = &trained.drafter;
+        let is_fixed =
+            |p: &&Point| p.sub_plan.name == *name && p.sub_plan.depth_choice.rule() == DepthRule::Fixed;
+        let goes_by_it =
+            |plan: &SubPlan| plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted;
+        let place = points.iter().find(|p| p.sub_plan.name == *name).map(|p| p.place);
+        PlannedPredictor {
+            name: name.clone(),
+            report: trained.report.clone(),
+            fixed_speedup: points.iter().find(is_fixed).map(|point| point.sub_plan.predicted.speedup),
+            told_speedup: place.and_then(|place| told.get(&place).copied()),
+            network: by_drafter.iter().any(goes_by_it).then(|| trained.network.clone()),
+        }
+    };
+    trained.iter().map(planned).collect()
+}
+
+/// All points, best first, plain decoding among them: before it only what is predicted faster.
+pub(super) fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alternative> {
+    let alternative = |plan: &SubPlan| {
+        let place = by_drafter.iter().position(|best| best.name == plan.name);
+        Alternative {
+            drafter: place
+                .and_then(|place| u16::try_from(place).ok())
+                .expect("few drafters, each with its best"),
+            shape: plan.shape,
+            growth: plan.growth.rule(),
+            schedule: plan.schedule,
+            depth_rule: plan.depth_choice.rule(),
+            rule: plan.row_choice.rule,
+            aal: plan.predicted.aal,
+            step_us: plan.predicted.step_us,
+        }
+    };
+    let plain = &by_drafter[0];
+    let place = points.partition_point(|point| point.sub_plan.predicted.speedup > plain.predicted.speedup);
+    let (faster, slower) = points.split_at(place);
+    let plans = faster.iter().map(|point| &point.sub_plan).chain([plain]);
+    plans.chain(slower.iter().map(|point| &point.sub_plan)).map(alternative).collect()
+}

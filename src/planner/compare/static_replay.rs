@@ -1,0 +1,105 @@
+//! Replaying recorded steps with trees that are the same at every step: acceptance of every template off one trace.
+//!
+//! What such a tree accepts depends on the verifier's path alone: each of its tokens must be a child of the template by
+//! its rank among the drafter's candidates. So a step is the ranks along that path, as far as candidates were recorded. Where
+//! a template goes on and the record does not, a node is missing; a template that misses too many is refused.
+use std::collections::BTreeMap;
+
+use ygg_profiler::{Candidate, StepTrace, Trace};
+
+use crate::planner::{AcceptedLengths, MOST_MISSING};
+use crate::tree::Template;
+
+/// The ranks of the verifier's tokens in every recorded step.
+#[derive(Debug, Clone)]
+pub(in crate::planner) struct StaticReplay {
+    steps: Vec<RankedPath>,
+}
+
+/// One recorded step.
+#[derive(Debug, Clone)]
+struct RankedPath {
+    /// The rank, from 0 on, of each of the verifier's tokens among its parent's candidates.
+    ranks: Vec<usize>,
+    end: PathEnd,
+    /// Tokens that the verifier said.
+    said: usize,
+}
+
+/// Why a path of ranks ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PathEnd {
+    /// The next token is none of the candidates.
+    Rejected,
+    /// The candidates of the last node, or what the verifier said behind it, were not recorded.
+    Unrecorded,
+    /// The request ended there.
+    Cut,
+}
+
+impl StaticReplay {
+    /// Reads every step of `traces`, all of one drafter, with `top_k` candidates a node.
+    pub(in crate::planner) fn new(traces: &[&Trace], top_k: u32) -> Self {
+        let steps = traces.iter().flat_map(|trace| trace.steps());
+        Self { steps: steps.map(|step| RankedPath::new(step, top_k as usize)).collect() }
+    }
+
+    /// The accepted lengths of a template, or the share of missing nodes among those that were forwarded on the verifier's
+    /// path, if it is above [`MOST_MISSING`].
+    ///
+    /// # Errors
+    /// That share.
+    pub(in crate::planner) fn accepted(&self, template: &Template) -> Result<AcceptedLengths, f64> {
+        let (mut forwarded, mut missing) = (0u64, 0u64);
+        let mut accepted = AcceptedLengths::default();
+        for RankedPath { ranks, end, said } in &self.steps {
+            let (mut node, mut length) = (0, 0);
+            let mut steps = ranks.iter();
+            loop {
+                if template.children(node).is_empty() {
+                    break;
+                }
+                forwarded += 1;
+                let Some(rank) = steps.next() else {
+                    missing += u64::from(*end == PathEnd::Unrecorded);
+                    break;
+                };
+                let Some(child) = template.child(node, *rank) else { break };
+                (node, length) = (child, length + 1);
+            }
+            let most = if *end == PathEnd::Cut { *said } else { usize::MAX };
+            accepted.record(length, most);
+        }
+        let missing = missing as f64 / forwarded.max(1) as f64;
+        if missing > MOST_MISSING { Err(missing) } else { Ok(accepted) }
+    }
+}
+
+impl RankedPath {
+    fn new(step: &StepTrace, top_k: usize) -> Self {
+        let candidates: BTreeMap<u32, &[Candidate]> =
+            step.expanded.iter().map(|expansion| (expansion.node, expansion.candidates.as_slice())).collect();
+        let edges = step.parents.iter().zip(&step.tokens).map(|(parent, token)| (*parent, *token));
+        let children: BTreeMap<(u32, u32), u32> = edges.zip(0u32..).skip(1).collect();
+        let mut ranks = Vec::new();
+        let mut node = 0;
+        let mut end = PathEnd::Cut;
+        for token in &step.verified {
+            let Some(known) = candidates.get(&node) else {
+                end = PathEnd::Unrecorded;
+                break;
+            };
+            let Some(rank) = known.iter().take(top_k).position(|candidate| candidate.token == *token) else {
+                end = PathEnd::Rejected;
+                break;
+            };
+            ranks.push(rank);
+            let Some(child) = children.get(&(node, *token)) else {
+                end = PathEnd::Unrecorded;
+                break;
+            };
+            node = *child;
+        }
+        Self { ranks, end, said: step.verified.len() }
+    }
+}

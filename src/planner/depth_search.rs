@@ -1,0 +1,101 @@
+//! Which depths the steps of a shape may choose among and what each costs; then what choosing gives over the recorded steps.
+use ygg_profiler::{TableError, Trace};
+
+use super::{
+    AcceptedLengths, TreeReplay,
+    depth_replay::{DepthOutcome, DepthPolicy, replay_depths},
+    objective::{mean_of, mean_step},
+    pricing::{Choosing, Pricing},
+    rates::Rates,
+};
+use crate::plan::{
+    Calibration, DepthCost, DepthCosts, RowChoice, RowRule, Schedule, Shape, StageTime, step_us,
+};
+
+/// The shapes of one drafter, draft width and rule of rows, replayed at fixed depths.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DepthSearch<'a> {
+    pub(super) traces: &'a [&'a Trace],
+    pub(super) pricing: Pricing<'a>,
+    pub(super) rule: RowRule,
+    pub(super) calibration: Option<&'a Calibration>,
+    pub(super) replay: &'a TreeReplay,
+    /// What the time of the shapes' steps is worth, as found for fixed depths.
+    pub(super) rates: &'a Rates,
+}
+
+/// A shape whose steps choose their depth, priced.
+#[derive(Debug, Clone)]
+pub(super) struct PricedDepths {
+    pub(super) shape: Shape,
+    pub(super) rows: RowChoice,
+    pub(super) depths: DepthCosts,
+    pub(super) accepted: AcceptedLengths,
+    pub(super) stages: Vec<StageTime>,
+}
+
+impl DepthSearch<'_> {
+    /// Prices every shape, all of one draft width and replayed; none unless all steps were told how deep to draft.
+    pub(super) fn priced(&self, shapes: &[Shape]) -> Result<Vec<PricedDepths>, TableError> {
+        let told = |trace: &&Trace| trace.steps().all(|step| !step.told.is_empty());
+        let Some(first) = shapes.first().filter(|_| self.traces.iter().all(told)) else {
+            return Ok(Vec::new());
+        };
+        let policies = shapes.iter().map(|shape| self.policy(shape)).collect::<Result<Vec<_>, _>>()?;
+        let outcomes = replay_depths(self.traces, first.draft_width, &policies, self.calibration);
+        let priced = policies.into_iter().zip(outcomes).map(|(policy, outcome)| {
+            let DepthOutcome { accepted, steps } = outcome;
+            let DepthPolicy { shape, rows, depths } = policy;
+            let stages = mean_of(steps.iter().map(|((depth, width), steps)| {
+                Ok((*steps, self.pricing.told_step(&Shape { depth: *depth, ..shape }, self.rule, *width)?))
+            }))?;
+            Ok(PricedDepths { shape, rows, depths, accepted, stages })
+        });
+        priced.collect()
+    }
+
+    fn policy(&self, shape: &Shape) -> Result<DepthPolicy, TableError> {
+        let at = |depth, width| {
+            let stages = self.pricing.told_step(&Shape { depth, ..*shape }, self.rule, width)?;
+            Ok(step_us(&stages))
+        };
+        let by = Choosing { rule: self.rule, calibration: self.calibration, rate: self.rates.of(shape) };
+        let rows = self.pricing.told_choice(shape, by)?;
+        let narrowest = rows.widths[0];
+        let plain_us = at(0, 1)?;
+        let saved_us = narrowest.step_us - plain_us;
+        let mut costs = vec![DepthCost { depth: 0, step_us: plain_us, saved_us }];
+        for depth in 1..=shape.depth {
+            let Some(width) = self.width_at(shape, depth) else { continue };
+            // A depth that the traces cannot answer for is none to choose.
+            let Ok(steps) = self.replay.steps_by_width(depth, width) else { continue };
+            let told = Shape { depth, ..*shape };
+            let stages = mean_step(steps, |width| self.pricing.told_step(&told, self.rule, width))?;
+            let saved_us = narrowest.step_us - at(depth, narrowest.width)?;
+            costs.push(DepthCost { depth, step_us: step_us(&stages), saved_us });
+        }
+        Ok(DepthPolicy { shape: *shape, rows, depths: DepthCosts { reach: self.reach(shape), costs } })
+    }
+
+    /// The largest width that the shape's steps may verify of a tree of `depth` growths.
+    fn width_at(&self, shape: &Shape, depth: u32) -> Option<u32> {
+        let nodes = Shape { depth, ..*shape }.nodes();
+        let mut widths = self.pricing.verify_widths(Schedule::Plain, shape.verify_width);
+        widths.retain(|width| *width >= 2 && u64::from(*width) <= nodes);
+        widths.last().copied()
+    }
+
+    /// How many steps of the shape accept to each depth, as a share of those that were told to.
+    fn reach(&self, shape: &Shape) -> Vec<f64> {
+        let replayed = self.replay.accepted(shape.depth, shape.verify_width);
+        let accepted = replayed.expect("a shape that was replayed").by_depth();
+        let steps = || self.traces.iter().flat_map(|trace| trace.steps());
+        let reach = |depth: usize| {
+            let told: f64 = steps().map(|step| step.told.get(depth).map_or(0.0, |p| f64::from(*p))).sum();
+            let told = told / steps().count().max(1) as f64;
+            let accepted = accepted.get(depth).copied().unwrap_or(0.0);
+            if told > 0.0 { accepted / told } else { 0.0 }
+        };
+        (0..shape.depth as usize).map(reach).collect()
+    }
+}

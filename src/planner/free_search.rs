@@ -1,0 +1,166 @@
+//! The search of drafters that run no model: those whose proposals are replayed from the recorded requests, and those that learn from
+//! the verifier and were recorded live.
+use ygg_profiler::{DrafterName, LiveTrace, Stage};
+
+use super::{
+    FreeReplay, SearchError,
+    choosing::{Found, Point},
+    judge_live, judge_proposals,
+    live_replay::recorded_shape,
+    objective::mean_step,
+    pricing::Choosing,
+    rates::Rates,
+    replay_live,
+    search::{Evidence, Origin, Rows, Search, speculative},
+};
+use crate::plan::{
+    DepthChoice, DepthRule, GrowthChoice, Prediction, ReplayDrafter, RowChoice, Schedule, Shape,
+};
+
+/// A drafter without a model, for the search to run over the recorded requests.
+pub struct FreeDrafter<'a> {
+    /// Which drafter of the profile.
+    pub name: DrafterName,
+    /// The drafter, set as the profile describes it.
+    pub drafter: &'a mut dyn ReplayDrafter,
+    /// Depths to try, Dd.
+    pub depths: Vec<u32>,
+    /// Widths to try, Wd.
+    pub widths: Vec<u32>,
+}
+
+impl std::fmt::Debug for FreeDrafter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let FreeDrafter { name, drafter: _, depths, widths } = self;
+        f.debug_struct("FreeDrafter")
+            .field("name", name)
+            .field("depths", depths)
+            .field("widths", widths)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Search<'_> {
+    /// A drafter that is replayed: every depth and width that it would try, with every measured number of rows.
+    pub(super) fn free_drafter(
+        &self,
+        origin: &Origin<'_>,
+        free_drafters: &mut [FreeDrafter<'_>],
+        found: &mut Found,
+    ) -> Result<(), SearchError> {
+        let drafter = free_drafters.iter_mut().find(|d| d.name == *origin.name);
+        let FreeDrafter { name, drafter, depths, widths } =
+            drafter.unwrap_or_else(|| panic!("drafter {} has no implementation to replay", origin.name));
+        if self.recorded.requests.iter().all(|request| request.output.len() < 2) {
+            return Err(SearchError::NoEvidence {
+                drafter: name.clone(),
+                expected: "recorded requests of two output tokens or more",
+            });
+        }
+        if !origin.limits.admits_rule(DepthRule::Fixed) || origin.limits.growth().is_static() {
+            return Ok(());
+        }
+        let fixed_or = |fixed: Option<u32>, open: &[u32]| fixed.map_or(open.to_vec(), |value| vec![value]);
+        let verify_widths = self.table.widths(&Stage::Verify);
+        let depths = fixed_or(origin.limits.depth, depths);
+        let (deepest, widest) = (depths.iter().max(), verify_widths.iter().max());
+        let (Some(deepest), Some(widest)) = (deepest, widest) else { return Ok(()) };
+        for draft_width in fixed_or(origin.limits.draft_width, widths) {
+            let largest = Shape { depth: *deepest, draft_width, verify_width: *widest };
+            let requests = &self.recorded.requests;
+            let choices_of_rows = origin.rows(|| judge_proposals(requests, *drafter, &largest));
+            for schedule in &origin.schedules {
+                let measured = self.table.widths(&schedule.verification(origin.name));
+                let shapes = |depth: &u32| speculative(*depth, draft_width, &measured);
+                for shape in depths.iter().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
+                    for rows in &choices_of_rows {
+                        let replay = |choice: &RowChoice| FreeReplay::new(requests, *drafter, &shape, choice);
+                        found.points.push(self.free_point(origin, shape, *schedule, rows, replay)?);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A drafter that learns from the verifier: shapes as they were recorded, with fewer rows verified down to what the next
+    /// narrower recording answers for.
+    pub(super) fn live_drafter(&self, origin: &Origin<'_>, found: &mut Found) -> Result<(), SearchError> {
+        let traces = self.live_traces_of(origin.name);
+        if traces.is_empty() {
+            return Err(SearchError::NoEvidence {
+                drafter: origin.name.clone(),
+                expected: "recorded steps of its own",
+            });
+        }
+        let is_admitted = origin.limits.admits_rule(DepthRule::Fixed)
+            && origin.limits.admits_schedule(Schedule::Plain)
+            && !origin.limits.growth().is_static();
+        if !is_admitted {
+            return Ok(());
+        }
+        // With fewer rows it could guess nothing.
+        let mut narrower = 1 + origin.kind.pinned_rows();
+        for trace in traces {
+            let recorded = recorded_shape(trace);
+            let answered = narrower + 1..=recorded.verify_width;
+            let widths = self.table.widths(&Stage::Verify).into_iter().filter(|w| answered.contains(w));
+            let shapes = widths.map(|verify_width| Shape { verify_width, ..recorded });
+            let choices_of_rows = origin.rows(|| judge_live(trace));
+            for shape in origin.limits.admitted(shapes) {
+                for rows in &choices_of_rows {
+                    let replay = |choice: &RowChoice| replay_live(trace, choice);
+                    let point = self.free_point(origin, shape, Schedule::Plain, rows, replay)?;
+                    found.points.push(point);
+                }
+            }
+            narrower = recorded.verify_width;
+        }
+        Ok(())
+    }
+
+    /// A shape of a drafter without a model, priced by what `replay` says of a choice of rows.
+    fn free_point(
+        &self,
+        origin: &Origin<'_>,
+        shape: Shape,
+        schedule: Schedule,
+        Rows { rule, calibration }: &Rows,
+        mut replay: impl FnMut(&RowChoice) -> FreeReplay,
+    ) -> Result<Point, SearchError> {
+        let pricing = self.pricing(origin.name);
+        let mut rates = Rates::new(self.ar_tpot_us);
+        let (row_choice, replayed, predicted) = loop {
+            let by = Choosing { rule: *rule, calibration: calibration.as_ref(), rate: rates.of(&shape) };
+            let row_choice = pricing.free_choice(&shape, schedule, by)?;
+            let replayed = replay(&row_choice);
+            let at = |width| pricing.free_step(&shape, schedule, *rule, width);
+            let stages = mean_step(replayed.steps_by_width(), at)?;
+            let predicted = Prediction::new(replayed.accepted().aal(), stages, self.ar_tpot_us);
+            if rates.are_found(*rule) {
+                break (row_choice, replayed, predicted);
+            }
+            rates.reached(shape, 1.0 / predicted.tpot_us);
+        };
+        let evidence = Evidence {
+            growth: GrowthChoice::Equal,
+            schedule,
+            top_k: 0,
+            draft_temperature: 1.0,
+            depth_choice: DepthChoice::Fixed,
+            row_choice,
+            lengths: replayed.accepted(),
+            by_rank: Vec::new(),
+        };
+        Ok(origin.point(shape, evidence, predicted))
+    }
+
+    /// The recordings of a drafter that learns, narrowest first. They are of greedy requests, and tell of no others.
+    pub(super) fn live_traces_of(&self, name: &DrafterName) -> Vec<&LiveTrace> {
+        let all = self.profile.live_traces.iter().filter(|_| self.recorded.temperature == 0.0);
+        let mut traces: Vec<_> =
+            all.filter(|trace| trace.drafter == *name && trace.steps().next().is_some()).collect();
+        traces.sort_by_key(|trace| trace.nodes);
+        traces
+    }
+}

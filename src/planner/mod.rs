@@ -1,0 +1,50 @@
+//! The planner: from a profile to the plan that decides everything about speculation on one machine. Offline.
+//!
+//! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`FreeReplay`], [`replay_live`]), prices
+//! every shape with the latency table ([`objective`], eq. 3 of Yggdrasil; for trees under every
+//! [`Schedule`](crate::plan::Schedule), by the [`Timeline`] of its [`StageGraph`]), keeps the best sub-plan of every drafter and plain
+//! decoding among them, once for every temperature that requests were recorded at, chooses the tuning of every linear
+//! ([`choose_tunings`]), and returns a [`Plan`](crate::plan::Plan). [`report`] shows plans, says why one is as it is, and in what two
+//! differ. [`compare`] searches what is planned only to compare with.
+//!
+//! Invariants: nothing is interpolated across widths; no plan is chosen that is predicted slower than plain decoding unless it was
+//! asked for by a [`Fix`].
+#![forbid(unsafe_code)]
+
+mod acceptance;
+mod calibration;
+mod choosing;
+pub mod compare;
+mod depth_replay;
+mod depth_search;
+mod error;
+mod fix;
+mod free_replay;
+mod free_search;
+mod live_replay;
+mod makespan;
+pub mod objective;
+mod pricing;
+mod rates;
+pub mod report;
+mod search;
+mod stages;
+mod tree_replay;
+mod tunings;
+
+pub use acceptance::{AcceptedLengths, acceptance_by_rank};
+pub use calibration::JudgedNode;
+pub use choosing::NOISE_MARGIN;
+pub use error::SearchError;
+pub use fix::{Fix, FixedWidth, Objective};
+pub use free_replay::{FreeReplay, judge_proposals};
+pub use free_search::FreeDrafter;
+pub use live_replay::{judge_live, replay_live};
+pub use makespan::{Lanes, TimeSpan, Timeline};
+pub use search::make_plan;
+pub use stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
+pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
+pub use tunings::{FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! Pricing: the choices of rows that a drafter's steps could be given, with what a step costs at each width.
+use ygg_profiler::{DrafterName, LatencyTable, Stage, TableError};
+
+use super::{
+    makespan::Lanes,
+    objective::{free_step, plain_step, with_decision, with_prediction},
+    stages::{Tail, TreeStep},
+};
+use crate::plan::{
+    Calibration, RowChoice, RowRule, Schedule, Shape, StageTime, StaticTree, WidthCost, step_us,
+};
+
+/// How steps choose their rows: by a rule, with values that a calibration turns into probabilities, at a worth of time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choosing<'a> {
+    pub(super) rule: RowRule,
+    pub(super) calibration: Option<&'a Calibration>,
+    pub(super) rate: f64,
+}
+
+impl Choosing<'_> {
+    /// The choice among `widths`, each of which costs what its stages take.
+    fn among(
+        self,
+        widths: Vec<u32>,
+        stages_at: impl Fn(u32) -> Result<Vec<StageTime>, TableError>,
+    ) -> Result<RowChoice, TableError> {
+        let Choosing { rule, calibration, rate } = self;
+        let cost = |width| Ok(WidthCost { width, step_us: step_us(&stages_at(width)?) });
+        let widths = widths.into_iter().map(cost).collect::<Result<_, TableError>>()?;
+        Ok(RowChoice { rule, widths, rate, calibration: calibration.cloned() })
+    }
+}
+
+/// The steps of one drafter, priced with one table at one context.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pricing<'a> {
+    pub(super) table: &'a LatencyTable,
+    pub(super) drafter: &'a DrafterName,
+    pub(super) context: u32,
+    pub(super) tail: Tail,
+}
+
+impl Pricing<'_> {
+    /// How the drafter's own cache, if it has one, is brought as far as the verifier's: heads drafted ahead need all verified rows.
+    fn tail_under(&self, schedule: Schedule) -> Tail {
+        match self.tail {
+            Tail::Joined if schedule.drafts_ahead() => Tail::Ahead,
+            tail => tail,
+        }
+    }
+
+    /// What verifications of its steps are measured as.
+    fn verification(&self, schedule: Schedule) -> Stage {
+        self.tail_under(schedule).verification(schedule, self.drafter)
+    }
+
+    /// The stages of a step that grows `shape` with a model drafter and verifies `width` rows of it, among even others.
+    pub(super) fn tree_step(
+        &self,
+        shape: &Shape,
+        schedule: Schedule,
+        rule: RowRule,
+        width: u32,
+    ) -> Result<Vec<StageTime>, TableError> {
+        let Pricing { table, drafter, context, tail: _ } = *self;
+        let tail = self.tail_under(schedule);
+        let decided_nodes = match rule {
+            RowRule::Widest => None,
+            RowRule::BestRate => Some(u32::try_from(shape.nodes()).unwrap_or(u32::MAX)),
+        };
+        let shape = Shape { verify_width: width, ..*shape };
+        let static_tree = None;
+        let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
+        Ok(step.stages()?.times(Lanes::measured(table)))
+    }
+
+    /// The stages of a step that fills a template and verifies all of it, at `shape.verify_width` rows.
+    pub(super) fn static_step(
+        &self,
+        shape: &Shape,
+        tree: &StaticTree,
+        schedule: Schedule,
+    ) -> Result<Vec<StageTime>, TableError> {
+        let Pricing { table, drafter, context, tail: _ } = *self;
+        let (shape, static_tree, decided_nodes) = (*shape, Some(tree), None);
+        let tail = self.tail_under(schedule);
+        let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
+        Ok(step.stages()?.times(Lanes::measured(table)))
+    }
+
+    /// The choice of rows of steps that fill a template: all of it.
+    pub(super) fn static_choice(
+        &self,
+        shape: &Shape,
+        tree: &StaticTree,
+        schedule: Schedule,
+        by: Choosing<'_>,
+    ) -> Result<RowChoice, TableError> {
+        by.among(vec![shape.verify_width], |_| self.static_step(shape, tree, schedule))
+    }
+
+    /// The measured draft widths, ascending.
+    pub(super) fn draft_widths(&self) -> Vec<u32> {
+        self.table.widths(&Stage::Draft(self.drafter.clone()))
+    }
+
+    /// The verify widths that a model drafter's steps can be priced for: all measured ones, but where heads are drafted ahead
+    /// only those up to which every one was measured as a draft too, and of a drafter with a cache of its own beside its tail;
+    /// for launches of the device none where they were not measured.
+    pub(super) fn tree_widths(&self, schedule: Schedule) -> Vec<u32> {
+        let mut widths = self.table.widths(&self.verification(schedule));
+        let has_phases = || self.table.has_stage(&Stage::FirstGrowth(self.drafter.clone()));
+        if schedule.drafts_in_one_launch() && !has_phases() {
+            widths.clear();
+        }
+        if schedule.drafts_ahead() {
+            let drafted = self.draft_widths();
+            let all = widths.iter().take_while(|width| drafted.contains(width)).count();
+            widths.truncate(all);
+        }
+        widths
+    }
+
+    /// The stages of a step that is told how deep to draft, to `shape.depth` or nothing at all, and verifies `width` rows.
+    pub(super) fn told_step(
+        &self,
+        shape: &Shape,
+        rule: RowRule,
+        width: u32,
+    ) -> Result<Vec<StageTime>, TableError> {
+        let stages = match shape.depth {
+            0 => plain_step(self.table, self.context)?,
+            1.. => self.tree_step(shape, Schedule::Plain, rule, width)?,
+        };
+        with_prediction(stages, self.table, self.context)
+    }
+
+    /// The choice of rows of steps that are told how deep to draft: trees are of any size, so all measured widths up to Wv.
+    /// Costs are those of Dd growths. Heads are drafted when a step begins: a head drafted ahead would
+    /// overwrite what tells how deep to draft.
+    pub(super) fn told_choice(&self, shape: &Shape, by: Choosing<'_>) -> Result<RowChoice, TableError> {
+        let widths = self.verify_widths(Schedule::Plain, shape.verify_width);
+        by.among(widths, |width| self.told_step(shape, by.rule, width))
+    }
+
+    /// The stages of a step of a drafter without a model that verifies `width` rows, out of `shape.verify_width` nodes at
+    /// most; deciding is priced at that many.
+    pub(super) fn free_step(
+        &self,
+        shape: &Shape,
+        schedule: Schedule,
+        rule: RowRule,
+        width: u32,
+    ) -> Result<Vec<StageTime>, TableError> {
+        let Pricing { table, drafter, context, tail: _ } = *self;
+        let stages = free_step(table, drafter, schedule, width, context)?;
+        match rule {
+            RowRule::Widest => Ok(stages),
+            RowRule::BestRate => with_decision(stages, table, shape.verify_width, context),
+        }
+    }
+
+    /// The choice of rows of a model drafter's steps: Wv alone, or any measured width up to it.
+    pub(super) fn tree_choice(
+        &self,
+        shape: &Shape,
+        schedule: Schedule,
+        by: Choosing<'_>,
+    ) -> Result<RowChoice, TableError> {
+        let widths = match by.rule {
+            RowRule::Widest => vec![shape.verify_width],
+            RowRule::BestRate => self.verify_widths(schedule, shape.verify_width),
+        };
+        by.among(widths, |width| self.tree_step(shape, schedule, by.rule, width))
+    }
+
+    /// The choice of rows of a free drafter's steps: a proposal may be of any size, so all measured widths up to Wv.
+    pub(super) fn free_choice(
+        &self,
+        shape: &Shape,
+        schedule: Schedule,
+        by: Choosing<'_>,
+    ) -> Result<RowChoice, TableError> {
+        let widths = self.verify_widths(schedule, shape.verify_width);
+        by.among(widths, |width| self.free_step(shape, schedule, by.rule, width))
+    }
+
+    /// The widths up to `most` at which verifications of a schedule were measured.
+    pub(super) fn verify_widths(&self, schedule: Schedule, most: u32) -> Vec<u32> {
+        let mut widths = self.table.widths(&self.verification(schedule));
+        widths.retain(|width| *width <= most);
+        widths
+    }
+}

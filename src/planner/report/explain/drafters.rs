@@ -1,0 +1,167 @@
+//! What became of every drafter's best shape: why it was chosen or what it lost by.
+use serde::Serialize;
+use ygg_profiler::{DrafterName, Stage};
+
+use crate::{
+    plan::{
+        Acceptance, DepthRule, GrowthRule, Plan, Prediction, RowRule, Schedule, Shape, StageTime, SubPlan,
+    },
+    planner::NOISE_MARGIN,
+};
+
+/// The best shape of one drafter.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DrafterReason {
+    /// The drafter.
+    pub name: DrafterName,
+    /// Its best shape.
+    pub shape: Shape,
+    /// How its trees grow.
+    pub growth: GrowthRule,
+    /// When the head of a step is drafted.
+    pub schedule: Schedule,
+    /// How a step chooses its depth.
+    pub depth_rule: DepthRule,
+    /// How a step chooses its rows.
+    pub rule: RowRule,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The outcome in words.
+    pub reason: String,
+    /// What it should give.
+    pub predicted: Prediction,
+    /// Where the time of its step goes.
+    pub shares: StepShares,
+    /// Measured acceptance at this shape.
+    pub acceptance: Acceptance,
+}
+
+/// The time of a step by who takes it, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct StepShares {
+    /// Forwards of the drafter, or its whole proposal.
+    pub draft_us: f64,
+    /// The forward of the verifier.
+    pub verify_us: f64,
+    /// Work between forwards.
+    pub host_us: f64,
+}
+
+/// What became of a drafter's best shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Chosen: nothing else is predicted faster.
+    Won,
+    /// Chosen within what the user fixed.
+    AskedFor,
+    /// Plain decoding, chosen since nothing is faster by more than the noise.
+    NothingBetter,
+    /// Slower than plain decoding.
+    SlowerThanPlain,
+    /// Faster than plain decoding by less than the noise.
+    WithinNoise,
+    /// Faster than plain decoding, but not the fastest.
+    Slower,
+    /// Faster than what was chosen, but excluded by what the user fixed.
+    Excluded,
+}
+
+impl StepShares {
+    fn new(stages: &[StageTime]) -> Self {
+        let mut shares = StepShares::default();
+        for StageTime { stage, us } in stages {
+            match stage {
+                Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
+                    shares.draft_us += us
+                }
+                Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) | Stage::VerifyTail(_) => {
+                    shares.verify_us += us
+                }
+                Stage::Host(_) => shares.host_us += us,
+            }
+        }
+        shares
+    }
+}
+
+/// What became of every sub-plan, in the plan's order.
+pub(super) fn reasons(plan: &Plan) -> Vec<DrafterReason> {
+    let reason = |(place, sub_plan): (usize, &SubPlan)| {
+        let outcome = outcome(plan, place);
+        DrafterReason {
+            name: sub_plan.name.clone(),
+            shape: sub_plan.shape,
+            growth: sub_plan.growth.rule(),
+            schedule: sub_plan.schedule,
+            depth_rule: sub_plan.depth_choice.rule(),
+            rule: sub_plan.row_choice.rule,
+            outcome,
+            reason: words(plan, sub_plan, outcome),
+            predicted: sub_plan.predicted.clone(),
+            shares: StepShares::new(&sub_plan.predicted.stages),
+            acceptance: sub_plan.acceptance.clone(),
+        }
+    };
+    plan.by_drafter.iter().enumerate().map(reason).collect()
+}
+
+fn outcome(plan: &Plan, place: usize) -> Outcome {
+    let (sub_plan, chosen) = (&plan.by_drafter[place], plan.chosen());
+    let speedup = sub_plan.predicted.speedup;
+    if place == plan.chosen_index as usize {
+        return match (plan.fixed.is_empty(), sub_plan.is_plain()) {
+            (false, _) => Outcome::AskedFor,
+            (true, true) => Outcome::NothingBetter,
+            (true, false) => Outcome::Won,
+        };
+    }
+    if speedup > chosen.predicted.speedup && !plan.fixed.is_empty() {
+        Outcome::Excluded
+    } else if sub_plan.is_plain() {
+        Outcome::Slower
+    } else if speedup < 1.0 {
+        Outcome::SlowerThanPlain
+    } else if speedup < 1.0 + NOISE_MARGIN {
+        Outcome::WithinNoise
+    } else {
+        Outcome::Slower
+    }
+}
+
+fn words(plan: &Plan, sub_plan: &SubPlan, outcome: Outcome) -> String {
+    let (predicted, chosen) = (&sub_plan.predicted, &plan.chosen().predicted);
+    let plain_us = predicted.ar_tpot_us;
+    let StepShares { draft_us, verify_us, host_us } = StepShares::new(&predicted.stages);
+    let step = format!(
+        "a step of {:.2} plain steps (draft {:.2}, verify {:.2}, host {:.2}) gives {:.2} tokens",
+        predicted.step_us / plain_us,
+        draft_us / plain_us,
+        verify_us / plain_us,
+        host_us / plain_us,
+        predicted.aal
+    );
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let margin = NOISE_MARGIN * 100.0;
+    match outcome {
+        Outcome::Won => format!("chosen: {step}"),
+        Outcome::AskedFor => format!("chosen within `{}`: {step}", plan.fixed),
+        Outcome::NothingBetter => format!("chosen: nothing is predicted faster by {margin:.0} % or more"),
+        Outcome::SlowerThanPlain => {
+            format!("slower than plain decoding by {:.0} %: {step}", percent(1.0 / predicted.speedup))
+        }
+        Outcome::WithinNoise => format!(
+            "faster than plain decoding by {:.1} %, and {margin:.0} % may be noise: {step}",
+            percent(predicted.speedup)
+        ),
+        Outcome::Slower if sub_plan.is_plain() => format!(
+            "{:.0} % more time per token than the chosen: a step for every token",
+            percent(predicted.tpot_us / chosen.tpot_us)
+        ),
+        Outcome::Slower => format!(
+            "{:.0} % more time per token than the chosen: {step}",
+            percent(predicted.tpot_us / chosen.tpot_us)
+        ),
+        Outcome::Excluded => format!("excluded by `{}`, though predicted faster: {step}", plan.fixed),
+    }
+}

@@ -1,0 +1,117 @@
+//! Why a plan is as it is: everything here is derived from the plan alone, so it says what the planner knew and no more.
+//!
+//! The walk: [`explain_at`] says what requests of each temperature get ([`BandReason`]), and for one temperature weighs every drafter's best shape against plain decoding ([`DrafterReason`]), finds the best shape
+//! within narrower and narrower searches ([`PartGain`]), what the search for tokens alone would have chosen
+//! ([`ObjectiveContrast`]), what the analysis of chains says ([`ChainAnalysis`]) and how much a forward of many rows costs
+//! ([`Staircase`]); [`text()`] writes it for people.
+mod bands;
+mod drafters;
+mod objective;
+mod parts;
+mod staircase;
+mod text;
+
+use serde::Serialize;
+use ygg_profiler::DrafterName;
+
+use crate::{
+    plan::{LeftOut, Plan, Refusal},
+    planner::{NOISE_MARGIN, compare::chains},
+};
+
+pub use crate::planner::compare::chains::{AlphaSource, ChainAnalysis};
+pub use bands::BandReason;
+pub use drafters::{DrafterReason, Outcome, StepShares};
+pub use objective::{Contrast, ObjectiveContrast};
+pub(in crate::planner) use parts::best_within;
+pub use parts::{Part, PartGain};
+pub use staircase::{Stair, Staircase};
+pub use text::text;
+
+/// Why a plan is as it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The temperature whose requests the sub-plans, parts and prices told here are for.
+    pub temperature: f32,
+    /// The drafter of the chosen sub-plan.
+    pub chosen: DrafterName,
+    /// What the user fixed, as text; empty if nothing.
+    pub fixed: String,
+    /// Committed tokens at which steps were priced.
+    pub context: u32,
+    /// Shapes priced.
+    pub considered: usize,
+    /// What requests of every temperature get; one temperature where no more were recorded.
+    pub bands: Vec<BandReason>,
+    /// How the best shape stands to noise.
+    pub margin: Margin,
+    /// The best shape of every drafter and what became of it, in the plan's order.
+    pub drafters: Vec<DrafterReason>,
+    /// What each part of a step adds, by drafter.
+    pub parts: Vec<PartGain>,
+    /// Most tokens per time against most tokens per step.
+    pub objective: ObjectiveContrast,
+    /// The analysis of chains, by drafter.
+    pub chains: Vec<ChainAnalysis>,
+    /// Time of a forward over that of one row.
+    pub staircases: Vec<Staircase>,
+    /// Trees that the traces could not answer for.
+    pub refused: Vec<Refusal>,
+    /// Drafters without evidence.
+    pub left_out: Vec<LeftOut>,
+    /// What is odd about the latencies measured.
+    pub findings: Vec<String>,
+}
+
+/// The best shape priced and the noise.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Margin {
+    /// Predicted gain over plain decoding that a shape needs to be chosen.
+    pub needed: f64,
+    /// That of the best shape priced.
+    pub best: f64,
+    /// Shapes predicted so near to the best that noise decides between them, the best among them.
+    pub as_good: usize,
+}
+
+/// Says why `plan` is as it is for greedy requests.
+///
+/// # Panics
+/// If the plan is not valid.
+pub fn explain(plan: &Plan) -> Explanation {
+    explain_at(plan, 0.0)
+}
+
+/// Says why `plan` is as it is for requests of `temperature`: of the nearest that it was searched for.
+///
+/// # Panics
+/// If the plan is not valid.
+pub fn explain_at(plan: &Plan, temperature: f32) -> Explanation {
+    let place = plan.band_for(temperature);
+    let temperature = plan.temperatures().nth(place).expect("the place of one of them");
+    let bands = bands::reasons(plan);
+    let plan = &*plan.of_band(place);
+    Explanation {
+        temperature,
+        bands,
+        chosen: plan.chosen().name.clone(),
+        fixed: plan.fixed.clone(),
+        context: plan.context,
+        considered: plan.alternatives.len(),
+        margin: margin(plan),
+        drafters: drafters::reasons(plan),
+        parts: parts::gains(plan),
+        objective: objective::contrast(plan),
+        chains: chains::analyses(plan),
+        staircases: staircase::staircases(&plan.table),
+        refused: plan.refused.clone(),
+        left_out: plan.left_out.clone(),
+        findings: plan.table.findings().iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn margin(plan: &Plan) -> Margin {
+    let best = plan.priced().map(|shape| shape.speedup).fold(0.0, f64::max);
+    let as_good = plan.priced().filter(|shape| shape.speedup * (1.0 + NOISE_MARGIN) >= best).count();
+    Margin { needed: NOISE_MARGIN, best: best - 1.0, as_good }
+}

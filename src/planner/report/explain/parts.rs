@@ -1,0 +1,105 @@
+//! What each part of a step adds: the best shape within narrower and narrower searches, one part more at a time.
+use serde::Serialize;
+use ygg_profiler::{DrafterName, Stage};
+
+use crate::plan::{DepthRule, GrowthRule, Plan, PricedShape, RowRule, Schedule};
+
+/// How far the search of a part reaches; each reaches as far as the one before and further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// One node a growth, all of them verified, as far as a measured width reaches.
+    Chain,
+    /// Any number of nodes a growth, all of them verified, as far as a measured width reaches.
+    Tree,
+    /// The best nodes of the tree verified, as many at every step.
+    PrunedTree,
+    /// Every step chooses how many nodes it verifies.
+    RowsChosen,
+    /// Every step may be told how deep to draft.
+    DepthTold,
+    /// Heads may be drafted ahead.
+    Scheduled,
+}
+
+impl Part {
+    /// Every part, each with all before it.
+    pub const ALL: [Part; 6] =
+        [Part::Chain, Part::Tree, Part::PrunedTree, Part::RowsChosen, Part::DepthTold, Part::Scheduled];
+
+    /// What the part is, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Part::Chain => "a chain",
+            Part::Tree => "a tree",
+            Part::PrunedTree => "a pruned tree",
+            Part::RowsChosen => "rows chosen at every step",
+            Part::DepthTold => "depth told at every step, or not",
+            Part::Scheduled => "any schedule",
+        }
+    }
+
+    /// Whether a search of this part prices `shape`, which none does of a template; `verify_widths` are those measured.
+    fn reaches(self, shape: &PricedShape, verify_widths: &[u32]) -> bool {
+        let PricedShape { name: _, shape, growth, schedule, depth_rule, rule, .. } = shape;
+        let wider_fits = |width: &u32| *width > shape.verify_width && u64::from(*width) <= shape.nodes();
+        let is_whole = !verify_widths.iter().any(wider_fits);
+        let is_plain = *schedule == Schedule::Plain;
+        let is_untold = *depth_rule == DepthRule::Fixed;
+        let is_fixed = *rule == RowRule::Widest && is_plain && is_untold;
+        if *growth != GrowthRule::Equal {
+            return false;
+        }
+        match self {
+            Part::Chain => shape.draft_width == 1 && is_whole && is_fixed,
+            Part::Tree => is_whole && is_fixed,
+            Part::PrunedTree => is_fixed,
+            Part::RowsChosen => is_plain && is_untold,
+            Part::DepthTold => is_plain,
+            Part::Scheduled => true,
+        }
+    }
+}
+
+/// What one part adds to the steps of one drafter.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PartGain {
+    /// The part, with all before it.
+    pub part: Part,
+    /// The best shape that its search reaches.
+    pub best: PricedShape,
+    /// How many times faster than the best shape of the part before, plain decoding before the first.
+    pub gain: f64,
+}
+
+/// The parts of every drafter in the plan's order; a part that no shape was priced for is missing.
+pub(super) fn gains(plan: &Plan) -> Vec<PartGain> {
+    let drafters = plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain());
+    drafters.flat_map(|sub_plan| gains_of(plan, &sub_plan.name)).collect()
+}
+
+fn gains_of(plan: &Plan, name: &DrafterName) -> Vec<PartGain> {
+    let mut before = 1.0;
+    let gain = |part| {
+        let best = best_within(plan, name, part)?;
+        let gain = best.speedup / before;
+        before = best.speedup;
+        Some(PartGain { part, best, gain })
+    };
+    Part::ALL.into_iter().filter_map(gain).collect()
+}
+
+/// The best shape of a drafter that the search of `part` reaches.
+pub(in crate::planner) fn best_within(plan: &Plan, name: &DrafterName, part: Part) -> Option<PricedShape> {
+    let verify_widths = plan.table.widths(&Stage::Verify);
+    let shapes = plan.priced().filter(|shape| shape.name == *name && part.reaches(shape, &verify_widths));
+    best_by(shapes, |shape| shape.speedup)
+}
+
+/// The shape with the largest value; of equals the first.
+pub(super) fn best_by(
+    shapes: impl Iterator<Item = PricedShape>,
+    value: impl Fn(&PricedShape) -> f64,
+) -> Option<PricedShape> {
+    shapes.reduce(|best, next| if value(&next) > value(&best) { next } else { best })
+}

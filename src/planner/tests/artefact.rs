@@ -1,0 +1,217 @@
+//! The plan file: round trips, damage of every kind, invalid contents, and plans made elsewhere.
+use std::fs;
+
+use ygg_profiler::{TunedShape, TuningMeasurement, TuningSamples};
+
+use super::synthetic::{Echo, Oracle, fingerprints, name, profile, record, samples};
+use crate::{
+    plan::{
+        Calibration, FittedPlan, LeftOut, PLAN_FORMAT, Plan, PlanError, Schedule, decode, encode, read, write,
+    },
+    planner::{Fix, FreeDrafter, make_plan, report::show},
+};
+
+fn small_plan() -> Plan {
+    let mut cells = vec![samples("draft:lookup", 1, 0.5)];
+    cells.extend([(1, 90.0), (2, 91.0), (4, 95.0)].map(|(w, us)| samples("verify", w, us)));
+    cells.extend([(1, 9.0), (2, 10.0)].map(|(w, us)| samples("draft:layer_skip", w, us)));
+    let trace = record(&Oracle { seed: 5, skill: 95 }, 10, 2, 3, 4);
+    let request = ygg_profiler::TokenTrace {
+        kind: "copy".into(),
+        temperature: 0.0,
+        prompt: vec![1, 2, 1],
+        output: vec![2, 1, 2, 1, 2, 1],
+    };
+    let mut echo = Echo;
+    let mut free =
+        [FreeDrafter { name: name("lookup"), drafter: &mut echo, depths: vec![2], widths: vec![1, 2] }];
+    let mut profile = profile(cells, vec![trace], vec![request]);
+    profile.tunings = vec![tuned("linear.q4_1.avx512", 2.0), tuned("linear_gated.q4_1.avx512", 4.0)];
+    make_plan(&profile, &mut free, &Fix::default()).unwrap()
+}
+
+/// A kernel whose one other tuning takes 2 microseconds.
+fn tuned(kernel: &str, default_us: f64) -> TuningMeasurement {
+    let samples = |tuning: &str, us| TuningSamples { tuning: tuning.to_owned(), samples_us: vec![us; 9] };
+    TuningMeasurement {
+        shape: TunedShape { kernel: kernel.to_owned(), outputs: 96, columns: 64, rows: 2 },
+        tunings: vec![samples("default", default_us), samples("other", 2.0)],
+    }
+}
+
+#[test]
+fn a_plan_has_and_shows_the_tunings_that_won() {
+    let plan = small_plan();
+    let [chosen] = &plan.tunings[..] else { panic!("{:?}", plan.tunings) };
+    assert_eq!((chosen.shape.kernel.as_str(), chosen.tuning.as_str()), ("linear_gated.q4_1.avx512", "other"));
+    assert_eq!((chosen.default_us, chosen.tuned_us, chosen.gain), (4.0, 2.0, 2.0));
+    let text = show::text(&plan);
+    let line = text.lines().find(|line| line.contains("linear_gated.q4_1.avx512")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words, ["linear_gated.q4_1.avx512", "96", "64", "2", "4.00", "2.00", "2.000", "other"]);
+    assert!(!show::text(&Plan { tunings: Vec::new(), ..plan }).contains("tuned for their shape"));
+}
+
+#[test]
+fn a_plan_survives_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.plan");
+    let plan = small_plan();
+    write(&plan, &path).unwrap();
+    write(&plan, &path).unwrap();
+    assert_eq!(read(&path).unwrap(), plan);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(encode(&plan).unwrap(), encode(&decode(&encode(&plan).unwrap()).unwrap()).unwrap());
+}
+
+#[test]
+fn every_flipped_byte_is_refused() {
+    let mut bytes = encode(&small_plan()).unwrap();
+    for place in 0..bytes.len() {
+        for mask in [0x01, 0x80, 0xff] {
+            bytes[place] ^= mask;
+            let error = decode(&bytes).expect_err("a damaged plan was read");
+            let expected = match place {
+                0..8 => matches!(error, PlanError::NotAPlan { .. }),
+                8..12 => matches!(error, PlanError::Version { expected: PLAN_FORMAT, .. }),
+                12..20 => matches!(
+                    error,
+                    PlanError::Truncated { .. }
+                        | PlanError::TrailingBytes { .. }
+                        | PlanError::TooLarge { .. }
+                ),
+                _ => matches!(error, PlanError::Checksum { .. }),
+            };
+            assert!(expected, "byte {place}: {error}");
+            bytes[place] ^= mask;
+        }
+    }
+    decode(&bytes).unwrap();
+}
+
+#[test]
+fn every_truncation_and_extension_is_refused() {
+    let mut bytes = encode(&small_plan()).unwrap();
+    assert!(matches!(decode(&[]), Err(PlanError::NotAPlan { .. })));
+    for length in 1..bytes.len() {
+        assert!(matches!(decode(&bytes[..length]), Err(PlanError::Truncated { .. })), "length {length}");
+    }
+    bytes.push(0);
+    assert!(matches!(decode(&bytes), Err(PlanError::TrailingBytes { .. })));
+}
+
+/// A file with a right header around any payload.
+fn sealed(payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u64).to_le_bytes();
+    [&b"YGGPLAN\0"[..], &PLAN_FORMAT.to_le_bytes(), &length, blake3::hash(payload).as_bytes(), payload]
+        .concat()
+}
+
+#[test]
+fn sealed_nonsense_is_refused_without_panic_or_large_allocation() {
+    let good = encode(&small_plan()).unwrap()[52..].to_vec();
+    decode(&sealed(&good)).unwrap();
+    assert!(matches!(decode(&sealed(&[0xff; 4096])), Err(PlanError::Decode { .. })));
+    assert!(matches!(decode(&sealed(&[])), Err(PlanError::Decode { .. })));
+    let mut longer = good.clone();
+    longer.push(0);
+    assert!(matches!(decode(&sealed(&longer)), Err(PlanError::Decode { .. })));
+    for place in 0..good.len() {
+        let mut changed = good.clone();
+        changed[place] ^= 0xff;
+        // Whatever still decodes obeys the rules of a plan.
+        if let Ok(plan) = decode(&sealed(&changed)) {
+            plan.validate().unwrap();
+        }
+        assert!(decode(&sealed(&good[..place])).is_err());
+    }
+}
+
+#[test]
+fn plans_of_another_format_name_both_versions() {
+    let mut bytes = encode(&small_plan()).unwrap();
+    bytes[8..12].copy_from_slice(&7u32.to_le_bytes());
+    let error = decode(&bytes).unwrap_err().to_string();
+    assert!(error.contains(&format!("format 7, expected {PLAN_FORMAT}")), "{error}");
+}
+
+#[test]
+fn file_errors_name_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing.plan");
+    let error = read(&missing).unwrap_err().to_string();
+    assert!(error.contains("missing.plan") && error.contains("cannot read"), "{error}");
+    let text = folder.path().join("text.plan");
+    fs::write(&text, "hello, this is no plan").unwrap();
+    let error = read(&text).unwrap_err().to_string();
+    assert!(error.contains("not a plan") && error.contains("`hello, t`"), "{error}");
+    let nowhere = folder.path().join("no").join("such.plan");
+    assert!(write(&small_plan(), &nowhere).unwrap_err().to_string().contains("cannot write"));
+}
+
+/// What the error must mention, and the change that causes it.
+type Break = (&'static str, fn(&mut Plan));
+
+#[test]
+fn contradictory_contents_are_refused() {
+    let breaks: [Break; 23] = [
+        ("planned widths", |p| p.planned.verify.insert(0, 2)),
+        ("planned widths", |p| p.planned.draft.clear()),
+        ("planned verify width", |p| p.planned.verify.push(64)),
+        ("sub-plans", |p| p.by_drafter.swap(0, 1)),
+        ("sub-plans", |p| p.by_drafter.push(p.by_drafter[1].clone())),
+        ("sub-plans", |p| p.by_drafter.clear()),
+        ("chosen sub-plan", |p| p.chosen_index = 99),
+        ("shape of plain decoding", |p| p.by_drafter[0].shape.depth = 1),
+        ("shape", |p| p.by_drafter[1].shape.depth = 0),
+        ("verify width", |p| p.by_drafter[1].shape.verify_width = 1),
+        ("schedule", |p| p.by_drafter[0].schedule = Schedule::HeadAhead),
+        ("calibration", |p| {
+            let nothing = Calibration { by_depth: Vec::new(), fitted_nodes: 0, held_out: None };
+            p.by_drafter[1].row_choice.calibration = Some(nothing);
+        }),
+        ("choice of rows", |p| p.by_drafter[1].row_choice.widths.clear()),
+        ("candidates per node", |p| p.by_drafter[1].top_k = 0),
+        ("draft temperature", |p| p.by_drafter[1].draft_temperature = f32::NAN),
+        ("prediction", |p| p.by_drafter[1].predicted.step_us = f64::INFINITY),
+        ("prediction", |p| p.by_drafter[1].predicted.speedup *= 1.5),
+        ("acceptance", |p| p.by_drafter[1].acceptance.by_depth[0] = 1.5),
+        ("alternative", |p| p.alternatives[0].aal = f64::NAN),
+        ("alternative", |p| p.alternatives[0].drafter = 99),
+        ("tuning", |p| p.tunings[0].gain = f64::NAN),
+        ("tunings", |p| p.tunings.push(p.tunings[0].clone())),
+        ("drafter left out", |p| p.left_out.push(LeftOut { name: name("layer_skip"), lacks: String::new() })),
+    ];
+    for (what, change) in breaks {
+        let mut plan = small_plan();
+        change(&mut plan);
+        let error = plan.validate().unwrap_err().to_string();
+        assert!(error.contains(&format!("invalid plan: {what}:")), "{what}: {error}");
+        assert!(encode(&plan).is_err());
+    }
+}
+
+#[test]
+fn a_plan_fits_only_where_it_was_made() {
+    let plan = small_plan();
+    assert!(FittedPlan::new(plan.clone(), &fingerprints()).unwrap().ignored().is_empty());
+    let mut renamed = fingerprints();
+    renamed.model.name = "another name".into();
+    assert!(FittedPlan::new(plan.clone(), &renamed).is_ok());
+
+    let mut here = fingerprints();
+    here.machine.threads = 1;
+    here.model.digest = "ee".into();
+    here.build.kernels = "ff".into();
+    here.build.plan_format = 9;
+    let error = FittedPlan::new(plan.clone(), &here).unwrap_err();
+    let PlanError::Mismatch { differences } = &error else { panic!("{error}") };
+    let names: Vec<&str> = differences.iter().map(|d| d.name.as_str()).collect();
+    assert_eq!(names, ["threads", "model", "plan format", "kernel set"]);
+    let text = error.to_string();
+    for part in ["threads: expected `2`, found `1`", "tiny ab", "tiny ee", "yggc plan"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let forced = FittedPlan::forced(plan.clone(), &here);
+    assert_eq!((forced.ignored().len(), forced.chosen()), (4, plan.chosen()));
+}

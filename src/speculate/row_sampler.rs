@@ -1,0 +1,151 @@
+//! Drawing a token from a row of logits: adjusted, filtered and drawn as the request asks, with log-probabilities to report.
+
+use crate::{
+    runtime::ExecutableSet,
+    sample::{Adjuster, Adjustment, Candidate, LogNormaliser, SampleError, Sampler, Sampling, top},
+};
+
+use super::Offers;
+
+/// Log-probabilities of the tokens of the last step, by the logits as the model gives them, in buffers reserved when the request
+/// begins.
+#[derive(Clone, Debug, Default)]
+pub struct LogProbs {
+    /// Best tokens of a row to report; `None` if the request wants nothing.
+    most: Option<usize>,
+    said: Vec<f32>,
+    best: Offers,
+    scratch: Vec<Candidate>,
+}
+
+impl LogProbs {
+    /// Of the token that the last step, or the prefill before the first, emitted as number `place`: its own log-probability, and the
+    /// most probable tokens at its position with theirs, the first first. `None` if the request did not ask for any.
+    ///
+    /// # Panics
+    /// If not so many were emitted.
+    pub fn of(&self, place: usize) -> Option<(f32, &[Candidate])> {
+        self.most.map(|_| (self.said[place], self.best.row(place)))
+    }
+
+    /// Begins a request that emits at most `rows` tokens a step.
+    fn begin(&mut self, most: Option<usize>, rows: usize) {
+        self.most = most;
+        self.clear();
+        let Some(most) = most else { return };
+        self.said.reserve_exact(rows);
+        self.best = Offers::with_capacity(rows, most);
+        self.scratch.clear();
+        self.scratch.reserve_exact(most);
+    }
+
+    fn clear(&mut self) {
+        self.said.clear();
+        self.best.clear();
+    }
+
+    fn note(&mut self, logits: &[f32], token: u32) {
+        let Self { most: Some(most), said, best, scratch } = self else { return };
+        let normaliser = LogNormaliser::new(logits);
+        said.push(normaliser.log_prob(logits[token as usize]));
+        best.add_row(|out| {
+            let start = out.len();
+            top(logits, *most, scratch, out);
+            for candidate in &mut out[start..] {
+                candidate.log_prob = normaliser.log_prob(candidate.log_prob);
+            }
+        });
+    }
+}
+
+/// Draws the tokens of one request after another.
+#[derive(Debug)]
+pub(super) struct RowSampler {
+    sampler: Sampler,
+    adjuster: Adjuster,
+    log_probs: LogProbs,
+    vocabulary: usize,
+}
+
+impl RowSampler {
+    /// For rows of the vocabulary of `set`, greedy so far.
+    pub(super) fn new(set: &ExecutableSet) -> Result<Self, SampleError> {
+        let vocabulary = set.vocabulary();
+        let sampler = Sampler::new(Sampling::GREEDY, vocabulary)?;
+        Ok(Self { sampler, adjuster: Adjuster::default(), log_probs: LogProbs::default(), vocabulary })
+    }
+
+    /// Whether a request can be served.
+    pub(super) fn check(
+        &self,
+        sampling: &Sampling,
+        adjustment: &Adjustment,
+        log_probs: Option<usize>,
+    ) -> Result<(), SampleError> {
+        sampling.validate()?;
+        adjustment.validate(self.vocabulary)?;
+        match log_probs.filter(|most| *most > self.vocabulary) {
+            Some(found) => Err(SampleError::LogProbs { found, vocabulary: self.vocabulary }),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins a request of which `prompt` is known, whose steps verify at most `rows` rows.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(super) fn begin(
+        &mut self,
+        sampling: Sampling,
+        adjustment: &Adjustment,
+        log_probs: Option<usize>,
+        prompt: &[u32],
+        rows: usize,
+    ) -> Result<(), SampleError> {
+        self.check(&sampling, adjustment, log_probs)?;
+        self.sampler.set_sampling(sampling)?;
+        self.adjuster.begin(adjustment, prompt, self.vocabulary)?;
+        self.log_probs.begin(log_probs, rows);
+        Ok(())
+    }
+
+    /// Whether the best token of a row is all that the request needs of it.
+    pub(super) fn wants_best_only(&self) -> bool {
+        self.sampler.sampling().is_greedy() && self.wants_drawn_only()
+    }
+
+    /// Whether the token of a row depends on the row and its place alone, and nothing is reported: rows may then be drawn from in any
+    /// order, and twice.
+    pub(super) fn wants_drawn_only(&self) -> bool {
+        self.adjuster.is_idle() && self.log_probs.most.is_none()
+    }
+
+    /// Forgets the log-probabilities of the last step.
+    pub(super) fn begin_step(&mut self) {
+        self.log_probs.clear();
+    }
+
+    /// The token of the row `[V]` at `position`. Changes nothing.
+    ///
+    /// # Panics
+    /// If more is wanted than what is drawn.
+    pub(super) fn draw(&mut self, logits: &[f32], position: u64) -> u32 {
+        assert!(
+            self.wants_drawn_only(),
+            "an adjusted or reported row is drawn from once, in the text's order"
+        );
+        self.sampler.draw(logits, position)
+    }
+
+    /// The next token of the text, at `position`: of the row `[V]` behind all tokens that were drawn.
+    pub(super) fn draw_next(&mut self, logits: &[f32], position: u64) -> u32 {
+        let token = self.sampler.draw(self.adjuster.adjust(logits), position);
+        self.adjuster.push(token);
+        self.log_probs.note(logits, token);
+        token
+    }
+
+    pub(super) fn log_probs(&self) -> &LogProbs {
+        &self.log_probs
+    }
+}

@@ -1,0 +1,59 @@
+//! The sequence of one request after another: its text, how its tokens are drawn, and its counters.
+
+use crate::runtime::{ExecutableSet, Session};
+
+use super::{Limits, SpeculateError, Speculation, Stats, row_sampler::RowSampler};
+
+/// A request's sequence. Invariant between steps: all tokens of the history but the last are committed.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    /// Prompt and output so far.
+    pub(super) history: Vec<u32>,
+    pub(super) sampler: RowSampler,
+    /// Whether the committed keys and values are the history's.
+    pub(super) is_cache_known: bool,
+    /// Whether a step may go on with the history.
+    pub(super) is_started: bool,
+    pub(super) speculation: Speculation,
+    /// The output of the last forward that gave the last token.
+    pub(super) last_output: usize,
+    pub(super) stats: Stats,
+}
+
+impl Sequence {
+    /// None yet, in a context of `context` tokens.
+    pub(super) fn new(set: &ExecutableSet, context: usize) -> Result<Self, SpeculateError> {
+        Ok(Self {
+            history: Vec::with_capacity(context + 1),
+            sampler: RowSampler::new(set)?,
+            is_cache_known: true,
+            is_started: false,
+            speculation: Speculation::AsOpened,
+            last_output: 0,
+            stats: Stats::default(),
+        })
+    }
+
+    /// The last token, the root of the next step.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(super) fn last(&self) -> u32 {
+        *self.history.last().expect("a request was started")
+    }
+
+    /// Whether the request drafts.
+    pub(super) fn drafts(&self) -> bool {
+        self.speculation == Speculation::AsOpened
+    }
+
+    /// Checks that a step may emit as many tokens as `limits` say.
+    ///
+    /// # Panics
+    /// If it may not.
+    pub(super) fn expect_room(&self, session: &Session, limits: Limits<'_>) {
+        assert!(self.is_started, "a step continues a started request");
+        let room = session.context() + 1 - self.history.len();
+        assert!((1..=room).contains(&limits.tokens), "{} tokens asked for, room for {room}", limits.tokens);
+    }
+}

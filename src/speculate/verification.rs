@@ -1,0 +1,147 @@
+//! Verification: what the verifier says of a step's rows, what of that is accepted, and what is committed.
+//!
+//! However much of it the device does by itself, the tokens are the same. Of a tree that it has grown the device verifies the best nodes by
+//! the logarithms that it grew them by, which tell nodes apart that are worth the same to the host: what is verified may differ among
+//! such nodes, what is emitted does not.
+
+use crate::{runtime::GrownVerification, tree::NodeId};
+
+use super::{
+    SpeculateError, Stage, Verified,
+    lesson::Lessons,
+    step::{Step, StepStorage},
+    tree_forward::tree_forward,
+};
+
+/// What is known of a step's rows once they are verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verification {
+    /// The verifier's token behind every row; the heads that follow from them are drafted, if that is asked.
+    Tokens { heads_ahead: bool },
+    /// The logits of every row, for tokens to be drawn along the path alone: such draws take long, or depend on the path.
+    Shown,
+    /// Where the device has walked.
+    Walked,
+}
+
+impl Step<'_> {
+    /// Verifies the selected rows: one forward, and behind it what the device does by itself.
+    pub(super) fn verify_rows(&mut self) -> Result<Verification, SpeculateError> {
+        let Self { session, way, sequence, storage, limits, lap, .. } = self;
+        let StepStorage { tree, rows, tokens, .. } = &mut **storage;
+        let (stats, sampler) = (&mut sequence.stats, &mut sequence.sampler);
+        let forward = tree_forward(session, tree, rows)?;
+        stats.add_time(Stage::Mask, lap.next());
+        if way.walks_on_device(sampler) {
+            forward.verify();
+            stats.add_time(Stage::Verify, lap.next());
+            return Ok(Verification::Walked);
+        }
+        // Rows whose tokens depend on the path, or are reported, are drawn from along the path only.
+        let asks_ahead = tree.len() > 1 && sampler.wants_drawn_only();
+        let mut ahead = if asks_ahead { way.ahead() } else { None };
+        if let Some(ahead) = &mut ahead {
+            ahead.draft_tail(tree, rows)?;
+            stats.add_time(Stage::Draft, lap.next());
+        }
+        let heads_ahead = ahead.is_some();
+        tokens.clear();
+        if sampler.wants_best_only() {
+            let best = forward.choose(Lessons::choice(way.lessons.as_ref()), None);
+            stats.add_time(Stage::Verify, lap.next());
+            if let Some(lessons) = &mut way.lessons {
+                lessons.note_choices(best, rows.len());
+            }
+            tokens.extend((0..rows.len()).map(|row| best.row(row).best()));
+        } else {
+            let logits = forward.run(None);
+            stats.add_time(Stage::Verify, lap.next());
+            if let Some(lessons) = &mut way.lessons {
+                lessons.note_logits(logits, rows.len());
+            }
+            if !heads_ahead {
+                return Ok(Verification::Shown);
+            }
+            let place = |node: NodeId| (sequence.history.len() + tree.depth(node) as usize) as u64;
+            let drawn = rows.iter().enumerate();
+            tokens.extend(drawn.map(|(row, node)| sampler.draw(logits.row(row), place(*node))));
+        }
+        if let Some(ahead) = way.ahead().filter(|_| heads_ahead) {
+            stats.add_time(Stage::Accept, lap.next());
+            ahead.draft_heads(&Verified { tree, rows, said: tokens, tokens_left: limits.tokens }, session)?;
+            stats.add_time(Stage::Draft, lap.next());
+        }
+        Ok(Verification::Tokens { heads_ahead })
+    }
+
+    /// Verifies the tree that the device is growing: it chooses the rows, verifies and walks. The host launches that, waits once, and reads
+    /// what became of it.
+    pub(super) fn verify_growing(
+        &mut self,
+        grown: GrownVerification,
+    ) -> Result<Verification, SpeculateError> {
+        let Self { session, way, sequence, storage, lap, .. } = self;
+        let StepStorage { tree, rows, .. } = &mut **storage;
+        session.verify_grown(grown, tree.token(NodeId::ROOT))?;
+        sequence.stats.add_time(Stage::Verify, lap.next());
+        let drafter = way.drafter.as_mut().and_then(|drafter| drafter.in_one_launch());
+        drafter.expect("the schedule was prepared").plant(tree, session);
+        rows.clear();
+        rows.extend(session.walked().nodes.iter().map(|node| NodeId::from_index(*node as usize)));
+        sequence.stats.add_time(Stage::Grow, lap.next());
+        Ok(Verification::Walked)
+    }
+
+    /// Walks through the tree along the verifier's tokens, up to the limits.
+    pub(super) fn accept(&mut self, verification: Verification) {
+        let Self { session, sequence, storage, limits, lap, .. } = self;
+        let StepStorage { tree, rows, tokens, walk, .. } = &mut **storage;
+        let position = sequence.history.len();
+        match verification {
+            Verification::Tokens { heads_ahead: _ } => {
+                walk.run(tree, rows, position, *limits, |row, _| tokens[row]);
+            }
+            Verification::Shown => {
+                let (logits, sampler) = (session.logits(), &mut sequence.sampler);
+                sampler.begin_step();
+                walk.run(tree, rows, position, *limits, |row, place| {
+                    sampler.draw_next(logits.row(row), place)
+                });
+            }
+            Verification::Walked => walk.follow(rows, session.walked().accepted, *limits),
+        }
+        sequence.stats.add_time(Stage::Accept, lap.next());
+    }
+
+    /// Commits the path and the tokens behind it.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Runtime`] if the device has failed: what it showed is then invalid, and the sequence unchanged.
+    pub(super) fn commit(&mut self, verification: Verification) -> Result<(), SpeculateError> {
+        let Self { session, way, sequence, storage, lap, .. } = self;
+        let StepStorage { rows, walk, offsets, .. } = &mut **storage;
+        session.check_device()?;
+        let last = walk.path.last().expect("a walk begins at the root");
+        let last_row = rows.binary_search(last).expect("a walk goes along verified rows");
+        match verification {
+            Verification::Tokens { heads_ahead: _ } | Verification::Shown => {
+                offsets.clear();
+                offsets.extend(walk.path.iter().map(|node| node.get()));
+                session.commit(offsets);
+            }
+            Verification::Walked => {
+                session.commit_walked(walk.path.len());
+                sequence.stats.walked_by_device += 1;
+            }
+        }
+        sequence.last_output = last_row;
+        sequence.history.extend_from_slice(&walk.emitted);
+        sequence.stats.add_time(Stage::Commit, lap.next());
+        if verification == (Verification::Tokens { heads_ahead: true }) {
+            let ahead = way.ahead().expect("it has drafted the heads");
+            ahead.keep_head(last_row, &sequence.history, session);
+            sequence.stats.add_time(Stage::Draft, lap.next());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! Ways of stepping, one for each temperature that a plan was searched for, and how each keeps its schedule.
+//!
+//! A plan may draft otherwise for requests that accept less, and one decoder serves them all. All ways are made when the decoder is;
+//! a request goes by one of them, chosen when it begins. They share the session and the storage of steps, which are as large as the
+//! largest of them needs.
+
+use crate::{
+    plan::{DepthCosts, DepthNetwork, RowRule, Schedule, nearest},
+    runtime::{GrownVerification, Session},
+    sample::Sampling,
+};
+
+use super::{
+    Drafter, DraftsAhead, Policy, Shape, SpeculateError,
+    depth::DepthPolicy,
+    lesson::Lessons,
+    policy::{DepthOfStep, PolicyState},
+    row_sampler::RowSampler,
+    sequence::Sequence,
+    stats::{Lap, Stage},
+};
+
+/// How requests of one temperature are stepped.
+#[derive(Debug)]
+pub(super) struct Way {
+    /// Requests go by the way whose temperature is nearest to theirs.
+    temperature: f32,
+    pub(super) drafter: Option<Box<dyn Drafter>>,
+    pub(super) shape: Shape,
+    pub(super) schedule: Schedule,
+    pub(super) policy: Option<PolicyState>,
+    depth: Option<DepthPolicy>,
+    /// By depths from 1: how the device verifies the trees that it has grown by itself.
+    pub(super) grown: Vec<GrownVerification>,
+    pub(super) lessons: Option<Lessons>,
+}
+
+impl Way {
+    /// Steps of `shape` under the plain schedule; without a drafter, or with depth 0, they decode plainly.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if the session has no executable for the verify width or no room for the tree.
+    pub(super) fn new(
+        temperature: f32,
+        drafter: Option<Box<dyn Drafter>>,
+        shape: Shape,
+        session: &Session,
+    ) -> Result<Self, SpeculateError> {
+        shape.check(session)?;
+        let lessons = Lessons::of(drafter.as_deref(), &shape)?;
+        let schedule = Schedule::Plain;
+        Ok(Self {
+            temperature,
+            drafter,
+            shape,
+            schedule,
+            policy: None,
+            depth: None,
+            grown: Vec::new(),
+            lessons,
+        })
+    }
+
+    /// As [`Decoder::with_policy`](super::Decoder::with_policy).
+    pub(super) fn set_policy(&mut self, policy: Policy) -> Result<(), SpeculateError> {
+        let widest = policy.choice.widest() as usize;
+        if widest != self.shape.verify_width {
+            let expected = format!("{}, the verify width", self.shape.verify_width);
+            return Err(SpeculateError::Shape { what: "widest choice of rows", expected, found: widest });
+        }
+        self.policy = Some(PolicyState::new(policy));
+        self.check_rows()
+    }
+
+    /// As [`Decoder::with_depths`](super::Decoder::with_depths).
+    pub(super) fn set_depths(
+        &mut self,
+        costs: DepthCosts,
+        network: DepthNetwork,
+        session: &Session,
+    ) -> Result<(), SpeculateError> {
+        self.check_told()?;
+        self.depth = Some(DepthPolicy::new(costs, network, self.shape.depth, session)?);
+        Ok(())
+    }
+
+    /// As [`Decoder::with_schedule`](super::Decoder::with_schedule).
+    pub(super) fn set_schedule(
+        &mut self,
+        schedule: Schedule,
+        session: &mut Session,
+    ) -> Result<(), SpeculateError> {
+        let found = self.shape.scratch_rows(schedule);
+        if found > session.tree_nodes() {
+            let expected = format!("at most {}, for which the session was opened", session.tree_nodes());
+            return Err(SpeculateError::Shape { what: "rows of tree and heads", expected, found });
+        }
+        self.schedule = schedule;
+        let unkept = |expected, found| SpeculateError::Schedule { schedule, expected, found };
+        if self.depth.is_some() {
+            self.check_told()?;
+        }
+        if schedule.drafts_ahead() && self.ahead().is_none() {
+            return Err(unkept("a drafter that runs a model and reads no hidden rows", "none"));
+        }
+        if schedule.drafts_in_one_launch() {
+            let drafter = self.drafter.as_mut().and_then(|drafter| drafter.in_one_launch());
+            let drafter = drafter.ok_or_else(|| unkept("a drafter that runs a model", "none"))?;
+            if !drafter.prepare(session, &self.shape)? {
+                return Err(SpeculateError::Device { schedule, expected: "grows trees" });
+            }
+        }
+        if schedule.walks_on_device() {
+            if self.lessons.is_some() {
+                let learns = "one that does";
+                return Err(unkept("a drafter that learns nothing of the verified rows", learns));
+            }
+            if !session.prepare_verifications(self.shape.verify_width)? {
+                return Err(SpeculateError::Device { schedule, expected: "walks through trees" });
+            }
+        }
+        self.check_rows()?;
+        if schedule.prunes_on_device() {
+            self.prepare_grown(session)?;
+        }
+        Ok(())
+    }
+
+    /// Makes ready to verify the trees that the device grows, of every depth that steps may draft.
+    fn prepare_grown(&mut self, session: &mut Session) -> Result<(), SpeculateError> {
+        let Self { drafter, shape, grown, .. } = self;
+        let drafter = drafter.as_mut().and_then(|drafter| drafter.in_one_launch());
+        let tree = drafter.expect("a phase was prepared").growing(session);
+        let nodes = (1..=shape.depth).map(|depth| depth * shape.draft_width + 1);
+        let prepared =
+            nodes.map(|nodes| session.prepare_grown_verification(shape.verify_width.min(nodes), &tree));
+        *grown = prepared.collect::<Result<Vec<GrownVerification>, _>>()?;
+        Ok(())
+    }
+
+    /// Checks that a device which chooses the rows by itself is told no other choice.
+    fn check_rows(&self) -> Result<(), SpeculateError> {
+        let schedule = self.schedule;
+        let rule = self.policy.as_ref().map_or(RowRule::Widest, PolicyState::rule);
+        if schedule.prunes_on_device() && rule != RowRule::Widest {
+            let (expected, found) = ("steps that verify all rows of their shape", "ones that choose theirs");
+            return Err(SpeculateError::Schedule { schedule, expected, found });
+        }
+        Ok(())
+    }
+
+    /// Checks that steps can be told how deep to draft: by the hidden row of the verifier that gave the root.
+    fn check_told(&self) -> Result<(), SpeculateError> {
+        let schedule = self.schedule;
+        if schedule.drafts_ahead() || schedule.walks_on_device() {
+            let (expected, found) = ("steps of a fixed depth", "ones that are told theirs by a hidden row");
+            return Err(SpeculateError::Schedule { schedule, expected, found });
+        }
+        Ok(())
+    }
+
+    /// The drafter, if heads are drafted ahead.
+    pub(super) fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+        if self.schedule.drafts_ahead() { self.drafter.as_mut()?.ahead() } else { None }
+    }
+
+    /// Whether the device walks through the trees of a request whose tokens `sampler` draws.
+    pub(super) fn walks_on_device(&self, sampler: &RowSampler) -> bool {
+        self.schedule.walks_on_device() && self.host_walk_reason(sampler).is_none()
+    }
+
+    /// As [`Decoder::host_walk_reason`](super::Decoder::host_walk_reason).
+    pub(super) fn host_walk_reason(&self, sampler: &RowSampler) -> Option<&'static str> {
+        if !self.schedule.walks_on_device() {
+            return None;
+        }
+        if !sampler.wants_drawn_only() {
+            return Some("the request adjusts logits or reports log-probabilities");
+        }
+        (!sampler.wants_best_only()).then_some("the request samples")
+    }
+
+    /// How deep the next step drafts, `most` at most if it drafts at all.
+    pub(super) fn choose_depth(
+        &mut self,
+        session: &Session,
+        sequence: &mut Sequence,
+        most: usize,
+    ) -> DepthOfStep {
+        let drafts = sequence.drafts() && self.policy.as_ref().is_none_or(PolicyState::drafts);
+        let allowed = if drafts { self.shape.depth.min(most) } else { 0 };
+        let (Some(network), 1..) = (&mut self.depth, allowed) else {
+            return DepthOfStep { allowed, chosen: allowed, saved_us: 0.0 };
+        };
+        let mut lap = Lap::start();
+        let cost = network.choose(session, sequence.last_output, sequence.last(), allowed);
+        sequence.stats.add_time(Stage::Predict, lap.next());
+        DepthOfStep { allowed, chosen: cost.depth as usize, saved_us: cost.saved_us }
+    }
+}
+
+/// The place of the way that a request goes by, of ways that ascend in temperature.
+pub(super) fn way_for(ways: &[Way], sampling: &Sampling) -> usize {
+    nearest(ways.iter().map(|way| way.temperature), planned_temperature(sampling))
+}
+
+/// Adds a way behind the others.
+///
+/// # Panics
+/// If its temperature is not above theirs.
+pub(super) fn push(ways: &mut Vec<Way>, way: Way) {
+    let (last, temperature) = (ways.last().map_or(f32::NEG_INFINITY, |way| way.temperature), way.temperature);
+    assert!(temperature > last, "ways ascend in temperature: {temperature} after {last}");
+    ways.push(way);
+}
+
+/// The temperature that a request's way of stepping is chosen by: its own, whatever its filters leave, but 0 if they leave the
+/// best token alone.
+fn planned_temperature(sampling: &Sampling) -> f32 {
+    if sampling.is_greedy() || sampling.top_k == 1 { 0.0 } else { sampling.temperature }
+}

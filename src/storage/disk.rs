@@ -1,0 +1,34 @@
+//! How much room a disk has left.
+
+use std::path::Path;
+
+/// Bytes that this user may still write to the file system of a folder; `None` where the system does not say.
+#[cfg(target_os = "linux")]
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    use std::{ffi::CString, mem::MaybeUninit, os::unix::ffi::OsStrExt};
+
+    let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
+    let mut found = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path ends with a zero byte, and the system fills the structure if it returns 0.
+    let found =
+        unsafe { (libc::statvfs(path.as_ptr(), found.as_mut_ptr()) == 0).then(|| found.assume_init()) }?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Bytes that this user may still write to the file system of a folder; `None` where the system does not say.
+#[cfg(not(target_os = "linux"))]
+pub fn free_bytes(_folder: &Path) -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_room_and_a_missing_one_says_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(free_bytes(folder.path()).is_some_and(|bytes| bytes > 0), cfg!(target_os = "linux"));
+        assert_eq!(free_bytes(&folder.path().join("missing")), None);
+    }
+}
