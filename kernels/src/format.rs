@@ -7,6 +7,7 @@
 mod coding;
 mod dense;
 mod iq4_nl;
+mod iq4_xs;
 mod k_scales;
 mod mxfp4;
 mod q2_k;
@@ -151,6 +152,8 @@ formats! {
         Q3_K = q3_k::SPEC,
         /// Blocks of 32: f16 scale `d`, 32 nibbles that choose one of 16 values `v`; value `v * d`.
         IQ4_NL = iq4_nl::SPEC,
+        /// Blocks of 256: f16 unit `d`; each 32 nibbles, which choose as in `IQ4_NL`, have a 6-bit `s`; value `v * (s - 32) * d`.
+        IQ4_XS = iq4_xs::SPEC,
         /// Blocks of 32: a power of two `d`, 32 floats of 4 bits `q`; value `q * d`.
         MXFP4 = mxfp4::SPEC,
     }

@@ -180,6 +180,7 @@ proptest! {
             WeightFormat::Q6_K => (2.0 + 0.5) * 4.0 / 32.0,
             // The widest step is 24 of 127; the side opposite to the extreme ends at 113, and the unit as for Q3_K.
             WeightFormat::IQ4_NL => 2.0 * 14.0 * 4.0 / 127.0,
+            WeightFormat::IQ4_XS => 2.0 * (14.0 + 127.0 / 31.0) * 4.0 / 127.0,
             // Values of up to 8 times the power are cut to 6.
             WeightFormat::MXFP4 => 2.0 * 1.0,
         };

@@ -124,6 +124,7 @@ fn tensors_of_every_format_lie_where_the_table_says() {
         (WeightFormat::Q2_K, 168),
         (WeightFormat::Q3_K, 220),
         (WeightFormat::IQ4_NL, 36),
+        (WeightFormat::IQ4_XS, 272),
         (WeightFormat::MXFP4, 34),
     ];
     assert_eq!(formats.map(|(format, _)| format), WeightFormat::ALL);
