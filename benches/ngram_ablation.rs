@@ -6,11 +6,11 @@
 use std::{error::Error, path::Path, sync::Arc};
 
 use yggc::{
-    engine::{Activations, LoadOptions, Loaded, Pinning, Sampling, make_drafter},
+    engine::{Activations, LoadOptions, Loaded, Pinning, Sampling},
     measure::read_prompts,
-    plan::{DrafterKind, NgramSettings, SuffixSettings},
+    plan::{DrafterKind, LookupSettings, NgramSettings, SuffixSettings},
     runtime::{Session, SessionOptions},
-    speculate::{Decoder, Limits, Shape},
+    speculate::{Decoder, Limits, Shape, make_drafter},
 };
 
 /// Room for the pool's 21 rows, the root, and as many guesses.
@@ -30,7 +30,7 @@ fn variants() -> Vec<(&'static str, DrafterKind)> {
     ];
     let ngrams = ngrams.map(|(name, settings)| (name, DrafterKind::Ngram(settings)));
     let relatives = [
-        ("lookup", DrafterKind::Lookup { longest_match: 4, shortest_match: 1 }),
+        ("lookup", DrafterKind::Lookup(LookupSettings { longest_match: 4, shortest_match: 1 })),
         ("suffix", DrafterKind::Suffix(SuffixSettings::DEFAULT)),
         ("recycling", DrafterKind::Recycling),
     ];

@@ -1,8 +1,9 @@
 //! What a finished request reports: measured beside predicted.
 
 use crate::{
+    plan::DrafterId,
     policy::{GuardTerms, SkipCounts},
-    speculate::{Decoder, GuardCounts, Proposer, ProposerCounts, Speculation, Stage},
+    speculate::{Decoder, GuardCounts, ProposerCounts, Speculation, Stage},
 };
 
 /// Why a request that asked for plain decoding, or an engine opened for it, drafted nothing.
@@ -33,7 +34,7 @@ pub struct Report {
     /// Drafted nodes accepted.
     pub accepted: u64,
     /// Who proposed nodes that were verified, and what became of them.
-    pub proposers: Vec<(Proposer, ProposerCounts)>,
+    pub proposers: Vec<(DrafterId, ProposerCounts)>,
     /// Acceptance rate, alpha: accepted nodes of the verified ones; `None` without any.
     pub acceptance_rate: Option<f64>,
     /// Tokens per step; `None` without a step.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use ygg_profiler::{DrafterName, LivePrompt, LiveStep, LiveTrace};
 
 use crate::{
-    engine::{Error, Loaded, Sampling, make_drafter},
+    engine::{Error, Loaded, Sampling},
     plan::DrafterKind,
-    speculate::{Decoder, Limits, Shape},
+    speculate::{Decoder, Limits, Shape, make_drafter},
     tree::{NodeId, TokenTree},
 };
 
@@ -37,7 +37,7 @@ pub(super) fn recordings<'a>(
 ) -> Vec<Recording<'a>> {
     let learners = drafters.iter().filter(|(_, kind)| kind.learns());
     let all = learners.flat_map(|(name, kind)| {
-        let fewest = 1 + kind.pinned_rows() as usize + FEWEST_GUESSED;
+        let fewest = 1 + kind.facts().pinned_rows as usize + FEWEST_GUESSED;
         let rows = ROWS.into_iter().filter(move |rows| *rows >= fewest && widths.contains(rows));
         rows.map(move |verify_width| {
             // Room for the nodes, and two continuations for those that share a tree with others.

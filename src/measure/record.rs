@@ -1,6 +1,7 @@
 //! Profiling: latencies of every planned width and stage, then traces of acceptance.
 
 use std::{
+    collections::BTreeSet,
     path::{self, Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -12,7 +13,7 @@ use ygg_profiler::{
 
 use crate::{
     engine::{DraftModel, Error, Hint, Loaded},
-    plan::{DrafterFile, DrafterKind, Mixture, NgramSettings, SuffixSettings},
+    plan::{DrafterFile, DrafterKind, ProfiledModel},
     planner::choose_tunings,
     runtime::Pinning,
     speculate::{CorpusStore, Shape},
@@ -99,15 +100,8 @@ impl ProfileOptions {
     }
 }
 
-/// The sub-layers that layer skip leaves out at first: attention and MLP of every odd layer but the last, as SWIFT
-/// starts (<https://arxiv.org/abs/2410.06916>).
-fn first_skip_set(groups: u32) -> Vec<u32> {
-    let layers = groups / 2;
-    (1..layers.saturating_sub(1)).step_by(2).flat_map(|l| [2 * l, 2 * l + 1]).collect()
-}
-
-/// Retrieval from the store at `path`, alone and behind lookup, with the match lengths of REST.
-fn retrieval_drafters(loaded: &Loaded, path: &Path) -> Result<[(&'static str, DrafterKind); 2], Error> {
+/// The corpus store at `path`, as profiles name it.
+fn store_file(loaded: &Loaded, path: &Path) -> Result<DrafterFile, Error> {
     let store = CorpusStore::open(path)?;
     store.expect_model(loaded.model().fingerprint().as_bytes())?;
     let absolute = path::absolute(path).map_err(|error| {
@@ -117,98 +111,59 @@ fn retrieval_drafters(loaded: &Loaded, path: &Path) -> Result<[(&'static str, Dr
         let shown = absolute.display();
         Error::input(format!("the path of the store, `{shown}`: expected UTF-8, as profiles are; rename it"))
     })?;
-    let file = DrafterFile { path: place.to_owned(), digest: store.digest() };
-    let kind = |lookup_match| DrafterKind::Retrieval {
-        store: file.clone(),
-        longest_match: 16,
-        shortest_match: 2,
-        lookup_match,
-    };
-    Ok([("retrieval", kind(None)), ("retrieval_lookup", kind(Some((3, 1))))])
+    Ok(DrafterFile { path: place.to_owned(), digest: store.digest() })
 }
 
-/// One of each of the drafters that can share a tree.
-fn mixture(all: &[(&str, DrafterKind)]) -> Result<Mixture, Error> {
-    const MIXED: [&str; 4] = ["lookup_short", "suffix", "retrieval", "recycling"];
-    let parts = all.iter().filter(|(name, _)| MIXED.contains(name)).map(|(_, kind)| kind.clone());
-    Ok(Mixture::of(&parts.collect::<Vec<_>>())?)
-}
-
-/// The drafter models, named by what they are: `model`, or `model_hidden` for one that reads hidden rows; of several the second with
-/// `_2` behind that, and so on.
-fn model_drafters(paths: &[PathBuf]) -> Result<Vec<(String, DrafterKind)>, Error> {
-    let mut all: Vec<(String, DrafterKind)> = Vec::new();
+/// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows; further ones of a name get the suffix
+/// `_2`, `_3` and so on.
+fn draft_models(paths: &[PathBuf]) -> Result<Vec<(String, DrafterFile)>, Error> {
+    let mut all: Vec<(String, DrafterFile)> = Vec::new();
     for path in paths {
         let model = DraftModel::open(path)?;
-        let kind = model.drafter()?;
-        let same = |(_, other): &(String, DrafterKind)| {
-            other.draft_model().map(|file| &file.digest) == kind.draft_model().map(|file| &file.digest)
-        };
-        if all.iter().any(same) {
+        let file = model.file()?;
+        if all.iter().any(|(_, other)| other.digest == file.digest) {
             continue;
         }
         let base = if model.reads_hidden_rows() { "model_hidden" } else { "model" };
         let names = std::iter::once(base.to_owned()).chain((2..).map(|n| format!("{base}_{n}")));
         let name = names.into_iter().find(|name| all.iter().all(|(other, _)| other != name));
-        all.push((name.expect("endless names"), kind));
+        all.push((name.expect("endless names"), file));
     }
     Ok(all)
 }
 
+/// The drafters to measure: of those that can be made of the model and the files, the ones that were asked for.
 fn drafters(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
-    let (asked, store) = (&options.drafters, options.store.as_deref());
-    let models = model_drafters(&options.draft_models)?;
-    let skipped = first_skip_set(loaded.set().groups());
-    let mut all = vec![
-        ("lookup", DrafterKind::Lookup { longest_match: 4, shortest_match: 2 }),
-        ("lookup_short", DrafterKind::Lookup { longest_match: 3, shortest_match: 1 }),
-        ("suffix", DrafterKind::Suffix(SuffixSettings::DEFAULT)),
-        ("recycling", DrafterKind::Recycling),
-        ("ngram", DrafterKind::Ngram(NgramSettings::DEFAULT)),
-        ("ngram_pool", DrafterKind::Ngram(NgramSettings { pool: 1, ..NgramSettings::DEFAULT })),
-    ];
-    if !skipped.is_empty() {
-        all.push(("layer_skip", DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens: None }));
-        all.push(("swift", DrafterKind::Swift { skipped }));
+    let asked = &options.drafters;
+    let is_asked = |name: &str| asked.iter().any(|asked| asked == name);
+    let draft_models = draft_models(&options.draft_models)?;
+    let store = options.store.as_deref().map(|path| store_file(loaded, path)).transpose()?;
+    if store.is_none() && is_asked("retrieval") {
+        return Err(Error::input(
+            "drafter `retrieval` needs a corpus store: expected one, found none; make it with `yggc corpus build`",
+        )
+        .with_hint(Hint::Store));
     }
-    match store {
-        Some(path) => all.extend(retrieval_drafters(loaded, path)?),
-        None if asked.iter().any(|name| name == "retrieval") => {
-            return Err(Error::input(
-                "drafter `retrieval` needs a corpus store: expected one, found none; make it with `yggc corpus build`",
-            )
-            .with_hint(Hint::Store));
-        }
-        None => {}
-    }
-    all.push(("mixed", DrafterKind::Mixed(mixture(&all)?)));
-    if models.is_empty() && asked.iter().any(|name| name == "model") {
+    if draft_models.is_empty() && is_asked("model") {
         return Err(Error::input(
             "drafter `model` needs a drafter model: expected one, found none; give a small model of the same vocabulary, or a \
              hidden-state drafter for this model",
         )
         .with_hint(Hint::DraftModel));
     }
-    all.extend(models.iter().map(|(name, kind)| (name.as_str(), kind.clone())));
-    for name in asked {
-        if name != "none" && all.iter().all(|(_, kind)| kind.name() != name) {
-            return Err(Error::input(format!(
-                "drafter `{name}` cannot be made for this model: expected one of {}",
-                all.iter()
-                    .map(|(_, k)| k.name())
-                    .collect::<std::collections::BTreeSet<_>>()
-                    .into_iter()
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            )));
-        }
+    let groups = loaded.set().groups();
+    let model = ProfiledModel { groups, store: store.as_ref(), draft_models: &draft_models };
+    let all = DrafterKind::profiled(&model);
+    let kinds: BTreeSet<&str> = all.iter().map(|(_, kind)| kind.name()).collect();
+    if let Some(name) = asked.iter().find(|name| *name != "none" && !kinds.contains(name.as_str())) {
+        let kinds: Vec<&str> = kinds.into_iter().collect();
+        return Err(Error::input(format!(
+            "drafter `{name}` cannot be made for this model: expected one of {}",
+            kinds.join(", ")
+        )));
     }
-    let wanted = |kind: &DrafterKind| asked.is_empty() || asked.iter().any(|a| a == kind.name());
-    Ok(all
-        .into_iter()
-        .filter(|(_, kind)| wanted(kind))
-        .map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind))
-        .collect())
+    let wanted = all.into_iter().filter(|(_, kind)| asked.is_empty() || is_asked(kind.name()));
+    Ok(wanted.map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind)).collect())
 }
 
 fn cells(
@@ -451,7 +406,7 @@ pub(super) fn twin<'d>(
     kind: &DrafterKind,
     drafters: &'d [(DrafterName, DrafterKind)],
 ) -> Option<&'d DrafterName> {
-    let fixed = kind.begins_as()?;
+    let fixed = kind.starts_as()?;
     drafters.iter().find(|(_, other)| *other == fixed).map(|(name, _)| name)
 }
 
@@ -484,7 +439,7 @@ fn acceptance(
             record(loaded, Some((name, kind)), options, &mut advance)?;
         if let Some(mut trace) = trace {
             // A network is trained for one skip set, and so for none that changes.
-            if kind.begins_as().is_none() {
+            if kind.starts_as().is_none() {
                 predictors.extend(train_predictor(&mut trace, features, for_each));
             }
             traces.push(trace);

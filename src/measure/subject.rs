@@ -12,14 +12,18 @@ use std::{
 use ygg_profiler::{Cell, DrafterName, HostStage, Stage as Cells, Subject};
 
 use crate::{
-    engine::{Error, Loaded, make_drafter, tune},
-    plan::{Calibration, ChosenTuning, DepthNetwork, DrafterKind, RowChoice, RowRule, WidthCost},
+    engine::{Error, Loaded, tune},
+    plan::{
+        Calibration, ChosenTuning, DepthNetwork, DrafterFacts, DrafterKind, RowChoice, RowRule, WidthCost,
+    },
     planner::JudgedNode,
     policy::{DepthScratch, RowScratch, tell},
     runtime::{
         Choice, DraftPhase, DraftPhaseSize, Forward, Pinning, Session, SessionOptions, SkipSet, TrimmedHead,
     },
-    speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats, depth_features},
+    speculate::{
+        Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats, depth_features, make_drafter,
+    },
     tree::{NodeId, Source, TokenTree},
 };
 
@@ -69,6 +73,30 @@ struct DraftForward {
     head: Option<TrimmedHead>,
     /// The session of a drafter model.
     own: Option<Session>,
+}
+
+impl DraftForward {
+    /// The forward of a drafter that runs a model, beside the verifier's session of these options.
+    fn new(
+        kind: &DrafterKind,
+        loaded: &Loaded,
+        session: &Session,
+        options: SessionOptions,
+    ) -> Result<Self, Error> {
+        let DrafterFacts { skipped, head_tokens, draft_model, .. } = kind.facts();
+        let set = match draft_model {
+            Some(model) => loaded.set().draft(&model.digest)?,
+            None => loaded.set(),
+        };
+        let skip = match skipped {
+            Some(skipped) => SkipSet::new(set.groups(), skipped)?,
+            None => SkipSet::none(set.groups()),
+        };
+        let options = SessionOptions { context: options.context.min(set.model_context()), ..options };
+        let own =
+            draft_model.map(|_| Session::open_beside(Arc::clone(set), &options, session)).transpose()?;
+        Ok(Self { skip, head: head_tokens.map(|tokens| set.head(tokens)).transpose()?, own })
+    }
 }
 
 /// A draft phase that runs.
@@ -158,36 +186,12 @@ impl StepSubject {
         let options =
             SessionOptions { context, tree_nodes: GROWTHS * widest + 1, threads: loaded.threads(), pinning };
         let session = loaded.session(&options, drafters.iter().map(|(_, kind)| kind))?;
-        let groups = loaded.set().groups();
         let drafters = drafters
             .iter()
             .map(|(name, kind)| {
-                let draft = match kind {
-                    DrafterKind::LayerSkip { skipped, head_tokens } => Some(DraftForward {
-                        skip: SkipSet::new(groups, skipped)?,
-                        head: head_tokens.as_ref().map(|tokens| loaded.set().head(tokens)).transpose()?,
-                        own: None,
-                    }),
-                    DrafterKind::Swift { skipped } => {
-                        Some(DraftForward { skip: SkipSet::new(groups, skipped)?, head: None, own: None })
-                    }
-                    DrafterKind::Model { model, head_tokens } => {
-                        let set = loaded.set().draft(&model.digest)?;
-                        let options =
-                            SessionOptions { context: options.context.min(set.model_context()), ..options };
-                        Some(DraftForward {
-                            skip: SkipSet::none(set.groups()),
-                            head: head_tokens.as_ref().map(|tokens| set.head(tokens)).transpose()?,
-                            own: Some(Session::open_beside(Arc::clone(set), &options, &session)?),
-                        })
-                    }
-                    DrafterKind::None
-                    | DrafterKind::Lookup { .. }
-                    | DrafterKind::Retrieval { .. }
-                    | DrafterKind::Suffix(_)
-                    | DrafterKind::Recycling
-                    | DrafterKind::Ngram(_)
-                    | DrafterKind::Mixed(_) => None,
+                let draft = match kind.runs_a_model() {
+                    true => Some(DraftForward::new(kind, loaded, &session, options)?),
+                    false => None,
                 };
                 let free = if draft.is_none() { make_drafter(kind, &FREE, &session)? } else { None };
                 Ok(Measured { name: name.clone(), kind: kind.clone(), draft, free })

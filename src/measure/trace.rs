@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, TokenTrace, Trace};
 
 use crate::{
-    engine::{Error, Loaded, Sampling, make_drafter, tune},
+    engine::{Error, Loaded, Sampling, tune},
     plan::{ChosenTuning, DrafterKind},
     runtime::{Pinning, Session, SessionOptions},
-    speculate::{self, Decoder, Limits, Observer, Shape},
+    speculate::{self, Decoder, Limits, Observer, Shape, make_drafter},
     tree::{NodeId, TokenTree},
 };
 

@@ -100,7 +100,7 @@ impl Search<'_> {
             return Ok(());
         }
         // With fewer rows it could guess nothing.
-        let mut narrower = 1 + origin.kind.pinned_rows();
+        let mut narrower = 1 + origin.kind.facts().pinned_rows;
         for trace in traces {
             let recorded = recorded_shape(trace);
             let answered = narrower + 1..=recorded.verify_width;

@@ -30,6 +30,7 @@ pub mod report;
 mod search;
 mod stages;
 mod tree_replay;
+mod tree_search;
 mod tunings;
 
 pub use acceptance::{AcceptedLengths, acceptance_by_rank};

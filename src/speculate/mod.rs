@@ -38,10 +38,7 @@ pub use begin::{Begin, Reuse, Speculation};
 pub use corpus::{CorpusStore, StoreError};
 pub use decode::Decoder;
 pub use depth::depth_features;
-pub use drafter::{
-    Budget, DraftGrowth, Drafter, DraftsAhead, LayerSkip, Lookup, Mixed, ModelDrafter, Ngram, Observer,
-    Proposer, Recycling, Retrieval, Suffix, Swift, Verified,
-};
+pub use drafter::*;
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use lesson::{Lesson, Offers};

@@ -10,18 +10,17 @@ use std::{
 };
 
 use yggc::{
-    engine::{
-        Activations, DraftModel, LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier,
-        make_drafter,
-    },
+    engine::{Activations, DraftModel, LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier},
     measure::calibration_prompts,
     model::{
         RopeConfig, RopeScaling,
         synthetic::{HiddenStateSpec, SyntheticSpec},
     },
-    plan::{DrafterKind, Mixture, NgramSettings, Schedule, SuffixSettings},
+    plan::{
+        DrafterKind, LayerSkipSettings, LookupSettings, Mixture, NgramSettings, Schedule, SuffixSettings,
+    },
     runtime::SessionOptions,
-    speculate::{Decoder, Limits, Shape},
+    speculate::{Decoder, Limits, Shape, make_drafter},
 };
 
 use crate::program::default_model;
@@ -50,17 +49,22 @@ fn run_model(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
 /// Attention and MLP of every odd layer but the last.
 fn every_odd_layer(groups: u32) -> DrafterKind {
     let layers = groups / 2;
-    DrafterKind::LayerSkip {
+    DrafterKind::LayerSkip(LayerSkipSettings {
         skipped: (1..layers - 1).step_by(2).flat_map(|layer| [2 * layer, 2 * layer + 1]).collect(),
         head_tokens: None,
-    }
+    })
 }
 
 /// The same with a head of every fifth token: many are missing that the answers have.
 fn every_fifth_token(whole: DrafterKind, vocabulary: usize) -> DrafterKind {
-    let DrafterKind::LayerSkip { skipped, head_tokens: None } = whole else { unreachable!("a whole head") };
+    let DrafterKind::LayerSkip(LayerSkipSettings { skipped, head_tokens: None }) = whole else {
+        unreachable!("a whole head")
+    };
     let vocabulary = u32::try_from(vocabulary).expect("token ids are 32 bits");
-    DrafterKind::LayerSkip { skipped, head_tokens: Some((0..vocabulary).step_by(5).collect()) }
+    DrafterKind::LayerSkip(LayerSkipSettings {
+        skipped,
+        head_tokens: Some((0..vocabulary).step_by(5).collect()),
+    })
 }
 
 /// A drafter of random weights that reads the model's hidden rows, with a whole head or one of the sixth of the tokens that the vocabulary begins with,
@@ -247,7 +251,7 @@ fn a_hidden_state_drafter_with_a_trimmed_head_changes_no_token() {
 
 #[test]
 fn lookup_changes_no_token() {
-    let kind = DrafterKind::Lookup { longest_match: 4, shortest_match: 1 };
+    let kind = DrafterKind::Lookup(LookupSettings { longest_match: 4, shortest_match: 1 });
     let shape = Shape { depth: 7, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
     exam().sit(1, &kind, shape, Schedule::Plain);
 }
@@ -268,7 +272,7 @@ fn recycling_changes_no_token() {
 #[test]
 fn a_mixture_changes_no_token() {
     let parts = [
-        DrafterKind::Lookup { longest_match: 3, shortest_match: 1 },
+        DrafterKind::Lookup(LookupSettings { longest_match: 3, shortest_match: 1 }),
         DrafterKind::Suffix(SuffixSettings::DEFAULT),
         DrafterKind::Ngram(NgramSettings::DEFAULT),
         DrafterKind::Recycling,

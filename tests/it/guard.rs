@@ -5,7 +5,7 @@
 use ygg_profiler::{Profile, TokenTrace};
 use yggc::{
     measure::plan_from_profile,
-    plan::{self, DrafterKind, ReplayDrafter, SubPlan},
+    plan::{self, DrafterKind, LookupSettings, ReplayDrafter, SubPlan},
     planner::Fix,
     policy::{GuardState, GuardTerms, GuardedStep, RowScratch},
     speculate::{Lookup, Shape},
@@ -25,7 +25,7 @@ struct Taken {
 
 /// Decodes the requests with a lookup sub-plan, where what a step costs beyond a plain one is `beyond` times as planned.
 fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, beyond: f64, guarded: bool) -> Taken {
-    let DrafterKind::Lookup { longest_match, shortest_match } = sub_plan.drafter else {
+    let DrafterKind::Lookup(LookupSettings { longest_match, shortest_match }) = sub_plan.drafter else {
         panic!("{:?} is not lookup", sub_plan.drafter)
     };
     let plan::Shape { depth, draft_width, verify_width } = sub_plan.shape;

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use yggc::{
-    engine::make_drafter,
-    plan::DrafterKind,
+    plan::{DrafterKind, LayerSkipSettings},
     runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, LayerSkip, Limits, Lookup, Shape, SpeculateError},
+    speculate::{Decoder, LayerSkip, Limits, Lookup, Shape, SpeculateError, make_drafter},
 };
 
 use crate::tiny_model::{Class, MODEL_CONTEXT, best_tier, bits, models, session};
@@ -122,7 +121,7 @@ fn a_tree_that_the_session_has_no_room_for_is_refused() {
 fn what_a_drafter_cannot_be_is_refused() {
     let groups = set().groups();
     let session = session(set(), 32, 13, 1);
-    let kind = DrafterKind::LayerSkip { skipped: vec![1, groups], head_tokens: None };
+    let kind = DrafterKind::LayerSkip(LayerSkipSettings { skipped: vec![1, groups], head_tokens: None });
     let error = make_drafter(&kind, &SHAPE, &session).map(drop).unwrap_err();
     let SpeculateError::Runtime(RuntimeError::SkipSet { found, .. }) = error else { panic!("{error:?}") };
     assert_eq!(found, groups);

@@ -13,7 +13,7 @@ use ygg_profiler::{DrafterDescription, Profile, PromptTrace, TokenTrace, Trace};
 use yggc::{
     engine::Loaded,
     measure::plan_from_profile,
-    plan::{self, Calibration, DepthChoice, DrafterKind, RowChoice, RowRule, WidthCost},
+    plan::{self, Calibration, DepthChoice, DrafterKind, LookupSettings, RowChoice, RowRule, WidthCost},
     planner::{
         AcceptedLengths, Fix, FreeReplay, SearchError, TreeReplay, judge_live, judge_trees, replay_live,
     },
@@ -95,7 +95,9 @@ fn a_replayed_lookup_is_the_decoders_step_by_step() {
     let mut drafted = 0;
     for drafter in profile.drafters.iter().filter(|d| d.kind == "lookup") {
         let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
-        let DrafterKind::Lookup { longest_match, shortest_match } = kind else { unreachable!("a lookup") };
+        let DrafterKind::Lookup(LookupSettings { longest_match, shortest_match }) = kind else {
+            unreachable!("a lookup")
+        };
         for (depth, draft_width, verify_width) in
             [(1, 1, 2), (3, 1, 4), (7, 1, 8), (7, 1, 4), (3, 3, 8), (5, 3, 6), (5, 2, 3), (15, 3, 16)]
         {
@@ -188,7 +190,7 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
         let rows = priced.shape.verify_width as usize;
         let sub_plan =
             plan.by_drafter.iter().find(|sub_plan| sub_plan.name == priced.name).expect("it was priced");
-        let least = 2 + sub_plan.drafter.pinned_rows() as usize;
+        let least = 2 + sub_plan.drafter.facts().pinned_rows as usize;
         assert!(rows >= least, "{rows} rows hold no guess beside {least} - 2 pinned ones and the root");
     }
     let fix = |text| plan_from_profile(profile, &Fix::parse(text).expect("a good fix"));

@@ -7,13 +7,13 @@ use yggc::{
     backend::Tier,
     engine::{
         Activations, DrafterChoice, Engine, Error, LoadOptions, Loaded, Options, Pinning, PlanSource,
-        Sampling, make_drafter,
+        Sampling,
     },
     measure::{CalibrationPrompt, ProfileOptions, profile},
     model::synthetic::SyntheticSpec,
     plan::{DrafterKind, Plan},
     runtime::SessionOptions,
-    speculate::{self, Decoder, Limits, Observer, Shape},
+    speculate::{self, Decoder, Limits, Observer, Shape, make_drafter},
     tree::NodeId,
 };
 

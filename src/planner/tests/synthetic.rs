@@ -8,7 +8,8 @@ use ygg_profiler::{
 
 use crate::{
     plan::{
-        Calibration, DrafterKind, PLAN_FORMAT, ProposalLimits, ReplayDrafter, RowChoice, RowRule, WidthCost,
+        Calibration, DrafterKind, LayerSkipSettings, LookupSettings, PLAN_FORMAT, ProposalLimits,
+        ReplayDrafter, RowChoice, RowRule, WidthCost,
     },
     planner::JudgedNode,
     tree::{Insert, NodeId, Source, TokenTree},
@@ -282,11 +283,15 @@ pub(super) fn profile(
     let mut drafters = Vec::new();
     if !traces.is_empty() {
         drafters.push(
-            DrafterKind::LayerSkip { skipped: vec![2, 5], head_tokens: None }.describe(name("layer_skip")),
+            DrafterKind::LayerSkip(LayerSkipSettings { skipped: vec![2, 5], head_tokens: None })
+                .describe(name("layer_skip")),
         );
     }
     if !token_traces.is_empty() {
-        drafters.push(DrafterKind::Lookup { longest_match: 3, shortest_match: 1 }.describe(name("lookup")));
+        drafters.push(
+            DrafterKind::Lookup(LookupSettings { longest_match: 3, shortest_match: 1 })
+                .describe(name("lookup")),
+        );
     }
     Profile {
         created_by: "test".into(),

@@ -6,6 +6,7 @@
 //! them, so there is nothing to clone and nothing to commit. It may draft by a trimmed head, which knows some tokens only.
 
 use crate::{
+    plan::{DrafterId, LayerSkipSettings},
     runtime::{Choice, DraftPhase, DraftPhaseSize, GrowingTree, Session, SkipSet, TrimmedHead},
     sample::Candidate,
     speculate::{Shape, SpeculateError, Stage, stats::Lap, tree_forward::tree_forward},
@@ -13,14 +14,15 @@ use crate::{
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Proposer, Verified,
+    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Verified,
     growth::{Growth, plant},
     heads::Heads,
     propose_in_one_launch,
+    registry::{MakeContext, MakeDrafter, source_of},
 };
 
 /// The drafter's mark.
-pub(super) const SOURCE: Source = Proposer::LayerSkip.source();
+pub(super) const SOURCE: Source = source_of(DrafterId::LayerSkip);
 
 /// The layer-skip drafter.
 #[derive(Debug)]
@@ -92,6 +94,21 @@ impl LayerSkip {
     /// Rows of each forward of the last proposal; heads drafted ahead are not among them.
     pub(super) fn forwards(&self) -> &[u32] {
         &self.forwards
+    }
+}
+
+impl MakeDrafter for LayerSkipSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        let MakeContext { growth, shape, session } = *context;
+        let skip = SkipSet::new(session.set().groups(), &self.skipped)?;
+        let mut drafter = LayerSkip::new(session, skip, shape)?;
+        if let Some(tree) = growth.static_tree() {
+            drafter = drafter.with_template(&tree.template, shape)?;
+        }
+        if let Some(tokens) = &self.head_tokens {
+            drafter = drafter.with_head(session.set().head(tokens)?);
+        }
+        Ok(Some(Box::new(drafter)))
     }
 }
 

@@ -3,15 +3,18 @@
 //! The proposal is a pure function of the committed tokens, so the planner replays this very drafter without any model.
 
 use crate::{
-    plan::{ProposalLimits, ReplayDrafter},
+    plan::{DrafterId, LookupSettings, ProposalLimits, ReplayDrafter},
     speculate::{Shape, SpeculateError},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
-use super::{Budget, Drafter, Proposer, propose_by_history};
+use super::{
+    Budget, Drafter, propose_by_history,
+    registry::{MakeContext, MakeDrafter, Replay, source_of},
+};
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Lookup.source();
+const SOURCE: Source = source_of(DrafterId::Lookup);
 
 /// An earlier occurrence: the continuation starts at `next` and `length` tokens before it match.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +46,10 @@ impl Lookup {
         Ok(Self { longest, shortest, limits: shape.limits(), matches })
     }
 
+    fn of(settings: &LookupSettings, shape: &Shape) -> Result<Self, SpeculateError> {
+        Self::new(settings.longest_match as usize, settings.shortest_match as usize, shape)
+    }
+
     /// Finds the best `most` matches: longer ones first, later ones before earlier ones.
     ///
     /// Looks at every place of the history: `history.len() * longest` comparisons at most, no index and no allocation.
@@ -61,6 +68,17 @@ impl Lookup {
                 self.matches.truncate(most);
             }
         }
+    }
+}
+
+impl MakeDrafter for LookupSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        Ok(Some(Box::new(Lookup::of(self, context.shape)?)))
+    }
+
+    fn replay(&self) -> Result<Option<Replay>, SpeculateError> {
+        let drafter = Box::new(Lookup::of(self, &Shape::PLAIN)?);
+        Ok(Some(Replay { drafter, depths: &[1, 2, 3, 5, 7, 11, 15], widths: &[1, 2, 3] }))
     }
 }
 

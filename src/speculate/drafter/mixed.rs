@@ -4,13 +4,16 @@
 //! policy, [`Trust`]: it follows what became of the drafter's proposals, so the same history always shares the rows alike.
 
 use crate::{
-    plan::ProposalLimits,
+    plan::{Mixture, ProposalLimits},
     policy::{Fate, Trust, fates},
     speculate::{Lesson, Shape, SpeculateError, Stage, stats::Lap},
     tree::{Insert, NodeId, TokenTree},
 };
 
-use super::{Budget, Drafter, Ngram};
+use super::{
+    Budget, Drafter, Ngram,
+    registry::{MakeContext, MakeDrafter, make_growing_drafter},
+};
 
 /// Drafters that run no model, and share a tree.
 #[derive(Debug)]
@@ -137,6 +140,16 @@ impl Part {
             worths.push(trust.worth(value).min(worths[above]));
             places.push(None);
         }
+    }
+}
+
+impl MakeDrafter for Mixture {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        let MakeContext { growth, shape, session } = *context;
+        let parts = self.parts();
+        let drafters = parts.iter().map(|part| make_growing_drafter(part, growth, shape, session));
+        let drafters: Vec<_> = drafters.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        Ok(Some(Box::new(Mixed::new(drafters, shape)?)))
     }
 }
 

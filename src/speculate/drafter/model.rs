@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use crate::{
-    plan::Schedule,
+    plan::{DrafterId, ModelSettings, Schedule},
     runtime::{
         Choice, DraftPhase, DraftPhaseSize, ExecutableSet, Forward, GrowingTree, RuntimeError, Session,
         SessionOptions, TrimmedHead,
@@ -21,14 +21,15 @@ use crate::{
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Proposer, Verified,
+    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Verified,
     growth::{Growth, plant},
     heads::Heads,
     propose_in_one_launch,
+    registry::{MakeContext, MakeDrafter, source_of},
 };
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Model.source();
+const SOURCE: Source = source_of(DrafterId::Model);
 
 /// A node that was forwarded.
 #[derive(Clone, Copy, Debug)]
@@ -289,6 +290,21 @@ fn note(kept: &mut Vec<Candidate>, found: impl Iterator<Item = (u32, f32)>, voca
     kept.clear();
     let all = found.map(|(token, log_prob)| Candidate { token, log_prob });
     kept.extend(all.filter(|candidate| (candidate.token as usize) < vocabulary));
+}
+
+impl MakeDrafter for ModelSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        let MakeContext { growth, shape, session } = *context;
+        let set = session.set().draft(&self.model.digest)?;
+        let mut drafter = ModelDrafter::new(session, set, shape)?;
+        if let Some(tree) = growth.static_tree() {
+            drafter = drafter.with_template(&tree.template, shape)?;
+        }
+        if let Some(tokens) = &self.head_tokens {
+            drafter = drafter.with_head(set.head(tokens)?);
+        }
+        Ok(Some(Box::new(drafter)))
+    }
 }
 
 impl Drafter for ModelDrafter {

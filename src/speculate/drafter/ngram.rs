@@ -9,16 +9,19 @@ mod pool;
 mod saved;
 
 use crate::{
-    plan::{NgramSettings, ProposalLimits},
+    plan::{DrafterId, NgramSettings, ProposalLimits},
     speculate::{Lesson, Shape, SpeculateError, Stage, stats::Lap},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
 use self::{dictionary::Dictionaries, pool::Pool};
-use super::{Budget, Drafter, Proposer};
+use super::{
+    Budget, Drafter,
+    registry::{MakeContext, MakeDrafter, source_of},
+};
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Ngram.source();
+const SOURCE: Source = source_of(DrafterId::Ngram);
 /// The verifier's continuations of a pool sequence among which an unknown one is looked for.
 const OFFERED: usize = 8;
 /// What the newest guess of the forward dictionary is worth, and what each further token of a guess keeps of that.
@@ -136,6 +139,12 @@ fn grow(tree: &mut TokenTree, parent: NodeId, token: u32, value: f32, nodes: usi
     match tree.insert(parent, token, value, 0, SOURCE) {
         Insert::Added(child) | Insert::Merged(child) => Some(child),
         Insert::Full => None,
+    }
+}
+
+impl MakeDrafter for NgramSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        Ok(Some(Box::new(Ngram::new(*self, context.shape)?)))
     }
 }
 

@@ -4,18 +4,21 @@
 //! rejected rows too, and the next step gathers them again along the template: no search, and the same shape at every step.
 
 use crate::{
-    plan::ProposalLimits,
+    plan::{DrafterId, ProposalLimits, RecyclingSettings},
     speculate::{Lesson, Shape, SpeculateError, Stage, stats::Lap},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
 use self::template::{MOST_RANKS, Template};
-use super::{Budget, Drafter, Proposer};
+use super::{
+    Budget, Drafter,
+    registry::{MakeContext, MakeDrafter, source_of},
+};
 
 mod template;
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Recycling.source();
+const SOURCE: Source = source_of(DrafterId::Recycling);
 /// No token of a model.
 const NONE: u32 = u32::MAX;
 
@@ -77,6 +80,12 @@ impl Recycling {
         for (place, successor) in row.iter_mut().zip(offered) {
             *place = successor;
         }
+    }
+}
+
+impl MakeDrafter for RecyclingSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        Ok(Some(Box::new(Recycling::new(context.session.set().vocabulary(), context.shape))))
     }
 }
 

@@ -7,16 +7,19 @@
 mod automaton;
 
 use crate::{
-    plan::{ProposalLimits, ReplayDrafter, SuffixSettings},
-    speculate::Shape,
+    plan::{DrafterId, ProposalLimits, ReplayDrafter, SuffixSettings},
+    speculate::{Shape, SpeculateError},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
 use self::automaton::{Automaton, Match, Place};
-use super::{Budget, Drafter, Proposer, propose_by_history};
+use super::{
+    Budget, Drafter, propose_by_history,
+    registry::{MakeContext, MakeDrafter, Replay, source_of},
+};
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Suffix.source();
+const SOURCE: Source = source_of(DrafterId::Suffix);
 /// Most continuations of a string that are looked at.
 const MOST_CONTINUATIONS: usize = 32;
 
@@ -156,8 +159,20 @@ impl ReplayDrafter for Suffix {
     }
 }
 
+impl MakeDrafter for SuffixSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        Ok(Some(Box::new(Suffix::new(*self, context.shape))))
+    }
+
+    /// Fewer shapes than of others: it remembers requests, which makes its replays slower.
+    fn replay(&self) -> Result<Option<Replay>, SpeculateError> {
+        let drafter = Box::new(Suffix::new(*self, &Shape::PLAIN));
+        Ok(Some(Replay { drafter, depths: &[2, 4, 7, 11], widths: &[1, 3] }))
+    }
+}
+
 impl Drafter for Suffix {
-    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), super::SpeculateError> {
+    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         propose_by_history(self.limits, self, tree, budget);
         Ok(())
     }

@@ -6,14 +6,18 @@
 //! takes the place of the skip mask; programs stay as they are. What is tried, and when, says [`SkipSearch`].
 
 use crate::{
-    plan::GroupSet,
+    plan::{GroupSet, SwiftSettings},
     policy::{SkipSearch, TriedSet},
     runtime::{Choice, Session, SkipSet},
     speculate::{Shape, SpeculateError, Stage, Stats, stats::Lap},
     tree::TokenTree,
 };
 
-use super::{Budget, Drafter, DraftsAhead, DraftsInOneLaunch, LayerSkip, caterpillar::Caterpillar};
+use super::{
+    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, LayerSkip,
+    caterpillar::Caterpillar,
+    registry::{MakeContext, MakeDrafter},
+};
 
 /// How drafts grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,6 +169,15 @@ impl Swift {
             self.applied = *self.search.best();
             self.drafts.skip_instead(|group| self.applied.contains(group));
         }
+    }
+}
+
+impl MakeDrafter for SwiftSettings {
+    /// The fixed drafter that it starts as: the search needs a plan's times.
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        let MakeContext { growth: _, shape, session } = *context;
+        let skip = SkipSet::new(session.set().groups(), &self.skipped)?;
+        Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
     }
 }
 

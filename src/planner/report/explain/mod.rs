@@ -7,7 +7,6 @@
 mod bands;
 mod drafters;
 mod objective;
-mod parts;
 mod staircase;
 mod text;
 
@@ -16,15 +15,19 @@ use ygg_profiler::DrafterName;
 
 use crate::{
     plan::{LeftOut, Plan, Refusal},
-    planner::{NOISE_MARGIN, compare::chains},
+    planner::{
+        NOISE_MARGIN,
+        compare::{chains, parts},
+    },
 };
 
-pub use crate::planner::compare::chains::{AlphaSource, ChainAnalysis};
+pub use crate::planner::compare::{
+    chains::{AlphaSource, ChainAnalysis},
+    parts::{Part, PartGain},
+};
 pub use bands::BandReason;
 pub use drafters::{DrafterReason, Outcome, StepShares};
 pub use objective::{Contrast, ObjectiveContrast};
-pub(in crate::planner) use parts::best_within;
-pub use parts::{Part, PartGain};
 pub use staircase::{Stair, Staircase};
 pub use text::text;
 

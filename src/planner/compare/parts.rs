@@ -73,7 +73,7 @@ pub struct PartGain {
 }
 
 /// The parts of every drafter in the plan's order; a part that no shape was priced for is missing.
-pub(super) fn gains(plan: &Plan) -> Vec<PartGain> {
+pub(in crate::planner) fn gains(plan: &Plan) -> Vec<PartGain> {
     let drafters = plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain());
     drafters.flat_map(|sub_plan| gains_of(plan, &sub_plan.name)).collect()
 }
@@ -90,14 +90,14 @@ fn gains_of(plan: &Plan, name: &DrafterName) -> Vec<PartGain> {
 }
 
 /// The best shape of a drafter that the search of `part` reaches.
-pub(in crate::planner) fn best_within(plan: &Plan, name: &DrafterName, part: Part) -> Option<PricedShape> {
+pub(super) fn best_within(plan: &Plan, name: &DrafterName, part: Part) -> Option<PricedShape> {
     let verify_widths = plan.table.widths(&Stage::Verify);
     let shapes = plan.priced().filter(|shape| shape.name == *name && part.reaches(shape, &verify_widths));
     best_by(shapes, |shape| shape.speedup)
 }
 
 /// The shape with the largest value; of equals the first.
-pub(super) fn best_by(
+pub(in crate::planner) fn best_by(
     shapes: impl Iterator<Item = PricedShape>,
     value: impl Fn(&PricedShape) -> f64,
 ) -> Option<PricedShape> {

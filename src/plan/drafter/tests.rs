@@ -1,0 +1,113 @@
+//! Tests of the registry of drafters.
+
+use super::*;
+
+fn layer_skip(skipped: &[u32], head_tokens: Option<&[u32]>) -> DrafterKind {
+    LayerSkipSettings { skipped: skipped.to_vec(), head_tokens: head_tokens.map(<[u32]>::to_vec) }.into()
+}
+
+fn retrieval(longest_match: u32, shortest_match: u32, lookup_match: Option<(u32, u32)>) -> DrafterKind {
+    let store = DrafterFile { path: "a.store".to_owned(), digest: "0a".repeat(32) };
+    RetrievalSettings { store, longest_match, shortest_match, lookup_match }.into()
+}
+
+fn lookup(longest_match: u32, shortest_match: u32) -> DrafterKind {
+    LookupSettings { longest_match, shortest_match }.into()
+}
+
+fn swift(skipped: &[u32]) -> DrafterKind {
+    SwiftSettings { skipped: skipped.to_vec() }.into()
+}
+
+fn mixed(parts: &[DrafterKind]) -> DrafterKind {
+    DrafterKind::Mixed(Mixture::of(parts).unwrap())
+}
+
+fn model(path: &str, head_tokens: Option<&[u32]>) -> DrafterKind {
+    let model = DrafterFile { path: path.to_owned(), digest: "b1".repeat(32) };
+    ModelSettings { model, head_tokens: head_tokens.map(<[u32]>::to_vec) }.into()
+}
+
+fn all() -> [DrafterKind; 14] {
+    let short = lookup(4, 2);
+    let (ngram, suffix) =
+        (DrafterKind::Ngram(NgramSettings::DEFAULT), DrafterKind::Suffix(SuffixSettings::DEFAULT));
+    [
+        mixed(&[DrafterKind::Recycling, short.clone()]),
+        mixed(&[retrieval(16, 2, None), ngram, DrafterKind::Recycling, suffix, short]),
+        DrafterKind::None,
+        lookup(4, 2),
+        layer_skip(&[2, 3, 9], None),
+        retrieval(16, 2, None),
+        retrieval(16, 2, Some((3, 1))),
+        DrafterKind::Suffix(SuffixSettings::DEFAULT),
+        DrafterKind::Recycling,
+        DrafterKind::Ngram(NgramSettings::DEFAULT),
+        swift(&[2, 3, 9]),
+        layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
+        model("a", None),
+        model("a", Some(&[0, 7, 8])),
+    ]
+}
+
+#[test]
+fn every_kind_survives_its_description() {
+    let names = all().map(|kind| kind.name());
+    assert!(
+        DrafterKind::NAMES.iter().all(|name| names.contains(name))
+            && names.iter().all(|n| DrafterKind::NAMES.contains(n))
+    );
+    for kind in all() {
+        let description = kind.describe(DrafterName::new("any").unwrap());
+        assert_eq!(DrafterKind::from_description(&description).unwrap(), kind);
+    }
+}
+
+#[test]
+fn other_descriptions_are_refused() {
+    for kind in all() {
+        let good = kind.describe(DrafterName::new("any").unwrap());
+        let mut extra = good.clone();
+        extra.parameters.insert("more".into(), vec![1]);
+        let mut other_file = good.clone();
+        other_file.file = match &good.file {
+            Some(_) => None,
+            None => Some(DrafterFile { path: "x".to_owned(), digest: "0".repeat(64) }),
+        };
+        assert!(matches!(
+            DrafterKind::from_description(&other_file),
+            Err(PlanError::DrafterParameters { .. })
+        ));
+        let mut unknown = good;
+        unknown.kind = "oracle".into();
+        assert!(matches!(DrafterKind::from_description(&extra), Err(PlanError::DrafterParameters { .. })));
+        assert!(matches!(DrafterKind::from_description(&unknown), Err(PlanError::UnknownDrafter { .. })));
+    }
+    for kind in [
+        lookup(1, 2),
+        lookup(1, 0),
+        retrieval(1, 2, None),
+        retrieval(2, 0, None),
+        retrieval(2, 1, Some((1, 2))),
+        retrieval(2, 1, None).with_store_at(""),
+        layer_skip(&[], None),
+        layer_skip(&[3, 2], None),
+        layer_skip(&[2, 2], None),
+        layer_skip(&[2], Some(&[])),
+        layer_skip(&[2], Some(&[3, 2])),
+        layer_skip(&[2], Some(&[4, 4])),
+        DrafterKind::Suffix(SuffixSettings { counted: 1, ..SuffixSettings::DEFAULT }),
+        DrafterKind::Suffix(SuffixSettings { remembered: 1 << 25, ..SuffixSettings::DEFAULT }),
+        DrafterKind::Ngram(NgramSettings { order: 1, ..NgramSettings::DEFAULT }),
+        DrafterKind::Ngram(NgramSettings { order: 9, ..NgramSettings::DEFAULT }),
+        DrafterKind::Ngram(NgramSettings { explored_percent: 101, ..NgramSettings::DEFAULT }),
+        swift(&[]),
+        swift(&[2, 2]),
+        swift(&[2, 512]),
+        model("", None),
+        model("a", Some(&[7, 0])),
+    ] {
+        let description = kind.describe(DrafterName::new("any").unwrap());
+        assert!(DrafterKind::from_description(&description).is_err(), "{kind:?}");
+    }
+}
