@@ -18,6 +18,7 @@ use crate::plan::{
 };
 
 /// A drafter without a model, for the search to run over the recorded requests.
+#[derive(Debug)]
 pub struct FreeDrafter<'a> {
     /// Which drafter of the profile.
     pub name: DrafterName,
@@ -27,17 +28,6 @@ pub struct FreeDrafter<'a> {
     pub depths: Vec<u32>,
     /// Widths to try, Wd.
     pub widths: Vec<u32>,
-}
-
-impl std::fmt::Debug for FreeDrafter<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let FreeDrafter { name, drafter: _, depths, widths } = self;
-        f.debug_struct("FreeDrafter")
-            .field("name", name)
-            .field("depths", depths)
-            .field("widths", widths)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Search<'_> {

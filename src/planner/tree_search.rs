@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use ygg_profiler::Trace;
 
 use super::{
-    SearchError, TreeReplay, acceptance_by_rank,
+    AcceptedLengths, SearchError, TreeReplay, acceptance_by_rank,
     choosing::Found,
     compare::{PricedTemplate, RefusedTemplate, StaticSearch},
     depth_search::{DepthSearch, PricedDepths},
@@ -29,6 +29,21 @@ struct RecordedTrees<'a> {
     deepest: u32,
     /// Share of candidates of each rank that are accepted.
     by_rank: Vec<f64>,
+}
+
+impl RecordedTrees<'_> {
+    /// What predictions of equally growing trees rest on.
+    fn evidence<'l>(
+        &self,
+        schedule: Schedule,
+        depth_choice: DepthChoice,
+        row_choice: RowChoice,
+        lengths: &'l AcceptedLengths,
+    ) -> Evidence<'l> {
+        let Self { traces: _, draft_temperature, top_k, deepest: _, ref by_rank } = *self;
+        let (growth, by_rank) = (GrowthChoice::Equal, by_rank.clone());
+        Evidence { growth, schedule, top_k, draft_temperature, depth_choice, row_choice, lengths, by_rank }
+    }
 }
 
 /// The trees of one drafter and draft width whose steps choose their rows by one rule, under one schedule.
@@ -176,16 +191,8 @@ impl Search<'_> {
             if predicted.speedup <= 1.0 && origin.limits.depth_rule.is_none() {
                 continue;
             }
-            let evidence = Evidence {
-                growth: GrowthChoice::Equal,
-                schedule: space.schedule,
-                top_k: space.trees.top_k,
-                draft_temperature: space.trees.draft_temperature,
-                depth_choice: DepthChoice::Predicted(depths),
-                row_choice: rows,
-                lengths: &accepted,
-                by_rank: space.trees.by_rank.clone(),
-            };
+            let evidence =
+                space.trees.evidence(space.schedule, DepthChoice::Predicted(depths), rows, &accepted);
             found.points.push(origin.point(shape, evidence, predicted));
         }
         Ok(())
@@ -215,16 +222,8 @@ impl Search<'_> {
         }
         for PricedTemplate { shape, growth, schedule, rows: row_choice, accepted, stages } in priced {
             let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
-            let evidence = Evidence {
-                growth,
-                schedule,
-                top_k: trees.top_k,
-                draft_temperature: trees.draft_temperature,
-                depth_choice: DepthChoice::Fixed,
-                row_choice,
-                lengths: &accepted,
-                by_rank: trees.by_rank.clone(),
-            };
+            let evidence = trees.evidence(schedule, DepthChoice::Fixed, row_choice, &accepted);
+            let evidence = Evidence { growth, ..evidence };
             found.points.push(origin.point(shape, evidence, predicted));
         }
         Ok(())
@@ -256,16 +255,8 @@ fn fixed_depths(
         if !origin.limits.admits_rule(DepthRule::Fixed) {
             continue;
         }
-        let evidence = Evidence {
-            growth: GrowthChoice::Equal,
-            schedule: space.schedule,
-            top_k: space.trees.top_k,
-            draft_temperature: space.trees.draft_temperature,
-            depth_choice: DepthChoice::Fixed,
-            row_choice: space.choice(&shape, rates)?,
-            lengths,
-            by_rank: space.trees.by_rank.clone(),
-        };
+        let evidence =
+            space.trees.evidence(space.schedule, DepthChoice::Fixed, space.choice(&shape, rates)?, lengths);
         found.points.push(origin.point(shape, evidence, space.predicted(&shape, replay)?));
     }
     Ok(replayed)

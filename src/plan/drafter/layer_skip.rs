@@ -1,11 +1,6 @@
 //! Settings of the layer-skip drafter: which sub-layers it leaves out, and which tokens its head knows.
 
-use serde::{Deserialize, Serialize};
-
-use super::{
-    Described, DrafterFacts, DrafterKind, DrafterSettings, Parameters, PlanError, ProfiledModel, RecordedAs,
-    settings::{HEAD_TOKENS, expect, expect_head, is_ascending},
-};
+use super::{settings::*, *};
 use crate::plan::token_list;
 
 /// Settings of the layer-skip drafter.
@@ -18,8 +13,6 @@ pub struct LayerSkipSettings {
     pub head_tokens: Option<Vec<u32>>,
 }
 
-pub(super) const SKIPPED: &str = "skipped";
-
 /// The groups that layer skip leaves out of a model at first: attention and MLP of every odd layer but the last, as SWIFT starts
 /// (<https://arxiv.org/abs/2410.06916>). Empty for models of too few layers.
 pub(super) fn first_skip_set(groups: u32) -> Vec<u32> {
@@ -30,21 +23,14 @@ pub(super) fn first_skip_set(groups: u32) -> Vec<u32> {
 impl DrafterSettings for LayerSkipSettings {
     const NAME: &'static str = "layer_skip";
     const SUMMARY: &'static str = "The model with a fixed set of layers left out";
+    const RECORDED_AS: RecordedAs = RecordedAs::Trees;
+
+    parameters!(skipped, head_tokens);
 
     fn facts(&self) -> DrafterFacts<'_> {
         let Self { skipped, head_tokens } = self;
-        let facts = DrafterFacts::of(RecordedAs::Trees);
+        let facts = DrafterFacts::of(Self::RECORDED_AS);
         DrafterFacts { skipped: Some(skipped), head_tokens: head_tokens.as_deref(), ..facts }
-    }
-
-    fn parameters(&self) -> Parameters {
-        let head = self.head_tokens.iter().map(|tokens| (HEAD_TOKENS.to_owned(), tokens.clone()));
-        std::iter::once((SKIPPED.to_owned(), self.skipped.clone())).chain(head).collect()
-    }
-
-    fn from_description(given: &Described<'_>) -> Result<Self, PlanError> {
-        let head_tokens = given.parameters.get(HEAD_TOKENS).cloned();
-        Ok(Self { skipped: given.list(SKIPPED)?, head_tokens })
     }
 
     fn validate(&self) -> Result<(), PlanError> {

@@ -1,11 +1,6 @@
 //! Settings of the lookup drafter: which lengths of the last tokens it looks for.
 
-use serde::{Deserialize, Serialize};
-
-use super::{
-    Described, DrafterFacts, DrafterSettings, Parameters, PlanError, ProfiledModel, RecordedAs,
-    settings::{expect, numbers},
-};
+use super::{settings::*, *};
 
 /// Settings of the lookup drafter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,24 +16,12 @@ impl LookupSettings {
     pub(super) const SHORT: Self = Self { longest_match: 3, shortest_match: 1 };
 }
 
-pub(super) const LONGEST: &str = "longest_match";
-pub(super) const SHORTEST: &str = "shortest_match";
-
 impl DrafterSettings for LookupSettings {
     const NAME: &'static str = "lookup";
     const SUMMARY: &'static str = "What followed an earlier occurrence of the last tokens";
+    const RECORDED_AS: RecordedAs = RecordedAs::Requests;
 
-    fn facts(&self) -> DrafterFacts<'_> {
-        DrafterFacts::of(RecordedAs::Requests)
-    }
-
-    fn parameters(&self) -> Parameters {
-        numbers([LONGEST, SHORTEST], [self.longest_match, self.shortest_match])
-    }
-
-    fn from_description(given: &Described<'_>) -> Result<Self, PlanError> {
-        Ok(Self { longest_match: given.number(LONGEST)?, shortest_match: given.number(SHORTEST)? })
-    }
+    parameters!(longest_match, shortest_match);
 
     fn validate(&self) -> Result<(), PlanError> {
         let Self { longest_match, shortest_match } = *self;

@@ -2,13 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use ygg_profiler::{DrafterDescription, DrafterFile};
-
-use super::{
-    Described, DrafterFacts, DrafterKind, DrafterSettings, LookupSettings, NgramSettings, Parameters,
-    PlanError, ProfiledModel, RecordedAs, RecyclingSettings, RetrievalSettings, SuffixSettings, settings,
-};
+use super::{settings::*, *};
 
 /// Two or more different drafters that run no model.
 ///
@@ -48,11 +42,11 @@ impl Mixture {
                 _ => {
                     let expected =
                         "lookup, suffix, retrieval without a lookup of its own, ngram and recycling";
-                    return Err(fault(expected, format!("{part:?}")));
+                    return Err(Self::fault(expected, format!("{part:?}")));
                 }
             };
             if is_second {
-                return Err(fault("every drafter once", format!("two of {}", part.name())));
+                return Err(Self::fault("every drafter once", format!("two of {}", part.name())));
             }
         }
         all.validate()?;
@@ -79,12 +73,13 @@ impl DrafterSettings for Mixture {
     const NAME: &'static str = "mixed";
     const SUMMARY: &'static str =
         "All drafters without a model in one tree, weighted by their recent success";
+    const RECORDED_AS: RecordedAs = RecordedAs::LiveSteps;
 
     fn facts(&self) -> DrafterFacts<'_> {
         DrafterFacts {
             pinned_rows: self.ngram.map_or(0, |settings| settings.pool_rows()),
             store: self.retrieval.as_ref().map(|(store, _, _)| store),
-            ..DrafterFacts::of(RecordedAs::LiveSteps)
+            ..DrafterFacts::of(Self::RECORDED_AS)
         }
     }
 
@@ -108,20 +103,25 @@ impl DrafterSettings for Mixture {
                 None if values.is_empty() => {
                     parts.entry(key).or_default();
                 }
-                None => return Err(fault("no numbers for a drafter's name", format!("{key}: {values:?}"))),
+                None => {
+                    return Err(Self::fault("no numbers for a drafter's name", format!("{key}: {values:?}")));
+                }
                 Some((kind, key)) => {
                     parts.entry(kind).or_default().insert(key.to_owned(), values.clone());
                 }
             }
         }
         if let Some(kind) = parts.keys().find(|kind| !parameters.contains_key(**kind)) {
-            return Err(fault("the name of every drafter that has parameters", format!("none for {kind}")));
+            return Err(Self::fault(
+                "the name of every drafter that has parameters",
+                format!("none for {kind}"),
+            ));
         }
         let kinds: Result<Vec<_>, PlanError> = parts
             .into_iter()
             .map(|(kind, parameters)| {
                 if kind == Self::NAME {
-                    return Err(fault("drafters, not mixtures of them", kind.to_owned()));
+                    return Err(Self::fault("drafters, not mixtures of them", kind.to_owned()));
                 }
                 let file = file.filter(|_| kind == RetrievalSettings::NAME).cloned();
                 let (name, kind) = (name.clone(), kind.to_owned());
@@ -135,7 +135,7 @@ impl DrafterSettings for Mixture {
         let parts = self.parts();
         if parts.len() < 2 {
             let names: Vec<_> = parts.iter().map(DrafterKind::name).collect();
-            return Err(fault("two or more drafters", format!("{names:?}")));
+            return Err(Self::fault("two or more drafters", format!("{names:?}")));
         }
         parts.iter().try_for_each(DrafterKind::validate)
     }
@@ -156,16 +156,9 @@ impl DrafterSettings for Mixture {
     }
 }
 
-fn fault(expected: &str, found: String) -> PlanError {
-    settings::fault(Mixture::NAME, expected, found)
-}
-
 #[cfg(test)]
 mod tests {
-    use ygg_profiler::DrafterName;
-
     use super::*;
-    use crate::plan::SwiftSettings;
 
     const LOOKUP: DrafterKind = DrafterKind::Lookup(LookupSettings { longest_match: 3, shortest_match: 1 });
 

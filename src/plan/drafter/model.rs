@@ -1,12 +1,6 @@
 //! Settings of the drafter that runs a drafter model: which model, and which tokens its head knows.
 
-use serde::{Deserialize, Serialize};
-use ygg_profiler::DrafterFile;
-
-use super::{
-    Described, DrafterFacts, DrafterKind, DrafterSettings, Parameters, PlanError, ProfiledModel, RecordedAs,
-    settings::{HEAD_TOKENS, expect_file, expect_head},
-};
+use super::{settings::*, *};
 use crate::plan::token_list;
 
 /// Settings of the drafter that runs a drafter model.
@@ -23,20 +17,14 @@ impl DrafterSettings for ModelSettings {
     const NAME: &'static str = "model";
     const SUMMARY: &'static str =
         "A drafter model: a small model of the same vocabulary, or a layer over the model's hidden rows";
+    const RECORDED_AS: RecordedAs = RecordedAs::Trees;
+
+    parameters!(model, head_tokens);
 
     fn facts(&self) -> DrafterFacts<'_> {
         let Self { model, head_tokens } = self;
-        let facts = DrafterFacts::of(RecordedAs::Trees);
+        let facts = DrafterFacts::of(Self::RECORDED_AS);
         DrafterFacts { draft_model: Some(model), head_tokens: head_tokens.as_deref(), ..facts }
-    }
-
-    fn parameters(&self) -> Parameters {
-        self.head_tokens.iter().map(|tokens| (HEAD_TOKENS.to_owned(), tokens.clone())).collect()
-    }
-
-    fn from_description(given: &Described<'_>) -> Result<Self, PlanError> {
-        let head_tokens = given.parameters.get(HEAD_TOKENS).cloned();
-        Ok(Self { model: given.file("the drafter model")?, head_tokens })
     }
 
     fn validate(&self) -> Result<(), PlanError> {

@@ -1,11 +1,6 @@
 //! Settings of the n-gram drafter: its dictionaries, and the pool of sequences that fills one of them.
 
-use serde::{Deserialize, Serialize};
-
-use super::{
-    Described, DrafterFacts, DrafterSettings, Parameters, PlanError, ProfiledModel, RecordedAs,
-    settings::{expect, numbers},
-};
+use super::{settings::*, *};
 
 /// Tokens of the longest n-grams that dictionaries hold.
 pub const MOST_ORDER: usize = 8;
@@ -60,28 +55,12 @@ impl DrafterSettings for NgramSettings {
     const NAME: &'static str = "ngram";
     const SUMMARY: &'static str =
         "N-grams from dictionaries of the text and of a candidate pool that the model extends";
+    const RECORDED_AS: RecordedAs = RecordedAs::LiveSteps;
+
+    parameters!(order, pool, explored_percent, forward_guesses, backward, parts, entries);
 
     fn facts(&self) -> DrafterFacts<'_> {
-        DrafterFacts { pinned_rows: self.pool_rows(), ..DrafterFacts::of(RecordedAs::LiveSteps) }
-    }
-
-    fn parameters(&self) -> Parameters {
-        let Self { order, pool, explored_percent, forward_guesses, backward, parts, entries } = *self;
-        let names = ["order", "pool", "explored_percent", "forward_guesses", "backward", "parts", "entries"];
-        let (backward, parts) = (u32::from(backward), u32::from(parts));
-        numbers(names, [order, pool, explored_percent, forward_guesses, backward, parts, entries])
-    }
-
-    fn from_description(given: &Described<'_>) -> Result<Self, PlanError> {
-        Ok(Self {
-            order: given.number("order")?,
-            pool: given.number("pool")?,
-            explored_percent: given.number("explored_percent")?,
-            forward_guesses: given.number("forward_guesses")?,
-            backward: given.number("backward")? != 0,
-            parts: given.number("parts")? != 0,
-            entries: given.number("entries")?,
-        })
+        DrafterFacts { pinned_rows: self.pool_rows(), ..DrafterFacts::of(Self::RECORDED_AS) }
     }
 
     fn validate(&self) -> Result<(), PlanError> {

@@ -1,6 +1,6 @@
 //! Plain decoding: the drafter that proposes nothing.
 
-use super::{Described, DrafterFacts, DrafterSettings, Parameters, PlanError, RecordedAs};
+use super::{settings::*, *};
 
 /// Plain decoding has no settings.
 #[derive(Debug, Clone, Copy)]
@@ -9,16 +9,7 @@ pub struct PlainDecoding;
 impl DrafterSettings for PlainDecoding {
     const NAME: &'static str = "none";
     const SUMMARY: &'static str = "Nothing: plain decoding";
+    const RECORDED_AS: RecordedAs = RecordedAs::Nothing;
 
-    fn facts(&self) -> DrafterFacts<'_> {
-        DrafterFacts::of(RecordedAs::Nothing)
-    }
-
-    fn parameters(&self) -> Parameters {
-        Parameters::new()
-    }
-
-    fn from_description(_: &Described<'_>) -> Result<Self, PlanError> {
-        Ok(Self)
-    }
+    parameters!();
 }

@@ -1,14 +1,6 @@
 //! Settings of the retrieval drafter: its corpus store, and which lengths of the last tokens it looks for.
 
-use serde::{Deserialize, Serialize};
-use ygg_profiler::DrafterFile;
-
-use super::{
-    Described, DrafterFacts, DrafterKind, DrafterSettings, LookupSettings, Parameters, PlanError,
-    ProfiledModel, RecordedAs,
-    lookup::{LONGEST, SHORTEST},
-    settings::{expect, expect_file, numbers},
-};
+use super::{settings::*, *};
 
 /// Settings of the retrieval drafter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,37 +22,15 @@ impl RetrievalSettings {
     }
 }
 
-const LOOKUP: &str = "lookup_match";
-
 impl DrafterSettings for RetrievalSettings {
     const NAME: &'static str = "retrieval";
     const SUMMARY: &'static str = "How texts of a corpus store continue";
+    const RECORDED_AS: RecordedAs = RecordedAs::Requests;
+
+    parameters!(store, longest_match, shortest_match, lookup_match);
 
     fn facts(&self) -> DrafterFacts<'_> {
-        DrafterFacts { store: Some(&self.store), ..DrafterFacts::of(RecordedAs::Requests) }
-    }
-
-    fn parameters(&self) -> Parameters {
-        let mut all = numbers([LONGEST, SHORTEST], [self.longest_match, self.shortest_match]);
-        let lookup = self.lookup_match.map(|(longest, shortest)| vec![longest, shortest]);
-        all.extend(lookup.map(|lengths| (LOOKUP.to_owned(), lengths)));
-        all
-    }
-
-    fn from_description(given: &Described<'_>) -> Result<Self, PlanError> {
-        let lookup_match = match given.parameters.get(LOOKUP).map(Vec::as_slice) {
-            None => None,
-            Some([longest, shortest]) => Some((*longest, *shortest)),
-            Some(other) => {
-                return Err(given.fault("two numbers for lookup_match", format!("{other:?}")));
-            }
-        };
-        Ok(Self {
-            store: given.file("the corpus store")?,
-            longest_match: given.number(LONGEST)?,
-            shortest_match: given.number(SHORTEST)?,
-            lookup_match,
-        })
+        DrafterFacts { store: Some(&self.store), ..DrafterFacts::of(Self::RECORDED_AS) }
     }
 
     fn validate(&self) -> Result<(), PlanError> {

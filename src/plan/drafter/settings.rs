@@ -16,8 +16,13 @@ pub trait DrafterSettings: Into<DrafterKind> {
     /// What it drafts from, as the help of the command line says it.
     const SUMMARY: &'static str;
 
+    /// What a profile records of it.
+    const RECORDED_AS: RecordedAs;
+
     /// What other rooms need to know of it.
-    fn facts(&self) -> DrafterFacts<'_>;
+    fn facts(&self) -> DrafterFacts<'_> {
+        DrafterFacts::of(Self::RECORDED_AS)
+    }
 
     /// Its settings as a profile describes them. A file is not among them.
     fn parameters(&self) -> Parameters;
@@ -49,6 +54,12 @@ pub trait DrafterSettings: Into<DrafterKind> {
     /// The same with its file, if it has one, at another path.
     fn with_file_at(&self, _path: &str) -> Option<DrafterKind> {
         None
+    }
+
+    /// The error of settings that break a rule.
+    fn fault(expected: &str, found: String) -> PlanError {
+        let (drafter, expected) = (Self::NAME.to_owned(), expected.to_owned());
+        PlanError::DrafterParameters { drafter, expected, found }
     }
 }
 
@@ -122,39 +133,103 @@ pub struct Described<'a> {
 }
 
 impl Described<'_> {
-    /// The list of a name.
-    pub(super) fn list(&self, key: &str) -> Result<Vec<u32>, PlanError> {
-        let names = || format!("{:?}", self.parameters.keys().collect::<Vec<_>>());
-        let list = self.parameters.get(key).cloned();
-        list.ok_or_else(|| self.fault(&format!("a parameter {key}"), names()))
+    pub(super) fn fault(&self, expected: &str, found: String) -> PlanError {
+        let (drafter, expected) = (self.name.to_string(), expected.to_owned());
+        PlanError::DrafterParameters { drafter, expected, found }
+    }
+}
+
+/// A setting as a profile holds it.
+pub(super) trait Parameter: Sized {
+    /// Its numbers; `None` for a file, and where nothing is set.
+    fn numbers(&self) -> Option<Vec<u32>>;
+
+    /// The setting of a name.
+    fn read(given: &Described<'_>, key: &str) -> Result<Self, PlanError>;
+}
+
+impl Parameter for u32 {
+    fn numbers(&self) -> Option<Vec<u32>> {
+        Some(vec![*self])
     }
 
-    /// The number of a name.
-    pub(super) fn number(&self, key: &str) -> Result<u32, PlanError> {
-        match self.list(key)?[..] {
+    fn read(given: &Described<'_>, key: &str) -> Result<Self, PlanError> {
+        match Vec::read(given, key)?[..] {
             [value] => Ok(value),
-            ref other => Err(self.fault(&format!("one number for {key}"), format!("{other:?}"))),
+            ref other => Err(given.fault(&format!("one number for {key}"), format!("{other:?}"))),
         }
     }
+}
 
-    /// The file, which is `what`.
-    pub(super) fn file(&self, what: &str) -> Result<DrafterFile, PlanError> {
-        self.file.cloned().ok_or_else(|| self.fault(&format!("a file, {what}"), "none".to_owned()))
+impl Parameter for bool {
+    fn numbers(&self) -> Option<Vec<u32>> {
+        u32::from(*self).numbers()
     }
 
-    pub(super) fn fault(&self, expected: &str, found: String) -> PlanError {
-        fault(self.name.as_str(), expected, found)
+    fn read(given: &Described<'_>, key: &str) -> Result<Self, PlanError> {
+        Ok(u32::read(given, key)? != 0)
     }
 }
 
-/// Numbers under their names.
-pub(super) fn numbers<const N: usize>(names: [&str; N], values: [u32; N]) -> Parameters {
-    names.map(str::to_owned).into_iter().zip(values.map(|value| vec![value])).collect()
+impl Parameter for Vec<u32> {
+    fn numbers(&self) -> Option<Vec<u32>> {
+        Some(self.clone())
+    }
+
+    fn read(given: &Described<'_>, key: &str) -> Result<Self, PlanError> {
+        let names = || format!("{:?}", given.parameters.keys().collect::<Vec<_>>());
+        Option::read(given, key)?.ok_or_else(|| given.fault(&format!("a parameter {key}"), names()))
+    }
 }
 
-pub(super) fn fault(drafter: &str, expected: &str, found: String) -> PlanError {
-    PlanError::DrafterParameters { drafter: drafter.to_owned(), expected: expected.to_owned(), found }
+impl Parameter for Option<Vec<u32>> {
+    fn numbers(&self) -> Option<Vec<u32>> {
+        self.clone()
+    }
+
+    fn read(given: &Described<'_>, key: &str) -> Result<Self, PlanError> {
+        Ok(given.parameters.get(key).cloned())
+    }
 }
+
+impl Parameter for Option<(u32, u32)> {
+    fn numbers(&self) -> Option<Vec<u32>> {
+        self.map(|(first, second)| vec![first, second])
+    }
+
+    fn read(given: &Described<'_>, key: &str) -> Result<Self, PlanError> {
+        match given.parameters.get(key).map(Vec::as_slice) {
+            None => Ok(None),
+            Some([first, second]) => Ok(Some((*first, *second))),
+            Some(other) => Err(given.fault(&format!("two numbers for {key}"), format!("{other:?}"))),
+        }
+    }
+}
+
+impl Parameter for DrafterFile {
+    fn numbers(&self) -> Option<Vec<u32>> {
+        None
+    }
+
+    fn read(given: &Described<'_>, key: &str) -> Result<Self, PlanError> {
+        given.file.cloned().ok_or_else(|| given.fault(&format!("a file, the {key}"), "none".to_owned()))
+    }
+}
+
+/// The two methods of [`DrafterSettings`] between settings and profiles, for settings whose fields are [`Parameter`]s.
+macro_rules! parameters {
+    ($($field:ident),*) => {
+        fn parameters(&self) -> Parameters {
+            let fields: &[(&str, Option<Vec<u32>>)] = &[$((stringify!($field), self.$field.numbers())),*];
+            fields.iter().filter_map(|(name, numbers)| Some(((*name).to_owned(), numbers.clone()?))).collect()
+        }
+
+        fn from_description(_given: &Described<'_>) -> Result<Self, PlanError> {
+            Ok(Self { $($field: Parameter::read(_given, stringify!($field))?),* })
+        }
+    };
+}
+pub(super) use parameters;
 
 /// Whether settings keep a rule; else the rule and what was found.
 pub(super) fn expect<S: DrafterSettings>(
@@ -162,10 +237,8 @@ pub(super) fn expect<S: DrafterSettings>(
     expected: &str,
     found: impl FnOnce() -> String,
 ) -> Result<(), PlanError> {
-    if holds { Ok(()) } else { Err(fault(S::NAME, expected, found())) }
+    if holds { Ok(()) } else { Err(S::fault(expected, found())) }
 }
-
-pub(super) const HEAD_TOKENS: &str = "head_tokens";
 
 /// Whether a head can be trimmed to these tokens.
 pub(super) fn expect_head<S: DrafterSettings>(tokens: Option<&[u32]>) -> Result<(), PlanError> {

@@ -1,11 +1,6 @@
 //! Settings of the suffix drafter: how much it remembers, and how much it drafts behind a match.
 
-use serde::{Deserialize, Serialize};
-
-use super::{
-    Described, DrafterFacts, DrafterSettings, Parameters, PlanError, ProfiledModel, RecordedAs,
-    settings::{expect, numbers},
-};
+use super::{settings::*, *};
 
 /// Settings of the suffix drafter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,23 +21,9 @@ impl SuffixSettings {
 impl DrafterSettings for SuffixSettings {
     const NAME: &'static str = "suffix";
     const SUMMARY: &'static str = "What followed the longest suffix seen in this or earlier requests";
+    const RECORDED_AS: RecordedAs = RecordedAs::Requests;
 
-    fn facts(&self) -> DrafterFacts<'_> {
-        DrafterFacts::of(RecordedAs::Requests)
-    }
-
-    fn parameters(&self) -> Parameters {
-        let Self { tokens_per_match, counted, remembered } = *self;
-        numbers(["tokens_per_match", "counted", "remembered"], [tokens_per_match, counted, remembered])
-    }
-
-    fn from_description(given: &Described<'_>) -> Result<Self, PlanError> {
-        Ok(Self {
-            tokens_per_match: given.number("tokens_per_match")?,
-            counted: given.number("counted")?,
-            remembered: given.number("remembered")?,
-        })
-    }
+    parameters!(tokens_per_match, counted, remembered);
 
     fn validate(&self) -> Result<(), PlanError> {
         let Self { tokens_per_match, counted, remembered } = *self;

@@ -1,12 +1,6 @@
 //! Settings of the self-tuning layer-skip drafter: which sub-layers it leaves out at first.
 
-use serde::{Deserialize, Serialize};
-
-use super::{
-    Described, DrafterFacts, DrafterSettings, Parameters, PlanError, ProfiledModel, RecordedAs,
-    layer_skip::{SKIPPED, first_skip_set},
-    settings::{expect, is_ascending},
-};
+use super::{layer_skip::first_skip_set, settings::*, *};
 use crate::plan::GroupSet;
 
 /// Settings of the self-tuning layer-skip drafter.
@@ -19,18 +13,13 @@ pub struct SwiftSettings {
 impl DrafterSettings for SwiftSettings {
     const NAME: &'static str = "swift";
     const SUMMARY: &'static str = "The model with a set of layers left out that is tuned while it runs";
+    const RECORDED_AS: RecordedAs = RecordedAs::Trees;
+
+    parameters!(skipped);
 
     fn facts(&self) -> DrafterFacts<'_> {
-        let facts = DrafterFacts::of(RecordedAs::Trees);
+        let facts = DrafterFacts::of(Self::RECORDED_AS);
         DrafterFacts { skipped: Some(&self.skipped), tunes_itself: true, ..facts }
-    }
-
-    fn parameters(&self) -> Parameters {
-        Parameters::from([(SKIPPED.to_owned(), self.skipped.clone())])
-    }
-
-    fn from_description(given: &Described<'_>) -> Result<Self, PlanError> {
-        Ok(Self { skipped: given.list(SKIPPED)? })
     }
 
     fn validate(&self) -> Result<(), PlanError> {

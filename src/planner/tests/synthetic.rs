@@ -235,6 +235,7 @@ pub(super) fn recorded_candidates(step: &StepTrace) -> BTreeMap<Vec<u32>, Vec<Ca
 }
 
 /// Proposes the chain that followed the latest earlier occurrence of the last token.
+#[derive(Debug)]
 pub(super) struct Echo;
 
 impl Echo {

@@ -37,6 +37,7 @@ impl MakeDrafter for PlainDecoding {
 }
 
 /// A drafter whose proposals the planner replays along recorded requests, with the shapes that are worth trying.
+#[derive(Debug)]
 pub struct Replay {
     /// The drafter. Limits come with every proposal.
     pub drafter: Box<dyn ReplayDrafter>,
@@ -44,12 +45,6 @@ pub struct Replay {
     pub depths: &'static [u32],
     /// Numbers of continuations to try.
     pub widths: &'static [u32],
-}
-
-impl std::fmt::Debug for Replay {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Replay").field("depths", &self.depths).finish_non_exhaustive()
-    }
 }
 
 /// Makes a drafter as its settings say, with equally growing trees, over a session whose executables have its trimmed head and its
