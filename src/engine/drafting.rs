@@ -10,7 +10,7 @@ use crate::{
     policy::{GuardTerms, SkipTimes, StepCosts},
     runtime::{Session, SessionOptions},
     speculate::{
-        Decoder, DraftGrowth, Drafter, ModelDrafter, Policy, Shape, SpeculateError, make_growing_drafter,
+        Decoder, DraftGrowth, Drafter, ModelDrafter, Policy, SpeculateError, StepShape, make_growing_drafter,
     },
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Drafting {
 pub(super) struct BandDrafting {
     pub(super) temperature: f32,
     pub(super) kind: DrafterKind,
-    pub(super) shape: Shape,
+    pub(super) shape: StepShape,
     /// How trees grow.
     pub(super) growth: GrowthChoice,
     /// When heads are drafted.
@@ -52,12 +52,12 @@ pub(super) struct BandDrafting {
 }
 
 /// The shape of a sub-plan's steps.
-fn shape_of(sub_plan: &SubPlan) -> Shape {
+fn shape_of(sub_plan: &SubPlan) -> StepShape {
     if sub_plan.is_plain() {
-        return Shape::PLAIN;
+        return StepShape::PLAIN;
     }
     let crate::plan::Shape { depth, draft_width, verify_width } = sub_plan.shape;
-    Shape {
+    StepShape {
         depth: depth as usize,
         draft_width: draft_width as usize,
         verify_width: verify_width as usize,
@@ -75,7 +75,7 @@ pub(super) fn decide(
         let band = BandDrafting {
             temperature: 0.0,
             kind: DrafterKind::None,
-            shape: Shape::PLAIN,
+            shape: StepShape::PLAIN,
             growth: GrowthChoice::Equal,
             schedule: Schedule::Plain,
             depths: None,
@@ -117,7 +117,7 @@ pub(super) fn decide(
                     .with_draft_model_at(draft.as_ref()),
             ),
             Err(error) if place == 0 => return Err(error),
-            // Requests of a temperature at which nothing speaks for a forced drafter go by the nearest at which something does.
+            // A temperature at which the forced drafter has no sub-plan is served by the nearest one at which it has.
             Err(_) => {}
         }
     }

@@ -3,7 +3,7 @@
 use crate::{
     plan::DrafterId,
     policy::{GuardTerms, SkipCounts},
-    speculate::{Decoder, GuardCounts, ProposerCounts, Speculation, Stage},
+    speculate::{Decoder, GuardCounts, ProposerCounts, Speculation, StepStage},
 };
 
 /// Why a request that asked for plain decoding, or an engine opened for it, drafted nothing.
@@ -104,7 +104,7 @@ impl Report {
             let of_name = background.predicted_stages.iter().filter(|(n, _)| n == name).map(|(_, ms)| *ms);
             of_name.reduce(|sum, ms| sum + ms)
         };
-        let stages = Stage::ALL
+        let stages = StepStage::ALL
             .into_iter()
             .map(|stage| StageReport {
                 name: stage.name().to_owned(),

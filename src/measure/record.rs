@@ -16,7 +16,7 @@ use crate::{
     plan::{DrafterFile, DrafterKind, ProfiledModel},
     planner::choose_tunings,
     runtime::Pinning,
-    speculate::{CorpusStore, Shape},
+    speculate::{CorpusStore, StepShape},
 };
 
 use super::{
@@ -278,7 +278,7 @@ pub fn profile(
     let for_live = if has_learners { rest / LIVE_PART } else { Duration::ZERO };
     let warm = WarmTime::share(rest / 2 - for_live, &options.temperatures)?;
     let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), &options.head_sizes);
-    let shape = Shape {
+    let shape = StepShape {
         depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
         draft_width: TRACE_WIDTH.min(widest.saturating_sub(1)).max(1),
         verify_width: widest,
@@ -401,7 +401,7 @@ impl RecordingTime {
     }
 }
 
-/// The drafter whose forwards and steps are those that one which tunes itself begins with: nothing is measured or recorded twice.
+/// The name of the fixed drafter that a self-tuning one starts as: the forwards and steps of both are measured and recorded once.
 pub(super) fn twin<'d>(
     kind: &DrafterKind,
     drafters: &'d [(DrafterName, DrafterKind)],
@@ -417,7 +417,7 @@ struct Acceptance {
     predictors: Vec<DepthPredictor>,
 }
 
-/// Records the requests and every drafter that runs a model, and trains what tells how deep to draft with each; they share the
+/// Records the requests and every drafter that runs a model, and trains a depth predictor for each; the drafters share the
 /// time for that evenly.
 fn acceptance(
     loaded: &Loaded,

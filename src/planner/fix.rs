@@ -195,8 +195,8 @@ impl Fix {
             schedule: _,
             objective: _,
         } = self;
-        let is_told = *depth_rule == Some(DepthRule::Predicted);
-        depth.is_some() || draft_width.is_some() || verify_width.is_some() || rows.is_some() || is_told
+        let is_predicted = *depth_rule == Some(DepthRule::Predicted);
+        depth.is_some() || draft_width.is_some() || verify_width.is_some() || rows.is_some() || is_predicted
     }
 }
 

@@ -3,15 +3,14 @@
 use ygg_profiler::{DrafterName, LiveTrace, Stage};
 
 use super::{
-    FreeReplay, SearchError,
-    choosing::{Found, Point},
-    judge_live, judge_proposals,
+    FreeReplay, SearchError, judge_live, judge_proposals,
     live_replay::recorded_shape,
     objective::mean_step,
     pricing::Choosing,
     rates::Rates,
     replay_live,
     search::{Evidence, Origin, Rows, Search, speculative},
+    selection::{Found, Point},
 };
 use crate::plan::{
     DepthChoice, DepthRule, GrowthChoice, Prediction, ReplayDrafter, RowChoice, Schedule, Shape,
@@ -145,7 +144,7 @@ impl Search<'_> {
         Ok(origin.point(shape, evidence, predicted))
     }
 
-    /// The recordings of a drafter that learns, narrowest first. They are of greedy requests, and tell of no others.
+    /// The recordings of a drafter that learns, narrowest first. They are of greedy requests, and hold for no others.
     pub(super) fn live_traces_of(&self, name: &DrafterName) -> Vec<&LiveTrace> {
         let all = self.profile.live_traces.iter().filter(|_| self.recorded.temperature == 0.0);
         let mut traces: Vec<_> =

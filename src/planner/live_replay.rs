@@ -36,7 +36,7 @@ pub fn replay_live(trace: &LiveTrace, choice: &RowChoice) -> FreeReplay {
     replay
 }
 
-/// The nodes of all recorded trees whose fate the recording tells.
+/// The nodes of all recorded trees whose outcome the recording tells.
 pub fn judge_live(trace: &LiveTrace) -> Vec<JudgedNode> {
     let mut judged = Vec::new();
     let mut tree = TokenTree::with_capacity(trace.nodes as usize);

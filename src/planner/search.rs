@@ -5,9 +5,11 @@ use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile
 
 use super::{
     AcceptedLengths, Fix, FreeDrafter, JudgedNode, SearchError, choose_tunings,
-    choosing::{Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors},
     objective::plain_step,
     pricing::Pricing,
+    selection::{
+        Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors,
+    },
     stages::Tail,
 };
 use crate::plan::{
@@ -15,7 +17,7 @@ use crate::plan::{
     Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan,
 };
 
-/// Makes the plan that `profile` speaks for, within what `fix` leaves open.
+/// Makes the plan that follows from `profile`, within what `fix` leaves open.
 ///
 /// `free_drafters` holds every drafter of the profile that runs no model. Every temperature that was recorded is searched by
 /// itself; one above 0 at which nothing satisfies the fix gets no band. A fixed depth or draft width of a free drafter need not be
@@ -186,7 +188,8 @@ impl Search<'_> {
         free_drafters: &mut [FreeDrafter<'_>],
         fix: &Fix,
     ) -> Result<(Band, Vec<PlannedPredictor>), SearchError> {
-        let mut found = Found { points: Vec::new(), told: BTreeMap::new(), refused: Vec::new() };
+        let mut found =
+            Found { points: Vec::new(), predicted_depth_speedups: BTreeMap::new(), refused: Vec::new() };
         let mut left_out = Vec::new();
         let mut names = Vec::new();
         let open = Fix::default();
@@ -220,7 +223,7 @@ impl Search<'_> {
             }
         }
 
-        let Found { mut points, told, refused } = found;
+        let Found { mut points, predicted_depth_speedups, refused } = found;
         points.sort_by(best_first);
         let best: Vec<&Point> = (0..names.len()).filter_map(|place| best_of(&points, place, fix)).collect();
         let chosen = choose(&best, fix).ok_or_else(|| SearchError::FixImpossible {
@@ -235,7 +238,7 @@ impl Search<'_> {
             }
             by_drafter.push(point.sub_plan.clone());
         }
-        let predictors = predictors(self.recorded.trained, &points, &told, &by_drafter);
+        let predictors = predictors(self.recorded.trained, &points, &predicted_depth_speedups, &by_drafter);
         let alternatives = alternatives(&by_drafter, &points);
         let temperature = self.recorded.temperature;
         let band = Band { temperature, by_drafter, chosen_index, alternatives, refused, left_out };

@@ -6,7 +6,6 @@ use ygg_profiler::Trace;
 
 use super::{
     AcceptedLengths, SearchError, TreeReplay, acceptance_by_rank,
-    choosing::Found,
     compare::{PricedTemplate, RefusedTemplate, StaticSearch},
     depth_search::{DepthSearch, PricedDepths},
     judge_trees,
@@ -14,6 +13,7 @@ use super::{
     pricing::{Choosing, Pricing},
     rates::Rates,
     search::{Evidence, Origin, Rows, Search, speculative},
+    selection::Found,
 };
 use crate::plan::{
     Calibration, DepthChoice, DepthRule, GrowthChoice, GrowthRule, PlanError, Prediction, Refusal, RowChoice,
@@ -185,7 +185,7 @@ impl Search<'_> {
         let search = DepthSearch { traces, pricing, rule, calibration, replay, rates };
         for PricedDepths { shape, rows, depths, accepted, stages } in search.priced(replayed)? {
             let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
-            let best = found.told.entry(origin.place).or_insert(predicted.speedup);
+            let best = found.predicted_depth_speedups.entry(origin.place).or_insert(predicted.speedup);
             *best = best.max(predicted.speedup);
             // Steps that do best without drafting are plain decoding, which every plan has.
             if predicted.speedup <= 1.0 && origin.limits.depth_rule.is_none() {

@@ -12,7 +12,7 @@ use super::{GuardCounts, Walk, drafter::source_of};
 
 /// A stage of a step, as the clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum StepStage {
     /// Telling how deep to draft.
     Predict,
     /// Trying what else a layer-skip drafter could leave out.
@@ -38,7 +38,7 @@ pub enum Stage {
     Learn,
 }
 
-impl Stage {
+impl StepStage {
     /// All stages in the order of a step.
     pub const ALL: [Self; 11] = [
         Self::Predict,
@@ -107,7 +107,7 @@ pub struct Stats {
     pub reused: u64,
     /// Time of the prefill.
     pub prefill: Duration,
-    stage_time: [Duration; Stage::ALL.len()],
+    stage_time: [Duration; StepStage::ALL.len()],
     by_proposer: [ProposerCounts; DrafterId::ALL.len()],
     /// Sum over the steps of the tokens per second of each.
     step_rates: f64,
@@ -128,7 +128,7 @@ impl Default for Stats {
             skip_search: None,
             reused: 0,
             prefill: Duration::ZERO,
-            stage_time: [Duration::ZERO; Stage::ALL.len()],
+            stage_time: [Duration::ZERO; StepStage::ALL.len()],
             by_proposer: [ProposerCounts::default(); DrafterId::ALL.len()],
             step_rates: 0.0,
             offered_by_depth: [0; DEPTHS],
@@ -159,7 +159,7 @@ impl Stats {
     }
 
     /// Time spent in a stage over all steps.
-    pub fn stage_time(&self, stage: Stage) -> Duration {
+    pub fn stage_time(&self, stage: StepStage) -> Duration {
         self.stage_time[stage as usize]
     }
 
@@ -185,7 +185,7 @@ impl Stats {
         (self.offered_by_depth[0], self.accepted_by_depth[0])
     }
 
-    pub(super) fn add_time(&mut self, stage: Stage, time: Duration) {
+    pub(super) fn add_time(&mut self, stage: StepStage, time: Duration) {
         self.stage_time[stage as usize] += time;
     }
 

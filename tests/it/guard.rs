@@ -8,7 +8,7 @@ use yggc::{
     plan::{self, DrafterKind, LookupSettings, ReplayDrafter, SubPlan},
     planner::Fix,
     policy::{GuardState, GuardTerms, GuardedStep, RowScratch},
-    speculate::{Lookup, Shape},
+    speculate::{Lookup, StepShape},
     tree::{NodeId, TokenTree, select},
 };
 
@@ -30,7 +30,7 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, beyond: f64, guarded: boo
     };
     let plan::Shape { depth, draft_width, verify_width } = sub_plan.shape;
     let [depth, draft_width, verify_width] = [depth, draft_width, verify_width].map(|n| n as usize);
-    let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+    let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
     let mut drafter = Lookup::new(longest_match as usize, shortest_match as usize, &shape).expect("a plan's");
     let plain_step_us = sub_plan.predicted.ar_tpot_us;
     let terms =

@@ -1,5 +1,7 @@
 //! Tests of the registry of drafters.
 
+use std::{fs, path::Path};
+
 use super::*;
 
 fn layer_skip(skipped: &[u32], head_tokens: Option<&[u32]>) -> DrafterKind {
@@ -110,4 +112,30 @@ fn other_descriptions_are_refused() {
         let description = kind.describe(DrafterName::new("any").unwrap());
         assert!(DrafterKind::from_description(&description).is_err(), "{kind:?}");
     }
+}
+
+/// The files under `folder` outside of tests, by their paths from `root`, that name a drafter.
+fn naming(root: &Path, folder: &Path, name: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() {
+            naming(root, &entry, name, found);
+            continue;
+        }
+        let path = entry.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
+        let is_code = path.ends_with(".rs") && !path.contains("tests");
+        let text = fs::read_to_string(&entry).unwrap_or_default().to_lowercase();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        if is_code && !path.contains(&format!("drafter/{name}")) && code.contains(name) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn few_files_beside_its_own_name_a_drafter() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    naming(&src, &src, RecyclingSettings::NAME, &mut found);
+    found.sort_unstable();
+    assert_eq!(found, ["plan/drafter.rs", "plan/drafter/mixed.rs", "speculate/drafter/mod.rs"]);
 }

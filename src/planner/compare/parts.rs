@@ -16,7 +16,7 @@ pub enum Part {
     PrunedTree,
     /// Every step chooses how many nodes it verifies.
     RowsChosen,
-    /// Every step may be told how deep to draft.
+    /// Every step may choose its depth by a prediction.
     DepthTold,
     /// Heads may be drafted ahead.
     Scheduled,
@@ -45,8 +45,8 @@ impl Part {
         let wider_fits = |width: &u32| *width > shape.verify_width && u64::from(*width) <= shape.nodes();
         let is_whole = !verify_widths.iter().any(wider_fits);
         let is_plain = *schedule == Schedule::Plain;
-        let is_untold = *depth_rule == DepthRule::Fixed;
-        let is_fixed = *rule == RowRule::Widest && is_plain && is_untold;
+        let is_fixed_depth = *depth_rule == DepthRule::Fixed;
+        let is_fixed = *rule == RowRule::Widest && is_plain && is_fixed_depth;
         if *growth != GrowthRule::Equal {
             return false;
         }
@@ -54,7 +54,7 @@ impl Part {
             Part::Chain => shape.draft_width == 1 && is_whole && is_fixed,
             Part::Tree => is_whole && is_fixed,
             Part::PrunedTree => is_fixed,
-            Part::RowsChosen => is_plain && is_untold,
+            Part::RowsChosen => is_plain && is_fixed_depth,
             Part::DepthTold => is_plain,
             Part::Scheduled => true,
         }

@@ -130,7 +130,7 @@ pub(super) fn widest(widths: &[u32]) -> RowChoice {
 }
 
 impl NaiveTree {
-    /// Every node whose fate `verified` tells.
+    /// Every node whose outcome `verified` tells.
     pub(super) fn judged(&self, verified: &[u32]) -> Vec<JudgedNode> {
         let mut judged = Vec::new();
         for NaiveNode { path, value, .. } in &self.nodes[1..] {

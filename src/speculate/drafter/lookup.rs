@@ -4,7 +4,7 @@
 
 use crate::{
     plan::{DrafterId, LookupSettings, ProposalLimits, ReplayDrafter},
-    speculate::{Shape, SpeculateError},
+    speculate::{SpeculateError, StepShape},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
@@ -33,11 +33,11 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Matches of `shortest..=longest` tokens, and proposals within [`Shape::limits`].
+    /// Matches of `shortest..=longest` tokens, and proposals within [`StepShape::limits`].
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the match lengths are empty.
-    pub fn new(longest: usize, shortest: usize, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn new(longest: usize, shortest: usize, shape: &StepShape) -> Result<Self, SpeculateError> {
         if shortest == 0 || longest < shortest {
             let expected = format!("1 or more and at most {longest}");
             return Err(SpeculateError::Shape { what: "shortest match", expected, found: shortest });
@@ -46,7 +46,7 @@ impl Lookup {
         Ok(Self { longest, shortest, limits: shape.limits(), matches })
     }
 
-    fn of(settings: &LookupSettings, shape: &Shape) -> Result<Self, SpeculateError> {
+    fn of(settings: &LookupSettings, shape: &StepShape) -> Result<Self, SpeculateError> {
         Self::new(settings.longest_match as usize, settings.shortest_match as usize, shape)
     }
 
@@ -77,7 +77,7 @@ impl MakeDrafter for LookupSettings {
     }
 
     fn replay(&self) -> Result<Option<Replay>, SpeculateError> {
-        let drafter = Box::new(Lookup::of(self, &Shape::PLAIN)?);
+        let drafter = Box::new(Lookup::of(self, &StepShape::PLAIN)?);
         Ok(Some(Replay { drafter, depths: &[1, 2, 3, 5, 7, 11, 15], widths: &[1, 2, 3] }))
     }
 }
@@ -119,11 +119,11 @@ impl Drafter for Lookup {
 mod tests {
     use super::*;
 
-    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
-        Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
+    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
+        StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
     }
 
-    fn propose(history: &[u32], shape: &Shape) -> TokenTree {
+    fn propose(history: &[u32], shape: &StepShape) -> TokenTree {
         let mut tree = TokenTree::with_capacity(shape.tree_nodes());
         tree.reset(*history.last().unwrap());
         ReplayDrafter::propose(&mut Lookup::new(3, 1, shape).unwrap(), history, &shape.limits(), &mut tree);

@@ -16,12 +16,12 @@ use crate::{
         SessionOptions, TrimmedHead,
     },
     sample::Candidate,
-    speculate::{Shape, SpeculateError, Stage, stats::Lap, tree_forward::tree_forward},
+    speculate::{SpeculateError, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
     tree::{NodeId, Source, Template, TokenTree},
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Verified,
+    AheadDrafter, Budget, Drafter, OneLaunchDrafter, Verified,
     growth::{Growth, plant},
     heads::Heads,
     propose_in_one_launch,
@@ -81,7 +81,11 @@ impl ModelDrafter {
     /// [`SpeculateError::Shape`] if no executable holds a growth or gives as many candidates, or the model reads rows of another
     /// width; [`SpeculateError::Runtime`] if the verifier's session keeps no hidden rows for a model that reads them, or
     /// memory is refused.
-    pub fn new(session: &Session, set: &Arc<ExecutableSet>, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn new(
+        session: &Session,
+        set: &Arc<ExecutableSet>,
+        shape: &StepShape,
+    ) -> Result<Self, SpeculateError> {
         let (growth, choice) = Growth::equal(set, shape)?;
         let columns = set.given_columns();
         let reads = match columns {
@@ -118,7 +122,11 @@ impl ModelDrafter {
     }
 
     /// How the drafter's own session is opened beside the verifier's: with room for heads drafted ahead, if it can draft them.
-    pub fn session_options(options: &SessionOptions, set: &ExecutableSet, shape: &Shape) -> SessionOptions {
+    pub fn session_options(
+        options: &SessionOptions,
+        set: &ExecutableSet,
+        shape: &StepShape,
+    ) -> SessionOptions {
         let context = options.context.min(set.model_context());
         let schedule = if set.given_columns() == 0 { Schedule::HeadAhead } else { Schedule::Plain };
         SessionOptions { context, tree_nodes: shape.scratch_rows(schedule), ..*options }
@@ -135,7 +143,7 @@ impl ModelDrafter {
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
-    pub fn with_template(self, template: &Template, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn with_template(self, template: &Template, shape: &StepShape) -> Result<Self, SpeculateError> {
         let growth = Growth::by_template(template, shape, self.choice)?;
         Ok(Self { growth, ..self })
     }
@@ -330,7 +338,7 @@ impl Drafter for ModelDrafter {
             }
             None => self.forward_root(history, budget.session)?,
         }
-        budget.stats.add_time(Stage::Draft, lap.next());
+        budget.stats.add_time(StepStage::Draft, lap.next());
         self.rows.clear();
         self.rows.push(NodeId::ROOT);
         self.note_forwarded(tree);
@@ -340,7 +348,7 @@ impl Drafter for ModelDrafter {
                 self.forward_rows(tree, &mut budget, &mut lap)?;
             }
             self.growth.grow(tree, SOURCE, &mut self.rows);
-            budget.stats.add_time(Stage::Grow, lap.next());
+            budget.stats.add_time(StepStage::Grow, lap.next());
             if self.rows.is_empty() {
                 break;
             }
@@ -358,7 +366,7 @@ impl Drafter for ModelDrafter {
         self.catch_up(&history[..root], session)
     }
 
-    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+    fn ahead(&mut self) -> Option<&mut dyn AheadDrafter> {
         match self.reads {
             Reads::Tokens => Some(self),
             // The text stands on the verifier's rows, which are not known before.
@@ -366,7 +374,7 @@ impl Drafter for ModelDrafter {
         }
     }
 
-    fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
+    fn in_one_launch(&mut self) -> Option<&mut dyn OneLaunchDrafter> {
         match self.growth {
             Growth::Equal { .. } => Some(self),
             Growth::Static(_) => None,
@@ -374,8 +382,8 @@ impl Drafter for ModelDrafter {
     }
 }
 
-impl DraftsInOneLaunch for ModelDrafter {
-    fn prepare(&mut self, _session: &mut Session, shape: &Shape) -> Result<bool, SpeculateError> {
+impl OneLaunchDrafter for ModelDrafter {
+    fn prepare(&mut self, _session: &mut Session, shape: &StepShape) -> Result<bool, SpeculateError> {
         let size = DraftPhaseSize {
             depth: shape.depth,
             width: shape.draft_width,
@@ -413,7 +421,7 @@ impl DraftsInOneLaunch for ModelDrafter {
     }
 }
 
-impl DraftsAhead for ModelDrafter {
+impl AheadDrafter for ModelDrafter {
     /// Begins one forward of the verified nodes that no growth forwarded, where the context holds them. Of what it computes keys and
     /// values are used alone.
     fn draft_tail(&mut self, tree: &TokenTree, rows: &[NodeId]) -> Result<(), SpeculateError> {
@@ -464,7 +472,7 @@ impl ModelDrafter {
             }
         }
         let choices = forward.choose_of(self.trimmed, self.choice, None);
-        budget.stats.add_time(Stage::Draft, lap.next());
+        budget.stats.add_time(StepStage::Draft, lap.next());
         if let Reads::HiddenRows { own, columns } = &mut self.reads {
             for (row, node) in self.rows.iter().enumerate() {
                 own[node.index() * *columns..][..*columns].copy_from_slice(choices.hidden(row));

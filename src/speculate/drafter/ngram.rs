@@ -10,7 +10,7 @@ mod saved;
 
 use crate::{
     plan::{DrafterId, NgramSettings, ProposalLimits},
-    speculate::{Lesson, Shape, SpeculateError, Stage, stats::Lap},
+    speculate::{SpeculateError, StepOutcome, StepShape, StepStage, stats::Lap},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
@@ -42,14 +42,14 @@ pub struct Ngram {
 }
 
 impl Ngram {
-    /// A drafter that knows nothing yet, for proposals within [`Shape::limits`]. Reserves all of its memory.
+    /// A drafter that knows nothing yet, for proposals within [`StepShape::limits`]. Reserves all of its memory.
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the pool leaves no row for a guess, or its sequences are deeper than the shape.
     ///
     /// # Panics
     /// If the settings are not valid ([`DrafterKind::validate`](crate::plan::DrafterKind::validate)).
-    pub fn new(settings: NgramSettings, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn new(settings: NgramSettings, shape: &StepShape) -> Result<Self, SpeculateError> {
         let limits = shape.limits();
         let NgramSettings { order, pool, explored_percent, entries, .. } = settings;
         assert!(order >= 2, "n-grams of two tokens or more");
@@ -164,7 +164,7 @@ impl Drafter for Ngram {
         if let Some(last) = history.last() {
             self.guess_forward(*last, (depth, nodes), tree);
         }
-        stats.add_time(Stage::Draft, lap.next());
+        stats.add_time(StepStage::Draft, lap.next());
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl Drafter for Ngram {
         Some(self)
     }
 
-    fn listens(&self) -> usize {
+    fn candidates_to_learn(&self) -> usize {
         if self.settings.pool > 0 { OFFERED } else { 0 }
     }
 
@@ -183,8 +183,8 @@ impl Drafter for Ngram {
     }
 
     /// The pool moves on, and what it makes enters both dictionaries, with all its parts if those are held.
-    fn learn(&mut self, lesson: &Lesson<'_>) {
-        self.pool.refresh(lesson, &mut self.dictionaries);
+    fn learn(&mut self, outcome: &StepOutcome<'_>) {
+        self.pool.refresh(outcome, &mut self.dictionaries);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
         DrafterId, DrafterKind, DrafterSettings, GrowthChoice, PlainDecoding, ReplayDrafter, with_settings,
     },
     runtime::Session,
-    speculate::{Shape, SpeculateError},
+    speculate::{SpeculateError, StepShape},
     tree::Source,
 };
 
@@ -15,7 +15,7 @@ use super::Drafter;
 pub(super) struct MakeContext<'a> {
     /// How its trees grow, where it runs a model.
     pub(super) growth: &'a GrowthChoice,
-    pub(super) shape: &'a Shape,
+    pub(super) shape: &'a StepShape,
     pub(super) session: &'a Session,
 }
 
@@ -55,7 +55,7 @@ pub struct Replay {
 /// [`SpeculateError`] when the session or the model has not what the drafter needs, or its corpus store is absent or another.
 pub fn make_drafter(
     kind: &DrafterKind,
-    shape: &Shape,
+    shape: &StepShape,
     session: &Session,
 ) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
     make_growing_drafter(kind, &GrowthChoice::Equal, shape, session)
@@ -68,7 +68,7 @@ pub fn make_drafter(
 pub fn make_growing_drafter(
     kind: &DrafterKind,
     growth: &GrowthChoice,
-    shape: &Shape,
+    shape: &StepShape,
     session: &Session,
 ) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
     let context = MakeContext { growth, shape, session };

@@ -11,7 +11,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, path::Path};
 use crate::{
     plan::{DrafterId, ProposalLimits, ReplayDrafter, RetrievalSettings},
     speculate::{
-        CorpusStore, Shape, SpeculateError,
+        CorpusStore, SpeculateError, StepShape,
         corpus::{LONGEST_MATCH, Match, Occurrences},
     },
     tree::{Insert, NodeId, Source, TokenTree},
@@ -80,7 +80,7 @@ pub struct Retrieval {
 
 impl Retrieval {
     /// The drafter of these settings; the store must be the one that they name.
-    fn of(settings: &RetrievalSettings, shape: &Shape) -> Result<Self, SpeculateError> {
+    fn of(settings: &RetrievalSettings, shape: &StepShape) -> Result<Self, SpeculateError> {
         let RetrievalSettings { store, longest_match, shortest_match, lookup_match } = settings;
         let store = CorpusStore::open_expecting(Path::new(&store.path), &store.digest)?;
         let retrieval = Self::new(store, *longest_match as usize, *shortest_match as usize, shape)?;
@@ -92,7 +92,7 @@ impl Retrieval {
         })
     }
 
-    /// Matches of `shortest..=longest` tokens, and proposals within [`Shape::limits`].
+    /// Matches of `shortest..=longest` tokens, and proposals within [`StepShape::limits`].
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if there are no match lengths, or they exceed [`LONGEST_MATCH`].
@@ -100,7 +100,7 @@ impl Retrieval {
         store: CorpusStore,
         longest: usize,
         shortest: usize,
-        shape: &Shape,
+        shape: &StepShape,
     ) -> Result<Self, SpeculateError> {
         let refuse = |what, expected: String, found| Err(SpeculateError::Shape { what, expected, found });
         if longest > LONGEST_MATCH {
@@ -154,7 +154,7 @@ impl MakeDrafter for RetrievalSettings {
     }
 
     fn replay(&self) -> Result<Option<Replay>, SpeculateError> {
-        let drafter = Box::new(Retrieval::of(self, &Shape::PLAIN)?);
+        let drafter = Box::new(Retrieval::of(self, &StepShape::PLAIN)?);
         Ok(Some(Replay { drafter, depths: &[1, 2, 3, 5, 7, DEEPEST], widths: &[1, 2, 4, 8] }))
     }
 }

@@ -9,12 +9,12 @@ use crate::{
     plan::{GroupSet, SwiftSettings},
     policy::{SkipSearch, TriedSet},
     runtime::{Choice, Session, SkipSet},
-    speculate::{Shape, SpeculateError, Stage, Stats, stats::Lap},
+    speculate::{SpeculateError, Stats, StepShape, StepStage, stats::Lap},
     tree::TokenTree,
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, LayerSkip,
+    AheadDrafter, Budget, Drafter, LayerSkip, OneLaunchDrafter,
     caterpillar::Caterpillar,
     registry::{MakeContext, MakeDrafter},
 };
@@ -63,14 +63,14 @@ pub struct Swift {
 impl Swift {
     /// A drafter that begins with the best set of `search` and grows trees of the given shape. A try writes
     /// [`window`](crate::policy::SkipSearchSettings::window) rows of scratch from `bank` on, which lies behind the rows of every
-    /// schedule it is to keep ([`Shape::scratch_rows`]).
+    /// schedule it is to keep ([`StepShape::scratch_rows`]).
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] as [`LayerSkip::new`], or if the session was opened with too little scratch.
     pub fn new(
         session: &Session,
         search: SkipSearch,
-        shape: &Shape,
+        shape: &StepShape,
         growth: DraftGrowth,
         bank: usize,
     ) -> Result<Self, SpeculateError> {
@@ -189,7 +189,7 @@ impl Drafter for Swift {
         self.tune(session, history)?;
         self.apply();
         stats.skip_search = Some(self.search.counts());
-        stats.add_time(Stage::Tune, lap.next());
+        stats.add_time(StepStage::Tune, lap.next());
         let kept = self.search.kept(&self.applied);
         let budget = Budget { session, history, depth, stats, observer };
         match &mut self.caterpillar {
@@ -210,14 +210,14 @@ impl Drafter for Swift {
         self.seen = Seen::default();
     }
 
-    fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
+    fn in_one_launch(&mut self) -> Option<&mut dyn OneLaunchDrafter> {
         match self.caterpillar {
             Some(_) => None,
             None => self.drafts.in_one_launch(),
         }
     }
 
-    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+    fn ahead(&mut self) -> Option<&mut dyn AheadDrafter> {
         match self.caterpillar {
             Some(_) => None,
             None => self.drafts.ahead(),

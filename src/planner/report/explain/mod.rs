@@ -34,7 +34,7 @@ pub use text::text;
 /// Why a plan is as it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
-    /// The temperature whose requests the sub-plans, parts and prices told here are for.
+    /// The temperature whose requests the sub-plans, parts and prices are for.
     pub temperature: f32,
     /// The drafter of the chosen sub-plan.
     pub chosen: DrafterName,
