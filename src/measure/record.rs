@@ -253,15 +253,8 @@ pub fn profile(
     let mut drafters = drafters(loaded, options)?;
     drafters.retain(|(_, kind)| options.with_learners || !kind.learns());
     let loaded = &loaded.with_drafters(drafters.iter().map(|(_, kind)| kind))?;
-    let model_context = loaded.set().model_context();
     let widest = *loaded.set().widths().last().expect("width 1 is always planned");
-    let most = model_context.saturating_sub(widest + 3).max(1);
-    let mut contexts: Vec<usize> = options.contexts.iter().map(|c| (*c).clamp(1, most)).collect();
-    contexts.sort_unstable();
-    contexts.dedup();
-    let longest = *contexts.last().ok_or_else(|| {
-        Error::input("no context lengths to measure latencies at: expected at least one, found none")
-    })?;
+    let contexts = contexts(loaded, &options.contexts, widest)?;
     let prompts = interleaved(&options.prompts);
     let first = prompts
         .first()
@@ -314,27 +307,13 @@ pub fn profile(
     }
 
     let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
+    let longest = contexts[contexts.len() - 1];
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;
     let cells = cells(loaded, &drafters, &contexts, subject.abilities())?;
-    // Drafters that run a model have most of the cells, and no plan needs them, nor walks of the device.
-    let runs_a_model =
-        |name: &DrafterName| drafters.iter().any(|(known, kind)| known == name && kind.runs_a_model());
-    let (spare, needed): (Vec<Cell>, Vec<Cell>) = cells
-        .into_iter()
-        .partition(|cell| cell.stage == Stage::VerifyWalk || cell.stage.drafter().is_some_and(runs_a_model));
-    let wanted = Wanted { needed: &needed, spare: &spare };
-    let mut measured = measure_grid(&mut subject, wanted, &settings, |done, total| {
-        progress(Progress { what: "latencies", done, total });
-    })
-    .map_err(grid_error)?;
-    for (name, twin) in drafters.iter().filter_map(|(name, kind)| Some((name, twin(kind, &drafters)?))) {
-        let forwards = |cell: &CellSamples| cell.cell.stage.drafter() == Some(twin);
-        let mut same: Vec<_> = measured.cells.iter().filter(|cell| forwards(cell)).cloned().collect();
-        same.iter_mut().for_each(|cell| cell.cell.stage = cell.cell.stage.of_drafter(name));
-        measured.cells.extend(same);
-    }
-    // Whatever the others left of their time is of use here: a prompt more is read anew for every recording.
+    let advance = |done, total| progress(Progress { what: "latencies", done, total });
+    let measurements = latencies(&mut subject, &drafters, cells, &settings, advance)?;
+    // What the other recordings left of their time is spent here, where every prompt is decoded anew for every shape.
     let for_live = for_live.max(rest.saturating_sub(start.elapsed()));
     let live = recordings(&drafters, loaded.set().widths());
     let mut live_traces = Vec::with_capacity(live.len());
@@ -350,7 +329,7 @@ pub fn profile(
         noise_threshold: settings.noise_threshold,
         drafters: drafters.iter().map(|(name, kind)| kind.describe(name.clone())).collect(),
         tunings: measured_tunings,
-        measurements: measured.cells,
+        measurements,
         traces,
         token_traces,
         live_traces,
@@ -358,6 +337,44 @@ pub fn profile(
     };
     profile.validate().map_err(|e| Error::internal(e.to_string()))?;
     Ok(profile)
+}
+
+/// The committed lengths that latencies are measured at, ascending: those asked for, as far as the model's context reaches with
+/// `widest` rows behind.
+fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize>, Error> {
+    let most = loaded.set().model_context().saturating_sub(widest + 3).max(1);
+    let contexts: BTreeSet<usize> = asked.iter().map(|context| (*context).clamp(1, most)).collect();
+    if contexts.is_empty() {
+        return Err(Error::input(
+            "no context lengths to measure latencies at: expected at least one, found none",
+        ));
+    }
+    Ok(contexts.into_iter().collect())
+}
+
+/// Measures the cells, and gives self-tuning drafters the samples of the fixed ones that they start as.
+fn latencies(
+    subject: &mut StepSubject,
+    drafters: &[(DrafterName, DrafterKind)],
+    cells: Vec<Cell>,
+    settings: &GridSettings,
+    advance: impl FnMut(usize, usize),
+) -> Result<Vec<CellSamples>, Error> {
+    // Drafters that run a model have most of the cells, and no plan needs them, nor walks of the device.
+    let runs_a_model =
+        |name: &DrafterName| drafters.iter().any(|(known, kind)| known == name && kind.runs_a_model());
+    let (spare, needed): (Vec<Cell>, Vec<Cell>) = cells
+        .into_iter()
+        .partition(|cell| cell.stage == Stage::VerifyWalk || cell.stage.drafter().is_some_and(runs_a_model));
+    let wanted = Wanted { needed: &needed, spare: &spare };
+    let mut measured = measure_grid(subject, wanted, settings, advance).map_err(grid_error)?.cells;
+    for (name, twin) in drafters.iter().filter_map(|(name, kind)| Some((name, twin(kind, drafters)?))) {
+        let forwards = |cell: &CellSamples| cell.cell.stage.drafter() == Some(twin);
+        let mut same: Vec<_> = measured.iter().filter(|cell| forwards(cell)).cloned().collect();
+        same.iter_mut().for_each(|cell| cell.cell.stage = cell.cell.stage.of_drafter(name));
+        measured.extend(same);
+    }
+    Ok(measured)
 }
 
 #[allow(

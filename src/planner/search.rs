@@ -198,7 +198,7 @@ impl Search<'_> {
             let name = &description.name;
             let asked_for = fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name());
             let limits = if asked_for { fix } else { &open };
-            // What is not greedy is said by the host.
+            // Tokens of requests that sample are drawn by the host.
             let is_greedy = self.recorded.temperature == 0.0;
             let is_open = |schedule: &Schedule| {
                 schedule.suits(&kind)

@@ -139,3 +139,22 @@ fn few_files_beside_its_own_name_a_drafter() {
     found.sort_unstable();
     assert_eq!(found, ["plan/drafter.rs", "plan/drafter/mixed.rs", "speculate/drafter/mod.rs"]);
 }
+
+#[test]
+fn encodings_are_those_of_the_plan_format() {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    for (kind, json, bytes) in [
+        (DrafterKind::None, r#""none""#, words(&[0])),
+        (lookup(4, 2), r#"{"lookup":{"longest_match":4,"shortest_match":2}}"#, words(&[1, 4, 2])),
+        (
+            DrafterKind::Suffix(SuffixSettings::DEFAULT),
+            r#"{"suffix":{"tokens_per_match":2,"counted":16,"remembered":32768}}"#,
+            words(&[4, 2, 16, 32768]),
+        ),
+        (DrafterKind::Recycling, r#""recycling""#, words(&[5])),
+        (swift(&[3]), r#"{"swift":{"skipped":[3]}}"#, words(&[7, 1, 0, 3])),
+    ] {
+        assert_eq!(serde_json::to_string(&kind).unwrap(), json);
+        assert_eq!(bincode::serialize(&kind).unwrap(), bytes, "{json}");
+    }
+}

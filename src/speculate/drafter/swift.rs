@@ -30,7 +30,7 @@ pub enum DraftGrowth {
     Confident,
 }
 
-/// What the counters of a request said when the drafter last looked.
+/// The counters of a request when the drafter last read them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     steps: u64,
