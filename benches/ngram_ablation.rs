@@ -6,15 +6,16 @@
 use std::{error::Error, path::Path, sync::Arc};
 
 use yggc::{
-    engine::{Activations, LoadOptions, Loaded, Pinning, Sampling, make_drafter},
+    engine::{Activations, LoadOptions, Loaded, Pinning, Sampling},
     measure::read_prompts,
-    plan::{DrafterKind, NgramSettings, SuffixSettings},
+    plan::{DrafterKind, LookupSettings, NgramSettings, SuffixSettings},
     runtime::{Session, SessionOptions},
-    speculate::{Decoder, Limits, Shape},
+    speculate::{Decoder, Limits, StepShape, make_drafter},
 };
 
 /// Room for the pool's 21 rows, the root, and as many guesses.
-const SHAPE: Shape = Shape { depth: 6, draft_width: 8, verify_width: 48, top_k: 0, draft_temperature: 1.0 };
+const SHAPE: StepShape =
+    StepShape { depth: 6, draft_width: 8, verify_width: 48, top_k: 0, draft_temperature: 1.0 };
 const CORE: NgramSettings = NgramSettings { pool: 7, ..NgramSettings::DEFAULT };
 
 fn variants() -> Vec<(&'static str, DrafterKind)> {
@@ -30,7 +31,7 @@ fn variants() -> Vec<(&'static str, DrafterKind)> {
     ];
     let ngrams = ngrams.map(|(name, settings)| (name, DrafterKind::Ngram(settings)));
     let relatives = [
-        ("lookup", DrafterKind::Lookup { longest_match: 4, shortest_match: 1 }),
+        ("lookup", DrafterKind::Lookup(LookupSettings { longest_match: 4, shortest_match: 1 })),
         ("suffix", DrafterKind::Suffix(SuffixSettings::DEFAULT)),
         ("recycling", DrafterKind::Recycling),
     ];
@@ -63,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let longest = prompts.iter().map(Vec::len).max().ok_or("expected prompts, found none")?;
     let mut answers: Vec<Vec<u32>> = Vec::new();
     for (name, kind) in std::iter::once(("plain", DrafterKind::None)).chain(variants()) {
-        let shape = if kind == DrafterKind::None { Shape::PLAIN } else { SHAPE };
+        let shape = if kind == DrafterKind::None { StepShape::PLAIN } else { SHAPE };
         let session_options = SessionOptions {
             context: (longest + tokens).min(loaded.set().model_context()),
             tree_nodes: shape.tree_nodes(),

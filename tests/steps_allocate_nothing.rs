@@ -25,7 +25,7 @@ use yggc::{
     sample::{Adjustment, Sampling},
     speculate::{
         Begin, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Mixed, ModelDrafter, Ngram, Policy,
-        Recycling, Retrieval, Reuse, Shape, Suffix, Swift,
+        Recycling, Retrieval, Reuse, StepShape, Suffix, Swift,
         corpus::{Corpus, CorpusStore},
     },
     tree::Template,
@@ -77,7 +77,8 @@ fn bytes_kept<T>(work: impl FnOnce() -> T) -> (usize, T) {
 const CONTEXT: usize = 2_048;
 /// Several ranges of logits, and few enough that the head is not most of the work.
 const VOCABULARY: u32 = 1_024;
-const SHAPE: Shape = Shape { depth: 4, draft_width: 4, verify_width: 8, top_k: 8, draft_temperature: 1.0 };
+const SHAPE: StepShape =
+    StepShape { depth: 4, draft_width: 4, verify_width: 8, top_k: 8, draft_temperature: 1.0 };
 
 /// Tokens that a try of another skip set is over.
 const WINDOW: usize = 8;
@@ -255,7 +256,7 @@ fn check_steps(
         session.keep_hidden().expect("it was made for that");
     }
     let drafter = drafter(name, &session);
-    let shape = if drafter.is_some() { SHAPE } else { Shape::PLAIN };
+    let shape = if drafter.is_some() { SHAPE } else { StepShape::PLAIN };
     let decoder = Decoder::new(session, drafter, shape).and_then(|decoder| decoder.with_schedule(schedule));
     let decoder = decoder.expect("a planned width");
     let mut decoder = if name == "none" { decoder } else { planned(decoder, schedule) };
@@ -311,12 +312,12 @@ fn check_terms(set: &Arc<ExecutableSet>, (name, schedule): (&str, Schedule), sam
 fn check_ways(set: &Arc<ExecutableSet>, threads: usize) {
     let session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
     let [lookup, skip] = ["lookup", "layer_skip"].map(|name| drafter(name, &session));
-    let narrow = Shape { depth: 2, draft_width: 1, verify_width: 3, ..SHAPE };
+    let narrow = StepShape { depth: 2, draft_width: 1, verify_width: 3, ..SHAPE };
     let ahead = |decoder: Decoder| decoder.with_schedule(Schedule::HeadAhead);
     let mut decoder = Decoder::new(session, lookup, narrow)
         .and_then(|decoder| decoder.with_way(0.6, skip, SHAPE))
         .and_then(ahead)
-        .and_then(|decoder| decoder.with_way(1.0, None, Shape::PLAIN))
+        .and_then(|decoder| decoder.with_way(1.0, None, StepShape::PLAIN))
         .expect("planned widths");
     let mut begun = |temperature: f32| {
         let sampling = Sampling { temperature, seed: 3, ..Sampling::GREEDY };

@@ -2,7 +2,7 @@
 
 use yggc::{
     plan::NgramSettings,
-    speculate::{Drafter, Ngram, Shape},
+    speculate::{Drafter, Ngram, StepShape},
 };
 
 use super::sealed::Seal;
@@ -12,7 +12,8 @@ const SEAL: Seal = Seal { magic: b"YGGRAMS\0", version: 1 };
 pub const MODEL: &str = "digest";
 /// Tokens of its vocabulary.
 pub const VOCABULARY: usize = 37;
-const SHAPE: Shape = Shape { depth: 4, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
+const SHAPE: StepShape =
+    StepShape { depth: 4, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
 const SETTINGS: NgramSettings = NgramSettings { entries: 64, ..NgramSettings::DEFAULT };
 
 /// A drafter that knows nothing.

@@ -6,15 +6,15 @@ use arbitrary::{Arbitrary, Unstructured};
 use yggc::{
     engine::{Adjustment, Answer, Engine, FinishReason, Options, Pinning, Prompt, Request, Reuse, Sampling},
     runtime::SessionOptions,
-    speculate::{Begin, Decoder, Limits, Lookup, Shape},
+    speculate::{Begin, Decoder, Limits, Lookup, StepShape},
 };
 
 use super::tiny::{CONTEXT, WIDEST, loaded};
 
 /// Most tokens of an answer.
 const MOST_TOKENS: usize = 12;
-const SHAPE: Shape =
-    Shape { depth: 3, draft_width: 1, verify_width: WIDEST, top_k: 0, draft_temperature: 1.0 };
+const SHAPE: StepShape =
+    StepShape { depth: 3, draft_width: 1, verify_width: WIDEST, top_k: 0, draft_temperature: 1.0 };
 
 /// What a client asks for.
 #[derive(Debug, Arbitrary)]

@@ -3,7 +3,7 @@
 use yggc::{
     plan::{ProposalLimits, ReplayDrafter},
     speculate::{
-        CorpusStore, Retrieval, Shape,
+        CorpusStore, Retrieval, StepShape,
         corpus::{LONGEST_MATCH, SORTED_TOKENS},
     },
     tree::TokenTree,
@@ -14,7 +14,8 @@ use super::in_file::in_file;
 const MAGIC: &[u8; 8] = b"YGGCORP\0";
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 96;
-const SHAPE: Shape = Shape { depth: 6, draft_width: 3, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
+const SHAPE: StepShape =
+    StepShape { depth: 6, draft_width: 3, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
 
 /// Opens a store and looks for what its own tokens go on with. Behind a zero byte the input is a file; behind any other, `n`, it is
 /// the number of tokens in the vocabulary and the words of a file of `n` snippets, whose header is made here.

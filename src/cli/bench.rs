@@ -22,6 +22,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 use yggc::{
     engine::{Answer, DrafterChoice, Engine, Loaded, Options, PlanSource, Sampling},
     measure::{self, CalibrationPrompt},
+    plan::DrafterId,
 };
 
 use crate::cli::{
@@ -100,8 +101,10 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
         }
     };
     options.plan_absent_reason = absent;
-    let tries =
-        args.arms.contains(&ArmName::Drafter(DrafterName::Swift)).then_some(options.skip_search.window);
+    let tries = args
+        .arms
+        .contains(&ArmName::Drafter(DrafterName(DrafterId::Swift)))
+        .then_some(options.skip_search.window);
     let planned = plans.iter().flat_map(|p| p.plan.planned.widths());
     let loaded = prepared.loaded(machine, cache, planned.chain(tries).collect())?;
     let question = |prompt: &CalibrationPrompt| {

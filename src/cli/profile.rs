@@ -5,7 +5,7 @@ use std::{fmt, path::Path, time::Duration};
 use ygg_profiler::Profile;
 use yggc::{
     engine::{DraftModel, Loaded},
-    measure::{self, AgainOptions, ProfileOptions},
+    measure::{self, ProfileOptions, RemeasureOptions},
     model::Model,
     runtime::Pinning,
 };
@@ -40,10 +40,10 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
         let mut profile = Profile::read(file)?;
         draft_models.iter().try_for_each(|path| draft_model_at(&mut profile, path))?;
         let cells = args.cells.clone();
-        let options = AgainOptions { cells, budget, pinning: Pinning::default() };
+        let options = RemeasureOptions { cells, budget, pinning: Pinning::default() };
         let loaded = load(open()?)?;
         let bar = Progress::OnStderr.parts();
-        let again = measure::measure_again(&loaded, profile, &options, &mut |step| advance(&bar, step));
+        let again = measure::remeasure(&loaded, profile, &options, &mut |step| advance(&bar, step));
         bar.finish_and_clear();
         let (profile, measured) = again?;
         profile.write(&args.output)?;

@@ -9,6 +9,7 @@ use std::{
 use yggc::{
     backend::available_tiers,
     engine::{Activations, DrafterChoice, KvFormat, Options, Sampling, Tier, default_threads},
+    plan::DrafterId,
     policy::{SkipObjective, SkipSearchSettings},
     speculate::DraftGrowth,
 };
@@ -136,7 +137,7 @@ pub(crate) fn drafter(args: &RunArgs) -> DrafterChoice {
     match args.drafter {
         _ if args.no_spec => DrafterChoice::Plain,
         None => DrafterChoice::Planned,
-        Some(DrafterName::None) => DrafterChoice::Plain,
+        Some(DrafterName(DrafterId::None)) => DrafterChoice::Plain,
         Some(drafter) => DrafterChoice::Forced(drafter.name().to_owned()),
     }
 }

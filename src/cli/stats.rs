@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, fmt::Write};
 use serde::Serialize;
 use yggc::{
     engine::{Answer, Report, StageReport},
+    plan::DrafterId,
     policy::SkipCounts,
     runtime::Memory,
-    speculate::{Proposer, ProposerCounts},
+    speculate::ProposerCounts,
 };
 
 use crate::cli::output;
@@ -110,7 +111,7 @@ impl<'a> StatsJson<'a> {
             predicted_ms: *predicted_ms,
             measured_ms: *measured_ms,
         };
-        let proposer = |(proposer, counts): &(Proposer, ProposerCounts)| {
+        let proposer = |(proposer, counts): &(DrafterId, ProposerCounts)| {
             let ProposerCounts { drafted, accepted } = *counts;
             (proposer.name(), ProposerJson { drafted, accepted })
         };

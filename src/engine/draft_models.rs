@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     model::{HiddenStateModel, Model, ModelFingerprint, in_eight_bits},
-    plan::{DrafterFile, DrafterKind},
+    plan::{DrafterFile, DrafterKind, ModelSettings},
     runtime::{ExecutableSet, Session, SessionOptions, SetOptions},
     text::TokenDifference,
 };
@@ -60,7 +60,7 @@ impl DraftModel {
     /// # Errors
     /// As [`file`](Self::file).
     pub fn drafter(&self) -> Result<DrafterKind, Error> {
-        Ok(DrafterKind::Model { model: self.file()?, head_tokens: None })
+        Ok(ModelSettings { model: self.file()?, head_tokens: None }.into())
     }
 
     /// Its file as profiles and plans name it.

@@ -8,10 +8,9 @@ use crate::{
         FittedPlan, GrowthChoice, Plan, Schedule, Stage as PlanStage, SubPlan,
     },
     policy::{GuardTerms, SkipTimes, StepCosts},
-    runtime::{Session, SessionOptions, SkipSet},
+    runtime::{Session, SessionOptions},
     speculate::{
-        CorpusStore, Decoder, DraftGrowth, Drafter, LayerSkip, Lookup, Mixed, ModelDrafter, Ngram, Policy,
-        Recycling, Retrieval, Shape, SpeculateError, Suffix,
+        Decoder, DraftGrowth, Drafter, ModelDrafter, Policy, SpeculateError, StepShape, make_growing_drafter,
     },
 };
 
@@ -37,7 +36,7 @@ pub(super) struct Drafting {
 pub(super) struct BandDrafting {
     pub(super) temperature: f32,
     pub(super) kind: DrafterKind,
-    pub(super) shape: Shape,
+    pub(super) shape: StepShape,
     /// How trees grow.
     pub(super) growth: GrowthChoice,
     /// When heads are drafted.
@@ -53,94 +52,17 @@ pub(super) struct BandDrafting {
 }
 
 /// The shape of a sub-plan's steps.
-fn shape_of(sub_plan: &SubPlan) -> Shape {
+fn shape_of(sub_plan: &SubPlan) -> StepShape {
     if sub_plan.is_plain() {
-        return Shape::PLAIN;
+        return StepShape::PLAIN;
     }
     let crate::plan::Shape { depth, draft_width, verify_width } = sub_plan.shape;
-    Shape {
+    StepShape {
         depth: depth as usize,
         draft_width: draft_width as usize,
         verify_width: verify_width as usize,
         top_k: sub_plan.top_k as usize,
         draft_temperature: sub_plan.draft_temperature,
-    }
-}
-
-/// Makes a drafter of the given kind, set as the kind says and tuned by nothing, over a session, whose executables have its trimmed
-/// head if it drafts with one, and its drafter model if it runs one ([`Loaded::with_drafters`]); its trees grow equally.
-///
-/// # Errors
-/// [`SpeculateError`] when the session or the model has not what the drafter needs, or its corpus store is absent or another.
-pub fn make_drafter(
-    kind: &DrafterKind,
-    shape: &Shape,
-    session: &Session,
-) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
-    make_growing_drafter(kind, &GrowthChoice::Equal, shape, session)
-}
-
-/// Like [`make_drafter`], with trees that grow as `growth` says where the drafter runs a model.
-///
-/// # Errors
-/// As `make_drafter`, and where a template does not fit the shape.
-pub fn make_growing_drafter(
-    kind: &DrafterKind,
-    growth: &GrowthChoice,
-    shape: &Shape,
-    session: &Session,
-) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
-    match kind {
-        DrafterKind::None => Ok(None),
-        DrafterKind::Lookup { longest_match, shortest_match } => {
-            Ok(Some(Box::new(Lookup::new(*longest_match as usize, *shortest_match as usize, shape)?)))
-        }
-        DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match } => {
-            let store = CorpusStore::open_expecting(Path::new(&store.path), &store.digest)?;
-            store.expect_vocabulary(session.set().vocabulary())?;
-            let retrieval = Retrieval::new(store, *longest_match as usize, *shortest_match as usize, shape)?;
-            Ok(Some(Box::new(match lookup_match {
-                Some((longest, shortest)) => {
-                    retrieval.after_lookup(Lookup::new(*longest as usize, *shortest as usize, shape)?)
-                }
-                None => retrieval,
-            })))
-        }
-        DrafterKind::LayerSkip { skipped, head_tokens } => {
-            let skip = SkipSet::new(session.set().groups(), skipped)?;
-            let mut whole = LayerSkip::new(session, skip, shape)?;
-            if let Some(tree) = growth.static_tree() {
-                whole = whole.with_template(&tree.template, shape)?;
-            }
-            Ok(Some(Box::new(match head_tokens {
-                Some(tokens) => whole.with_head(session.set().head(tokens)?),
-                None => whole,
-            })))
-        }
-        DrafterKind::Suffix(settings) => Ok(Some(Box::new(Suffix::new(*settings, shape)))),
-        DrafterKind::Recycling => Ok(Some(Box::new(Recycling::new(session.set().vocabulary(), shape)))),
-        DrafterKind::Ngram(settings) => Ok(Some(Box::new(Ngram::new(*settings, shape)?))),
-        DrafterKind::Swift { skipped } => {
-            let skip = SkipSet::new(session.set().groups(), skipped)?;
-            Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
-        }
-        DrafterKind::Model { model, head_tokens } => {
-            let set = session.set().draft(&model.digest)?;
-            let mut whole = ModelDrafter::new(session, set, shape)?;
-            if let Some(tree) = growth.static_tree() {
-                whole = whole.with_template(&tree.template, shape)?;
-            }
-            Ok(Some(Box::new(match head_tokens {
-                Some(tokens) => whole.with_head(set.head(tokens)?),
-                None => whole,
-            })))
-        }
-        DrafterKind::Mixed(mixture) => {
-            let parts = mixture.parts();
-            let drafters = parts.iter().map(|part| make_growing_drafter(part, growth, shape, session));
-            let drafters: Vec<_> = drafters.filter_map(Result::transpose).collect::<Result<_, _>>()?;
-            Ok(Some(Box::new(Mixed::new(drafters, shape)?)))
-        }
     }
 }
 
@@ -153,7 +75,7 @@ pub(super) fn decide(
         let band = BandDrafting {
             temperature: 0.0,
             kind: DrafterKind::None,
-            shape: Shape::PLAIN,
+            shape: StepShape::PLAIN,
             growth: GrowthChoice::Equal,
             schedule: Schedule::Plain,
             depths: None,
@@ -195,7 +117,7 @@ pub(super) fn decide(
                     .with_draft_model_at(draft.as_ref()),
             ),
             Err(error) if place == 0 => return Err(error),
-            // Requests of a temperature at which nothing speaks for a forced drafter go by the nearest at which something does.
+            // A temperature at which the forced drafter has no sub-plan is served by the nearest one at which it has.
             Err(_) => {}
         }
     }
@@ -291,7 +213,7 @@ fn band(
             Some((costs.clone(), network.clone()))
         }
     };
-    let is_tuned = matches!(sub_plan.drafter, DrafterKind::Swift { .. });
+    let is_tuned = sub_plan.drafter.facts().tunes_itself;
     let skip_times = if is_tuned { Some(SkipTimes::of_plan(plan, sub_plan)?) } else { None };
     let is_confident = is_tuned && options.draft_growth == DraftGrowth::Confident;
     let stages = sub_plan.predicted.stages.iter();
@@ -388,13 +310,13 @@ impl BandDrafting {
 
     /// The drafter that serves its requests: one that tunes itself does.
     fn drafter(&self, session: &Session, options: &Options) -> Result<Option<Box<dyn Drafter>>, Error> {
-        match (&self.kind, &self.skip_times) {
-            (DrafterKind::Swift { skipped }, Some(times)) => {
+        match (self.kind.facts().skipped, &self.skip_times) {
+            (Some(skipped), Some(times)) => {
                 let bank = self.shape.scratch_rows(self.schedule);
                 let tuning = self_tuning(skipped, times.clone(), &self.shape, bank, session, options)?;
                 Ok(Some(tuning))
             }
-            (kind, _) => Ok(make_growing_drafter(kind, &self.growth, &self.shape, session)?),
+            _ => Ok(make_growing_drafter(&self.kind, &self.growth, &self.shape, session)?),
         }
     }
 

@@ -21,7 +21,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// What the caller can change beyond what the message says, as data: whoever faces the user says it in the terms of its interface.
+/// What the caller can change beyond what the message says, as data: the interface that faces the user says it in its own terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {

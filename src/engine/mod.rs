@@ -27,7 +27,6 @@ pub use crate::{
 };
 pub use cancel::CancelHandle;
 pub use draft_models::DraftModel;
-pub use drafting::{make_drafter, make_growing_drafter};
 pub use error::{Error, ErrorKind, Hint};
 pub use generation::Generation;
 pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints};

@@ -1,8 +1,9 @@
 //! What a finished request reports: measured beside predicted.
 
 use crate::{
+    plan::DrafterId,
     policy::{GuardTerms, SkipCounts},
-    speculate::{Decoder, GuardCounts, Proposer, ProposerCounts, Speculation, Stage},
+    speculate::{Decoder, GuardCounts, ProposerCounts, Speculation, StepStage},
 };
 
 /// Why a request that asked for plain decoding, or an engine opened for it, drafted nothing.
@@ -33,7 +34,7 @@ pub struct Report {
     /// Drafted nodes accepted.
     pub accepted: u64,
     /// Who proposed nodes that were verified, and what became of them.
-    pub proposers: Vec<(Proposer, ProposerCounts)>,
+    pub proposers: Vec<(DrafterId, ProposerCounts)>,
     /// Acceptance rate, alpha: accepted nodes of the verified ones; `None` without any.
     pub acceptance_rate: Option<f64>,
     /// Tokens per step; `None` without a step.
@@ -103,7 +104,7 @@ impl Report {
             let of_name = background.predicted_stages.iter().filter(|(n, _)| n == name).map(|(_, ms)| *ms);
             of_name.reduce(|sum, ms| sum + ms)
         };
-        let stages = Stage::ALL
+        let stages = StepStage::ALL
             .into_iter()
             .map(|stage| StageReport {
                 name: stage.name().to_owned(),

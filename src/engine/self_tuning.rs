@@ -5,7 +5,7 @@ use crate::{
     plan::GroupSet,
     policy::{SkipCosts, SkipSearch, SkipTimes},
     runtime::{Session, SkipSet},
-    speculate::{Drafter, Shape, SpeculateError, Swift},
+    speculate::{Drafter, SpeculateError, StepShape, Swift},
 };
 
 use super::{Options, drafting::Drafting};
@@ -43,7 +43,7 @@ impl Drafting {
 pub(super) fn self_tuning(
     skipped: &[u32],
     times: SkipTimes,
-    shape: &Shape,
+    shape: &StepShape,
     bank: usize,
     session: &Session,
     options: &Options,

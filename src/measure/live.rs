@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use ygg_profiler::{DrafterName, LivePrompt, LiveStep, LiveTrace};
 
 use crate::{
-    engine::{Error, Loaded, Sampling, make_drafter},
+    engine::{Error, Loaded, Sampling},
     plan::DrafterKind,
-    speculate::{Decoder, Limits, Shape},
+    speculate::{Decoder, Limits, StepShape, make_drafter},
     tree::{NodeId, TokenTree},
 };
 
@@ -27,7 +27,7 @@ const FEWEST_GUESSED: usize = 3;
 pub(super) struct Recording<'a> {
     name: &'a DrafterName,
     kind: &'a DrafterKind,
-    shape: Shape,
+    shape: StepShape,
 }
 
 /// What is to be recorded of `drafters` with executables of these widths.
@@ -37,12 +37,13 @@ pub(super) fn recordings<'a>(
 ) -> Vec<Recording<'a>> {
     let learners = drafters.iter().filter(|(_, kind)| kind.learns());
     let all = learners.flat_map(|(name, kind)| {
-        let fewest = 1 + kind.pinned_rows() as usize + FEWEST_GUESSED;
+        let fewest = 1 + kind.facts().pinned_rows as usize + FEWEST_GUESSED;
         let rows = ROWS.into_iter().filter(move |rows| *rows >= fewest && widths.contains(rows));
         rows.map(move |verify_width| {
             // Room for the nodes, and two continuations for those that share a tree with others.
             let draft_width = (verify_width - 1).div_ceil(DEPTH).max(2);
-            let shape = Shape { depth: DEPTH, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+            let shape =
+                StepShape { depth: DEPTH, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
             Recording { name, kind, shape }
         })
     });

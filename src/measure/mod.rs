@@ -2,14 +2,13 @@
 //!
 //! [`profile`] measures latencies of every planned width, records acceptance on the calibration prompts, of layer skip with
 //! trimmed heads, of drafters that learn from the verifier and at other temperatures too, and trains on it what tells how deep to
-//! draft; [`measure_again`] measures some of its latencies once more; [`autoplan`] goes on to the plan, within a time budget.
+//! draft; [`remeasure`] measures some of its latencies once more; [`autoplan`] goes on to the plan, within a time budget.
 //! [`score`] is teacher-forced scoring, and [`build_corpus`] keeps the texts that score best in a store to retrieve from.
 //! [`kernel_report`] takes forwards apart, op by op, beside what bounds them on this machine, and [`tuned_report`] compares
 //! them with the tunings of a plan. Nothing here decides:
 //! planning is `plan`'s, and the profile keeps raw numbers.
 #![forbid(unsafe_code)]
 
-mod again;
 mod autoplan;
 mod calibration;
 mod corpus;
@@ -20,6 +19,7 @@ mod kernels;
 mod live;
 mod record;
 mod redraft;
+mod remeasure;
 mod replay;
 mod score;
 mod subject;
@@ -29,7 +29,6 @@ mod tuned;
 mod tuner;
 mod warm;
 
-pub use again::{AgainOptions, measure_again};
 pub use autoplan::{AutoplanOptions, Progress, autoplan};
 pub(crate) use calibration::interleaved;
 pub use calibration::{CalibrationPrompt, SHIPPED_PROMPTS, calibration_prompts, read_prompts};
@@ -37,6 +36,7 @@ pub use corpus::{CorpusOptions, CorpusReport, build_corpus};
 pub use kernel_report::{ForwardReport, KernelReport, OpReport, Roofline, Timing};
 pub use kernels::{KernelOptions, kernel_report};
 pub use record::{ProfileOptions, profile};
+pub use remeasure::{RemeasureOptions, remeasure};
 pub use replay::plan_from_profile;
 pub use score::{Score, ScoredToken, score};
 pub use tuned::{TunedForward, TunedOp, tuned_report};

@@ -1,6 +1,7 @@
 //! Profiling: latencies of every planned width and stage, then traces of acceptance.
 
 use std::{
+    collections::BTreeSet,
     path::{self, Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -12,10 +13,10 @@ use ygg_profiler::{
 
 use crate::{
     engine::{DraftModel, Error, Hint, Loaded},
-    plan::{DrafterFile, DrafterKind, Mixture, NgramSettings, SuffixSettings},
+    plan::{DrafterFile, DrafterKind, ProfiledModel},
     planner::choose_tunings,
     runtime::Pinning,
-    speculate::{CorpusStore, Shape},
+    speculate::{CorpusStore, StepShape},
 };
 
 use super::{
@@ -99,15 +100,8 @@ impl ProfileOptions {
     }
 }
 
-/// The sub-layers that layer skip leaves out at first: attention and MLP of every odd layer but the last, as SWIFT
-/// starts (<https://arxiv.org/abs/2410.06916>).
-fn first_skip_set(groups: u32) -> Vec<u32> {
-    let layers = groups / 2;
-    (1..layers.saturating_sub(1)).step_by(2).flat_map(|l| [2 * l, 2 * l + 1]).collect()
-}
-
-/// Retrieval from the store at `path`, alone and behind lookup, with the match lengths of REST.
-fn retrieval_drafters(loaded: &Loaded, path: &Path) -> Result<[(&'static str, DrafterKind); 2], Error> {
+/// The corpus store at `path`, as profiles name it.
+fn store_file(loaded: &Loaded, path: &Path) -> Result<DrafterFile, Error> {
     let store = CorpusStore::open(path)?;
     store.expect_model(loaded.model().fingerprint().as_bytes())?;
     let absolute = path::absolute(path).map_err(|error| {
@@ -117,98 +111,59 @@ fn retrieval_drafters(loaded: &Loaded, path: &Path) -> Result<[(&'static str, Dr
         let shown = absolute.display();
         Error::input(format!("the path of the store, `{shown}`: expected UTF-8, as profiles are; rename it"))
     })?;
-    let file = DrafterFile { path: place.to_owned(), digest: store.digest() };
-    let kind = |lookup_match| DrafterKind::Retrieval {
-        store: file.clone(),
-        longest_match: 16,
-        shortest_match: 2,
-        lookup_match,
-    };
-    Ok([("retrieval", kind(None)), ("retrieval_lookup", kind(Some((3, 1))))])
+    Ok(DrafterFile { path: place.to_owned(), digest: store.digest() })
 }
 
-/// One of each of the drafters that can share a tree.
-fn mixture(all: &[(&str, DrafterKind)]) -> Result<Mixture, Error> {
-    const MIXED: [&str; 4] = ["lookup_short", "suffix", "retrieval", "recycling"];
-    let parts = all.iter().filter(|(name, _)| MIXED.contains(name)).map(|(_, kind)| kind.clone());
-    Ok(Mixture::of(&parts.collect::<Vec<_>>())?)
-}
-
-/// The drafter models, named by what they are: `model`, or `model_hidden` for one that reads hidden rows; of several the second with
-/// `_2` behind that, and so on.
-fn model_drafters(paths: &[PathBuf]) -> Result<Vec<(String, DrafterKind)>, Error> {
-    let mut all: Vec<(String, DrafterKind)> = Vec::new();
+/// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows; further ones of a name get the suffix
+/// `_2`, `_3` and so on.
+fn draft_models(paths: &[PathBuf]) -> Result<Vec<(String, DrafterFile)>, Error> {
+    let mut all: Vec<(String, DrafterFile)> = Vec::new();
     for path in paths {
         let model = DraftModel::open(path)?;
-        let kind = model.drafter()?;
-        let same = |(_, other): &(String, DrafterKind)| {
-            other.draft_model().map(|file| &file.digest) == kind.draft_model().map(|file| &file.digest)
-        };
-        if all.iter().any(same) {
+        let file = model.file()?;
+        if all.iter().any(|(_, other)| other.digest == file.digest) {
             continue;
         }
         let base = if model.reads_hidden_rows() { "model_hidden" } else { "model" };
         let names = std::iter::once(base.to_owned()).chain((2..).map(|n| format!("{base}_{n}")));
         let name = names.into_iter().find(|name| all.iter().all(|(other, _)| other != name));
-        all.push((name.expect("endless names"), kind));
+        all.push((name.expect("endless names"), file));
     }
     Ok(all)
 }
 
+/// The drafters to measure: of those that can be made of the model and the files, the ones that were asked for.
 fn drafters(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
-    let (asked, store) = (&options.drafters, options.store.as_deref());
-    let models = model_drafters(&options.draft_models)?;
-    let skipped = first_skip_set(loaded.set().groups());
-    let mut all = vec![
-        ("lookup", DrafterKind::Lookup { longest_match: 4, shortest_match: 2 }),
-        ("lookup_short", DrafterKind::Lookup { longest_match: 3, shortest_match: 1 }),
-        ("suffix", DrafterKind::Suffix(SuffixSettings::DEFAULT)),
-        ("recycling", DrafterKind::Recycling),
-        ("ngram", DrafterKind::Ngram(NgramSettings::DEFAULT)),
-        ("ngram_pool", DrafterKind::Ngram(NgramSettings { pool: 1, ..NgramSettings::DEFAULT })),
-    ];
-    if !skipped.is_empty() {
-        all.push(("layer_skip", DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens: None }));
-        all.push(("swift", DrafterKind::Swift { skipped }));
+    let asked = &options.drafters;
+    let is_asked = |name: &str| asked.iter().any(|asked| asked == name);
+    let draft_models = draft_models(&options.draft_models)?;
+    let store = options.store.as_deref().map(|path| store_file(loaded, path)).transpose()?;
+    if store.is_none() && is_asked("retrieval") {
+        return Err(Error::input(
+            "drafter `retrieval` needs a corpus store: expected one, found none; make it with `yggc corpus build`",
+        )
+        .with_hint(Hint::Store));
     }
-    match store {
-        Some(path) => all.extend(retrieval_drafters(loaded, path)?),
-        None if asked.iter().any(|name| name == "retrieval") => {
-            return Err(Error::input(
-                "drafter `retrieval` needs a corpus store: expected one, found none; make it with `yggc corpus build`",
-            )
-            .with_hint(Hint::Store));
-        }
-        None => {}
-    }
-    all.push(("mixed", DrafterKind::Mixed(mixture(&all)?)));
-    if models.is_empty() && asked.iter().any(|name| name == "model") {
+    if draft_models.is_empty() && is_asked("model") {
         return Err(Error::input(
             "drafter `model` needs a drafter model: expected one, found none; give a small model of the same vocabulary, or a \
              hidden-state drafter for this model",
         )
         .with_hint(Hint::DraftModel));
     }
-    all.extend(models.iter().map(|(name, kind)| (name.as_str(), kind.clone())));
-    for name in asked {
-        if name != "none" && all.iter().all(|(_, kind)| kind.name() != name) {
-            return Err(Error::input(format!(
-                "drafter `{name}` cannot be made for this model: expected one of {}",
-                all.iter()
-                    .map(|(_, k)| k.name())
-                    .collect::<std::collections::BTreeSet<_>>()
-                    .into_iter()
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            )));
-        }
+    let groups = loaded.set().groups();
+    let model = ProfiledModel { groups, store: store.as_ref(), draft_models: &draft_models };
+    let all = DrafterKind::profiled(&model);
+    let kinds: BTreeSet<&str> = all.iter().map(|(_, kind)| kind.name()).collect();
+    if let Some(name) = asked.iter().find(|name| *name != "none" && !kinds.contains(name.as_str())) {
+        let kinds: Vec<&str> = kinds.into_iter().collect();
+        return Err(Error::input(format!(
+            "drafter `{name}` cannot be made for this model: expected one of {}",
+            kinds.join(", ")
+        )));
     }
-    let wanted = |kind: &DrafterKind| asked.is_empty() || asked.iter().any(|a| a == kind.name());
-    Ok(all
-        .into_iter()
-        .filter(|(_, kind)| wanted(kind))
-        .map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind))
-        .collect())
+    let wanted = all.into_iter().filter(|(_, kind)| asked.is_empty() || is_asked(kind.name()));
+    Ok(wanted.map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind)).collect())
 }
 
 fn cells(
@@ -298,15 +253,8 @@ pub fn profile(
     let mut drafters = drafters(loaded, options)?;
     drafters.retain(|(_, kind)| options.with_learners || !kind.learns());
     let loaded = &loaded.with_drafters(drafters.iter().map(|(_, kind)| kind))?;
-    let model_context = loaded.set().model_context();
     let widest = *loaded.set().widths().last().expect("width 1 is always planned");
-    let most = model_context.saturating_sub(widest + 3).max(1);
-    let mut contexts: Vec<usize> = options.contexts.iter().map(|c| (*c).clamp(1, most)).collect();
-    contexts.sort_unstable();
-    contexts.dedup();
-    let longest = *contexts.last().ok_or_else(|| {
-        Error::input("no context lengths to measure latencies at: expected at least one, found none")
-    })?;
+    let contexts = contexts(loaded, &options.contexts, widest)?;
     let prompts = interleaved(&options.prompts);
     let first = prompts
         .first()
@@ -323,7 +271,7 @@ pub fn profile(
     let for_live = if has_learners { rest / LIVE_PART } else { Duration::ZERO };
     let warm = WarmTime::share(rest / 2 - for_live, &options.temperatures)?;
     let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), &options.head_sizes);
-    let shape = Shape {
+    let shape = StepShape {
         depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
         draft_width: TRACE_WIDTH.min(widest.saturating_sub(1)).max(1),
         verify_width: widest,
@@ -359,27 +307,13 @@ pub fn profile(
     }
 
     let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
+    let longest = contexts[contexts.len() - 1];
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;
     let cells = cells(loaded, &drafters, &contexts, subject.abilities())?;
-    // Drafters that run a model have most of the cells, and no plan needs them, nor walks of the device.
-    let runs_a_model =
-        |name: &DrafterName| drafters.iter().any(|(known, kind)| known == name && kind.runs_a_model());
-    let (spare, needed): (Vec<Cell>, Vec<Cell>) = cells
-        .into_iter()
-        .partition(|cell| cell.stage == Stage::VerifyWalk || cell.stage.drafter().is_some_and(runs_a_model));
-    let wanted = Wanted { needed: &needed, spare: &spare };
-    let mut measured = measure_grid(&mut subject, wanted, &settings, |done, total| {
-        progress(Progress { what: "latencies", done, total });
-    })
-    .map_err(grid_error)?;
-    for (name, twin) in drafters.iter().filter_map(|(name, kind)| Some((name, twin(kind, &drafters)?))) {
-        let forwards = |cell: &CellSamples| cell.cell.stage.drafter() == Some(twin);
-        let mut same: Vec<_> = measured.cells.iter().filter(|cell| forwards(cell)).cloned().collect();
-        same.iter_mut().for_each(|cell| cell.cell.stage = cell.cell.stage.of_drafter(name));
-        measured.cells.extend(same);
-    }
-    // Whatever the others left of their time is of use here: a prompt more is read anew for every recording.
+    let advance = |done, total| progress(Progress { what: "latencies", done, total });
+    let measurements = latencies(&mut subject, &drafters, cells, &settings, advance)?;
+    // What the other recordings left of their time is spent here, where every prompt is decoded anew for every shape.
     let for_live = for_live.max(rest.saturating_sub(start.elapsed()));
     let live = recordings(&drafters, loaded.set().widths());
     let mut live_traces = Vec::with_capacity(live.len());
@@ -395,7 +329,7 @@ pub fn profile(
         noise_threshold: settings.noise_threshold,
         drafters: drafters.iter().map(|(name, kind)| kind.describe(name.clone())).collect(),
         tunings: measured_tunings,
-        measurements: measured.cells,
+        measurements,
         traces,
         token_traces,
         live_traces,
@@ -403,6 +337,44 @@ pub fn profile(
     };
     profile.validate().map_err(|e| Error::internal(e.to_string()))?;
     Ok(profile)
+}
+
+/// The committed lengths that latencies are measured at, ascending: those asked for, as far as the model's context reaches with
+/// `widest` rows behind.
+fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize>, Error> {
+    let most = loaded.set().model_context().saturating_sub(widest + 3).max(1);
+    let contexts: BTreeSet<usize> = asked.iter().map(|context| (*context).clamp(1, most)).collect();
+    if contexts.is_empty() {
+        return Err(Error::input(
+            "no context lengths to measure latencies at: expected at least one, found none",
+        ));
+    }
+    Ok(contexts.into_iter().collect())
+}
+
+/// Measures the cells, and gives self-tuning drafters the samples of the fixed ones that they start as.
+fn latencies(
+    subject: &mut StepSubject,
+    drafters: &[(DrafterName, DrafterKind)],
+    cells: Vec<Cell>,
+    settings: &GridSettings,
+    advance: impl FnMut(usize, usize),
+) -> Result<Vec<CellSamples>, Error> {
+    // Drafters that run a model have most of the cells, and no plan needs them, nor walks of the device.
+    let runs_a_model =
+        |name: &DrafterName| drafters.iter().any(|(known, kind)| known == name && kind.runs_a_model());
+    let (spare, needed): (Vec<Cell>, Vec<Cell>) = cells
+        .into_iter()
+        .partition(|cell| cell.stage == Stage::VerifyWalk || cell.stage.drafter().is_some_and(runs_a_model));
+    let wanted = Wanted { needed: &needed, spare: &spare };
+    let mut measured = measure_grid(subject, wanted, settings, advance).map_err(grid_error)?.cells;
+    for (name, twin) in drafters.iter().filter_map(|(name, kind)| Some((name, twin(kind, drafters)?))) {
+        let forwards = |cell: &CellSamples| cell.cell.stage.drafter() == Some(twin);
+        let mut same: Vec<_> = measured.iter().filter(|cell| forwards(cell)).cloned().collect();
+        same.iter_mut().for_each(|cell| cell.cell.stage = cell.cell.stage.of_drafter(name));
+        measured.extend(same);
+    }
+    Ok(measured)
 }
 
 #[allow(
@@ -446,12 +418,12 @@ impl RecordingTime {
     }
 }
 
-/// The drafter whose forwards and steps are those that one which tunes itself begins with: nothing is measured or recorded twice.
+/// The name of the fixed drafter that a self-tuning one starts as: the forwards and steps of both are measured and recorded once.
 pub(super) fn twin<'d>(
     kind: &DrafterKind,
     drafters: &'d [(DrafterName, DrafterKind)],
 ) -> Option<&'d DrafterName> {
-    let fixed = kind.begins_as()?;
+    let fixed = kind.starts_as()?;
     drafters.iter().find(|(_, other)| *other == fixed).map(|(name, _)| name)
 }
 
@@ -462,7 +434,7 @@ struct Acceptance {
     predictors: Vec<DepthPredictor>,
 }
 
-/// Records the requests and every drafter that runs a model, and trains what tells how deep to draft with each; they share the
+/// Records the requests and every drafter that runs a model, and trains a depth predictor for each; the drafters share the
 /// time for that evenly.
 fn acceptance(
     loaded: &Loaded,
@@ -484,7 +456,7 @@ fn acceptance(
             record(loaded, Some((name, kind)), options, &mut advance)?;
         if let Some(mut trace) = trace {
             // A network is trained for one skip set, and so for none that changes.
-            if kind.begins_as().is_none() {
+            if kind.starts_as().is_none() {
                 predictors.extend(train_predictor(&mut trace, features, for_each));
             }
             traces.push(trace);

@@ -9,10 +9,10 @@ use std::time::Instant;
 use ygg_profiler::{DrafterName, PromptTrace, StepTrace, TokenTrace, Trace};
 
 use crate::{
-    engine::{Error, Loaded, make_drafter},
+    engine::{Error, Loaded},
     plan::DrafterKind,
     runtime::Session,
-    speculate::{Budget, Drafter, Stats},
+    speculate::{Budget, Drafter, Stats, make_drafter},
     tree::{NodeId, TokenTree},
 };
 

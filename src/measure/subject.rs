@@ -12,14 +12,19 @@ use std::{
 use ygg_profiler::{Cell, DrafterName, HostStage, Stage as Cells, Subject};
 
 use crate::{
-    engine::{Error, Loaded, make_drafter, tune},
-    plan::{Calibration, ChosenTuning, DepthNetwork, DrafterKind, RowChoice, RowRule, WidthCost},
+    engine::{Error, Loaded, tune},
+    plan::{
+        Calibration, ChosenTuning, DepthNetwork, DrafterFacts, DrafterKind, RowChoice, RowRule, WidthCost,
+    },
     planner::JudgedNode,
-    policy::{DepthScratch, RowScratch, tell},
+    policy::{DepthScratch, RowScratch, reach_probabilities},
     runtime::{
         Choice, DraftPhase, DraftPhaseSize, Forward, Pinning, Session, SessionOptions, SkipSet, TrimmedHead,
     },
-    speculate::{Budget, Decoder, Drafter, Limits, Shape, SpeculateError, Stage, Stats, depth_features},
+    speculate::{
+        Budget, Decoder, Drafter, Limits, SpeculateError, Stats, StepShape, StepStage, depth_features,
+        make_drafter,
+    },
     tree::{NodeId, Source, TokenTree},
 };
 
@@ -27,12 +32,12 @@ use super::record::WIDEST_DRAFT;
 
 /// Growths of the proposal whose mean is the time of one growth.
 const GROWTHS: usize = 4;
-/// Depths of the network that is measured; what a depth more costs is nothing beside the layers.
-const TOLD_DEPTHS: usize = 6;
+/// Depths of the network that is measured: one more costs nothing beside the layers.
+const NETWORK_DEPTHS: usize = 6;
 /// No temperature is cheaper than another.
 const DRAFT_TEMPERATURE: f32 = 1.0;
 
-/// Plants as many children under the root as it is told to: a verify forward of any width.
+/// A drafter that puts any asked number of children under the root, for verify forwards of any width.
 #[derive(Debug)]
 struct Planted {
     nodes: Arc<AtomicUsize>,
@@ -60,7 +65,8 @@ struct Measured {
 }
 
 /// The shape of the proposals that are measured of drafters without a model.
-const FREE: Shape = Shape { depth: 8, draft_width: 2, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
+const FREE: StepShape =
+    StepShape { depth: 8, draft_width: 2, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
 
 /// What a drafter's forward leaves out of the model's, or which other model it is a forward of.
 #[derive(Debug)]
@@ -69,6 +75,30 @@ struct DraftForward {
     head: Option<TrimmedHead>,
     /// The session of a drafter model.
     own: Option<Session>,
+}
+
+impl DraftForward {
+    /// The forward of a drafter that runs a model, beside the verifier's session of these options.
+    fn new(
+        kind: &DrafterKind,
+        loaded: &Loaded,
+        session: &Session,
+        options: SessionOptions,
+    ) -> Result<Self, Error> {
+        let DrafterFacts { skipped, head_tokens, draft_model, .. } = kind.facts();
+        let set = match draft_model {
+            Some(model) => loaded.set().draft(&model.digest)?,
+            None => loaded.set(),
+        };
+        let skip = match skipped {
+            Some(skipped) => SkipSet::new(set.groups(), skipped)?,
+            None => SkipSet::none(set.groups()),
+        };
+        let options = SessionOptions { context: options.context.min(set.model_context()), ..options };
+        let own =
+            draft_model.map(|_| Session::open_beside(Arc::clone(set), &options, session)).transpose()?;
+        Ok(Self { skip, head: head_tokens.map(|tokens| set.head(tokens)).transpose()?, own })
+    }
 }
 
 /// A draft phase that runs.
@@ -97,7 +127,7 @@ pub(super) struct StepSubject {
     vocabulary: usize,
     /// A choice among all widths, for the time that choosing takes.
     row_choice: RowChoice,
-    /// A network of the size of those that are trained, for the time that telling takes.
+    /// A network of the size of those that are trained, for the time that a prediction takes.
     network: DepthNetwork,
     scratch: DepthScratch,
     /// Draft phases that the device runs by itself, by drafter and width of a growth.
@@ -158,36 +188,12 @@ impl StepSubject {
         let options =
             SessionOptions { context, tree_nodes: GROWTHS * widest + 1, threads: loaded.threads(), pinning };
         let session = loaded.session(&options, drafters.iter().map(|(_, kind)| kind))?;
-        let groups = loaded.set().groups();
         let drafters = drafters
             .iter()
             .map(|(name, kind)| {
-                let draft = match kind {
-                    DrafterKind::LayerSkip { skipped, head_tokens } => Some(DraftForward {
-                        skip: SkipSet::new(groups, skipped)?,
-                        head: head_tokens.as_ref().map(|tokens| loaded.set().head(tokens)).transpose()?,
-                        own: None,
-                    }),
-                    DrafterKind::Swift { skipped } => {
-                        Some(DraftForward { skip: SkipSet::new(groups, skipped)?, head: None, own: None })
-                    }
-                    DrafterKind::Model { model, head_tokens } => {
-                        let set = loaded.set().draft(&model.digest)?;
-                        let options =
-                            SessionOptions { context: options.context.min(set.model_context()), ..options };
-                        Some(DraftForward {
-                            skip: SkipSet::none(set.groups()),
-                            head: head_tokens.as_ref().map(|tokens| set.head(tokens)).transpose()?,
-                            own: Some(Session::open_beside(Arc::clone(set), &options, &session)?),
-                        })
-                    }
-                    DrafterKind::None
-                    | DrafterKind::Lookup { .. }
-                    | DrafterKind::Retrieval { .. }
-                    | DrafterKind::Suffix(_)
-                    | DrafterKind::Recycling
-                    | DrafterKind::Ngram(_)
-                    | DrafterKind::Mixed(_) => None,
+                let draft = match kind.runs_a_model() {
+                    true => Some(DraftForward::new(kind, loaded, &session, options)?),
+                    false => None,
                 };
                 let free = if draft.is_none() { make_drafter(kind, &FREE, &session)? } else { None };
                 Ok(Measured { name: name.clone(), kind: kind.clone(), draft, free })
@@ -199,8 +205,13 @@ impl StepSubject {
             nodes: Arc::clone(&planted),
             vocabulary: u32::try_from(vocabulary).expect("token ids are 32 bits"),
         };
-        let shape =
-            Shape { depth: 1, draft_width: widest, verify_width: widest, top_k: 0, draft_temperature: 1.0 };
+        let shape = StepShape {
+            depth: 1,
+            draft_width: widest,
+            verify_width: widest,
+            top_k: 0,
+            draft_temperature: 1.0,
+        };
         let decoder = Decoder::new(session, Some(Box::new(drafter)), shape)?;
         let history = text.iter().copied().cycle().take(longest + 1).collect();
         let costs = loaded.set().widths().iter().map(|width| WidthCost {
@@ -214,7 +225,7 @@ impl StepSubject {
             calibration: Calibration::fit(&ladder()),
         };
         let inputs = 2 * loaded.set().model_width();
-        let network = DepthNetwork::blank(inputs, TOLD_DEPTHS);
+        let network = DepthNetwork::blank(inputs, NETWORK_DEPTHS);
         let scratch = DepthScratch::with_inputs(inputs);
         let phases = BTreeMap::new();
         Ok(Self {
@@ -247,7 +258,7 @@ impl StepSubject {
     }
 
     /// A whole step of `width` rows; the time of one of its stages.
-    fn step(&mut self, width: usize, context: usize, stage: Stage) -> Result<Duration, Error> {
+    fn step(&mut self, width: usize, context: usize, stage: StepStage) -> Result<Duration, Error> {
         self.planted.store(width - 1, Ordering::Relaxed);
         self.decoder.assume_history(&self.history[..=context]);
         let before = self.decoder.stats().stage_time(stage);
@@ -329,7 +340,7 @@ impl StepSubject {
     /// Runs a verification before the head of a drafter with weights of its own, which leaves its weights in the caches as a step does.
     fn bring_verifier(&mut self, name: &DrafterName, context: usize) -> Result<(), Error> {
         if self.measured(name).kind.keeps_a_cache() {
-            self.step(1, context, Stage::Verify)?;
+            self.step(1, context, StepStage::Verify)?;
         }
         Ok(())
     }
@@ -440,9 +451,9 @@ impl StepSubject {
     fn proposal(
         &mut self,
         drafter: &mut dyn Drafter,
-        shape: &Shape,
+        shape: &StepShape,
         context: usize,
-        stage: Stage,
+        stage: StepStage,
     ) -> Result<Duration, Error> {
         let session = self.decoder.session_mut();
         session.assume_committed(context);
@@ -473,36 +484,38 @@ impl StepSubject {
         time
     }
 
-    /// Telling how deep to draft from the last row of a step that just ran, as the next step does it.
+    /// Predicting how deep to draft from the last row of a step that just ran, as the next step does it.
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
     fn prediction(&mut self, context: usize) -> Result<Duration, Error> {
-        self.step(1, context, Stage::Verify)?;
+        self.step(1, context, StepStage::Verify)?;
         let Self { decoder, network, scratch, history, .. } = self;
         let start = Instant::now();
         depth_features(decoder.session(), 0, history[context], scratch.features_mut());
-        let told = tell(network, scratch);
+        let reach = reach_probabilities(network, scratch);
         let time = start.elapsed();
-        assert!(told[0] > 0.0, "a blank network excludes nothing");
+        assert!(reach[0] > 0.0, "a blank network excludes nothing");
         Ok(time)
     }
 
     fn run(&mut self, cell: &Cell) -> Result<Duration, Error> {
         let (width, context) = (cell.width as usize, cell.context as usize);
         match &cell.stage {
-            Cells::Verify => self.step(width, context, Stage::Verify),
+            Cells::Verify => self.step(width, context, StepStage::Verify),
             Cells::VerifyWalk => self.verification(width, context),
             Cells::Host(HostStage::Predict) => self.prediction(context),
             Cells::Host(HostStage::Decide) => Ok(self.decision(width)),
-            Cells::Host(HostStage::Prune) => self.step(width, context, Stage::Prune),
-            Cells::Host(HostStage::Mask) => self.step(width, context, Stage::Mask),
-            Cells::Host(HostStage::Sample | HostStage::Accept) => self.step(width, context, Stage::Accept),
-            Cells::Host(HostStage::Commit) => self.step(width, context, Stage::Commit),
+            Cells::Host(HostStage::Prune) => self.step(width, context, StepStage::Prune),
+            Cells::Host(HostStage::Mask) => self.step(width, context, StepStage::Mask),
+            Cells::Host(HostStage::Sample | HostStage::Accept) => {
+                self.step(width, context, StepStage::Accept)
+            }
+            Cells::Host(HostStage::Commit) => self.step(width, context, StepStage::Commit),
             Cells::Host(HostStage::Grow) => {
                 // One with a cache of its own would read the text anew for every measurement.
                 let all = || self.drafters.iter().filter(|d| d.kind.runs_a_model());
                 let grown = all().find(|d| !d.kind.keeps_a_cache()).or_else(|| all().next());
                 let kind = grown.expect("growth is measured with a model drafter").kind.clone();
-                let shape = Shape {
+                let shape = StepShape {
                     depth: GROWTHS,
                     draft_width: width,
                     verify_width: 1,
@@ -511,7 +524,7 @@ impl StepSubject {
                 };
                 let drafter = make_drafter(&kind, &shape, self.decoder.session())?;
                 let mut drafter = drafter.expect("a drafter that runs a model");
-                let all = self.proposal(&mut *drafter, &shape, context, Stage::Grow)?;
+                let all = self.proposal(&mut *drafter, &shape, context, StepStage::Grow)?;
                 Ok(all / u32::try_from(GROWTHS).expect("few growths"))
             }
             Cells::DraftHead(name) => {
@@ -551,7 +564,7 @@ impl StepSubject {
                     return time;
                 }
                 let mut drafter = measured.free.take().expect("a drafter without a model");
-                let time = self.proposal(&mut *drafter, &FREE, context, Stage::Draft);
+                let time = self.proposal(&mut *drafter, &FREE, context, StepStage::Draft);
                 self.measured(name).free = Some(drafter);
                 time
             }

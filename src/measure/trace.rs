@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, TokenTrace, Trace};
 
 use crate::{
-    engine::{Error, Loaded, Sampling, make_drafter, tune},
+    engine::{Error, Loaded, Sampling, tune},
     plan::{ChosenTuning, DrafterKind},
     runtime::{Pinning, Session, SessionOptions},
-    speculate::{self, Decoder, Limits, Observer, Shape},
+    speculate::{self, Decoder, Limits, StepShape, TraceObserver, make_drafter},
     tree::{NodeId, TokenTree},
 };
 
@@ -20,7 +20,7 @@ use super::calibration::CalibrationPrompt;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TraceOptions<'a> {
     /// Growths and nodes per growth of the recorded trees; all of a tree is verified.
-    pub(super) shape: Shape,
+    pub(super) shape: StepShape,
     /// Most tokens per prompt.
     pub(super) tokens: usize,
     /// Temperature of the requests.
@@ -38,7 +38,7 @@ impl TraceOptions<'_> {
         &self,
         loaded: &Loaded,
         context: usize,
-        shape: &Shape,
+        shape: &StepShape,
         drafter: Option<&DrafterKind>,
     ) -> Result<Session, Error> {
         let session_options = SessionOptions {
@@ -70,7 +70,7 @@ pub(super) struct Recorder {
     pub(super) expanded: Vec<Expansion>,
 }
 
-impl Observer for Recorder {
+impl TraceObserver for Recorder {
     fn expanded(&mut self, node: NodeId, candidates: &[speculate::Candidate]) {
         let candidates =
             candidates.iter().map(|c| Candidate { token: c.token, log_prob: c.log_prob }).collect();
@@ -90,7 +90,7 @@ pub(super) fn record(
     let prompts = options.prompts;
     let ids = prompts.iter().map(|p| p.token_ids(loaded)).collect::<Result<Vec<_>, _>>()?;
     let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
-    let shape = if drafter.is_some() { options.shape } else { Shape::PLAIN };
+    let shape = if drafter.is_some() { options.shape } else { StepShape::PLAIN };
     let context = (longest + options.tokens + 1).clamp(2, loaded.set().model_context());
     let session = options.session(loaded, context, &shape, drafter.map(|(_, kind)| kind))?;
     let boxed = match drafter {
@@ -133,7 +133,7 @@ pub(super) fn record(
 
 /// The trace of a drafter at the recorded shape.
 pub(super) fn trace(name: &DrafterName, options: &TraceOptions<'_>, prompts: Vec<PromptTrace>) -> Trace {
-    let Shape { depth, draft_width, verify_width: _, top_k, draft_temperature } = options.shape;
+    let StepShape { depth, draft_width, verify_width: _, top_k, draft_temperature } = options.shape;
     let number = |n: usize| u32::try_from(n).expect("shapes are small");
     Trace {
         drafter: name.clone(),

@@ -1,6 +1,6 @@
 //! Recording requests of temperatures above 0, which take tokens that greedy ones do not, and all drafters along their answers.
 //!
-//! At every temperature, acceptance is the sampler's word (Leviathan et al., ICML 2023, with the sampler-match rule), so the answer
+//! At every temperature, acceptance is decided by the sampler (Leviathan et al., ICML 2023, with the sampler-match rule), so the answer
 //! that plain decoding draws with a seed is what would accept or refuse a drafted tree.
 
 use std::time::Duration;
@@ -20,13 +20,13 @@ use super::{
 
 /// The temperatures that are recorded beside 0.
 pub(super) const TEMPERATURES: [f32; 2] = [0.6, 1.0];
-/// A budget in which they are recorded: in less, too few requests of each would speak.
+/// The least budget in which they are recorded: with less, too few requests of each are recorded to plan from.
 pub(super) const LEAST_BUDGET: Duration = Duration::from_secs(120);
 /// The share of greedy requests, beside one part for every other temperature: they are asked most, and train depth predictors.
 const GREEDY_PARTS: u32 = 3;
 /// The part of a temperature's time that its requests are recorded in; drafters have the rest.
 const REQUESTS_PART: u32 = 3;
-/// The part of a greedy answer's tokens that other answers have, so that as many prompts speak in less time.
+/// The part of a greedy answer's tokens that other answers have, so that as many prompts are recorded in less time.
 const TOKENS_PART: usize = 2;
 
 /// Time for acceptance by temperatures.

@@ -262,7 +262,7 @@ impl SubPlan {
             ensure(depth >= 1 && draft_width >= 1, "shape", "Dd and Wd of 1 or more", show)?;
             // A template is padded where no width is as wide as it has nodes.
             let is_held = growth.rule().is_static() || u64::from(verify_width) <= shape.nodes();
-            let fits = verify_width >= 2 + drafter.pinned_rows() && is_held;
+            let fits = verify_width >= 2 + drafter.facts().pinned_rows && is_held;
             ensure(fits, "verify width", "2, beside rows that are always verified, to Dd * Wd + 1", show)?;
             let measured = table.has_stage(&Stage::Draft(name.clone()));
             ensure(measured, "drafter", "one the latency table measured", || name.to_string())?;

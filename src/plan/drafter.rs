@@ -1,282 +1,236 @@
-//! The drafters a plan can choose, with the parameters it chooses for them.
-use std::collections::BTreeMap;
+//! The registry of drafters: every kind with its settings, and what other rooms ask of a kind.
+//!
+//! A kind is an entry of [`drafters!`], a file here for its settings and facts ([`DrafterSettings`]), and a file of its name in
+//! `speculate/drafter` that makes it.
 
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
 
-use super::{GroupSet, PlanError, token_list};
+use super::PlanError;
 
-mod mixture;
+mod layer_skip;
+mod lookup;
+mod mixed;
+mod model;
+mod ngram;
+mod plain;
+mod recycling;
+mod retrieval;
 mod settings;
+mod suffix;
+mod swift;
+#[cfg(test)]
+mod tests;
 
-use self::mixture::MIXED;
-pub use self::mixture::Mixture;
-use self::settings::Fault;
-pub use self::settings::{MOST_ORDER, NgramSettings, SuffixSettings};
+pub use layer_skip::LayerSkipSettings;
+pub use lookup::LookupSettings;
+pub use mixed::Mixture;
+pub use model::ModelSettings;
+pub use ngram::{MOST_ORDER, NgramSettings};
+pub use plain::PlainDecoding;
+pub use recycling::RecyclingSettings;
+pub use retrieval::RetrievalSettings;
+pub use settings::{Described, DrafterFacts, DrafterSettings, Parameters, ProfiledModel, RecordedAs};
+pub use suffix::SuffixSettings;
+pub use swift::SwiftSettings;
 
-/// Who drafts, and how it is set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DrafterKind {
-    /// Plain decoding.
-    None,
-    /// Continuations of earlier occurrences of the last tokens.
-    Lookup {
-        /// Longest suffix looked for.
-        longest_match: u32,
-        /// Shortest suffix looked for.
-        shortest_match: u32,
-    },
-    /// The verifier without some of its sub-layers.
-    LayerSkip {
-        /// Groups left out, ascending: `2 * layer` for attention, `2 * layer + 1` for the MLP.
-        skipped: Vec<u32>,
-        /// Tokens that its head knows, ascending; all that the model knows where its head is not trimmed.
-        #[serde(with = "token_list")]
-        head_tokens: Option<Vec<u32>>,
-    },
-    /// Continuations that texts of a corpus store had after the last tokens.
-    Retrieval {
-        /// The store.
-        store: DrafterFile,
-        /// Longest suffix looked for.
-        longest_match: u32,
-        /// Shortest suffix looked for.
-        shortest_match: u32,
-        /// Longest and shortest suffix of a lookup in the sequence itself, whose guesses come first; none without one.
-        lookup_match: Option<(u32, u32)>,
-    },
-    /// Continuations of the longest suffix that occurred earlier, in this request or those before it.
-    Suffix(SuffixSettings),
-    /// What the verifier last offered behind every token, gathered along a fixed tree.
-    Recycling,
-    /// Dictionaries of the n-grams of the text and of what the verifier makes of a pool of sequences.
-    Ngram(NgramSettings),
-    /// The same, with sub-layers that change while it runs, as they are found to be spared more easily.
-    Swift {
-        /// Groups left out at first, ascending.
-        skipped: Vec<u32>,
-    },
-    /// Several drafters that share the rows of a step, each as far as it is trusted.
-    Mixed(Mixture),
-    /// Another model of the same vocabulary, or one that reads the verifier's hidden rows: its files say which.
-    Model {
-        /// The model's file or folder, by its fingerprint.
-        model: DrafterFile,
-        /// Tokens that its head knows, ascending; all where its head is not trimmed.
-        #[serde(with = "token_list")]
-        head_tokens: Option<Vec<u32>>,
-    },
+/// Makes of the list of kinds, `Variant(Settings)` or `Variant = Settings` where a kind has nothing to set: the enum of kinds,
+/// that of their ids, and the match that gives the settings of a kind.
+macro_rules! drafters {
+    ($d:tt $($(#[$doc:meta])* $variant:ident $(($settings:ident))? $(= $unit:ident)?,)+) => {
+        /// A drafter, with its settings. The order of the kinds is part of the plan format.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum DrafterKind {
+            $($(#[$doc])* $variant $(($settings))?,)+
+        }
+
+        /// A kind of drafter, without its settings.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum DrafterId {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl DrafterId {
+            /// All kinds.
+            pub const ALL: [Self; DrafterKind::NAMES.len()] = [$(Self::$variant),+];
+
+            /// What it drafts from, for a reader who chooses among kinds.
+            pub const fn summary(self) -> &'static str {
+                [$(<$($settings)? $($unit)?>::SUMMARY),+][self as usize]
+            }
+        }
+
+        impl DrafterKind {
+            /// The names of all kinds, as the command line calls them, by [`DrafterId`].
+            pub const NAMES: [&'static str; [$(stringify!($variant)),+].len()] =
+                [$(<$($settings)? $($unit)?>::NAME),+];
+
+            /// Its kind.
+            pub const fn id(&self) -> DrafterId {
+                match self {
+                    $(Self::$variant { .. } => DrafterId::$variant,)+
+                }
+            }
+
+            /// The variants of every kind that a profile of `model` measures, by name.
+            pub fn profiled(model: &ProfiledModel<'_>) -> Vec<(String, Self)> {
+                let mut all = Vec::new();
+                $({
+                    let variants = <$($settings)? $($unit)?>::profiled(model);
+                    all.extend(variants.into_iter().map(|(name, settings)| (name, settings.into())));
+                })+
+                all
+            }
+
+            fn read(kind: &str, given: &Described<'_>) -> Result<Self, PlanError> {
+                $(if kind == <$($settings)? $($unit)?>::NAME {
+                    return Ok(<$($settings)? $($unit)?>::from_description(given)?.into());
+                })+
+                let (expected, found) = (DrafterKind::NAMES.join(", "), kind.to_owned());
+                Err(PlanError::UnknownDrafter { expected, found })
+            }
+        }
+
+        $($(impl From<$settings> for DrafterKind {
+            fn from(settings: $settings) -> Self {
+                Self::$variant(settings)
+            }
+        })?
+        $(impl From<$unit> for DrafterKind {
+            fn from(_: $unit) -> Self {
+                Self::$variant
+            }
+        })?)+
+
+        /// An expression of the settings of a kind, whichever it is.
+        macro_rules! with_settings {
+            ($d kind:expr, $d name:ident => $d result:expr) => {
+                match $d kind {
+                    $($crate::plan::DrafterKind::$variant
+                        $(($d name @ $crate::plan::$settings { .. }))? => {
+                            $(let $d name = &$crate::plan::$unit;)?
+                            $d result
+                        })+
+                }
+            };
+        }
+        pub(crate) use with_settings;
+    };
 }
 
-const LOOKUP: &str = "lookup_match";
-const LONGEST: &str = "longest_match";
-const SHORTEST: &str = "shortest_match";
-const SKIPPED: &str = "skipped";
-const HEAD_TOKENS: &str = "head_tokens";
+drafters! { $
+    /// Plain decoding.
+    None = PlainDecoding,
+    /// Continuations of earlier occurrences of the last tokens.
+    Lookup(LookupSettings),
+    /// The verifier without some of its sub-layers.
+    LayerSkip(LayerSkipSettings),
+    /// Continuations that texts of a corpus store had after the last tokens.
+    Retrieval(RetrievalSettings),
+    /// Continuations of the longest suffix that occurred earlier, in this request or those before it.
+    Suffix(SuffixSettings),
+    /// The verifier's last candidates behind every token, gathered along a fixed tree.
+    Recycling = RecyclingSettings,
+    /// Dictionaries of n-grams: of the text, and of a pool of sequences that the verifier extends.
+    Ngram(NgramSettings),
+    /// The verifier without some of its sub-layers, which are searched while it serves.
+    Swift(SwiftSettings),
+    /// Several drafters that share the rows of a step, each as far as it is trusted.
+    Mixed(Mixture),
+    /// A drafter model: one of the same vocabulary, or one that reads the verifier's hidden rows; its files say which.
+    Model(ModelSettings),
+}
+
+impl DrafterId {
+    /// Its name in plans, profiles and on the command line.
+    pub const fn name(self) -> &'static str {
+        DrafterKind::NAMES[self as usize]
+    }
+}
 
 impl DrafterKind {
-    /// The names of all kinds, as the command line calls them.
-    pub const NAMES: [&'static str; 10] = [
-        "none",
-        "lookup",
-        "layer_skip",
-        "retrieval",
-        "suffix",
-        "recycling",
-        "ngram",
-        "swift",
-        MIXED,
-        "model",
-    ];
-
     /// The name of the kind, as the command line calls it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            DrafterKind::None => "none",
-            DrafterKind::Lookup { .. } => "lookup",
-            DrafterKind::LayerSkip { .. } => "layer_skip",
-            DrafterKind::Retrieval { .. } => "retrieval",
-            DrafterKind::Suffix(_) => "suffix",
-            DrafterKind::Recycling => "recycling",
-            DrafterKind::Ngram(_) => "ngram",
-            DrafterKind::Swift { .. } => "swift",
-            DrafterKind::Mixed(_) => MIXED,
-            DrafterKind::Model { .. } => "model",
-        }
+    pub const fn name(&self) -> &'static str {
+        self.id().name()
+    }
+
+    /// What other rooms need to know of it.
+    pub fn facts(&self) -> DrafterFacts<'_> {
+        with_settings!(self, settings => settings.facts())
     }
 
     /// Whether drafting runs forwards of a model, and so grows Equal-Growth Trees.
     pub fn runs_a_model(&self) -> bool {
-        match self {
-            DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::Retrieval { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::Ngram(_)
-            | DrafterKind::Mixed(_) => false,
-            DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } | DrafterKind::Model { .. } => true,
-        }
+        self.facts().recorded_as == RecordedAs::Trees
+    }
+
+    /// Whether it learns from its own steps, so that its proposals cannot be replayed from other recordings.
+    pub fn learns(&self) -> bool {
+        self.facts().recorded_as == RecordedAs::LiveSteps
     }
 
     /// Whether it keeps keys and values of its own, which steps must bring as far as the verifier's.
     pub fn keeps_a_cache(&self) -> bool {
-        matches!(self, DrafterKind::Model { .. })
-    }
-
-    /// The drafter that one which tunes itself is until it has found something better: what is recorded of that one tells of both.
-    pub fn begins_as(&self) -> Option<DrafterKind> {
-        let DrafterKind::Swift { skipped } = self else { return None };
-        Some(DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens: None })
-    }
-
-    /// Whether it learns from its own steps, so that only these tell what it drafts.
-    pub fn learns(&self) -> bool {
-        matches!(self, DrafterKind::Recycling | DrafterKind::Ngram(_) | DrafterKind::Mixed(_))
-    }
-
-    /// Rows that it has verified at every step whatever they are worth.
-    pub fn pinned_rows(&self) -> u32 {
-        match self {
-            DrafterKind::Ngram(settings) => settings.pool_rows(),
-            DrafterKind::Mixed(mixture) => mixture.pinned_rows(),
-            DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::LayerSkip { .. }
-            | DrafterKind::Retrieval { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::Swift { .. }
-            | DrafterKind::Model { .. } => 0,
-        }
+        self.draft_model().is_some()
     }
 
     /// Tokens of the trimmed head that it drafts with, if it has one.
     pub fn head_tokens(&self) -> Option<&[u32]> {
-        match self {
-            DrafterKind::LayerSkip { head_tokens, .. } | DrafterKind::Model { head_tokens, .. } => {
-                head_tokens.as_deref()
-            }
-            DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::Retrieval { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::Ngram(_)
-            | DrafterKind::Swift { .. }
-            | DrafterKind::Mixed(_) => None,
-        }
+        self.facts().head_tokens
     }
 
     /// The corpus store that it drafts from, if it needs one.
     pub fn store(&self) -> Option<&DrafterFile> {
-        match self {
-            DrafterKind::Retrieval { store, .. } => Some(store),
-            DrafterKind::Mixed(mixture) => mixture.store(),
-            DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::LayerSkip { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::Ngram(_)
-            | DrafterKind::Swift { .. }
-            | DrafterKind::Model { .. } => None,
-        }
+        self.facts().store
     }
 
     /// The drafter model that it runs, if that is not the verifier.
     pub fn draft_model(&self) -> Option<&DrafterFile> {
-        if let DrafterKind::Model { model, .. } = self { Some(model) } else { None }
+        self.facts().draft_model
     }
 
-    /// The same with its drafter model, if that is the one of this digest, at the file's place.
+    /// The fixed drafter that a self-tuning one starts as: measurements and recordings of that one hold for both.
+    pub fn starts_as(&self) -> Option<DrafterKind> {
+        let DrafterFacts { tunes_itself, skipped, .. } = self.facts();
+        let skipped = skipped.filter(|_| tunes_itself)?.to_vec();
+        Some(LayerSkipSettings { skipped, head_tokens: None }.into())
+    }
+
+    /// The same with its drafter model, if that has the digest of `file`, at the path of `file`.
     #[must_use]
-    pub fn with_draft_model_at(mut self, file: &DrafterFile) -> Self {
-        if let DrafterKind::Model { model, .. } = &mut self
-            && model.digest == file.digest
-        {
-            file.path.clone_into(&mut model.path);
+    pub fn with_draft_model_at(self, file: &DrafterFile) -> Self {
+        if self.draft_model().is_none_or(|model| model.digest != file.digest) {
+            return self;
         }
-        self
+        with_settings!(&self, settings => settings.with_file_at(&file.path)).unwrap_or(self)
     }
 
-    /// The same with a head trimmed to these tokens; `None` if its head cannot be or is trimmed already.
+    /// The same with its store, if it needs one, at another path.
+    #[must_use]
+    pub fn with_store_at(self, path: &str) -> Self {
+        if self.store().is_none() {
+            return self;
+        }
+        with_settings!(&self, settings => settings.with_file_at(path)).unwrap_or(self)
+    }
+
+    /// The same with a head trimmed to these tokens; `None` if its head cannot be trimmed, or is trimmed already.
     pub fn trimmed_to(&self, tokens: Vec<u32>) -> Option<Self> {
-        let head_tokens = Some(tokens);
-        match self {
-            DrafterKind::LayerSkip { skipped, head_tokens: None } => {
-                Some(DrafterKind::LayerSkip { skipped: skipped.clone(), head_tokens })
-            }
-            DrafterKind::Model { model, head_tokens: None } => {
-                Some(DrafterKind::Model { model: model.clone(), head_tokens })
-            }
-            DrafterKind::LayerSkip { head_tokens: Some(_), .. }
-            | DrafterKind::Model { head_tokens: Some(_), .. }
-            | DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::Retrieval { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::Ngram(_)
-            | DrafterKind::Swift { .. }
-            | DrafterKind::Mixed(_) => None,
+        match self.head_tokens() {
+            Some(_) => None,
+            None => with_settings!(self, settings => settings.with_head(tokens)),
         }
-    }
-
-    /// The same with its store, if it needs one, at another place.
-    #[must_use]
-    pub fn with_store_at(mut self, path: &str) -> Self {
-        let store = match &mut self {
-            DrafterKind::Retrieval { store, .. } => Some(store),
-            DrafterKind::Mixed(mixture) => mixture.store_mut(),
-            DrafterKind::None
-            | DrafterKind::Lookup { .. }
-            | DrafterKind::LayerSkip { .. }
-            | DrafterKind::Suffix(_)
-            | DrafterKind::Recycling
-            | DrafterKind::Ngram(_)
-            | DrafterKind::Swift { .. }
-            | DrafterKind::Model { .. } => None,
-        };
-        if let Some(store) = store {
-            path.clone_into(&mut store.path);
-        }
-        self
     }
 
     /// The drafter as a profile describes it, under `name`.
     pub fn describe(&self, name: DrafterName) -> DrafterDescription {
-        let parameters = match self {
-            DrafterKind::None | DrafterKind::Recycling => BTreeMap::new(),
-            DrafterKind::Lookup { longest_match, shortest_match } => BTreeMap::from([
-                (LONGEST.to_owned(), vec![*longest_match]),
-                (SHORTEST.to_owned(), vec![*shortest_match]),
-            ]),
-            DrafterKind::LayerSkip { skipped, head_tokens } => {
-                let trimmed = head_tokens.iter().map(|tokens| (HEAD_TOKENS.to_owned(), tokens.clone()));
-                std::iter::once((SKIPPED.to_owned(), skipped.clone())).chain(trimmed).collect()
-            }
-            DrafterKind::Retrieval { store: _, longest_match, shortest_match, lookup_match } => {
-                let lookup = lookup_match.map(|(longest, shortest)| vec![longest, shortest]);
-                let lookup = lookup.map(|lengths| (LOOKUP.to_owned(), lengths));
-                let lengths = [(LONGEST, *longest_match), (SHORTEST, *shortest_match)];
-                lengths
-                    .map(|(key, length)| (key.to_owned(), vec![length]))
-                    .into_iter()
-                    .chain(lookup)
-                    .collect()
-            }
-            DrafterKind::Suffix(settings) => named(SuffixSettings::NAMES, settings.values()),
-            DrafterKind::Ngram(settings) => named(NgramSettings::NAMES, settings.values()),
-            DrafterKind::Swift { skipped } => BTreeMap::from([(SKIPPED.to_owned(), skipped.clone())]),
-            DrafterKind::Mixed(mixture) => mixture.parameters(&name),
-            DrafterKind::Model { model: _, head_tokens } => {
-                head_tokens.iter().map(|tokens| (HEAD_TOKENS.to_owned(), tokens.clone())).collect()
-            }
-        };
         let file = self.store().or(self.draft_model()).cloned();
-        DrafterDescription { name, kind: self.name().to_owned(), parameters, file }
+        DrafterDescription { name, kind: self.name().to_owned(), parameters: self.parameters(), file }
+    }
+
+    fn parameters(&self) -> Parameters {
+        with_settings!(self, settings => settings.parameters())
     }
 
     /// The drafter that a profile describes.
@@ -285,308 +239,25 @@ impl DrafterKind {
     /// [`PlanError::UnknownDrafter`] or [`PlanError::DrafterParameters`] if this build has no such drafter.
     pub fn from_description(description: &DrafterDescription) -> Result<Self, PlanError> {
         let DrafterDescription { name, kind, parameters, file } = description;
-        let expect = |names: &[&str]| {
-            let found: Vec<&str> = parameters.keys().map(String::as_str).collect();
-            if found == names {
-                return Ok(());
-            }
-            Err(PlanError::DrafterParameters {
-                drafter: name.to_string(),
-                expected: format!("parameters {names:?}"),
-                found: format!("{found:?}"),
-            })
-        };
-        let one = |key: &str| match parameters[key][..] {
-            [value] => Ok(value),
-            ref other => Err(PlanError::DrafterParameters {
-                drafter: name.to_string(),
-                expected: format!("one number for {key}"),
-                found: format!("{other:?}"),
-            }),
-        };
-        let wrong = |expected: &str, found: String| PlanError::DrafterParameters {
-            drafter: name.to_string(),
-            expected: expected.to_owned(),
-            found,
-        };
-        let drafter = match kind.as_str() {
-            "none" => {
-                expect(&[])?;
-                DrafterKind::None
-            }
-            "lookup" => {
-                expect(&[LONGEST, SHORTEST])?;
-                DrafterKind::Lookup { longest_match: one(LONGEST)?, shortest_match: one(SHORTEST)? }
-            }
-            "layer_skip" => {
-                let head_tokens = parameters.get(HEAD_TOKENS).cloned();
-                expect(if head_tokens.is_some() { &[HEAD_TOKENS, SKIPPED] } else { &[SKIPPED] })?;
-                DrafterKind::LayerSkip { skipped: parameters[SKIPPED].clone(), head_tokens }
-            }
-            "retrieval" => {
-                let lookup_match = match parameters.get(LOOKUP).map(Vec::as_slice) {
-                    None => None,
-                    Some([longest, shortest]) => Some((*longest, *shortest)),
-                    Some(other) => return Err(wrong("two numbers for lookup_match", format!("{other:?}"))),
-                };
-                let all = [LONGEST, LOOKUP, SHORTEST];
-                expect(if lookup_match.is_some() { &all } else { &[LONGEST, SHORTEST] })?;
-                let store =
-                    file.clone().ok_or_else(|| wrong("a file, the corpus store", "none".to_owned()))?;
-                let (longest_match, shortest_match) = (one(LONGEST)?, one(SHORTEST)?);
-                DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match }
-            }
-            "suffix" => {
-                expect(&SuffixSettings::NAMES)?;
-                DrafterKind::Suffix(SuffixSettings::from_values(values(SuffixSettings::NAMES, one)?))
-            }
-            "recycling" => {
-                expect(&[])?;
-                DrafterKind::Recycling
-            }
-            "ngram" => {
-                expect(&NgramSettings::NAMES)?;
-                DrafterKind::Ngram(NgramSettings::from_values(values(NgramSettings::NAMES, one)?))
-            }
-            "swift" => {
-                expect(&[SKIPPED])?;
-                DrafterKind::Swift { skipped: parameters[SKIPPED].clone() }
-            }
-            MIXED => DrafterKind::Mixed(Mixture::from_parameters(name, parameters, file.as_ref())?),
-            "model" => {
-                let head_tokens = parameters.get(HEAD_TOKENS).cloned();
-                expect(if head_tokens.is_some() { &[HEAD_TOKENS] } else { &[] })?;
-                let model =
-                    file.clone().ok_or_else(|| wrong("a file, the drafter model", "none".to_owned()))?;
-                DrafterKind::Model { model, head_tokens }
-            }
-            _ => {
-                return Err(PlanError::UnknownDrafter {
-                    expected: DrafterKind::NAMES.join(", "),
-                    found: kind.clone(),
-                });
-            }
-        };
+        let given = Described { name, parameters, file: file.as_ref() };
+        let drafter = Self::read(kind, &given)?;
+        let expected = drafter.parameters();
+        if !expected.keys().eq(parameters.keys()) {
+            let names = |of: &Parameters| format!("{:?}", of.keys().collect::<Vec<_>>());
+            return Err(given.fault(&format!("parameters {}", names(&expected)), names(parameters)));
+        }
         if let (None, Some(file)) = (drafter.store().or(drafter.draft_model()), file) {
-            return Err(wrong("no file", file.path.clone()));
+            return Err(given.fault("no file", file.path.clone()));
         }
         drafter.validate()?;
         Ok(drafter)
     }
 
-    /// Checks the parameters against each other.
+    /// Checks the settings against each other.
     ///
     /// # Errors
     /// [`PlanError::DrafterParameters`] names the rule that is broken.
     pub fn validate(&self) -> Result<(), PlanError> {
-        let error = |expected: &str, found: String| {
-            Err(PlanError::DrafterParameters {
-                drafter: self.name().to_owned(),
-                expected: expected.to_owned(),
-                found,
-            })
-        };
-        match self {
-            DrafterKind::None | DrafterKind::Recycling => Ok(()),
-            DrafterKind::Lookup { longest_match, shortest_match } => {
-                if 1 <= *shortest_match && shortest_match <= longest_match {
-                    return Ok(());
-                }
-                error("1 <= shortest_match <= longest_match", format!("{shortest_match}, {longest_match}"))
-            }
-            DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match } => {
-                for (longest, shortest) in
-                    std::iter::once(&(*longest_match, *shortest_match)).chain(lookup_match)
-                {
-                    if *shortest < 1 || shortest > longest {
-                        return error(
-                            "1 <= shortest match <= longest match",
-                            format!("{shortest}, {longest}"),
-                        );
-                    }
-                }
-                is_file(store).or_else(|found| error("a store with a path and a digest of 64 digits", found))
-            }
-            DrafterKind::LayerSkip { skipped, head_tokens } => {
-                if !ascending(skipped) {
-                    return error("ascending, distinct groups to skip", format!("{skipped:?}"));
-                }
-                is_head(head_tokens.as_deref()).or_else(|(rule, found): Fault| error(rule, found))
-            }
-            DrafterKind::Model { model, head_tokens } => {
-                is_file(model)
-                    .or_else(|found| error("a model with a path and a digest of 64 digits", found))?;
-                is_head(head_tokens.as_deref()).or_else(|(rule, found): Fault| error(rule, found))
-            }
-            DrafterKind::Suffix(settings) => {
-                settings.validate().or_else(|(rule, found): Fault| error(rule, found))
-            }
-            DrafterKind::Ngram(settings) => {
-                settings.validate().or_else(|(rule, found): Fault| error(rule, found))
-            }
-            DrafterKind::Swift { skipped } => {
-                let known = skipped.last().is_none_or(|last| *last < GroupSet::MOST_GROUPS);
-                if ascending(skipped) && known {
-                    return Ok(());
-                }
-                let most = GroupSet::MOST_GROUPS;
-                error(&format!("ascending, distinct groups to skip, below {most}"), format!("{skipped:?}"))
-            }
-            DrafterKind::Mixed(mixture) => mixture.validate(),
-        }
-    }
-}
-
-fn ascending(ids: &[u32]) -> bool {
-    !ids.is_empty() && ids.is_sorted_by(|a, b| a < b)
-}
-
-/// Whether a head can be trimmed to these tokens.
-fn is_head(tokens: Option<&[u32]>) -> Result<(), Fault> {
-    match tokens {
-        Some(tokens) if !ascending(tokens) => {
-            let breach = tokens.windows(2).find(|pair| pair[0] >= pair[1]);
-            let found = breach.map_or("none".to_owned(), |pair| format!("{pair:?}"));
-            Err(("one or more ascending, distinct tokens of a trimmed head", found))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// Whether a file has a place and a digest; else what it has.
-fn is_file(file: &DrafterFile) -> Result<(), String> {
-    let DrafterFile { path, digest } = file;
-    let is_digest = digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit());
-    if path.is_empty() || !is_digest { Err(format!("`{path}`, `{digest}`")) } else { Ok(()) }
-}
-
-/// Settings under their names.
-fn named<const N: usize>(names: [&str; N], values: [u32; N]) -> BTreeMap<String, Vec<u32>> {
-    names.map(str::to_owned).into_iter().zip(values.map(|value| vec![value])).collect()
-}
-
-/// The settings of these names.
-fn values<const N: usize>(
-    names: [&str; N],
-    one: impl Fn(&str) -> Result<u32, PlanError>,
-) -> Result<[u32; N], PlanError> {
-    let mut values = [0; N];
-    for (value, name) in values.iter_mut().zip(names) {
-        *value = one(name)?;
-    }
-    Ok(values)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn layer_skip(skipped: &[u32], head_tokens: Option<&[u32]>) -> DrafterKind {
-        DrafterKind::LayerSkip { skipped: skipped.to_vec(), head_tokens: head_tokens.map(<[u32]>::to_vec) }
-    }
-
-    fn retrieval(longest_match: u32, shortest_match: u32, lookup_match: Option<(u32, u32)>) -> DrafterKind {
-        let store = DrafterFile { path: "a.store".to_owned(), digest: "0a".repeat(32) };
-        DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match }
-    }
-
-    fn swift(skipped: &[u32]) -> DrafterKind {
-        DrafterKind::Swift { skipped: skipped.to_vec() }
-    }
-
-    fn mixed(parts: &[DrafterKind]) -> DrafterKind {
-        DrafterKind::Mixed(Mixture::of(parts).unwrap())
-    }
-
-    fn model(path: &str, head_tokens: Option<&[u32]>) -> DrafterKind {
-        let model = DrafterFile { path: path.to_owned(), digest: "b1".repeat(32) };
-        DrafterKind::Model { model, head_tokens: head_tokens.map(<[u32]>::to_vec) }
-    }
-
-    fn all() -> [DrafterKind; 14] {
-        let lookup = DrafterKind::Lookup { longest_match: 4, shortest_match: 2 };
-        let (ngram, suffix) =
-            (DrafterKind::Ngram(NgramSettings::DEFAULT), DrafterKind::Suffix(SuffixSettings::DEFAULT));
-        [
-            mixed(&[DrafterKind::Recycling, lookup.clone()]),
-            mixed(&[retrieval(16, 2, None), ngram, DrafterKind::Recycling, suffix, lookup]),
-            DrafterKind::None,
-            DrafterKind::Lookup { longest_match: 4, shortest_match: 2 },
-            layer_skip(&[2, 3, 9], None),
-            retrieval(16, 2, None),
-            retrieval(16, 2, Some((3, 1))),
-            DrafterKind::Suffix(SuffixSettings::DEFAULT),
-            DrafterKind::Recycling,
-            DrafterKind::Ngram(NgramSettings::DEFAULT),
-            swift(&[2, 3, 9]),
-            layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
-            model("a", None),
-            model("a", Some(&[0, 7, 8])),
-        ]
-    }
-
-    #[test]
-    fn every_kind_survives_its_description() {
-        let names = all().map(|kind| kind.name());
-        assert!(
-            DrafterKind::NAMES.iter().all(|name| names.contains(name))
-                && names.iter().all(|n| DrafterKind::NAMES.contains(n))
-        );
-        for kind in all() {
-            let description = kind.describe(DrafterName::new("any").unwrap());
-            assert_eq!(DrafterKind::from_description(&description).unwrap(), kind);
-        }
-    }
-
-    #[test]
-    fn other_descriptions_are_refused() {
-        for kind in all() {
-            let good = kind.describe(DrafterName::new("any").unwrap());
-            let mut extra = good.clone();
-            extra.parameters.insert("more".into(), vec![1]);
-            let mut other_file = good.clone();
-            other_file.file = match &good.file {
-                Some(_) => None,
-                None => Some(DrafterFile { path: "x".to_owned(), digest: "0".repeat(64) }),
-            };
-            assert!(matches!(
-                DrafterKind::from_description(&other_file),
-                Err(PlanError::DrafterParameters { .. })
-            ));
-            let mut unknown = good;
-            unknown.kind = "oracle".into();
-            assert!(matches!(
-                DrafterKind::from_description(&extra),
-                Err(PlanError::DrafterParameters { .. })
-            ));
-            assert!(matches!(DrafterKind::from_description(&unknown), Err(PlanError::UnknownDrafter { .. })));
-        }
-        for kind in [
-            DrafterKind::Lookup { longest_match: 1, shortest_match: 2 },
-            DrafterKind::Lookup { longest_match: 1, shortest_match: 0 },
-            retrieval(1, 2, None),
-            retrieval(2, 0, None),
-            retrieval(2, 1, Some((1, 2))),
-            retrieval(2, 1, None).with_store_at(""),
-            layer_skip(&[], None),
-            layer_skip(&[3, 2], None),
-            layer_skip(&[2, 2], None),
-            layer_skip(&[2], Some(&[])),
-            layer_skip(&[2], Some(&[3, 2])),
-            layer_skip(&[2], Some(&[4, 4])),
-            DrafterKind::Suffix(SuffixSettings { counted: 1, ..SuffixSettings::DEFAULT }),
-            DrafterKind::Suffix(SuffixSettings { remembered: 1 << 25, ..SuffixSettings::DEFAULT }),
-            DrafterKind::Ngram(NgramSettings { order: 1, ..NgramSettings::DEFAULT }),
-            DrafterKind::Ngram(NgramSettings { order: 9, ..NgramSettings::DEFAULT }),
-            DrafterKind::Ngram(NgramSettings { explored_percent: 101, ..NgramSettings::DEFAULT }),
-            swift(&[]),
-            swift(&[2, 2]),
-            swift(&[2, 512]),
-            model("", None),
-            model("a", Some(&[7, 0])),
-        ] {
-            let description = kind.describe(DrafterName::new("any").unwrap());
-            assert!(DrafterKind::from_description(&description).is_err(), "{kind:?}");
-        }
+        with_settings!(self, settings => settings.validate())
     }
 }

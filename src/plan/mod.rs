@@ -32,7 +32,7 @@ pub use contents::{
     PricedShape, Refusal, SubPlan,
 };
 pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
-pub use drafter::{DrafterKind, MOST_ORDER, Mixture, NgramSettings, SuffixSettings};
+pub use drafter::*;
 pub use error::PlanError;
 pub use file::{PLAN_FORMAT, decode, encode, read, write};
 pub use fit::FittedPlan;

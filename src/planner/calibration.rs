@@ -19,7 +19,7 @@ const PRIOR_NODES: f64 = 16.0;
 /// Every how many prompts one is held out.
 const HOLD_OUT: usize = 3;
 
-/// A drafted node whose fate is known.
+/// A drafted node whose outcome is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JudgedNode {
     /// Place of the prompt it was drafted for.

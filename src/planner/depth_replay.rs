@@ -22,7 +22,7 @@ pub(super) struct DepthOutcome {
     pub(super) steps: BTreeMap<(u32, u32), u64>,
 }
 
-/// Replays every step of `traces`, all told how deep to draft, with `draft_width` nodes per growth under every policy.
+/// Replays every step of `traces`, all with predicted depths, with `draft_width` nodes per growth under every policy.
 ///
 /// # Panics
 /// As [`TreeReplay::new`](super::TreeReplay::new).

@@ -35,10 +35,10 @@ pub(super) struct PricedDepths {
 }
 
 impl DepthSearch<'_> {
-    /// Prices every shape, all of one draft width and replayed; none unless all steps were told how deep to draft.
+    /// Prices every shape, all of one draft width and replayed; none unless every step has predictions.
     pub(super) fn priced(&self, shapes: &[Shape]) -> Result<Vec<PricedDepths>, TableError> {
-        let told = |trace: &&Trace| trace.steps().all(|step| !step.told.is_empty());
-        let Some(first) = shapes.first().filter(|_| self.traces.iter().all(told)) else {
+        let is_predicted = |trace: &&Trace| trace.steps().all(|step| !step.told.is_empty());
+        let Some(first) = shapes.first().filter(|_| self.traces.iter().all(is_predicted)) else {
             return Ok(Vec::new());
         };
         let policies = shapes.iter().map(|shape| self.policy(shape)).collect::<Result<Vec<_>, _>>()?;
@@ -47,7 +47,14 @@ impl DepthSearch<'_> {
             let DepthOutcome { accepted, steps } = outcome;
             let DepthPolicy { shape, rows, depths } = policy;
             let stages = mean_of(steps.iter().map(|((depth, width), steps)| {
-                Ok((*steps, self.pricing.told_step(&Shape { depth: *depth, ..shape }, self.rule, *width)?))
+                Ok((
+                    *steps,
+                    self.pricing.predicted_depth_step(
+                        &Shape { depth: *depth, ..shape },
+                        self.rule,
+                        *width,
+                    )?,
+                ))
             }))?;
             Ok(PricedDepths { shape, rows, depths, accepted, stages })
         });
@@ -56,11 +63,11 @@ impl DepthSearch<'_> {
 
     fn policy(&self, shape: &Shape) -> Result<DepthPolicy, TableError> {
         let at = |depth, width| {
-            let stages = self.pricing.told_step(&Shape { depth, ..*shape }, self.rule, width)?;
+            let stages = self.pricing.predicted_depth_step(&Shape { depth, ..*shape }, self.rule, width)?;
             Ok(step_us(&stages))
         };
         let by = Choosing { rule: self.rule, calibration: self.calibration, rate: self.rates.of(shape) };
-        let rows = self.pricing.told_choice(shape, by)?;
+        let rows = self.pricing.predicted_depth_choice(shape, by)?;
         let narrowest = rows.widths[0];
         let plain_us = at(0, 1)?;
         let saved_us = narrowest.step_us - plain_us;
@@ -69,8 +76,9 @@ impl DepthSearch<'_> {
             let Some(width) = self.width_at(shape, depth) else { continue };
             // A depth that the traces cannot answer for is none to choose.
             let Ok(steps) = self.replay.steps_by_width(depth, width) else { continue };
-            let told = Shape { depth, ..*shape };
-            let stages = mean_step(steps, |width| self.pricing.told_step(&told, self.rule, width))?;
+            let drafted = Shape { depth, ..*shape };
+            let stages =
+                mean_step(steps, |width| self.pricing.predicted_depth_step(&drafted, self.rule, width))?;
             let saved_us = narrowest.step_us - at(depth, narrowest.width)?;
             costs.push(DepthCost { depth, step_us: step_us(&stages), saved_us });
         }
@@ -85,16 +93,17 @@ impl DepthSearch<'_> {
         widths.last().copied()
     }
 
-    /// How many steps of the shape accept to each depth, as a share of those that were told to.
+    /// How many steps of the shape accept to each depth, as a share of those that were predicted to.
     fn reach(&self, shape: &Shape) -> Vec<f64> {
         let replayed = self.replay.accepted(shape.depth, shape.verify_width);
         let accepted = replayed.expect("a shape that was replayed").by_depth();
         let steps = || self.traces.iter().flat_map(|trace| trace.steps());
         let reach = |depth: usize| {
-            let told: f64 = steps().map(|step| step.told.get(depth).map_or(0.0, |p| f64::from(*p))).sum();
-            let told = told / steps().count().max(1) as f64;
+            let predicted: f64 =
+                steps().map(|step| step.told.get(depth).map_or(0.0, |p| f64::from(*p))).sum();
+            let predicted = predicted / steps().count().max(1) as f64;
             let accepted = accepted.get(depth).copied().unwrap_or(0.0);
-            if told > 0.0 { accepted / told } else { 0.0 }
+            if predicted > 0.0 { accepted / predicted } else { 0.0 }
         };
         (0..shape.depth as usize).map(reach).collect()
     }

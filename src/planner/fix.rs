@@ -25,11 +25,11 @@ pub struct Fix {
     pub rows: Option<RowRule>,
     /// How steps choose their depth.
     pub depth_rule: Option<DepthRule>,
-    /// How the trees of drafters that run a model grow; equally where nothing is said.
+    /// How the trees of drafters that run a model grow; equally by default.
     pub growth: Option<GrowthRule>,
     /// When heads are drafted, and what the device runs by itself.
     pub schedule: Option<Schedule>,
-    /// What the chosen shape is the largest in; eq. 3 where nothing is said.
+    /// What the chosen shape is the largest in; eq. 3 by default.
     pub objective: Option<Objective>,
 }
 
@@ -195,8 +195,8 @@ impl Fix {
             schedule: _,
             objective: _,
         } = self;
-        let is_told = *depth_rule == Some(DepthRule::Predicted);
-        depth.is_some() || draft_width.is_some() || verify_width.is_some() || rows.is_some() || is_told
+        let is_predicted = *depth_rule == Some(DepthRule::Predicted);
+        depth.is_some() || draft_width.is_some() || verify_width.is_some() || rows.is_some() || is_predicted
     }
 }
 

@@ -63,7 +63,7 @@ impl FreeReplay {
     }
 }
 
-/// The nodes of all proposals of this shape, wholly verified, whose fate the recorded outputs tell.
+/// The nodes of all proposals of this shape, wholly verified, whose outcome the recorded outputs tell.
 ///
 /// # Panics
 /// If the drafter exceeds the limits.

@@ -3,21 +3,21 @@
 use ygg_profiler::{DrafterName, LiveTrace, Stage};
 
 use super::{
-    FreeReplay, SearchError,
-    choosing::{Found, Point},
-    judge_live, judge_proposals,
+    FreeReplay, SearchError, judge_live, judge_proposals,
     live_replay::recorded_shape,
     objective::mean_step,
     pricing::Choosing,
     rates::Rates,
     replay_live,
     search::{Evidence, Origin, Rows, Search, speculative},
+    selection::{Found, Point},
 };
 use crate::plan::{
     DepthChoice, DepthRule, GrowthChoice, Prediction, ReplayDrafter, RowChoice, Schedule, Shape,
 };
 
 /// A drafter without a model, for the search to run over the recorded requests.
+#[derive(Debug)]
 pub struct FreeDrafter<'a> {
     /// Which drafter of the profile.
     pub name: DrafterName,
@@ -27,17 +27,6 @@ pub struct FreeDrafter<'a> {
     pub depths: Vec<u32>,
     /// Widths to try, Wd.
     pub widths: Vec<u32>,
-}
-
-impl std::fmt::Debug for FreeDrafter<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let FreeDrafter { name, drafter: _, depths, widths } = self;
-        f.debug_struct("FreeDrafter")
-            .field("name", name)
-            .field("depths", depths)
-            .field("widths", widths)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Search<'_> {
@@ -100,7 +89,7 @@ impl Search<'_> {
             return Ok(());
         }
         // With fewer rows it could guess nothing.
-        let mut narrower = 1 + origin.kind.pinned_rows();
+        let mut narrower = 1 + origin.kind.facts().pinned_rows;
         for trace in traces {
             let recorded = recorded_shape(trace);
             let answered = narrower + 1..=recorded.verify_width;
@@ -155,7 +144,7 @@ impl Search<'_> {
         Ok(origin.point(shape, evidence, predicted))
     }
 
-    /// The recordings of a drafter that learns, narrowest first. They are of greedy requests, and tell of no others.
+    /// The recordings of a drafter that learns, narrowest first. They are of greedy requests, and hold for no others.
     pub(super) fn live_traces_of(&self, name: &DrafterName) -> Vec<&LiveTrace> {
         let all = self.profile.live_traces.iter().filter(|_| self.recorded.temperature == 0.0);
         let mut traces: Vec<_> =

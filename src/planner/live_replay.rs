@@ -28,7 +28,7 @@ pub fn replay_live(trace: &LiveTrace, choice: &RowChoice) -> FreeReplay {
         let rows = choice.rows(&mut tree, &mut scratch, None);
         select(&tree, rows as usize, &mut scratch.prune, &mut keep);
         let accepted = accepted_length(&tree, &keep, &step.verified);
-        // A step that ended the request inside its tree tells of no depth below.
+        // A step that ended the request inside its tree gives no evidence of depths below.
         let most = if ends_inside(&tree, &step.verified) { step.verified.len() } else { usize::MAX };
         let rows = u32::try_from(keep.len()).expect("trees are small");
         replay.record(accepted, most, choice.planned(rows).width);
@@ -36,7 +36,7 @@ pub fn replay_live(trace: &LiveTrace, choice: &RowChoice) -> FreeReplay {
     replay
 }
 
-/// The nodes of all recorded trees whose fate the recording tells.
+/// The nodes of all recorded trees whose outcome the recording tells.
 pub fn judge_live(trace: &LiveTrace) -> Vec<JudgedNode> {
     let mut judged = Vec::new();
     let mut tree = TokenTree::with_capacity(trace.nodes as usize);

@@ -13,7 +13,6 @@
 
 mod acceptance;
 mod calibration;
-mod choosing;
 pub mod compare;
 mod depth_replay;
 mod depth_search;
@@ -28,13 +27,14 @@ mod pricing;
 mod rates;
 pub mod report;
 mod search;
+mod selection;
 mod stages;
 mod tree_replay;
+mod tree_search;
 mod tunings;
 
 pub use acceptance::{AcceptedLengths, acceptance_by_rank};
 pub use calibration::JudgedNode;
-pub use choosing::NOISE_MARGIN;
 pub use error::SearchError;
 pub use fix::{Fix, FixedWidth, Objective};
 pub use free_replay::{FreeReplay, judge_proposals};
@@ -42,6 +42,7 @@ pub use free_search::FreeDrafter;
 pub use live_replay::{judge_live, replay_live};
 pub use makespan::{Lanes, TimeSpan, Timeline};
 pub use search::make_plan;
+pub use selection::NOISE_MARGIN;
 pub use stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
 pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
 pub use tunings::{FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};

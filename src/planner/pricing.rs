@@ -122,8 +122,8 @@ impl Pricing<'_> {
         widths
     }
 
-    /// The stages of a step that is told how deep to draft, to `shape.depth` or nothing at all, and verifies `width` rows.
-    pub(super) fn told_step(
+    /// The stages of a step whose depth was predicted, `shape.depth` or 0, and verifies `width` rows.
+    pub(super) fn predicted_depth_step(
         &self,
         shape: &Shape,
         rule: RowRule,
@@ -136,12 +136,16 @@ impl Pricing<'_> {
         with_prediction(stages, self.table, self.context)
     }
 
-    /// The choice of rows of steps that are told how deep to draft: trees are of any size, so all measured widths up to Wv.
+    /// The choice of rows of steps whose depth is predicted: trees are of any size, so all measured widths up to Wv.
     /// Costs are those of Dd growths. Heads are drafted when a step begins: a head drafted ahead would
-    /// overwrite what tells how deep to draft.
-    pub(super) fn told_choice(&self, shape: &Shape, by: Choosing<'_>) -> Result<RowChoice, TableError> {
+    /// overwrite the hidden row that depths are predicted from.
+    pub(super) fn predicted_depth_choice(
+        &self,
+        shape: &Shape,
+        by: Choosing<'_>,
+    ) -> Result<RowChoice, TableError> {
         let widths = self.verify_widths(Schedule::Plain, shape.verify_width);
-        by.among(widths, |width| self.told_step(shape, by.rule, width))
+        by.among(widths, |width| self.predicted_depth_step(shape, by.rule, width))
     }
 
     /// The stages of a step of a drafter without a model that verifies `width` rows, out of `shape.verify_width` nodes at

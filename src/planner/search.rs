@@ -4,24 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile, Stage, TokenTrace, Trace};
 
 use super::{
-    AcceptedLengths, Fix, FreeDrafter, JudgedNode, SearchError, TreeReplay, acceptance_by_rank,
-    choose_tunings,
-    choosing::{Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors},
-    compare::{PricedTemplate, RefusedTemplate, StaticSearch},
-    depth_search::{DepthSearch, PricedDepths},
-    judge_trees,
-    objective::{mean_step, plain_step},
-    pricing::{Choosing, Pricing},
-    rates::Rates,
+    AcceptedLengths, Fix, FreeDrafter, JudgedNode, SearchError, choose_tunings,
+    objective::plain_step,
+    pricing::Pricing,
+    selection::{
+        Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors,
+    },
     stages::Tail,
 };
 use crate::plan::{
-    Acceptance, Band, Calibration, DepthChoice, DepthRule, DrafterKind, GrowthChoice, GrowthRule, LeftOut,
-    Plan, PlanError, PlannedPredictor, Prediction, Refusal, RowChoice, RowRule, Schedule, Shape, SubPlan,
-    step_us,
+    Acceptance, Band, Calibration, DepthChoice, DrafterKind, GrowthChoice, LeftOut, Plan, PlannedPredictor,
+    Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan,
 };
 
-/// Makes the plan that `profile` speaks for, within what `fix` leaves open.
+/// Makes the plan that follows from `profile`, within what `fix` leaves open.
 ///
 /// `free_drafters` holds every drafter of the profile that runs no model. Every temperature that was recorded is searched by
 /// itself; one above 0 at which nothing satisfies the fix gets no band. A fixed depth or draft width of a free drafter need not be
@@ -83,7 +79,7 @@ pub(super) struct Recorded<'a> {
     traces: Vec<&'a Trace>,
     pub(super) requests: Vec<TokenTrace>,
     /// What was trained on it.
-    trained: &'a [DepthPredictor],
+    pub(super) trained: &'a [DepthPredictor],
 }
 
 impl<'a> Recorded<'a> {
@@ -105,7 +101,7 @@ pub(super) struct Origin<'a> {
     pub(super) limits: &'a Fix,
     /// The schedules that the fix leaves open and its steps can keep.
     pub(super) schedules: Vec<Schedule>,
-    place: usize,
+    pub(super) place: usize,
     asked_for: bool,
 }
 
@@ -121,7 +117,7 @@ impl Origin<'_> {
     }
 
     /// Every way of choosing rows under every schedule that the fix leaves open.
-    fn under_schedules<'r>(&self, rows: &'r [Rows]) -> Vec<(&'r Rows, Schedule)> {
+    pub(super) fn under_schedules<'r>(&self, rows: &'r [Rows]) -> Vec<(&'r Rows, Schedule)> {
         let all = rows.iter().flat_map(|rows| self.schedules.iter().map(move |schedule| (rows, *schedule)));
         all.filter(|(rows, schedule)| schedule.admits_rows(rows.rule)).collect()
     }
@@ -192,7 +188,8 @@ impl Search<'_> {
         free_drafters: &mut [FreeDrafter<'_>],
         fix: &Fix,
     ) -> Result<(Band, Vec<PlannedPredictor>), SearchError> {
-        let mut found = Found { points: Vec::new(), told: BTreeMap::new(), refused: Vec::new() };
+        let mut found =
+            Found { points: Vec::new(), predicted_depth_speedups: BTreeMap::new(), refused: Vec::new() };
         let mut left_out = Vec::new();
         let mut names = Vec::new();
         let open = Fix::default();
@@ -201,7 +198,7 @@ impl Search<'_> {
             let name = &description.name;
             let asked_for = fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name());
             let limits = if asked_for { fix } else { &open };
-            // What is not greedy is said by the host.
+            // Tokens of requests that sample are drawn by the host.
             let is_greedy = self.recorded.temperature == 0.0;
             let is_open = |schedule: &Schedule| {
                 schedule.suits(&kind)
@@ -210,17 +207,11 @@ impl Search<'_> {
             };
             let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
             let origin = Origin { name, kind: &kind, limits, schedules, place: names.len(), asked_for };
-            let searched = match &kind {
-                DrafterKind::None => continue,
-                DrafterKind::LayerSkip { .. } | DrafterKind::Swift { .. } | DrafterKind::Model { .. } => {
-                    self.tree_drafter(&origin, &mut found)
-                }
-                DrafterKind::Recycling | DrafterKind::Ngram(_) | DrafterKind::Mixed(_) => {
-                    self.live_drafter(&origin, &mut found)
-                }
-                DrafterKind::Lookup { .. } | DrafterKind::Suffix(_) | DrafterKind::Retrieval { .. } => {
-                    self.free_drafter(&origin, free_drafters, &mut found)
-                }
+            let searched = match kind.facts().recorded_as {
+                RecordedAs::Nothing => continue,
+                RecordedAs::Trees => self.tree_drafter(&origin, &mut found),
+                RecordedAs::LiveSteps => self.live_drafter(&origin, &mut found),
+                RecordedAs::Requests => self.free_drafter(&origin, free_drafters, &mut found),
             };
             let is_named = asked_for && fix.drafter.is_some();
             match searched {
@@ -232,7 +223,7 @@ impl Search<'_> {
             }
         }
 
-        let Found { mut points, told, refused } = found;
+        let Found { mut points, predicted_depth_speedups, refused } = found;
         points.sort_by(best_first);
         let best: Vec<&Point> = (0..names.len()).filter_map(|place| best_of(&points, place, fix)).collect();
         let chosen = choose(&best, fix).ok_or_else(|| SearchError::FixImpossible {
@@ -247,179 +238,11 @@ impl Search<'_> {
             }
             by_drafter.push(point.sub_plan.clone());
         }
-        let predictors = predictors(self.recorded.trained, &points, &told, &by_drafter);
+        let predictors = predictors(self.recorded.trained, &points, &predicted_depth_speedups, &by_drafter);
         let alternatives = alternatives(&by_drafter, &points);
         let temperature = self.recorded.temperature;
         let band = Band { temperature, by_drafter, chosen_index, alternatives, refused, left_out };
         Ok((band, predictors))
-    }
-
-    fn tree_drafter(&self, origin: &Origin<'_>, found: &mut Found) -> Result<(), SearchError> {
-        if origin.limits.growth().is_static() && matches!(origin.kind, DrafterKind::Swift { .. }) {
-            return Ok(());
-        }
-        let traces = self.traces_of(origin.name);
-        let lacks = |expected| SearchError::NoEvidence { drafter: origin.name.clone(), expected };
-        let steps = "recorded steps";
-        let first = traces.first().ok_or_else(|| lacks(steps))?;
-        if traces.iter().all(|trace| trace.steps().next().is_none()) {
-            return Err(lacks(steps));
-        }
-        if self.draft_widths(origin.name).is_empty() {
-            return Err(lacks("latencies"));
-        }
-        if let Some(other) = traces.iter().find(|t| t.draft_temperature != first.draft_temperature) {
-            let refused = PlanError::DrafterParameters {
-                drafter: origin.name.to_string(),
-                expected: format!("one draft temperature, {}", first.draft_temperature),
-                found: other.draft_temperature.to_string(),
-            };
-            return Err(refused.into());
-        }
-        let top_k = traces.iter().map(|t| t.top_k).min().unwrap_or(0);
-        let draft_temperature = first.draft_temperature;
-        let by_rank = acceptance_by_rank(&traces);
-        let depths = 1..=traces.iter().map(|t| t.depth).min().unwrap_or(0);
-        let pricing = self.pricing(origin.name);
-        let rule = origin.limits.growth();
-        if rule.is_static() {
-            let (traces, by_rank, rate) = (&traces, &by_rank, 1.0 / self.ar_tpot_us);
-            let depth = *depths.end();
-            let schedules = origin.schedules.as_slice();
-            let search = StaticSearch { traces, pricing, rule, schedules, by_rank, depth, top_k, rate };
-            return self.static_trees(origin, &search, draft_temperature, found);
-        }
-        for draft_width in self.draft_widths(origin.name) {
-            if origin.limits.draft_width.is_some_and(|fixed| fixed != draft_width) {
-                continue;
-            }
-            let rows = origin.rows(|| judge_trees(&traces, draft_width));
-            for (Rows { rule, calibration }, schedule) in origin.under_schedules(&rows) {
-                let (rule, calibration) = (*rule, calibration.as_ref());
-                let verify_widths = pricing.tree_widths(schedule);
-                let shapes = |depth| speculative(depth, draft_width, &verify_widths);
-                let mut rates = Rates::new(self.ar_tpot_us);
-                let replay = loop {
-                    let choice = |shape: Shape| {
-                        let by = Choosing { rule, calibration, rate: rates.of(&shape) };
-                        pricing.tree_choice(&shape, schedule, by)
-                    };
-                    let choices = depths
-                        .clone()
-                        .map(|depth| shapes(depth).map(choice).collect())
-                        .collect::<Result<Vec<Vec<RowChoice>>, _>>()?;
-                    let replay = TreeReplay::new(&traces, draft_width, &choices, calibration);
-                    if rates.are_found(rule) {
-                        break replay;
-                    }
-                    for shape in depths.clone().flat_map(shapes) {
-                        let Shape { depth, verify_width, .. } = shape;
-                        let Ok(lengths) = replay.accepted(depth, verify_width) else { continue };
-                        let steps_by_width = replay.steps_by_width(depth, verify_width)?;
-                        let at = |width| pricing.tree_step(&shape, schedule, rule, width);
-                        let stages = mean_step(steps_by_width, at)?;
-                        rates.reached(shape, lengths.aal() / step_us(&stages));
-                    }
-                };
-                let mut replayed = Vec::new();
-                for shape in depths.clone().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
-                    let Shape { depth, verify_width, .. } = shape;
-                    let lengths = match replay.accepted(depth, verify_width) {
-                        Ok(lengths) => lengths,
-                        Err(SearchError::IncompleteTrace { drafter: name, missing, .. }) => {
-                            let growth = GrowthRule::Equal;
-                            let refusal = Refusal { name, growth, depth, draft_width, missing };
-                            if !found.refused.contains(&refusal) {
-                                found.refused.push(refusal);
-                            }
-                            continue;
-                        }
-                        Err(other) => return Err(other),
-                    };
-                    replayed.push(shape);
-                    if !origin.limits.admits_rule(DepthRule::Fixed) {
-                        continue;
-                    }
-                    let steps_by_width = replay.steps_by_width(depth, verify_width)?;
-                    let at = |width| pricing.tree_step(&shape, schedule, rule, width);
-                    let stages = mean_step(steps_by_width, at)?;
-                    let predicted = Prediction::new(lengths.aal(), stages, self.ar_tpot_us);
-                    let by = Choosing { rule, calibration, rate: rates.of(&shape) };
-                    let row_choice = pricing.tree_choice(&shape, schedule, by)?;
-                    let (depth_choice, by_rank) = (DepthChoice::Fixed, by_rank.clone());
-                    let evidence = Evidence {
-                        growth: GrowthChoice::Equal,
-                        schedule,
-                        top_k,
-                        draft_temperature,
-                        depth_choice,
-                        row_choice,
-                        lengths,
-                        by_rank,
-                    };
-                    found.points.push(origin.point(shape, evidence, predicted));
-                }
-                let is_trained = self.recorded.trained.iter().any(|p| p.drafter == *origin.name);
-                let may_be_told =
-                    schedule == Schedule::Plain && origin.limits.admits_rule(DepthRule::Predicted);
-                if !is_trained || !may_be_told {
-                    continue;
-                }
-                let (traces, replay, rates) = (&traces, &replay, &rates);
-                let search = DepthSearch { traces, pricing, rule, calibration, replay, rates };
-                for PricedDepths { shape, rows, depths, accepted, stages } in search.priced(&replayed)? {
-                    let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
-                    let best = found.told.entry(origin.place).or_insert(predicted.speedup);
-                    *best = best.max(predicted.speedup);
-                    // Steps that are told best not to draft are plain decoding, which is in the plan as it is.
-                    if predicted.speedup <= 1.0 && origin.limits.depth_rule.is_none() {
-                        continue;
-                    }
-                    let evidence = Evidence {
-                        growth: GrowthChoice::Equal,
-                        schedule,
-                        top_k,
-                        draft_temperature,
-                        depth_choice: DepthChoice::Predicted(depths),
-                        row_choice: rows,
-                        lengths: &accepted,
-                        by_rank: by_rank.clone(),
-                    };
-                    found.points.push(origin.point(shape, evidence, predicted));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds what a search of trees that are the same at every step found.
-    fn static_trees(
-        &self,
-        origin: &Origin<'_>,
-        search: &StaticSearch<'_>,
-        draft_temperature: f32,
-        found: &mut Found,
-    ) -> Result<(), SearchError> {
-        let (priced, refused) = search.priced(origin.limits)?;
-        for RefusedTemplate { shape: Shape { depth, draft_width, verify_width: _ }, missing } in refused {
-            let (name, growth) = (origin.name.clone(), search.rule);
-            found.refused.push(Refusal { name, growth, depth, draft_width, missing });
-        }
-        for PricedTemplate { shape, growth, schedule, rows: row_choice, accepted, stages } in priced {
-            let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
-            let evidence = Evidence {
-                growth,
-                schedule,
-                top_k: search.top_k,
-                draft_temperature,
-                depth_choice: DepthChoice::Fixed,
-                row_choice,
-                lengths: &accepted,
-                by_rank: search.by_rank.to_vec(),
-            };
-            found.points.push(origin.point(shape, evidence, predicted));
-        }
-        Ok(())
     }
 
     pub(super) fn pricing<'s>(&'s self, drafter: &'s DrafterName) -> Pricing<'s> {
@@ -432,8 +255,8 @@ impl Search<'_> {
         Pricing { table: self.table, drafter, context: self.context, tail }
     }
 
-    /// The traces of a drafter; where it has none, those of the drafter that it begins as.
-    fn traces_of(&self, name: &DrafterName) -> Vec<&Trace> {
+    /// The traces of a drafter; where it has none, those of the fixed drafter that it starts as.
+    pub(super) fn traces_of(&self, name: &DrafterName) -> Vec<&Trace> {
         let of = |name: &DrafterName| -> Vec<&Trace> {
             self.recorded.traces.iter().copied().filter(|trace| trace.drafter == *name).collect()
         };
@@ -447,13 +270,13 @@ impl Search<'_> {
                 .iter()
                 .filter_map(|d| Some((&d.name, DrafterKind::from_description(d).ok()?)))
         };
-        let begins_as = kinds().find(|(other, _)| *other == name).and_then(|(_, kind)| kind.begins_as());
-        let twin = begins_as.and_then(|begins_as| kinds().find(|(_, kind)| *kind == begins_as));
+        let starts_as = kinds().find(|(other, _)| *other == name).and_then(|(_, kind)| kind.starts_as());
+        let twin = starts_as.and_then(|starts_as| kinds().find(|(_, kind)| *kind == starts_as));
         twin.map_or(Vec::new(), |(twin, _)| of(twin))
     }
 
     /// The measured draft widths that every trace of the drafter was recorded for.
-    fn draft_widths(&self, name: &DrafterName) -> Vec<u32> {
+    pub(super) fn draft_widths(&self, name: &DrafterName) -> Vec<u32> {
         let widest = self.traces_of(name).iter().map(|t| t.width).min().unwrap_or(0);
         let mut widths = self.table.widths(&Stage::Draft(name.clone()));
         widths.retain(|width| *width <= widest);

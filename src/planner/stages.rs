@@ -32,7 +32,7 @@ pub enum Resource {
 pub enum Part {
     /// The drafter's forward of the root.
     Head,
-    /// The drafter's forward of what the verifier said at every verified node: heads of the next step.
+    /// The drafter's forward of the verifier's token at every verified node: heads of the next step.
     HeadAhead,
     /// The drafter's forward of the last growth.
     Draft,
@@ -48,7 +48,7 @@ pub enum Part {
     Verify,
     /// What the verifier says, where it is drawn and not shown.
     Sample,
-    /// The walk along what the verifier said.
+    /// The walk along the verifier's tokens.
     Accept,
     /// The accepted rows' move behind the prefix.
     Commit,

@@ -12,7 +12,7 @@ use super::{AcceptedLengths, JudgedNode, SearchError};
 use crate::tree::{Frontier, NodeId, Source, TokenTree};
 use crate::{
     plan::{Calibration, RowChoice},
-    policy::{Fate, RowScratch, fates},
+    policy::{NodeOutcome, RowScratch, node_outcomes},
 };
 
 /// The largest share of forwarded nodes that a replay may lack.
@@ -142,7 +142,7 @@ impl TreeReplay {
     }
 }
 
-/// The nodes of all trees of `traces` with `draft_width` nodes per growth whose fate the traces tell.
+/// The nodes of all trees of `traces` with `draft_width` nodes per growth whose outcome the traces tell.
 ///
 /// # Panics
 /// As [`TreeReplay::new`].
@@ -161,16 +161,16 @@ pub fn judge_trees(traces: &[&Trace], draft_width: u32) -> Vec<JudgedNode> {
     judged
 }
 
-/// Adds the nodes of a tree whose fate `verified`, the verifier's own tokens behind the root, tells: all but those below its
+/// Adds the nodes of a tree whose outcome `verified`, the verifier's own tokens behind the root, tells: all but those below its
 /// last token.
 pub(super) fn judge(tree: &TokenTree, prompt: usize, verified: &[u32], judged: &mut Vec<JudgedNode>) {
-    let mut told = Vec::with_capacity(tree.len());
-    fates(tree, verified, &mut told);
-    for (node, fate) in tree.nodes().zip(told).skip(1) {
-        let accepted = match fate {
-            Fate::Accepted => true,
-            Fate::Rejected => false,
-            Fate::Unknown => continue,
+    let mut outcomes = Vec::with_capacity(tree.len());
+    node_outcomes(tree, verified, &mut outcomes);
+    for (node, outcome) in tree.nodes().zip(outcomes).skip(1) {
+        let accepted = match outcome {
+            NodeOutcome::Accepted => true,
+            NodeOutcome::Rejected => false,
+            NodeOutcome::Unknown => continue,
         };
         judged.push(JudgedNode { prompt, score: tree.value(node), depth: tree.depth(node), accepted });
     }

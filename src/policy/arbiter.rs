@@ -3,7 +3,7 @@
 //! Drafters value their nodes by rules of their own, and a text suits one better than another. So each is trusted by what came of
 //! the nodes it proposed, verified or not: the tokens of the step tell. The same steps always give the same trust: no clock is
 //! asked.
-use super::Fate;
+use super::NodeOutcome;
 
 /// Values of one range are judged together: half an octave each, and all smaller ones.
 const RANGES: usize = 16;
@@ -66,16 +66,16 @@ impl Trust {
         (f64::from(value) * self.ranges[range(value)].share()).min(1.0)
     }
 
-    /// Takes note of a step: of the values of a proposal's nodes and of their fates, both by id and with the root. A proposal of whose
+    /// Takes note of a step: of the values of a proposal's nodes and of their outcomes, both by id and with the root. A proposal of whose
     /// nodes nothing is known changes nothing.
-    pub fn learn(&mut self, values: &[f32], fates: &[Fate]) {
+    pub fn learn(&mut self, values: &[f32], outcomes: &[NodeOutcome]) {
         let mut by_range = [(0.0, 0.0); RANGES];
         let (mut promised, mut accepted) = (0.0, 0.0);
-        for (value, fate) in values.iter().zip(fates).skip(1) {
-            let came = match fate {
-                Fate::Accepted => 1.0,
-                Fate::Rejected => 0.0,
-                Fate::Unknown => continue,
+        for (value, outcome) in values.iter().zip(outcomes).skip(1) {
+            let came = match outcome {
+                NodeOutcome::Accepted => 1.0,
+                NodeOutcome::Rejected => 0.0,
+                NodeOutcome::Unknown => continue,
             };
             let of_range = &mut by_range[range(*value)];
             *of_range = (of_range.0 + f64::from(*value), of_range.1 + came);
@@ -113,9 +113,10 @@ mod tests {
     fn after(mut trust: Trust, steps: usize, values: &[f32], accepted: impl Fn(usize) -> usize) -> Trust {
         let all = [&[1.0], values].concat();
         for step in 0..steps {
-            let fate = |node| if node <= accepted(step) { Fate::Accepted } else { Fate::Rejected };
-            let fates: Vec<Fate> = (0..all.len()).map(fate).collect();
-            trust.learn(&all, &fates);
+            let outcome =
+                |node| if node <= accepted(step) { NodeOutcome::Accepted } else { NodeOutcome::Rejected };
+            let outcomes: Vec<NodeOutcome> = (0..all.len()).map(outcome).collect();
+            trust.learn(&all, &outcomes);
         }
         trust
     }
@@ -150,11 +151,11 @@ mod tests {
     #[test]
     fn a_node_of_unknown_fate_tells_nothing() {
         let mut trust = Trust::new();
-        trust.learn(&[1.0, 0.5], &[Fate::Accepted, Fate::Unknown]);
+        trust.learn(&[1.0, 0.5], &[NodeOutcome::Accepted, NodeOutcome::Unknown]);
         assert_eq!(trust, Trust::new());
         let (mut with, mut without) = (trust, trust);
-        with.learn(&[1.0, 0.5, 0.4], &[Fate::Accepted, Fate::Accepted, Fate::Unknown]);
-        without.learn(&[1.0, 0.5], &[Fate::Accepted, Fate::Accepted]);
+        with.learn(&[1.0, 0.5, 0.4], &[NodeOutcome::Accepted, NodeOutcome::Accepted, NodeOutcome::Unknown]);
+        without.learn(&[1.0, 0.5], &[NodeOutcome::Accepted, NodeOutcome::Accepted]);
         assert_eq!(with, without);
         assert!(with.worth(0.5) > 0.5);
     }

@@ -1,4 +1,4 @@
-//! Telling how deep to draft while decoding: the depth network over storage reserved once.
+//! Predicting how deep to draft while decoding: the depth network over storage reserved once.
 //!
 //! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), depth prediction: before a step drafts, a small network sees
 //! the last hidden row of the verify row that gave the bonus token, and that token's embedding.
@@ -7,17 +7,17 @@ use ygg_profiler::{DEEPEST, DepthNetwork, UNITS};
 /// Added to the mean square of a hidden row, so that a row of zeros stays one.
 const FLOOR: f32 = 1e-12;
 
-/// Storage that telling reuses between steps.
+/// Storage that predictions reuse between steps.
 #[derive(Debug, Clone)]
 pub struct DepthScratch {
     features: Vec<f32>,
-    told: [f64; DEEPEST],
+    reach: [f64; DEEPEST],
 }
 
 impl DepthScratch {
     /// Room for networks of `inputs` inputs.
     pub fn with_inputs(inputs: usize) -> Self {
-        DepthScratch { features: vec![0.0; inputs], told: [0.0; DEEPEST] }
+        DepthScratch { features: vec![0.0; inputs], reach: [0.0; DEEPEST] }
     }
 
     /// Where the features of a step are written, `[I]`: see [`normalise`].
@@ -44,23 +44,23 @@ pub fn normalise(hidden: &[f32], out: &mut [f32]) {
 ///
 /// # Panics
 /// If the scratch was made for another number of inputs, or the network is not valid.
-pub fn tell<'s>(network: &DepthNetwork, scratch: &'s mut DepthScratch) -> &'s [f64] {
-    let DepthScratch { features, told } = scratch;
+pub fn reach_probabilities<'s>(network: &DepthNetwork, scratch: &'s mut DepthScratch) -> &'s [f64] {
+    let DepthScratch { features, reach } = scratch;
     assert_eq!(features.len(), network.inputs(), "features and inputs");
     let layers = network.layers();
     let standard = features.iter().zip(network.mean.iter().zip(&network.scale));
     let standard = standard.map(|(x, (mean, scale))| (x - mean) * scale);
     let first = layer(standard, layers.first, layers.first_bias);
     let second = layer(first.into_iter(), layers.second, layers.second_bias);
-    let told = &mut told[..network.depths as usize];
+    let reach = &mut reach[..network.depths as usize];
     let heads = layers.heads.chunks_exact(UNITS).zip(layers.head_bias);
     let mut reached = 1.0;
-    for (told, (weights, bias)) in told.iter_mut().zip(heads) {
+    for (reach, (weights, bias)) in reach.iter_mut().zip(heads) {
         let sum: f32 = weights.iter().zip(&second).map(|(w, x)| w * x).sum();
         reached *= f64::from(sigmoid(sum + bias));
-        *told = reached;
+        *reach = reached;
     }
-    told
+    reach
 }
 
 fn sigmoid(x: f32) -> f32 {
@@ -103,13 +103,13 @@ mod tests {
             let expected = network.probabilities(&features);
             let mut scratch = DepthScratch::with_inputs(inputs);
             // What an earlier step left behind is of no account.
-            let _earlier = tell(&network, &mut scratch);
+            let _earlier = reach_probabilities(&network, &mut scratch);
             scratch.features_mut().copy_from_slice(&features);
-            let told = tell(&network, &mut scratch);
-            prop_assert_eq!(told.len(), depths);
-            prop_assert!(told.is_sorted_by(|a, b| a >= b), "{:?}", told);
-            for (told, expected) in told.iter().zip(&expected) {
-                prop_assert!((told - expected).abs() < 1e-4, "{} instead of {}", told, expected);
+            let reach = reach_probabilities(&network, &mut scratch);
+            prop_assert_eq!(reach.len(), depths);
+            prop_assert!(reach.is_sorted_by(|a, b| a >= b), "{:?}", reach);
+            for (reach, expected) in reach.iter().zip(&expected) {
+                prop_assert!((reach - expected).abs() < 1e-4, "{} instead of {}", reach, expected);
             }
         }
     }

@@ -88,7 +88,7 @@ impl GuardState {
     /// The state after a step that drafted.
     ///
     /// # Panics
-    /// If the guard had said to decode plainly.
+    /// If the guard had paused drafting.
     #[must_use]
     pub fn after_speculation(self, terms: &GuardTerms, step: GuardedStep) -> Self {
         let keep = 1.0 - 1.0 / MEMORY_STEPS;

@@ -69,7 +69,7 @@ impl Walk {
         }
     }
 
-    /// Takes what a device walked through, up to the limits: what [`run`](Self::run) gives with the tokens that the verifier said.
+    /// Takes what a device walked through, up to the limits: what [`run`](Self::run) gives with the verifier's tokens.
     pub fn follow(&mut self, rows: &[NodeId], accepted: Accepted<'_>, limits: Limits<'_>) {
         self.path.clear();
         self.emitted.clear();

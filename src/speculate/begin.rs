@@ -1,4 +1,4 @@
-//! How a request begins: its prompt run behind what the cache has of it already, and its first token said.
+//! How a request begins: the part of its prompt that is not in the cache is run, and its first token is drawn.
 
 use crate::{
     runtime::Session,

@@ -10,7 +10,7 @@ use crate::{
 };
 
 use super::{
-    Drafter, LogProbs, Ngram, Policy, Shape, SpeculateError, Speculation, Stats,
+    Drafter, LogProbs, Ngram, Policy, SpeculateError, Speculation, Stats, StepShape,
     sequence::Sequence,
     step::StepStorage,
     way::{self, Way},
@@ -37,7 +37,7 @@ impl Decoder {
     pub fn new(
         session: Session,
         drafter: Option<Box<dyn Drafter>>,
-        shape: Shape,
+        shape: StepShape,
     ) -> Result<Self, SpeculateError> {
         let ways = vec![Way::new(0.0, drafter, shape, &session)?];
         let sequence = Sequence::new(session.set(), session.context())?;
@@ -57,7 +57,7 @@ impl Decoder {
         mut self,
         temperature: f32,
         drafter: Option<Box<dyn Drafter>>,
-        shape: Shape,
+        shape: StepShape,
     ) -> Result<Self, SpeculateError> {
         way::push(&mut self.ways, Way::new(temperature, drafter, shape, &self.session)?);
         self.current = self.ways.len() - 1;
@@ -69,7 +69,7 @@ impl Decoder {
     /// The same decoder, with steps that go as `schedule` says. Trees and tokens are the same under every schedule.
     ///
     /// # Errors
-    /// [`SpeculateError::Schedule`] if the drafter cannot keep it or depths are told, [`SpeculateError::Device`] if the device does
+    /// [`SpeculateError::Schedule`] if the drafter cannot keep it or depths are predicted, [`SpeculateError::Device`] if the device does
     /// not offer it, [`SpeculateError::Shape`] if the session has no room for the heads.
     pub fn with_schedule(mut self, schedule: Schedule) -> Result<Self, SpeculateError> {
         self.ways[self.current].set_schedule(schedule, &mut self.session)?;
@@ -87,7 +87,7 @@ impl Decoder {
         Ok(self)
     }
 
-    /// The same decoder, with steps that are told by `network` how deep to draft and choose by `costs`.
+    /// The same decoder, with steps that choose their depth by the predictions of `network` and by `costs`.
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the network is for a model of another width, or the deepest choice is not the shape's,
@@ -172,8 +172,8 @@ impl Decoder {
         ways.filter_map(|way| way.drafter.as_mut())
     }
 
-    /// Why the host walks through the trees of the current request, although the schedule leaves that to the device: by rule, what
-    /// the host says itself, or reads of the verified rows, it verifies. `None` where the schedule is another.
+    /// Why the host walks through the trees of the current request although the schedule leaves that to the device: requests whose
+    /// tokens the host must draw or report fall back to host-driven steps. `None` where the device walks, or the schedule is another.
     pub fn host_walk_reason(&self) -> Option<&'static str> {
         self.ways[self.current].host_walk_reason(&self.sequence.sampler)
     }
@@ -184,7 +184,7 @@ impl Decoder {
     }
 
     /// The shape of its steps.
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &StepShape {
         &self.ways[self.current].shape
     }
 

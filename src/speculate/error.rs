@@ -49,7 +49,7 @@ pub enum SpeculateError {
         /// What the device would have to do.
         expected: &'static str,
     },
-    /// A schedule that the drafter, or how steps are told their depth, cannot keep.
+    /// A schedule that the drafter, or the prediction of depths, cannot keep.
     #[error(
         "schedule {schedule}: expected {expected}, found {found}; plan again or fix schedule={}",
         Schedule::Plain

@@ -5,7 +5,7 @@ use crate::{
     sample::{Adjuster, Adjustment, Candidate, LogNormaliser, SampleError, Sampler, Sampling, top},
 };
 
-use super::Offers;
+use super::CandidateRows;
 
 /// Log-probabilities of the tokens of the last step, by the logits as the model gives them, in buffers reserved when the request
 /// begins.
@@ -13,8 +13,8 @@ use super::Offers;
 pub struct LogProbs {
     /// Best tokens of a row to report; `None` if the request wants nothing.
     most: Option<usize>,
-    said: Vec<f32>,
-    best: Offers,
+    chosen: Vec<f32>,
+    best: CandidateRows,
     scratch: Vec<Candidate>,
 }
 
@@ -25,7 +25,7 @@ impl LogProbs {
     /// # Panics
     /// If not so many were emitted.
     pub fn of(&self, place: usize) -> Option<(f32, &[Candidate])> {
-        self.most.map(|_| (self.said[place], self.best.row(place)))
+        self.most.map(|_| (self.chosen[place], self.best.row(place)))
     }
 
     /// Begins a request that emits at most `rows` tokens a step.
@@ -33,21 +33,21 @@ impl LogProbs {
         self.most = most;
         self.clear();
         let Some(most) = most else { return };
-        self.said.reserve_exact(rows);
-        self.best = Offers::with_capacity(rows, most);
+        self.chosen.reserve_exact(rows);
+        self.best = CandidateRows::with_capacity(rows, most);
         self.scratch.clear();
         self.scratch.reserve_exact(most);
     }
 
     fn clear(&mut self) {
-        self.said.clear();
+        self.chosen.clear();
         self.best.clear();
     }
 
     fn note(&mut self, logits: &[f32], token: u32) {
-        let Self { most: Some(most), said, best, scratch } = self else { return };
+        let Self { most: Some(most), chosen, best, scratch } = self else { return };
         let normaliser = LogNormaliser::new(logits);
-        said.push(normaliser.log_prob(logits[token as usize]));
+        chosen.push(normaliser.log_prob(logits[token as usize]));
         best.add_row(|out| {
             let start = out.len();
             top(logits, *most, scratch, out);

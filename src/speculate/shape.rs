@@ -9,7 +9,7 @@ use super::SpeculateError;
 
 /// Shape of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct StepShape {
     /// Growths per step, `Dd`; for lookup the longest continuation.
     pub depth: usize,
     /// Nodes per growth, `Wd`; for lookup the number of continuations.
@@ -22,7 +22,7 @@ pub struct Shape {
     pub draft_temperature: f32,
 }
 
-impl Shape {
+impl StepShape {
     /// Plain decoding: nothing is drafted.
     pub const PLAIN: Self =
         Self { depth: 0, draft_width: 1, verify_width: 1, top_k: 0, draft_temperature: 1.0 };

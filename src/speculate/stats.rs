@@ -3,15 +3,16 @@
 use std::time::{Duration, Instant};
 
 use crate::{
+    plan::DrafterId,
     policy::SkipCounts,
     tree::{NodeId, TokenTree},
 };
 
-use super::{GuardCounts, Proposer, Walk};
+use super::{GuardCounts, Walk, drafter::source_of};
 
 /// A stage of a step, as the clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum StepStage {
     /// Telling how deep to draft.
     Predict,
     /// Trying what else a layer-skip drafter could leave out.
@@ -37,7 +38,7 @@ pub enum Stage {
     Learn,
 }
 
-impl Stage {
+impl StepStage {
     /// All stages in the order of a step.
     pub const ALL: [Self; 11] = [
         Self::Predict,
@@ -106,8 +107,8 @@ pub struct Stats {
     pub reused: u64,
     /// Time of the prefill.
     pub prefill: Duration,
-    stage_time: [Duration; Stage::ALL.len()],
-    by_proposer: [ProposerCounts; Proposer::ALL.len()],
+    stage_time: [Duration; StepStage::ALL.len()],
+    by_proposer: [ProposerCounts; DrafterId::ALL.len()],
     /// Sum over the steps of the tokens per second of each.
     step_rates: f64,
     offered_by_depth: [u64; DEPTHS],
@@ -127,8 +128,8 @@ impl Default for Stats {
             skip_search: None,
             reused: 0,
             prefill: Duration::ZERO,
-            stage_time: [Duration::ZERO; Stage::ALL.len()],
-            by_proposer: [ProposerCounts::default(); Proposer::ALL.len()],
+            stage_time: [Duration::ZERO; StepStage::ALL.len()],
+            by_proposer: [ProposerCounts::default(); DrafterId::ALL.len()],
             step_rates: 0.0,
             offered_by_depth: [0; DEPTHS],
             accepted_by_depth: [0; DEPTHS],
@@ -153,12 +154,12 @@ impl Stats {
     }
 
     /// What became of the nodes of every proposer.
-    pub fn by_proposer(&self) -> impl Iterator<Item = (Proposer, ProposerCounts)> {
-        Proposer::ALL.into_iter().zip(self.by_proposer)
+    pub fn by_proposer(&self) -> impl Iterator<Item = (DrafterId, ProposerCounts)> {
+        DrafterId::ALL.into_iter().zip(self.by_proposer)
     }
 
     /// Time spent in a stage over all steps.
-    pub fn stage_time(&self, stage: Stage) -> Duration {
+    pub fn stage_time(&self, stage: StepStage) -> Duration {
         self.stage_time[stage as usize]
     }
 
@@ -184,7 +185,7 @@ impl Stats {
         (self.offered_by_depth[0], self.accepted_by_depth[0])
     }
 
-    pub(super) fn add_time(&mut self, stage: Stage, time: Duration) {
+    pub(super) fn add_time(&mut self, stage: StepStage, time: Duration) {
         self.stage_time[stage as usize] += time;
     }
 
@@ -198,8 +199,8 @@ impl Stats {
         self.count_depths(deepest, walk.accepted);
         for node in rows.iter().filter(|node| **node != NodeId::ROOT) {
             let (sources, is_accepted) = (tree.sources(*node), walk.path.binary_search(node).is_ok());
-            for (counts, proposer) in self.by_proposer.iter_mut().zip(Proposer::ALL) {
-                if sources.contains(proposer.source()) {
+            for (counts, proposer) in self.by_proposer.iter_mut().zip(DrafterId::ALL) {
+                if sources.contains(source_of(proposer)) {
                     counts.drafted += 1;
                     counts.accepted += u64::from(is_accepted);
                 }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    Budget, Decoder, Lesson, Limits, Observer, SpeculateError, Stage, Walk,
+    Budget, Decoder, Limits, SpeculateError, StepOutcome, StepStage, TraceObserver, Walk,
     policy::{DepthOfStep, StepDone},
     sequence::Sequence,
     stats::Lap,
@@ -65,7 +65,7 @@ impl Decoder {
     pub fn step(
         &mut self,
         limits: Limits<'_>,
-        observer: Option<&mut dyn Observer>,
+        observer: Option<&mut dyn TraceObserver>,
     ) -> Result<StepReport, SpeculateError> {
         let mut step = Step::begin(self, limits);
         let depth = step.choose_depth();
@@ -103,7 +103,7 @@ impl<'a> Step<'a> {
         let Decoder { session, ways, current, sequence, step: storage } = decoder;
         sequence.expect_room(session, limits);
         storage.tree.reset(sequence.last());
-        let before = (sequence.stats.step_time(), sequence.stats.stage_time(Stage::Tune));
+        let before = (sequence.stats.step_time(), sequence.stats.stage_time(StepStage::Tune));
         Self { session, way: &mut ways[*current], sequence, storage, limits, lap: Lap::start(), before }
     }
 
@@ -120,7 +120,7 @@ impl<'a> Step<'a> {
     fn propose(
         &mut self,
         depth: DepthOfStep,
-        observer: Option<&mut dyn Observer>,
+        observer: Option<&mut dyn TraceObserver>,
     ) -> Result<Proposal, SpeculateError> {
         let Self { session, way, sequence, storage, lap, .. } = self;
         let is_left_to_device =
@@ -128,7 +128,7 @@ impl<'a> Step<'a> {
         let (Some(drafter), depth @ 1..) = (&mut way.drafter, depth.chosen) else {
             return Ok(Proposal::Tree);
         };
-        let observer = observer.map(|o| -> &mut dyn Observer { o });
+        let observer = observer.map(|o| -> &mut dyn TraceObserver { o });
         let (history, stats) = (&sequence.history, &mut sequence.stats);
         let budget = Budget { session, history, depth, stats, observer };
         if !is_left_to_device {
@@ -138,7 +138,7 @@ impl<'a> Step<'a> {
             return Ok(Proposal::Tree);
         }
         let is_growing = drafter.in_one_launch().expect("the schedule was prepared").begin(budget)?;
-        sequence.stats.add_time(Stage::Draft, lap.next());
+        sequence.stats.add_time(StepStage::Draft, lap.next());
         Ok(if is_growing { Proposal::Growing(way.grown[depth - 1]) } else { Proposal::Tree })
     }
 
@@ -151,9 +151,9 @@ impl<'a> Step<'a> {
             Some(policy) => policy.rows(tree, scratch) as usize,
             None => way.shape.verify_width,
         };
-        sequence.stats.add_time(Stage::Decide, lap.next());
+        sequence.stats.add_time(StepStage::Decide, lap.next());
         select(tree, most, &mut scratch.prune, rows);
-        sequence.stats.add_time(Stage::Prune, lap.next());
+        sequence.stats.add_time(StepStage::Prune, lap.next());
     }
 
     fn verify(&mut self, proposal: &Proposal) -> Result<Verification, SpeculateError> {
@@ -169,16 +169,16 @@ impl<'a> Step<'a> {
         let StepStorage { tree, rows, walk, .. } = &**storage;
         let Walk { path, emitted, accepted } = walk;
         let stats = &mut sequence.stats;
-        if let (Some(drafter), Some(lessons)) = (&mut way.drafter, &way.lessons) {
-            let (offers, history) = (lessons.offers(), sequence.history.as_slice());
-            drafter.learn(&Lesson { tree, rows, offers, path, history, emitted: emitted.len() });
-            stats.add_time(Stage::Learn, lap.next());
+        if let (Some(drafter), Some(verified)) = (&mut way.drafter, &way.verified) {
+            let (offers, history) = (verified.offers(), sequence.history.as_slice());
+            drafter.learn(&StepOutcome { tree, rows, offers, path, history, emitted: emitted.len() });
+            stats.add_time(StepStage::Learn, lap.next());
         }
         stats.count_step(tree, rows, walk);
         let whole = stats.step_time() - *time_before;
         stats.count_rate(emitted.len(), whole);
-        // Tries are a step's work now and then, and say nothing of what steps cost.
-        let took = whole - (stats.stage_time(Stage::Tune) - *tries_before);
+        // Tries happen in some steps only, and are no part of what a step costs.
+        let took = whole - (stats.stage_time(StepStage::Tune) - *tries_before);
         if let Some(policy) = &mut way.policy {
             let count = |n: usize| u32::try_from(n).expect("trees are small");
             let step = StepDone {

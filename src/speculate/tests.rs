@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 
 use super::{
-    Budget, Decoder, Drafter, Lesson, Limits, Observer, Shape, SpeculateError, Stats, Walk,
+    Budget, Decoder, Drafter, Limits, SpeculateError, Stats, StepOutcome, StepShape, TraceObserver, Walk,
     tree_forward::tree_forward,
 };
 use crate::{
@@ -16,7 +16,8 @@ use crate::{
     tree::{NodeId, Source, TokenTree},
 };
 
-const SHAPE: Shape = Shape { depth: 5, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
+const SHAPE: StepShape =
+    StepShape { depth: 5, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
 
 /// A tree under `root` of `(parent, token)` in order of ids.
 fn tree(root: u32, nodes: &[(usize, u32)]) -> TokenTree {
@@ -158,7 +159,7 @@ impl Drafter for Pupil {
         self.counter.propose(tree, budget)
     }
 
-    fn listens(&self) -> usize {
+    fn candidates_to_learn(&self) -> usize {
         3
     }
 
@@ -166,8 +167,8 @@ impl Drafter for Pupil {
         self.notes.send(Note::Begun(history.to_vec())).unwrap();
     }
 
-    fn learn(&mut self, lesson: &Lesson<'_>) {
-        let Lesson { tree, rows, offers, path, history, emitted } = *lesson;
+    fn learn(&mut self, outcome: &StepOutcome<'_>) {
+        let StepOutcome { tree, rows, offers, path, history, emitted } = *outcome;
         let tokens = |nodes: &[NodeId]| nodes.iter().map(|node| tree.token(*node)).collect();
         let offered = (0..rows.len()).map(|row| offers.row(row).iter().map(|c| c.token).collect());
         let note = Note::Learned(tokens(rows), offered.collect(), tokens(path), history.to_vec(), emitted);
@@ -212,7 +213,7 @@ fn a_drafter_that_learns_is_shown_every_step_greedy_or_sampled() {
 fn a_drafter_that_learns_is_shown_the_requests_of_its_temperature_alone() {
     let (notes, noted) = mpsc::channel();
     let pupil = Pupil { counter: Counter { right: 2 }, notes };
-    let narrow = Shape { depth: 2, draft_width: 1, verify_width: 3, ..SHAPE };
+    let narrow = StepShape { depth: 2, draft_width: 1, verify_width: 3, ..SHAPE };
     let mut decoder = Decoder::new(counting(60), Some(Box::new(Counter { right: 5 })), SHAPE)
         .and_then(|decoder| decoder.with_way(0.5, Some(Box::new(pupil)), narrow))
         .unwrap();
@@ -246,13 +247,13 @@ fn a_drafter_that_would_learn_from_more_than_there_is_is_refused() {
         fn propose(&mut self, _tree: &mut TokenTree, _budget: Budget<'_>) -> Result<(), SpeculateError> {
             Ok(())
         }
-        fn listens(&self) -> usize {
+        fn candidates_to_learn(&self) -> usize {
             crate::runtime::ExecutableSet::MOST_CANDIDATES + 1
         }
     }
     let error = Decoder::new(counting(9), Some(Box::new(Greedy)), SHAPE).unwrap_err().to_string();
     assert!(error.contains("candidates to learn from"), "{error}");
-    let plain = Decoder::new(counting(9), None, Shape::PLAIN).unwrap();
+    let plain = Decoder::new(counting(9), None, StepShape::PLAIN).unwrap();
     let error = plain.with_way(0.5, Some(Box::new(Greedy)), SHAPE).unwrap_err().to_string();
     assert!(error.contains("candidates to learn from"), "{error}");
 }
@@ -271,7 +272,7 @@ impl Drafter for Shown {
 #[derive(Debug, Default)]
 struct Seen(usize);
 
-impl Observer for Seen {
+impl TraceObserver for Seen {
     fn expanded(&mut self, _node: NodeId, _candidates: &[crate::sample::Candidate]) {
         self.0 += 1;
     }
@@ -294,7 +295,7 @@ fn an_observer_reaches_the_drafter_and_an_empty_proposal_is_plain_decoding() {
 #[test]
 #[should_panic(expected = "2 tokens asked for, room for 1")]
 fn a_step_beyond_the_context_is_a_fault_of_the_caller() {
-    let mut decoder = Decoder::new(counting(2), None, Shape::PLAIN).unwrap();
+    let mut decoder = Decoder::new(counting(2), None, StepShape::PLAIN).unwrap();
     decoder.start(&[1], Sampling::GREEDY).unwrap();
     let _ = decoder.step(Limits { tokens: 2, ends: &[] }, None);
 }

@@ -1,4 +1,4 @@
-//! Verification: what the verifier says of a step's rows, what of that is accepted, and what is committed.
+//! Verification: the verifier's tokens behind a step's rows, which nodes they accept, and the commit.
 //!
 //! However much of it the device does by itself, the tokens are the same. Of a tree that it has grown the device verifies the best nodes by
 //! the logarithms that it grew them by, which tell nodes apart that are worth the same to the host: what is verified may differ among
@@ -7,20 +7,20 @@
 use crate::{runtime::GrownVerification, tree::NodeId};
 
 use super::{
-    SpeculateError, Stage, Verified,
-    lesson::Lessons,
+    SpeculateError, StepStage, Verified,
     step::{Step, StepStorage},
+    step_outcome::VerifiedCandidates,
     tree_forward::tree_forward,
 };
 
-/// What is known of a step's rows once they are verified.
+/// What a verification leaves for acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verification {
     /// The verifier's token behind every row; the heads that follow from them are drafted, if that is asked.
     Tokens { heads_ahead: bool },
-    /// The logits of every row, for tokens to be drawn along the path alone: such draws take long, or depend on the path.
-    Shown,
-    /// Where the device has walked.
+    /// The logits of every row: tokens are drawn along the path alone, since draws take long or depend on the path.
+    Logits,
+    /// The path that the device has walked.
     Walked,
 }
 
@@ -31,10 +31,10 @@ impl Step<'_> {
         let StepStorage { tree, rows, tokens, .. } = &mut **storage;
         let (stats, sampler) = (&mut sequence.stats, &mut sequence.sampler);
         let forward = tree_forward(session, tree, rows)?;
-        stats.add_time(Stage::Mask, lap.next());
+        stats.add_time(StepStage::Mask, lap.next());
         if way.walks_on_device(sampler) {
             forward.verify();
-            stats.add_time(Stage::Verify, lap.next());
+            stats.add_time(StepStage::Verify, lap.next());
             return Ok(Verification::Walked);
         }
         // Rows whose tokens depend on the path, or are reported, are drawn from along the path only.
@@ -42,34 +42,37 @@ impl Step<'_> {
         let mut ahead = if asks_ahead { way.ahead() } else { None };
         if let Some(ahead) = &mut ahead {
             ahead.draft_tail(tree, rows)?;
-            stats.add_time(Stage::Draft, lap.next());
+            stats.add_time(StepStage::Draft, lap.next());
         }
         let heads_ahead = ahead.is_some();
         tokens.clear();
         if sampler.wants_best_only() {
-            let best = forward.choose(Lessons::choice(way.lessons.as_ref()), None);
-            stats.add_time(Stage::Verify, lap.next());
-            if let Some(lessons) = &mut way.lessons {
-                lessons.note_choices(best, rows.len());
+            let best = forward.choose(VerifiedCandidates::choice(way.verified.as_ref()), None);
+            stats.add_time(StepStage::Verify, lap.next());
+            if let Some(verified) = &mut way.verified {
+                verified.note_choices(best, rows.len());
             }
             tokens.extend((0..rows.len()).map(|row| best.row(row).best()));
         } else {
             let logits = forward.run(None);
-            stats.add_time(Stage::Verify, lap.next());
-            if let Some(lessons) = &mut way.lessons {
-                lessons.note_logits(logits, rows.len());
+            stats.add_time(StepStage::Verify, lap.next());
+            if let Some(verified) = &mut way.verified {
+                verified.note_logits(logits, rows.len());
             }
             if !heads_ahead {
-                return Ok(Verification::Shown);
+                return Ok(Verification::Logits);
             }
             let place = |node: NodeId| (sequence.history.len() + tree.depth(node) as usize) as u64;
             let drawn = rows.iter().enumerate();
             tokens.extend(drawn.map(|(row, node)| sampler.draw(logits.row(row), place(*node))));
         }
         if let Some(ahead) = way.ahead().filter(|_| heads_ahead) {
-            stats.add_time(Stage::Accept, lap.next());
-            ahead.draft_heads(&Verified { tree, rows, said: tokens, tokens_left: limits.tokens }, session)?;
-            stats.add_time(Stage::Draft, lap.next());
+            stats.add_time(StepStage::Accept, lap.next());
+            ahead.draft_heads(
+                &Verified { tree, rows, verifier_tokens: tokens, tokens_left: limits.tokens },
+                session,
+            )?;
+            stats.add_time(StepStage::Draft, lap.next());
         }
         Ok(Verification::Tokens { heads_ahead })
     }
@@ -83,12 +86,12 @@ impl Step<'_> {
         let Self { session, way, sequence, storage, lap, .. } = self;
         let StepStorage { tree, rows, .. } = &mut **storage;
         session.verify_grown(grown, tree.token(NodeId::ROOT))?;
-        sequence.stats.add_time(Stage::Verify, lap.next());
+        sequence.stats.add_time(StepStage::Verify, lap.next());
         let drafter = way.drafter.as_mut().and_then(|drafter| drafter.in_one_launch());
         drafter.expect("the schedule was prepared").plant(tree, session);
         rows.clear();
         rows.extend(session.walked().nodes.iter().map(|node| NodeId::from_index(*node as usize)));
-        sequence.stats.add_time(Stage::Grow, lap.next());
+        sequence.stats.add_time(StepStage::Grow, lap.next());
         Ok(Verification::Walked)
     }
 
@@ -101,7 +104,7 @@ impl Step<'_> {
             Verification::Tokens { heads_ahead: _ } => {
                 walk.run(tree, rows, position, *limits, |row, _| tokens[row]);
             }
-            Verification::Shown => {
+            Verification::Logits => {
                 let (logits, sampler) = (session.logits(), &mut sequence.sampler);
                 sampler.begin_step();
                 walk.run(tree, rows, position, *limits, |row, place| {
@@ -110,13 +113,13 @@ impl Step<'_> {
             }
             Verification::Walked => walk.follow(rows, session.walked().accepted, *limits),
         }
-        sequence.stats.add_time(Stage::Accept, lap.next());
+        sequence.stats.add_time(StepStage::Accept, lap.next());
     }
 
     /// Commits the path and the tokens behind it.
     ///
     /// # Errors
-    /// [`SpeculateError::Runtime`] if the device has failed: what it showed is then invalid, and the sequence unchanged.
+    /// [`SpeculateError::Runtime`] if the device has failed: its results are invalid, and the sequence is unchanged.
     pub(super) fn commit(&mut self, verification: Verification) -> Result<(), SpeculateError> {
         let Self { session, way, sequence, storage, lap, .. } = self;
         let StepStorage { rows, walk, offsets, .. } = &mut **storage;
@@ -124,7 +127,7 @@ impl Step<'_> {
         let last = walk.path.last().expect("a walk begins at the root");
         let last_row = rows.binary_search(last).expect("a walk goes along verified rows");
         match verification {
-            Verification::Tokens { heads_ahead: _ } | Verification::Shown => {
+            Verification::Tokens { heads_ahead: _ } | Verification::Logits => {
                 offsets.clear();
                 offsets.extend(walk.path.iter().map(|node| node.get()));
                 session.commit(offsets);
@@ -136,11 +139,11 @@ impl Step<'_> {
         }
         sequence.last_output = last_row;
         sequence.history.extend_from_slice(&walk.emitted);
-        sequence.stats.add_time(Stage::Commit, lap.next());
+        sequence.stats.add_time(StepStage::Commit, lap.next());
         if verification == (Verification::Tokens { heads_ahead: true }) {
             let ahead = way.ahead().expect("it has drafted the heads");
             ahead.keep_head(last_row, &sequence.history, session);
-            sequence.stats.add_time(Stage::Draft, lap.next());
+            sequence.stats.add_time(StepStage::Draft, lap.next());
         }
         Ok(())
     }

@@ -11,13 +11,13 @@ use crate::{
 };
 
 use super::{
-    Drafter, DraftsAhead, Policy, Shape, SpeculateError,
+    AheadDrafter, Drafter, Policy, SpeculateError, StepShape,
     depth::DepthPolicy,
-    lesson::Lessons,
     policy::{DepthOfStep, PolicyState},
     row_sampler::RowSampler,
     sequence::Sequence,
-    stats::{Lap, Stage},
+    stats::{Lap, StepStage},
+    step_outcome::VerifiedCandidates,
 };
 
 /// How requests of one temperature are stepped.
@@ -26,13 +26,13 @@ pub(super) struct Way {
     /// Requests go by the way whose temperature is nearest to theirs.
     temperature: f32,
     pub(super) drafter: Option<Box<dyn Drafter>>,
-    pub(super) shape: Shape,
+    pub(super) shape: StepShape,
     pub(super) schedule: Schedule,
     pub(super) policy: Option<PolicyState>,
     depth: Option<DepthPolicy>,
     /// By depths from 1: how the device verifies the trees that it has grown by itself.
     pub(super) grown: Vec<GrownVerification>,
-    pub(super) lessons: Option<Lessons>,
+    pub(super) verified: Option<VerifiedCandidates>,
 }
 
 impl Way {
@@ -43,11 +43,11 @@ impl Way {
     pub(super) fn new(
         temperature: f32,
         drafter: Option<Box<dyn Drafter>>,
-        shape: Shape,
+        shape: StepShape,
         session: &Session,
     ) -> Result<Self, SpeculateError> {
         shape.check(session)?;
-        let lessons = Lessons::of(drafter.as_deref(), &shape)?;
+        let verified = VerifiedCandidates::of(drafter.as_deref(), &shape)?;
         let schedule = Schedule::Plain;
         Ok(Self {
             temperature,
@@ -57,7 +57,7 @@ impl Way {
             policy: None,
             depth: None,
             grown: Vec::new(),
-            lessons,
+            verified,
         })
     }
 
@@ -79,7 +79,7 @@ impl Way {
         network: DepthNetwork,
         session: &Session,
     ) -> Result<(), SpeculateError> {
-        self.check_told()?;
+        self.check_predicted_depth()?;
         self.depth = Some(DepthPolicy::new(costs, network, self.shape.depth, session)?);
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Way {
         self.schedule = schedule;
         let unkept = |expected, found| SpeculateError::Schedule { schedule, expected, found };
         if self.depth.is_some() {
-            self.check_told()?;
+            self.check_predicted_depth()?;
         }
         if schedule.drafts_ahead() && self.ahead().is_none() {
             return Err(unkept("a drafter that runs a model and reads no hidden rows", "none"));
@@ -111,7 +111,7 @@ impl Way {
             }
         }
         if schedule.walks_on_device() {
-            if self.lessons.is_some() {
+            if self.verified.is_some() {
                 let learns = "one that does";
                 return Err(unkept("a drafter that learns nothing of the verified rows", learns));
             }
@@ -138,7 +138,7 @@ impl Way {
         Ok(())
     }
 
-    /// Checks that a device which chooses the rows by itself is told no other choice.
+    /// Checks that no rule chooses rows where the device chooses them.
     fn check_rows(&self) -> Result<(), SpeculateError> {
         let schedule = self.schedule;
         let rule = self.policy.as_ref().map_or(RowRule::Widest, PolicyState::rule);
@@ -149,18 +149,19 @@ impl Way {
         Ok(())
     }
 
-    /// Checks that steps can be told how deep to draft: by the hidden row of the verifier that gave the root.
-    fn check_told(&self) -> Result<(), SpeculateError> {
+    /// Checks that a step's depth can be predicted: from the verifier's hidden row that gave the root.
+    fn check_predicted_depth(&self) -> Result<(), SpeculateError> {
         let schedule = self.schedule;
         if schedule.drafts_ahead() || schedule.walks_on_device() {
-            let (expected, found) = ("steps of a fixed depth", "ones that are told theirs by a hidden row");
+            let (expected, found) =
+                ("steps of a fixed depth", "ones whose depth is predicted from a hidden row");
             return Err(SpeculateError::Schedule { schedule, expected, found });
         }
         Ok(())
     }
 
     /// The drafter, if heads are drafted ahead.
-    pub(super) fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+    pub(super) fn ahead(&mut self) -> Option<&mut dyn AheadDrafter> {
         if self.schedule.drafts_ahead() { self.drafter.as_mut()?.ahead() } else { None }
     }
 
@@ -194,7 +195,7 @@ impl Way {
         };
         let mut lap = Lap::start();
         let cost = network.choose(session, sequence.last_output, sequence.last(), allowed);
-        sequence.stats.add_time(Stage::Predict, lap.next());
+        sequence.stats.add_time(StepStage::Predict, lap.next());
         DepthOfStep { allowed, chosen: cost.depth as usize, saved_us: cost.saved_us }
     }
 }

@@ -10,18 +10,17 @@ use std::{
 };
 
 use yggc::{
-    engine::{
-        Activations, DraftModel, LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier,
-        make_drafter,
-    },
+    engine::{Activations, DraftModel, LoadOptions, Loaded, Message, Pinning, Prompt, Role, Sampling, Tier},
     measure::calibration_prompts,
     model::{
         RopeConfig, RopeScaling,
         synthetic::{HiddenStateSpec, SyntheticSpec},
     },
-    plan::{DrafterKind, Mixture, NgramSettings, Schedule, SuffixSettings},
+    plan::{
+        DrafterKind, LayerSkipSettings, LookupSettings, Mixture, NgramSettings, Schedule, SuffixSettings,
+    },
     runtime::SessionOptions,
-    speculate::{Decoder, Limits, Shape},
+    speculate::{Decoder, Limits, StepShape, make_drafter},
 };
 
 use crate::program::default_model;
@@ -43,24 +42,29 @@ const SETTINGS: [(Sampling, usize); 4] =
 const WIDTHS: [usize; 4] = [4, 8, 16, 48];
 
 /// A shape of drafters that run a model.
-fn run_model(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
-    Shape { depth, draft_width, verify_width, top_k: 8, draft_temperature: 1.0 }
+fn run_model(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
+    StepShape { depth, draft_width, verify_width, top_k: 8, draft_temperature: 1.0 }
 }
 
 /// Attention and MLP of every odd layer but the last.
 fn every_odd_layer(groups: u32) -> DrafterKind {
     let layers = groups / 2;
-    DrafterKind::LayerSkip {
+    DrafterKind::LayerSkip(LayerSkipSettings {
         skipped: (1..layers - 1).step_by(2).flat_map(|layer| [2 * layer, 2 * layer + 1]).collect(),
         head_tokens: None,
-    }
+    })
 }
 
 /// The same with a head of every fifth token: many are missing that the answers have.
 fn every_fifth_token(whole: DrafterKind, vocabulary: usize) -> DrafterKind {
-    let DrafterKind::LayerSkip { skipped, head_tokens: None } = whole else { unreachable!("a whole head") };
+    let DrafterKind::LayerSkip(LayerSkipSettings { skipped, head_tokens: None }) = whole else {
+        unreachable!("a whole head")
+    };
     let vocabulary = u32::try_from(vocabulary).expect("token ids are 32 bits");
-    DrafterKind::LayerSkip { skipped, head_tokens: Some((0..vocabulary).step_by(5).collect()) }
+    DrafterKind::LayerSkip(LayerSkipSettings {
+        skipped,
+        head_tokens: Some((0..vocabulary).step_by(5).collect()),
+    })
 }
 
 /// A drafter of random weights that reads the model's hidden rows, with a whole head or one of the sixth of the tokens that the vocabulary begins with,
@@ -142,7 +146,7 @@ fn exam() -> &'static Exam {
             .collect();
         let longest = questions.iter().map(|q| q.prompt.len()).max().expect("some prompts");
         let mut exam = Exam { loaded, context: longest + TOKENS, questions: Vec::new() };
-        let mut plain = exam.decoder(&DrafterKind::None, Shape::PLAIN, Schedule::Plain, 1);
+        let mut plain = exam.decoder(&DrafterKind::None, StepShape::PLAIN, Schedule::Plain, 1);
         for question in &mut questions {
             exam.answer(&mut plain, question);
             question.truth = plain.history().to_vec();
@@ -153,7 +157,7 @@ fn exam() -> &'static Exam {
 }
 
 impl Exam {
-    fn decoder(&self, kind: &DrafterKind, shape: Shape, schedule: Schedule, threads: usize) -> Decoder {
+    fn decoder(&self, kind: &DrafterKind, shape: StepShape, schedule: Schedule, threads: usize) -> Decoder {
         let tree_nodes = shape.scratch_rows(schedule);
         let options =
             SessionOptions { context: self.context, tree_nodes, threads, pinning: Pinning::Floating };
@@ -178,7 +182,7 @@ impl Exam {
     }
 
     /// Answers a share of the questions with a forced drafter.
-    fn sit(&self, share: usize, kind: &DrafterKind, shape: Shape, schedule: Schedule) {
+    fn sit(&self, share: usize, kind: &DrafterKind, shape: StepShape, schedule: Schedule) {
         let mut by_threads = [1, 2].map(|threads| self.decoder(kind, shape, schedule, threads));
         let (mut drafted, mut accepted, mut heads) = (0, 0, 0);
         for (i, question) in self.questions.iter().enumerate().skip(share).step_by(SHARES) {
@@ -198,7 +202,7 @@ impl Exam {
         assert!(drafted > 0 && accepted > 0, "{accepted} of {drafted} accepted: this shows nothing");
     }
 
-    fn layer_skip(&self, share: usize, shape: Shape, schedule: Schedule) {
+    fn layer_skip(&self, share: usize, shape: StepShape, schedule: Schedule) {
         self.sit(share, &every_odd_layer(self.loaded.set().groups()), shape, schedule);
     }
 }
@@ -247,13 +251,14 @@ fn a_hidden_state_drafter_with_a_trimmed_head_changes_no_token() {
 
 #[test]
 fn lookup_changes_no_token() {
-    let kind = DrafterKind::Lookup { longest_match: 4, shortest_match: 1 };
-    let shape = Shape { depth: 7, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
+    let kind = DrafterKind::Lookup(LookupSettings { longest_match: 4, shortest_match: 1 });
+    let shape = StepShape { depth: 7, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
     exam().sit(1, &kind, shape, Schedule::Plain);
 }
 
 /// A shape of drafters that run no model.
-const FREE: Shape = Shape { depth: 6, draft_width: 3, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
+const FREE: StepShape =
+    StepShape { depth: 6, draft_width: 3, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
 
 #[test]
 fn a_suffix_changes_no_token() {
@@ -268,7 +273,7 @@ fn recycling_changes_no_token() {
 #[test]
 fn a_mixture_changes_no_token() {
     let parts = [
-        DrafterKind::Lookup { longest_match: 3, shortest_match: 1 },
+        DrafterKind::Lookup(LookupSettings { longest_match: 3, shortest_match: 1 }),
         DrafterKind::Suffix(SuffixSettings::DEFAULT),
         DrafterKind::Ngram(NgramSettings::DEFAULT),
         DrafterKind::Recycling,

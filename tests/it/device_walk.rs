@@ -9,13 +9,15 @@ use ygg_profiler::{Cell, CellSamples, CellSelection, DrafterName, Stage};
 use yggc::{
     backend::Tier,
     engine::{Activations, DrafterChoice, Engine, LoadOptions, Loaded},
-    measure::{AgainOptions, ProfileOptions, measure_again, plan_from_profile},
+    measure::{ProfileOptions, RemeasureOptions, plan_from_profile, remeasure},
     model::synthetic::SyntheticSpec,
     plan::Schedule,
     planner::Fix,
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::{Adjustment, Sampling},
-    speculate::{Begin, Decoder, Drafter, LayerSkip, Limits, Lookup, Recycling, Shape, SpeculateError, Walk},
+    speculate::{
+        Begin, Decoder, Drafter, LayerSkip, Limits, Lookup, Recycling, SpeculateError, StepShape, Walk,
+    },
     tree::{NodeId, Source, TokenTree, tail_slots},
 };
 
@@ -175,7 +177,7 @@ fn the_device_accepts_and_moves_what_the_host_does() {
     );
 }
 
-fn drafter(name: &str, session: &Session, shape: &Shape) -> Box<dyn Drafter> {
+fn drafter(name: &str, session: &Session, shape: &StepShape) -> Box<dyn Drafter> {
     match name {
         "lookup" => Box::new(Lookup::new(3, 1, shape).expect("lengths in order")),
         "recycling" => Box::new(Recycling::new(session.set().vocabulary(), shape)),
@@ -190,7 +192,7 @@ fn drafter(name: &str, session: &Session, shape: &Shape) -> Box<dyn Drafter> {
 fn decoder(
     set: &Arc<ExecutableSet>,
     (name, schedule): (&str, Schedule),
-    shape: Shape,
+    shape: StepShape,
     context: usize,
 ) -> Result<Decoder, SpeculateError> {
     let session = session(set, context, shape.tree_nodes(), 1);
@@ -231,7 +233,7 @@ fn steps_that_the_device_verifies_are_the_hosts() {
             }
         };
         let (mut by_host, mut by_device) = (open(Schedule::Plain), open(schedule));
-        let mut plain = Decoder::new(session(set, context, 1, 1), None, Shape::PLAIN).expect("width 1");
+        let mut plain = Decoder::new(session(set, context, 1, 1), None, StepShape::PLAIN).expect("width 1");
         // Twice: a request knows nothing of the last one.
         for request in 0..2 {
             let sampling = if dice.chance(60) { Sampling::GREEDY } else { any_sampling(&mut dice) };
@@ -331,13 +333,13 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
         profile.measurements.push(CellSamples { cell, samples_us: vec![1e-3] });
     }
     let select = |(stage, width)| CellSelection::Of { stage, width: Some(width), context: None };
-    let again = AgainOptions {
+    let again = RemeasureOptions {
         cells: cells.iter().cloned().map(select).collect(),
         budget: Duration::from_secs(120),
         pinning: yggc::runtime::Pinning::Floating,
     };
     let (profile, measured) =
-        measure_again(&loaded, profile, &again, &mut |_| {}).expect("launches can be measured");
+        remeasure(&loaded, profile, &again, &mut |_| {}).expect("launches can be measured");
     assert_eq!(measured, cells.len());
     let is_whole = |stage: &Stage| matches!(stage, Stage::VerifyWalk | Stage::VerifyTail(_));
     let whole = profile.measurements.iter().filter(|m| is_whole(&m.cell.stage));
@@ -394,7 +396,7 @@ fn hidden_rows_of_what_is_walked_are_kept() {
     let model = some_models().nth(1).expect("several models");
     let whole = model.set(Class::native(best_tier()));
     let set = Arc::new(whole.with_kept_hidden(model.model.weights.as_ref()).expect("it compiles"));
-    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 0, draft_temperature: 1.0 };
+    let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 0, draft_temperature: 1.0 };
     let open = |schedule| {
         let mut session = session(&set, 64, shape.tree_nodes(), 1);
         session.keep_hidden().expect("it was made for that");
@@ -424,7 +426,7 @@ fn hidden_rows_of_what_is_walked_are_kept() {
 fn what_cannot_be_walked_on_the_device_is_refused() {
     let model = some_models().next().expect("a model");
     let set = model.set(Class::native(best_tier()));
-    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
     let error =
         decoder(set, ("recycling", Schedule::DeviceWalk), shape, 64).expect_err("it learns").to_string();
     assert!(error.contains("schedule device_walk: expected a drafter that learns nothing"), "{error}");

@@ -13,7 +13,7 @@ use yggc::{
     },
     runtime::{ExecutableSet, Session, SetOptions},
     sample::Sampling,
-    speculate::{Budget, Candidate, Decoder, Drafter, ModelDrafter, Observer, Shape, Stats},
+    speculate::{Budget, Candidate, Decoder, Drafter, ModelDrafter, Stats, StepShape, TraceObserver},
     tree::{NodeId, TokenTree},
 };
 
@@ -109,7 +109,7 @@ pub(crate) fn pair_session(
 }
 
 /// The drafter of a pair.
-pub(crate) fn pair_drafter(session: &Session, shape: &Shape) -> ModelDrafter {
+pub(crate) fn pair_drafter(session: &Session, shape: &StepShape) -> ModelDrafter {
     let draft = session.set().draft(DRAFT).expect("a pair");
     ModelDrafter::new(session, draft, shape).expect("a planned width")
 }
@@ -121,7 +121,7 @@ fn a_drafter_that_is_the_verifier_is_accepted_nearly_always() {
         let mut dice = Dice::new(number as u64);
         let class = Class { activations: Activations::Native, ..model.any_class(&mut dice) };
         let pair = plain_pair(model, model, class);
-        let shape = Shape { depth: 4, draft_width: 2, verify_width: 9, top_k: 4, draft_temperature: 1.0 };
+        let shape = StepShape { depth: 4, draft_width: 2, verify_width: 9, top_k: 4, draft_temperature: 1.0 };
         for threads in [1, 2] {
             let session = pair_session(&pair, 128, shape.tree_nodes(), threads);
             let drafter = pair_drafter(&session, &shape);
@@ -143,7 +143,7 @@ fn a_drafter_that_is_the_verifier_is_accepted_nearly_always() {
 #[derive(Debug, Default, PartialEq)]
 struct Seen(Vec<(NodeId, Vec<(u32, u32)>)>);
 
-impl Observer for Seen {
+impl TraceObserver for Seen {
     fn expanded(&mut self, node: NodeId, candidates: &[Candidate]) {
         self.0.push((node, candidates.iter().map(|c| (c.token, c.log_prob.to_bits())).collect()));
     }
@@ -159,7 +159,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(pair: &Arc<ExecutableSet>, context: usize, shape: &Shape, threads: usize) -> Self {
+    fn new(pair: &Arc<ExecutableSet>, context: usize, shape: &StepShape, threads: usize) -> Self {
         let session = pair_session(pair, context, shape.tree_nodes(), threads);
         let drafter = pair_drafter(&session, shape);
         let tree = TokenTree::with_capacity(shape.tree_nodes());

@@ -8,7 +8,7 @@ use yggc::{
     plan::Schedule,
     runtime::{ExecutableSet, RuntimeError, SetOptions, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, LayerSkip, Limits, Shape, SpeculateError},
+    speculate::{Decoder, LayerSkip, Limits, SpeculateError, StepShape},
 };
 
 use crate::{
@@ -60,7 +60,7 @@ fn decodes_until_it_fails(schedule: Schedule) {
     };
     let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).expect("it loads");
     let set = Arc::new(set);
-    let shape = Shape { depth: 2, draft_width: 2, verify_width: 4, top_k: 2, draft_temperature: 1.0 };
+    let shape = StepShape { depth: 2, draft_width: 2, verify_width: 4, top_k: 2, draft_temperature: 1.0 };
     let session = session(&set, 64, shape.scratch_rows(schedule), 1);
     let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
     let drafter = LayerSkip::new(&session, skip, &shape).expect("a planned width");

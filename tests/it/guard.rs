@@ -5,10 +5,10 @@
 use ygg_profiler::{Profile, TokenTrace};
 use yggc::{
     measure::plan_from_profile,
-    plan::{self, DrafterKind, ReplayDrafter, SubPlan},
+    plan::{self, DrafterKind, LookupSettings, ReplayDrafter, SubPlan},
     planner::Fix,
     policy::{GuardState, GuardTerms, GuardedStep, RowScratch},
-    speculate::{Lookup, Shape},
+    speculate::{Lookup, StepShape},
     tree::{NodeId, TokenTree, select},
 };
 
@@ -25,12 +25,12 @@ struct Taken {
 
 /// Decodes the requests with a lookup sub-plan, where what a step costs beyond a plain one is `beyond` times as planned.
 fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, beyond: f64, guarded: bool) -> Taken {
-    let DrafterKind::Lookup { longest_match, shortest_match } = sub_plan.drafter else {
+    let DrafterKind::Lookup(LookupSettings { longest_match, shortest_match }) = sub_plan.drafter else {
         panic!("{:?} is not lookup", sub_plan.drafter)
     };
     let plan::Shape { depth, draft_width, verify_width } = sub_plan.shape;
     let [depth, draft_width, verify_width] = [depth, draft_width, verify_width].map(|n| n as usize);
-    let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+    let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
     let mut drafter = Lookup::new(longest_match as usize, shortest_match as usize, &shape).expect("a plan's");
     let plain_step_us = sub_plan.predicted.ar_tpot_us;
     let terms =

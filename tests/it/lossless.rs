@@ -11,7 +11,8 @@ use yggc::{
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{
-        Budget, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Mixed, Policy, Shape, SpeculateError, Swift,
+        Budget, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Mixed, Policy, SpeculateError, StepShape,
+        Swift,
     },
     tree::{NodeId, Source, Template, TokenTree},
 };
@@ -53,7 +54,7 @@ struct Case {
     kept: Vec<u32>,
     /// What trees are filled from; none where they grow equally.
     template: Option<Template>,
-    shape: Shape,
+    shape: StepShape,
     schedule: Schedule,
     policy: Option<Policy>,
     /// Whether a network tells steps how deep to draft.
@@ -116,7 +117,7 @@ impl Case {
 
     fn plainly(&self, set: &Arc<ExecutableSet>, prompt: &[u32]) -> Vec<u32> {
         let mut plain =
-            Decoder::new(session(set, self.context, 1, 1), None, Shape::PLAIN).expect("plain decoding");
+            Decoder::new(session(set, self.context, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
         decode(&mut plain, prompt, self.sampling, self.tokens, &[], None);
         plain.history().to_vec()
     }
@@ -398,9 +399,9 @@ impl Drafter for Oracle {
 #[test]
 fn an_accepted_path_is_cut_anywhere_and_decoding_goes_on_from_there() {
     let set = models()[5].set(Class::native(best_tier()));
-    let shape = Shape { depth: 7, draft_width: 1, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
+    let shape = StepShape { depth: 7, draft_width: 1, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
     let prompt = Dice::new(3).tokens(20, set.vocabulary());
-    let mut plain = Decoder::new(session(set, 64, 1, 1), None, Shape::PLAIN).expect("plain decoding");
+    let mut plain = Decoder::new(session(set, 64, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
     decode(&mut plain, &prompt, Sampling::GREEDY, 40, &[], None);
     let truth = plain.history();
     let oracle = || Some(Box::new(Oracle(truth.to_vec())) as Box<dyn Drafter>);
@@ -450,7 +451,7 @@ impl Drafter for LateLearner {
 #[test]
 fn falling_back_and_trying_again_changes_no_token() {
     let set = models()[5].set(*models()[5].classes().last().expect("portable at least"));
-    let shape = Shape { depth: 3, draft_width: 1, verify_width: 4, top_k: 0, draft_temperature: 1.0 };
+    let shape = StepShape { depth: 3, draft_width: 1, verify_width: 4, top_k: 0, draft_temperature: 1.0 };
     let costs = [(1, 100.0), (2, 120.0), (4, 150.0)].map(|(width, step_us)| WidthCost { width, step_us });
     let terms = GuardTerms { aal: 2.0, step_us: 150.0, plain_step_us: 100.0 };
     let sampled = Sampling { temperature: 0.8, top_k: 0, top_p: 0.95, min_p: 0.0, seed: 3 };
@@ -462,7 +463,7 @@ fn falling_back_and_trying_again_changes_no_token() {
         let prompt = Dice::new(4).tokens(10, set.vocabulary());
         let (context, tokens) = (256, 200);
         let mut plain =
-            Decoder::new(session(set, context, 1, 1), None, Shape::PLAIN).expect("plain decoding");
+            Decoder::new(session(set, context, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
         decode(&mut plain, &prompt, sampling, tokens, &[], None);
         let truth = plain.history().to_vec();
         let drafter =

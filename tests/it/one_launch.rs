@@ -9,7 +9,7 @@ use yggc::{
     plan::Schedule,
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, LayerSkip, Limits, Shape, SpeculateError},
+    speculate::{Decoder, LayerSkip, Limits, SpeculateError, StepShape},
     tree::{NodeId, TokenTree},
 };
 
@@ -25,7 +25,7 @@ struct Drafts<'a> {
     skipped: Vec<u32>,
     /// Tokens of a trimmed head; none where it is whole.
     kept: Vec<u32>,
-    shape: Shape,
+    shape: StepShape,
     context: usize,
 }
 
@@ -125,7 +125,7 @@ fn the_device_grows_the_trees_of_drafter_models_too() {
             let own = *dice.pick(&all);
             plain_pair(model, if dice.chance(60) { larger } else { own }, class)
         };
-        let shape = Shape { depth: [4, 3, 5, 2][case as usize / 2], ..any_shape(&mut dice) };
+        let shape = StepShape { depth: [4, 3, 5, 2][case as usize / 2], ..any_shape(&mut dice) };
         let schedule = *dice.pick(&[Schedule::OneLaunch, Schedule::TwoLaunches]);
         let len = dice.within(1, 16);
         let context = if dice.chance(30) { len + dice.within(2, 20) } else { 64 };
@@ -176,7 +176,7 @@ fn devices_that_run_forwards_only_refuse_it() {
         return;
     }
     let model = some_models().next().expect("a model");
-    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
     let drafts = Drafts {
         set: model.set(Class::native(best_tier())),
         skipped: vec![2],

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use yggc::{
-    engine::make_drafter,
-    plan::DrafterKind,
+    plan::{DrafterKind, LayerSkipSettings},
     runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, LayerSkip, Limits, Lookup, Shape, SpeculateError},
+    speculate::{Decoder, LayerSkip, Limits, Lookup, SpeculateError, StepShape, make_drafter},
 };
 
 use crate::tiny_model::{Class, MODEL_CONTEXT, best_tier, bits, models, session};
 
-const SHAPE: Shape = Shape { depth: 3, draft_width: 4, verify_width: 8, top_k: 4, draft_temperature: 1.0 };
+const SHAPE: StepShape =
+    StepShape { depth: 3, draft_width: 4, verify_width: 8, top_k: 4, draft_temperature: 1.0 };
 
 fn set() -> &'static Arc<ExecutableSet> {
     models()[0].set(Class::native(best_tier()))
@@ -59,7 +59,8 @@ fn a_refused_prompt_leaves_the_session_as_it_was() {
 #[test]
 fn a_refused_start_leaves_the_request_as_it_was() {
     let decoder = || {
-        let mut decoder = Decoder::new(session(set(), 32, 1, 1), None, Shape::PLAIN).expect("plain decoding");
+        let mut decoder =
+            Decoder::new(session(set(), 32, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
         decoder.start(&[5, 6, 7], Sampling::GREEDY).expect("the prompt fits");
         decoder
     };
@@ -101,11 +102,13 @@ fn a_width_that_no_executable_holds_is_refused() {
     assert!(matches!(error, RuntimeError::Width { rows: 65, largest: 64 }), "{error:?}");
     says(&error, &["65", "at most 64"]);
     let none = SkipSet::none(set().groups());
-    let error = LayerSkip::new(&session, none, &Shape { draft_width: 65, ..SHAPE }).map(drop).unwrap_err();
+    let error =
+        LayerSkip::new(&session, none, &StepShape { draft_width: 65, ..SHAPE }).map(drop).unwrap_err();
     says(&error, &["draft width", "at most 64", "65"]);
     for found in [0, 65] {
         let open = crate::tiny_model::session(set(), 32, 13, 1);
-        let error = Decoder::new(open, None, Shape { verify_width: found, ..SHAPE }).map(drop).unwrap_err();
+        let error =
+            Decoder::new(open, None, StepShape { verify_width: found, ..SHAPE }).map(drop).unwrap_err();
         assert!(matches!(error, SpeculateError::Shape { what: "verify width", .. }), "{error:?}");
         says(&error, &["1 to 64", &found.to_string()]);
     }
@@ -122,7 +125,7 @@ fn a_tree_that_the_session_has_no_room_for_is_refused() {
 fn what_a_drafter_cannot_be_is_refused() {
     let groups = set().groups();
     let session = session(set(), 32, 13, 1);
-    let kind = DrafterKind::LayerSkip { skipped: vec![1, groups], head_tokens: None };
+    let kind = DrafterKind::LayerSkip(LayerSkipSettings { skipped: vec![1, groups], head_tokens: None });
     let error = make_drafter(&kind, &SHAPE, &session).map(drop).unwrap_err();
     let SpeculateError::Runtime(RuntimeError::SkipSet { found, .. }) = error else { panic!("{error:?}") };
     assert_eq!(found, groups);

@@ -13,13 +13,13 @@ use ygg_profiler::{DrafterDescription, Profile, PromptTrace, TokenTrace, Trace};
 use yggc::{
     engine::Loaded,
     measure::plan_from_profile,
-    plan::{self, Calibration, DepthChoice, DrafterKind, RowChoice, RowRule, WidthCost},
+    plan::{self, Calibration, DepthChoice, DrafterKind, LookupSettings, RowChoice, RowRule, WidthCost},
     planner::{
         AcceptedLengths, Fix, FreeReplay, SearchError, TreeReplay, judge_live, judge_trees, replay_live,
     },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
-    speculate::{Decoder, Limits, Lookup, Policy, Shape, Suffix},
+    speculate::{Decoder, Limits, Lookup, Policy, StepShape, Suffix},
 };
 
 use crate::tiny_profiles;
@@ -62,7 +62,7 @@ fn description(kind: &str) -> &'static DrafterDescription {
 }
 
 /// A decoder of the profiled model that drafts as described, in this shape.
-pub(crate) fn decoder(drafter: &DrafterDescription, shape: Shape) -> Decoder {
+pub(crate) fn decoder(drafter: &DrafterDescription, shape: StepShape) -> Decoder {
     tiny_profiles::decoder(&profiled().0, drafter, shape)
 }
 
@@ -84,8 +84,8 @@ pub(crate) fn widest(most: u32) -> RowChoice {
     RowChoice { rule: RowRule::Widest, widths: costs.collect(), rate: 1.0, calibration: None }
 }
 
-pub(crate) fn planned(shape: Shape) -> plan::Shape {
-    let Shape { depth, draft_width, verify_width, .. } = shape;
+pub(crate) fn planned(shape: StepShape) -> plan::Shape {
+    let StepShape { depth, draft_width, verify_width, .. } = shape;
     plan::Shape { depth: depth as u32, draft_width: draft_width as u32, verify_width: verify_width as u32 }
 }
 
@@ -95,19 +95,22 @@ fn a_replayed_lookup_is_the_decoders_step_by_step() {
     let mut drafted = 0;
     for drafter in profile.drafters.iter().filter(|d| d.kind == "lookup") {
         let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
-        let DrafterKind::Lookup { longest_match, shortest_match } = kind else { unreachable!("a lookup") };
+        let DrafterKind::Lookup(LookupSettings { longest_match, shortest_match }) = kind else {
+            unreachable!("a lookup")
+        };
         for (depth, draft_width, verify_width) in
             [(1, 1, 2), (3, 1, 4), (7, 1, 8), (7, 1, 4), (3, 3, 8), (5, 3, 6), (5, 2, 3), (15, 3, 16)]
         {
-            let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+            let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
             let mut decoder = decoder(drafter, shape);
             for request in &profile.token_traces {
                 let mut decoded = Decoded::default();
                 decoded.request(&mut decoder, request);
                 drafted += decoded.drafted;
                 // A replay gives its own limits with every proposal.
-                let mut lookup = Lookup::new(longest_match as usize, shortest_match as usize, &Shape::PLAIN)
-                    .expect("lengths in order");
+                let mut lookup =
+                    Lookup::new(longest_match as usize, shortest_match as usize, &StepShape::PLAIN)
+                        .expect("lengths in order");
                 let requests = std::slice::from_ref(request);
                 let replay =
                     FreeReplay::new(requests, &mut lookup, &planned(shape), &widest(verify_width as u32));
@@ -128,14 +131,14 @@ fn a_replayed_suffix_is_the_decoders_request_by_request() {
     let DrafterKind::Suffix(settings) = kind else { unreachable!("a suffix drafter") };
     let mut drafted = 0;
     for (depth, draft_width, verify_width) in [(1, 1, 2), (4, 1, 4), (7, 3, 8), (7, 2, 3), (11, 3, 16)] {
-        let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+        let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
         let mut decoder = decoder(drafter, shape);
         let mut decoded = Decoded::default();
         for request in &profile.token_traces {
             decoded.request(&mut decoder, request);
         }
         drafted += decoded.drafted;
-        let mut suffix = Suffix::new(settings, &Shape::PLAIN);
+        let mut suffix = Suffix::new(settings, &StepShape::PLAIN);
         for _ in 0..2 {
             let choice = widest(verify_width as u32);
             let replay = FreeReplay::new(&profile.token_traces, &mut suffix, &planned(shape), &choice);
@@ -156,7 +159,7 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
         let drafter = profile.drafters.iter().find(|d| d.name == trace.drafter).expect("it is described");
         let (depth, draft_width) = (trace.depth as usize, trace.width as usize);
         let verify_width = trace.nodes as usize;
-        let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+        let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
         let mut decoder = decoder(drafter, shape);
         let mut expected = AcceptedLengths::default();
         for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
@@ -188,7 +191,7 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
         let rows = priced.shape.verify_width as usize;
         let sub_plan =
             plan.by_drafter.iter().find(|sub_plan| sub_plan.name == priced.name).expect("it was priced");
-        let least = 2 + sub_plan.drafter.pinned_rows() as usize;
+        let least = 2 + sub_plan.drafter.facts().pinned_rows as usize;
         assert!(rows >= least, "{rows} rows hold no guess beside {least} - 2 pinned ones and the root");
     }
     let fix = |text| plan_from_profile(profile, &Fix::parse(text).expect("a good fix"));
@@ -207,7 +210,7 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
         [(1, 1, 2), (2, 2, 4), (3, 1, 4), (3, 2, 6), (4, 4, 8), (6, 8, 16), (6, 4, 3), (6, 2, 8)]
     {
         let (top_k, draft_temperature) = (trace.top_k as usize, trace.draft_temperature);
-        let shape = Shape { depth, draft_width, verify_width, top_k, draft_temperature };
+        let shape = StepShape { depth, draft_width, verify_width, top_k, draft_temperature };
         let choices = vec![vec![RowChoice::fixed(verify_width as u32, 1.0)]; trace.depth as usize];
         let mut decoder = decoder(description("layer_skip"), shape);
         for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
@@ -253,7 +256,7 @@ fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
     for (depth, draft_width, verify_width, fixed_us) in [(3, 2, 6, 6.0), (4, 4, 8, 20.0), (6, 2, 8, 500.0)] {
         let calibration = Calibration::fit(&judge_trees(&[trace], draft_width)).expect("nodes were recorded");
         let (top_k, draft_temperature) = (trace.top_k as usize, trace.draft_temperature);
-        let shape = Shape {
+        let shape = StepShape {
             depth,
             draft_width: draft_width as usize,
             verify_width: verify_width as usize,
@@ -307,7 +310,7 @@ fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
     let DepthChoice::Predicted(planned_depths) = &planned.depth_choice else { panic!("a fixed depth") };
     let network = plan.network_of(planned).expect("the plan has it");
     assert_eq!(network, &predictor.network);
-    let shape = Shape {
+    let shape = StepShape {
         depth: planned.shape.depth as usize,
         draft_width: 2,
         verify_width: 8,

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use ygg_profiler::{DrafterFile, DrafterName};
 use yggc::{
-    plan::{DrafterKind, PlanError},
+    plan::{DrafterKind, PlanError, RetrievalSettings},
     planner::{AcceptedLengths, FreeReplay},
     sample::Sampling,
-    speculate::{CorpusStore, Lookup, Retrieval, Shape, SpeculateError, StoreError, corpus::Corpus},
+    speculate::{CorpusStore, Lookup, Retrieval, SpeculateError, StepShape, StoreError, corpus::Corpus},
 };
 
 use crate::replays::{decoder, planned, profiled, step, widest};
@@ -50,17 +50,17 @@ fn a_replayed_retrieval_is_the_decoders_step_by_step() {
     let file = DrafterFile { path: path.to_str().expect("UTF-8").to_owned(), digest: store.digest() };
     let (mut drafted, mut accepted_sum) = (0, 0);
     for lookup_match in [None, Some((3, 1))] {
-        let kind = DrafterKind::Retrieval {
+        let kind = DrafterKind::Retrieval(RetrievalSettings {
             store: file.clone(),
             longest_match: 16,
             shortest_match: 2,
             lookup_match,
-        };
+        });
         let description = kind.describe(DrafterName::new("retrieval").expect("a name"));
         for (depth, draft_width, verify_width) in
             [(1, 1, 2), (3, 1, 4), (7, 1, 8), (7, 2, 4), (3, 3, 8), (10, 8, 16), (5, 2, 3)]
         {
-            let shape = Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+            let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
             let mut decoder = decoder(&description, shape);
             for request in &profile.token_traces {
                 let mut expected = AcceptedLengths::default();
@@ -77,10 +77,10 @@ fn a_replayed_retrieval_is_the_decoders_step_by_step() {
                 }
                 // A replay gives its own limits with every proposal.
                 let mut replayed =
-                    Retrieval::new(store.clone(), 16, 2, &Shape::PLAIN).expect("lengths in order");
+                    Retrieval::new(store.clone(), 16, 2, &StepShape::PLAIN).expect("lengths in order");
                 if let Some((longest, shortest)) = lookup_match {
                     let (longest, shortest) = (longest as usize, shortest as usize);
-                    let lookup = Lookup::new(longest, shortest, &Shape::PLAIN).expect("lengths in order");
+                    let lookup = Lookup::new(longest, shortest, &StepShape::PLAIN).expect("lengths in order");
                     replayed = replayed.after_lookup(lookup);
                 }
                 let requests = std::slice::from_ref(request);
@@ -103,9 +103,13 @@ fn another_store_is_refused_wherever_a_drafter_is_made() {
     write_store(&texts(), vocabulary, &path);
     let digest = CorpusStore::open(&path).expect("it was just written").digest();
     let file = DrafterFile { path: path.to_str().expect("UTF-8").to_owned(), digest };
-    let kind =
-        DrafterKind::Retrieval { store: file, longest_match: 4, shortest_match: 2, lookup_match: None };
-    let shape = Shape { depth: 2, draft_width: 1, verify_width: 3, top_k: 0, draft_temperature: 1.0 };
+    let kind = DrafterKind::Retrieval(RetrievalSettings {
+        store: file,
+        longest_match: 4,
+        shortest_match: 2,
+        lookup_match: None,
+    });
+    let shape = StepShape { depth: 2, draft_width: 1, verify_width: 3, top_k: 0, draft_temperature: 1.0 };
     let options = yggc::runtime::SessionOptions {
         context: 32,
         tree_nodes: shape.tree_nodes(),
@@ -113,7 +117,7 @@ fn another_store_is_refused_wherever_a_drafter_is_made() {
         pinning: yggc::runtime::Pinning::Floating,
     };
     let session = yggc::runtime::Session::open(loaded.set().clone(), &options).expect("a session opens");
-    let make = |kind: &DrafterKind| yggc::engine::make_drafter(kind, &shape, &session);
+    let make = |kind: &DrafterKind| yggc::speculate::make_drafter(kind, &shape, &session);
     assert!(make(&kind).is_ok());
     let moved = folder.path().join("moved.store");
     fs::rename(&path, &moved).expect("renamed");

@@ -9,7 +9,8 @@ use yggc::{
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{
-        Begin, Candidate, Decoder, LayerSkip, Limits, Lookup, Observer, Policy, Reuse, Shape, SpeculateError,
+        Begin, Candidate, Decoder, LayerSkip, Limits, Lookup, Policy, Reuse, SpeculateError, StepShape,
+        TraceObserver,
     },
     tree::{NodeId, TokenTree},
 };
@@ -26,7 +27,7 @@ use crate::{
 fn decoder(
     set: &Arc<ExecutableSet>,
     skipped: &[u32],
-    (shape, schedule): (Shape, Schedule),
+    (shape, schedule): (StepShape, Schedule),
     (context, threads): (usize, usize),
 ) -> Result<Decoder, SpeculateError> {
     let session = session(set, context, shape.scratch_rows(schedule), threads);
@@ -44,7 +45,7 @@ fn described(tree: &TokenTree) -> Vec<(u32, Option<NodeId>, u32, u16)> {
 #[derive(Debug, Default, PartialEq)]
 struct Seen(Vec<(NodeId, Vec<(u32, u32)>)>);
 
-impl Observer for Seen {
+impl TraceObserver for Seen {
     fn expanded(&mut self, node: NodeId, candidates: &[Candidate]) {
         self.0.push((node, candidates.iter().map(|c| (c.token, c.log_prob.to_bits())).collect()));
     }
@@ -229,7 +230,7 @@ fn heads_of_drafter_models_change_no_tree() {
 #[test]
 fn another_request_begins_without_a_head() {
     let set = models()[5].set(Class::native(best_tier()));
-    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
     let mut decoder = decoder(set, &[2], (shape, Schedule::HeadAhead), (128, 1)).expect("a planned width");
     let prompt = Dice::new(8).tokens(9, set.vocabulary());
     decoder.start(&prompt, Sampling::GREEDY).expect("the prompt fits");
@@ -255,7 +256,7 @@ fn another_request_begins_without_a_head() {
 #[test]
 fn schedules_that_cannot_be_kept_are_refused() {
     let set = models()[5].set(Class::native(best_tier()));
-    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
     assert_eq!((shape.scratch_rows(Schedule::Plain), shape.scratch_rows(Schedule::HeadAhead)), (7, 13));
     let lookup = Lookup::new(3, 1, &shape).expect("lengths in order");
     let error = Decoder::new(session(set, 64, 13, 1), Some(Box::new(lookup)), shape)

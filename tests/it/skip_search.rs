@@ -9,13 +9,14 @@ use yggc::{
     policy::{SkipCosts, SkipObjective, SkipSearch, SkipSearchSettings, SkipTimes, TriedSet},
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::Sampling,
-    speculate::{Candidate, Decoder, DraftGrowth, Limits, Observer, Shape, SpeculateError, Swift},
+    speculate::{Candidate, Decoder, DraftGrowth, Limits, SpeculateError, StepShape, Swift, TraceObserver},
     tree::NodeId,
 };
 
 use crate::tiny_model::{Class, Dice, best_tier, bits, models, session};
 
-const SHAPE: Shape = Shape { depth: 3, draft_width: 2, verify_width: 4, top_k: 4, draft_temperature: 1.0 };
+const SHAPE: StepShape =
+    StepShape { depth: 3, draft_width: 2, verify_width: 4, top_k: 4, draft_temperature: 1.0 };
 const CONTEXT: usize = 128;
 
 /// Times by which a try costs as much as some steps.
@@ -194,7 +195,7 @@ fn a_stream_is_reproduced_better_by_what_was_found() {
     let answers: Vec<Vec<u32>> = (0..8)
         .map(|seed| {
             let mut plain =
-                Decoder::new(session(set, CONTEXT, 1, 1), None, Shape::PLAIN).expect("plain decoding");
+                Decoder::new(session(set, CONTEXT, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
             let prompt = Dice::new(seed).tokens(8, set.vocabulary());
             plain.start(&prompt, Sampling::GREEDY).expect("the prompt fits");
             for _ in 0..39 {
@@ -241,7 +242,7 @@ fn a_stream_is_reproduced_better_by_what_was_found() {
 #[derive(Debug, Default)]
 struct Offered(Vec<(NodeId, Vec<Candidate>)>);
 
-impl Observer for Offered {
+impl TraceObserver for Offered {
     fn expanded(&mut self, node: NodeId, candidates: &[Candidate]) {
         self.0.push((node, candidates.to_vec()));
     }
@@ -252,7 +253,7 @@ fn confident_drafts_end_where_they_are_unsure_and_have_siblings_there() {
     let set = models()[2].set(fast());
     let (mut chained, mut ended_unsure, mut cut_by_room) = (0, 0, 0);
     for (case, draft_temperature) in [0.02, 0.05, 0.1, 0.2, 1.0].into_iter().enumerate() {
-        let shape = Shape { depth: 5, draft_width: 3, verify_width: 8, top_k: 3, draft_temperature };
+        let shape = StepShape { depth: 5, draft_width: 3, verify_width: 8, top_k: 3, draft_temperature };
         let settings = SkipSearchSettings { share: 0.0, ..SkipSearchSettings::default() };
         let session = session(set, CONTEXT, shape.tree_nodes() + settings.window, 1);
         let search = SkipSearch::new(set.groups(), &[2, 5], 5, any_skip_costs(), settings);

@@ -13,7 +13,7 @@ use yggc::{
     plan::{self, Plan, Schedule, SubPlan, nearest},
     planner::Fix,
     runtime::{Session, SessionOptions, SkipSet},
-    speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, Shape},
+    speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, StepShape},
 };
 
 use crate::{
@@ -27,13 +27,13 @@ const TEMPERATURES: [f32; 3] = [0.0, 0.6, 1.0];
 /// A way of stepping, of whatever kind.
 struct AnyWay {
     drafter: &'static str,
-    shape: Shape,
+    shape: StepShape,
     schedule: Schedule,
 }
 
 impl AnyWay {
     fn new(drafter: &'static str, dice: &mut Dice) -> Self {
-        let shape = if drafter == "none" { Shape::PLAIN } else { any_shape(dice) };
+        let shape = if drafter == "none" { StepShape::PLAIN } else { any_shape(dice) };
         let is_ahead = drafter == "layer_skip" && dice.chance(50);
         Self { drafter, shape, schedule: if is_ahead { Schedule::HeadAhead } else { Schedule::Plain } }
     }
@@ -84,7 +84,7 @@ fn requests_of_any_temperature_in_any_order_are_answered_as_plain_decoding_does(
             });
         }
         let mut decoder = made.expect("three ways");
-        let mut plain = Decoder::new(session_of(1), None, Shape::PLAIN).expect("plain decoding");
+        let mut plain = Decoder::new(session_of(1), None, StepShape::PLAIN).expect("plain decoding");
         for _ in 0..8 {
             let temperature = *dice.pick(&[0.0, 0.1, 0.5, 0.6, 0.7, 1.0, 3.0]);
             let sampling = Sampling { temperature, ..any_sampling(&mut dice) };
@@ -110,19 +110,19 @@ fn requests_of_any_temperature_in_any_order_are_answered_as_plain_decoding_does(
 #[should_panic(expected = "ways ascend in temperature")]
 fn ways_ascend() {
     let set = models()[0].set(*models()[0].classes().last().expect("portable at least"));
-    let decoder = Decoder::new(session(set, 20, 1, 1), None, Shape::PLAIN).expect("plain decoding");
-    drop(decoder.with_way(0.0, None, Shape::PLAIN));
+    let decoder = Decoder::new(session(set, 20, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
+    drop(decoder.with_way(0.0, None, StepShape::PLAIN));
 }
 
 #[test]
 fn a_way_for_which_the_session_has_no_room_is_refused() {
     let set = models()[0].set(*models()[0].classes().last().expect("portable at least"));
-    let decoder = || Decoder::new(session(set, 20, 4, 1), None, Shape::PLAIN).expect("plain decoding");
-    let shape = Shape { depth: 4, draft_width: 1, verify_width: 4, top_k: 0, draft_temperature: 1.0 };
-    for bad in [shape, Shape { verify_width: 0, ..shape }, Shape { verify_width: 65, ..shape }] {
+    let decoder = || Decoder::new(session(set, 20, 4, 1), None, StepShape::PLAIN).expect("plain decoding");
+    let shape = StepShape { depth: 4, draft_width: 1, verify_width: 4, top_k: 0, draft_temperature: 1.0 };
+    for bad in [shape, StepShape { verify_width: 0, ..shape }, StepShape { verify_width: 65, ..shape }] {
         assert!(decoder().with_way(0.6, None, bad).is_err(), "{bad:?}");
     }
-    assert!(decoder().with_way(0.6, None, Shape { depth: 3, ..shape }).is_ok());
+    assert!(decoder().with_way(0.6, None, StepShape { depth: 3, ..shape }).is_ok());
 }
 
 /// A loaded model and its profile at three temperatures, made once.
@@ -162,7 +162,7 @@ fn requests_are_recorded_as_plain_decoding_answers_at_their_temperature() {
         pinning: Pinning::Floating,
     };
     let session = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
-    let mut plain = Decoder::new(session, None, Shape::PLAIN).expect("plain decoding");
+    let mut plain = Decoder::new(session, None, StepShape::PLAIN).expect("plain decoding");
     for temperature in TEMPERATURES {
         let requests = profile.token_traces.iter().filter(|request| request.temperature == temperature);
         let mut answered = 0;

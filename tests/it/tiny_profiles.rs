@@ -7,13 +7,13 @@ use yggc::{
     backend::Tier,
     engine::{
         Activations, DrafterChoice, Engine, Error, LoadOptions, Loaded, Options, Pinning, PlanSource,
-        Sampling, make_drafter,
+        Sampling,
     },
     measure::{CalibrationPrompt, ProfileOptions, profile},
     model::synthetic::SyntheticSpec,
     plan::{DrafterKind, Plan},
     runtime::SessionOptions,
-    speculate::{self, Decoder, Limits, Observer, Shape},
+    speculate::{self, Decoder, Limits, StepShape, TraceObserver, make_drafter},
     tree::NodeId,
 };
 
@@ -68,7 +68,7 @@ pub(crate) fn served(
 }
 
 /// A decoder of the model that drafts as described, in this shape, for one thread.
-pub(crate) fn decoder(loaded: &Loaded, drafter: &DrafterDescription, shape: Shape) -> Decoder {
+pub(crate) fn decoder(loaded: &Loaded, drafter: &DrafterDescription, shape: StepShape) -> Decoder {
     let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
     let loaded = loaded.with_drafters([&kind]).expect("what it needs is there");
     let options = SessionOptions {
@@ -86,7 +86,7 @@ pub(crate) fn decoder(loaded: &Loaded, drafter: &DrafterDescription, shape: Shap
 #[derive(Debug, Default)]
 struct Offered(Vec<Expansion>);
 
-impl Observer for Offered {
+impl TraceObserver for Offered {
     fn expanded(&mut self, node: NodeId, candidates: &[speculate::Candidate]) {
         let candidates = candidates.iter().map(|c| (c.token, c.log_prob).into()).collect();
         self.0.push(Expansion { node: node.get(), candidates });
@@ -103,7 +103,7 @@ impl Recorder {
     /// The decoder of one of the profile's traces.
     pub(crate) fn new(loaded: &Loaded, profile: &Profile, trace: &Trace) -> Self {
         let described = profile.drafters.iter().find(|d| d.name == trace.drafter).expect("described");
-        let shape = Shape {
+        let shape = StepShape {
             depth: trace.depth as usize,
             draft_width: trace.width as usize,
             verify_width: WIDEST,

@@ -9,7 +9,7 @@ use ygg_profiler::{Profile, Stage, StepTrace};
 use yggc::{
     engine::{DrafterChoice, Engine, Error, ErrorKind, Loaded, Pinning, Sampling},
     measure::{ProfileOptions, plan_from_profile},
-    plan::{self, DrafterKind, Plan},
+    plan::{self, DrafterKind, LayerSkipSettings, Plan},
     planner::Fix,
     runtime::{RuntimeError, SessionOptions},
 };
@@ -143,7 +143,9 @@ fn a_plan_with_a_trimmed_head_survives_its_file() {
 fn with_head(tokens: &[u32]) -> Plan {
     let mut plan = plan();
     for sub_plan in &mut plan.by_drafter {
-        if let DrafterKind::LayerSkip { head_tokens: head @ Some(_), .. } = &mut sub_plan.drafter {
+        if let DrafterKind::LayerSkip(LayerSkipSettings { head_tokens: head @ Some(_), .. }) =
+            &mut sub_plan.drafter
+        {
             *head = Some(tokens.to_vec());
         }
     }

@@ -9,7 +9,7 @@ use yggc::{
     plan::{RowRule, Schedule},
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, Drafter, LayerSkip, Limits, Policy, Shape, SpeculateError},
+    speculate::{Decoder, Drafter, LayerSkip, Limits, Policy, SpeculateError, StepShape},
 };
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 fn decoder(
     set: &Arc<ExecutableSet>,
     schedule: Schedule,
-    (shape, context): (Shape, usize),
+    (shape, context): (StepShape, usize),
 ) -> Result<Decoder, SpeculateError> {
     let (session, drafter): (_, Box<dyn Drafter>) = if set.draft(DRAFT).is_ok() {
         let session = pair_session(set, context, shape.tree_nodes(), 1);
@@ -39,7 +39,7 @@ fn decoder(
 }
 
 /// A policy that chooses no rows, at costs as planned: the clock would tell two decoders apart.
-fn policy_of_all_rows(shape: &Shape, dice: &mut Dice) -> Policy {
+fn policy_of_all_rows(shape: &StepShape, dice: &mut Dice) -> Policy {
     let mut policy = any_policy(shape, dice);
     policy.choice.rule = RowRule::Widest;
     Policy { costs: None, ..policy }
@@ -67,9 +67,10 @@ fn steps_without_the_host_are_the_hosts() {
         };
         let depth = [3, 4, 5][case as usize / 3];
         // Softer than it is, so that no two of the host's values are equal where the device's logarithms are not.
-        let shape = Shape { depth, draft_temperature: *dice.pick(&[1.0, 2.0]), ..any_shape(&mut dice) };
+        let shape = StepShape { depth, draft_temperature: *dice.pick(&[1.0, 2.0]), ..any_shape(&mut dice) };
         let most = shape.tree_nodes();
-        let shape = Shape { verify_width: if dice.chance(80) { dice.within(1, most) } else { 64 }, ..shape };
+        let shape =
+            StepShape { verify_width: if dice.chance(80) { dice.within(1, most) } else { 64 }, ..shape };
         let len = dice.within(1, 16);
         let context = if dice.chance(30) { len + dice.within(2, 20) } else { 64 };
         let policy = dice.chance(40).then(|| policy_of_all_rows(&shape, &mut dice));
@@ -81,7 +82,7 @@ fn steps_without_the_host_are_the_hosts() {
             }
         };
         let (mut by_host, mut by_device) = (open(Schedule::Plain), open(Schedule::WholeStep));
-        let mut plain = Decoder::new(session(&set, context, 1, 1), None, Shape::PLAIN).expect("width 1");
+        let mut plain = Decoder::new(session(&set, context, 1, 1), None, StepShape::PLAIN).expect("width 1");
         let what = format!("case {case}, {}, drafter {kind}, {shape:?}", model.name);
         // Twice: a request knows nothing of the last one.
         for request in 0..2 {
@@ -128,7 +129,7 @@ fn steps_without_the_host_are_the_hosts() {
 fn what_a_device_cannot_do_alone_is_refused() {
     let model = some_models().next().expect("a model");
     let set = model.set(Class::native(best_tier()));
-    let shape = Shape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
     let opened = decoder(set, Schedule::WholeStep, (shape, 64));
     if !is_cuda() {
         let error = opened.expect_err("a processor runs forwards only").to_string();

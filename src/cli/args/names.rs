@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use clap::ValueEnum;
-use yggc::compile::stage_names;
+use clap::{ValueEnum, builder::PossibleValue};
+use yggc::{compile::stage_names, plan::DrafterId};
 
 /// Objective of a skip set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -42,47 +42,33 @@ impl DistilledKind {
     }
 }
 
-/// The drafters of this release, by their names in the command line contract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum DrafterName {
-    /// Nothing: plain decoding
-    None,
-    /// What followed an earlier occurrence of the last tokens
-    Lookup,
-    /// The model with a fixed set of layers left out
-    LayerSkip,
-    /// How texts of a corpus store continue
-    Retrieval,
-    /// What followed the longest suffix seen in this or earlier requests
-    Suffix,
-    /// The tokens last found most probable behind each token, in a fixed tree
-    Recycling,
-    /// N-grams from dictionaries of the text and of a candidate pool that the model extends
-    Ngram,
-    /// The model with a set of layers left out that is tuned while it runs
-    Swift,
-    /// All drafters without a model in one tree, weighted by their recent success
-    Mixed,
-    /// A drafter model: a small model of the same vocabulary, or a layer over the model's hidden rows
-    Model,
+/// A drafter, by its name in plans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DrafterName(pub(crate) DrafterId);
+
+impl ValueEnum for DrafterName {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: [DrafterName; DrafterId::ALL.len()] = {
+            let mut all = [DrafterName(DrafterId::None); DrafterId::ALL.len()];
+            let mut i = 0;
+            while i < all.len() {
+                all[i] = DrafterName(DrafterId::ALL[i]);
+                i += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.0.summary()))
+    }
 }
 
 impl DrafterName {
     /// Its name in plans.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Lookup => "lookup",
-            Self::LayerSkip => "layer_skip",
-            Self::Retrieval => "retrieval",
-            Self::Suffix => "suffix",
-            Self::Recycling => "recycling",
-            Self::Ngram => "ngram",
-            Self::Swift => "swift",
-            Self::Mixed => "mixed",
-            Self::Model => "model",
-        }
+        self.0.name()
     }
 }
 

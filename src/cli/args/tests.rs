@@ -1,7 +1,7 @@
 //! Tests of what the command line accepts and refuses.
 
 use clap::{CommandFactory, ValueEnum, error::ErrorKind};
-use yggc::compile::stage_names;
+use yggc::{compile::stage_names, plan::DrafterId};
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn run_has_the_flags_of_the_contract() {
                 --device cpu --isa amx --activations int8 --stats --json --cache-dir c";
     let Command::Run(run) = parse(line).unwrap() else { panic!("not `run`") };
     assert_eq!(run.max_tokens, 7);
-    assert_eq!(run.drafter, Some(DrafterName::LayerSkip));
+    assert_eq!(run.drafter, Some(DrafterName(DrafterId::LayerSkip)));
     assert_eq!(run.sampling.temperature, 0.8);
     assert_eq!(run.sampling.seed, 7);
     assert_eq!((run.device.threads, run.context.context), (Some(2), Some(512)));
@@ -200,7 +200,7 @@ fn repeated_and_listed_values() {
         panic!("not `bench`")
     };
     assert_eq!(bench.plans.len(), 2);
-    assert_eq!(bench.arms, [Arm::Ar, Arm::Drafter(DrafterName::LayerSkip), Arm::Plan]);
+    assert_eq!(bench.arms, [Arm::Ar, Arm::Drafter(DrafterName(DrafterId::LayerSkip)), Arm::Plan]);
     let Command::Bench(bench) = parse("bench --prompts f").unwrap() else { panic!("not `bench`") };
     assert_eq!(bench.arms, [Arm::Ar, Arm::Plan]);
     assert!(!bench.kernels && bench.sampling.temperature == 0.0);
@@ -222,7 +222,7 @@ fn repeated_and_listed_values() {
     let Command::Profile(profile) = parse("profile --drafter none --drafter lookup -o p").unwrap() else {
         panic!("not `profile`")
     };
-    assert_eq!(profile.drafters, [DrafterName::None, DrafterName::Lookup]);
+    assert_eq!(profile.drafters, [DrafterName(DrafterId::None), DrafterName(DrafterId::Lookup)]);
     let Command::Profile(profile) = parse("profile --draft-model a --draft-model b/c -o p").unwrap() else {
         panic!("not `profile`")
     };
@@ -232,14 +232,14 @@ fn repeated_and_listed_values() {
 #[test]
 fn every_arm_is_read_back_from_its_name() {
     let drafters = [
-        DrafterName::Lookup,
-        DrafterName::LayerSkip,
-        DrafterName::Retrieval,
-        DrafterName::Suffix,
-        DrafterName::Swift,
-        DrafterName::Model,
+        DrafterId::Lookup,
+        DrafterId::LayerSkip,
+        DrafterId::Retrieval,
+        DrafterId::Suffix,
+        DrafterId::Swift,
+        DrafterId::Model,
     ]
-    .map(Arm::Drafter);
+    .map(|drafter| Arm::Drafter(DrafterName(drafter)));
     for arm in [Arm::Ar, Arm::Eager, Arm::Plan, Arm::Unguarded].into_iter().chain(drafters) {
         assert_eq!(arm.to_string().parse(), Ok(arm));
     }
@@ -290,7 +290,7 @@ fn serve_listens_to_this_machine_unless_told_otherwise() {
     let line = "serve -m model --plan p --force --host ::1 --port 0 --drafter suffix --model-name n --api-key-file k \
                 --queue 0 --connections 9 --max-body 10 --max-prompt 11 --max-output 12 --timeout 13 --drain 0";
     let Command::Serve(serve) = parse(line).unwrap() else { panic!("not `serve`") };
-    assert_eq!((serve.drafter, serve.queue, serve.drain), (Some(DrafterName::Suffix), 0, 0));
+    assert_eq!((serve.drafter, serve.queue, serve.drain), (Some(DrafterName(DrafterId::Suffix)), 0, 0));
     assert_eq!((serve.max_prompt, serve.max_output, serve.timeout), (Some(11), Some(12), 13));
     for line in [
         "serve --port 70000",

@@ -5,9 +5,9 @@ use ygg_profiler::{DrafterName, Stage};
 
 use crate::{
     plan::{Plan, PricedShape, SubPlan},
-    planner::{
-        compare::leviathan,
-        report::explain::{Part, best_within},
+    planner::compare::{
+        leviathan,
+        parts::{Part, best_within},
     },
 };
 

@@ -22,7 +22,7 @@ struct RankedPath {
     /// The rank, from 0 on, of each of the verifier's tokens among its parent's candidates.
     ranks: Vec<usize>,
     end: PathEnd,
-    /// Tokens that the verifier said.
+    /// The verifier's tokens.
     said: usize,
 }
 
@@ -31,7 +31,7 @@ struct RankedPath {
 enum PathEnd {
     /// The next token is none of the candidates.
     Rejected,
-    /// The candidates of the last node, or what the verifier said behind it, were not recorded.
+    /// The candidates of the last node, or the verifier's token behind it, were not recorded.
     Unrecorded,
     /// The request ended there.
     Cut,

@@ -69,6 +69,21 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
         widths(&plan.planned.draft)
     )?;
 
+    write_files(out, plan)?;
+    write_best_shapes(out, plan)?;
+    write_chosen_step(out, plan.chosen())?;
+    writeln!(out, "\nbest of {} shapes", plan.alternatives.len())?;
+    write_priced(out, plan.priced().take(ALTERNATIVES))?;
+    write_list(out, "refused: the traces do not reach", plan.refused.iter().map(describe_refusal))?;
+    let left_out = plan.left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
+    write_list(out, "drafters left out", left_out)?;
+    write_predictors(out, &plan.predictors)?;
+    write_tunings(out, &plan.tunings)?;
+    write_list(out, "findings in the latency table", plan.table.findings())
+}
+
+/// The files that drafters need.
+fn write_files(out: &mut String, plan: &Plan) -> fmt::Result {
     let mut stores: Vec<_> = plan.by_drafter.iter().filter_map(|sub_plan| sub_plan.drafter.store()).collect();
     stores.dedup();
     for DrafterFile { path, digest } in stores {
@@ -80,7 +95,11 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     for DrafterFile { path, digest } in models {
         writeln!(out, "draft model  {path} ({digest})")?;
     }
+    Ok(())
+}
 
+/// The sub-plan of every drafter, the chosen one marked.
+fn write_best_shapes(out: &mut String, plan: &Plan) -> fmt::Result {
     writeln!(out, "\nbest shape of every drafter (predicted)")?;
     let mut rows = vec![
         ["", "drafter", "Dd", "Wd", "Wv", "schedule", "tokens/step", "step us", "us/token", "speed-up"]
@@ -103,14 +122,17 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
             format!("{:.2}", predicted.speedup),
         ]);
     }
-    write_table(out, &rows)?;
+    write_table(out, &rows)
+}
 
+/// Where the time of the chosen step goes, how it chooses its rows, and what it accepts.
+fn write_chosen_step(out: &mut String, chosen: &SubPlan) -> fmt::Result {
     writeln!(out, "\nstages of the chosen step (predicted)")?;
-    let stages = &plan.chosen().predicted.stages;
+    let stages = &chosen.predicted.stages;
     let rows: Vec<[String; 2]> =
         stages.iter().map(|s| [s.stage.to_string(), format!("{:.1} us", s.us)]).collect();
     write_table(out, &rows)?;
-    let RowChoice { rule, widths, rate: _, calibration } = &plan.chosen().row_choice;
+    let RowChoice { rule, widths, rate: _, calibration } = &chosen.row_choice;
     if *rule == RowRule::BestRate {
         writeln!(
             out,
@@ -137,20 +159,12 @@ acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
             )?;
         }
     }
-    let by_depth = &plan.chosen().acceptance.by_depth;
+    let by_depth = &chosen.acceptance.by_depth;
     if !by_depth.is_empty() {
         let shares: Vec<String> = by_depth.iter().map(|share| format!("{share:.2}")).collect();
         writeln!(out, "\naccepted to depth 1, 2, ...: {}", shares.join(" "))?;
     }
-
-    writeln!(out, "\nbest of {} shapes", plan.alternatives.len())?;
-    write_priced(out, plan.priced().take(ALTERNATIVES))?;
-    write_list(out, "refused: the traces do not reach", plan.refused.iter().map(describe_refusal))?;
-    let left_out = plan.left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
-    write_list(out, "drafters left out", left_out)?;
-    write_predictors(out, &plan.predictors)?;
-    write_tunings(out, &plan.tunings)?;
-    write_list(out, "findings in the latency table", plan.table.findings())
+    Ok(())
 }
 
 /// What telling how deep to draft is worth; nothing if it was not trained.

@@ -5,7 +5,7 @@ use super::{
     search::{DEPTH, VERIFY_WIDTHS, cells, plan, requests},
     synthetic::{Oracle, name, profile, record, samples},
 };
-use crate::plan::{DrafterKind, Plan, Schedule, StageTime, decode, encode};
+use crate::plan::{DrafterKind, ModelSettings, Plan, Schedule, StageTime, decode, encode};
 use crate::planner::SearchError;
 
 const VERIFY_US: [f64; 5] = [90.0, 92.0, 95.0, 97.0, 99.0];
@@ -25,7 +25,7 @@ fn profiled(tail_us: Option<f64>, walks: bool) -> Profile {
     }
     let mut profile = profile(cells, vec![trace], requests());
     let model = DrafterFile { path: "/drafter".to_owned(), digest: "d".repeat(64) };
-    let kind = DrafterKind::Model { model, head_tokens: None };
+    let kind = DrafterKind::Model(ModelSettings { model, head_tokens: None });
     let described = profile.drafters.iter_mut().find(|d| d.name.as_str() == "layer_skip").unwrap();
     *described = kind.describe(name("layer_skip"));
     profile

@@ -7,8 +7,8 @@ use super::synthetic::{
 };
 use crate::{
     plan::{
-        Calibration, DrafterKind, LeftOut, Plan, PlanError, PricedShape, RowRule, Schedule, Shape, StageTime,
-        SubPlan, decode, encode,
+        Calibration, DrafterKind, LayerSkipSettings, LeftOut, Plan, PlanError, PricedShape, RowRule,
+        Schedule, Shape, StageTime, SubPlan, decode, encode,
     },
     planner::{Fix, FreeDrafter, NOISE_MARGIN, SearchError, compare::leviathan, make_plan, report::show},
 };
@@ -258,7 +258,10 @@ fn good_drafts_are_chosen_and_every_drafter_kept() {
     assert_eq!(names, ["none", "layer_skip", "lookup"]);
     assert!(!plan.chosen().is_plain());
     let skip = plan.for_drafter("layer_skip").unwrap();
-    assert_eq!(skip.drafter, DrafterKind::LayerSkip { skipped: vec![2, 5], head_tokens: None });
+    assert_eq!(
+        skip.drafter,
+        DrafterKind::LayerSkip(LayerSkipSettings { skipped: vec![2, 5], head_tokens: None })
+    );
     assert_eq!(skip.top_k, 5);
     assert!(skip.acceptance.by_depth[0] > 0.5 && skip.acceptance.by_rank.len() == 5);
     assert!(leviathan::gain(skip.acceptance.by_rank[0], 0.1, 2) > 0.0);

@@ -8,7 +8,8 @@ use ygg_profiler::{
 
 use crate::{
     plan::{
-        Calibration, DrafterKind, PLAN_FORMAT, ProposalLimits, ReplayDrafter, RowChoice, RowRule, WidthCost,
+        Calibration, DrafterKind, LayerSkipSettings, LookupSettings, PLAN_FORMAT, ProposalLimits,
+        ReplayDrafter, RowChoice, RowRule, WidthCost,
     },
     planner::JudgedNode,
     tree::{Insert, NodeId, Source, TokenTree},
@@ -129,7 +130,7 @@ pub(super) fn widest(widths: &[u32]) -> RowChoice {
 }
 
 impl NaiveTree {
-    /// Every node whose fate `verified` tells.
+    /// Every node whose outcome `verified` tells.
     pub(super) fn judged(&self, verified: &[u32]) -> Vec<JudgedNode> {
         let mut judged = Vec::new();
         for NaiveNode { path, value, .. } in &self.nodes[1..] {
@@ -234,6 +235,7 @@ pub(super) fn recorded_candidates(step: &StepTrace) -> BTreeMap<Vec<u32>, Vec<Ca
 }
 
 /// Proposes the chain that followed the latest earlier occurrence of the last token.
+#[derive(Debug)]
 pub(super) struct Echo;
 
 impl Echo {
@@ -282,11 +284,15 @@ pub(super) fn profile(
     let mut drafters = Vec::new();
     if !traces.is_empty() {
         drafters.push(
-            DrafterKind::LayerSkip { skipped: vec![2, 5], head_tokens: None }.describe(name("layer_skip")),
+            DrafterKind::LayerSkip(LayerSkipSettings { skipped: vec![2, 5], head_tokens: None })
+                .describe(name("layer_skip")),
         );
     }
     if !token_traces.is_empty() {
-        drafters.push(DrafterKind::Lookup { longest_match: 3, shortest_match: 1 }.describe(name("lookup")));
+        drafters.push(
+            DrafterKind::Lookup(LookupSettings { longest_match: 3, shortest_match: 1 })
+                .describe(name("lookup")),
+        );
     }
     Profile {
         created_by: "test".into(),

@@ -1,6 +1,6 @@
 //! Which sub-layers a layer-skip drafter leaves out, searched while it runs: SWIFT (<https://arxiv.org/abs/2410.06916>).
 //!
-//! Everything here is pure: [`SkipSearch`] says which set to try next and is told what came of it; whoever drafts runs the
+//! Everything here is pure: [`SkipSearch`] chooses the set to try next and learns its result; the drafter runs the
 //! forwards. What it decides follows from its seed, the history and the counted costs ([`SkipCosts`]), never from a clock.
 //! Nothing allocates once it is made. [`SkipState`] is what outlives a run, and [`write_skip_state`] and [`read_skip_state`] move
 //! it through checked files.

@@ -42,7 +42,7 @@ pub enum StoreError {
     Length {
         /// The file.
         path: PathBuf,
-        /// What its header speaks for, or the length of a header.
+        /// What its header says, or the length of a header.
         expected: u128,
         /// What is there.
         found: u64,

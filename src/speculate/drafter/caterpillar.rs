@@ -7,7 +7,7 @@
 use crate::{
     runtime::{Choice, SkipSet},
     sample::Candidate,
-    speculate::{Shape, SpeculateError, Stage, stats::Lap, tree_forward::tree_forward},
+    speculate::{SpeculateError, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
     tree::{NodeId, Source, TokenTree},
 };
 
@@ -37,7 +37,7 @@ pub(super) struct Caterpillar {
 }
 
 impl Caterpillar {
-    pub(super) fn new(shape: &Shape) -> Self {
+    pub(super) fn new(shape: &StepShape) -> Self {
         let most = CANDIDATES[0].1;
         Self {
             choice: Choice { k: most, temperature: Some(shape.draft_temperature) },
@@ -66,7 +66,7 @@ impl Caterpillar {
         let mut tip = NodeId::ROOT;
         for drafted in 0..depth {
             let choices = tree_forward(session, tree, &[tip])?.choose(self.choice, Some(skip));
-            stats.add_time(Stage::Draft, lap.next());
+            stats.add_time(StepStage::Draft, lap.next());
             self.forwards.push(1);
             self.candidates.clear();
             let offered = choices.row(0);
@@ -86,7 +86,7 @@ impl Caterpillar {
                 let node = tree.insert(tip, candidate.token, value, rank, SOURCE).node();
                 next = next.or(node);
             }
-            stats.add_time(Stage::Grow, lap.next());
+            stats.add_time(StepStage::Grow, lap.next());
             match next {
                 Some(node) if best >= SURE => tip = node,
                 Some(_) | None => break,

@@ -3,7 +3,7 @@
 
 use crate::{
     runtime::{Choice, ExecutableSet, Grown},
-    speculate::{Shape, SpeculateError},
+    speculate::{SpeculateError, StepShape},
     tree::{Filling, Frontier, Insert, NodeId, Source, Template, TokenTree},
 };
 
@@ -21,7 +21,7 @@ impl Growth {
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if no executable holds a growth or gives as many candidates.
-    pub(super) fn equal(set: &ExecutableSet, shape: &Shape) -> Result<(Self, Choice), SpeculateError> {
+    pub(super) fn equal(set: &ExecutableSet, shape: &StepShape) -> Result<(Self, Choice), SpeculateError> {
         let Some(_) = set.width_for(shape.draft_width) else {
             let expected = format!("at most {}", set.widths().last().expect("width 1 is planned"));
             return Err(SpeculateError::Shape { what: "draft width", expected, found: shape.draft_width });
@@ -42,7 +42,7 @@ impl Growth {
     /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
     pub(super) fn by_template(
         template: &Template,
-        shape: &Shape,
+        shape: &StepShape,
         choice: Choice,
     ) -> Result<Self, SpeculateError> {
         let levels = template.levels();

@@ -1,5 +1,5 @@
-//! Heads drafted ahead: the next root is one of the tokens the verifier just said, so all of them are forwarded before it is
-//! known which, and the forward of that one serves the next proposal. A device that runs beside the host forwards them while the
+//! Heads drafted ahead: the next root is one of the verifier's tokens behind the verified rows, so all of them are forwarded before
+//! the root is known, and the forward of the root serves the next proposal. A device that runs beside the host forwards them while the
 //! host walks through the tree.
 //!
 //! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), ahead-of-time head draft. A head attends to the committed
@@ -10,7 +10,7 @@
 use crate::{
     runtime::{Choice, Session, SkipSet, TrimmedHead},
     sample::Candidate,
-    speculate::{Offers, SpeculateError},
+    speculate::{CandidateRows, SpeculateError},
     tree::tail_slots,
 };
 
@@ -27,7 +27,7 @@ pub(super) struct Heads {
     rows: Vec<usize>,
     tokens: Vec<u32>,
     /// The candidates of the head that was kept.
-    offers: Offers,
+    offers: CandidateRows,
     kept: Option<Kept>,
 }
 
@@ -47,13 +47,13 @@ impl Heads {
             committed: 0,
             rows: Vec::with_capacity(rows),
             tokens: Vec::with_capacity(rows),
-            offers: Offers::with_capacity(1, top_k),
+            offers: CandidateRows::with_capacity(1, top_k),
             kept: None,
         }
     }
 
     /// Begins to draft a head for every verified row behind which there would be another step that drafts, in a session whose model
-    /// knows the token that the row says and texts as long.
+    /// has the verifier's token of the row in its vocabulary and allows texts as long.
     pub(super) fn draft(
         &mut self,
         verified: &Verified<'_>,
@@ -63,13 +63,13 @@ impl Heads {
         skip: Option<&SkipSet>,
     ) -> Result<(), SpeculateError> {
         self.forget();
-        let Verified { tree, rows, said, tokens_left } = *verified;
+        let Verified { tree, rows, verifier_tokens, tokens_left } = *verified;
         self.committed = session.committed();
         let (room, vocabulary) = (session.context() - self.committed, session.set().vocabulary());
         let goes_on = |row: &usize| {
             let above = tree.depth(rows[*row]) as usize + 1;
             // The row's own token ends this step; the next one needs one to draft and one to end with.
-            above + 2 <= tokens_left && above < room && (said[*row] as usize) < vocabulary
+            above + 2 <= tokens_left && above < room && (verifier_tokens[*row] as usize) < vocabulary
         };
         self.rows.extend((0..rows.len()).filter(goes_on));
         if self.rows.is_empty() {
@@ -79,18 +79,18 @@ impl Heads {
         for (head, row) in self.rows.iter().enumerate() {
             let node = rows[*row];
             let offset = u32::try_from(self.bank + head).expect("trees are small");
-            forward.push(said[*row], tree.depth(node) + 1, offset, |tail| {
+            forward.push(verifier_tokens[*row], tree.depth(node) + 1, offset, |tail| {
                 let above = tail_slots(tree, node, 0, tail);
                 tail[above] = offset;
                 above + 1
             });
-            self.tokens.push(said[*row]);
+            self.tokens.push(verifier_tokens[*row]);
         }
         forward.begin_choice_of(trimmed, choice, skip);
         Ok(())
     }
 
-    /// Keeps the head of the verified row that said the next root, if it has one, and moves its keys and values to the root's
+    /// Keeps the head of the verified row behind which the next root stands, if it has one, and moves its keys and values to the root's
     /// place. The path to that row must be committed, and nothing behind it.
     pub(super) fn keep(&mut self, row: usize, session: &mut Session) {
         let Ok(head) = self.rows.binary_search(&row) else { return };

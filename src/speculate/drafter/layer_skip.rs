@@ -6,21 +6,23 @@
 //! them, so there is nothing to clone and nothing to commit. It may draft by a trimmed head, which knows some tokens only.
 
 use crate::{
+    plan::{DrafterId, LayerSkipSettings},
     runtime::{Choice, DraftPhase, DraftPhaseSize, GrowingTree, Session, SkipSet, TrimmedHead},
     sample::Candidate,
-    speculate::{Shape, SpeculateError, Stage, stats::Lap, tree_forward::tree_forward},
+    speculate::{SpeculateError, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
     tree::{NodeId, Source, Template, TokenTree},
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Proposer, Verified,
+    AheadDrafter, Budget, Drafter, OneLaunchDrafter, Verified,
     growth::{Growth, plant},
     heads::Heads,
     propose_in_one_launch,
+    registry::{MakeContext, MakeDrafter, source_of},
 };
 
 /// The drafter's mark.
-pub(super) const SOURCE: Source = Proposer::LayerSkip.source();
+pub(super) const SOURCE: Source = source_of(DrafterId::LayerSkip);
 
 /// The layer-skip drafter.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl LayerSkip {
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if no executable of the session holds a growth or gives as many candidates.
-    pub fn new(session: &Session, skip: SkipSet, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn new(session: &Session, skip: SkipSet, shape: &StepShape) -> Result<Self, SpeculateError> {
         let (growth, choice) = Growth::equal(session.set(), shape)?;
         let (nodes, top_k) = (shape.tree_nodes(), choice.k);
         Ok(Self {
@@ -73,7 +75,7 @@ impl LayerSkip {
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
-    pub fn with_template(self, template: &Template, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn with_template(self, template: &Template, shape: &StepShape) -> Result<Self, SpeculateError> {
         let growth = Growth::by_template(template, shape, self.choice)?;
         Ok(Self { growth, ..self })
     }
@@ -92,6 +94,21 @@ impl LayerSkip {
     /// Rows of each forward of the last proposal; heads drafted ahead are not among them.
     pub(super) fn forwards(&self) -> &[u32] {
         &self.forwards
+    }
+}
+
+impl MakeDrafter for LayerSkipSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        let MakeContext { growth, shape, session } = *context;
+        let skip = SkipSet::new(session.set().groups(), &self.skipped)?;
+        let mut drafter = LayerSkip::new(session, skip, shape)?;
+        if let Some(tree) = growth.static_tree() {
+            drafter = drafter.with_template(&tree.template, shape)?;
+        }
+        if let Some(tokens) = &self.head_tokens {
+            drafter = drafter.with_head(session.set().head(tokens)?);
+        }
+        Ok(Some(Box::new(drafter)))
     }
 }
 
@@ -123,7 +140,7 @@ impl Drafter for LayerSkip {
             if growth > 0 || !has_head {
                 let forward = tree_forward(session, tree, &self.rows)?;
                 let choices = forward.choose_of(self.trimmed, self.choice, Some(&self.skip));
-                stats.add_time(Stage::Draft, lap.next());
+                stats.add_time(StepStage::Draft, lap.next());
                 self.forwards.push(u32::try_from(self.rows.len()).expect("widths are small"));
                 for (row, node) in self.rows.iter().enumerate() {
                     let candidates = choices.row(row);
@@ -138,7 +155,7 @@ impl Drafter for LayerSkip {
                 }
             }
             self.growth.grow(tree, SOURCE, &mut self.rows);
-            stats.add_time(Stage::Grow, lap.next());
+            stats.add_time(StepStage::Grow, lap.next());
             if self.rows.is_empty() {
                 break;
             }
@@ -146,11 +163,11 @@ impl Drafter for LayerSkip {
         Ok(())
     }
 
-    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+    fn ahead(&mut self) -> Option<&mut dyn AheadDrafter> {
         Some(self)
     }
 
-    fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
+    fn in_one_launch(&mut self) -> Option<&mut dyn OneLaunchDrafter> {
         match self.growth {
             Growth::Equal { .. } => Some(self),
             Growth::Static(_) => None,
@@ -158,8 +175,8 @@ impl Drafter for LayerSkip {
     }
 }
 
-impl DraftsInOneLaunch for LayerSkip {
-    fn prepare(&mut self, session: &mut Session, shape: &Shape) -> Result<bool, SpeculateError> {
+impl OneLaunchDrafter for LayerSkip {
+    fn prepare(&mut self, session: &mut Session, shape: &StepShape) -> Result<bool, SpeculateError> {
         let size = DraftPhaseSize {
             depth: shape.depth,
             width: shape.draft_width,
@@ -192,7 +209,7 @@ impl DraftsInOneLaunch for LayerSkip {
     }
 }
 
-impl DraftsAhead for LayerSkip {
+impl AheadDrafter for LayerSkip {
     fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError> {
         self.heads.draft(verified, session, self.trimmed, self.choice, Some(&self.skip))
     }

@@ -3,15 +3,18 @@
 //! The proposal is a pure function of the committed tokens, so the planner replays this very drafter without any model.
 
 use crate::{
-    plan::{ProposalLimits, ReplayDrafter},
-    speculate::{Shape, SpeculateError},
+    plan::{DrafterId, LookupSettings, ProposalLimits, ReplayDrafter},
+    speculate::{SpeculateError, StepShape},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
-use super::{Budget, Drafter, Proposer, propose_by_history};
+use super::{
+    Budget, Drafter, propose_by_history,
+    registry::{MakeContext, MakeDrafter, Replay, source_of},
+};
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Lookup.source();
+const SOURCE: Source = source_of(DrafterId::Lookup);
 
 /// An earlier occurrence: the continuation starts at `next` and `length` tokens before it match.
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +33,21 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Matches of `shortest..=longest` tokens, and proposals within [`Shape::limits`].
+    /// Matches of `shortest..=longest` tokens, and proposals within [`StepShape::limits`].
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the match lengths are empty.
-    pub fn new(longest: usize, shortest: usize, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn new(longest: usize, shortest: usize, shape: &StepShape) -> Result<Self, SpeculateError> {
         if shortest == 0 || longest < shortest {
             let expected = format!("1 or more and at most {longest}");
             return Err(SpeculateError::Shape { what: "shortest match", expected, found: shortest });
         }
         let matches = Vec::with_capacity(shape.draft_width + 1);
         Ok(Self { longest, shortest, limits: shape.limits(), matches })
+    }
+
+    fn of(settings: &LookupSettings, shape: &StepShape) -> Result<Self, SpeculateError> {
+        Self::new(settings.longest_match as usize, settings.shortest_match as usize, shape)
     }
 
     /// Finds the best `most` matches: longer ones first, later ones before earlier ones.
@@ -61,6 +68,17 @@ impl Lookup {
                 self.matches.truncate(most);
             }
         }
+    }
+}
+
+impl MakeDrafter for LookupSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        Ok(Some(Box::new(Lookup::of(self, context.shape)?)))
+    }
+
+    fn replay(&self) -> Result<Option<Replay>, SpeculateError> {
+        let drafter = Box::new(Lookup::of(self, &StepShape::PLAIN)?);
+        Ok(Some(Replay { drafter, depths: &[1, 2, 3, 5, 7, 11, 15], widths: &[1, 2, 3] }))
     }
 }
 
@@ -101,11 +119,11 @@ impl Drafter for Lookup {
 mod tests {
     use super::*;
 
-    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
-        Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
+    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
+        StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
     }
 
-    fn propose(history: &[u32], shape: &Shape) -> TokenTree {
+    fn propose(history: &[u32], shape: &StepShape) -> TokenTree {
         let mut tree = TokenTree::with_capacity(shape.tree_nodes());
         tree.reset(*history.last().unwrap());
         ReplayDrafter::propose(&mut Lookup::new(3, 1, shape).unwrap(), history, &shape.limits(), &mut tree);

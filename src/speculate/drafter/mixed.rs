@@ -4,13 +4,16 @@
 //! policy, [`Trust`]: it follows what became of the drafter's proposals, so the same history always shares the rows alike.
 
 use crate::{
-    plan::ProposalLimits,
-    policy::{Fate, Trust, fates},
-    speculate::{Lesson, Shape, SpeculateError, Stage, stats::Lap},
+    plan::{Mixture, ProposalLimits},
+    policy::{NodeOutcome, Trust, node_outcomes},
+    speculate::{SpeculateError, StepOutcome, StepShape, StepStage, stats::Lap},
     tree::{Insert, NodeId, TokenTree},
 };
 
-use super::{Budget, Drafter, Ngram};
+use super::{
+    Budget, Drafter, Ngram,
+    registry::{MakeContext, MakeDrafter, make_growing_drafter},
+};
 
 /// Drafters that run no model, and share a tree.
 #[derive(Debug)]
@@ -18,8 +21,8 @@ pub struct Mixed {
     parts: Vec<Part>,
     limits: ProposalLimits,
     order: Vec<Proposed>,
-    fates: Vec<Fate>,
-    /// Whether the parts' trees are those of the step that is taught next.
+    outcomes: Vec<NodeOutcome>,
+    /// Whether the parts' trees are those of the step whose outcome comes next.
     drafted: bool,
 }
 
@@ -59,7 +62,7 @@ impl Mixed {
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if there are fewer than two.
-    pub fn new(parts: Vec<Box<dyn Drafter>>, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn new(parts: Vec<Box<dyn Drafter>>, shape: &StepShape) -> Result<Self, SpeculateError> {
         if parts.len() < 2 {
             let expected = "two or more".to_owned();
             return Err(SpeculateError::Shape {
@@ -80,7 +83,7 @@ impl Mixed {
         };
         let order = Vec::with_capacity(parts.len() * nodes);
         let parts = parts.into_iter().map(part).collect();
-        Ok(Self { parts, limits, order, fates: Vec::with_capacity(nodes), drafted: false })
+        Ok(Self { parts, limits, order, outcomes: Vec::with_capacity(nodes), drafted: false })
     }
 
     /// Moves the best of what the parts propose into `tree`, as far as it may grow.
@@ -140,6 +143,16 @@ impl Part {
     }
 }
 
+impl MakeDrafter for Mixture {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        let MakeContext { growth, shape, session } = *context;
+        let parts = self.parts();
+        let drafters = parts.iter().map(|part| make_growing_drafter(part, growth, shape, session));
+        let drafters: Vec<_> = drafters.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        Ok(Some(Box::new(Mixed::new(drafters, shape)?)))
+    }
+}
+
 impl Drafter for Mixed {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let Budget { session, history, depth, stats, observer: _ } = budget;
@@ -153,13 +166,13 @@ impl Drafter for Mixed {
         let mut lap = Lap::start();
         self.merge(tree);
         self.drafted = true;
-        stats.add_time(Stage::Draft, lap.next());
+        stats.add_time(StepStage::Draft, lap.next());
         Ok(())
     }
 
-    /// What the most curious of them learns from, and one at least: lessons tell what became of proposals, too.
-    fn listens(&self) -> usize {
-        self.parts.iter().map(|part| part.drafter.listens()).max().unwrap_or(0).max(1)
+    /// As many as the part that learns from most, and at least one: trust needs the outcome of every step.
+    fn candidates_to_learn(&self) -> usize {
+        self.parts.iter().map(|part| part.drafter.candidates_to_learn()).max().unwrap_or(0).max(1)
     }
 
     fn ngrams(&mut self) -> Option<&mut Ngram> {
@@ -173,16 +186,16 @@ impl Drafter for Mixed {
         }
     }
 
-    fn learn(&mut self, lesson: &Lesson<'_>) {
+    fn learn(&mut self, outcome: &StepOutcome<'_>) {
         let drafted = std::mem::take(&mut self.drafted);
-        let emitted = &lesson.history[lesson.history.len() - lesson.emitted..];
+        let emitted = &outcome.history[outcome.history.len() - outcome.emitted..];
         for Part { drafter, trust, tree, values, .. } in &mut self.parts {
             if drafted {
-                fates(tree, emitted, &mut self.fates);
-                trust.learn(values, &self.fates);
+                node_outcomes(tree, emitted, &mut self.outcomes);
+                trust.learn(values, &self.outcomes);
             }
-            if drafter.listens() > 0 {
-                drafter.learn(lesson);
+            if drafter.candidates_to_learn() > 0 {
+                drafter.learn(outcome);
             }
         }
     }
@@ -195,7 +208,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{speculate::Offers, tree::Source};
+    use crate::{speculate::CandidateRows, tree::Source};
 
     /// Proposes nothing: the tests write into the parts' trees.
     #[derive(Debug)]
@@ -208,7 +221,7 @@ mod tests {
     }
 
     fn mixed(parts: usize, verify_width: usize) -> Mixed {
-        let shape = Shape { depth: 8, draft_width: 8, verify_width, top_k: 0, draft_temperature: 1.0 };
+        let shape = StepShape { depth: 8, draft_width: 8, verify_width, top_k: 0, draft_temperature: 1.0 };
         let silent = || Box::new(Silent) as Box<dyn Drafter>;
         let mut mixed = Mixed::new((0..parts).map(|_| silent()).collect(), &shape).unwrap();
         mixed.parts.iter_mut().for_each(|part| part.tree.reset(0));
@@ -238,10 +251,17 @@ mod tests {
     /// What happened to the last merged tree of `mixed`.
     fn teach(mixed: &mut Mixed, tree: &TokenTree, emitted: &[u32]) {
         mixed.drafted = true;
-        let (rows, offers) = ([NodeId::ROOT], Offers::default());
+        let (rows, offers) = ([NodeId::ROOT], CandidateRows::default());
         let (path, history) = ([NodeId::ROOT], [&[0], emitted].concat());
         let emitted = emitted.len();
-        mixed.learn(&Lesson { tree, rows: &rows, offers: &offers, path: &path, history: &history, emitted });
+        mixed.learn(&StepOutcome {
+            tree,
+            rows: &rows,
+            offers: &offers,
+            path: &path,
+            history: &history,
+            emitted,
+        });
     }
 
     proptest! {
@@ -256,8 +276,8 @@ mod tests {
             let mut mixed = mixed(proposals.len(), nodes);
             for (place, (part, proposal)) in mixed.parts.iter_mut().zip(&proposals).enumerate() {
                 for (value, accepted) in came.iter().skip(7 * place) {
-                    let fate = if *accepted { Fate::Accepted } else { Fate::Rejected };
-                    part.trust.learn(&[1.0, f32::from(*value) / 100.0], &[Fate::Accepted, fate]);
+                    let outcome = if *accepted { NodeOutcome::Accepted } else { NodeOutcome::Rejected };
+                    part.trust.learn(&[1.0, f32::from(*value) / 100.0], &[NodeOutcome::Accepted, outcome]);
                 }
                 for (parent, token, value) in proposal {
                     let parent = NodeId::from_index(parent % part.tree.len());
@@ -328,7 +348,7 @@ mod tests {
 
     #[test]
     fn one_drafter_is_no_mixture() {
-        let shape = Shape { depth: 1, draft_width: 1, verify_width: 2, top_k: 0, draft_temperature: 1.0 };
+        let shape = StepShape { depth: 1, draft_width: 1, verify_width: 2, top_k: 0, draft_temperature: 1.0 };
         for parts in [vec![], vec![Box::new(Silent) as Box<dyn Drafter>]] {
             assert!(matches!(Mixed::new(parts, &shape), Err(SpeculateError::Shape { .. })));
         }

@@ -8,8 +8,8 @@ mod lookup;
 mod mixed;
 mod model;
 mod ngram;
-mod proposer;
 mod recycling;
+mod registry;
 mod retrieval;
 mod suffix;
 mod swift;
@@ -19,8 +19,9 @@ pub use lookup::Lookup;
 pub use mixed::Mixed;
 pub use model::ModelDrafter;
 pub use ngram::Ngram;
-pub use proposer::Proposer;
 pub use recycling::Recycling;
+pub(in crate::speculate) use registry::source_of;
+pub use registry::{Replay, make_drafter, make_growing_drafter, make_replay};
 pub use retrieval::Retrieval;
 pub use suffix::Suffix;
 pub use swift::{DraftGrowth, Swift};
@@ -33,7 +34,7 @@ use crate::{
     tree::{NodeId, TokenTree},
 };
 
-use super::{Lesson, Shape, SpeculateError, Stage, Stats, stats::Lap};
+use super::{SpeculateError, Stats, StepOutcome, StepShape, StepStage, stats::Lap};
 
 /// What a drafter may use for one proposal.
 #[derive(Debug)]
@@ -46,12 +47,12 @@ pub struct Budget<'a> {
     pub depth: usize,
     /// Where the drafter's times go.
     pub stats: &'a mut Stats,
-    /// Whoever wants to see the candidates of each expanded node.
-    pub observer: Option<&'a mut dyn Observer>,
+    /// Sees the candidates of each expanded node.
+    pub observer: Option<&'a mut dyn TraceObserver>,
 }
 
-/// Sees what a model drafter offered: for recording traces.
-pub trait Observer: std::fmt::Debug {
+/// Sees the candidates of a model drafter, for recording traces.
+pub trait TraceObserver: std::fmt::Debug {
     /// `node` was forwarded and these are its best continuations, most probable first.
     fn expanded(&mut self, node: NodeId, candidates: &[Candidate]);
 }
@@ -64,13 +65,12 @@ pub trait Drafter: std::fmt::Debug + Send {
     /// [`SpeculateError`] when the session refuses a forward.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError>;
 
-    /// How many of the verifier's best continuations of every verified row it learns from; none if it learns nothing. The same
-    /// for as long as it lives.
-    fn listens(&self) -> usize {
+    /// Number of candidates of every verified row that it learns from; 0 if it learns nothing. Constant.
+    fn candidates_to_learn(&self) -> usize {
         0
     }
 
-    /// Another request begins: `history` is its prompt and its first token. What was learned from earlier ones may stay.
+    /// Another request begins: `history` is its prompt and its first token. It may keep what it learned from earlier requests.
     fn begin(&mut self, _history: &[u32]) {}
 
     /// The request's prompt is in the verifier's cache: brings a cache of its own as far, as a part of the prefill.
@@ -81,8 +81,8 @@ pub trait Drafter: std::fmt::Debug + Send {
         Ok(())
     }
 
-    /// Takes note of a finished step, whether it drafted or not, if it [listens](Self::listens). Allocates nothing.
-    fn learn(&mut self, _lesson: &Lesson<'_>) {}
+    /// Takes note of a finished step, whether it drafted or not, if it [learns](Self::candidates_to_learn). Allocates nothing.
+    fn learn(&mut self, _outcome: &StepOutcome<'_>) {}
 
     /// The search for the sub-layers that it leaves out, if it searches: to keep its state, or to go on from one.
     fn skip_search(&mut self) -> Option<&mut SkipSearch> {
@@ -95,12 +95,12 @@ pub trait Drafter: std::fmt::Debug + Send {
     }
 
     /// Itself, if it can draft the head of a step before the step's root is known: a drafter that runs a model of tokens alone.
-    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+    fn ahead(&mut self) -> Option<&mut dyn AheadDrafter> {
         None
     }
 
     /// Itself, if the device can run all of its draft phase: a drafter that runs a model and whose trees grow equally.
-    fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
+    fn in_one_launch(&mut self) -> Option<&mut dyn OneLaunchDrafter> {
         None
     }
 }
@@ -115,12 +115,12 @@ fn propose_by_history(
     let mut lap = Lap::start();
     let depth = limits.depth.min(u32::try_from(budget.depth).unwrap_or(u32::MAX));
     drafter.propose(budget.history, &ProposalLimits { depth, ..limits }, tree);
-    budget.stats.add_time(Stage::Draft, lap.next());
+    budget.stats.add_time(StepStage::Draft, lap.next());
 }
 
 /// A proposal whose tree the device grows by itself; counts its times.
 fn propose_in_one_launch(
-    drafter: &mut dyn DraftsInOneLaunch,
+    drafter: &mut dyn OneLaunchDrafter,
     tree: &mut TokenTree,
     budget: Budget<'_>,
 ) -> Result<(), SpeculateError> {
@@ -129,11 +129,11 @@ fn propose_in_one_launch(
     if drafter.begin(Budget { session, history, depth, stats, observer: None })? {
         drafter.plant(tree, session);
     }
-    stats.add_time(Stage::Draft, lap.next());
+    stats.add_time(StepStage::Draft, lap.next());
     Ok(())
 }
 
-/// What a step verified, before it is known what of it is accepted.
+/// The verified rows of a step, before acceptance.
 #[derive(Clone, Copy, Debug)]
 pub struct Verified<'a> {
     /// The drafted tree.
@@ -141,19 +141,19 @@ pub struct Verified<'a> {
     /// The verified nodes, ascending.
     pub rows: &'a [NodeId],
     /// The verifier's token behind each of them.
-    pub said: &'a [u32],
+    pub verifier_tokens: &'a [u32],
     /// Most tokens that this step and those after it may emit.
     pub tokens_left: usize,
 }
 
-/// Leaves forwards and growths of a draft phase to the device, in one launch.
-pub trait DraftsInOneLaunch: std::fmt::Debug {
+/// A drafter whose whole draft phase, forwards and growths, the device runs in one launch.
+pub trait OneLaunchDrafter: std::fmt::Debug {
     /// Makes ready for trees of `shape`; from then on proposals that nobody observes are grown by the device, and are the same
     /// trees. Whether the device can.
     ///
     /// # Errors
     /// [`SpeculateError`] when memory or a width is refused.
-    fn prepare(&mut self, session: &mut Session, shape: &Shape) -> Result<bool, SpeculateError>;
+    fn prepare(&mut self, session: &mut Session, shape: &StepShape) -> Result<bool, SpeculateError>;
 
     /// Where the device grows the trees.
     ///
@@ -174,8 +174,8 @@ pub trait DraftsInOneLaunch: std::fmt::Debug {
     fn plant(&mut self, tree: &mut TokenTree, session: &mut Session);
 }
 
-/// Drafts the head of the next step while this one is not finished.
-pub trait DraftsAhead: std::fmt::Debug {
+/// A drafter that drafts the heads of the next step before this step is finished.
+pub trait AheadDrafter: std::fmt::Debug {
     /// Begins to forward the nodes in `rows`, which are about to be verified, that it has not: heads attend to the keys and values of
     /// all rows above them. A drafter in the verifier's cache has them of the verification.
     ///
@@ -192,7 +192,7 @@ pub trait DraftsAhead: std::fmt::Debug {
     /// [`SpeculateError`] when the session refuses a forward.
     fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError>;
 
-    /// Keeps, for the next proposal, the head of the verified row that said the next root, the last token of `history`; the path to it
+    /// Keeps, for the next proposal, the head of the verified row behind which the next root stands, the last token of `history`; the path to it
     /// is committed in the verifier's session. Waits for it.
     fn keep_head(&mut self, row: usize, history: &[u32], session: &mut Session);
 

@@ -10,25 +10,26 @@
 use std::sync::Arc;
 
 use crate::{
-    plan::Schedule,
+    plan::{DrafterId, ModelSettings, Schedule},
     runtime::{
         Choice, DraftPhase, DraftPhaseSize, ExecutableSet, Forward, GrowingTree, RuntimeError, Session,
         SessionOptions, TrimmedHead,
     },
     sample::Candidate,
-    speculate::{Shape, SpeculateError, Stage, stats::Lap, tree_forward::tree_forward},
+    speculate::{SpeculateError, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
     tree::{NodeId, Source, Template, TokenTree},
 };
 
 use super::{
-    Budget, Drafter, DraftsAhead, DraftsInOneLaunch, Proposer, Verified,
+    AheadDrafter, Budget, Drafter, OneLaunchDrafter, Verified,
     growth::{Growth, plant},
     heads::Heads,
     propose_in_one_launch,
+    registry::{MakeContext, MakeDrafter, source_of},
 };
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Model.source();
+const SOURCE: Source = source_of(DrafterId::Model);
 
 /// A node that was forwarded.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +81,11 @@ impl ModelDrafter {
     /// [`SpeculateError::Shape`] if no executable holds a growth or gives as many candidates, or the model reads rows of another
     /// width; [`SpeculateError::Runtime`] if the verifier's session keeps no hidden rows for a model that reads them, or
     /// memory is refused.
-    pub fn new(session: &Session, set: &Arc<ExecutableSet>, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn new(
+        session: &Session,
+        set: &Arc<ExecutableSet>,
+        shape: &StepShape,
+    ) -> Result<Self, SpeculateError> {
         let (growth, choice) = Growth::equal(set, shape)?;
         let columns = set.given_columns();
         let reads = match columns {
@@ -117,7 +122,11 @@ impl ModelDrafter {
     }
 
     /// How the drafter's own session is opened beside the verifier's: with room for heads drafted ahead, if it can draft them.
-    pub fn session_options(options: &SessionOptions, set: &ExecutableSet, shape: &Shape) -> SessionOptions {
+    pub fn session_options(
+        options: &SessionOptions,
+        set: &ExecutableSet,
+        shape: &StepShape,
+    ) -> SessionOptions {
         let context = options.context.min(set.model_context());
         let schedule = if set.given_columns() == 0 { Schedule::HeadAhead } else { Schedule::Plain };
         SessionOptions { context, tree_nodes: shape.scratch_rows(schedule), ..*options }
@@ -134,7 +143,7 @@ impl ModelDrafter {
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
-    pub fn with_template(self, template: &Template, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn with_template(self, template: &Template, shape: &StepShape) -> Result<Self, SpeculateError> {
         let growth = Growth::by_template(template, shape, self.choice)?;
         Ok(Self { growth, ..self })
     }
@@ -291,6 +300,21 @@ fn note(kept: &mut Vec<Candidate>, found: impl Iterator<Item = (u32, f32)>, voca
     kept.extend(all.filter(|candidate| (candidate.token as usize) < vocabulary));
 }
 
+impl MakeDrafter for ModelSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        let MakeContext { growth, shape, session } = *context;
+        let set = session.set().draft(&self.model.digest)?;
+        let mut drafter = ModelDrafter::new(session, set, shape)?;
+        if let Some(tree) = growth.static_tree() {
+            drafter = drafter.with_template(&tree.template, shape)?;
+        }
+        if let Some(tokens) = &self.head_tokens {
+            drafter = drafter.with_head(set.head(tokens)?);
+        }
+        Ok(Some(Box::new(drafter)))
+    }
+}
+
 impl Drafter for ModelDrafter {
     /// `depth` forwards, the root's with what the cache lacks before it, unless its head was drafted ahead, and then one after each growth
     /// but the last, as [`LayerSkip`](super::LayerSkip). Nothing where its context ends, behind a token that it has not, or behind tokens whose hidden
@@ -314,7 +338,7 @@ impl Drafter for ModelDrafter {
             }
             None => self.forward_root(history, budget.session)?,
         }
-        budget.stats.add_time(Stage::Draft, lap.next());
+        budget.stats.add_time(StepStage::Draft, lap.next());
         self.rows.clear();
         self.rows.push(NodeId::ROOT);
         self.note_forwarded(tree);
@@ -324,7 +348,7 @@ impl Drafter for ModelDrafter {
                 self.forward_rows(tree, &mut budget, &mut lap)?;
             }
             self.growth.grow(tree, SOURCE, &mut self.rows);
-            budget.stats.add_time(Stage::Grow, lap.next());
+            budget.stats.add_time(StepStage::Grow, lap.next());
             if self.rows.is_empty() {
                 break;
             }
@@ -342,7 +366,7 @@ impl Drafter for ModelDrafter {
         self.catch_up(&history[..root], session)
     }
 
-    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+    fn ahead(&mut self) -> Option<&mut dyn AheadDrafter> {
         match self.reads {
             Reads::Tokens => Some(self),
             // The text stands on the verifier's rows, which are not known before.
@@ -350,7 +374,7 @@ impl Drafter for ModelDrafter {
         }
     }
 
-    fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
+    fn in_one_launch(&mut self) -> Option<&mut dyn OneLaunchDrafter> {
         match self.growth {
             Growth::Equal { .. } => Some(self),
             Growth::Static(_) => None,
@@ -358,8 +382,8 @@ impl Drafter for ModelDrafter {
     }
 }
 
-impl DraftsInOneLaunch for ModelDrafter {
-    fn prepare(&mut self, _session: &mut Session, shape: &Shape) -> Result<bool, SpeculateError> {
+impl OneLaunchDrafter for ModelDrafter {
+    fn prepare(&mut self, _session: &mut Session, shape: &StepShape) -> Result<bool, SpeculateError> {
         let size = DraftPhaseSize {
             depth: shape.depth,
             width: shape.draft_width,
@@ -397,7 +421,7 @@ impl DraftsInOneLaunch for ModelDrafter {
     }
 }
 
-impl DraftsAhead for ModelDrafter {
+impl AheadDrafter for ModelDrafter {
     /// Begins one forward of the verified nodes that no growth forwarded, where the context holds them. Of what it computes keys and
     /// values are used alone.
     fn draft_tail(&mut self, tree: &TokenTree, rows: &[NodeId]) -> Result<(), SpeculateError> {
@@ -448,7 +472,7 @@ impl ModelDrafter {
             }
         }
         let choices = forward.choose_of(self.trimmed, self.choice, None);
-        budget.stats.add_time(Stage::Draft, lap.next());
+        budget.stats.add_time(StepStage::Draft, lap.next());
         if let Reads::HiddenRows { own, columns } = &mut self.reads {
             for (row, node) in self.rows.iter().enumerate() {
                 own[node.index() * *columns..][..*columns].copy_from_slice(choices.hidden(row));

@@ -9,16 +9,19 @@ mod pool;
 mod saved;
 
 use crate::{
-    plan::{NgramSettings, ProposalLimits},
-    speculate::{Lesson, Shape, SpeculateError, Stage, stats::Lap},
+    plan::{DrafterId, NgramSettings, ProposalLimits},
+    speculate::{SpeculateError, StepOutcome, StepShape, StepStage, stats::Lap},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
 use self::{dictionary::Dictionaries, pool::Pool};
-use super::{Budget, Drafter, Proposer};
+use super::{
+    Budget, Drafter,
+    registry::{MakeContext, MakeDrafter, source_of},
+};
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Ngram.source();
+const SOURCE: Source = source_of(DrafterId::Ngram);
 /// The verifier's continuations of a pool sequence among which an unknown one is looked for.
 const OFFERED: usize = 8;
 /// What the newest guess of the forward dictionary is worth, and what each further token of a guess keeps of that.
@@ -39,14 +42,14 @@ pub struct Ngram {
 }
 
 impl Ngram {
-    /// A drafter that knows nothing yet, for proposals within [`Shape::limits`]. Reserves all of its memory.
+    /// A drafter that knows nothing yet, for proposals within [`StepShape::limits`]. Reserves all of its memory.
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if the pool leaves no row for a guess, or its sequences are deeper than the shape.
     ///
     /// # Panics
     /// If the settings are not valid ([`DrafterKind::validate`](crate::plan::DrafterKind::validate)).
-    pub fn new(settings: NgramSettings, shape: &Shape) -> Result<Self, SpeculateError> {
+    pub fn new(settings: NgramSettings, shape: &StepShape) -> Result<Self, SpeculateError> {
         let limits = shape.limits();
         let NgramSettings { order, pool, explored_percent, entries, .. } = settings;
         assert!(order >= 2, "n-grams of two tokens or more");
@@ -139,6 +142,12 @@ fn grow(tree: &mut TokenTree, parent: NodeId, token: u32, value: f32, nodes: usi
     }
 }
 
+impl MakeDrafter for NgramSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        Ok(Some(Box::new(Ngram::new(*self, context.shape)?)))
+    }
+}
+
 impl Drafter for Ngram {
     /// The pool's sequences, which are verified whatever they are worth, then the guess of the backward dictionary, then those
     /// of the forward one, merged into one tree of at most `limits.nodes` nodes. Values rank nodes and claim no probability.
@@ -155,7 +164,7 @@ impl Drafter for Ngram {
         if let Some(last) = history.last() {
             self.guess_forward(*last, (depth, nodes), tree);
         }
-        stats.add_time(Stage::Draft, lap.next());
+        stats.add_time(StepStage::Draft, lap.next());
         Ok(())
     }
 
@@ -163,7 +172,7 @@ impl Drafter for Ngram {
         Some(self)
     }
 
-    fn listens(&self) -> usize {
+    fn candidates_to_learn(&self) -> usize {
         if self.settings.pool > 0 { OFFERED } else { 0 }
     }
 
@@ -174,8 +183,8 @@ impl Drafter for Ngram {
     }
 
     /// The pool moves on, and what it makes enters both dictionaries, with all its parts if those are held.
-    fn learn(&mut self, lesson: &Lesson<'_>) {
-        self.pool.refresh(lesson, &mut self.dictionaries);
+    fn learn(&mut self, outcome: &StepOutcome<'_>) {
+        self.pool.refresh(outcome, &mut self.dictionaries);
     }
 }
 

@@ -4,18 +4,21 @@
 //! rejected rows too, and the next step gathers them again along the template: no search, and the same shape at every step.
 
 use crate::{
-    plan::ProposalLimits,
-    speculate::{Lesson, Shape, SpeculateError, Stage, stats::Lap},
+    plan::{DrafterId, ProposalLimits, RecyclingSettings},
+    speculate::{SpeculateError, StepOutcome, StepShape, StepStage, stats::Lap},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
 use self::template::{MOST_RANKS, Template};
-use super::{Budget, Drafter, Proposer};
+use super::{
+    Budget, Drafter,
+    registry::{MakeContext, MakeDrafter, source_of},
+};
 
 mod template;
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Recycling.source();
+const SOURCE: Source = source_of(DrafterId::Recycling);
 /// No token of a model.
 const NONE: u32 = u32::MAX;
 
@@ -31,9 +34,9 @@ pub struct Recycling {
 }
 
 impl Recycling {
-    /// A drafter that has seen nothing of a vocabulary of `vocabulary` tokens, for proposals within [`Shape::limits`]. Reserves
+    /// A drafter that has seen nothing of a vocabulary of `vocabulary` tokens, for proposals within [`StepShape::limits`]. Reserves
     /// all of its memory.
-    pub fn new(vocabulary: usize, shape: &Shape) -> Self {
+    pub fn new(vocabulary: usize, shape: &StepShape) -> Self {
         let limits = shape.limits();
         let template = Template::new(limits.depth, limits.nodes);
         let filled = Vec::with_capacity(template.len());
@@ -80,16 +83,22 @@ impl Recycling {
     }
 }
 
+impl MakeDrafter for RecyclingSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        Ok(Some(Box::new(Recycling::new(context.session.set().vocabulary(), context.shape))))
+    }
+}
+
 impl Drafter for Recycling {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let mut lap = Lap::start();
         let depth = self.limits.depth.min(u32::try_from(budget.depth).unwrap_or(u32::MAX));
         self.fill(depth, tree);
-        budget.stats.add_time(Stage::Draft, lap.next());
+        budget.stats.add_time(StepStage::Draft, lap.next());
         Ok(())
     }
 
-    fn listens(&self) -> usize {
+    fn candidates_to_learn(&self) -> usize {
         MOST_RANKS
     }
 
@@ -106,8 +115,8 @@ impl Drafter for Recycling {
 
     /// Rows of the accepted path come last, so that a token that was verified in several places keeps what it was offered in
     /// the true one.
-    fn learn(&mut self, lesson: &Lesson<'_>) {
-        let Lesson { tree, rows, offers, path, .. } = *lesson;
+    fn learn(&mut self, outcome: &StepOutcome<'_>) {
+        let StepOutcome { tree, rows, offers, path, .. } = *outcome;
         for on_path in [false, true] {
             for (row, node) in rows.iter().enumerate() {
                 if path.binary_search(node).is_ok() == on_path {
@@ -123,10 +132,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{sample::Candidate, speculate::Offers};
+    use crate::{sample::Candidate, speculate::CandidateRows};
 
-    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
-        Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
+    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
+        StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
     }
 
     fn filled(drafter: &mut Recycling, root: u32, depth: u32) -> TokenTree {
@@ -144,12 +153,12 @@ mod tests {
 
     fn teach(drafter: &mut Recycling, tree: &TokenTree, path: &[NodeId], most: usize) {
         let rows: Vec<NodeId> = tree.nodes().collect();
-        let mut offers = Offers::with_capacity(rows.len(), MOST_RANKS);
+        let mut offers = CandidateRows::with_capacity(rows.len(), MOST_RANKS);
         for row in &rows {
             let candidates = offered(tree.token(*row), most).into_iter();
             offers.add_row(|out| out.extend(candidates.map(|token| Candidate { token, log_prob: 0.0 })));
         }
-        drafter.learn(&Lesson { tree, rows: &rows, offers: &offers, path, history: &[1], emitted: 1 });
+        drafter.learn(&StepOutcome { tree, rows: &rows, offers: &offers, path, history: &[1], emitted: 1 });
     }
 
     #[test]
@@ -199,12 +208,12 @@ mod tests {
         let other = tree.insert(NodeId::ROOT, 5, 0.5, 0, Source::NONE).node().unwrap();
         let false_place = tree.insert(other, 4, 0.5, 0, Source::NONE).node().unwrap();
         let rows = [NodeId::ROOT, true_place, other, false_place];
-        let mut offers = Offers::with_capacity(4, MOST_RANKS);
+        let mut offers = CandidateRows::with_capacity(4, MOST_RANKS);
         for token in [4, 20, 30, 40] {
             offers.add_row(|out| out.push(Candidate { token, log_prob: 0.0 }));
         }
         let path = [NodeId::ROOT, true_place];
-        drafter.learn(&Lesson {
+        drafter.learn(&StepOutcome {
             tree: &tree,
             rows: &rows,
             offers: &offers,

@@ -6,21 +6,24 @@
 //!
 //! The proposal is a pure function of the committed tokens and the store, so the planner replays this very drafter.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, path::Path};
 
 use crate::{
-    plan::{ProposalLimits, ReplayDrafter},
+    plan::{DrafterId, ProposalLimits, ReplayDrafter, RetrievalSettings},
     speculate::{
-        CorpusStore, Shape, SpeculateError,
+        CorpusStore, SpeculateError, StepShape,
         corpus::{LONGEST_MATCH, Match, Occurrences},
     },
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
-use super::{Budget, Drafter, Lookup, Proposer, propose_by_history};
+use super::{
+    Budget, Drafter, Lookup, propose_by_history,
+    registry::{MakeContext, MakeDrafter, Replay, source_of},
+};
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Retrieval.source();
+const SOURCE: Source = source_of(DrafterId::Retrieval);
 /// Tokens along a proposed path at most.
 const DEEPEST: u32 = 10;
 /// Continuations of one node at most, however wide the shape.
@@ -76,7 +79,20 @@ pub struct Retrieval {
 }
 
 impl Retrieval {
-    /// Matches of `shortest..=longest` tokens, and proposals within [`Shape::limits`].
+    /// The drafter of these settings; the store must be the one that they name.
+    fn of(settings: &RetrievalSettings, shape: &StepShape) -> Result<Self, SpeculateError> {
+        let RetrievalSettings { store, longest_match, shortest_match, lookup_match } = settings;
+        let store = CorpusStore::open_expecting(Path::new(&store.path), &store.digest)?;
+        let retrieval = Self::new(store, *longest_match as usize, *shortest_match as usize, shape)?;
+        Ok(match lookup_match {
+            Some((longest, shortest)) => {
+                retrieval.after_lookup(Lookup::new(*longest as usize, *shortest as usize, shape)?)
+            }
+            None => retrieval,
+        })
+    }
+
+    /// Matches of `shortest..=longest` tokens, and proposals within [`StepShape::limits`].
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if there are no match lengths, or they exceed [`LONGEST_MATCH`].
@@ -84,7 +100,7 @@ impl Retrieval {
         store: CorpusStore,
         longest: usize,
         shortest: usize,
-        shape: &Shape,
+        shape: &StepShape,
     ) -> Result<Self, SpeculateError> {
         let refuse = |what, expected: String, found| Err(SpeculateError::Shape { what, expected, found });
         if longest > LONGEST_MATCH {
@@ -127,6 +143,19 @@ impl Retrieval {
             value: value * keep * (occurrences.count() as f32 / all),
             occurrences: *occurrences,
         }));
+    }
+}
+
+impl MakeDrafter for RetrievalSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        let drafter = Retrieval::of(self, context.shape)?;
+        drafter.store.expect_vocabulary(context.session.set().vocabulary())?;
+        Ok(Some(Box::new(drafter)))
+    }
+
+    fn replay(&self) -> Result<Option<Replay>, SpeculateError> {
+        let drafter = Box::new(Retrieval::of(self, &StepShape::PLAIN)?);
+        Ok(Some(Replay { drafter, depths: &[1, 2, 3, 5, 7, DEEPEST], widths: &[1, 2, 4, 8] }))
     }
 }
 

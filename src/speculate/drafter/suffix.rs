@@ -7,16 +7,19 @@
 mod automaton;
 
 use crate::{
-    plan::{ProposalLimits, ReplayDrafter, SuffixSettings},
-    speculate::Shape,
+    plan::{DrafterId, ProposalLimits, ReplayDrafter, SuffixSettings},
+    speculate::{SpeculateError, StepShape},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
 use self::automaton::{Automaton, Match, Place};
-use super::{Budget, Drafter, Proposer, propose_by_history};
+use super::{
+    Budget, Drafter, propose_by_history,
+    registry::{MakeContext, MakeDrafter, Replay, source_of},
+};
 
 /// The drafter's mark.
-const SOURCE: Source = Proposer::Suffix.source();
+const SOURCE: Source = source_of(DrafterId::Suffix);
 /// Most continuations of a string that are looked at.
 const MOST_CONTINUATIONS: usize = 32;
 
@@ -48,11 +51,11 @@ pub struct Suffix {
 }
 
 impl Suffix {
-    /// A drafter that remembers nothing yet, for proposals within [`Shape::limits`]. Reserves all of its memory.
+    /// A drafter that remembers nothing yet, for proposals within [`StepShape::limits`]. Reserves all of its memory.
     ///
     /// # Panics
     /// If the settings are not valid ([`DrafterKind::validate`](crate::plan::DrafterKind::validate)).
-    pub fn new(settings: SuffixSettings, shape: &Shape) -> Self {
+    pub fn new(settings: SuffixSettings, shape: &StepShape) -> Self {
         let limits = shape.limits();
         Self {
             settings,
@@ -156,8 +159,20 @@ impl ReplayDrafter for Suffix {
     }
 }
 
+impl MakeDrafter for SuffixSettings {
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        Ok(Some(Box::new(Suffix::new(*self, context.shape))))
+    }
+
+    /// Fewer shapes than of others: it remembers requests, which makes its replays slower.
+    fn replay(&self) -> Result<Option<Replay>, SpeculateError> {
+        let drafter = Box::new(Suffix::new(*self, &StepShape::PLAIN));
+        Ok(Some(Replay { drafter, depths: &[2, 4, 7, 11], widths: &[1, 3] }))
+    }
+}
+
 impl Drafter for Suffix {
-    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), super::SpeculateError> {
+    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         propose_by_history(self.limits, self, tree, budget);
         Ok(())
     }
@@ -170,12 +185,12 @@ impl Drafter for Suffix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::speculate::{Stage, stats::Lap};
+    use crate::speculate::{StepStage, stats::Lap};
 
     const SETTINGS: SuffixSettings = SuffixSettings { tokens_per_match: 2, counted: 16, remembered: 4096 };
 
-    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
-        Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
+    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
+        StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
     }
 
     fn propose(drafter: &mut Suffix, history: &[u32]) -> TokenTree {
@@ -188,7 +203,7 @@ mod tests {
         tree
     }
 
-    fn drafted(requests: &[&[u32]], shape: &Shape) -> Vec<u32> {
+    fn drafted(requests: &[&[u32]], shape: &StepShape) -> Vec<u32> {
         let mut drafter = Suffix::new(SETTINGS, shape);
         let mut tree = TokenTree::with_capacity(1);
         for request in requests {
@@ -263,8 +278,8 @@ mod tests {
             drafted += tree.len() - 1;
             assert!(drafter.remembered() <= 16_384 && drafter.frontier.capacity() <= 33);
         }
-        stats.add_time(Stage::Draft, lap.next());
-        let us = stats.stage_time(Stage::Draft).as_secs_f64() * 1e6 / 200_000.0;
+        stats.add_time(StepStage::Draft, lap.next());
+        let us = stats.stage_time(StepStage::Draft).as_secs_f64() * 1e6 / 200_000.0;
         #[expect(clippy::print_stderr, reason = "a figure to read, not to judge by")]
         {
             eprintln!("a token learned and a proposal made: {us:.2} us");

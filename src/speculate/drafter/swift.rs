@@ -6,14 +6,18 @@
 //! takes the place of the skip mask; programs stay as they are. What is tried, and when, says [`SkipSearch`].
 
 use crate::{
-    plan::GroupSet,
+    plan::{GroupSet, SwiftSettings},
     policy::{SkipSearch, TriedSet},
     runtime::{Choice, Session, SkipSet},
-    speculate::{Shape, SpeculateError, Stage, Stats, stats::Lap},
+    speculate::{SpeculateError, Stats, StepShape, StepStage, stats::Lap},
     tree::TokenTree,
 };
 
-use super::{Budget, Drafter, DraftsAhead, DraftsInOneLaunch, LayerSkip, caterpillar::Caterpillar};
+use super::{
+    AheadDrafter, Budget, Drafter, LayerSkip, OneLaunchDrafter,
+    caterpillar::Caterpillar,
+    registry::{MakeContext, MakeDrafter},
+};
 
 /// How drafts grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +30,7 @@ pub enum DraftGrowth {
     Confident,
 }
 
-/// What the counters of a request said when the drafter last looked.
+/// The counters of a request when the drafter last read them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     steps: u64,
@@ -59,14 +63,14 @@ pub struct Swift {
 impl Swift {
     /// A drafter that begins with the best set of `search` and grows trees of the given shape. A try writes
     /// [`window`](crate::policy::SkipSearchSettings::window) rows of scratch from `bank` on, which lies behind the rows of every
-    /// schedule it is to keep ([`Shape::scratch_rows`]).
+    /// schedule it is to keep ([`StepShape::scratch_rows`]).
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] as [`LayerSkip::new`], or if the session was opened with too little scratch.
     pub fn new(
         session: &Session,
         search: SkipSearch,
-        shape: &Shape,
+        shape: &StepShape,
         growth: DraftGrowth,
         bank: usize,
     ) -> Result<Self, SpeculateError> {
@@ -168,6 +172,15 @@ impl Swift {
     }
 }
 
+impl MakeDrafter for SwiftSettings {
+    /// The fixed drafter that it starts as: the search needs a plan's times.
+    fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
+        let MakeContext { growth: _, shape, session } = *context;
+        let skip = SkipSet::new(session.set().groups(), &self.skipped)?;
+        Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
+    }
+}
+
 impl Drafter for Swift {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let Budget { session, history, depth, stats, observer } = budget;
@@ -176,7 +189,7 @@ impl Drafter for Swift {
         self.tune(session, history)?;
         self.apply();
         stats.skip_search = Some(self.search.counts());
-        stats.add_time(Stage::Tune, lap.next());
+        stats.add_time(StepStage::Tune, lap.next());
         let kept = self.search.kept(&self.applied);
         let budget = Budget { session, history, depth, stats, observer };
         match &mut self.caterpillar {
@@ -197,14 +210,14 @@ impl Drafter for Swift {
         self.seen = Seen::default();
     }
 
-    fn in_one_launch(&mut self) -> Option<&mut dyn DraftsInOneLaunch> {
+    fn in_one_launch(&mut self) -> Option<&mut dyn OneLaunchDrafter> {
         match self.caterpillar {
             Some(_) => None,
             None => self.drafts.in_one_launch(),
         }
     }
 
-    fn ahead(&mut self) -> Option<&mut dyn DraftsAhead> {
+    fn ahead(&mut self) -> Option<&mut dyn AheadDrafter> {
         match self.caterpillar {
             Some(_) => None,
             None => self.drafts.ahead(),

@@ -4,7 +4,7 @@ use yggc::{
     plan::{Calibration, DepthCost, DepthCosts, DepthNetwork, Knot, RowChoice, RowRule, WidthCost},
     policy::{GuardTerms, StepCosts},
     sample::Sampling,
-    speculate::{Decoder, Policy, Shape},
+    speculate::{Decoder, Policy, StepShape},
     tree::Template,
 };
 
@@ -23,8 +23,8 @@ pub(crate) fn any_sampling(dice: &mut Dice) -> Sampling {
     }
 }
 
-pub(crate) fn any_shape(dice: &mut Dice) -> Shape {
-    Shape {
+pub(crate) fn any_shape(dice: &mut Dice) -> StepShape {
+    StepShape {
         depth: dice.within(1, 6),
         draft_width: dice.within(1, 8),
         verify_width: if dice.chance(70) { *dice.pick(&WIDTHS) } else { dice.within(1, 64) },
@@ -34,7 +34,7 @@ pub(crate) fn any_shape(dice: &mut Dice) -> Shape {
 }
 
 /// A template of either kind, and a shape that it fits; at times less of it is verified.
-pub(crate) fn any_template(dice: &mut Dice) -> (Template, Shape) {
+pub(crate) fn any_template(dice: &mut Dice) -> (Template, StepShape) {
     let (nodes, depth) = (dice.within(2, 24), dice.within(1, 5));
     let template = if dice.chance(50) {
         Template::kary(dice.within(2, 4), depth, nodes)
@@ -43,7 +43,7 @@ pub(crate) fn any_template(dice: &mut Dice) -> (Template, Shape) {
         Template::best(&by_rank, nodes, depth)
     };
     let levels = template.levels();
-    let shape = Shape {
+    let shape = StepShape {
         depth: levels.len(),
         draft_width: levels.iter().map(|level| level.nodes.len()).max().expect("a level"),
         verify_width: if dice.chance(80) { template.nodes() } else { dice.within(1, 64) },
@@ -55,7 +55,7 @@ pub(crate) fn any_template(dice: &mut Dice) -> (Template, Shape) {
 
 /// A choice among planned widths up to the shape's, at any cost that the clock may correct, and terms that a request may or
 /// may not meet.
-pub(crate) fn any_policy(shape: &Shape, dice: &mut Dice) -> Policy {
+pub(crate) fn any_policy(shape: &StepShape, dice: &mut Dice) -> Policy {
     let smaller = WIDTHS.into_iter().filter(|width| *width < shape.verify_width && dice.chance(70));
     let mut widths: Vec<usize> = smaller.collect();
     widths.push(shape.verify_width);

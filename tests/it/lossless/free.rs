@@ -2,7 +2,7 @@
 
 use yggc::{
     plan::{NgramSettings, SuffixSettings},
-    speculate::{Drafter, Lookup, Ngram, Recycling, Retrieval, Shape, Suffix},
+    speculate::{Drafter, Lookup, Ngram, Recycling, Retrieval, StepShape, Suffix},
 };
 
 use crate::{retrieval::store, tiny_model::Dice};
@@ -24,7 +24,7 @@ impl Free {
     /// A drafter for the shape and a vocabulary, where plain decoding says `truth`.
     pub(super) fn drafter(
         self,
-        shape: &Shape,
+        shape: &StepShape,
         (vocabulary, truth): (usize, &[u32]),
         dice: &mut Dice,
     ) -> Box<dyn Drafter> {
@@ -58,7 +58,7 @@ impl Free {
 }
 
 /// Any settings whose pool leaves room in the shape.
-fn any_ngrams(shape: &Shape, dice: &mut Dice) -> NgramSettings {
+fn any_ngrams(shape: &StepShape, dice: &mut Dice) -> NgramSettings {
     let order = dice.within(2, 5);
     let nodes = shape.verify_width.min(shape.tree_nodes());
     let room = if shape.depth < order - 1 { 0 } else { nodes.saturating_sub(2) / (order - 1) };

@@ -129,7 +129,7 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
     let text = |text: &String| if text.is_empty() { "nothing".to_owned() } else { text.clone() };
     let widths = |widths: &Vec<u32>| list(widths.iter().map(u32::to_string));
     let temperatures = |plan: &Plan| plan.temperatures().collect::<Vec<f32>>();
-    let told = |predictors: &Vec<PlannedPredictor>| {
+    let describe = |predictors: &Vec<PlannedPredictor>| {
         list(predictors.iter().map(|PlannedPredictor { name, report, network, .. }| {
             let used = if network.is_some() { "used" } else { "not used" };
             format!("{name}, log loss {:.3}, {used}", report.log_loss)
@@ -150,7 +150,7 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         Change::of("shapes priced", &alternatives.len(), &b.alternatives.len(), usize::to_string),
         Change::of("refused", &refused[..], &b.refused, refusals),
         Change::of("left out", &left_out[..], &b.left_out, lacking),
-        Change::of("depth predictors", predictors, &b.predictors, told),
+        Change::of("depth predictors", predictors, &b.predictors, describe),
     ];
     fingerprint_changes(fingerprints, &b.fingerprints)
         .into_iter()

@@ -7,7 +7,6 @@
 mod bands;
 mod drafters;
 mod objective;
-mod parts;
 mod staircase;
 mod text;
 
@@ -16,22 +15,26 @@ use ygg_profiler::DrafterName;
 
 use crate::{
     plan::{LeftOut, Plan, Refusal},
-    planner::{NOISE_MARGIN, compare::chains},
+    planner::{
+        NOISE_MARGIN,
+        compare::{chains, parts},
+    },
 };
 
-pub use crate::planner::compare::chains::{AlphaSource, ChainAnalysis};
+pub use crate::planner::compare::{
+    chains::{AlphaSource, ChainAnalysis},
+    parts::{Part, PartGain},
+};
 pub use bands::BandReason;
 pub use drafters::{DrafterReason, Outcome, StepShares};
 pub use objective::{Contrast, ObjectiveContrast};
-pub(in crate::planner) use parts::best_within;
-pub use parts::{Part, PartGain};
 pub use staircase::{Stair, Staircase};
 pub use text::text;
 
 /// Why a plan is as it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
-    /// The temperature whose requests the sub-plans, parts and prices told here are for.
+    /// The temperature whose requests the sub-plans, parts and prices are for.
     pub temperature: f32,
     /// The drafter of the chosen sub-plan.
     pub chosen: DrafterName,

@@ -1,9 +1,10 @@
 //! What the objective decides: most tokens per time (eq. 3) against most tokens per step (AAL).
 use serde::Serialize;
 
-use crate::plan::{Plan, PricedShape};
-
-use super::parts::best_by;
+use crate::{
+    plan::{Plan, PricedShape},
+    planner::compare::parts::best_by,
+};
 
 /// The best shapes by either objective.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -6,7 +6,7 @@
 
 use crate::{
     plan::MOST_ORDER,
-    speculate::Lesson,
+    speculate::StepOutcome,
     tree::{NodeId, TokenTree},
 };
 
@@ -65,13 +65,13 @@ impl Pool {
 
     /// Moves every sequence on that the step verified, and records the n-gram that this makes. With the share of chance that
     /// was asked for, the next token is the best one that the forward dictionary does not know behind the last, else the best.
-    pub(super) fn refresh(&mut self, lesson: &Lesson<'_>, dictionaries: &mut Dictionaries) {
+    pub(super) fn refresh(&mut self, outcome: &StepOutcome<'_>, dictionaries: &mut Dictionaries) {
         for start in (0..self.tokens.len()).step_by(self.length) {
             let (before, rest) = self.tokens.split_at_mut(start);
             let sequence = &mut rest[..self.length];
             let mut path = sequence.iter();
-            let leaf = path.try_fold(NodeId::ROOT, |node, token| lesson.tree.child(node, *token));
-            let Some(row) = leaf.and_then(|leaf| lesson.rows.binary_search(&leaf).ok()) else { continue };
+            let leaf = path.try_fold(NodeId::ROOT, |node, token| outcome.tree.child(node, *token));
+            let Some(row) = leaf.and_then(|leaf| outcome.rows.binary_search(&leaf).ok()) else { continue };
             let last = [sequence[self.length - 1]];
             let is_known = |token: u32| dictionaries.forward.after(&last).any(|rest| rest[0] == token);
             let is_free = |token: u32| {
@@ -83,7 +83,7 @@ impl Pool {
             };
             let explores = splitmix(self.choices) % 100 < self.explored_percent;
             self.choices += 1;
-            let offered = || lesson.offers.row(row).iter().map(|candidate| candidate.token);
+            let offered = || outcome.offers.row(row).iter().map(|candidate| candidate.token);
             let free = || offered().filter(|token| is_free(*token));
             let unknown = explores.then(|| free().find(|token| !is_known(*token))).flatten();
             let Some(token) = unknown.or_else(|| free().next()).or_else(|| offered().next()) else {
@@ -114,7 +114,7 @@ fn splitmix(index: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{sample::Candidate, speculate::Offers};
+    use crate::{sample::Candidate, speculate::CandidateRows};
 
     fn dictionaries() -> Dictionaries {
         Dictionaries::new(256, true)
@@ -128,15 +128,21 @@ mod tests {
         tree.check().unwrap();
         let rows: Vec<NodeId> = tree.nodes().collect();
         assert!(rows[1..].iter().all(|row| tree.is_pinned(*row)));
-        let mut offers = Offers::with_capacity(rows.len(), 3);
+        let mut offers = CandidateRows::with_capacity(rows.len(), 3);
         for row in &rows {
             let token = tree.token(*row);
             offers.add_row(|out| out.extend((1..4).map(|i| Candidate { token: token + i, log_prob: 0.0 })));
         }
         let path = [NodeId::ROOT];
-        let lesson =
-            Lesson { tree: &tree, rows: &rows, offers: &offers, path: &path, history: &[1, 2], emitted: 1 };
-        pool.refresh(&lesson, dictionaries);
+        let outcome = StepOutcome {
+            tree: &tree,
+            rows: &rows,
+            offers: &offers,
+            path: &path,
+            history: &[1, 2],
+            emitted: 1,
+        };
+        pool.refresh(&outcome, dictionaries);
     }
 
     #[test]
@@ -187,11 +193,17 @@ mod tests {
         }
         pool.draft(&mut tree, 3, 7);
         assert_eq!((tree.len(), tree.pinned()), (7, 6));
-        let offers = Offers::default();
+        let offers = CandidateRows::default();
         let root = [NodeId::ROOT];
-        let lesson =
-            Lesson { tree: &tree, rows: &root, offers: &offers, path: &root, history: &[1, 2], emitted: 1 };
-        pool.refresh(&lesson, &mut dictionaries());
+        let outcome = StepOutcome {
+            tree: &tree,
+            rows: &root,
+            offers: &offers,
+            path: &root,
+            history: &[1, 2],
+            emitted: 1,
+        };
+        pool.refresh(&outcome, &mut dictionaries());
         assert_eq!(pool.sequences().collect::<Vec<_>>(), [[1, 2, 3], [4, 5, 6]]);
     }
 }

@@ -143,11 +143,11 @@ mod tests {
     use super::*;
     use crate::{
         plan::NgramSettings,
-        speculate::{Drafter, Shape},
+        speculate::{Drafter, StepShape},
     };
 
-    const SHAPE: Shape =
-        Shape { depth: 4, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
+    const SHAPE: StepShape =
+        StepShape { depth: 4, draft_width: 2, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
     const SETTINGS: NgramSettings = NgramSettings { entries: 64, ..NgramSettings::DEFAULT };
 
     fn taught() -> Ngram {

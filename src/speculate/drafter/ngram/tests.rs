@@ -5,8 +5,8 @@ use crate::speculate::Stats;
 
 const SETTINGS: NgramSettings = NgramSettings { entries: 1 << 12, ..NgramSettings::DEFAULT };
 
-fn shape(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
-    Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
+fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
+    StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
 }
 
 /// Proposes as [`Drafter::propose`] does, without a session.
@@ -22,7 +22,7 @@ fn propose(drafter: &mut Ngram, history: &[u32], tree: &mut TokenTree) {
 }
 
 /// Every path of the tree that a text of these n-grams drafts, longest first where one ends.
-fn paths(settings: NgramSettings, history: &[u32], shape: &Shape) -> Vec<Vec<u32>> {
+fn paths(settings: NgramSettings, history: &[u32], shape: &StepShape) -> Vec<Vec<u32>> {
     let mut drafter = Ngram::new(settings, shape).unwrap();
     drafter.begin(history);
     let mut tree = TokenTree::with_capacity(64);
@@ -83,7 +83,10 @@ fn a_pool_without_room_is_refused() {
     propose(&mut drafter, &history, &mut tree);
     tree.check().unwrap();
     assert_eq!((tree.len(), tree.pinned()), (8, 6));
-    assert_eq!((drafter.listens(), Ngram::new(SETTINGS, &shape(3, 3, 8)).unwrap().listens()), (OFFERED, 0));
+    assert_eq!(
+        (drafter.candidates_to_learn(), Ngram::new(SETTINGS, &shape(3, 3, 8)).unwrap().candidates_to_learn()),
+        (OFFERED, 0)
+    );
 }
 
 #[test]
@@ -110,10 +113,10 @@ fn memory_is_bounded_and_a_proposal_takes_microseconds() {
         propose(&mut drafter, &history, &mut tree);
         drafted += tree.len() - 1;
     }
-    stats.add_time(Stage::Draft, lap.next());
+    stats.add_time(StepStage::Draft, lap.next());
     assert_eq!(reserved(&drafter), before);
     assert!(drafted > 200_000, "only {drafted} tokens were drafted");
-    let us = stats.stage_time(Stage::Draft).as_secs_f64() * 1e6 / 200_000.0;
+    let us = stats.stage_time(StepStage::Draft).as_secs_f64() * 1e6 / 200_000.0;
     #[expect(clippy::print_stderr, reason = "a figure to read, not to judge by")]
     {
         eprintln!("a token learned and a proposal made: {us:.2} us");

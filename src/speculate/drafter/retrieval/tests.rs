@@ -7,8 +7,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::speculate::corpus::Corpus;
 
-fn shape(depth: usize, draft_width: usize, verify_width: usize) -> Shape {
-    Shape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
+fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
+    StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
 }
 
 fn store(snippets: &[&[u32]]) -> (TempDir, CorpusStore) {
@@ -21,7 +21,7 @@ fn store(snippets: &[&[u32]]) -> (TempDir, CorpusStore) {
     (folder, store)
 }
 
-fn proposed(drafter: &mut dyn ReplayDrafter, history: &[u32], shape: &Shape) -> TokenTree {
+fn proposed(drafter: &mut dyn ReplayDrafter, history: &[u32], shape: &StepShape) -> TokenTree {
     let mut tree = TokenTree::with_capacity(shape.tree_nodes());
     tree.reset(*history.last().unwrap());
     drafter.propose(history, &shape.limits(), &mut tree);
@@ -42,7 +42,7 @@ fn paths(tree: &TokenTree) -> Vec<Vec<u32>> {
 fn the_most_frequent_continuations_of_the_longest_match_come_first() {
     let (_folder, store) =
         store(&[&[1, 2, 3, 4], &[1, 2, 3, 5], &[1, 2, 3, 5, 6], &[1, 2, 8, 9], &[7, 2, 3, 4], &[7, 2, 3, 4]]);
-    let of = |history: &[u32], shape: &Shape| {
+    let of = |history: &[u32], shape: &StepShape| {
         paths(&proposed(&mut Retrieval::new(store.clone(), 4, 2, shape).unwrap(), history, shape))
     };
     let expected: [&[u32]; 5] = [&[3], &[3, 5], &[8], &[3, 4], &[3, 5, 6]];
@@ -103,7 +103,7 @@ fn the_store_fills_up_what_lookup_leaves() {
     let alone = paths(&proposed(&mut lookup.clone(), &history, &shape));
     assert_eq!(alone, [&[3][..], &[3, 9]]);
     assert_eq!(both, [&[3][..], &[3, 9], &[6], &[3, 4]]);
-    let tight = Shape { verify_width: 3, ..shape };
+    let tight = StepShape { verify_width: 3, ..shape };
     assert_eq!(paths(&proposed(&mut mix, &history, &tight)), alone, "nothing is left to fill");
 }
 

@@ -1,4 +1,5 @@
-//! What a finished step teaches a drafter: what was verified, what the verifier offers behind each row, what was accepted.
+//! The outcome of a finished step, for drafters that learn: the verified rows, the verifier's candidates behind each, the accepted
+//! path.
 
 use crate::{
     runtime::{Choice, Choices, ExecutableSet, Logits},
@@ -6,17 +7,17 @@ use crate::{
     tree::{NodeId, TokenTree},
 };
 
-use super::{Drafter, Shape, SpeculateError};
+use super::{Drafter, SpeculateError, StepShape};
 
-/// The best continuations of some rows, in buffers reserved once.
+/// The candidates of some rows, in buffers reserved once.
 #[derive(Clone, Debug, Default)]
-pub struct Offers {
+pub struct CandidateRows {
     candidates: Vec<Candidate>,
     /// Where the candidates of each row end.
     ends: Vec<usize>,
 }
 
-impl Offers {
+impl CandidateRows {
     /// Room for `rows` rows of `most` candidates each.
     pub fn with_capacity(rows: usize, most: usize) -> Self {
         Self { candidates: Vec::with_capacity(rows * most), ends: Vec::with_capacity(rows) }
@@ -44,16 +45,16 @@ impl Offers {
     }
 }
 
-/// A finished step, shown to a drafter when its tokens are committed.
+/// A finished step, whose tokens are committed.
 #[derive(Clone, Copy, Debug)]
-pub struct Lesson<'a> {
+pub struct StepOutcome<'a> {
     /// The drafted tree; of a step that did not draft, its root alone.
     pub tree: &'a TokenTree,
     /// The verified nodes, ascending.
     pub rows: &'a [NodeId],
-    /// The verifier's best continuations of each of them: as many as [`Drafter::listens`](super::Drafter::listens) says, fewer where
-    /// fewer are numbers, more where others listen too. The values are logits.
-    pub offers: &'a Offers,
+    /// The verifier's best continuations of each of them: as many as [`Drafter::candidates_to_learn`](super::Drafter::candidates_to_learn) says, fewer where
+    /// a row has fewer finite logits, more where another drafter of a mixture learns from more. The values are logits.
+    pub offers: &'a CandidateRows,
     /// Nodes whose keys and values are now the sequence's: the root and the accepted ones.
     pub path: &'a [NodeId],
     /// The sequence with what the step emitted; the last token is the next root.
@@ -62,35 +63,38 @@ pub struct Lesson<'a> {
     pub emitted: usize,
 }
 
-/// What a drafter that learns is shown of the verifier.
+/// The verifier's candidates behind the rows of a step, kept for a drafter that learns.
 #[derive(Debug)]
-pub(super) struct Lessons {
+pub(super) struct VerifiedCandidates {
     /// Continuations of each row, 1 or more.
     most: usize,
-    offers: Offers,
+    offers: CandidateRows,
     scratch: Vec<Candidate>,
 }
 
-impl Lessons {
+impl VerifiedCandidates {
     /// For steps of `shape`; none where the drafter learns nothing.
-    pub(super) fn of(drafter: Option<&dyn Drafter>, shape: &Shape) -> Result<Option<Self>, SpeculateError> {
-        let most = drafter.map_or(0, |drafter| drafter.listens());
+    pub(super) fn of(
+        drafter: Option<&dyn Drafter>,
+        shape: &StepShape,
+    ) -> Result<Option<Self>, SpeculateError> {
+        let most = drafter.map_or(0, |drafter| drafter.candidates_to_learn());
         if most > ExecutableSet::MOST_CANDIDATES {
             let expected = format!("at most {}", ExecutableSet::MOST_CANDIDATES);
             return Err(SpeculateError::Shape { what: "candidates to learn from", expected, found: most });
         }
         let rows = shape.tree_nodes().min(shape.verify_width);
-        let offers = || Offers::with_capacity(rows, most);
+        let offers = || CandidateRows::with_capacity(rows, most);
         Ok((most > 0).then(|| Self { most, offers: offers(), scratch: Vec::with_capacity(most) }))
     }
 
     /// What a greedy verification chooses of every row: the best token, and as many as the drafter learns from.
-    pub(super) fn choice(lessons: Option<&Self>) -> Choice {
-        Choice { k: lessons.map_or(Choice::ARGMAX.k, |lessons| lessons.most), ..Choice::ARGMAX }
+    pub(super) fn choice(verified: Option<&Self>) -> Choice {
+        Choice { k: verified.map_or(Choice::ARGMAX.k, |verified| verified.most), ..Choice::ARGMAX }
     }
 
     /// What was kept of the last verification.
-    pub(super) fn offers(&self) -> &Offers {
+    pub(super) fn offers(&self) -> &CandidateRows {
         &self.offers
     }
 
@@ -120,7 +124,7 @@ mod tests {
     #[test]
     fn rows_of_any_length_are_kept_apart() {
         let rows: [&[u32]; 4] = [&[3, 1], &[], &[7], &[5, 6, 2]];
-        let mut offers = Offers::with_capacity(4, 3);
+        let mut offers = CandidateRows::with_capacity(4, 3);
         for _ in 0..2 {
             offers.clear();
             for row in rows {

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
-
-use super::{DrafterKind, NgramSettings, PlanError, SuffixSettings};
+use super::{settings::*, *};
 
 /// Two or more different drafters that run no model.
 ///
@@ -30,28 +27,26 @@ impl Mixture {
         let mut all = Self { lookup: None, suffix: None, retrieval: None, ngram: None, recycling: false };
         for part in parts {
             let is_second = match part.clone() {
-                DrafterKind::Lookup { longest_match, shortest_match } => {
+                DrafterKind::Lookup(LookupSettings { longest_match, shortest_match }) => {
                     all.lookup.replace((longest_match, shortest_match)).is_some()
                 }
                 DrafterKind::Suffix(settings) => all.suffix.replace(settings).is_some(),
-                DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match: None } => {
-                    all.retrieval.replace((store, longest_match, shortest_match)).is_some()
-                }
+                DrafterKind::Retrieval(RetrievalSettings {
+                    store,
+                    longest_match,
+                    shortest_match,
+                    lookup_match: None,
+                }) => all.retrieval.replace((store, longest_match, shortest_match)).is_some(),
                 DrafterKind::Ngram(settings) => all.ngram.replace(settings).is_some(),
                 DrafterKind::Recycling => std::mem::replace(&mut all.recycling, true),
-                DrafterKind::None
-                | DrafterKind::Retrieval { lookup_match: Some(_), .. }
-                | DrafterKind::LayerSkip { .. }
-                | DrafterKind::Swift { .. }
-                | DrafterKind::Model { .. }
-                | DrafterKind::Mixed(_) => {
+                _ => {
                     let expected =
                         "lookup, suffix, retrieval without a lookup of its own, ngram and recycling";
-                    return Err(fault(expected, format!("{part:?}")));
+                    return Err(Self::fault(expected, format!("{part:?}")));
                 }
             };
             if is_second {
-                return Err(fault("every drafter once", format!("two of {}", part.name())));
+                return Err(Self::fault("every drafter once", format!("two of {}", part.name())));
             }
         }
         all.validate()?;
@@ -61,72 +56,74 @@ impl Mixture {
     /// The drafters. Of nodes worth the same, those of earlier ones come first.
     pub fn parts(&self) -> Vec<DrafterKind> {
         let Self { lookup, suffix, retrieval, ngram, recycling } = self;
-        let lookup = lookup.map(|(longest, shortest)| DrafterKind::Lookup {
-            longest_match: longest,
-            shortest_match: shortest,
+        let lookup = lookup.map(|(longest_match, shortest_match)| {
+            DrafterKind::from(LookupSettings { longest_match, shortest_match })
         });
         let retrieval = retrieval.clone().map(|(store, longest_match, shortest_match)| {
-            DrafterKind::Retrieval { store, longest_match, shortest_match, lookup_match: None }
+            RetrievalSettings { store, longest_match, shortest_match, lookup_match: None }.into()
         });
         let suffix = suffix.map(DrafterKind::Suffix);
         let ngram = ngram.map(DrafterKind::Ngram);
         let recycling = recycling.then_some(DrafterKind::Recycling);
         [lookup, suffix, retrieval, ngram, recycling].into_iter().flatten().collect()
     }
+}
 
-    /// Rows that they have verified at every step whatever those are worth.
-    pub(super) fn pinned_rows(&self) -> u32 {
-        self.ngram.map_or(0, |settings| settings.pool_rows())
-    }
+impl DrafterSettings for Mixture {
+    const NAME: &'static str = "mixed";
+    const SUMMARY: &'static str =
+        "All drafters without a model in one tree, weighted by their recent success";
+    const RECORDED_AS: RecordedAs = RecordedAs::LiveSteps;
 
-    pub(super) fn store(&self) -> Option<&DrafterFile> {
-        self.retrieval.as_ref().map(|(store, _, _)| store)
-    }
-
-    pub(super) fn store_mut(&mut self) -> Option<&mut DrafterFile> {
-        self.retrieval.as_mut().map(|(store, _, _)| store)
+    fn facts(&self) -> DrafterFacts<'_> {
+        DrafterFacts {
+            pinned_rows: self.ngram.map_or(0, |settings| settings.pool_rows()),
+            store: self.retrieval.as_ref().map(|(store, _, _)| store),
+            ..DrafterFacts::of(Self::RECORDED_AS)
+        }
     }
 
     /// An empty list for every drafter, and its parameters behind its name and a dot.
-    pub(super) fn parameters(&self, name: &DrafterName) -> BTreeMap<String, Vec<u32>> {
-        let mut all = BTreeMap::new();
+    fn parameters(&self) -> Parameters {
+        let mut all = Parameters::new();
         for part in self.parts() {
             let kind = part.name();
             all.insert(kind.to_owned(), Vec::new());
-            let DrafterDescription { parameters, .. } = part.describe(name.clone());
-            all.extend(parameters.into_iter().map(|(key, values)| (format!("{kind}.{key}"), values)));
+            let parameters = part.parameters().into_iter();
+            all.extend(parameters.map(|(key, values)| (format!("{kind}.{key}"), values)));
         }
         all
     }
 
-    /// The mixture of these [`parameters`](Self::parameters), with the file of the one that needs one.
-    pub(super) fn from_parameters(
-        name: &DrafterName,
-        parameters: &BTreeMap<String, Vec<u32>>,
-        file: Option<&DrafterFile>,
-    ) -> Result<Self, PlanError> {
-        let mut parts: BTreeMap<&str, BTreeMap<String, Vec<u32>>> = BTreeMap::new();
+    fn from_description(given: &Described<'_>) -> Result<Self, PlanError> {
+        let Described { name, parameters, file } = *given;
+        let mut parts: BTreeMap<&str, Parameters> = BTreeMap::new();
         for (key, values) in parameters {
             match key.split_once('.') {
                 None if values.is_empty() => {
                     parts.entry(key).or_default();
                 }
-                None => return Err(fault("no numbers for a drafter's name", format!("{key}: {values:?}"))),
+                None => {
+                    return Err(Self::fault("no numbers for a drafter's name", format!("{key}: {values:?}")));
+                }
                 Some((kind, key)) => {
                     parts.entry(kind).or_default().insert(key.to_owned(), values.clone());
                 }
             }
         }
         if let Some(kind) = parts.keys().find(|kind| !parameters.contains_key(**kind)) {
-            return Err(fault("the name of every drafter that has parameters", format!("none for {kind}")));
+            return Err(Self::fault(
+                "the name of every drafter that has parameters",
+                format!("none for {kind}"),
+            ));
         }
         let kinds: Result<Vec<_>, PlanError> = parts
             .into_iter()
             .map(|(kind, parameters)| {
-                if kind == MIXED {
-                    return Err(fault("drafters, not mixtures of them", kind.to_owned()));
+                if kind == Self::NAME {
+                    return Err(Self::fault("drafters, not mixtures of them", kind.to_owned()));
                 }
-                let file = file.filter(|_| kind == RETRIEVAL).cloned();
+                let file = file.filter(|_| kind == RetrievalSettings::NAME).cloned();
                 let (name, kind) = (name.clone(), kind.to_owned());
                 DrafterKind::from_description(&DrafterDescription { name, kind, parameters, file })
             })
@@ -134,37 +131,43 @@ impl Mixture {
         Self::of(&kinds?)
     }
 
-    pub(super) fn validate(&self) -> Result<(), PlanError> {
+    fn validate(&self) -> Result<(), PlanError> {
         let parts = self.parts();
         if parts.len() < 2 {
             let names: Vec<_> = parts.iter().map(DrafterKind::name).collect();
-            return Err(fault("two or more drafters", format!("{names:?}")));
+            return Err(Self::fault("two or more drafters", format!("{names:?}")));
         }
         parts.iter().try_for_each(DrafterKind::validate)
     }
-}
 
-/// The name of a mixture.
-pub(super) const MIXED: &str = "mixed";
-/// The name of the only part that needs a file.
-const RETRIEVAL: &str = "retrieval";
+    fn profiled(model: &ProfiledModel<'_>) -> Vec<(String, Self)> {
+        let retrieval = model.store.map(|store| RetrievalSettings::of(store).into());
+        let parts = [LookupSettings::SHORT.into(), SuffixSettings::DEFAULT.into(), RecyclingSettings.into()];
+        let parts: Vec<DrafterKind> = parts.into_iter().chain(retrieval).collect();
+        vec![(Self::NAME.to_owned(), Self::of(&parts).expect("different drafters that can be mixed"))]
+    }
 
-fn fault(expected: &str, found: String) -> PlanError {
-    PlanError::DrafterParameters { drafter: MIXED.to_owned(), expected: expected.to_owned(), found }
+    fn with_file_at(&self, path: &str) -> Option<DrafterKind> {
+        let mut moved = self.clone();
+        if let Some((store, _, _)) = &mut moved.retrieval {
+            path.clone_into(&mut store.path);
+        }
+        Some(moved.into())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LOOKUP: DrafterKind = DrafterKind::Lookup { longest_match: 3, shortest_match: 1 };
+    const LOOKUP: DrafterKind = DrafterKind::Lookup(LookupSettings { longest_match: 3, shortest_match: 1 });
 
     fn store() -> DrafterFile {
         DrafterFile { path: "a.store".to_owned(), digest: "0a".repeat(32) }
     }
 
     fn retrieval(lookup_match: Option<(u32, u32)>) -> DrafterKind {
-        DrafterKind::Retrieval { store: store(), longest_match: 16, shortest_match: 2, lookup_match }
+        RetrievalSettings { lookup_match, ..RetrievalSettings::of(&store()) }.into()
     }
 
     #[test]
@@ -176,9 +179,8 @@ mod tests {
         let back = Mixture::of(&parts.iter().rev().cloned().collect::<Vec<_>>()).unwrap();
         assert_eq!(forth, back);
         assert_eq!(forth.parts(), parts);
-        assert_eq!(forth.pinned_rows(), pool.pool_rows());
         let kind = DrafterKind::Mixed(forth);
-        assert_eq!(kind.pinned_rows(), pool.pool_rows());
+        assert_eq!(kind.facts().pinned_rows, pool.pool_rows());
         assert_eq!(kind.store(), Some(&store()));
         let moved = kind.clone().with_store_at("elsewhere");
         assert_eq!(moved.store().map(|file| file.path.as_str()), Some("elsewhere"));
@@ -187,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_mixed_is_refused() {
-        let swift = DrafterKind::Swift { skipped: vec![2] };
+        let swift = SwiftSettings { skipped: vec![2] }.into();
         let nested = DrafterKind::Mixed(Mixture::of(&[LOOKUP, DrafterKind::Recycling]).unwrap());
         for parts in [
             &[][..],
@@ -198,7 +200,7 @@ mod tests {
             &[LOOKUP, swift],
             &[LOOKUP, nested],
             &[LOOKUP, retrieval(Some((3, 1)))],
-            &[DrafterKind::Recycling, DrafterKind::Lookup { longest_match: 1, shortest_match: 2 }],
+            &[DrafterKind::Recycling, LookupSettings { longest_match: 1, shortest_match: 2 }.into()],
         ] {
             assert!(matches!(Mixture::of(parts), Err(PlanError::DrafterParameters { .. })), "{parts:?}");
         }
@@ -207,8 +209,11 @@ mod tests {
     #[test]
     fn parameters_without_a_drafter_and_drafters_without_parameters_are_refused() {
         let name = DrafterName::new("any").unwrap();
-        let good = Mixture::of(&[LOOKUP, DrafterKind::Recycling]).unwrap().parameters(&name);
-        assert!(Mixture::from_parameters(&name, &good, None).is_ok());
+        let read = |parameters: &Parameters| {
+            Mixture::from_description(&Described { name: &name, parameters, file: None })
+        };
+        let good = Mixture::of(&[LOOKUP, DrafterKind::Recycling]).unwrap().parameters();
+        assert!(read(&good).is_ok());
         let changes: [(&str, Option<&[u32]>); 8] = [
             ("lookup", None),
             ("recycling", None),
@@ -225,8 +230,8 @@ mod tests {
                 Some(values) => changed.insert(key.to_owned(), values.to_vec()),
                 None => changed.remove(key),
             };
-            let read = Mixture::from_parameters(&name, &changed, None);
-            assert!(read.is_err(), "{changed:?} is {read:?}");
+            let found = read(&changed);
+            assert!(found.is_err(), "{changed:?} is {found:?}");
         }
     }
 }

@@ -16,7 +16,7 @@ pub enum Part {
     PrunedTree,
     /// Every step chooses how many nodes it verifies.
     RowsChosen,
-    /// Every step may be told how deep to draft.
+    /// Every step may choose its depth by a prediction.
     DepthTold,
     /// Heads may be drafted ahead.
     Scheduled,
@@ -45,8 +45,8 @@ impl Part {
         let wider_fits = |width: &u32| *width > shape.verify_width && u64::from(*width) <= shape.nodes();
         let is_whole = !verify_widths.iter().any(wider_fits);
         let is_plain = *schedule == Schedule::Plain;
-        let is_untold = *depth_rule == DepthRule::Fixed;
-        let is_fixed = *rule == RowRule::Widest && is_plain && is_untold;
+        let is_fixed_depth = *depth_rule == DepthRule::Fixed;
+        let is_fixed = *rule == RowRule::Widest && is_plain && is_fixed_depth;
         if *growth != GrowthRule::Equal {
             return false;
         }
@@ -54,7 +54,7 @@ impl Part {
             Part::Chain => shape.draft_width == 1 && is_whole && is_fixed,
             Part::Tree => is_whole && is_fixed,
             Part::PrunedTree => is_fixed,
-            Part::RowsChosen => is_plain && is_untold,
+            Part::RowsChosen => is_plain && is_fixed_depth,
             Part::DepthTold => is_plain,
             Part::Scheduled => true,
         }
@@ -73,7 +73,7 @@ pub struct PartGain {
 }
 
 /// The parts of every drafter in the plan's order; a part that no shape was priced for is missing.
-pub(super) fn gains(plan: &Plan) -> Vec<PartGain> {
+pub(in crate::planner) fn gains(plan: &Plan) -> Vec<PartGain> {
     let drafters = plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain());
     drafters.flat_map(|sub_plan| gains_of(plan, &sub_plan.name)).collect()
 }
@@ -90,14 +90,14 @@ fn gains_of(plan: &Plan, name: &DrafterName) -> Vec<PartGain> {
 }
 
 /// The best shape of a drafter that the search of `part` reaches.
-pub(in crate::planner) fn best_within(plan: &Plan, name: &DrafterName, part: Part) -> Option<PricedShape> {
+pub(super) fn best_within(plan: &Plan, name: &DrafterName, part: Part) -> Option<PricedShape> {
     let verify_widths = plan.table.widths(&Stage::Verify);
     let shapes = plan.priced().filter(|shape| shape.name == *name && part.reaches(shape, &verify_widths));
     best_by(shapes, |shape| shape.speedup)
 }
 
 /// The shape with the largest value; of equals the first.
-pub(super) fn best_by(
+pub(in crate::planner) fn best_by(
     shapes: impl Iterator<Item = PricedShape>,
     value: impl Fn(&PricedShape) -> f64,
 ) -> Option<PricedShape> {

@@ -29,8 +29,8 @@ pub(super) struct Point {
 /// What the search found.
 pub(super) struct Found {
     pub(super) points: Vec<Point>,
-    /// The best speed-up of steps that are told how deep to draft, by place of the drafter, planned or not.
-    pub(super) told: BTreeMap<usize, f64>,
+    /// The best speed-up of steps whose depth is predicted, by place of the drafter, planned or not.
+    pub(super) predicted_depth_speedups: BTreeMap<usize, f64>,
     pub(super) refused: Vec<Refusal>,
 }
 
@@ -130,7 +130,7 @@ pub(super) fn planned_widths<'a>(sub_plans: impl Iterator<Item = &'a SubPlan>) -
 pub(super) fn predictors(
     trained: &[DepthPredictor],
     points: &[Point],
-    told: &BTreeMap<usize, f64>,
+    predicted_depth_speedups: &BTreeMap<usize, f64>,
     by_drafter: &[SubPlan],
 ) -> Vec<PlannedPredictor> {
     let planned = |trained: &DepthPredictor| {
@@ -144,7 +144,7 @@ pub(super) fn predictors(
             name: name.clone(),
             report: trained.report.clone(),
             fixed_speedup: points.iter().find(is_fixed).map(|point| point.sub_plan.predicted.speedup),
-            told_speedup: place.and_then(|place| told.get(&place).copied()),
+            told_speedup: place.and_then(|place| predicted_depth_speedups.get(&place).copied()),
             network: by_drafter.iter().any(goes_by_it).then(|| trained.network.clone()),
         }
     };

@@ -1,4 +1,4 @@
-//! Measuring some latencies of a profile again, with everything else that it recorded kept.
+//! Measuring some latencies of a profile once more. Everything else in the profile stays.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::{
 
 /// Which latencies are measured again, and how long.
 #[derive(Clone, Debug)]
-pub struct AgainOptions {
+pub struct RemeasureOptions {
     /// The cells, those of any of these selections. Cells that the planner compares are best measured together: a machine
     /// drifts.
     pub cells: Vec<CellSelection>,
@@ -36,10 +36,10 @@ pub struct AgainOptions {
 /// # Errors
 /// [`Error`] of kind `Input` if the profile is of another machine, model or build, no cell is selected, or the budget is too
 /// small for a single round.
-pub fn measure_again(
+pub fn remeasure(
     loaded: &Loaded,
     mut profile: Profile,
-    options: &AgainOptions,
+    options: &RemeasureOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Profile, usize), Error> {
     let differences = profile.fingerprints.differences(&loaded.fingerprints()?);

@@ -1,0 +1,263 @@
+//! The search of drafters that run a model: every measured draft width, depth and verify width of their trees, under every schedule and
+//! rule of rows that the fix leaves open.
+use std::ops::RangeInclusive;
+
+use ygg_profiler::Trace;
+
+use super::{
+    AcceptedLengths, SearchError, TreeReplay, acceptance_by_rank,
+    compare::{PricedTemplate, RefusedTemplate, StaticSearch},
+    depth_search::{DepthSearch, PricedDepths},
+    judge_trees,
+    objective::mean_step,
+    pricing::{Choosing, Pricing},
+    rates::Rates,
+    search::{Evidence, Origin, Rows, Search, speculative},
+    selection::Found,
+};
+use crate::plan::{
+    Calibration, DepthChoice, DepthRule, GrowthChoice, GrowthRule, PlanError, Prediction, Refusal, RowChoice,
+    RowRule, Schedule, Shape,
+};
+
+/// The recorded trees of one drafter, and how they were drafted.
+struct RecordedTrees<'a> {
+    traces: Vec<&'a Trace>,
+    draft_temperature: f32,
+    top_k: u32,
+    /// Depth of the shallowest recording.
+    deepest: u32,
+    /// Share of candidates of each rank that are accepted.
+    by_rank: Vec<f64>,
+}
+
+impl RecordedTrees<'_> {
+    /// What predictions of equally growing trees rest on.
+    fn evidence<'l>(
+        &self,
+        schedule: Schedule,
+        depth_choice: DepthChoice,
+        row_choice: RowChoice,
+        lengths: &'l AcceptedLengths,
+    ) -> Evidence<'l> {
+        let Self { traces: _, draft_temperature, top_k, deepest: _, ref by_rank } = *self;
+        let (growth, by_rank) = (GrowthChoice::Equal, by_rank.clone());
+        Evidence { growth, schedule, top_k, draft_temperature, depth_choice, row_choice, lengths, by_rank }
+    }
+}
+
+/// The trees of one drafter and draft width whose steps choose their rows by one rule, under one schedule.
+struct TreeSpace<'a> {
+    trees: &'a RecordedTrees<'a>,
+    pricing: Pricing<'a>,
+    draft_width: u32,
+    rule: RowRule,
+    calibration: Option<&'a Calibration>,
+    schedule: Schedule,
+    verify_widths: Vec<u32>,
+    ar_tpot_us: f64,
+}
+
+impl TreeSpace<'_> {
+    fn depths(&self) -> RangeInclusive<u32> {
+        1..=self.trees.deepest
+    }
+
+    fn shapes(&self, depth: u32) -> impl Iterator<Item = Shape> {
+        speculative(depth, self.draft_width, &self.verify_widths)
+    }
+
+    fn choice(&self, shape: &Shape, rates: &Rates) -> Result<RowChoice, SearchError> {
+        let by = Choosing { rule: self.rule, calibration: self.calibration, rate: rates.of(shape) };
+        Ok(self.pricing.tree_choice(shape, self.schedule, by)?)
+    }
+
+    /// What a replayed shape should give.
+    fn predicted(&self, shape: &Shape, replay: &TreeReplay) -> Result<Prediction, SearchError> {
+        let Shape { depth, verify_width, .. } = *shape;
+        let lengths = replay.accepted(depth, verify_width)?;
+        let steps_by_width = replay.steps_by_width(depth, verify_width)?;
+        let at = |width| self.pricing.tree_step(shape, self.schedule, self.rule, width);
+        Ok(Prediction::new(lengths.aal(), mean_step(steps_by_width, at)?, self.ar_tpot_us))
+    }
+
+    /// Replays all shapes, again for as long as the worth of their steps' time changes.
+    fn replay(&self) -> Result<(TreeReplay, Rates), SearchError> {
+        let mut rates = Rates::new(self.ar_tpot_us);
+        loop {
+            let choices = |depth| self.shapes(depth).map(|shape| self.choice(&shape, &rates)).collect();
+            let choices = self.depths().map(choices).collect::<Result<Vec<Vec<RowChoice>>, _>>()?;
+            let traces = &self.trees.traces;
+            let replay = TreeReplay::new(traces, self.draft_width, &choices, self.calibration);
+            if rates.are_found(self.rule) {
+                return Ok((replay, rates));
+            }
+            for shape in self.depths().flat_map(|depth| self.shapes(depth)) {
+                if replay.accepted(shape.depth, shape.verify_width).is_ok() {
+                    let Prediction { aal, step_us, .. } = self.predicted(&shape, &replay)?;
+                    rates.reached(shape, aal / step_us);
+                }
+            }
+        }
+    }
+}
+
+impl Search<'_> {
+    /// A drafter that runs a model: its recorded trees are cut to every shape that was measured.
+    pub(super) fn tree_drafter(&self, origin: &Origin<'_>, found: &mut Found) -> Result<(), SearchError> {
+        let rule = origin.limits.growth();
+        if rule.is_static() && origin.kind.facts().tunes_itself {
+            return Ok(());
+        }
+        let trees = self.recorded_trees(origin)?;
+        let pricing = self.pricing(origin.name);
+        if rule.is_static() {
+            return self.static_trees(origin, &trees, found);
+        }
+        let is_open = |width: &u32| origin.limits.draft_width.is_none_or(|fixed| fixed == *width);
+        for draft_width in self.draft_widths(origin.name).into_iter().filter(is_open) {
+            let rows = origin.rows(|| judge_trees(&trees.traces, draft_width));
+            for (Rows { rule, calibration }, schedule) in origin.under_schedules(&rows) {
+                let space = TreeSpace {
+                    trees: &trees,
+                    pricing,
+                    draft_width,
+                    rule: *rule,
+                    calibration: calibration.as_ref(),
+                    schedule,
+                    verify_widths: pricing.tree_widths(schedule),
+                    ar_tpot_us: self.ar_tpot_us,
+                };
+                let (replay, rates) = space.replay()?;
+                let replayed = fixed_depths(origin, &space, (&replay, &rates), found)?;
+                self.predicted_depths(origin, &space, (&replay, &rates), &replayed, found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was recorded of a drafter.
+    ///
+    /// # Errors
+    /// [`SearchError::NoEvidence`] without recorded steps or latencies, [`SearchError::Plan`] where recordings do not go together.
+    fn recorded_trees(&self, origin: &Origin<'_>) -> Result<RecordedTrees<'_>, SearchError> {
+        let traces = self.traces_of(origin.name);
+        let lacks = |expected| SearchError::NoEvidence { drafter: origin.name.clone(), expected };
+        let steps = "recorded steps";
+        let first = traces.first().ok_or_else(|| lacks(steps))?;
+        if traces.iter().all(|trace| trace.steps().next().is_none()) {
+            return Err(lacks(steps));
+        }
+        if self.draft_widths(origin.name).is_empty() {
+            return Err(lacks("latencies"));
+        }
+        let draft_temperature = first.draft_temperature;
+        if let Some(other) = traces.iter().find(|t| t.draft_temperature != draft_temperature) {
+            let refused = PlanError::DrafterParameters {
+                drafter: origin.name.to_string(),
+                expected: format!("one draft temperature, {draft_temperature}"),
+                found: other.draft_temperature.to_string(),
+            };
+            return Err(refused.into());
+        }
+        let top_k = traces.iter().map(|t| t.top_k).min().unwrap_or(0);
+        let deepest = traces.iter().map(|t| t.depth).min().unwrap_or(0);
+        let by_rank = acceptance_by_rank(&traces);
+        Ok(RecordedTrees { traces, draft_temperature, top_k, deepest, by_rank })
+    }
+
+    /// Adds the shapes whose steps choose their depth by the predictor, if one was trained for the drafter.
+    fn predicted_depths(
+        &self,
+        origin: &Origin<'_>,
+        space: &TreeSpace<'_>,
+        (replay, rates): (&TreeReplay, &Rates),
+        replayed: &[Shape],
+        found: &mut Found,
+    ) -> Result<(), SearchError> {
+        let is_trained = self.recorded.trained.iter().any(|p| p.drafter == *origin.name);
+        let is_open = space.schedule == Schedule::Plain && origin.limits.admits_rule(DepthRule::Predicted);
+        if !is_trained || !is_open {
+            return Ok(());
+        }
+        let TreeSpace { pricing, rule, calibration, .. } = *space;
+        let traces = &space.trees.traces;
+        let search = DepthSearch { traces, pricing, rule, calibration, replay, rates };
+        for PricedDepths { shape, rows, depths, accepted, stages } in search.priced(replayed)? {
+            let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
+            let best = found.predicted_depth_speedups.entry(origin.place).or_insert(predicted.speedup);
+            *best = best.max(predicted.speedup);
+            // Steps that do best without drafting are plain decoding, which every plan has.
+            if predicted.speedup <= 1.0 && origin.limits.depth_rule.is_none() {
+                continue;
+            }
+            let evidence =
+                space.trees.evidence(space.schedule, DepthChoice::Predicted(depths), rows, &accepted);
+            found.points.push(origin.point(shape, evidence, predicted));
+        }
+        Ok(())
+    }
+
+    /// Adds the templates that a search of trees of the same shape at every step prices.
+    fn static_trees(
+        &self,
+        origin: &Origin<'_>,
+        trees: &RecordedTrees<'_>,
+        found: &mut Found,
+    ) -> Result<(), SearchError> {
+        let search = StaticSearch {
+            traces: &trees.traces,
+            pricing: self.pricing(origin.name),
+            rule: origin.limits.growth(),
+            schedules: &origin.schedules,
+            by_rank: &trees.by_rank,
+            depth: trees.deepest,
+            top_k: trees.top_k,
+            rate: 1.0 / self.ar_tpot_us,
+        };
+        let (priced, refused) = search.priced(origin.limits)?;
+        for RefusedTemplate { shape: Shape { depth, draft_width, verify_width: _ }, missing } in refused {
+            let (name, growth) = (origin.name.clone(), search.rule);
+            found.refused.push(Refusal { name, growth, depth, draft_width, missing });
+        }
+        for PricedTemplate { shape, growth, schedule, rows: row_choice, accepted, stages } in priced {
+            let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
+            let evidence = trees.evidence(schedule, DepthChoice::Fixed, row_choice, &accepted);
+            let evidence = Evidence { growth, ..evidence };
+            found.points.push(origin.point(shape, evidence, predicted));
+        }
+        Ok(())
+    }
+}
+
+/// Adds the shapes whose steps all draft to one depth, and returns every shape that the recordings answer for.
+fn fixed_depths(
+    origin: &Origin<'_>,
+    space: &TreeSpace<'_>,
+    (replay, rates): (&TreeReplay, &Rates),
+    found: &mut Found,
+) -> Result<Vec<Shape>, SearchError> {
+    let mut replayed = Vec::new();
+    for shape in space.depths().flat_map(|depth| origin.limits.admitted(space.shapes(depth))) {
+        let lengths = match replay.accepted(shape.depth, shape.verify_width) {
+            Ok(lengths) => lengths,
+            Err(SearchError::IncompleteTrace { drafter: name, missing, .. }) => {
+                let Shape { depth, draft_width, .. } = shape;
+                let refusal = Refusal { name, growth: GrowthRule::Equal, depth, draft_width, missing };
+                if !found.refused.contains(&refusal) {
+                    found.refused.push(refusal);
+                }
+                continue;
+            }
+            Err(other) => return Err(other),
+        };
+        replayed.push(shape);
+        if !origin.limits.admits_rule(DepthRule::Fixed) {
+            continue;
+        }
+        let evidence =
+            space.trees.evidence(space.schedule, DepthChoice::Fixed, space.choice(&shape, rates)?, lengths);
+        found.points.push(origin.point(shape, evidence, space.predicted(&shape, replay)?));
+    }
+    Ok(replayed)
+}
