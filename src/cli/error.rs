@@ -127,7 +127,7 @@ impl Failure {
         if matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
-        #[expect(clippy::print_stderr, reason = "the one place where a failure is told")]
+        #[expect(clippy::print_stderr, reason = "the one place that prints failures")]
         {
             eprintln!("error: {}", self.paragraph());
         }

@@ -1,4 +1,4 @@
-//! Opens models, and shows a progress bar while they load.
+//! Opens models with a progress bar.
 
 use std::{
     path::Path,

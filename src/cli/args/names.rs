@@ -8,9 +8,9 @@ use yggc::compile::stage_names;
 /// Objective of a skip set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SkipObjectiveName {
-    /// Most tokens reproduced, leaving out as many layers as at first
+    /// Most tokens reproduced, with a constant number of layers left out
     Matchness,
-    /// Least predicted time per token, leaving out any number of layers
+    /// Least predicted time per token, with any number of layers left out
     Speed,
 }
 
@@ -19,7 +19,7 @@ pub(crate) enum SkipObjectiveName {
 pub(crate) enum DraftGrowthName {
     /// Trees of equal growth, as planned
     Equal,
-    /// A chain that ends where the drafter is unsure, with siblings there; the plan's predictions do not apply
+    /// A chain that ends at the first uncertain token, with its siblings; the plan's predictions do not apply
     Confident,
 }
 
@@ -48,13 +48,13 @@ impl DistilledKind {
 pub(crate) enum DrafterName {
     /// Nothing: plain decoding
     None,
-    /// What followed an earlier occurrence of the last tokens
+    /// The continuation of an earlier occurrence of the last tokens
     Lookup,
     /// The model with a fixed set of layers left out
     LayerSkip,
-    /// How texts of a corpus store continue
+    /// Continuations found in a corpus store
     Retrieval,
-    /// What followed the longest suffix seen in this or earlier requests
+    /// The continuation of the longest matching suffix in this or earlier requests
     Suffix,
     /// The tokens last found most probable behind each token, in a fixed tree
     Recycling,

@@ -1,4 +1,4 @@
-//! `yggc bench --kernels`: every op of a forward at every width, beside the machine's measured roofline.
+//! `yggc bench --kernels`: every op of a forward at every width, compared with the machine's measured roofline.
 
 use std::fmt::Write;
 
