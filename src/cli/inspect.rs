@@ -17,7 +17,6 @@ use crate::cli::{
     error::Failure,
     fetch, loading, output,
     planning::load_options,
-    progress::Progress,
     settings::{Machine, cache_format},
 };
 
@@ -46,9 +45,9 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
             spec.write_gguf(output)?;
             output.clone()
         }
-        _ => fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?,
+        _ => fetch::resolve(args.model.model.as_deref(), cache)?,
     };
-    let model = loading::open(&path, cache, Progress::OnStderr)?;
+    let model = loading::open(&path, cache)?;
     let machine = Machine { cache: cache_format(args.cache), ..Machine::whole() };
     let device = DeviceSpec::cpu(machine.tier, machine.cache);
     let binding = Binding { width: args.width, outputs: args.width };

@@ -21,7 +21,7 @@ pub struct ModelConfig {
     pub heads: usize,
     /// Key/value heads `G`.
     pub kv_heads: usize,
-    /// Head width `E`.
+    /// Head size `E`.
     pub head_dim: usize,
     /// Vocabulary size `V`: rows of the embedding matrix.
     pub vocabulary: usize,
@@ -134,7 +134,7 @@ impl ModelConfig {
         if !self.head_dim.is_multiple_of(2) {
             return Err(ModelError::invalid(
                 key(&keys.head_dim),
-                "an even head width (rotary pairs)",
+                "an even head size (rotary pairs)",
                 self.head_dim,
             ));
         }
@@ -146,7 +146,7 @@ impl ModelConfig {
     }
 }
 
-/// Head width where the file does not state it: `D / H`.
+/// Head size where the file does not state it: `D / H`.
 fn default_head_dim(hidden_size: usize, heads: usize, keys: &ConfigKeys) -> Result<usize, ModelError> {
     within(&keys.heads, heads, HEADS)?;
     if !hidden_size.is_multiple_of(heads) {

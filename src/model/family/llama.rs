@@ -32,7 +32,7 @@ fn accept(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
         Container::Gguf => {
             only("llama.expert_count", fields.count("llama.expert_count")?, 0, "no mixture of experts")?;
             for key in ["llama.attention.value_length", "llama.rope.dimension_count"] {
-                equal(key, fields.count(key)?, config.head_dim, "the head width")?;
+                equal(key, fields.count(key)?, config.head_dim, "the head size")?;
             }
         }
         Container::Folder => {

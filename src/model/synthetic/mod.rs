@@ -34,15 +34,15 @@ pub struct SyntheticSpec {
     pub family: &'static Family,
     /// Number of layers.
     pub layers: usize,
-    /// Model width `D`.
+    /// Hidden size `D`.
     pub width: usize,
     /// Query heads `H`.
     pub heads: usize,
     /// Key/value heads `G`.
     pub kv_heads: usize,
-    /// Head width `E`.
+    /// Head size `E`.
     pub head_dim: usize,
-    /// Feed-forward width `F`.
+    /// Hidden size `F` of the MLPs.
     pub feed_forward: usize,
     /// Vocabulary `V`, at least [`LEAST_VOCABULARY`].
     pub vocabulary: usize,

@@ -14,7 +14,7 @@ enum Content {
     Matrix { deviation: f32 },
     /// Normal numbers of this standard deviation, and 1 more where the column is the row's of the second half.
     HandsOn { deviation: f32 },
-    /// A matrix whose rows are heads of this width, rotated in pairs.
+    /// A matrix whose rows are heads of this size, rotated in pairs.
     Heads { deviation: f32, head_dim: usize },
 }
 
