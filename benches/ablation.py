@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures what every part of a plan adds: the same drafter with the parts added one after the other.
+"""Measures the gain of every part of a plan: the same drafter, with parts added one after the other.
 
 usage: benches/ablation.py OUT.jsonl --profile FILE [options]
 
-Every row is what the planner finds best when the parts that it lacks are fixed away. All rows of all drafters, the
-unrestricted plan, plain decoding and eager plain decoding take turns in one run for each temperature; the unrestricted plan
-with its guard, as it is served, takes turns with plain decoding in another. planner/tables.py makes the tables from OUT alone.
+Every row is the best plan under a fix that excludes the missing parts. At each temperature, all rows of all drafters, the
+unrestricted plan, plain decoding and eager plain decoding take turns in one run. In a second run the unrestricted plan with its
+guard takes turns with plain decoding. planner/tables.py makes the tables from OUT alone.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures forwards with native and with int8 activations: `yggc bench --kernels` of both in turn, a process each.
+"""Measures forwards with native and with int8 activations: alternating processes of `yggc bench --kernels`.
 
-Writes a line for every process to --out, what the program printed with the activations in front, and ends with medians of
-ratios pair by pair. --summary prints those again from such a file.
+Writes one JSON line for every process to --out and prints the medians of the ratios of adjacent runs. --summary prints them
+again from such a file.
 """
 
 import argparse

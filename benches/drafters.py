@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Tables of every drafter beside plain decoding, from what `yggc bench --json` wrote.
+"""Tables that compare drafters with plain decoding, from outputs of `yggc bench --json`.
 
 usage: benches/drafters.py FILE.json...
 
-Every number follows from the runs in the files. Speed-ups are plain decoding's time by the arm's, for the same prompts in the same
-repetition: of the time of all steps, and of whole answers with their prefill; medians over the repetitions, with the ends.
+A speed-up is the time of plain decoding divided by the arm's, for the same prompts in the same repetition. It is given for all steps
+and for whole answers with prefill, as the median over the repetitions with minimum and maximum.
 """
 
 import collections
@@ -16,7 +16,7 @@ import sys
 from raw_lines import spread, table
 
 
-# Depths that are told.
+# Depths that the tables show.
 DEPTHS = 5
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures many shapes of one profile, then asks whether the planner chose well and predicted well.
+"""Measures many shapes of one profile, to judge the choice and the predictions of the planner.
 
 usage: benches/exhaustive.py OUT.jsonl --profile FILE [options]
 
-Of the shapes that the planner priced, --configurations are planned with `yggc plan --fix` and measured: half are those predicted
-to be fastest, half are spread over the others. They take turns with plain decoding in groups that are dealt anew in every
-repetition. The planner's own plan and the --best of them are then measured again, all in one run, since the fastest of many
-measured once is partly the luckiest. planner/tables.py makes the tables from OUT alone.
+Of the shapes that the planner priced, --configurations are planned with `yggc plan --fix` and measured: the half predicted fastest,
+and a half spread over the others. They take turns with plain decoding, in groups that are shuffled in every repetition. The
+planner's own plan and the --best fastest shapes are then measured again in one run, since the fastest of many noisy measurements is
+partly luck. planner/tables.py makes the tables from OUT alone.
 """
 
 import argparse
@@ -19,12 +19,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "planner"))
 import measuring
 import tables
 
-# Verify widths that shapes are taken of, and how many of each drafter, width and choice of rows.
+# Verify widths of the shapes, and shapes per drafter, width and choice of rows.
 VERIFY_WIDTHS = [2, 3, 4, 6, 8, 16]
 OF_A_KIND = 2
-# Plain decoding is an arm of its own, and what tunes itself is priced as what it begins as.
+# Plain decoding is an arm of its own; swift is priced as the fixed skip set that it starts with.
 WITHOUT = ["none", "swift"]
-# Parts that all shapes are without.
+# Parts that are off in all shapes.
 OFF = {"schedule": "plain", "predictor": "off"}
 
 

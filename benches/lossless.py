@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Asks the default model the same prompts plainly and with forced drafters, and compares token ids: they must be equal.
+"""Runs the default model on the same prompts with and without forced drafters; token ids must be equal.
 
 usage: benches/lossless.py OUT.jsonl [--prompts 20] [--tokens 128] [--arms chain,lookup,...] [--draft-model DIR] [--yggc target/release/yggc]
 
-Arms: lookup, three layer-skip shapes and, with --draft-model, two of that drafter, forced by `yggc plan --fix`; greedy and sampled; one thread and two. A line of
+Arms: lookup, three layer-skip shapes and, with --draft-model, two of that drafter, forced by `yggc plan --fix`; greedy and sampled; one thread and two. Each line of
 OUT is one answer. Exit status 1 if any answer differs from plain decoding's, or an arm never drafted.
 """
 import argparse

@@ -1,4 +1,4 @@
-"""Files of measurements, a JSON object a line, and the tables made of them."""
+"""Reads files of measurements, one JSON object per line, and makes tables of them."""
 
 import collections
 import json

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Drives `yggc serve` on loopback with well-behaved, slow, leaving and malformed clients at once, and judges every answer.
+"""Load test of `yggc serve`: concurrent well-behaved, slow, disconnecting and malformed clients, with every answer checked.
 
     benches/soak.py --yggc target/release/yggc --seconds 600 --out OUT.json -- --plan FILE.plan
 
-What stands behind `--` goes to `yggc serve`. Before the load, every request that will be asked is answered once alone by plain decoding; under
-load the same request must give the same text, so an answer that is lost, cut or another client's does not go unnoticed. Ends with 0 if
-every answer was right, nothing unexpected was answered, memory did not grow, nothing was left in the queue and the server
-ended cleanly; with 1 and the reasons if not. Needs nothing but Python's standard library.
+Arguments after `--` go to `yggc serve`. Before the load, every request is answered once alone by plain decoding; under load the same
+request must give the same text, so lost, truncated and exchanged answers are found. The exit status is 0 if every answer was right, no
+status was unexpected, memory did not grow, the queue ended empty and the server exited cleanly; otherwise it is 1, with the reasons. Needs nothing but Python's standard library.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Lets drafter swift tune its skip set over a stream of answers: matchness per try and per second, and what the tries cost.
+"""Measures how the drafter swift tunes its skip set over a stream of answers: matchness per try and per second, and the cost of tries.
 
 usage: benches/swift_stream.py OUT.jsonl --plan FILE.plan [options]
 
-One engine answers the prompts one after the other, as many as make --stream tokens if no answer ends early; beside it layer_skip, with the fixed set
-that swift begins with, answers the same prompts in turn, and so does plain decoding. `--order shift` asks the categories one
-after the other (a domain shift at each), `--order mixed` takes turns among them. Lines of OUT are answers of an arm behind a
-header; the tables printed at the end follow from that file alone, and `--summary OUT` prints them again.
+One engine answers prompts one after the other, enough for --stream tokens if no answer ends early. layer_skip, with the fixed set that
+swift starts with, and plain decoding answer the same prompts in turn. `--order shift` takes the categories one after the other (a domain
+shift at each), `--order mixed` alternates among them. OUT has a header and one line per answer; the tables at the end are made from
+that file alone, and `--summary OUT` prints them again.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-//! Chat templates and what messages say: templates are a model file's, messages a client's.
+//! Chat templates, which come from model files, and messages, which come from clients.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! Bytes on their way through a file, for what is read by path alone.
+//! Writes bytes to a file, for targets that read from a path.
 
 use std::{fs, path::Path};
 

@@ -1,8 +1,8 @@
-//! What is fuzzed: one function for each kind of untrusted input, which libFuzzer and `cargo test` call alike.
+//! Fuzz targets: one function for each kind of untrusted input, called by libFuzzer and by `cargo test`.
 //!
-//! A target takes bytes and says whether they were accepted. Whatever they are, it must not panic; and where they were
-//! accepted, it checks what must hold then. Targets see the library from outside, so fuzzing widens no API; the target of HTTP
-//! bodies is beside what it calls, in `src/serve/check.rs`. The tests run them from the seeds (`tests/it/fuzzing.rs`).
+//! A target takes bytes and returns whether they were accepted. It must not panic on any bytes, and it checks the invariants of accepted
+//! ones. Targets use the public API of the library. The target of HTTP bodies is in `src/serve/check.rs`, since the service is not
+//! part of the library. The tests run all targets from the seeds (`tests/it/fuzzing.rs`).
 
 pub mod chats;
 pub mod containers;

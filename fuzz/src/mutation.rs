@@ -1,4 +1,4 @@
-//! Mutations of seeds without knowledge of what was covered: what tests do where libFuzzer is not.
+//! Mutations of seeds without coverage feedback, for tests without libFuzzer.
 
 /// Numbers at whose neighbours programs err.
 const INTERESTING: [u64; 12] = [

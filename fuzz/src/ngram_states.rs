@@ -1,4 +1,4 @@
-//! Files of n-grams that drafter ngram goes on from.
+//! Saved dictionaries of the drafter `ngram`.
 
 use yggc::{
     plan::NgramSettings,

@@ -1,4 +1,4 @@
-//! Plan files, and all that is shown of a plan that was read.
+//! Plan files, and the output of `plan show`, `explain` and `diff` for accepted ones.
 
 use yggc::{
     plan::{PLAN_FORMAT, Plan, decode, encode},

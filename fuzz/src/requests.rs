@@ -1,4 +1,4 @@
-//! Requests to an engine: any prompt on any terms, answered plainly and with drafts, which must say the same.
+//! Requests to an engine: any prompt with any settings, answered with and without drafting; both answers must be equal.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -90,7 +90,7 @@ fn request(case: &Case) -> Request {
     let bytes = &case.prompt[..case.prompt.len().min(2 * CONTEXT)];
     let prompt = match case.is_text {
         true => Prompt::Raw(String::from_utf8_lossy(bytes).into_owned()),
-        // Now and then one that there is not.
+        // Sometimes a token outside the vocabulary.
         false => Prompt::Tokens(bytes.iter().map(|byte| u32::from(*byte) * 300 / 254).collect()),
     };
     let Case { temperature, top_k, top_p, min_p, seed, repetition, frequency, presence, .. } = *case;

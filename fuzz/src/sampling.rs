@@ -21,7 +21,7 @@ struct Case {
     logits: Vec<f32>,
 }
 
-/// Draws a token, which must be one that the distribution has.
+/// Draws a token, which must have a probability above 0.
 pub fn check(input: &[u8]) -> bool {
     let Ok(case) = Case::arbitrary_take_rest(Unstructured::new(input)) else { return false };
     let Case { temperature, top_k, top_p, min_p, seed, position, bias, prompt, output, logits, .. } = case;

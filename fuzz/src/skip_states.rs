@@ -1,4 +1,4 @@
-//! Files of what drafter swift found out.
+//! Saved search states of the drafter `swift`.
 
 use yggc::{
     plan::ModelFingerprint,

@@ -1,4 +1,4 @@
-//! Stop strings: any strings in a text that comes in any pieces.
+//! Stop strings: any strings, in a text that is split in any way.
 
 use arbitrary::{Arbitrary, Unstructured};
 use yggc::text::{Heard, StopStrings};

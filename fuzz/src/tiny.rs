@@ -1,4 +1,4 @@
-//! A model that is small enough to be run for every input.
+//! A tiny model, which can run for every input.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,9 +1,9 @@
-//! The program that makes drafters, as text: Python beside this crate, which a binary brings along and writes where it runs it.
+//! The training program for drafters: Python sources embedded as text, which a binary writes to a folder and runs.
 
 /// Name of the package, as `python3 -m` takes it.
 pub const DISTILL_PACKAGE: &str = "distill";
 
-/// What the program needs beside Python, as pip reads it.
+/// Python packages that the program needs, in pip's format.
 pub const DISTILL_REQUIREMENTS: &str = include_str!("../distill/requirements.txt");
 
 /// Least version of Python that the program runs on.

@@ -69,7 +69,7 @@ pub struct Measurement {
     pub budget_spent: bool,
 }
 
-/// Time of forwards of one kind after which the next is not told by what ran before them.
+/// Warm-up time of short forwards, after which a forward no longer depends on what ran before.
 const SETTLED_US: f64 = 16_000.0;
 /// Most of them before a sample, however short they are.
 const MOST_BEFORE: usize = 5;
@@ -118,9 +118,9 @@ pub enum GridError<E: std::error::Error + 'static> {
     },
 }
 
-/// Measures cells in rounds (A B C, A B C, ...), so that a slow drift of the machine meets all of them alike.
+/// Measures cells in rounds (A B C, A B C, ...), so that a slow drift of the machine affects all of them alike.
 ///
-/// Every cell is warmed up first, and short forwards again before each sample. The first round tells whether there is time for the spare
+/// Every cell is warmed up first, and short forwards again before each sample. The first round shows whether there is time for the spare
 /// cells. After [`GridSettings::repetitions`] rounds the
 /// noisy cells are measured further, also in rounds, until they are quiet or have [`GridSettings::most`] samples.
 /// `progress` gets (runs done, runs expected); the second number grows when noisy cells need more.
@@ -141,7 +141,7 @@ pub fn measure_grid<S: Subject>(
     measure_grid_with_clock(subject, wanted, settings, progress, |_| start.elapsed())
 }
 
-/// [`measure_grid`] with the budget told by `elapsed`, which may ask the subject.
+/// [`measure_grid`] with the clock `elapsed`, which may ask the subject.
 ///
 /// # Errors
 /// As [`measure_grid`].
@@ -236,8 +236,8 @@ pub fn measure_grid_with_clock<S: Subject>(
     Ok(Measurement { cells: cells.collect(), is_spared, noisy, budget_spent })
 }
 
-/// One sample. A short forward is told by what ran before it (caches, clocks, parked threads), and while decoding those
-/// are forwards like it: so it runs as often before as makes it settled.
+/// One sample. The time of a short forward depends on what ran before it (caches, clocks, parked threads). While decoding that is a forward
+/// of the same kind, so the forward is repeated before the sample until its time has settled.
 fn run<S: Subject>(subject: &mut S, cell: &Cell, last: Option<&f64>) -> Result<f64, GridError<S::Error>> {
     let failed = |source| GridError::Subject { cell: cell.clone(), source };
     let before = match (&cell.stage, last) {

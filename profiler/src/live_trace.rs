@@ -1,4 +1,4 @@
-//! Recorded steps of drafters that learn from the verifier while they decode: what each step drafted, and what came of it.
+//! Recorded steps of drafters that learn from the verifier while they decode: what each step drafted, and what was accepted.
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::subject::DrafterName;
 
 /// The steps of one such drafter over calibration prompts, decoded greedily one after another in one shape. What it drafts
-/// depends on what it was shown before, so another shape is another recording, but for one that verifies somewhat less.
+/// depends on what it learned before, so every shape needs a recording of its own, except shapes that verify slightly fewer rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveTrace {
@@ -44,7 +44,7 @@ pub struct LiveStep {
     pub tokens: Vec<u32>,
     /// The drafter's value of every node.
     pub values: Vec<f32>,
-    /// Nodes that are verified whatever they are worth, ascending; with each its ancestors below the root.
+    /// Pinned nodes, ascending; the ancestors of each, below the root, are pinned too.
     pub pinned: Vec<u32>,
     /// Tokens the verifier emitted: the accepted path, then the bonus token.
     pub verified: Vec<u32>,

@@ -62,13 +62,13 @@ pub struct DrafterDescription {
     pub file: Option<DrafterFile>,
 }
 
-/// A file that a drafter needs beside the model.
+/// A file that a drafter needs in addition to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DrafterFile {
     /// Where it was.
     pub path: String,
-    /// What it is known by, wherever it is: a digest of its content.
+    /// Digest of its content, which identifies it wherever it is.
     pub digest: String,
 }
 

@@ -1,4 +1,4 @@
-//! Which cells of a profile are meant: for measuring some of them again.
+//! Selects cells of a profile that are to be measured again.
 use std::{fmt, str::FromStr};
 
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     table::LatencyTable,
 };
 
-/// Some cells of a profile. Its text form is `all`, `noisy`, or a stage with a width and a context if those are meant too:
+/// Some cells of a profile. Its text form is `all`, `noisy`, or a stage, with an optional width and context:
 /// `verify`, `verify@4`, `draft:lookup@1x128`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CellSelection {

@@ -102,7 +102,7 @@ impl Stage {
 /// Work between forwards, once per step unless said otherwise; the width of its cells is given with each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostStage {
-    /// Telling how deep to draft; width 1.
+    /// Predicting how deep to draft; width 1.
     Predict,
     /// One tree growth from candidates, after every draft forward; width = nodes grown.
     Grow,
@@ -112,7 +112,7 @@ pub enum HostStage {
     Prune,
     /// Building the ancestor mask and the inputs of the verifier; width = rows verified.
     Mask,
-    /// Turning what the verifier shows into tokens; width = rows verified.
+    /// Choosing tokens from the verifier's outputs; width = rows verified.
     Sample,
     /// Walking the verified tree; width = rows verified.
     Accept,

@@ -239,7 +239,7 @@ pub enum Finding {
     },
 }
 
-/// Why a table cannot be built or asked.
+/// Why a table cannot be built or read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TableError {
     /// Nothing was measured.
@@ -265,14 +265,14 @@ pub enum TableError {
         /// The number.
         found: f64,
     },
-    /// A width nobody measured.
+    /// A width that was not measured.
     #[error(
         "{stage} was not measured at width {width} (measured: {measured:?}): profile that width or plan without it"
     )]
     Unmeasured {
         /// The stage.
         stage: Stage,
-        /// The width asked for.
+        /// The requested width.
         width: u32,
         /// The widths there are.
         measured: Vec<u32>,

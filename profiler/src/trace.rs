@@ -50,7 +50,7 @@ pub struct StepTrace {
     pub expanded: Vec<Expansion>,
     /// Tokens the verifier emitted: the accepted path, then the bonus token.
     pub verified: Vec<u32>,
-    /// P(at least d drafted tokens are accepted), d = 1, 2, ..., as a depth network says that saw no step of this prompt;
+    /// P(at least d drafted tokens are accepted), d = 1, 2, ..., predicted by a depth network that was not trained on this prompt;
     /// empty where none was trained.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<f32>,
@@ -129,7 +129,7 @@ impl Trace {
         self.prompts.iter().flat_map(|prompt| &prompt.steps)
     }
 
-    /// How many of a step's drafted tokens were accepted, and how many depths that tells of: all, unless the request ended
+    /// How many of a step's drafted tokens were accepted, and for how many depths that is known: all, unless the request ended
     /// inside the draft.
     pub fn outcome(&self, step: &StepTrace) -> (u32, u32) {
         let mut at = 0;

@@ -7,7 +7,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
 };
 
-use yggc::engine::{Error, ErrorKind};
+use yggc::engine::{Error, ErrorKind, Hint};
 
 /// Result of a call. The values are the exit codes of the program `yggc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +69,37 @@ impl From<Error> for Failure {
             ErrorKind::Device => Status::Device,
             ErrorKind::Internal => Status::Failed,
         };
-        Self { status, text: error.to_string() }
+        let text = match error.hint() {
+            Some(hint) => format!("{error}; {}", next_step(hint)),
+            None => error.to_string(),
+        };
+        Self { status, text }
     }
+}
+
+/// What the caller can do, in the terms of this interface.
+fn next_step(hint: &Hint) -> String {
+    let step = match hint {
+        Hint::Context => "set `context` of ygg_options",
+        Hint::Tier => "set `isa` of ygg_options to another set, or to NULL",
+        Hint::Processor => "set `device` of ygg_options to \"cpu\", and open the engine again",
+        Hint::Threads => "set `threads` of ygg_options",
+        Hint::ForcePlan => "or set `force_plan` of ygg_options to use the plan all the same",
+        Hint::DraftModel => "set `draft_model` of ygg_options to its path",
+        Hint::Store => "set `store` of ygg_options to the path of the corpus store",
+        Hint::RawPrompt => "give `prompt` or `tokens` of ygg_request instead of `messages`",
+        Hint::Profile { drafter } => {
+            return format!(
+                "measure the drafter `{drafter}` with `yggc profile`, plan again with `yggc plan`, and set `plan` of \
+                 ygg_options to the new file"
+            );
+        }
+        Hint::Recording => "record again with `yggc profile`, for longer or on other prompts",
+        Hint::Corpus => {
+            "build the corpus store again with `yggc corpus build`, of less text or with fewer snippets"
+        }
+    };
+    step.to_owned()
 }
 
 thread_local! {
@@ -110,6 +139,28 @@ mod tests {
     fn last_error() -> String {
         // SAFETY: the text is this thread's, which makes no call meanwhile.
         unsafe { CStr::from_ptr(ygg_last_error()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn every_hint_names_the_field_or_command_that_helps() {
+        for (hint, part) in [
+            (Hint::Context, "`context` of ygg_options"),
+            (Hint::Tier, "`isa` of"),
+            (Hint::Processor, "`device` of"),
+            (Hint::Threads, "`threads` of"),
+            (Hint::ForcePlan, "`force_plan` of"),
+            (Hint::DraftModel, "`draft_model` of"),
+            (Hint::Store, "`store` of"),
+            (Hint::RawPrompt, "`prompt` or `tokens` of ygg_request"),
+            (Hint::Profile { drafter: "lookup".to_owned() }, "the drafter `lookup` with `yggc profile`"),
+            (Hint::Recording, "`yggc profile`"),
+            (Hint::Corpus, "`yggc corpus build`"),
+        ] {
+            let Failure { text, .. } = Error::input("the cause").with_hint(hint).into();
+            assert!(text.starts_with("the cause; ") && text.contains(part), "{text}");
+            assert!(!text.contains("--"), "C has no flags: {text}");
+        }
+        assert_eq!(Failure::from(Error::input("the cause")).text, "the cause");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The command line contract as `clap` types, and the only code that reads the environment (`args/environment.rs`).
 //!
 //! Values are checked here as far as possible without opening a file; a value out of range is a usage error
-//! (exit code 2). `cli/settings.rs` decides what the values mean together.
+//! (exit code 2). `cli/settings.rs` interprets them together.
 
 use std::{ops::RangeInclusive, path::PathBuf};
 
@@ -504,8 +504,8 @@ pub(crate) struct BenchArgs {
     /// How often each arm answers each prompt [default: 5], or, with --kernels, each forward is measured [default: 30]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) repetitions: Option<usize>,
-    /// Measure kernels instead of answers: every op of a forward at every width, beside this machine's roofline;
-    /// with --plan, the plan's tunings beside the defaults
+    /// Measure kernels instead of answers: every op of a forward at every width, compared with this machine's roofline;
+    /// with --plan, the plan's tunings compared with the defaults
     #[arg(long, conflicts_with_all = ["prompts", "arms", "max_tokens", "context", "temperature", "top_k", "top_p",
                                       "min_p", "seed"])]
     pub(crate) kernels: bool,

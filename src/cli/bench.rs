@@ -31,7 +31,7 @@ use crate::cli::{
     error::Failure,
     fetch, loading, output,
     planning::{self, Prepared},
-    progress::Progress,
+    progress,
     settings::{self, Machine},
 };
 use report::{Bench, Entrant, Run, Turn};
@@ -77,28 +77,20 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
     let prompts = measure::read_prompts(prompts)?;
     let given =
         args.plans.iter().map(|file| planning::given(file, args.force)).collect::<Result<Vec<_>, _>>()?;
-    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let model = loading::open(&path, cache, Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache)?;
+    let model = loading::open(&path, cache)?;
     // Reads the free memory, so it must come before the weights are loaded.
     let options = machine.options(&path, args.context.context);
-    let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?;
+    let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache)?;
     let options = Options { store: args.store.store.clone(), draft_model, ..options };
     let mut options = settings::with_skip(&args.skip, options);
     let needs_plan = args.arms.iter().any(|arm| !matches!(arm, ArmName::Ar | ArmName::Eager));
     let (prepared, plans, absent) = match given {
         given if !given.is_empty() || !needs_plan => (Prepared::Open(Box::new(model)), given, None),
-        _ => {
-            match planning::first_use(
-                model,
-                options.draft_model.as_deref(),
-                machine,
-                cache,
-                Progress::OnStderr,
-            )? {
-                (prepared, Ok(plan)) => (prepared, vec![plan], None),
-                (prepared, Err(reason)) => (prepared, Vec::new(), Some(reason)),
-            }
-        }
+        _ => match planning::first_use(model, options.draft_model.as_deref(), machine, cache)? {
+            (prepared, Ok(plan)) => (prepared, vec![plan], None),
+            (prepared, Err(reason)) => (prepared, Vec::new(), Some(reason)),
+        },
     };
     options.plan_absent_reason = absent;
     let tries = args
@@ -185,7 +177,7 @@ fn compare(
     }
     let entrants: Vec<Entrant> = arms.iter_mut().map(warm_up).collect::<Result<_, Failure>>()?;
     let repetitions = args.repetitions.unwrap_or(REPETITIONS);
-    let bar = Progress::OnStderr.parts();
+    let bar = progress::parts();
     bar.set_length((repetitions * questions.len() * arms.len()) as u64);
     bar.set_message("answering");
     let mut runs = Vec::new();

@@ -11,9 +11,9 @@
 //! <cache>/kernels/                  kernels compiled for a GPU
 //! ```
 //!
-//! Invariants: a model is never written in place, only renamed; its proof is written after it and compared as a whole, so
-//! half a proof proves nothing; `partial/` is touched only under the lock. So whoever takes the lock knows that all it finds in `partial/` was left by a dead process (the system
-//! releases the lock of a process that dies, however it dies), and removes it.
+//! Invariants: a model is never written in place, only renamed. Its proof is written after it and compared as a whole, so an incomplete
+//! proof is worthless. `partial/` is touched only under the lock, which the system releases when its holder dies; so the next holder can
+//! remove everything in it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},

@@ -6,15 +6,15 @@
 use yggc::engine::{Engine, ErrorKind, FinishReason, Message, Prompt, Report, Request, Role};
 
 use self::{
+    input::{HELP, Input},
     interrupt::Interrupts,
     lines::{Lines, NextLine},
-    said::{HELP, Said},
 };
 use crate::cli::{args::RunArgs, error::Failure, output, settings, stats, stream::stream};
 
+mod input;
 mod interrupt;
 mod lines;
-mod said;
 
 /// A running conversation.
 struct Chat<'a> {
@@ -46,14 +46,14 @@ pub(crate) fn command(engine: &mut Engine, args: &RunArgs) -> Result<(), Failure
             NextLine::Dropped => continue,
             NextLine::End => return Ok(()),
         };
-        match Said::new(&line) {
-            Said::Nothing => {}
-            Said::Message(text) => chat.answer(text)?,
-            Said::Help => output::remark(HELP),
-            Said::Stats => chat.stats(),
-            Said::Reset => chat.messages.clear(),
-            Said::Quit => return Ok(()),
-            Said::Unknown(word) => {
+        match Input::new(&line) {
+            Input::Nothing => {}
+            Input::Message(text) => chat.answer(text)?,
+            Input::Help => output::remark(HELP),
+            Input::Stats => chat.stats(),
+            Input::Reset => chat.messages.clear(),
+            Input::Quit => return Ok(()),
+            Input::Unknown(word) => {
                 output::remark(format_args!("there is no command {word}; /help names them"))
             }
         }

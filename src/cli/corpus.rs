@@ -11,7 +11,7 @@ use crate::cli::{
     error::Failure,
     fetch, loading, output,
     planning::load_options,
-    progress::Progress,
+    progress,
     settings::{self, Machine},
 };
 
@@ -28,16 +28,15 @@ pub(crate) fn command(args: &CorpusArgs, cache: &CachePlace) -> Result<(), Failu
 fn build(args: &CorpusBuildArgs, cache: &CachePlace) -> Result<(), Failure> {
     settings::output_file(&args.output)?;
     let machine = Machine::new(&args.device)?;
-    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let loaded =
-        Loaded::new(loading::open(&path, cache, Progress::OnStderr)?, &load_options(machine, vec![WIDTH]))?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache)?;
+    let loaded = Loaded::new(loading::open(&path, cache)?, &load_options(machine, vec![WIDTH]))?;
     let options = CorpusOptions {
         snippet_tokens: args.snippet,
         most_snippets: args.keep,
         most_tokens: args.tokens,
         ..CorpusOptions::new(args.inputs.clone(), args.output.clone())
     };
-    let bar = Progress::OnStderr.parts();
+    let bar = progress::parts();
     let built = measure::build_corpus(&loaded, &options, &mut |step| {
         bar.set_length(step.total as u64);
         bar.set_position(step.done as u64);

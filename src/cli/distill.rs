@@ -16,7 +16,7 @@ use ygg_profiler::{
 };
 use yggc::measure::SHIPPED_PROMPTS;
 
-use crate::cli::{args::DistillArgs, cache::CachePlace, error::Failure, fetch, output, progress::Progress};
+use crate::cli::{args::DistillArgs, cache::CachePlace, error::Failure, fetch, output};
 
 /// Why no drafter was made.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +83,7 @@ pub(crate) fn command(args: &DistillArgs, cache: &CachePlace) -> Result<(), Fail
     }
     let program = write_program(&work)?;
     probe(&program)?;
-    let model = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
+    let model = fetch::resolve(args.model.model.as_deref(), cache)?;
     let arguments = arguments(args, &model, &program)?;
     write(&work.join("started"), "a run of `yggc distill` began here\n")?;
     train(&program, &arguments)?;

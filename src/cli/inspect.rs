@@ -17,7 +17,6 @@ use crate::cli::{
     error::Failure,
     fetch, loading, output,
     planning::load_options,
-    progress::Progress,
     settings::{Machine, cache_format},
 };
 
@@ -46,9 +45,9 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
             spec.write_gguf(output)?;
             output.clone()
         }
-        _ => fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?,
+        _ => fetch::resolve(args.model.model.as_deref(), cache)?,
     };
-    let model = loading::open(&path, cache, Progress::OnStderr)?;
+    let model = loading::open(&path, cache)?;
     let machine = Machine { cache: cache_format(args.cache), ..Machine::whole() };
     let device = DeviceSpec::cpu(machine.tier, machine.cache);
     let binding = Binding { width: args.width, outputs: args.width };
@@ -101,9 +100,9 @@ fn config(model: &Model) -> String {
         ("model", format!("{} ({})", c.name, model.path.display())),
         ("fingerprint", model.fingerprint().to_string()),
         ("container", format!("{:?}", model.container).to_lowercase()),
-        ("family", c.family.to_string()),
+        ("family", c.family.name.to_owned()),
         ("layers", c.layers.to_string()),
-        ("width", c.width.to_string()),
+        ("hidden size", c.hidden_size.to_string()),
         ("feed-forward", c.feed_forward.to_string()),
         ("heads", format!("{} of {}, {} for keys and values", c.heads, c.head_dim, c.kv_heads)),
         ("vocabulary", c.vocabulary.to_string()),

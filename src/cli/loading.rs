@@ -1,4 +1,4 @@
-//! Opens models, and shows a progress bar while they load.
+//! Opens models with a progress bar.
 
 use std::{
     path::Path,
@@ -9,7 +9,7 @@ use std::{
 use indicatif::ProgressBar;
 use yggc::model::{Model, ModelError};
 
-use crate::cli::{cache::CachePlace, output, progress::Progress};
+use crate::cli::{cache::CachePlace, output, progress};
 
 /// Loading that takes less time shows no bar.
 const A_WHILE: Duration = Duration::from_millis(500);
@@ -19,7 +19,7 @@ const A_WHILE: Duration = Duration::from_millis(500);
 /// # Errors
 /// As [`Model::open`].
 #[expect(clippy::disallowed_methods, reason = "whether a bar is shown depends on time")]
-pub(crate) fn open(path: &Path, cache: &CachePlace, progress: Progress) -> Result<Model, ModelError> {
+pub(crate) fn open(path: &Path, cache: &CachePlace) -> Result<Model, ModelError> {
     let (opened, bar) = (Instant::now(), OnceLock::<ProgressBar>::new());
     let mut model = Model::open(path)?;
     if let Some(place) = cache.packed() {
@@ -33,7 +33,7 @@ pub(crate) fn open(path: &Path, cache: &CachePlace, progress: Progress) -> Resul
         if loaded == total {
             bar.get().into_iter().for_each(ProgressBar::finish_and_clear);
         } else if opened.elapsed() > A_WHILE {
-            bar.get_or_init(|| progress.bytes("loading", total)).set_position(loaded);
+            bar.get_or_init(|| progress::bytes("loading", total)).set_position(loaded);
         }
     }))
 }

@@ -42,7 +42,6 @@ use self::{
     args::{Cli, Command, Environment},
     cache::CachePlace,
     error::Failure,
-    progress::Progress,
 };
 
 /// Parses the command line, runs the command and reports how it ended.
@@ -72,7 +71,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     #[cfg(feature = "cuda")]
     cache.keep_compiled_kernels();
     match cli.command {
-        Command::Fetch(args) => fetch::command(&args.name, &cache, Progress::OnStderr),
+        Command::Fetch(args) => fetch::command(&args.name, &cache),
         Command::Cache(args) => cache::command(&args, &cache),
         Command::Inspect(args) => inspect::command(&args, &cache),
         Command::Score(args) => score::command(&args, &cache),

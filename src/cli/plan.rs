@@ -14,9 +14,7 @@ use crate::cli::{
     args::{PlanArgs, PlanCommand, PlanDiffArgs, PlanExplainArgs, PlanSearchArgs, PlanShowArgs},
     cache::CachePlace,
     error::Failure,
-    fetch, output,
-    progress::Progress,
-    report as html_report, settings,
+    fetch, output, progress, report as html_report, settings,
 };
 
 /// Runs `yggc plan`.
@@ -72,7 +70,7 @@ fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure>
         )));
     }
     if args.model.is_some() {
-        let path = fetch::resolve(args.model.as_deref(), cache, Progress::OnStderr)?;
+        let path = fetch::resolve(args.model.as_deref(), cache)?;
         let model = Model::open(&path)?;
         let (expected, found) = (model.fingerprint().to_string(), &profile.fingerprints.model);
         if expected != found.digest {
@@ -86,7 +84,7 @@ fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure>
             )));
         }
     }
-    let spinner = Progress::OnStderr.spinner("searching");
+    let spinner = progress::spinner("searching");
     let made = plan_from_profile(&profile, args.fix.as_ref().unwrap_or(&Fix::default()));
     spinner.finish_and_clear();
     let plan = made?;

@@ -18,7 +18,7 @@ use crate::cli::{
     loading,
     output::remark,
     plan_cache::{CachedPlan, Found, LockedPlan},
-    progress::Progress,
+    progress,
     settings::Machine,
 };
 
@@ -52,7 +52,7 @@ impl Prepared {
             }
             Self::Loaded(loaded) => {
                 widths.extend(loaded.set().widths());
-                loading::open(&loaded.model().path, cache, Progress::OnStderr)?
+                loading::open(&loaded.model().path, cache)?
             }
         };
         Ok(Arc::new(Loaded::new(model, &load_options(machine, widths))?))
@@ -90,7 +90,7 @@ pub(crate) fn with_plan(
         return Ok((Prepared::Open(Box::new(model)), options));
     }
     let draft_model = options.draft_model.as_deref();
-    let (prepared, plan) = first_use(model, draft_model, machine, cache, Progress::OnStderr)?;
+    let (prepared, plan) = first_use(model, draft_model, machine, cache)?;
     match plan {
         Ok(plan) => options.plan = Some(plan),
         Err(reason) => options.plan_absent_reason = Some(reason),
@@ -111,7 +111,6 @@ pub(crate) fn first_use(
     draft_model: Option<&Path>,
     machine: Machine,
     cache: &CachePlace,
-    progress: Progress,
 ) -> Result<(Prepared, PlanOrReason), Failure> {
     let here = fingerprints(&model, machine.tier, machine.activations, machine.cache, machine.threads)?;
     let folder = match cache.dir() {
@@ -132,7 +131,7 @@ pub(crate) fn first_use(
     }
     let mut waiting = None;
     let locked =
-        place.lock(|| waiting = Some(progress.spinner("waiting for another yggc that is making a plan")));
+        place.lock(|| waiting = Some(progress::spinner("waiting for another yggc that is making a plan")));
     drop(waiting);
     let locked = match locked {
         Ok(locked) => locked,
@@ -144,7 +143,7 @@ pub(crate) fn first_use(
     match place.find() {
         Found::Plan(plan) => Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
         Found::Failure(reason) => Ok(failed_before(model, &place, &reason)),
-        Found::Nothing | Found::Unusable(_) => make(model, draft_model, machine, &place, &locked, progress),
+        Found::Nothing | Found::Unusable(_) => make(model, draft_model, machine, &place, &locked),
     }
 }
 
@@ -164,7 +163,6 @@ fn make(
     machine: Machine,
     place: &CachedPlan,
     locked: &LockedPlan<'_>,
-    progress: Progress,
 ) -> Result<(Prepared, PlanOrReason), Failure> {
     let draft_models = draft_model.map(Path::to_owned).into_iter().collect();
     let options = AutoplanOptions { draft_models, ..AutoplanOptions::default() };
@@ -173,7 +171,7 @@ fn make(
         options.budget.as_secs()
     ));
     let loaded = Arc::new(Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()))?);
-    let bar = progress.parts();
+    let bar = progress::parts();
     let made = measure::autoplan(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
     let (profile, plan) = match made {

@@ -17,7 +17,7 @@ use crate::cli::{
     fetch::{self, FetchError},
     loading, output,
     planning::{advance, load_options},
-    progress::Progress,
+    progress,
     settings::{self, Machine},
 };
 
@@ -27,12 +27,12 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let machine = Machine::new(&args.device)?;
     let budget = Duration::from_secs(u64::try_from(args.budget).unwrap_or(u64::MAX));
     let open = || -> Result<Model, Failure> {
-        let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-        Ok(loading::open(&path, cache, Progress::OnStderr)?)
+        let path = fetch::resolve(args.model.model.as_deref(), cache)?;
+        Ok(loading::open(&path, cache)?)
     };
     let load = |model| Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()));
     let draft_models = args.draft_models.iter().map(|typed| {
-        let path = fetch::resolve_drafter(Some(typed), cache, Progress::OnStderr)?;
+        let path = fetch::resolve_drafter(Some(typed), cache)?;
         Ok(path.expect("one was named"))
     });
     let draft_models = draft_models.collect::<Result<Vec<_>, FetchError>>()?;
@@ -42,7 +42,7 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
         let cells = args.cells.clone();
         let options = RemeasureOptions { cells, budget, pinning: Pinning::default() };
         let loaded = load(open()?)?;
-        let bar = Progress::OnStderr.parts();
+        let bar = progress::parts();
         let again = measure::remeasure(&loaded, profile, &options, &mut |step| advance(&bar, step));
         bar.finish_and_clear();
         let (profile, measured) = again?;
@@ -59,7 +59,7 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let model = open()?;
     options.draft_models = draft_models;
     let loaded = load(model)?;
-    let bar = Progress::OnStderr.parts();
+    let bar = progress::parts();
     let profile = measure::profile(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
     let profile = profile?;

@@ -8,7 +8,6 @@ use crate::cli::{
     chat,
     error::Failure,
     fetch, loading, ngram_state, output, planning,
-    progress::Progress,
     settings::{self, Machine},
     skip_state, stats,
     stream::stream,
@@ -19,12 +18,12 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     let prompt = settings::prompt(args)?;
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
-    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let model = loading::open(&path, cache, Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache)?;
+    let model = loading::open(&path, cache)?;
     let options = Options {
         drafter: settings::drafter(args),
         store: args.store.store.clone(),
-        draft_model: fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?,
+        draft_model: fetch::resolve_drafter(args.draft_model.as_deref(), cache)?,
         ..machine.options(&path, args.context.context)
     };
     let options = settings::with_skip(&args.skip, options);

@@ -14,7 +14,6 @@ use crate::cli::{
     error::Failure,
     fetch, loading, output,
     planning::load_options,
-    progress::Progress,
     settings::{self, Machine},
 };
 
@@ -45,11 +44,8 @@ enum Source {
 pub(crate) fn command(args: &ScoreArgs, cache: &CachePlace) -> Result<(), Failure> {
     let source = source(args)?;
     let machine = Machine::new(&args.device)?;
-    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let loaded = Arc::new(Loaded::new(
-        loading::open(&path, cache, Progress::OnStderr)?,
-        &load_options(machine, vec![WIDTH]),
-    )?);
+    let path = fetch::resolve(args.model.model.as_deref(), cache)?;
+    let loaded = Arc::new(Loaded::new(loading::open(&path, cache)?, &load_options(machine, vec![WIDTH]))?);
     let ids = match source {
         Source::Text(text) => loaded.tokenizer().encode_prompt(&text),
         Source::Ids(ids) => ids,

@@ -10,7 +10,6 @@ use crate::{
         cache::CachePlace,
         error::Failure,
         fetch, loading, output, planning,
-        progress::Progress,
         settings::{self, Machine},
     },
     serve::{ApiKey, Limits, Settings, serve},
@@ -21,8 +20,8 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
     let key = key(args, cache)?;
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
-    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let model = loading::open(&path, cache, Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache)?;
+    let model = loading::open(&path, cache)?;
     let drafter = if args.no_spec { DrafterChoice::Plain } else { DrafterChoice::Planned };
     let options =
         Options { drafter, store: args.store.store.clone(), ..machine.options(&path, args.context.context) };

@@ -14,7 +14,7 @@ use crate::cli::{
     error::Failure,
     fetch, loading, output,
     planning::{self, Prepared},
-    progress::Progress,
+    progress,
     settings::Machine,
 };
 
@@ -60,14 +60,14 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, false)).transpose()?;
     let prompts = args.prompts.as_deref().map_or_else(|| Ok(calibration_prompts()), read_prompts)?;
-    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache, Progress::OnStderr)?;
-    let model = loading::open(&path, cache, Progress::OnStderr)?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache)?;
+    let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache)?;
+    let model = loading::open(&path, cache)?;
     // Reads the free memory, so it must come before the weights are loaded.
     let engine = machine.options(&path, Some(DEFAULT_CONTEXT));
     let (prepared, plan) = match given {
         Some(plan) => (Prepared::Open(Box::new(model)), Ok(plan)),
-        None => planning::first_use(model, draft_model.as_deref(), machine, cache, Progress::OnStderr)?,
+        None => planning::first_use(model, draft_model.as_deref(), machine, cache)?,
     };
     let widths =
         plan.as_ref().map_or_else(|_| UNPLANNED_WIDTHS.to_vec(), |source| source.plan.planned.widths());
@@ -79,7 +79,7 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     let engine = Options { plan, plan_absent_reason, store: args.store.store.clone(), draft_model, ..engine };
     let extent = if args.quick { Extent::Quick } else { Extent::Thorough };
     let options = VerifyOptions { engine, prompts, extent };
-    let bar = Progress::OnStderr.parts();
+    let bar = progress::parts();
     let mut told = Ok(());
     let verification = verify::verify(&loaded, &options, &mut |progress| match progress {
         verify::Progress::Checking { what, done, total } => advance(&bar, what, done, total),

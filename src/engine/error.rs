@@ -21,15 +21,15 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// What the caller can change beyond what the message says, as data: the interface that faces the user says it in its own terms.
+/// What the caller can do beyond what the message says, as data. The command line, the C interface and the HTTP service each put it into
+/// words of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Hint {
     /// Ask for another context length.
     Context,
-    /// Take another tier, or none in particular.
+    /// Choose another tier, or leave the choice to the library.
     Tier,
-    /// Take the processor instead of a GPU.
+    /// Use the CPU instead of a GPU.
     Processor,
     /// Ask for fewer threads.
     Threads,
@@ -48,12 +48,12 @@ pub enum Hint {
     },
     /// Record for longer, or on other prompts.
     Recording,
-    /// Take other or longer texts into the corpus, or keep fewer.
+    /// Build the corpus store from less text, or keep fewer snippets.
     Corpus,
 }
 
-/// An error of the engine. Its message says what was expected, what was found and what to do; [`hint`](Self::hint) what else would help.
-/// Its [source](std::error::Error::source), if it has one, is the error of a room below, whose message this one repeats.
+/// An error of the engine. Its message says what was expected and what was found; its [`hint`](Self::hint) says what the caller can do.
+/// Its [source](std::error::Error::source), if any, is the error of the room where it arose; the message repeats that error's text.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -91,13 +91,13 @@ impl Error {
         Self { kind, message: error.to_string(), hint, source: Some(Box::new(error)) }
     }
 
-    /// The same error, with what would help.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(self, hint: Hint) -> Self {
         Self { hint: Some(hint), ..self }
     }
 
-    /// The same error, with what could not be done in front.
+    /// Puts what failed in front of the message: `what: message`.
     #[must_use]
     pub fn while_doing(self, what: &str) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
@@ -108,7 +108,7 @@ impl Error {
         self.kind
     }
 
-    /// What would help, if it is known.
+    /// What the caller can do, if the message does not say it already.
     pub fn hint(&self) -> Option<&Hint> {
         self.hint.as_ref()
     }

@@ -1,4 +1,4 @@
-//! One function over untrusted bytes: what fuzz target `containers` and the smoke test run.
+//! Reads a model from untrusted bytes: the function of the fuzz target `containers` and of its smoke test.
 
 use std::path::Path;
 

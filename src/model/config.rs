@@ -1,42 +1,27 @@
-//! The one configuration both containers produce, and the rules it must obey before a graph is built from it.
+//! The configuration of a model, common to both containers, and its checks.
 
-use std::{fmt, ops::RangeInclusive};
+use std::{fmt::Display, ops::RangeInclusive};
 
-use super::{ModelError, RopeConfig};
-
-/// Families of models, each one file in `family/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// RMS norm, rotary positions, grouped-query attention, SwiGLU: Llama 2 and 3, SmolLM 2, TinyLlama, Mistral 7B v0.3.
-    Llama,
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Llama => "llama",
-        })
-    }
-}
+use super::{Container, Family, ModelError, RopeConfig};
 
 /// What a model is, whatever file it came from; inside a `Model` it has passed every check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     /// Which graph to build.
-    pub family: Family,
+    pub family: &'static Family,
     /// The model's own name (GGUF) or its folder's.
     pub name: String,
     /// Number of layers, each attention and MLP.
     pub layers: usize,
-    /// Model width `D`.
-    pub width: usize,
-    /// Feed-forward width `F`.
+    /// Hidden size `D`.
+    pub hidden_size: usize,
+    /// Hidden size `F` of the MLPs.
     pub feed_forward: usize,
     /// Query heads `H`.
     pub heads: usize,
     /// Key/value heads `G`.
     pub kv_heads: usize,
-    /// Head width `E`.
+    /// Head size `E`.
     pub head_dim: usize,
     /// Vocabulary size `V`: rows of the embedding matrix.
     pub vocabulary: usize,
@@ -54,7 +39,7 @@ pub struct ModelConfig {
 #[derive(Clone, Debug)]
 pub(super) struct ConfigKeys {
     pub(super) layers: String,
-    pub(super) width: String,
+    pub(super) hidden_size: String,
     pub(super) feed_forward: String,
     pub(super) heads: String,
     pub(super) kv_heads: String,
@@ -67,7 +52,7 @@ pub(super) struct ConfigKeys {
 }
 
 const LAYERS: RangeInclusive<usize> = 1..=4_096;
-const WIDTHS: RangeInclusive<usize> = 2..=1 << 20;
+const SIZES: RangeInclusive<usize> = 2..=1 << 20;
 const HEADS: RangeInclusive<usize> = 1..=1 << 16;
 const HEAD_DIMS: RangeInclusive<usize> = 2..=1 << 12;
 const VOCABULARIES: RangeInclusive<usize> = 1..=1 << 24;
@@ -81,15 +66,61 @@ fn within(key: &str, found: usize, range: RangeInclusive<usize>) -> Result<(), M
     Err(ModelError::invalid(format_args!("key `{key}`"), expected, found))
 }
 
+/// What containers say each in their own way.
+pub(super) struct Own {
+    pub(super) name: String,
+    pub(super) vocabulary: usize,
+    pub(super) rope: RopeConfig,
+    pub(super) tied_head: bool,
+}
+
 impl ModelConfig {
+    /// Reads and checks the configuration of a model of this family.
+    ///
+    /// # Errors
+    /// [`ModelError`] for a key that is missing or wrong, and for what the family does not accept.
+    pub(super) fn read(
+        family: &'static Family,
+        fields: &dyn Fields,
+        keys: &ConfigKeys,
+        own: Own,
+    ) -> Result<Self, ModelError> {
+        let count = |key: &str| required(fields.count(key)?, key, "an integer above 0");
+        let (hidden_size, heads) = (count(&keys.hidden_size)?, count(&keys.heads)?);
+        let head_dim = match fields.count(&keys.head_dim)? {
+            Some(head_dim) => head_dim,
+            None => default_head_dim(hidden_size, heads, keys)?,
+        };
+        let eps = required(fields.float(&keys.rms_eps)?, &keys.rms_eps, "a number above 0")?;
+        let Own { name, vocabulary, rope, tied_head } = own;
+        let config = Self {
+            family,
+            name,
+            layers: count(&keys.layers)?,
+            hidden_size,
+            feed_forward: count(&keys.feed_forward)?,
+            heads,
+            kv_heads: fields.count(&keys.kv_heads)?.unwrap_or(heads),
+            head_dim,
+            vocabulary,
+            context: count(&keys.context)?,
+            rms_eps: eps as f32,
+            rope,
+            tied_head,
+        };
+        config.check(keys)?;
+        (family.accept)(fields, &config)?;
+        Ok(config)
+    }
+
     /// Checks every rule that can be checked without tensors.
     ///
     /// # Errors
     /// The first breach, by the container's own key.
     pub(super) fn check(&self, keys: &ConfigKeys) -> Result<(), ModelError> {
         within(&keys.layers, self.layers, LAYERS)?;
-        within(&keys.width, self.width, WIDTHS)?;
-        within(&keys.feed_forward, self.feed_forward, WIDTHS)?;
+        within(&keys.hidden_size, self.hidden_size, SIZES)?;
+        within(&keys.feed_forward, self.feed_forward, SIZES)?;
         within(&keys.heads, self.heads, HEADS)?;
         within(&keys.kv_heads, self.kv_heads, HEADS)?;
         within(&keys.head_dim, self.head_dim, HEAD_DIMS)?;
@@ -103,11 +134,11 @@ impl ModelConfig {
         if !self.head_dim.is_multiple_of(2) {
             return Err(ModelError::invalid(
                 key(&keys.head_dim),
-                "an even head width (rotary pairs)",
+                "an even head size (rotary pairs)",
                 self.head_dim,
             ));
         }
-        within(&format!("{} x {}", keys.heads, keys.head_dim), self.heads * self.head_dim, WIDTHS)?;
+        within(&format!("{} x {}", keys.heads, keys.head_dim), self.heads * self.head_dim, SIZES)?;
         if !(self.rms_eps > 0.0 && self.rms_eps < 1.0) {
             return Err(ModelError::invalid(key(&keys.rms_eps), "above 0 and below 1", self.rms_eps));
         }
@@ -115,12 +146,58 @@ impl ModelConfig {
     }
 }
 
-/// Head width where the file does not state it: `D / H`.
-pub(super) fn default_head_dim(width: usize, heads: usize, keys: &ConfigKeys) -> Result<usize, ModelError> {
+/// Head size where the file does not state it: `D / H`.
+fn default_head_dim(hidden_size: usize, heads: usize, keys: &ConfigKeys) -> Result<usize, ModelError> {
     within(&keys.heads, heads, HEADS)?;
-    if !width.is_multiple_of(heads) {
+    if !hidden_size.is_multiple_of(heads) {
         let expected = format!("a multiple of the {heads} heads in `{}`", keys.heads);
-        return Err(ModelError::invalid(format_args!("key `{}`", keys.width), expected, width));
+        return Err(ModelError::invalid(format_args!("key `{}`", keys.hidden_size), expected, hidden_size));
     }
-    Ok(width / heads)
+    Ok(hidden_size / heads)
+}
+
+/// The configuration in a model file, by the keys of its container. An absent key is `None`; a value of another type is an error that names
+/// the key.
+pub(super) trait Fields {
+    /// The container, which decides what keys and tensors are called.
+    fn container(&self) -> Container;
+    /// A truth value.
+    fn flag(&self, key: &str) -> Result<Option<bool>, ModelError>;
+    /// An integer of at least 0.
+    fn count(&self, key: &str) -> Result<Option<usize>, ModelError>;
+    /// A number.
+    fn float(&self, key: &str) -> Result<Option<f64>, ModelError>;
+    /// A text.
+    fn text(&self, key: &str) -> Result<Option<&str>, ModelError>;
+}
+
+/// The value of a key that must be there.
+pub(super) fn required<T>(found: Option<T>, key: &str, expected: &'static str) -> Result<T, ModelError> {
+    found.ok_or_else(|| ModelError::MissingKey { key: key.to_owned(), expected })
+}
+
+/// Refuses another number than `value`, which the configuration says elsewhere to be `what`.
+pub(super) fn equal(key: &str, found: Option<usize>, value: usize, what: &str) -> Result<(), ModelError> {
+    match found.filter(|found| *found != value) {
+        Some(found) => {
+            Err(ModelError::invalid(format_args!("key `{key}`"), format_args!("{what}, {value}"), found))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses another value than the only supported one; `meaning` says what that one means.
+pub(super) fn only<T: PartialEq + Display>(
+    key: &str,
+    found: Option<T>,
+    supported: T,
+    meaning: &str,
+) -> Result<(), ModelError> {
+    match found.filter(|found| *found != supported) {
+        Some(found) => {
+            let supported = format!("`{supported}` ({meaning})");
+            Err(ModelError::unsupported(format_args!("key `{key}`"), format_args!("`{found}`"), supported))
+        }
+        None => Ok(()),
+    }
 }

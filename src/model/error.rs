@@ -60,7 +60,7 @@ pub enum ModelError {
         /// The breach.
         found: String,
     },
-    /// Something is lawful but beyond what this version can run.
+    /// The file is valid, but asks for something that this version cannot run.
     #[error("{what}: {found} is not supported; supported: {supported}")]
     Unsupported {
         /// Key, tensor or part of the file.
@@ -86,8 +86,8 @@ pub enum ModelError {
         /// Shape the configuration gives it, outermost dimension first.
         shape: Vec<usize>,
     },
-    /// The family built an unlawful graph out of a configuration that passed its checks.
-    #[error("the model's graph is unlawful: {0}")]
+    /// The family built an invalid graph from a checked configuration.
+    #[error("the model's graph is invalid: {0}")]
     Graph(#[from] GraphError),
     /// One of the above, in this file.
     #[error("`{}`: {error}", path.display())]

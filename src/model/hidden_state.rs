@@ -1,4 +1,4 @@
-//! A hidden-state drafter, opened: a folder like a model's, but for embedding and head, which are its verifier's.
+//! Opens a hidden-state drafter: a folder like a model's, without embedding and head, which it shares with its verifier.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,19 +1,18 @@
-//! Packed weights, kept in a folder from one start to the next: one file per model, read into memory or, if that is short, mapped.
+//! The cache of packed weights: a folder with one file per model, which a later start reads into memory or maps if memory is short.
 //!
 //! ```text
 //! <folder>/DIGEST.packed            the digest is of the model's path; `file` has the format
-//! <folder>/.DIGEST.packed.partial   being written by whoever holds the lock
+//! <folder>/.DIGEST.packed.partial   being written, under the lock
 //! <folder>/lock
 //! ```
 //!
-//! Invariants: a file appears by one rename of a whole, flushed file, whose weights were read back and have the digest of those that were
-//! packed. It is used only if its header is whole (its digest is right), its length is what the header says, the samples
-//! (64 pages, evenly spread) are as they were written, and packing, fingerprint and stamps are those at hand. So a
-//! model that was changed in any way that the system notes is packed again, and so is one that another version of
-//! the layouts packed. Weights between the samples are not read on opening: damage there, by a disk or by another program that wrote into
-//! the file, is found by [`KeptFile::check`] alone, which reads the whole file. The folder holds no more bytes than its
-//! limit: whoever keeps another model's weights removes those of models that are gone, then those that were not
-//! used for longest.
+//! Invariants:
+//! - A file appears by one rename, after its weights were read back and their digest compared.
+//! - A file is used only if the digest of its header is right, its length is the header's, 64 evenly spaced sample pages are unchanged, and
+//!   code layout, model fingerprint and file stamps are the present ones. Otherwise the model is packed again.
+//! - Opening does not read the weights between the samples. Only [`KeptFile::check`], which reads the whole file, finds damage there.
+//! - The folder stays within its limit. Storing another model first removes the weights of models that no longer exist, then the least
+//!   recently used ones.
 
 use std::{
     fmt,
@@ -35,7 +34,7 @@ mod file;
 mod folder;
 
 const EXTENSION: &str = "packed";
-/// Bytes that are written at a time, from a multiple of this: file systems that cache files in huge pages make one of each.
+/// Writes have this size and alignment, so that file systems which cache in huge pages use one page for each.
 const WINDOW: usize = 2 << 20;
 
 /// Where packed weights are kept.
@@ -43,42 +42,42 @@ const WINDOW: usize = 2 << 20;
 pub struct KeptPlace {
     /// The folder, which need not exist.
     pub folder: PathBuf,
-    /// Fewer bytes of packed weights are not worth a file.
+    /// Packed weights of fewer bytes are not stored.
     pub least_bytes: usize,
-    /// Bytes that the folder holds at most. `None`: 32 GiB, but at most half of what the disk would have free without them.
+    /// Limit of the folder in bytes. `None`: 32 GiB, but at most half of what the disk would have free without the folder.
     pub most_bytes: Option<u64>,
-    /// Weights of at most so many bytes are read into memory, in which kernels read them faster; those of more are mapped.
+    /// Weights of at most this many bytes are read into memory, where kernels read them faster; larger ones are mapped.
     pub most_read_bytes: usize,
 }
 
-/// What became of kept weights, for people: each is one line.
+/// What happened to the packed weights of a model. Each variant displays as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PackedNote {
-    /// They were read into memory as they were kept.
+    /// They were read from the folder into memory.
     Read(PathBuf),
-    /// They are mapped as they were kept: too many to read, or the system refused the memory.
+    /// The stored file is mapped: it is too large to read, or the system refused the memory.
     Mapped(PathBuf),
-    /// They were packed, and are kept now.
+    /// They were packed and stored.
     Kept(PathBuf),
-    /// Those that were there are of another state of the model, or of another layout; the weights are packed again.
+    /// The stored ones belong to another version of the model or of the code layout; the weights are packed again.
     Outdated(PathBuf),
-    /// They are not kept this time, and why; another start may keep them.
+    /// They were not stored this time, for this reason; a later start may store them.
     Later(&'static str),
-    /// They are not kept: bytes of their file, and bytes that the folder holds at most.
+    /// They are not stored because their file exceeds the limit of the folder.
     TooLarge {
         /// Bytes of their file.
         needed: u64,
-        /// Bytes that the folder holds at most.
+        /// Limit of the folder in bytes.
         limit: u64,
     },
-    /// A file is damaged, and how; the weights are packed again.
+    /// The stored file is damaged in this way; the weights are packed again.
     Damaged(PathBuf, String),
-    /// They cannot be kept, and why; everything else goes on.
+    /// They cannot be stored, for this reason; the model works without.
     Refused(PathBuf, String),
 }
 
 impl PackedNote {
-    /// Whether somebody should look after it.
+    /// Whether the user should act on it.
     pub fn is_warning(&self) -> bool {
         match self {
             Self::Read(_) | Self::Mapped(_) | Self::Kept(_) | Self::Outdated(_) | Self::Later(_) => false,
@@ -139,7 +138,7 @@ pub(super) struct KeptWeights {
 }
 
 impl KeptWeights {
-    /// `None` where changes of files cannot be told.
+    /// `None` where the system does not report changes of files.
     pub(super) fn new(
         model: &Model,
         place: KeptPlace,
@@ -170,7 +169,7 @@ impl KeptWeights {
         *blake3::hash(&bytes).as_bytes()
     }
 
-    /// The kept weights, or what is to be told of why there are none.
+    /// The stored weights, or a note on why there are none.
     fn find(&self, packing: &PackedDigest) -> Result<(KeptBytes, PackedNote), Option<PackedNote>> {
         let path = self.path();
         let damaged = |how: String| Some(PackedNote::Damaged(path.clone(), how));
@@ -210,7 +209,7 @@ impl KeptWeights {
         Ok((Arc::new(Lent { map, start }), PackedNote::Mapped(path)))
     }
 
-    /// Writes the weights, unless this is not the time for it.
+    /// Stores the weights unless another process is storing some.
     fn keep(&self, packing: &PackedDigest, parts: &[&[u8]]) -> Result<PackedNote, io::Error> {
         if !self.is_settled {
             return Ok(PackedNote::Later("the model was changed less than two seconds before it was opened"));
@@ -255,7 +254,7 @@ impl KeptWeights {
             Ok(PackedNote::Kept(path))
         });
         if !matches!(written, Ok(PackedNote::Kept(_))) {
-            // What stays is removed by whoever holds the lock next.
+            // The next holder of the lock removes what is left.
             let _ = fs::remove_file(&partial);
         }
         written
@@ -274,8 +273,8 @@ impl KeptWeights {
         }
     }
 
-    /// Removes what dead processes left half written, and what is kept of models that are gone or that no version of this can read. Done by
-    /// the holder of the lock.
+    /// Removes partial files of dead processes, weights of models that no longer exist, and files of unknown formats. The caller holds the
+    /// lock.
     fn remove_leftovers(&self) -> io::Result<()> {
         let entries = fs::read_dir(&self.place.folder)?.flatten().map(|entry| entry.path());
         let partial = entries.filter(|path| path.extension().is_some_and(|extension| extension == "partial"));

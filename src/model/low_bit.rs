@@ -1,4 +1,4 @@
-//! A model with its matrices in fewer bits than its files have: for drafters, since what they say is verified.
+//! A model whose matrices are quantised further than in its files. For drafters: their proposals are verified, so precision is not needed.
 //!
 //! A forward of few rows takes as long as reading its weights: Q8_0 reads half of 16 bits an element, a quarter of 32. An element is off by
 //! at most half of 1/127 of the largest of its block of 32.
@@ -19,7 +19,7 @@ const FORMAT: WeightFormat = WeightFormat::Q8_0;
 const ROWS: usize = 64;
 
 /// The graph with all matrices from weight number `first` on that are products' and of 16 or 32 bits an element in Q8_0, and a source
-/// of its weights. A matrix is quantised when it is first asked for, by at most `threads` threads; gains stay as they are, and so do rows
+/// of its weights. A matrix is quantised on first use, by at most `threads` threads; gains stay as they are, and so do rows
 /// that are no whole number of blocks.
 pub fn in_eight_bits(
     graph: &Graph,
@@ -52,7 +52,7 @@ fn products(graph: &Graph) -> Vec<WeightId> {
     graph.topological().into_iter().flat_map(of_op).collect()
 }
 
-/// Weights, some of them quantised when they are asked for.
+/// Weights, some of which are quantised on first use.
 struct Narrow {
     weights: Arc<dyn WeightSource>,
     /// As the files have them, and in fewer bits.

@@ -1,7 +1,7 @@
 //! From a model file to a verified graph: `Model::open`.
 //!
 //! Two containers (`gguf`, `safetensors`) produce the same three things: a [`ModelConfig`], a [`TensorTable`] and a
-//! [`VocabularySource`]. A family (`family/`) turns configuration and table into a verified `ir::Graph`. Weights stay
+//! [`VocabularySource`]. A [`Family`] turns configuration and table into a verified `ir::Graph`. Weights stay
 //! in the mapped files and are lent by name of the graph's weight. A [`HiddenStateModel`] is a drafter that is no model by itself.
 //!
 //! Invariant: files are hostile until proven otherwise. Whatever the bytes, opening gives a model or a [`ModelError`]
@@ -17,6 +17,7 @@ mod fingerprint;
 pub mod gguf;
 mod hidden_state;
 mod kept;
+mod load_progress;
 mod low_bit;
 mod open;
 mod rope;
@@ -24,12 +25,12 @@ pub mod safetensors;
 pub mod synthetic;
 mod tensor_table;
 mod vocabulary;
-mod watched;
 
 pub use check::check_bytes;
-use config::{ConfigKeys, default_head_dim};
-pub use config::{Family, ModelConfig};
+use config::ConfigKeys;
+pub use config::ModelConfig;
 pub use error::ModelError;
+pub use family::Family;
 use fingerprint::Identity;
 pub use fingerprint::ModelFingerprint;
 pub use hidden_state::HiddenStateModel;

@@ -1,4 +1,4 @@
-//! A model, opened: configuration, verified graph, and weights lent straight from the mapped files.
+//! Opens models: configuration, verified graph, and weights borrowed from the mapped files.
 
 use std::{
     fmt, fs,
@@ -8,14 +8,14 @@ use std::{
 
 use super::{
     Identity, KeptPlace, ModelConfig, ModelError, ModelFingerprint, PackedNote, TensorInfo, TensorTable,
-    VocabularySource, gguf, kept::KeptWeights, safetensors, watched::Watched,
+    VocabularySource, gguf, kept::KeptWeights, load_progress::LoadProgress, safetensors,
 };
 use crate::{
     ir::{Graph, WeightId, WeightSource},
     storage::{MappedFile, StorageError},
 };
 
-/// A model's description, made from bytes alone; what [`Model`] adds is who owns the weights.
+/// A model without its weights, as read from bytes. [`Model`] adds the owner of the weights.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) config: ModelConfig,
@@ -134,17 +134,17 @@ impl Model {
         }
     }
 
-    /// The same model, whose weights are kept as backends pack them, for the next time that it is loaded: `told` hears what became of that. On
-    /// systems without [`FileStamp`](crate::storage::FileStamp)s nothing is kept.
+    /// The same model, with a cache of packed weights: loading reads them from `place` if they are there and current, else it packs the weights
+    /// and stores them. `report` is called with the outcome. On systems without [`FileStamp`](crate::storage::FileStamp)s nothing is stored.
     ///
     /// # Errors
     /// [`ModelError::Storage`] if the system does not say how old the files are.
     pub fn kept_in(
         mut self,
         place: KeptPlace,
-        told: impl Fn(PackedNote) + Send + Sync + 'static,
+        report: impl Fn(PackedNote) + Send + Sync + 'static,
     ) -> Result<Self, ModelError> {
-        if let Some(kept) = KeptWeights::new(&self, place, told)? {
+        if let Some(kept) = KeptWeights::new(&self, place, report)? {
             self.weights = Arc::new(kept);
         }
         Ok(self)
@@ -154,15 +154,15 @@ impl Model {
         &self.files
     }
 
-    /// The same model, which tells how far loading it has come: of the bytes of its weights, how many lie where forwards read them, and
-    /// how many there are. Told by one thread at a time, of more each time, of all of them last.
+    /// The same model, which reports the progress of loading: `report(loaded, total)` in bytes of weights. Calls never overlap, `loaded` grows
+    /// with each, and the last call has `loaded == total`.
     #[must_use]
-    pub fn watched(mut self, told: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        self.weights = Arc::new(Watched::new(self.weights, &self.graph, told));
+    pub fn watched(mut self, report: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        self.weights = Arc::new(LoadProgress::new(self.weights, &self.graph, report));
         self
     }
 
-    /// Whether its files are still as they were opened: asked when all of their weights have been read.
+    /// Checks that its files have not changed since they were opened. Call it after all weights have been read.
     ///
     /// # Errors
     /// [`ModelError::Storage`] with the file that was written into.

@@ -1,4 +1,4 @@
-//! What a model's files say about its tokenizer, as plain data for the room that builds tokenizers.
+//! Tokenizer data of a model's files, as plain data for the room `text`.
 
 /// Where the tokenizer comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct GgufVocabulary {
     pub bos: Option<u32>,
     /// Ends a text.
     pub eos: Option<u32>,
-    /// Stands for what cannot be said.
+    /// Stands for text that the vocabulary cannot encode.
     pub unknown: Option<u32>,
     /// Fills up.
     pub padding: Option<u32>,

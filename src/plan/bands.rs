@@ -1,15 +1,15 @@
-//! Bands: what a plan decides for requests of a temperature, where it was searched by requests of that temperature.
+//! Bands: the parts of a plan for requests of one temperature each.
 //!
-//! What is accepted depends on how tokens are drawn: a hot request takes unlikely tokens, which no drafter foresees. So requests
-//! are recorded at several temperatures (Yggdrasil, NeurIPS 2025, <https://arxiv.org/abs/2512.23858>, evaluates at several), a plan
-//! is searched for each by itself, and a request goes by the recorded temperature that is nearest to its own.
+//! Acceptance depends on the temperature: at a high one unlikely tokens are drawn, which drafters do not predict. So requests are recorded
+//! at several temperatures (as in the evaluation of Yggdrasil, NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), each gets a plan of its
+//! own, and a request uses the part whose temperature is nearest to its own.
 use std::{borrow::Cow, iter};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Alternative, LeftOut, Plan, Refusal, SubPlan};
 
-/// What is decided for requests of one temperature above 0. Steps choose no depth here: depth predictors are trained on greedy
+/// Decisions for requests of one temperature above 0. Steps choose no depth here: depth predictors are trained on greedy
 /// requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Band {
@@ -21,7 +21,7 @@ pub struct Band {
     pub chosen_index: u32,
     /// Every shape priced, over all drafters, best first; plain decoding among them.
     pub alternatives: Vec<Alternative>,
-    /// Tree shapes that the traces could not answer for.
+    /// Tree shapes that the traces do not cover.
     pub refused: Vec<Refusal>,
     /// Drafters of the profile that were no candidates.
     pub left_out: Vec<LeftOut>,
@@ -53,13 +53,12 @@ impl Plan {
         iter::once(0.0).chain(self.bands.iter().map(|band| band.temperature))
     }
 
-    /// The place, among [`temperatures`](Self::temperatures), of the one that requests of `temperature` go by.
+    /// The index in [`temperatures`](Self::temperatures) of the band that serves requests of `temperature`.
     pub fn band_for(&self, temperature: f32) -> usize {
         nearest(self.temperatures(), temperature)
     }
 
-    /// The plan as requests of one band see it: what is decided for them stands where a plan has what it decides for
-    /// temperature 0.
+    /// The plan for requests of one band: a copy in which the band's decisions replace those for temperature 0.
     ///
     /// # Panics
     /// If there is no temperature at this place.

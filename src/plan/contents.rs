@@ -1,4 +1,4 @@
-//! What a plan holds, and the rules it obeys.
+//! The contents of a plan and their checks.
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -27,8 +27,7 @@ pub struct Plan {
     pub context: u32,
     /// Every width the runtime compiles.
     pub planned: PlannedWidths,
-    /// What is decided otherwise for requests that are not greedy, by temperatures that ascend from above 0; all else that is
-    /// decided is for temperature 0.
+    /// Decisions for temperatures above 0, ascending. The decisions beside this field are for temperature 0.
     pub bands: Vec<Band>,
     /// The best sub-plan of every drafter measured; plain decoding first.
     pub by_drafter: Vec<SubPlan>,
@@ -36,13 +35,13 @@ pub struct Plan {
     pub chosen_index: u32,
     /// Every shape priced, over all drafters, best first; plain decoding among them.
     pub alternatives: Vec<Alternative>,
-    /// Tree shapes that the traces could not answer for.
+    /// Tree shapes that the traces do not cover.
     pub refused: Vec<Refusal>,
     /// Drafters of the profile that were no candidates.
     pub left_out: Vec<LeftOut>,
-    /// What telling how deep to draft is worth, for every drafter that it was trained for.
+    /// The gain of each trained depth predictor.
     pub predictors: Vec<PlannedPredictor>,
-    /// The linears that do not go the default way.
+    /// The linears whose tuning is not the default.
     pub tunings: Vec<ChosenTuning>,
     /// What was measured.
     pub table: LatencyTable,
@@ -78,13 +77,13 @@ pub struct SubPlan {
     pub depth_choice: DepthChoice,
     /// The widths a step may verify, with their costs, and how it chooses.
     pub row_choice: RowChoice,
-    /// What it should give.
+    /// Its predicted speed.
     pub predicted: Prediction,
     /// Measured acceptance at this shape.
     pub acceptance: Acceptance,
 }
 
-/// What a sub-plan should give, derived from measured latencies and replayed acceptance.
+/// The predicted speed of a sub-plan, derived from measured latencies and replayed acceptance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Tokens per step.
@@ -102,7 +101,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// The prediction for `aal` tokens in a step made of `stages`; those that add nothing to it, beside others, are left out.
+    /// The prediction for `aal` tokens in a step made of `stages`, without stages that take no time.
     pub fn new(aal: f64, mut stages: Vec<StageTime>, ar_tpot_us: f64) -> Self {
         stages.retain(|stage| stage.us != 0.0);
         let step_us = step_us(&stages);
@@ -111,7 +110,7 @@ impl Prediction {
     }
 }
 
-/// A shape that was priced, kept small: a plan holds thousands. [`Plan::priced`] tells the rest.
+/// A priced shape in compact form, since a plan holds thousands. [`Plan::priced`] gives the derived figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
     /// Place of the drafter in [`Plan::by_drafter`].
@@ -132,7 +131,7 @@ pub struct Alternative {
     pub step_us: f64,
 }
 
-/// A shape that was priced, with what follows from its price.
+/// A priced shape with its derived figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PricedShape {
     /// The drafter.
@@ -184,16 +183,16 @@ pub struct ChosenTuning {
     pub gain: f64,
 }
 
-/// A depth predictor beside what it gains.
+/// A depth predictor and its gain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedPredictor {
     /// The drafter.
     pub name: DrafterName,
-    /// How well it tells steps of prompts that it has not seen.
+    /// Its quality on prompts that it was not trained on.
     pub report: DepthReport,
     /// Predicted speed-up over plain decoding of the best shape of fixed depth, if any was priced.
     pub fixed_speedup: Option<f64>,
-    /// The same of the best shape whose steps are told how deep to draft.
+    /// The same of the best shape with predicted depth.
     pub told_speedup: Option<f64>,
     /// Its weights, where the drafter's sub-plan uses it.
     pub network: Option<DepthNetwork>,
@@ -214,12 +213,12 @@ pub struct Refusal {
     pub missing: f64,
 }
 
-/// A drafter that was profiled but that nothing recorded speaks for.
+/// A profiled drafter that lacks recorded evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The drafter.
     pub name: DrafterName,
-    /// What the profile would have to hold.
+    /// The evidence that the profile lacks.
     pub lacks: String,
 }
 
@@ -414,7 +413,7 @@ impl Plan {
             .max_by(|a, b| a.predicted.speedup.total_cmp(&b.predicted.speedup))
     }
 
-    /// The depth network of a sub-plan whose steps are told how deep to draft.
+    /// The depth network of a sub-plan with predicted depth.
     pub fn network_of(&self, sub_plan: &SubPlan) -> Option<&DepthNetwork> {
         let told = sub_plan.depth_choice.rule() == DepthRule::Predicted;
         let predictor = self.predictors.iter().find(|predictor| told && predictor.name == sub_plan.name);

@@ -1,4 +1,4 @@
-//! How deep a step drafts: as deep as planned, or as deep as pays by what was told of this step.
+//! How deep a step drafts: to the planned depth, or to the depth that a predictor finds best for the step.
 //!
 //! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), depth prediction with eq. 3: the depth that gives most
 //! expected tokens per predicted time of the step. The planner's replays and the decoder ask the same function.
@@ -12,7 +12,7 @@ use super::{PlanError, contents::ensure};
 pub enum DepthRule {
     /// Always Dd.
     Fixed,
-    /// Dd at most, by what a network tells of the step.
+    /// At most Dd, by the depth predictor.
     Predicted,
 }
 
@@ -23,7 +23,7 @@ pub struct DepthCost {
     pub depth: u32,
     /// Predicted time of the whole step over the rows that such steps verify.
     pub step_us: f64,
-    /// Time that the step saves beside one of Dd growths and as many rows.
+    /// Time saved, compared with a step of Dd growths and equally many rows.
     pub saved_us: f64,
 }
 
@@ -33,15 +33,15 @@ pub struct DepthCost {
 pub enum DepthChoice {
     /// Always Dd.
     Fixed,
-    /// The depth of most expected tokens per time, by what the drafter's network tells.
+    /// The depth of most expected tokens per time, by the depth predictor.
     Predicted(DepthCosts),
 }
 
 /// The depths that a step may choose among.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DepthCosts {
-    /// For d = 1, 2, ..., Dd: the share that the shape keeps of what the widest recorded tree accepts to depth d, which is what
-    /// networks tell.
+    /// For d = 1, 2, ..., Dd: the acceptance of this shape to depth d, as a share of the acceptance of the widest recorded tree, which
+    /// is what predictors are trained on.
     pub reach: Vec<f64>,
     /// Ascending from depth 0 to Dd.
     pub costs: Vec<DepthCost>,

@@ -4,7 +4,7 @@ use ygg_profiler::{Difference, TableError};
 /// Why a plan cannot be read, written or used. Variants say what was expected, what was found and what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The latency table lacks a cell or is unusable: whoever chose the grid.
+    /// The latency table lacks a cell or is unusable. A fault of the measured grid.
     #[error(transparent)]
     Table(#[from] TableError),
     /// The profile describes a drafter this build does not have.
@@ -12,7 +12,7 @@ pub enum PlanError {
     UnknownDrafter {
         /// The drafters there are.
         expected: String,
-        /// The one asked for.
+        /// The requested one.
         found: String,
     },
     /// The parameters of a drafter are not those its kind has.
@@ -123,7 +123,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// Whether the plan is for something else, which those who know better may overrule by [`FittedPlan::forced`](super::FittedPlan::forced).
+    /// Whether the plan was made for another machine, model or build, which [`FittedPlan::forced`](super::FittedPlan::forced) overrides.
     pub fn is_mismatch(&self) -> bool {
         match self {
             PlanError::Mismatch { .. } => true,

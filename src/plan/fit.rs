@@ -25,7 +25,7 @@ impl FittedPlan {
         Err(PlanError::Mismatch { differences: fitted.ignored })
     }
 
-    /// Takes a plan whatever it was made for, as `--force` asks. Its output stays exact; its predictions may not hold.
+    /// Accepts a plan without comparing fingerprints. Output stays exact; predictions may not hold.
     pub fn forced(plan: Plan, here: &Fingerprints) -> Self {
         let ignored = plan.fingerprints.differences(here);
         FittedPlan { plan, ignored }

@@ -12,7 +12,7 @@ use crate::tree::Template;
 #[serde(rename_all = "snake_case")]
 pub enum GrowthRule {
     /// Wd nodes a growth, wherever the drafter finds them most probable (Yggdrasil, NeurIPS 2025,
-    /// <https://arxiv.org/abs/2512.23858>, Equal-Growth Tree). What grows no trees counts as this.
+    /// <https://arxiv.org/abs/2512.23858>, Equal-Growth Tree). Also for drafters that grow no trees.
     Equal,
     /// The template of most expected tokens by the share of accepted candidates of each rank (Sequoia,
     /// <https://arxiv.org/abs/2402.12374>).
@@ -122,7 +122,7 @@ impl StaticTree {
         Shape { depth: count(levels.len()), draft_width: count(widest), verify_width }
     }
 
-    /// Checks that the tree is lawful, is what `shape` says and is all verified, and needs no more than `top_k` candidates
+    /// Checks that the tree is valid, is what `shape` says and is all verified, and needs no more than `top_k` candidates
     /// of a node.
     pub(super) fn validate(&self, shape: &Shape, top_k: u32) -> Result<(), PlanError> {
         let StaticTree { template, draft_widths } = self;

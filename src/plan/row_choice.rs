@@ -9,8 +9,8 @@ use super::{Calibration, PlanError, contents::ensure};
 pub enum RowRule {
     /// The widest planned: every step verifies all it may.
     Widest,
-    /// The most expected tokens beyond what the step's time is worth at the rate of [`RowChoice::rate`], so that all steps
-    /// together emit the most tokens per time.
+    /// The width that maximises expected tokens minus `rate * time` ([`RowChoice::rate`]), so that all steps together emit the most
+    /// tokens per time.
     BestRate,
 }
 
@@ -30,9 +30,9 @@ pub struct RowChoice {
     pub rule: RowRule,
     /// Ascending, not empty; the last is Wv of the shape.
     pub widths: Vec<WidthCost>,
-    /// Tokens per microsecond that steps which choose by rate reach together; what their time is worth.
+    /// Tokens per microsecond of decoding with this rule: the price of a step's time.
     pub rate: f64,
-    /// What a drafter's values mean as probabilities; without it they count as they are.
+    /// Maps a drafter's values to probabilities; `None`: the values are used as probabilities.
     pub calibration: Option<Calibration>,
 }
 

@@ -12,10 +12,10 @@ use super::{DrafterKind, PlanError, RowRule, contents::ensure};
 pub enum Schedule {
     /// When the root is known: one row at the start of the step.
     Plain,
-    /// In the step before, right after its verification: one row for what the verifier said at each verified node, since
-    /// one of these tokens is the next root. All heads but that one are dropped (Yggdrasil, NeurIPS 2025,
+    /// In the step before, right after its verification: one row for the verifier's token at each verified node, since one of these
+    /// tokens is the next root. The other heads are dropped (Yggdrasil, NeurIPS 2025,
     /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model in the verifier's cache, and
-    /// for drafter models of tokens, which bring a cache of their own as far beside the verification (ahead-of-time tail draft).
+    /// for drafter models of tokens, whose own cache is extended during the verification (ahead-of-time tail draft).
     HeadAhead,
     /// When the root is known, as the first part of one launch: the device runs all forwards of the draft phase and the growths
     /// between them by itself, and the host waits once. For drafters that run a model whose trees grow equally, on devices that
@@ -123,8 +123,8 @@ impl Schedule {
         })
     }
 
-    /// Whether steps of a drafter can keep it: heads and growths are a model's, and behind a walk of the device
-    /// nothing is left for a drafter that learns.
+    /// Whether it is possible with a drafter. Heads and growths need a drafter that runs a model; after a walk on the device no verified
+    /// rows are left for a drafter that learns.
     pub fn suits(self, drafter: &DrafterKind) -> bool {
         match self {
             Schedule::Plain => true,
@@ -135,7 +135,7 @@ impl Schedule {
         }
     }
 
-    /// Checks that a drafter can keep this schedule.
+    /// Checks that the schedule is possible with a drafter.
     pub(super) fn validate(self, drafter: &DrafterKind) -> Result<(), PlanError> {
         let found = || format!("{self} for drafter {}", drafter.name());
         ensure(self.suits(drafter), "schedule", "one that the drafter can keep", found)

@@ -11,7 +11,7 @@ use super::SampleError;
 /// Costs a copy of every row, `[V]`, and a number for every token of the text; [`Adjustment::NONE`] costs nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adjustment {
-    /// Added to the logits of these tokens; finite. Of a token that is named twice, both.
+    /// Added to the logits of these tokens; finite. If a token occurs twice, both are added.
     pub bias: Vec<(u32, f32)>,
     /// For tokens that prompt or output have: divides logits above 0 and multiplies others (Keskar et al., CTRL,
     /// <https://arxiv.org/abs/1909.05858>, section 4.1). Finite and above 0; 1 changes nothing.
@@ -116,7 +116,7 @@ impl Adjuster {
         Ok(())
     }
 
-    /// Whether the request changes nothing: rows need not be shown.
+    /// Whether the request changes nothing, so that rows need not be adjusted.
     pub fn is_idle(&self) -> bool {
         self.adjustment.is_none()
     }

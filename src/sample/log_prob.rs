@@ -2,7 +2,7 @@
 
 use super::{exp::exp_nonpositive, rank::max};
 
-/// What turns the logits of one row into log-probabilities. Costs an exponential for every token of the vocabulary.
+/// Turns logits of one row into log-probabilities. Making it costs one softmax over the vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogNormaliser {
     max: f32,

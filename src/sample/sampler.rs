@@ -63,7 +63,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// What the request asked for.
+    /// The request's parameters.
     pub fn sampling(&self) -> &Sampling {
         &self.sampling
     }

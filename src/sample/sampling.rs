@@ -1,4 +1,4 @@
-//! What a request asks of the sampler, and which requests are refused.
+//! Sampling parameters of a request, and their ranges.
 
 /// How a request's tokens are drawn from the verifier's logits.
 ///
@@ -107,7 +107,7 @@ pub enum SampleError {
         "log-probabilities: expected at most the {vocabulary} tokens of the vocabulary, found {found}; ask for fewer"
     )]
     LogProbs {
-        /// The number asked for.
+        /// The given number.
         found: usize,
         /// Tokens that there are.
         vocabulary: usize,

@@ -9,7 +9,7 @@ use axum::{
 use serde::Serialize;
 use serde_json::{Value, json};
 use yggc::{
-    engine::{self, ErrorKind, FinishReason, Report, TokenLogProbs},
+    engine::{self, ErrorKind, FinishReason, Hint, Report, TokenLogProbs},
     text::Tokenizer,
 };
 
@@ -69,8 +69,41 @@ impl From<engine::Error> for Refused {
             ErrorKind::Device => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self::new(status, error.to_string())
+        Self::new(status, message(&error))
     }
+}
+
+/// What a client reads of an error: its message and the next step.
+pub(super) fn message(error: &engine::Error) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}; {}", next_step(hint)),
+        None => error.to_string(),
+    }
+}
+
+/// What the client can do, in fields of its request, or what the operator can, in flags of `yggc serve`.
+fn next_step(hint: &Hint) -> String {
+    let step = match hint {
+        Hint::Context => "send a shorter prompt, or ask the operator to serve with another --context",
+        Hint::Tier => "the operator can serve with another --isa",
+        Hint::Processor => "the operator can serve with --device cpu",
+        Hint::Threads => "the operator can serve with fewer --threads",
+        Hint::ForcePlan => "the operator can serve with --force",
+        Hint::DraftModel => "leave `drafter` out, or ask the operator to serve with --draft-model",
+        Hint::Store => "leave `drafter` out, or ask the operator to serve with --store",
+        Hint::RawPrompt => "send a `prompt` to /v1/completions, which needs no chat template",
+        Hint::Profile { drafter } => {
+            return format!(
+                "leave `drafter` out, or ask the operator to measure `{drafter}` with `yggc profile` and to serve with a \
+                 plan made from that"
+            );
+        }
+        Hint::Recording => {
+            "the operator can record again with `yggc profile`, for longer or on other prompts"
+        }
+        Hint::Corpus => "the operator can build a smaller corpus store with `yggc corpus build`",
+    };
+    step.to_owned()
 }
 
 impl IntoResponse for Refused {
@@ -265,4 +298,33 @@ pub(super) fn usage(prompt_tokens: usize, report: &Report) -> Value {
         "total_tokens": prompt_tokens + report.tokens,
         "prompt_tokens_details": {"cached_tokens": report.reused_tokens},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hint_names_what_the_client_or_the_operator_can_do() {
+        for (hint, part) in [
+            (Hint::Context, "a shorter prompt"),
+            (Hint::Tier, "--isa"),
+            (Hint::Processor, "--device cpu"),
+            (Hint::Threads, "--threads"),
+            (Hint::ForcePlan, "--force"),
+            (Hint::DraftModel, "--draft-model"),
+            (Hint::Store, "--store"),
+            (Hint::RawPrompt, "/v1/completions"),
+            (Hint::Profile { drafter: "lookup".to_owned() }, "measure `lookup` with `yggc profile`"),
+            (Hint::Recording, "`yggc profile`"),
+            (Hint::Corpus, "`yggc corpus build`"),
+        ] {
+            let refused = Refused::from(engine::Error::input("the cause").with_hint(hint));
+            let error = &refused.body()["error"];
+            let text = error["message"].as_str().unwrap();
+            assert!(text.starts_with("the cause; ") && text.contains(part), "{text}");
+            assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+        }
+        assert_eq!(Refused::from(engine::Error::input("the cause")).message, "the cause");
+    }
 }

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     ServeError,
-    patient_stream::PatientStream,
+    client_timeout::TimedStream,
     routes::{Service, router},
 };
 
@@ -78,7 +78,7 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
     ready(listener.local_addr().map_err(listen)?);
     let places = Arc::new(Semaphore::new(service.settings.limits.connections));
     let router = router(Arc::clone(&service));
-    let patience = service.settings.limits.deadline.min(READ_TIMEOUT);
+    let write_timeout = service.settings.limits.deadline.min(READ_TIMEOUT);
     let graceful = GracefulShutdown::new();
     loop {
         let place = Arc::clone(&places).acquire_owned();
@@ -98,7 +98,7 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
                 }
             },
         };
-        let connection = connection(stream, patience, TowerToHyperService::new(router.clone()));
+        let connection = connection(stream, write_timeout, TowerToHyperService::new(router.clone()));
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // Errors of a connection concern its client alone.
@@ -122,13 +122,13 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
 
 fn connection(
     stream: TcpStream,
-    patience: Duration,
+    timeout: Duration,
     service: TowerToHyperService<axum::Router>,
-) -> http1::Connection<TokioIo<PatientStream>, TowerToHyperService<axum::Router>> {
+) -> http1::Connection<TokioIo<TimedStream>, TowerToHyperService<axum::Router>> {
     // Sends small chunks at once; if the system refuses, they are merely later.
     let _ = stream.set_nodelay(true);
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(PatientStream::new(stream, patience)), service)
+        .serve_connection(TokioIo::new(TimedStream::new(stream, timeout)), service)
 }

@@ -16,6 +16,8 @@ use prometheus_client::{
 };
 use yggc::engine::{self, Report};
 
+use super::answers;
+
 /// Labels with their names.
 type Labels = Vec<(&'static str, String)>;
 
@@ -162,9 +164,9 @@ impl Metrics {
         wait_us.div_ceil(1_000_000).clamp(1, MOST_WAIT_S)
     }
 
-    /// Records that the device failed: no request is answered from now on.
+    /// Records that the device failed; no further request is answered.
     pub(super) fn device_failed(&self, why: &engine::Error) {
-        let _later = self.failure.set(why.to_string());
+        let _later = self.failure.set(answers::message(why));
     }
 
     /// The device's error, if it has failed.

@@ -11,13 +11,13 @@ mod answers;
 mod body;
 #[cfg(any(test, fuzzing))]
 mod check;
+mod client_timeout;
 mod connections;
 mod ending;
 mod error;
 mod events;
 mod key;
 mod metrics;
-mod patient_stream;
 mod queue;
 mod requests;
 mod routes;

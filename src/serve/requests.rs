@@ -149,12 +149,12 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
     } = parse(body)?;
     for (field, asked) in [("tools", tools), ("functions", functions)] {
         if asked.is_some_and(|tools| !tools.is_empty()) {
-            return Err(unsupported(field, "tool calls are not supported; leave it out"));
+            return Err(Refused::field(field, "tool calls are not supported; leave it out"));
         }
     }
     if response_format.is_some_and(|format| format.get("type").and_then(Value::as_str) != Some("text")) {
         let what = "only {\"type\": \"text\"} is supported";
-        return Err(unsupported("response_format", what));
+        return Err(Refused::field("response_format", what));
     }
     if messages.is_empty() {
         return Err(Refused::field("messages", "expected at least one message, found none"));
@@ -177,10 +177,10 @@ pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, 
     let terms: Terms = parse(body)?;
     let CompletionBody { prompt, logprobs, echo, suffix } = parse(body)?;
     if echo == Some(true) {
-        return Err(unsupported("echo", "the prompt is not repeated; leave it out"));
+        return Err(Refused::field("echo", "the prompt is not repeated; leave it out"));
     }
     if suffix.is_some_and(|suffix| !suffix.is_empty()) {
-        return Err(unsupported("suffix", "text is continued, not filled in; leave it out"));
+        return Err(Refused::field("suffix", "text is continued, not filled in; leave it out"));
     }
     let several = |found: usize| {
         let what = format!("expected one prompt a request, found {found}; send them one by one");
@@ -215,10 +215,6 @@ fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused> {
         })?;
     json.end().map_err(|error| refused(&error))?;
     Ok(parsed)
-}
-
-fn unsupported(field: &'static str, what: &str) -> Refused {
-    Refused::field(field, what)
 }
 
 fn message(MessageBody { role, content }: MessageBody) -> Result<Message, Refused> {

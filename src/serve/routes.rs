@@ -182,7 +182,7 @@ async fn begin(
         return Err((refused, ending));
     }
     service.metrics.prompt(prompt_tokens);
-    let created = SystemClock::seconds();
+    let created = seconds_since_1970();
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
     let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let frame = Frame::new(endpoint, &service.settings.model_name, created, number);
@@ -308,11 +308,7 @@ fn unknown_model(served: &str, found: &str) -> Refused {
 }
 
 /// Seconds since 1970, for the `created` field.
-struct SystemClock;
-
-impl SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "answers say when they were made; nothing depends on it")]
-    fn seconds() -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-    }
+#[expect(clippy::disallowed_methods, reason = "answers say when they were made; nothing depends on it")]
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,4 +1,4 @@
-//! Faults of files that the system tells by a signal, which would end a program without a word.
+//! Signals for failing files: reports `SIGBUS` and `SIGXFSZ` instead of dying silently.
 //!
 //! A page of a mapped file that is no longer there, because the file was cut short or its disk failed, is `SIGBUS` when it is
 //! touched; a write beyond a limit of the shell (`ulimit -f`) is `SIGXFSZ`. A program that calls [`tell_file_faults`] names the
@@ -29,7 +29,7 @@ mod elsewhere {
         }
     }
 
-    /// Does nothing: this system tells faults of files otherwise.
+    /// Does nothing: this system has no such signals.
     pub fn tell_file_faults() {}
 }
 
@@ -43,7 +43,7 @@ mod unix {
         sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
     };
 
-    /// Maps that can be named at once; a fault in a further one is told without a name.
+    /// Maps that can be named at once; a fault in a further one is reported without a name.
     const MOST_NAMED: usize = 64;
     /// What is wrong with the input, as the program's exit codes have it.
     const BAD_INPUT: i32 = 3;
@@ -112,12 +112,12 @@ mod unix {
         };
         let slot = SLOTS.iter().find(inside)?;
         let (name, len) = (slot.name.load(Ordering::Relaxed), slot.name_len.load(Ordering::Relaxed));
-        // SAFETY: whoever touches a map borrows it, so it and the name beside it live until the handler has ended the program.
+        // SAFETY: the faulting code borrows the map, so the map and its name live until the handler has ended the program.
         Some(unsafe { std::slice::from_raw_parts(name, len) })
     }
 
-    /// Lets the program tell faults of files: a lost page of a mapped file is told on stderr, with the file's name, and ends the program
-    /// with exit code 3; a write beyond the shell's limit fails as on a full disk. For the `main` of a program, once.
+    /// Installs the handlers. A lost page of a mapped file is then reported on stderr with the file's name, and the program exits with
+    /// code 3; a write beyond the shell's limit fails as on a full disk. Call it once, from `main`.
     pub fn tell_file_faults() {
         // SAFETY: an action of zeroes is a valid one, which is filled below; the handler only calls what POSIX allows in handlers.
         unsafe {
@@ -131,8 +131,8 @@ mod unix {
         }
     }
 
-    /// The handler: tells of the file and ends. A fault elsewhere comes again when this returns, and then ends the program as it would
-    /// have, since the action was for one time.
+    /// The handler: reports the file and exits. A fault elsewhere is raised again when this returns, and then kills the program, since the
+    /// handler is installed for one signal.
     extern "C" fn lost_page(_signal: i32, info: *mut libc::siginfo_t, _context: *mut c_void) {
         // SAFETY: the system gives the handler the signal's information.
         let address = unsafe { (*info).si_addr() } as usize;
@@ -143,7 +143,7 @@ mod unix {
             b"` is gone: expected the file to stay as it was opened, found it cut short, or its disk failing, while it \
               was in use; start again with a whole file, and replace such files by renaming another over them\n",
         ] {
-            // SAFETY: the bytes live; writing is allowed in handlers. Nobody is left to tell if it fails.
+            // SAFETY: the bytes live; writing is allowed in handlers. A failure cannot be reported.
             unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
         }
         // SAFETY: ends the process without running anything of it.

@@ -1,4 +1,4 @@
-//! What tells one state of a file from every other, as the system notes it.
+//! Stamps of files: identity, length and time of change as the system records them.
 
 use std::{
     fs::Metadata,

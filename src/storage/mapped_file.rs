@@ -62,7 +62,7 @@ pub enum StorageError {
     },
 }
 
-/// What tells one state of a file from another.
+/// Length and time of modification, which differ between versions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileState {
     bytes: u64,
@@ -81,7 +81,7 @@ struct Inner {
     path: PathBuf,
     file: File,
     state: FileState,
-    /// Forgotten before the map is gone.
+    /// Dropped before the map.
     _named: NamedMap,
     map: Mmap,
 }
@@ -125,8 +125,8 @@ impl MappedFile {
         Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), file, state, _named: named, map }) })
     }
 
-    /// Whether the file is still as it was mapped, asked by whoever has read bytes that belong together. Costs a system call. A change
-    /// that keeps the length, within one tick of the file system's clock, is not seen.
+    /// Checks that the file has not changed since it was mapped. Call it after reading bytes that must be consistent. Costs a system call.
+    /// A change that keeps the length within one tick of the file system's clock goes unnoticed.
     ///
     /// # Errors
     /// [`StorageError::Changed`] if somebody wrote into it, [`StorageError::Open`] if the system does not say.

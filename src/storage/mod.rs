@@ -1,12 +1,12 @@
-//! The one safe owner of memory maps: model files and corpus stores are read through [`MappedFile`]; and how much room disks have.
+//! Memory maps behind a safe interface: model files and corpus stores are read through [`MappedFile`]. Also the free space of disks.
 //!
 //! Invariant: the bytes lent by a map live as long as any clone of it, never move, and number [`MappedFile::len`].
 //!
-//! **A file must not change while it is mapped.** Bytes written in place show through, and a page beyond a new, shorter end is
-//! `SIGBUS` when it is touched. No program can exclude this on Unix. What there is against it: `yggc` writes every file under
-//! another name and renames it, which leaves the old bytes to whoever has them mapped (replace model files the same way); whoever
-//! has read what belongs together asks [`MappedFile::check_unchanged`], and refuses what was mixed; and a program that calls
-//! [`tell_file_faults`] names the file whose page is gone and ends, where it would have been killed without a word.
+//! **A file must not change while it is mapped.** Bytes written in place become visible, and reading a page beyond a new, shorter end
+//! raises `SIGBUS`. No program can exclude this on Unix. Three measures limit it. `yggc` writes every file under another name and renames
+//! it, so existing maps keep the old bytes; replace model files the same way. After reading related bytes a caller checks
+//! [`MappedFile::check_unchanged`]. A program that calls [`tell_file_faults`] exits with an error that names the file, instead of being
+//! killed.
 
 mod copied_bytes;
 mod disk;

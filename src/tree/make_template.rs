@@ -1,4 +1,4 @@
-//! Making templates, to compare with: k-ary ones, and that of most expected accepted tokens, when acceptance depends on nothing but rank.
+//! Makes templates, for comparison: k-ary ones, and the one of most expected tokens if acceptance depends on rank alone.
 //!
 //! Sequoia (<https://arxiv.org/abs/2402.12374>), tree construction by dynamic programming, with the tree bounded in depth too: a child of rank r is accepted
 //! with probability `by_rank[r]` wherever it is, so the value of a node is the product along its path, and the best tree

@@ -1,4 +1,4 @@
-//! Tree attention: which rows a row sees, as slots for the kernels and as a dense mask for eyes and tests.
+//! Tree attention: which rows a row sees, as slots for the kernels and as a dense mask for inspection and tests.
 
 use std::fmt;
 

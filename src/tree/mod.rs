@@ -5,8 +5,8 @@
 //! here is deterministic, ties included. Nothing allocates after creation: all storage is reserved up front and
 //! a full tree refuses.
 //!
-//! * [`TokenTree`], [`NodeId`], [`Source`]: the data and its law ([`TokenTree::check`]); nodes may be pinned: verified whatever
-//!   they are worth
+//! * [`TokenTree`], [`NodeId`], [`Source`]: the data and its law ([`TokenTree::check`]); pinned nodes are
+//!   verified whatever their values
 //! * [`Frontier`]: equal growth, the `width` best candidates attached anywhere
 //! * [`Template`], [`Filling`]: the same shape at every step, filled by the rank of candidates
 //! * [`select`], [`expected_tokens`], [`best_width`]: which nodes are worth a verify row

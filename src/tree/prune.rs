@@ -109,7 +109,7 @@ fn sum_best_first(scratch: &mut PruneScratch, out: &mut Vec<f64>) {
     }
 }
 
-/// The planned width that emits the most expected tokens beyond what its time is worth, `expected - rate * cost`: the choice of
+/// The planned width that maximises `expected - rate * cost`, expected tokens less the price of their time: the choice of
 /// the verify width in eq. 3 of Yggdrasil (section on verification-width pruning). `None` if no width is planned.
 ///
 /// Eq. 3 is a ratio over many steps, total tokens by total time, which no step maximises by a ratio of its own: with `rate` the

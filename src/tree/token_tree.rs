@@ -53,12 +53,12 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Who proposed a node: a set of up to 16 proposers whose indices only the caller understands.
+/// The proposers of a node: a set of up to 16 indices, whose meaning is the caller's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(u16);
 
 impl Source {
-    /// Nobody: the root's source.
+    /// The empty set: the root's source.
     pub const NONE: Self = Self(0);
 
     /// The set of the one proposer `index`.
@@ -70,7 +70,7 @@ impl Source {
         Self(1 << index)
     }
 
-    /// Everyone in either set.
+    /// The union of both sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -81,7 +81,7 @@ impl Source {
         self.0 & other.0 == other.0
     }
 
-    /// Whether nobody is in the set.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -114,7 +114,7 @@ impl Insert {
     }
 }
 
-/// The tokens drafted in one step, as a tree under the last token that is certain.
+/// The tokens drafted in one step, as a tree below the last committed token.
 ///
 /// Plain data: see the law at the top of the file. All methods that take a [`NodeId`] panic if the node is not in
 /// this tree.
@@ -232,7 +232,7 @@ impl TokenTree {
         self.values[node.index()] = value;
     }
 
-    /// Has a node and all above it verified whatever they are worth: rows that a drafter learns from.
+    /// Pins a node and its ancestors: they are verified whatever their values, for drafters that learn from their rows.
     ///
     /// # Panics
     /// If `node` is not in the tree.
@@ -316,7 +316,7 @@ impl TokenTree {
         self.ranks[node.index()]
     }
 
-    /// Everyone who proposed the node.
+    /// The proposers of the node.
     #[inline]
     pub fn sources(&self, node: NodeId) -> Source {
         self.sources[node.index()]

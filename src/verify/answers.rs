@@ -1,4 +1,4 @@
-//! Answers with speculation against plain decoding's, token for token: of the plan, and of every drafter that it measured.
+//! Answers with speculation compared with plain decoding, token by token: of the plan, and of each of its drafters.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -82,7 +82,7 @@ pub(super) struct Question {
     request: Request,
 }
 
-/// The questions: each prompt on all terms.
+/// The requests: each prompt with all settings.
 pub(super) fn questions(
     subject: &Subject<'_>,
     options: &VerifyOptions,
@@ -121,7 +121,7 @@ fn context(subject: &Subject<'_>) -> usize {
     subject.loaded.set().model_context().min(ANSWER_CONTEXT)
 }
 
-/// What drafts, with the names that the plan knows: what it chose, the same without its guard, and every drafter that it measured.
+/// The drafters to check, by name: the chosen one with and without its guard, and every drafter that the plan measured.
 fn entrants(source: &PlanSource) -> Vec<(String, DrafterChoice)> {
     let forced = source.plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain()).map(|sub_plan| {
         let name = sub_plan.name.as_str().to_owned();
@@ -192,7 +192,7 @@ fn compare_all(
     Ok(said)
 }
 
-/// Plain decoding, which answers each question once.
+/// Plain decoding; answers each request once.
 pub(super) struct Judge {
     pub(super) plain: Engine,
     pub(super) answers: BTreeMap<usize, Answer>,
@@ -207,8 +207,8 @@ pub(super) struct Tally {
     accepted: u64,
 }
 
-/// Compares an engine's answer to question `number` with plain decoding's. The judge runs every prompt whole; the engine keeps what it
-/// can of its last request.
+/// Compares an engine's answer to request `number` with plain decoding's. The judge prefills every prompt whole; the engine reuses the
+/// cache of its last request.
 pub(super) fn compare(
     judge: &mut Judge,
     engine: &mut Engine,

@@ -1,5 +1,5 @@
-//! The cache over a session's life: whatever was forwarded, committed, dropped and poisoned, what counts is the committed
-//! sequence. The judge is an empty session that prefills it.
+//! The cache over a session's life: logits depend on the committed sequence only, whatever was forwarded, discarded or poisoned before. The
+//! judge is a fresh session that prefills the sequence.
 
 use crate::runtime::{Pinning, Session};
 
@@ -17,7 +17,7 @@ const MOST_TOKENS: usize = 96;
 /// Nodes of a tree at most.
 const MOST_NODES: usize = 24;
 
-/// Random histories of appends, trees, commits, discards and poison; behind each, a prefill that must show what a fresh one does.
+/// Random histories of appends, trees, commits, discards and poison. After each, logits must equal those of a fresh prefill.
 pub(super) fn any_history_leaves_the_sequence(
     subject: &Subject<'_>,
     options: &VerifyOptions,
@@ -136,7 +136,7 @@ impl History {
         self.tokens.truncate(len);
     }
 
-    /// Goes on behind the sequence, and compares with a session that has never seen anything else.
+    /// Continues the sequence and compares with a session that has run nothing else.
     fn compare(&mut self, fresh: &mut Session, seed: &mut CaseSeed, what: &str) -> Result<(), Halt> {
         self.truncate(self.tokens.len().min(self.most_tokens - 1));
         self.session.poison_scratch(seed.bits());

@@ -1,4 +1,4 @@
-//! Whether the plan was made for what is here, and whether the kernels compute what the scalar reference does.
+//! Whether the plan fits this machine, model and build, and whether kernels agree with the scalar reference.
 
 use std::sync::Arc;
 
@@ -99,8 +99,8 @@ enum Allowed {
     Usual(f32),
 }
 
-/// With int8 activations linears have the same bits on the same input, but what is between them has not, and where that makes
-/// another code, a 127th of a block's largest activation, some logit moves far. So it is with a q8 cache.
+/// With int8 activations, linears of equal inputs have equal bits, but the operations between them differ. Where a difference changes a code
+/// (a 127th of a block's largest activation), a logit can move far. The same holds for a q8 cache.
 const INT8_TOLERANCE: f32 = 0.05;
 
 /// Largest difference of a logit from the reference, in units of the root of the mean square of all logits, of native activations over

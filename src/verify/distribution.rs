@@ -26,7 +26,7 @@ const SUPPORT: usize = 8;
 const DRAWS: usize = 4000;
 /// Samples that the draws are ranked among.
 const SAMPLES: usize = 999;
-/// How often in a hundred draws the biased sampler takes the rarest token instead of what was drawn.
+/// Percentage of draws that the biased sampler replaces by the rarest token.
 const BIAS_PERCENT: usize = 5;
 
 /// Rows of the model over its best tokens, by temperature and every filter, over positions of one seed and over seeds.

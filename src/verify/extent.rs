@@ -1,4 +1,4 @@
-//! How much is tried, and when a check has tried enough.
+//! The number of cases, and when a check may stop.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ impl Extent {
     }
 }
 
-/// A clock that was started with something.
+/// A clock that started with a check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stopwatch {
     start: Instant,

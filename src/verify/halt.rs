@@ -1,13 +1,13 @@
-//! Why a check ended before its end.
+//! Why a check stopped early.
 
 use crate::{engine::Error, runtime::RuntimeError, sample::SampleError};
 
-/// Why a check ended early.
+/// Why a check stopped early.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// The property does not hold: where, what was expected, what was found.
     Broken(String),
-    /// There is nothing here that it could be checked on: why.
+    /// The property does not apply here, for this reason.
     NotChecked(String),
     /// The check could not be run.
     Failed(Error),

@@ -1,11 +1,11 @@
 //! Proof on the machine at hand: that speculation changes no answer of this model, plan and build.
 //!
-//! [`verify`] checks property by property, each against something slow and obvious: rows in company against rows alone, answers
-//! with speculation against plain decoding, a cache with any history against a fresh prefill, draws against the distribution,
-//! ties against the order by definition, logits against the scalar reference. The same checks are run over planted faults by the
-//! room's tests, each of which they must find; the test of draws shows at every run that it would find a biased sampler.
+//! [`verify`] checks property by property, each against something slow and obvious: rows of a tree against rows alone, answers with
+//! speculation against plain decoding, a cache with any history against a fresh prefill, draws against the distribution,
+//! ties against the order by definition, logits against the scalar reference. The tests of this room
+//! plant faults, which the checks must find; the test of draws shows in every run that it would find a biased sampler.
 //!
-//! What is checked is what serves: sessions of the [`Loaded`](crate::engine::Loaded) model with the plan's widths, and engines over it.
+//! The checks use what serves requests: sessions of the [`Loaded`](crate::engine::Loaded) model with the plan's widths, and engines over it.
 //! All choices are reproducible; the clock decides only how many cases are tried.
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,13 @@
-//! What was found out: a verdict for every property.
+//! Verdicts on the checked properties.
 
-/// What was found out about a property. Plain data.
+/// The verdict on a property. Plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It held in every case that was tried.
     Holds,
     /// It does not hold.
     Broken,
-    /// There was nothing to check it on.
+    /// It does not apply to this model, plan or device.
     NotChecked,
 }
 
@@ -27,10 +27,9 @@ impl Verdict {
 pub struct Property {
     /// Its name: `plan`, `kernels`, `ties`, `row invariance`, `cache`, `greedy answers`, `sampled answers`, `draws`.
     pub name: &'static str,
-    /// What was found out.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What was compared and how often; of a property that does not hold, what was expected and what was found; else why it was
-    /// not checked.
+    /// If it held: what was compared and how often. If not: what was expected and what was found. If it was not checked: why.
     pub said: String,
     /// Time that it took, in seconds.
     pub seconds: f64,

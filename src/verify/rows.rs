@@ -199,7 +199,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Forwards them once more, to be shown candidates, which must be those of the logits.
+    /// Forwards them again for candidates, which must be those of the logits.
     fn compare_candidates(
         &self,
         session: &mut Session,
@@ -224,7 +224,7 @@ impl Rows {
     }
 }
 
-/// Commits `prefix` in pieces of any size by any means, and compares whatever logits that shows.
+/// Commits `prefix` in pieces of any size, by appends and trees, and compares the logits on the way.
 fn load(
     session: &mut Session,
     prefix: &[u32],

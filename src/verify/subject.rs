@@ -1,4 +1,4 @@
-//! What is verified, and with what.
+//! The subject of a verification: model, plan and sessions.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::{
 
 use super::Extent;
 
-/// How [`verify`](super::verify) goes about it.
+/// Settings of [`verify`](super::verify).
 #[derive(Clone, Debug)]
 pub struct VerifyOptions {
-    /// How engines would be opened: plan, corpus store, drafter model, pinning. Model, drafter and context are not read, nor is
-    /// whether a plan is forced: one that does not fit is reported, and its drafters are checked all the same.
+    /// How engines would be opened: plan, corpus store, drafter model, pinning. Model, drafter, context and `force` are not
+    /// read: a plan that does not fit is reported, and its drafters are checked anyway.
     pub engine: Options,
-    /// What answers are compared on; kinds are taken in turn.
+    /// Prompts whose answers are compared; kinds take turns.
     pub prompts: Vec<CalibrationPrompt>,
-    /// How much is tried.
+    /// Number of cases.
     pub extent: Extent,
 }
 
 /// Draws a token of a row `[V]` at a position.
 pub(super) type Draw<'a> = &'a dyn Fn(&mut Sampler, &[f32], u64) -> u32;
 
-/// What is checked. Tests plant faults in its parts.
+/// The parts that checks use. Tests plant faults in them.
 #[derive(Clone)]
 pub(super) struct Subject<'a> {
     /// The model with the widths that serve it.
@@ -65,7 +65,7 @@ impl Subject<'_> {
     }
 }
 
-/// Logits to the last bit: equality tells -0 from 0 and knows NaN.
+/// Logits as bits, so that equality distinguishes -0 from 0 and holds for NaN.
 pub(super) fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }

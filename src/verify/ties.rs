@@ -1,6 +1,6 @@
-//! Ties: of tokens whose logits are equal the one with the lowest id is first, wherever it is decided.
+//! Ties: of tokens with equal logits the lowest id comes first, on the host and in kernels.
 //!
-//! A model's own logits hardly ever tie, so a small one is made on the same device whose every logit is another token's too.
+//! Logits of real models hardly ever tie, so a small model is made on the same device in which every logit occurs twice.
 
 use std::cmp::Ordering;
 
@@ -105,7 +105,7 @@ fn in_order(logits: &[f32]) -> Vec<u32> {
     tokens
 }
 
-/// A matrix that embeds and one that makes logits of that.
+/// The embedding matrix and the head.
 struct Matrices([Vec<u8>; 2]);
 
 impl WeightSource for Matrices {

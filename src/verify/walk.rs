@@ -1,4 +1,4 @@
-//! The walk over all properties, one after the other.
+//! Checks all properties, one after the other.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{
     extent::Stopwatch, halt::Halt, rows, subject::Subject, ties,
 };
 
-/// How far a verification is.
+/// Progress of a verification.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress<'a> {
     /// A property is being checked.
@@ -18,20 +18,20 @@ pub enum Progress<'a> {
         what: &'static str,
         /// Cases done of it.
         done: usize,
-        /// Cases in all; fewer are tried where they take long.
+        /// Cases in all; fewer are run if they take long.
         total: usize,
     },
     /// It has been checked.
     Checked(&'a Property),
 }
 
-/// Tells how many cases of a property are done, and of how many.
+/// Reports how many cases of a property are done, of how many.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(usize, usize);
 
-/// A check: what it compared, or why it ended before.
+/// A check returns what it compared, or why it stopped early.
 type Check = fn(&Subject<'_>, &VerifyOptions, Tell<'_>) -> Result<String, Halt>;
 
-/// The properties, those first that the others rest on.
+/// The properties; those that others rely on come first.
 const PROPERTIES: [(&str, Check); 8] = [
     ("plan", conformance::plan_fits),
     ("kernels", conformance::kernels_follow_the_reference),
@@ -46,8 +46,8 @@ const PROPERTIES: [(&str, Check); 8] = [
 /// Checks every property that losslessness rests on, with `loaded`, which must have been loaded with the widths of the plan that the
 /// options name.
 ///
-/// It costs some megabytes beside what an engine takes, and minutes: hundreds of forwards of one row, some tokens of the scalar
-/// reference, and answers of every drafter of the plan. A property that does not hold is no error: the verification says so.
+/// Takes minutes, and some megabytes more than an engine: hundreds of forwards of one row, some tokens of the scalar reference, and answers
+/// of every drafter of the plan. A property that does not hold is not an error but part of the result.
 ///
 /// # Errors
 /// [`Error`] of kind `Device` where memory or threads are refused, of kind `Input` where the prompts or the model cannot be used.

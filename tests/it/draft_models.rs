@@ -29,7 +29,7 @@ pub(crate) const DRAFT: &str = "draft";
 fn hidden_state(model: &TinyModel, context: usize) -> HiddenStateModel {
     let config = &model.model.config;
     let verifier = SyntheticSpec {
-        width: config.width,
+        width: config.hidden_size,
         heads: config.heads,
         kv_heads: config.kv_heads,
         head_dim: config.head_dim,

@@ -1,4 +1,4 @@
-//! Cross-fitting: every recorded step is told by a network that saw no step of its prompt.
+//! Cross-fitting: every recorded step gets the prediction of a network that was not trained on its prompt.
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::subject::DrafterName;
 
 /// Most parts that the prompts are dealt into.
 const MOST_FOLDS: usize = 5;
-/// Fewest prompts with a step: one part to train on, one to end training by, one to be told.
+/// Fewest prompts with a step: one part to train on, one for early stopping, one to predict.
 const FEWEST_PROMPTS: usize = 3;
 /// Fewest steps.
 const FEWEST_STEPS: usize = 48;
@@ -31,21 +31,21 @@ pub struct TrainingSettings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DepthPredictor {
-    /// Which drafter's acceptance it tells.
+    /// The drafter whose acceptance it predicts.
     pub drafter: DrafterName,
     /// Trained on all recorded steps.
     pub network: DepthNetwork,
-    /// How networks like it did on prompts they had not seen.
+    /// Quality of equally trained networks on prompts that they were not trained on.
     pub report: DepthReport,
 }
 
-/// How well steps were told by networks that had not seen their prompts, beside constant base rates of the same prompts.
+/// Quality of out-of-sample predictions, compared with constant base rates of the same prompts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DepthReport {
     /// What the training began with.
     pub seed: u64,
-    /// Steps told.
+    /// Steps predicted.
     pub steps: u64,
     /// Passes of every part's network.
     pub epochs: Vec<u32>,
@@ -67,7 +67,7 @@ pub struct CrossFit {
     pub network: DepthNetwork,
     /// By prompt and step: P(accepted >= d) for d = 1, 2, ..., by a network that did not see the prompt.
     pub told: Vec<Vec<Vec<f32>>>,
-    /// How well that told them.
+    /// Quality of these predictions.
     pub report: DepthReport,
 }
 
@@ -99,12 +99,11 @@ fn running_products(conditionals: &[f64]) -> Vec<f64> {
     conditionals.iter().scan(1.0, product).collect()
 }
 
-/// Deals the prompts into parts, tells every part by a network trained on the others (one of which only ends its training),
-/// and trains the network to keep on all of them, for the median of these networks' passes. `None` with too few prompts or
-/// steps to judge by. `elapsed` is the time since the caller's start.
+/// Splits the prompts into parts and predicts every part by a network trained on the others, one of which serves early stopping. The
+/// network to keep is trained on all parts, for the median of the passes of these networks. `None` with too few prompts or steps. `elapsed` is the time since the caller's start.
 ///
 /// # Panics
-/// If steps have different numbers of features or tell more than `depths` depths.
+/// If steps have different numbers of features, or known outcomes for more than `depths` depths.
 pub fn cross_fit(
     prompts: &[Vec<DepthSample>],
     depths: usize,
@@ -175,7 +174,7 @@ fn share(budget: Duration, parts: usize, of: usize) -> Duration {
     budget.mul_f64(parts as f64 / of as f64)
 }
 
-/// What was predicted beside what happened.
+/// Predictions compared with outcomes.
 #[derive(Debug, Default)]
 struct Judged {
     loss: f64,

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 /// Units of each of the two layers, `U`.
 pub const UNITS: usize = 32;
-/// Most depths that a network tells.
+/// Most depths that a network predicts.
 pub const DEEPEST: usize = 64;
 
 /// Weights of a network of `I` inputs and `D` depths, with the standardisation of its inputs.
@@ -17,7 +17,7 @@ pub struct DepthNetwork {
     pub mean: Vec<f32>,
     /// What an input's distance from its mean is multiplied by `[I]`: 1 over the standard deviation, 0 for a constant.
     pub scale: Vec<f32>,
-    /// Depths told, `D`.
+    /// Depths predicted, `D`.
     pub depths: u32,
     /// All weights, laid out as [`layers`](Self::layers) cuts them.
     pub parameters: Vec<f32>,

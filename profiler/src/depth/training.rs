@@ -1,11 +1,11 @@
-//! Training: back-propagation, Adam, and the end of it when other prompts are told no better.
+//! Training: back-propagation, Adam, and early stopping on validation samples.
 use super::network::{DepthNetwork, Layers, UNITS, lengths};
 
 /// Adam's step, decays and floor (Kingma and Ba, <https://arxiv.org/abs/1412.6980>).
 const RATE: f32 = 1e-3;
 const DECAYS: [f32; 2] = [0.9, 0.999];
 const FLOOR: f32 = 1e-8;
-/// What every step takes off a weight, as a share of the rate: inputs outnumber what the steps can tell.
+/// Weight decay, as a share of the rate: there are more inputs than training samples can determine.
 const WEIGHT_DECAY: f32 = 0.05;
 /// Samples of one step of Adam.
 const BATCH: usize = 32;
@@ -14,19 +14,19 @@ const MOST_EPOCHS: u32 = 40;
 /// Passes without a better loss on the validation samples after which training ends.
 const PATIENCE: u32 = 3;
 
-/// A recorded step: what was known before drafting, and what became of the draft.
+/// A recorded step: what was known before drafting, and how much of the draft was accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DepthSample {
     /// Inputs `[I]`.
     pub features: Vec<f32>,
     /// Drafted tokens accepted.
     pub accepted: u32,
-    /// Depths whose fate is known: all drafted, or only those accepted where the request ended inside the draft.
+    /// Depths whose outcome is known: all drafted, or only those accepted where the request ended inside the draft.
     pub told: u32,
 }
 
 impl DepthSample {
-    /// For depths 1, 2, ... as far as the step tells: whether, d - 1 drafted tokens being accepted, another was.
+    /// For depths 1, 2, ... with a known outcome: whether, after d - 1 accepted tokens, another was accepted.
     pub(super) fn events(&self) -> impl Iterator<Item = bool> {
         let (accepted, last) = (self.accepted, self.told.min(self.accepted + 1));
         (1..=last).map(move |depth| depth <= accepted)
@@ -72,13 +72,13 @@ pub(super) struct Trained {
 /// When training ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End<'a> {
-    /// When these samples are told no better for a while; the best network is kept.
+    /// When the loss on these samples stops falling; the best network is kept.
     Validation(&'a [&'a DepthSample]),
     /// After as many passes.
     Epochs(u32),
 }
 
-/// The share of steps that accept a d-th token of those that accept d - 1 and tell, for every depth: a constant prediction.
+/// For every depth d: of the steps that accept d - 1 tokens and have a known outcome, the share that accepts another.
 pub(super) fn base_rates(samples: &[&DepthSample], depths: usize) -> Vec<f64> {
     let mut rates = vec![(1.0, 2.0); depths];
     for sample in samples {
@@ -115,7 +115,7 @@ pub(super) fn untrained(samples: &[&DepthSample], depths: usize, random: &mut Ra
     network
 }
 
-/// Trains from a seed, until the end or until `is_over` says so behind a pass.
+/// Trains from a seed until the stopping rule applies, or `is_over` is true after a pass.
 pub(super) fn train(
     samples: &[&DepthSample],
     depths: usize,
@@ -169,7 +169,7 @@ fn mean_loss(network: &DepthNetwork, samples: &[&DepthSample]) -> f64 {
     samples.iter().map(|sample| loss(network, sample)).sum::<f64>() / events.max(1) as f64
 }
 
-/// Negative log-likelihood of what a step tells, natural logarithm.
+/// Negative log-likelihood of a step's known outcomes, natural logarithm.
 pub(super) fn loss(network: &DepthNetwork, sample: &DepthSample) -> f64 {
     let states = forward(network, &sample.features);
     let layers = network.layers();

@@ -1,4 +1,4 @@
-//! What was typed after `yggc cache`.
+//! Arguments of `yggc cache`.
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -32,7 +32,7 @@ pub(crate) enum CacheCommand {
     Check,
 }
 
-/// What an entry of the cache is.
+/// Kinds of cache entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum EntryKind {
     /// A known model
@@ -47,7 +47,7 @@ pub(crate) enum EntryKind {
     Failure,
     /// Kernels compiled for a GPU
     Kernels,
-    /// What an interrupted download left
+    /// Remains of an interrupted download
     Partial,
 }
 

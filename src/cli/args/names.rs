@@ -8,9 +8,9 @@ use yggc::{compile::stage_names, plan::DrafterId};
 /// Objective of a skip set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SkipObjectiveName {
-    /// Most tokens reproduced, leaving out as many layers as at first
+    /// Most tokens reproduced, with a constant number of layers left out
     Matchness,
-    /// Least predicted time per token, leaving out any number of layers
+    /// Least predicted time per token, with any number of layers left out
     Speed,
 }
 
@@ -19,7 +19,7 @@ pub(crate) enum SkipObjectiveName {
 pub(crate) enum DraftGrowthName {
     /// Trees of equal growth, as planned
     Equal,
-    /// A chain that ends where the drafter is unsure, with siblings there; the plan's predictions do not apply
+    /// A chain that ends at the first uncertain token, with its siblings; the plan's predictions do not apply
     Confident,
 }
 

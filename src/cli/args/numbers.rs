@@ -1,4 +1,4 @@
-//! Numbers that arguments are given by, each within what makes sense.
+//! Numeric arguments and their ranges.
 
 use std::{num::IntErrorKind, ops::RangeInclusive};
 
@@ -34,7 +34,7 @@ pub(super) fn widths(text: &str) -> Result<RangeInclusive<usize>, String> {
     if first <= last { Ok(first..=last) } else { Err(format!("expected {last}-{first}, lowest width first")) }
 }
 
-/// More threads or rows than any machine of today has use for are a typing error.
+/// More threads or rows than any present machine can use: a typing error.
 pub(super) fn up_to(most: usize) -> impl Fn(&str) -> Result<usize, String> {
     move |text| match text.parse() {
         Ok(number) if (1..=most).contains(&number) => Ok(number),

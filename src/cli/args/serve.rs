@@ -22,7 +22,7 @@ pub(crate) struct ServeArgs {
     /// Use the plan even if it was made for another machine, model or build
     #[arg(long, requires = "plan")]
     pub(crate) force: bool,
-    /// Drafter of requests that name none [default: the one that the plan chose]
+    /// Drafter of requests that name none [default: the plan's choice]
     #[arg(long, value_name = "D", value_enum)]
     pub(crate) drafter: Option<DrafterName>,
     /// Use no plan: decode every request plainly
@@ -58,7 +58,7 @@ pub(crate) struct ServeArgs {
     /// Most seconds from a request's arrival to the end of its answer
     #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 600)]
     pub(crate) timeout: usize,
-    /// Most seconds to finish answers after SIGTERM or Ctrl-C; a second signal does not wait
+    /// Most seconds to finish answers after SIGTERM or Ctrl-C; a second signal exits at once
     #[arg(long, value_name = "S", default_value_t = 30)]
     pub(crate) drain: u64,
 }

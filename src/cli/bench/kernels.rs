@@ -1,4 +1,4 @@
-//! `yggc bench --kernels`: every op of a forward at every width, beside the machine's measured roofline.
+//! `yggc bench --kernels`: every op of a forward at every width, compared with the machine's measured roofline.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use crate::cli::{
     error::Failure,
     fetch, loading, output,
     planning::{advance, load_options},
-    progress::Progress,
+    progress,
     settings::Machine,
 };
 
@@ -23,13 +23,12 @@ use super::provenance::Provenance;
 /// Runs `yggc bench --kernels`.
 pub(super) fn command(args: &BenchArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
-    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let loaded =
-        Loaded::new(loading::open(&path, cache, Progress::OnStderr)?, &load_options(machine, widths(args)))?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache)?;
+    let loaded = Loaded::new(loading::open(&path, cache)?, &load_options(machine, widths(args)))?;
     let defaults = KernelOptions::default();
     let repetitions = args.repetitions.unwrap_or(defaults.repetitions);
     let options = KernelOptions { repetitions, ..defaults };
-    let bar = Progress::OnStderr.parts();
+    let bar = progress::parts();
     let report = measure::kernel_report(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
     let report = report?;

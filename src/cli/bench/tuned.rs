@@ -15,7 +15,7 @@ use crate::cli::{
     error::Failure,
     fetch, loading, output,
     planning::{advance, given, load_options},
-    progress::Progress,
+    progress,
     settings::Machine,
 };
 
@@ -31,9 +31,8 @@ const CONTEXT: usize = 200;
 pub(super) fn command(args: &BenchArgs, file: &Path, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let source = given(file, args.force)?;
-    let path = fetch::resolve(args.model.model.as_deref(), cache, Progress::OnStderr)?;
-    let loaded =
-        Loaded::new(loading::open(&path, cache, Progress::OnStderr)?, &load_options(machine, widths(args)))?;
+    let path = fetch::resolve(args.model.model.as_deref(), cache)?;
+    let loaded = Loaded::new(loading::open(&path, cache)?, &load_options(machine, widths(args)))?;
     let here = loaded.fingerprints()?;
     let plan = if source.force {
         FittedPlan::forced(source.plan, &here)
@@ -43,7 +42,7 @@ pub(super) fn command(args: &BenchArgs, file: &Path, cache: &CachePlace) -> Resu
     let defaults = KernelOptions::default();
     let repetitions = args.repetitions.unwrap_or(defaults.repetitions);
     let options = KernelOptions { repetitions, contexts: vec![CONTEXT], ..defaults };
-    let bar = Progress::OnStderr.parts();
+    let bar = progress::parts();
     let forwards = measure::tuned_report(&loaded, &plan.tunings, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
     let forwards = forwards?;

@@ -1,4 +1,4 @@
-//! What the cache folder holds, as entries that can be listed, checked and removed.
+//! Entries of the cache folder: listed, checked, removed.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::cli::{
     output,
 };
 
-/// One thing in the cache, which is removed as a whole.
+/// An entry, which is removed as a whole.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) kind: EntryKind,
@@ -30,9 +30,9 @@ pub(crate) struct Entry {
     pub(crate) bytes: u64,
     /// When it was last written; of packed weights, last used. `None` where the file system does not say.
     pub(crate) last_used: Option<SystemTime>,
-    /// What it is of, for people.
+    /// A description for users.
     pub(crate) about: String,
-    /// Files and folders, the one that is the entry first.
+    /// Its files and folders, the main one first.
     pub(crate) paths: Vec<PathBuf>,
     /// The file whose lock its writers hold, if they hold one.
     lock: Option<PathBuf>,
@@ -86,7 +86,7 @@ impl Entry {
             && fs::canonicalize(path).is_ok_and(|path| self.about == path.display().to_string())
     }
 
-    /// Removes it, waiting for whoever writes entries of its kind.
+    /// Removes it, after waiting for a process that writes entries of its kind.
     ///
     /// # Errors
     /// [`CacheError::Io`] if the system refuses.
@@ -109,8 +109,8 @@ impl Entry {
         Ok(())
     }
 
-    /// Reads it whole and says what is wrong with it, if anything is. Of the hub's files and compiled kernels nobody noted what they
-    /// should be, so nothing is said of them.
+    /// Reads it whole and returns what is wrong with it, if anything. Files of the hub and compiled kernels are not checked, since no digest of
+    /// them was recorded.
     ///
     /// # Errors
     /// If a model cannot be read.

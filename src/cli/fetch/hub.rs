@@ -22,7 +22,7 @@ use crate::cli::{
     cache::{CacheDir, CacheError, take_lock},
     fetch::Part,
     output::remark,
-    progress::Progress,
+    progress,
 };
 
 mod client;
@@ -54,7 +54,6 @@ pub(crate) fn fetch(
     part: Part,
     settings: &HubSettings,
     cache: &CacheDir,
-    progress: Progress,
 ) -> Result<PathBuf, HubError> {
     // Whichever part is named, it is the same model.
     let name = &name.file.as_deref().map_or_else(|| name.clone(), |file| name.of_file(&first_part(file)));
@@ -76,14 +75,14 @@ pub(crate) fn fetch(
     fs::create_dir_all(&locks).map_err(CacheError::at("create", &locks))?;
     let mut waiting = None;
     let _lock = take_lock(&locks.join("yggc.lock"), || {
-        waiting = Some(progress.spinner("waiting for another yggc that is fetching"));
+        waiting = Some(progress::spinner("waiting for another yggc that is fetching"));
     })?;
     drop(waiting);
     // The process waited for has usually fetched the same.
     if let Some(path) = kept.find(part) {
         return Ok(path);
     }
-    match kept.download(part, settings, progress) {
+    match kept.download(part, settings) {
         Err(HubError::Network { why, .. }) if let Some(path) = kept.find_anything(part) => {
             remark(format_args!(
                 "the hub cannot be reached ({why}): using {name} as another program cached it"
@@ -141,8 +140,8 @@ impl Kept<'_> {
         self.repository.join("snapshots").join(commit)
     }
 
-    fn download(&self, part: Part, settings: &HubSettings, progress: Progress) -> Result<PathBuf, HubError> {
-        let client = Client::new(self.name, settings, progress)?;
+    fn download(&self, part: Part, settings: &HubSettings) -> Result<PathBuf, HubError> {
+        let client = Client::new(self.name, settings)?;
         if let Some(file) = &self.name.file
             && part_names(file).is_none()
         {

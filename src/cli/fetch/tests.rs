@@ -54,7 +54,7 @@ impl Scene {
     }
 
     fn fetch(&self, pip: &Pip) -> Result<PathBuf, FetchError> {
-        fetch_with(pip, &ABC, &self.cache, Progress::Hidden)
+        fetch_with(pip, &ABC, &self.cache)
     }
 
     fn refusal(&self, pip: &Pip) -> FetchError {
@@ -201,7 +201,7 @@ fn a_model_is_a_known_name_or_a_path() {
         keeps_packed: false,
         packed_limit: None,
     };
-    let resolve = |text: &str| resolve(Some(Path::new(text)), &place, Progress::Hidden);
+    let resolve = |text: &str| resolve(Some(Path::new(text)), &place);
     let here = scene.folder.path().to_str().unwrap();
     for path in ["missing.gguf", "./smollm2-135m-instruct", "models/missing", here] {
         assert_eq!(resolve(path).unwrap(), Path::new(path));

@@ -3,10 +3,14 @@
 //! As EAGLE has it (<https://arxiv.org/abs/2401.15077>), over rows that each have a norm of their own. Embedding and head are the
 //! verifier's, so the graph's weights begin with those of the verifier's graph.
 
-use super::llama::{Frame, HUGGING_FACE, WeightList, linear};
+use super::{
+    frame::{Frame, linear},
+    llama::{LayerWeights, layer},
+    weights::{Naming, WeightList},
+};
 use crate::{
     ir::{Graph, KvSpec, Op, WeightId, WeightSpec, verify},
-    model::{ModelConfig, ModelError, TensorTable},
+    model::{Container, ModelConfig, ModelError, TensorTable},
 };
 
 /// The projection `[D, 2 D]` of the two rows; its columns are the token's, then the hidden row's.
@@ -40,7 +44,7 @@ impl HiddenStateGraph {
         tensors: &TensorTable,
         verifier: &Graph,
     ) -> Result<Self, ModelError> {
-        let (width, vocabulary) = (config.width, config.vocabulary);
+        let (width, vocabulary) = (config.hidden_size, config.vocabulary);
         let embedding = embedding(verifier)?;
         let WeightSpec { rows, columns, .. } = verifier.weight(embedding);
         if (*rows, *columns) != (vocabulary, width) {
@@ -66,13 +70,13 @@ impl HiddenStateGraph {
             WeightId(u32::try_from(list.specs.len() - 1).expect("few weights"))
         };
         let halves = [half("tokens", &mut list), half("hidden rows", &mut list)];
-        let names = HUGGING_FACE.within("layers.");
-        let layer = list.layer(0, config, &names)?;
+        let naming = Naming { container: Container::Folder, layers: "layers." };
+        let weights = LayerWeights::find(&mut list, naming, 0, config)?;
         let norm = list.gain("norm.weight".to_owned(), width)?;
 
         let kv = KvSpec { layers: 1, kv_heads: config.kv_heads, head_dim: config.head_dim };
         let mut graph = Graph::new(&config.name, list.specs, kv);
-        let frame = Frame::begin(&mut graph, config, names.pairing)?;
+        let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container))?;
         let token = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;
         let token = graph.add(frame.norm(token_norm), &[token], None)?;
         let token = graph.add(linear(halves[0]), &[token], None)?;
@@ -80,7 +84,7 @@ impl HiddenStateGraph {
         let hidden = graph.add(frame.norm(hidden_norm), &[hidden], None)?;
         let hidden = graph.add(linear(halves[1]), &[hidden], None)?;
         let x = graph.add(Op::Add, &[token, hidden], None)?;
-        let x = frame.layer(&mut graph, 0, &layer, x)?;
+        let x = layer(&frame, &mut graph, 0, &weights, x)?;
         frame.end(&mut graph, x, norm, head)?;
         verify::verify(&graph)?;
         Ok(Self { graph, halves, first })

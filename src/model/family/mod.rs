@@ -1,31 +1,99 @@
-//! Model families: each builds the graph of its kind out of a checked configuration and a tensor table.
+//! Model families: each is one file here and one entry of [`FAMILIES`].
 //!
-//! A hidden-state drafter is no family: its graph stands on another model's.
-//!
-//! To add one: a file here, an arm in [`graph`], a variant of [`Family`], the containers' names for it, a golden.
+//! A family's file states what its model files are called, which configurations it accepts, and the graph that they mean. What decoder
+//! graphs have in common is in `frame`. A hidden-state drafter is no family: its graph extends another model's.
 
+mod frame;
 mod hidden_state;
 mod llama;
+#[cfg(test)]
+mod throwaway;
+mod weights;
+
+use std::fmt;
+
+use ygg_kernels::RopePairing;
 
 pub(super) use hidden_state::{EH_PROJ, HiddenStateGraph};
+pub(super) use llama::LLAMA;
 
-use super::{Family, ModelConfig, ModelError, TensorTable};
+use super::{Container, ModelConfig, ModelError, TensorTable, config::Fields};
 use crate::ir::{Graph, verify};
 
-/// Which container's custom of naming tensors and pairing rotary elements a table follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Names {
-    /// llama.cpp's converters.
-    Gguf,
-    /// Hugging Face transformers.
-    HuggingFace,
+/// All families.
+static FAMILIES: &[&Family] = &[
+    &LLAMA,
+    #[cfg(test)]
+    &throwaway::THROWAWAY,
+];
+
+/// A family of models. Two families are equal if their names are.
+pub struct Family {
+    /// Its name. GGUF files have it in `general.architecture` and in front of their keys.
+    pub name: &'static str,
+    /// What `config.json` may say: `model_type`, and the class that `architectures` then contains.
+    pub(super) classes: &'static [(&'static str, &'static str)],
+    /// Which elements of a head are rotated together.
+    pub(super) pairing: fn(Container) -> RopePairing,
+    /// Refuses configurations that mean something else than the graph.
+    pub(super) accept: fn(&dyn Fields, &ModelConfig) -> Result<(), ModelError>,
+    /// Builds the graph.
+    graph: fn(&Source<'_>) -> Result<Graph, ModelError>,
 }
 
-/// The verified graph of a model. Its weights carry the names of their tensors in the table.
-pub(super) fn graph(config: &ModelConfig, names: Names, tensors: &TensorTable) -> Result<Graph, ModelError> {
-    let graph = match config.family {
-        Family::Llama => llama::graph(config, names, tensors)?,
-    };
-    verify::verify(&graph)?;
-    Ok(graph)
+/// What a graph is built from.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) config: &'a ModelConfig,
+    /// What else the configuration says, for what only one family reads.
+    pub(super) fields: &'a dyn Fields,
+    pub(super) tensors: &'a TensorTable,
+}
+
+impl Family {
+    /// The family of a GGUF file with this `general.architecture`.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] with the names there are; so does [`of_class`](Self::of_class).
+    pub(super) fn of_architecture(name: &str) -> Result<&'static Self, ModelError> {
+        let found = FAMILIES.iter().find(|family| family.name == name);
+        found.copied().ok_or_else(|| unknown("general.architecture", name, |family| vec![family.name]))
+    }
+
+    /// The family of a folder with this `model_type`, and the class that it expects in `architectures`.
+    pub(super) fn of_class(model_type: &str) -> Result<(&'static Self, &'static str), ModelError> {
+        let mut classes = FAMILIES.iter().flat_map(|f| f.classes.iter().map(|class| (*f, *class)));
+        let found = classes.find(|(_, (name, _))| *name == model_type);
+        found.map(|(family, (_, class))| (family, class)).ok_or_else(|| {
+            unknown("model_type", model_type, |family| family.classes.iter().map(|(name, _)| *name).collect())
+        })
+    }
+
+    /// The verified graph of a model. Its weights carry the names of their tensors in the table.
+    ///
+    /// # Errors
+    /// [`ModelError`] for a tensor that is missing, has another shape, or is one that the graph does not compute.
+    pub(super) fn graph(&self, source: &Source<'_>) -> Result<Graph, ModelError> {
+        let graph = (self.graph)(source)?;
+        verify::verify(&graph)?;
+        Ok(graph)
+    }
+}
+
+fn unknown(key: &str, found: &str, names: impl Fn(&Family) -> Vec<&'static str>) -> ModelError {
+    let known: Vec<String> =
+        FAMILIES.iter().flat_map(|family| names(family)).map(|name| format!("`{name}`")).collect();
+    ModelError::unsupported(format_args!("key `{key}`"), format_args!("`{found}`"), known.join(", "))
+}
+
+impl PartialEq for Family {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }

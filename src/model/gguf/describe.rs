@@ -1,11 +1,12 @@
-//! What a parsed GGUF file says: configuration, vocabulary, chat template, graph.
+//! Reads a parsed GGUF file: configuration, vocabulary, chat template, graph.
 
 use super::{GgufFile, file::parse, split};
 use crate::{
     model::{
         ConfigKeys, Family, GgufVocabulary, Identity, ModelConfig, ModelError, Parts, RopeConfig,
-        RopeScaling, TensorInfo, VocabularySource, default_head_dim,
-        family::{self, Names},
+        RopeScaling, TensorInfo, VocabularySource,
+        config::{Fields, Own, equal, required},
+        family::Source,
     },
     storage::MappedFile,
 };
@@ -39,7 +40,7 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
     let file = joined(files);
     let vocabulary = vocabulary(&file)?;
     let config = config(&file, bytes, file_name, vocabulary.tokens.len())?;
-    let graph = family::graph(&config, Names::Gguf, &file.tensors)?;
+    let graph = config.family.graph(&Source { config: &config, fields: &file, tensors: &file.tensors })?;
     let mut stop_tokens: Vec<u32> = vocabulary.eos.into_iter().collect();
     if let Some(end_of_turn) = token_id(&file, "tokenizer.ggml.eot_token_id", vocabulary.tokens.len())?
         && !stop_tokens.contains(&end_of_turn)
@@ -70,15 +71,11 @@ fn joined(files: Vec<GgufFile>) -> GgufFile {
     first
 }
 
-fn required<T>(found: Option<T>, key: &str, expected: &'static str) -> Result<T, ModelError> {
-    found.ok_or_else(|| ModelError::MissingKey { key: key.to_owned(), expected })
-}
-
 fn keys(prefix: &str) -> ConfigKeys {
     let key = |suffix: &str| format!("{prefix}.{suffix}");
     ConfigKeys {
         layers: key("block_count"),
-        width: key("embedding_length"),
+        hidden_size: key("embedding_length"),
         feed_forward: key("feed_forward_length"),
         heads: key("attention.head_count"),
         kv_heads: key("attention.head_count_kv"),
@@ -98,74 +95,34 @@ fn config(
     tokens: usize,
 ) -> Result<ModelConfig, ModelError> {
     let architecture = "general.architecture";
-    let family = match required(file.text(architecture)?, architecture, "the model's architecture")? {
-        "llama" => Family::Llama,
-        other => {
-            return Err(ModelError::unsupported(
-                format_args!("key `{architecture}`"),
-                format_args!("`{other}`"),
-                "`llama`",
-            ));
-        }
-    };
-    let keys = keys("llama");
-    refuse_variants(file, bytes.len())?;
-    let count = |key: &str| required(file.count(key)?, key, "an integer above 0");
-    let (width, heads) = (count(&keys.width)?, count(&keys.heads)?);
-    let head_dim = match file.count(&keys.head_dim)? {
-        Some(head_dim) => head_dim,
-        None => default_head_dim(width, heads, &keys)?,
-    };
-    for key in ["llama.attention.value_length", "llama.rope.dimension_count"] {
-        expect_equal(key, file.count(key)?, head_dim, "the head width")?;
+    let architecture = required(file.text(architecture)?, architecture, "the model's architecture")?;
+    let family = Family::of_architecture(architecture)?;
+    let keys = keys(family.name);
+    let parts = "split.count";
+    if let Some(found) = file.count(parts)?.filter(|n| *n > bytes.len()) {
+        let supported = "a part beside all others; open it by its path";
+        return Err(ModelError::unsupported(format_args!("key `{parts}`"), found, supported));
     }
-    expect_equal("llama.vocab_size", file.count("llama.vocab_size")?, tokens, "the number of tokens")?;
-    let eps = required(file.float(&keys.rms_eps)?, &keys.rms_eps, "a float above 0")?;
-    let config = ModelConfig {
-        family,
+    let vocabulary = format!("{}.vocab_size", family.name);
+    equal(&vocabulary, file.count(&vocabulary)?, tokens, "the number of tokens")?;
+    let own = Own {
         name: file.text("general.name")?.filter(|name| !name.is_empty()).unwrap_or(file_name).to_owned(),
-        layers: count(&keys.layers)?,
-        width,
-        feed_forward: count(&keys.feed_forward)?,
-        heads,
-        kv_heads: file.count(&keys.kv_heads)?.unwrap_or(heads),
-        head_dim,
         vocabulary: tokens,
-        context: count(&keys.context)?,
-        rms_eps: eps as f32,
-        rope: rope(file, bytes, &keys)?,
+        rope: rope(file, bytes, family, &keys)?,
         tied_head: !file.tensors.contains_key("output.weight"),
     };
-    config.check(&keys)?;
-    Ok(config)
+    ModelConfig::read(family, file, &keys, own)
 }
 
-fn expect_equal(key: &str, found: Option<usize>, value: usize, what: &str) -> Result<(), ModelError> {
-    match found {
-        Some(found) if found != value => {
-            Err(ModelError::invalid(format_args!("key `{key}`"), format_args!("{what}, {value}"), found))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Refuses models of the architecture that compute something else than the family's graph.
-fn refuse_variants(file: &GgufFile, parts: usize) -> Result<(), ModelError> {
-    for (key, most, supported) in [
-        ("llama.expert_count", 0, "0 (no mixture of experts)"),
-        ("split.count", parts, "a part beside all others; open it by its path"),
-    ] {
-        if let Some(found) = file.count(key)?.filter(|n| *n > most) {
-            return Err(ModelError::unsupported(format_args!("key `{key}`"), found, supported));
-        }
-    }
-    Ok(())
-}
-
-fn rope(file: &GgufFile, bytes: &[&[u8]], keys: &ConfigKeys) -> Result<RopeConfig, ModelError> {
+fn rope(
+    file: &GgufFile,
+    bytes: &[&[u8]],
+    family: &Family,
+    keys: &ConfigKeys,
+) -> Result<RopeConfig, ModelError> {
     let base = file.float(&keys.rope_base)?.unwrap_or(10_000.0);
-    let factor_key = "llama.rope.scaling.factor";
-    let old_factor_key = "llama.rope.scale_linear";
+    let factor_key = &format!("{}.rope.scaling.factor", family.name);
+    let old_factor_key = &format!("{}.rope.scale_linear", family.name);
     let rule = match file.text(&keys.rope_scaling)? {
         Some(rule) => rule,
         None if file.metadata.contains_key(old_factor_key) => "linear",

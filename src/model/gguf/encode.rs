@@ -1,4 +1,4 @@
-//! The way back: header, metadata and tensor table of a GGUF file as bytes. Tensor data is the caller's.
+//! Encodes header, metadata and tensor table of a GGUF file. The caller writes the tensor data.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ impl Encoder {
     }
 
     fn array(&mut self, array: &Array) {
-        self.u32(array.element_type_number());
+        self.u32(array.element_type().0);
         self.count(array.len());
         match array {
             Array::U8(v) => self.bytes(v),

@@ -7,7 +7,7 @@ use super::{
     tensor_type,
     value::{Array, Value},
 };
-use crate::model::{ModelError, TensorInfo, TensorTable, tensor_bytes};
+use crate::model::{Container, ModelError, TensorInfo, TensorTable, config::Fields, tensor_bytes};
 
 /// The first four bytes of every GGUF file.
 pub(in crate::model) const MAGIC: &[u8; 4] = b"GGUF";
@@ -198,33 +198,11 @@ impl GgufFile {
         get(value).map(Some).ok_or_else(wrong)
     }
 
-    pub(super) fn text(&self, key: &str) -> Result<Option<&str>, ModelError> {
-        self.typed(key, "a string", |value| match value {
-            Value::String(text) => Some(text.as_str()),
-            _ => None,
-        })
-    }
-
     pub(super) fn texts(&self, key: &str) -> Result<Option<&[String]>, ModelError> {
         self.typed(key, "an array of strings", |value| match value {
             Value::Array(Array::String(texts)) => Some(texts.as_slice()),
             _ => None,
         })
-    }
-
-    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, ModelError> {
-        self.typed(key, "a bool", |value| match value {
-            Value::Bool(flag) => Some(*flag),
-            _ => None,
-        })
-    }
-
-    pub(super) fn float(&self, key: &str) -> Result<Option<f64>, ModelError> {
-        self.typed(key, "a float", Value::as_float)
-    }
-
-    pub(super) fn count(&self, key: &str) -> Result<Option<usize>, ModelError> {
-        self.typed(key, "an integer of at least 0", |value| usize::try_from(value.as_count()?).ok())
     }
 
     pub(super) fn id(&self, key: &str) -> Result<Option<u32>, ModelError> {
@@ -235,6 +213,34 @@ impl GgufFile {
         self.typed(key, "an array of 32-bit integers of at least 0", |value| match value {
             Value::Array(Array::U32(v)) => Some(v.clone()),
             Value::Array(Array::I32(v)) => v.iter().map(|n| u32::try_from(*n).ok()).collect(),
+            _ => None,
+        })
+    }
+}
+
+impl Fields for GgufFile {
+    fn container(&self) -> Container {
+        Container::Gguf
+    }
+
+    fn flag(&self, key: &str) -> Result<Option<bool>, ModelError> {
+        self.typed(key, "a bool", |value| match value {
+            Value::Bool(flag) => Some(*flag),
+            _ => None,
+        })
+    }
+
+    fn float(&self, key: &str) -> Result<Option<f64>, ModelError> {
+        self.typed(key, "a float", Value::as_float)
+    }
+
+    fn count(&self, key: &str) -> Result<Option<usize>, ModelError> {
+        self.typed(key, "an integer of at least 0", |value| usize::try_from(value.as_count()?).ok())
+    }
+
+    fn text(&self, key: &str) -> Result<Option<&str>, ModelError> {
+        self.typed(key, "a string", |value| match value {
+            Value::String(text) => Some(text.as_str()),
             _ => None,
         })
     }

@@ -6,7 +6,10 @@
 use std::path::{Path, PathBuf};
 
 use super::{GgufFile, MAGIC, parse};
-use crate::{model::ModelError, storage::MappedFile};
+use crate::{
+    model::{ModelError, config::Fields},
+    storage::MappedFile,
+};
 
 const NUMBER: &str = "split.no";
 const COUNT: &str = "split.count";
@@ -53,7 +56,7 @@ impl Opened {
         Ok(Self { path, map, file })
     }
 
-    /// Opens another part than the one that was asked for.
+    /// Opens a part other than the given one.
     fn part(path: PathBuf, number: usize, count: usize) -> Result<Self, ModelError> {
         let what = || format!("part {} of {count} of the model", number + 1);
         let expected = format!("`{}`", path.display());

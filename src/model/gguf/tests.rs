@@ -309,11 +309,11 @@ fn bad_configurations_are_named_by_key() {
         &[("llama.embedding_length", count(34))],
         &["embedding_length`", "multiple of the 4", "34"],
     );
-    refused_config(&[("llama.embedding_length", count(36))], &["key_length`", "even head width", "9"]);
+    refused_config(&[("llama.embedding_length", count(36))], &["key_length`", "even head size", "9"]);
     refused_config(&[("llama.embedding_length", count(u32::MAX))], &["embedding_length`", "4294967295"]);
     refused_config(&[("llama.attention.key_length", count(7))], &["key_length`", "even", "7"]);
-    refused_config(&[("llama.attention.value_length", count(4))], &["value_length`", "head width, 8", "4"]);
-    refused_config(&[("llama.rope.dimension_count", count(4))], &["dimension_count`", "head width, 8"]);
+    refused_config(&[("llama.attention.value_length", count(4))], &["value_length`", "head size, 8", "4"]);
+    refused_config(&[("llama.rope.dimension_count", count(4))], &["dimension_count`", "head size, 8"]);
     refused_config(&[("llama.block_count", count(0))], &["block_count`", "1 to 4096"]);
     refused_config(&[("llama.block_count", count(1 << 30))], &["block_count`", "1 to 4096"]);
     refused_config(&[("llama.block_count", None)], &["`llama.block_count` is missing"]);

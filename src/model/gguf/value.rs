@@ -158,7 +158,7 @@ impl Value {
                 let start: String = v.chars().take(40).collect();
                 format!("string {start:?}{}", if start.len() < v.len() { ".." } else { "" })
             }
-            Self::Array(v) => format!("array of {} {}", v.len(), v.element_name()),
+            Self::Array(v) => format!("array of {} {}", v.len(), v.element_type().1),
             Self::U64(v) => format!("u64 {v}"),
             Self::I64(v) => format!("i64 {v}"),
             Self::F64(v) => format!("f64 {v}"),
@@ -265,40 +265,22 @@ impl Array {
         self.len() == 0
     }
 
-    /// The element type's number in the file.
-    pub(super) fn element_type_number(&self) -> u32 {
+    /// The element type's number in the file, and its name.
+    pub(super) fn element_type(&self) -> (u32, &'static str) {
         match self {
-            Self::U8(_) => 0,
-            Self::I8(_) => 1,
-            Self::U16(_) => 2,
-            Self::I16(_) => 3,
-            Self::U32(_) => 4,
-            Self::I32(_) => 5,
-            Self::F32(_) => 6,
-            Self::Bool(_) => 7,
-            Self::String(_) => 8,
-            Self::Array(_) => 9,
-            Self::U64(_) => 10,
-            Self::I64(_) => 11,
-            Self::F64(_) => 12,
-        }
-    }
-
-    fn element_name(&self) -> &'static str {
-        match self {
-            Self::U8(_) => "u8",
-            Self::I8(_) => "i8",
-            Self::U16(_) => "u16",
-            Self::I16(_) => "i16",
-            Self::U32(_) => "u32",
-            Self::I32(_) => "i32",
-            Self::F32(_) => "f32",
-            Self::Bool(_) => "bool",
-            Self::String(_) => "strings",
-            Self::Array(_) => "arrays",
-            Self::U64(_) => "u64",
-            Self::I64(_) => "i64",
-            Self::F64(_) => "f64",
+            Self::U8(_) => (0, "u8"),
+            Self::I8(_) => (1, "i8"),
+            Self::U16(_) => (2, "u16"),
+            Self::I16(_) => (3, "i16"),
+            Self::U32(_) => (4, "u32"),
+            Self::I32(_) => (5, "i32"),
+            Self::F32(_) => (6, "f32"),
+            Self::Bool(_) => (7, "bool"),
+            Self::String(_) => (8, "strings"),
+            Self::Array(_) => (9, "arrays"),
+            Self::U64(_) => (10, "u64"),
+            Self::I64(_) => (11, "i64"),
+            Self::F64(_) => (12, "f64"),
         }
     }
 }

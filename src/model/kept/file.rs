@@ -1,4 +1,4 @@
-//! The format of a file of kept weights: a header with digests, and the weights behind it.
+//! The file format of packed weights: a header with digests, then the weights.
 //!
 //! ```text
 //! magic "YGGKEPT\0", version: u32, bytes of the header: u32
@@ -17,7 +17,7 @@ const VERSION: u32 = 2;
 /// What the weights begin at a multiple of.
 const PAGE: usize = 4096;
 pub(super) const DIGEST: usize = 32;
-/// Bytes of a header beside the model's path.
+/// Bytes of a header without the model's path.
 const FIXED: usize = MAGIC.len() + 4 + 4 + 8 + 5 * DIGEST + DIGEST;
 /// Pages of the weights that are compared on opening.
 const SAMPLES: usize = 64;

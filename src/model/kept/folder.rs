@@ -1,4 +1,4 @@
-//! The folder of kept weights: what is in it, how much it may hold, and what goes first when it is full.
+//! The folder of packed weights: its entries, its limit, and the order in which entries are removed.
 
 use std::{
     fs, io,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::storage::{MappedFile, free_bytes};
 
-/// Bytes that the folder holds at most where nobody says otherwise.
+/// Default limit of the folder in bytes.
 const DEFAULT_LIMIT: u64 = 32 << 30;
 
 /// A file of kept weights.

@@ -2,7 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::{ConfigKeys, Family, ModelConfig, ModelError, RopeConfig, RopeScaling, default_head_dim};
+use crate::model::{
+    ConfigKeys, Container, Family, ModelConfig, ModelError, RopeConfig, RopeScaling,
+    config::{Fields, Own},
+    family::LLAMA,
+};
 
 /// A JSON object whose look-ups name key, expected and found; `null` counts as absent.
 pub(super) struct Object {
@@ -38,22 +42,6 @@ impl Object {
         get(value).map(Some).ok_or_else(wrong)
     }
 
-    pub(super) fn text(&self, key: &str) -> Result<Option<&str>, ModelError> {
-        self.typed(key, "a string", Value::as_str)
-    }
-
-    fn flag(&self, key: &str) -> Result<Option<bool>, ModelError> {
-        self.typed(key, "true or false", Value::as_bool)
-    }
-
-    fn float(&self, key: &str) -> Result<Option<f64>, ModelError> {
-        self.typed(key, "a number", Value::as_f64)
-    }
-
-    fn count(&self, key: &str) -> Result<Option<usize>, ModelError> {
-        self.typed(key, "an integer of at least 0", |value| usize::try_from(value.as_u64()?).ok())
-    }
-
     fn object(&self, key: &str) -> Result<Option<Self>, ModelError> {
         self.typed(key, "an object", |value| {
             let prefix = format!("{}.", self.path(key));
@@ -75,6 +63,28 @@ impl Object {
     }
 }
 
+impl Fields for Object {
+    fn container(&self) -> Container {
+        Container::Folder
+    }
+
+    fn flag(&self, key: &str) -> Result<Option<bool>, ModelError> {
+        self.typed(key, "true or false", Value::as_bool)
+    }
+
+    fn float(&self, key: &str) -> Result<Option<f64>, ModelError> {
+        self.typed(key, "a number", Value::as_f64)
+    }
+
+    fn count(&self, key: &str) -> Result<Option<usize>, ModelError> {
+        self.typed(key, "an integer of at least 0", |value| usize::try_from(value.as_u64()?).ok())
+    }
+
+    fn text(&self, key: &str) -> Result<Option<&str>, ModelError> {
+        self.typed(key, "a string", Value::as_str)
+    }
+}
+
 fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -88,7 +98,7 @@ fn kind(value: &Value) -> String {
 fn keys() -> ConfigKeys {
     ConfigKeys {
         layers: "num_hidden_layers".to_owned(),
-        width: "hidden_size".to_owned(),
+        hidden_size: "hidden_size".to_owned(),
         feed_forward: "intermediate_size".to_owned(),
         heads: "num_attention_heads".to_owned(),
         kv_heads: "num_key_value_heads".to_owned(),
@@ -118,7 +128,7 @@ pub(super) fn is_hidden_state(json: &Object) -> Result<bool, ModelError> {
 /// The configuration in a hidden-state drafter's `config.json`, whose one layer is a Llama's, and the name of the verifier that
 /// it was trained for.
 pub(super) fn hidden_state_config(json: &Object, name: &str) -> Result<(ModelConfig, String), ModelError> {
-    let config = numbers(json, name, Family::Llama)?;
+    let config = numbers(json, name, &LLAMA)?;
     if config.layers != 1 {
         return Err(ModelError::unsupported("key `num_hidden_layers`", config.layers, "1"));
     }
@@ -133,65 +143,7 @@ pub(super) fn hidden_state_config(json: &Object, name: &str) -> Result<(ModelCon
     Ok((config, trained_for))
 }
 
-fn numbers(json: &Object, name: &str, family: Family) -> Result<ModelConfig, ModelError> {
-    refuse_variants(json)?;
-    let keys = keys();
-    let count = |key: &str| json.required(json.count(key)?, key, "an integer above 0");
-    let (width, heads) = (count(&keys.width)?, count(&keys.heads)?);
-    let head_dim = match json.count(&keys.head_dim)? {
-        Some(head_dim) => head_dim,
-        None => default_head_dim(width, heads, &keys)?,
-    };
-    let eps = json.required(json.float(&keys.rms_eps)?, &keys.rms_eps, "a number above 0")?;
-    let config = ModelConfig {
-        family,
-        name: name.to_owned(),
-        layers: count(&keys.layers)?,
-        width,
-        feed_forward: count(&keys.feed_forward)?,
-        heads,
-        kv_heads: json.count(&keys.kv_heads)?.unwrap_or(heads),
-        head_dim,
-        vocabulary: count(&keys.vocabulary)?,
-        context: count(&keys.context)?,
-        rms_eps: eps as f32,
-        rope: rope(json, &keys)?,
-        tied_head: json.flag("tie_word_embeddings")?.unwrap_or(false),
-    };
-    config.check(&keys)?;
-    Ok(config)
-}
-
-fn family(json: &Object) -> Result<Family, ModelError> {
-    let model_type = json.required(json.text("model_type")?, "model_type", "the model's architecture")?;
-    let (family, class) = match model_type {
-        "llama" => (Family::Llama, "LlamaForCausalLM"),
-        other => {
-            return Err(ModelError::unsupported("key `model_type`", format_args!("`{other}`"), "`llama`"));
-        }
-    };
-    match json.get("architectures") {
-        Some(Value::Array(classes)) if !classes.iter().any(|c| c.as_str() == Some(class)) => {
-            let found = classes.iter().map(kind).collect::<Vec<_>>().join(", ");
-            Err(ModelError::unsupported("key `architectures`", found, class))
-        }
-        _ => Ok(family),
-    }
-}
-
-/// Refuses models of the family that compute something else than its graph.
-fn refuse_variants(json: &Object) -> Result<(), ModelError> {
-    for key in ["attention_bias", "mlp_bias"] {
-        if json.flag(key)? == Some(true) {
-            return Err(ModelError::unsupported(format_args!("key `{key}`"), "true", "false"));
-        }
-    }
-    if let Some(act) = json.text("hidden_act")?.filter(|act| *act != "silu") {
-        return Err(ModelError::unsupported("key `hidden_act`", format_args!("`{act}`"), "`silu`"));
-    }
-    if let Some(part) = json.float("partial_rotary_factor")?.filter(|part| *part != 1.0) {
-        return Err(ModelError::unsupported("key `partial_rotary_factor`", part, "1"));
-    }
+fn numbers(json: &Object, name: &str, family: &'static Family) -> Result<ModelConfig, ModelError> {
     if let Some(method) = json.object("quantization_config")? {
         let method = method.text("quant_method")?.unwrap_or("unnamed").to_owned();
         return Err(ModelError::unsupported(
@@ -200,7 +152,23 @@ fn refuse_variants(json: &Object) -> Result<(), ModelError> {
             "F32, F16 and BF16 weights, or a GGUF file",
         ));
     }
-    Ok(())
+    let keys = keys();
+    let vocabulary = json.required(json.count(&keys.vocabulary)?, &keys.vocabulary, "an integer above 0")?;
+    let tied_head = json.flag("tie_word_embeddings")?.unwrap_or(false);
+    let own = Own { name: name.to_owned(), vocabulary, rope: rope(json, &keys)?, tied_head };
+    ModelConfig::read(family, json, &keys, own)
+}
+
+fn family(json: &Object) -> Result<&'static Family, ModelError> {
+    let model_type = json.required(json.text("model_type")?, "model_type", "the model's architecture")?;
+    let (family, class) = Family::of_class(model_type)?;
+    match json.get("architectures") {
+        Some(Value::Array(classes)) if !classes.iter().any(|c| c.as_str() == Some(class)) => {
+            let found = classes.iter().map(kind).collect::<Vec<_>>().join(", ");
+            Err(ModelError::unsupported("key `architectures`", found, class))
+        }
+        _ => Ok(family),
+    }
 }
 
 /// `rope_theta` and `rope_scaling`, or the `rope_parameters` that newer files write instead of both.

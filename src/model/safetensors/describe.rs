@@ -1,4 +1,4 @@
-//! What the files of a Hugging Face folder say together.
+//! Reads the files of a Hugging Face folder: configuration, tokenizer, chat template, graph.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,8 +7,7 @@ use super::{
     container,
 };
 use crate::model::{
-    HiddenStateParts, Identity, ModelError, Parts, TensorTable, VocabularySource,
-    family::{self, Names},
+    HiddenStateParts, Identity, ModelError, Parts, TensorTable, VocabularySource, family::Source,
 };
 
 /// The bytes of a folder's files, wherever they are.
@@ -53,7 +52,8 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
         }
     }
 
-    let graph = family::graph(&config, Names::HuggingFace, &tensors).map_err(|e| e.in_file(folder.path))?;
+    let source = Source { config: &config, fields: &json, tensors: &tensors };
+    let graph = config.family.graph(&source).map_err(|e| e.in_file(folder.path))?;
     let side_file = |bytes: &Option<Vec<u8>>, name: &str| {
         bytes.as_deref().map(Object::parse).transpose().map_err(in_file(name))
     };

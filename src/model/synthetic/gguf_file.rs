@@ -87,21 +87,23 @@ impl SyntheticSpec {
         let count = |n: usize| Value::U32(u32::try_from(n).expect("checked by config()"));
         let kinds = vocabulary.kinds.iter().map(|kind| kind.cast_signed()).collect();
         let merges = vocabulary.merges.iter().map(|(a, b)| format!("{a} {b}")).collect();
-        let mut entries = vec![
-            ("general.architecture", text("llama")),
+        let mut own = vec![
+            ("attention.head_count", count(self.heads)),
+            ("attention.head_count_kv", count(self.kv_heads)),
+            ("attention.key_length", count(self.head_dim)),
+            ("attention.layer_norm_rms_epsilon", Value::F32(RMS_EPS)),
+            ("attention.value_length", count(self.head_dim)),
+            ("block_count", count(self.layers)),
+            ("context_length", count(self.context)),
+            ("embedding_length", count(self.width)),
+            ("feed_forward_length", count(self.feed_forward)),
+            ("rope.dimension_count", count(self.head_dim)),
+            ("rope.freq_base", Value::F32(self.rope.base as f32)),
+            ("vocab_size", count(self.vocabulary)),
+        ];
+        let entries = [
+            ("general.architecture", text(self.family.name)),
             ("general.name", text(NAME)),
-            ("llama.attention.head_count", count(self.heads)),
-            ("llama.attention.head_count_kv", count(self.kv_heads)),
-            ("llama.attention.key_length", count(self.head_dim)),
-            ("llama.attention.layer_norm_rms_epsilon", Value::F32(RMS_EPS)),
-            ("llama.attention.value_length", count(self.head_dim)),
-            ("llama.block_count", count(self.layers)),
-            ("llama.context_length", count(self.context)),
-            ("llama.embedding_length", count(self.width)),
-            ("llama.feed_forward_length", count(self.feed_forward)),
-            ("llama.rope.dimension_count", count(self.head_dim)),
-            ("llama.rope.freq_base", Value::F32(self.rope.base as f32)),
-            ("llama.vocab_size", count(self.vocabulary)),
             ("tokenizer.chat_template", text(CHAT_TEMPLATE)),
             ("tokenizer.ggml.add_bos_token", Value::Bool(false)),
             ("tokenizer.ggml.bos_token_id", Value::U32(BOS)),
@@ -115,10 +117,11 @@ impl SyntheticSpec {
             ("tokenizer.ggml.unknown_token_id", Value::U32(UNKNOWN)),
         ];
         if let RopeScaling::Linear { factor } = self.rope.scaling {
-            entries.push(("llama.rope.scaling.type", text("linear")));
-            entries.push(("llama.rope.scaling.factor", Value::F32(factor as f32)));
+            own.push(("rope.scaling.type", text("linear")));
+            own.push(("rope.scaling.factor", Value::F32(factor as f32)));
         }
-        entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        let own = own.into_iter().map(|(key, value)| (format!("{}.{key}", self.family.name), value));
+        entries.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(own).collect()
     }
 }
 

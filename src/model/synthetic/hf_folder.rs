@@ -84,8 +84,9 @@ impl SyntheticSpec {
                 ));
             }
         };
+        let (model_type, class) = self.family.classes[0];
         Ok(json!({
-            "architectures": ["LlamaForCausalLM"],
+            "architectures": [class],
             "attention_bias": false,
             "bos_token_id": BOS,
             "eos_token_id": EOS,
@@ -95,7 +96,7 @@ impl SyntheticSpec {
             "intermediate_size": self.feed_forward,
             "max_position_embeddings": self.context,
             "mlp_bias": false,
-            "model_type": "llama",
+            "model_type": model_type,
             "num_attention_heads": self.heads,
             "num_hidden_layers": self.layers,
             "num_key_value_heads": self.kv_heads,

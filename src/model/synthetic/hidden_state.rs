@@ -12,8 +12,8 @@ use super::{
 };
 use crate::model::{ModelError, RopeScaling, safetensors::SINGLE};
 
-/// Shape, format and seed of a hidden-state drafter for a synthetic verifier. Its projection hands the hidden row on and its layer adds
-/// little, so that it often agrees with the verifier about frequent tokens; which ones is chance.
+/// Shape, format and seed of a hidden-state drafter for a synthetic verifier. Its projection passes the hidden row on and its layer adds
+/// little, so it often agrees with the verifier about frequent tokens.
 ///
 /// ```
 /// # use yggc::model::{HiddenStateModel, synthetic::{HiddenStateSpec, SyntheticSpec}};

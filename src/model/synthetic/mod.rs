@@ -1,4 +1,4 @@
-//! Models made from a seed: valid files with random weights, tiny ones for tests, and ones of published shapes to measure latencies.
+//! Synthetic models: valid files with random weights from a seed. Tiny ones serve tests, ones of published shapes serve measurements.
 //!
 //! The same [`SyntheticSpec`] always gives the same bytes, on any machine. Written as GGUF and as folder it is the same
 //! function: the folder holds the values that the GGUF's formats round to, its query and key rows paired by halves.
@@ -16,9 +16,9 @@ mod vocabulary;
 pub use hidden_state::HiddenStateSpec;
 use ygg_kernels::WeightFormat;
 
-use super::{ConfigKeys, Family, ModelConfig, ModelError, RopeConfig, RopeScaling};
+use super::{ConfigKeys, Family, ModelConfig, ModelError, RopeConfig, RopeScaling, family::LLAMA};
 
-/// Shape, format and seed of a synthetic Llama model.
+/// Family, shape, format and seed of a synthetic model.
 ///
 /// ```
 /// # use yggc::model::{Model, synthetic::SyntheticSpec};
@@ -30,17 +30,19 @@ use super::{ConfigKeys, Family, ModelConfig, ModelError, RopeConfig, RopeScaling
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyntheticSpec {
+    /// The family whose names and pairing the files have. The tensors are those of Llama.
+    pub family: &'static Family,
     /// Number of layers.
     pub layers: usize,
-    /// Model width `D`.
+    /// Hidden size `D`.
     pub width: usize,
     /// Query heads `H`.
     pub heads: usize,
     /// Key/value heads `G`.
     pub kv_heads: usize,
-    /// Head width `E`.
+    /// Head size `E`.
     pub head_dim: usize,
-    /// Feed-forward width `F`.
+    /// Hidden size `F` of the MLPs.
     pub feed_forward: usize,
     /// Vocabulary `V`, at least [`LEAST_VOCABULARY`].
     pub vocabulary: usize,
@@ -70,6 +72,7 @@ const RMS_EPS: f32 = 1e-5;
 impl Default for SyntheticSpec {
     fn default() -> Self {
         Self {
+            family: &LLAMA,
             layers: 2,
             width: 64,
             heads: 4,
@@ -94,10 +97,10 @@ impl SyntheticSpec {
     /// [`ModelError::Invalid`] if no such model can exist, naming the field.
     pub fn config(&self) -> Result<ModelConfig, ModelError> {
         let config = ModelConfig {
-            family: Family::Llama,
+            family: self.family,
             name: NAME.to_owned(),
             layers: self.layers,
-            width: self.width,
+            hidden_size: self.width,
             feed_forward: self.feed_forward,
             heads: self.heads,
             kv_heads: self.kv_heads,
@@ -110,7 +113,7 @@ impl SyntheticSpec {
         };
         config.check(&ConfigKeys {
             layers: "layers".to_owned(),
-            width: "width".to_owned(),
+            hidden_size: "width".to_owned(),
             feed_forward: "feed_forward".to_owned(),
             heads: "heads".to_owned(),
             kv_heads: "kv_heads".to_owned(),

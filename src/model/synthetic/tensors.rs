@@ -1,8 +1,9 @@
-//! Which tensors a synthetic model has, and the value of every element.
+//! The tensors of a synthetic model and their elements.
 
-use ygg_kernels::WeightFormat;
+use ygg_kernels::{RopePairing, WeightFormat};
 
 use super::{SyntheticSpec, numbers::Stream};
+use crate::model::Container;
 
 /// What is in a tensor.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +14,7 @@ enum Content {
     Matrix { deviation: f32 },
     /// Normal numbers of this standard deviation, and 1 more where the column is the row's of the second half.
     HandsOn { deviation: f32 },
-    /// A matrix whose rows are heads of this width, rotated in pairs.
+    /// A matrix whose rows are heads of this size, rotated in pairs.
     Heads { deviation: f32, head_dim: usize },
 }
 
@@ -134,7 +135,10 @@ pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
             list.add(&names.0, &names.1, shape, format, content);
         };
         let into = |gain: f32, columns: usize| Content::Matrix { deviation: per_row(gain, columns) };
-        let heads = Content::Heads { deviation: per_row(1.5, d), head_dim: spec.head_dim };
+        let heads = match (spec.family.pairing)(Container::Gguf) {
+            RopePairing::Adjacent => Content::Heads { deviation: per_row(1.5, d), head_dim: spec.head_dim },
+            RopePairing::Halves => into(1.5, d),
+        };
         let fading = 1.0 / (layer + 1) as f32;
         add("attn_norm", "input_layernorm", &[d], Content::Gain);
         add("attn_q", "self_attn.q_proj", &[queries, d], heads);

@@ -1,4 +1,4 @@
-//! Synthetic models: the same bytes from the same seed, sane numbers, lawful vocabularies.
+//! Synthetic models: the same bytes from the same seed, numbers in range, valid vocabularies.
 
 use std::fs;
 

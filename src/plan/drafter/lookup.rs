@@ -18,7 +18,7 @@ impl LookupSettings {
 
 impl DrafterSettings for LookupSettings {
     const NAME: &'static str = "lookup";
-    const SUMMARY: &'static str = "What followed an earlier occurrence of the last tokens";
+    const SUMMARY: &'static str = "The continuation of an earlier occurrence of the last tokens";
     const RECORDED_AS: RecordedAs = RecordedAs::Requests;
 
     parameters!(longest_match, shortest_match);

@@ -24,7 +24,7 @@ impl RetrievalSettings {
 
 impl DrafterSettings for RetrievalSettings {
     const NAME: &'static str = "retrieval";
-    const SUMMARY: &'static str = "How texts of a corpus store continue";
+    const SUMMARY: &'static str = "Continuations found in a corpus store";
     const RECORDED_AS: RecordedAs = RecordedAs::Requests;
 
     parameters!(store, longest_match, shortest_match, lookup_match);

@@ -14,7 +14,7 @@ use indicatif::ProgressBar;
 use super::{HubError, HubName, HubSettings, listing::no_file};
 use crate::cli::{
     cache::{CacheError, sha256_of},
-    progress::Progress,
+    progress,
 };
 
 /// Digits of a SHA-256; a cached file whose name is that long is named by its hash.
@@ -25,23 +25,18 @@ const SHA256_DIGITS: usize = 64;
 pub(super) struct Client<'a> {
     name: &'a HubName,
     settings: &'a HubSettings,
-    progress: Progress,
     api: Api,
 }
 
 impl<'a> Client<'a> {
-    pub(super) fn new(
-        name: &'a HubName,
-        settings: &'a HubSettings,
-        progress: Progress,
-    ) -> Result<Self, HubError> {
+    pub(super) fn new(name: &'a HubName, settings: &'a HubSettings) -> Result<Self, HubError> {
         let api = ApiBuilder::from_cache(Cache::new(settings.cache.clone()))
             .with_endpoint(settings.endpoint.clone())
             .with_token(settings.token.clone())
             .with_user_agent("yggc", env!("CARGO_PKG_VERSION"))
             .build();
         let api = api.map_err(|error| failure(settings, error))?;
-        Ok(Self { name, settings, progress, api })
+        Ok(Self { name, settings, api })
     }
 
     fn at(&self, revision: &str) -> (Repo, ApiRepo) {
@@ -81,7 +76,7 @@ impl<'a> Client<'a> {
         }
         let blob = Cache::new(self.settings.cache.clone()).repo(repo).blob_path(announced.etag());
         discard_unusable_part(&blob, announced.size())?;
-        let bar = Bar(self.progress.bytes(&format!("downloading {file}"), announced.size() as u64));
+        let bar = Bar(progress::bytes(&format!("downloading {file}"), announced.size() as u64));
         let path = remote.download_with_progress(file, bar).map_err(|error| failure(self.settings, error))?;
         self.check(file, &announced, &blob, &path)?;
         Ok(path)
@@ -93,7 +88,7 @@ impl<'a> Client<'a> {
         let (expected, found) = if size != announced.size() as u64 {
             (format!("{} bytes", announced.size()), format!("{size}"))
         } else if announced.etag().len() == SHA256_DIGITS {
-            let spinner = self.progress.spinner(&format!("verifying {file}"));
+            let spinner = progress::spinner(&format!("verifying {file}"));
             let found = sha256_of(blob)?;
             spinner.finish_and_clear();
             (format!("SHA-256 {}", announced.etag()), found)

@@ -1,4 +1,4 @@
-//! Why a model of the hub could not be had.
+//! Why a model of the hub could not be downloaded.
 
 use std::path::PathBuf;
 
@@ -66,7 +66,7 @@ pub(crate) enum HubError {
 }
 
 impl HubError {
-    /// Whether the user asked for something that is not there.
+    /// Whether the requested model or file does not exist.
     pub(crate) fn is_input(&self) -> bool {
         match self {
             Self::Name { .. }

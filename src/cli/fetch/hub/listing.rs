@@ -10,7 +10,7 @@ use crate::cli::fetch::Part;
 
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
-/// What a folder may have beside: how a chat is laid out, and which tokens end an answer.
+/// Optional files of a folder: the chat template and the tokens that end an answer.
 const OPTIONAL: [&str; 3] = ["tokenizer_config.json", "generation_config.json", "chat_template.jinja"];
 const WEIGHTS: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -79,7 +79,7 @@ pub(super) fn first_part(file: &str) -> String {
     part_names(file).and_then(|mut names| names.next()).unwrap_or_else(|| file.to_owned())
 }
 
-/// All parts of the GGUF model whose first is `file`, in order; one that is missing as an error.
+/// All parts of the GGUF model whose first part is `file`, in order; a missing part is an error.
 pub(super) fn parts(file: &str, is_there: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
     let check = |part: String| if is_there(&part) { Ok(part) } else { Err(part) };
     match part_names(file) {

@@ -10,7 +10,7 @@ Ctrl-C ends a running answer, and clears the line that you type.";
 
 /// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said<'a> {
+pub(super) enum Input<'a> {
     Nothing,
     Message(&'a str),
     Help,
@@ -21,7 +21,7 @@ pub(super) enum Said<'a> {
     Unknown(&'a str),
 }
 
-impl<'a> Said<'a> {
+impl<'a> Input<'a> {
     pub(super) fn new(line: &'a str) -> Self {
         let line = line.trim();
         let Some(word) = line.strip_prefix('/') else {
@@ -45,20 +45,20 @@ mod tests {
     #[test]
     fn commands_are_single_words_behind_a_slash() {
         for (line, expected) in [
-            ("", Said::Nothing),
-            (" \t", Said::Nothing),
-            (" hello ", Said::Message("hello")),
-            ("/help", Said::Help),
-            (" /stats ", Said::Stats),
-            ("/reset", Said::Reset),
-            ("/quit", Said::Quit),
-            ("/exit", Said::Unknown("/exit")),
-            ("/", Said::Message("/")),
-            ("/etc/hosts", Said::Message("/etc/hosts")),
-            ("/help me", Said::Message("/help me")),
-            ("/1", Said::Message("/1")),
+            ("", Input::Nothing),
+            (" \t", Input::Nothing),
+            (" hello ", Input::Message("hello")),
+            ("/help", Input::Help),
+            (" /stats ", Input::Stats),
+            ("/reset", Input::Reset),
+            ("/quit", Input::Quit),
+            ("/exit", Input::Unknown("/exit")),
+            ("/", Input::Message("/")),
+            ("/etc/hosts", Input::Message("/etc/hosts")),
+            ("/help me", Input::Message("/help me")),
+            ("/1", Input::Message("/1")),
         ] {
-            assert_eq!(Said::new(line), expected, "{line:?}");
+            assert_eq!(Input::new(line), expected, "{line:?}");
         }
         for command in ["/help", "/stats", "/reset", "/quit"] {
             assert!(HELP.contains(command));

@@ -18,17 +18,17 @@ use tokio::{
 
 /// The connection.
 #[derive(Debug)]
-pub(super) struct PatientStream {
+pub(super) struct TimedStream {
     stream: TcpStream,
-    patience: Duration,
+    timeout: Duration,
     /// Runs while a write waits for the client; `None` while writes make progress.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl PatientStream {
-    /// Lets each write wait for the client for at most `patience`.
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, stalled: None }
+impl TimedStream {
+    /// Lets each write wait for the client for at most `timeout`.
+    pub(super) fn new(stream: TcpStream, timeout: Duration) -> Self {
+        Self { stream, timeout, stalled: None }
     }
 
     fn unless_stalled<T>(
@@ -40,14 +40,14 @@ impl PatientStream {
             self.stalled = None;
             return polled;
         }
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
+        let timeout = self.timeout;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(timeout)));
         let took_nothing = || Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads nothing"));
         stalled.as_mut().poll(context).map(|()| took_nothing())
     }
 }
 
-impl AsyncRead for PatientStream {
+impl AsyncRead for TimedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -57,7 +57,7 @@ impl AsyncRead for PatientStream {
     }
 }
 
-impl AsyncWrite for PatientStream {
+impl AsyncWrite for TimedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -99,9 +99,9 @@ mod tests {
     /// More bytes than socket buffers hold.
     const MUCH: usize = 64 << 20;
 
-    /// Writes many bytes with the given `patience` to a client that reads at once, or only after the writer ended; returns the bytes written
+    /// Writes many bytes with the given `timeout` to a client that reads at once, or only after the writer ended; returns the bytes written
     /// before an error.
-    fn written(reads_at_once: bool, patience: Duration) -> Result<(), (usize, io::ErrorKind)> {
+    fn written(reads_at_once: bool, timeout: Duration) -> Result<(), (usize, io::ErrorKind)> {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
@@ -118,7 +118,7 @@ mod tests {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let outcome = runtime.block_on(async {
-            let mut stream = PatientStream::new(TcpStream::from_std(server).unwrap(), patience);
+            let mut stream = TimedStream::new(TcpStream::from_std(server).unwrap(), timeout);
             let (mut out, piece) = (0, vec![0; 1 << 16]);
             while out < MUCH {
                 let write = poll_fn(|context| Pin::new(&mut stream).poll_write(context, &piece));

@@ -1,0 +1,68 @@
+//! A family for tests: Llama's layers over embeddings that the configuration scales. It shows what a new family costs: this file and its
+//! lines in `mod.rs`.
+
+use super::{
+    Family, Source,
+    frame::decoder,
+    llama::{LayerWeights, layer},
+};
+use crate::{
+    ir::{Graph, Op},
+    model::{Container, ModelError},
+};
+use ygg_kernels::RopePairing;
+
+pub(super) static THROWAWAY: Family = Family {
+    name: "throwaway",
+    classes: &[("throwaway", "ThrowawayForCausalLM")],
+    pairing: |_| RopePairing::Halves,
+    accept: |_, _| Ok(()),
+    graph,
+};
+
+fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    let key = match source.fields.container() {
+        Container::Gguf => "throwaway.embedding_scale",
+        Container::Folder => "embedding_multiplier",
+    };
+    let factor = source.fields.float(key)?.unwrap_or(2.0) as f32;
+    decoder(
+        source,
+        |list, naming, index| LayerWeights::find(list, naming, index, source.config),
+        |frame, graph, index, weights, x| {
+            let x = if index == 0 { graph.add(Op::Scale { factor }, &[x], None)? } else { x };
+            layer(frame, graph, index, weights, x)
+        },
+    )
+}
+
+mod tests {
+    use std::fs;
+
+    use serde_json::{Value, json};
+
+    use super::THROWAWAY;
+    use crate::{
+        ir::Op,
+        model::{Model, synthetic::SyntheticSpec},
+    };
+
+    #[test]
+    fn a_family_is_its_file_and_one_entry() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, folder) = (place.path().join("model.gguf"), place.path().join("model"));
+        let spec = SyntheticSpec { family: &THROWAWAY, ..SyntheticSpec::default() };
+        spec.write_gguf(&file).unwrap();
+        spec.write_folder(&folder).unwrap();
+        let config = folder.join("config.json");
+        let mut json: Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+        json["embedding_multiplier"] = json!(3.5);
+        fs::write(config, json.to_string()).unwrap();
+        for (path, factor) in [(file, 2.0), (folder, 3.5)] {
+            let model = Model::open(&path).unwrap();
+            assert_eq!((model.config.family, model.unused_tensors.len()), (&THROWAWAY, 0));
+            let mut nodes = model.graph.topological().into_iter().map(|value| &model.graph.node(value).op);
+            assert!(nodes.any(|op| *op == Op::Scale { factor }));
+        }
+    }
+}
