@@ -11,13 +11,13 @@ mod cuda;
 #[cfg(feature = "compare")]
 mod eager;
 mod error;
+mod instruments;
 mod memory;
-mod observation;
 mod phase;
 mod reference;
 mod verification;
 
-use std::{fmt::Debug, ops::Range, sync::Arc};
+use std::{fmt::Debug, sync::Arc};
 
 pub use cpu::{PackedLayout, Pinning, Workers, available_tiers, packed_layouts};
 #[cfg(feature = "cuda")]
@@ -25,16 +25,18 @@ pub use cuda::{CudaDevice, cuda_device, keep_compiled_kernels};
 #[cfg(feature = "compare")]
 pub use eager::load_eager;
 pub use error::BackendError;
-pub use observation::{Exercise, Moment, Observer};
-pub use phase::{DraftPhases, GrowingTree, Grown, PhaseRoot, PhaseShape};
-pub use verification::{Accepted, Verifications};
+pub use instruments::{Exercise, Instruments, Moment, Observer};
+pub use phase::{DraftPhases, GrowingTree, Grown, PhaseId, PhaseRoot, PhaseShape};
+pub use verification::{Accepted, VerificationId, Verifications};
 pub use ygg_kernels::{
     Activations, KvFormat, Tier,
     cpu::{Arithmetic, Tuning},
 };
 use ygg_kernels::{Matrix, RopeTable, Tails};
 
-use crate::ir::{DeviceSpec, Op, Program, RowInputs, WeightId, WeightSource, WeightSpec};
+use crate::ir::{
+    DeviceSpec, IdVec, Op, OutputId, Program, ProgramId, RowInputs, WeightId, WeightSource, WeightSpec,
+};
 
 /// How many slots a cache has, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +71,8 @@ pub struct ReplayOptions {
 
 /// All programs of one graph loaded with its weights.
 pub trait Executables: Send + Sync + Debug {
-    /// The programs, by the number that [`Replay::replay`] takes.
-    fn programs(&self) -> &[Program];
+    /// The programs.
+    fn programs(&self) -> &IdVec<ProgramId, Program>;
 
     /// Bytes of weights that forwards read: in memory of this object, or mapped as they were kept.
     fn weight_bytes(&self) -> usize;
@@ -78,7 +80,7 @@ pub trait Executables: Send + Sync + Debug {
     /// Bytes that [`open`](Self::open) would take for this layout.
     fn replay_bytes(&self, options: &ReplayOptions) -> usize;
 
-    /// The same with more programs, numbered behind these: of one graph that was derived from theirs, so that its weights
+    /// The same with more programs, whose ids follow these: of one graph that was derived from theirs, so that its weights
     /// begin with theirs. Weights that are loaded are shared; `weights` is asked for the others only.
     ///
     /// # Errors
@@ -102,7 +104,7 @@ pub trait Executables: Send + Sync + Debug {
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError>;
 
-    /// Writes the embedding `[D]` of a token, as forwards read it; of a device that fails, zeros, and its replays have
+    /// Writes the embedding `[D]` of a token, as forwards read it. If the device fails it writes zeros, and all replays have
     /// [failed](Replay::failure).
     ///
     /// # Panics
@@ -116,64 +118,57 @@ pub trait Executables: Send + Sync + Debug {
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError>;
 }
 
-/// One request's state on a device: arena, key/value cache, threads.
-pub trait Replay: Send + Debug {
-    /// The device's first failure, if it has failed. Since then nothing runs: what is shown lets a step come to its end without a panic,
-    /// and means nothing. Whoever hands out results asks before. Processors do not fail.
+/// One request's state on a device: arena, key/value cache, threads. It runs forwards; what else it can do are its [`Capabilities`].
+pub trait Replay: Capabilities + Send + Debug {
+    /// The device's first failure, if it has failed. From then on nothing runs, and results are placeholders that let a step end
+    /// without a panic: callers check this before they hand out results. Processors do not fail.
     fn failure(&self) -> Option<&BackendError>;
 
-    /// Runs program number `program` on the given rows, leaving out the groups with `skipped[group]`.
-    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]);
+    /// Runs a program on the given rows, leaving out the groups with `skipped[group]`.
+    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]);
 
     /// Like [`replay`](Self::replay), but a device that runs beside the host only begins, and [`finish`](Self::finish) waits for it. In
-    /// between slots may be copied, which the device does behind it; nothing of it may be read.
-    fn begin(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+    /// between slots may be copied, which the device does behind it; results may not be read.
+    fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.replay(program, inputs, skipped);
     }
 
-    /// Waits for what was begun; whatever runs next does so, too.
+    /// Waits for what was begun, as every later run does.
     fn finish(&mut self) {}
 
-    /// Like [`replay`](Self::replay), and calls the observer at every [`Moment`]. Results are the same bits.
-    fn replay_observed(
-        &mut self,
-        program: usize,
-        inputs: &RowInputs,
-        skipped: &[bool],
-        observer: Observer<'_>,
-    );
+    /// An output of the last replay, which must have been of `program`: logits `[V]`, or a row of candidates.
+    fn shown(&self, program: ProgramId, output: OutputId) -> &[f32];
 
-    /// The threads that it runs on, to be lent to replays that run when it does not; `None` if it has none to lend.
-    fn workers(&self) -> Option<Workers>;
-
-    /// Makes linear number `step` of program number `program` go as `tuning` says. Results are the same bits.
-    ///
-    /// # Panics
-    /// If that step is no linear with this choice.
-    fn tune(&mut self, program: usize, step: usize, tuning: Tuning);
-
-    /// Does something that bounds every replay, with the same threads and memory; returns how much of it.
-    fn exercise(&mut self, exercise: Exercise) -> u64;
-
-    /// What output `output` of the last replay shows, which must have been of `program`: logits `[V]`, or a row of candidates.
-    fn shown(&self, program: usize, output: usize) -> &[f32];
-
-    /// The hidden row `[D]` of output `output` of the last replay, or of its row of that number where the program keeps those of
-    /// all rows, which must have been of `program`; `None` if the graph declares none.
-    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]>;
+    /// The hidden row `[D]` of an output of the last replay, which must have been of `program`; where the program keeps the hidden rows
+    /// of all its rows, that of the row of this number. `None` if the graph declares none.
+    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]>;
 
     /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
     /// destinations as long as `from[i] >= first + i`.
     fn copy_slots(&mut self, from: &[u32], first: u32);
+}
 
-    /// Draft phases that the device runs by itself; `None` where forwards are all that it runs.
-    fn phases(&mut self) -> Option<&mut dyn DraftPhases>;
+/// What a replay can do beside forwards. A backend that only runs forwards implements none of it.
+pub trait Capabilities {
+    /// Its threads, for replays that run when it does not.
+    fn workers(&self) -> Option<Workers> {
+        None
+    }
 
-    /// Verifications that the device runs by itself; `None` where forwards are all that it runs.
-    fn verifications(&mut self) -> Option<&mut dyn Verifications>;
+    /// Measuring, tuning and checking.
+    fn instruments(&mut self) -> Option<&mut dyn Instruments> {
+        None
+    }
 
-    /// Overwrites slots with finite noise: what nothing may read. For tests and `verify`.
-    fn poison_slots(&mut self, slots: Range<u32>, seed: u64);
+    /// Draft phases on the device.
+    fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
+        None
+    }
+
+    /// Verifications on the device.
+    fn verifications(&mut self) -> Option<&mut dyn Verifications> {
+        None
+    }
 }
 
 /// Why there is no GPU in a build without one.

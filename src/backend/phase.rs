@@ -2,17 +2,22 @@
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 
-use crate::ir::RowInputs;
+use crate::ir::{ProgramId, RowInputs, id};
 
 use super::BackendError;
+
+id! {
+    /// A draft phase that a replay has prepared.
+    pub PhaseId
+}
 
 /// Which forwards a draft phase is made of. All programs show candidates, of the same head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseShape {
     /// Programs for the root, with text before it that the model has not read, one of each width that may be needed.
-    pub root_programs: Vec<usize>,
+    pub root_programs: Vec<ProgramId>,
     /// Program for the nodes of a growth.
-    pub growth_program: usize,
+    pub growth_program: ProgramId,
     /// Nodes of a growth, `Wd`: no more than that program has rows.
     pub width: usize,
     /// Most growths, `Dd`: at least 1.
@@ -34,7 +39,7 @@ impl PhaseShape {
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseRoot<'a> {
     /// Its program, one of the phase's.
-    pub program: usize,
+    pub program: ProgramId,
     /// Its rows, each in its place behind the committed tokens, with the choice of candidates, which holds for every forward: of as many
     /// as the phase keeps, with a temperature.
     pub rows: &'a RowInputs,
@@ -68,14 +73,14 @@ pub(super) trait OnDevice: Any + Debug + Send + Sync {}
 /// A replay whose device grows trees by itself. Trees are those that a [`Frontier`](crate::tree::Frontier) grows from the same forwards, to
 /// the bit.
 pub trait DraftPhases: Debug {
-    /// Makes ready for phases of a shape; returns their number.
+    /// Prepares phases of a shape.
     ///
     /// # Errors
     /// [`BackendError`] when memory is refused.
     ///
     /// # Panics
     /// If the programs are others than the shape says.
-    fn prepare(&mut self, shape: PhaseShape) -> Result<usize, BackendError>;
+    fn prepare(&mut self, shape: PhaseShape) -> Result<PhaseId, BackendError>;
 
     /// Grows a tree of `depth` growths, leaving out the groups with `skipped[group]`. Fewer nodes come in where there are fewer
     /// candidates. A node goes to the slot of its number behind the root's. Of a model that reads hidden rows, a node is given its parent's.
@@ -83,7 +88,7 @@ pub trait DraftPhases: Debug {
     ///
     /// # Panics
     /// If the phase was not prepared for that depth, that program or as many candidates.
-    fn grow(&mut self, phase: usize, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) -> Grown<'_> {
+    fn grow(&mut self, phase: PhaseId, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) -> Grown<'_> {
         self.begin_growth(phase, depth, root, skipped);
         self.grown(phase)
     }
@@ -92,11 +97,11 @@ pub trait DraftPhases: Debug {
     ///
     /// # Panics
     /// As `grow`.
-    fn begin_growth(&mut self, phase: usize, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]);
+    fn begin_growth(&mut self, phase: PhaseId, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]);
 
     /// Waits for what was begun, and shows it.
-    fn grown(&mut self, phase: usize) -> Grown<'_>;
+    fn grown(&mut self, phase: PhaseId) -> Grown<'_>;
 
     /// Where a phase grows its trees.
-    fn growing(&self, phase: usize) -> GrowingTree;
+    fn growing(&self, phase: PhaseId) -> GrowingTree;
 }

@@ -2,9 +2,14 @@
 
 use std::fmt::Debug;
 
-use crate::ir::RowInputs;
+use crate::ir::{ProgramId, RowInputs, id};
 
 use super::{BackendError, GrowingTree};
+
+id! {
+    /// A verification of grown trees that a replay has prepared.
+    pub VerificationId
+}
 
 /// What a verification accepts: the rows from the root to the last whose token the verifier says itself.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +23,7 @@ pub struct Accepted<'a> {
 
 /// A replay whose device walks greedily through the trees that it verifies.
 pub trait Verifications: Debug {
-    /// Makes ready to verify by a program, which shows candidates of all its rows. Once more changes nothing. With `shows_hidden` the
+    /// Prepares to verify by a program, which shows candidates of all its rows; a second call changes nothing. With `shows_hidden` the
     /// [hidden rows](super::Replay::hidden) of the forward are there to be read behind a verification.
     ///
     /// # Errors
@@ -26,7 +31,7 @@ pub trait Verifications: Debug {
     ///
     /// # Panics
     /// If the program shows something else.
-    fn prepare(&mut self, program: usize, shows_hidden: bool) -> Result<(), BackendError>;
+    fn prepare(&mut self, program: ProgramId, shows_hidden: bool) -> Result<(), BackendError>;
 
     /// Runs the program, walks from row 0 to the row whose token is the best behind it, the lowest of equals, and on from there, and copies
     /// the keys and values of the rows walked through to the slots from row 0's on, as [`Replay::copy_slots`](super::Replay::copy_slots)
@@ -35,10 +40,9 @@ pub trait Verifications: Debug {
     ///
     /// # Panics
     /// If the program was not prepared to show as much, or nothing was pushed.
-    fn verify(&mut self, program: usize, shows_hidden: bool, inputs: &RowInputs) -> Accepted<'_>;
+    fn verify(&mut self, program: ProgramId, shows_hidden: bool, inputs: &RowInputs) -> Accepted<'_>;
 
-    /// Makes ready to verify by a program the best nodes of trees that a device grows, `width` of them at most; returns the number of
-    /// such verifications.
+    /// Prepares to verify, by a program, the best nodes of trees that a device grows, at most `width` of them.
     ///
     /// # Errors
     /// [`BackendError`] when memory is refused.
@@ -47,11 +51,11 @@ pub trait Verifications: Debug {
     /// If the program shows something else or has fewer rows, or the trees grow elsewhere.
     fn prepare_grown(
         &mut self,
-        program: usize,
+        program: ProgramId,
         width: usize,
         shows_hidden: bool,
         tree: &GrowingTree,
-    ) -> Result<usize, BackendError>;
+    ) -> Result<VerificationId, BackendError>;
 
     /// Behind a growth that was begun: prunes its tree on the device as [`select`](crate::tree::select) does, by logarithms of probabilities,
     /// runs the program on what is kept, walks and moves as [`verify`](Self::verify). The root is the one row of `inputs`, at the slot behind what
@@ -59,8 +63,8 @@ pub trait Verifications: Debug {
     ///
     /// # Panics
     /// If that was not prepared, or the inputs are of another program.
-    fn verify_grown(&mut self, verification: usize, inputs: &RowInputs);
+    fn verify_grown(&mut self, verification: VerificationId, inputs: &RowInputs);
 
     /// What the last verification of a grown tree kept, the numbers of its nodes by rows, and what it accepted of that.
-    fn grown_accepted(&self, verification: usize) -> (&[u32], Accepted<'_>);
+    fn grown_accepted(&self, verification: VerificationId) -> (&[u32], Accepted<'_>);
 }

@@ -11,6 +11,7 @@
 mod device_spec;
 mod dump;
 mod graph;
+mod ids;
 mod linear_shape;
 mod op;
 mod program;
@@ -26,6 +27,8 @@ pub use graph::{
     Binding, Graph, GroupId, KEPT_ALIGNMENT, KeptBytes, KvSpec, Node, PackedDigest, RopeId, RopeSpec,
     ValueId, WeightId, WeightSource, WeightSpec,
 };
+pub(crate) use ids::id;
+pub use ids::{Id, IdVec, OutputId, ProgramId, StepId};
 pub use linear_shape::LinearShape;
 pub use op::{GraphError, Head, Input, Norm, Op, OpWeights};
 pub use program::{Operand, Program, Region, Step};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     engine::{Error, Loaded},
-    runtime::{Forward, Moment, Pinning, Session, SessionOptions},
+    runtime::{Forward, Id, Moment, Pinning, Session, SessionOptions},
 };
 
 /// Rows of a forward stand at this many positions behind the committed tokens.
@@ -74,7 +74,8 @@ pub(super) fn step_times(moments: &[(Moment, Instant)]) -> impl Iterator<Item = 
             None
         }
         Moment::StepDone(step) => {
-            let time = StepTime { step: *step, whole_us: us(*at - begun), wait_us: us(*at - share_done) };
+            let time =
+                StepTime { step: step.index(), whole_us: us(*at - begun), wait_us: us(*at - share_done) };
             begun = *at;
             Some(time)
         }
@@ -93,6 +94,7 @@ pub(super) fn us(duration: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::StepId;
 
     #[test]
     fn a_step_lasts_from_the_end_of_the_one_before() {
@@ -100,10 +102,10 @@ mod tests {
         let at = |us| start + Duration::from_micros(us);
         let moments = [
             (Moment::Begun, at(0)),
-            (Moment::ShareDone(0), at(3)),
-            (Moment::StepDone(0), at(5)),
-            (Moment::ShareDone(4), at(6)),
-            (Moment::StepDone(4), at(10)),
+            (Moment::ShareDone(StepId::new(0)), at(3)),
+            (Moment::StepDone(StepId::new(0)), at(5)),
+            (Moment::ShareDone(StepId::new(4)), at(6)),
+            (Moment::StepDone(StepId::new(4)), at(10)),
         ];
         let times: Vec<_> = step_times(&moments).map(|t| (t.step, t.whole_us, t.wait_us)).collect();
         assert_eq!(times, [(0, 5.0, 2.0), (4, 5.0, 4.0)]);

@@ -7,10 +7,13 @@ use crate::{
         self, Activations, BackendError, Executables, KvFormat, ReplayOptions, SlotLayout, Tier, Workers,
     },
     compile::{self, CompileError},
-    ir::{Binding, DeviceSpec, Graph, HeadTokens, Program, WeightSource},
+    ir::{Binding, DeviceSpec, Graph, HeadTokens, Id, IdVec, Program, ProgramId, WeightSource},
 };
 
-use super::{RuntimeError, SessionOptions};
+use super::{
+    RuntimeError, SessionOptions,
+    role::{PrefillId, Role, TrimmedHead, WidthId},
+};
 
 /// Widths of prefill chunks, which show logits of their last row only.
 pub(super) const PREFILL_WIDTHS: [usize; 2] = [16, 64];
@@ -83,20 +86,20 @@ pub struct Memory {
     pub session_bytes: usize,
 }
 
-/// Executables of every planned width, sharing packed weights. Programs are numbered: those of every width that show
-/// logits, prefill's, then those of every width that show candidates, and those that show candidates of each trimmed head.
-/// Clones share everything.
+/// Executables of every planned width, sharing packed weights. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct ExecutableSet {
     pub(super) executables: Arc<dyn Executables>,
-    pub(super) verify: Vec<usize>,
-    prefill: Vec<(usize, usize)>,
+    widths: IdVec<WidthId, usize>,
+    logits: IdVec<WidthId, ProgramId>,
+    candidates: IdVec<WidthId, ProgramId>,
+    prefill: IdVec<PrefillId, ProgramId>,
+    /// The programs that prefill and keep the hidden rows of all tokens, if there are any.
+    pub(super) keeping: Option<IdVec<PrefillId, ProgramId>>,
     /// The model's graph, with a matrix for each trimmed head behind its weights.
     pub(super) graph: Graph,
-    /// Trimmed heads, each with the first of its programs.
-    pub(super) heads: Vec<(HeadTokens, usize)>,
-    /// The first of the programs that prefill and keep the hidden rows of all tokens, if there are some.
-    pub(super) keeping: Option<usize>,
+    /// Trimmed heads, each with its programs.
+    pub(super) heads: IdVec<TrimmedHead, (HeadTokens, IdVec<WidthId, ProgramId>)>,
     /// Executables of drafter models, by the digests of these.
     pub(super) drafts: Vec<(String, Arc<ExecutableSet>)>,
     /// Bytes of weights that are another set's.
@@ -141,7 +144,7 @@ impl ExecutableSet {
         model_context: usize,
     ) -> Result<Self, RuntimeError> {
         let DeviceSpec { tier, kv_format, activations, arena_alignment: _ } = self.device;
-        let (widths, threads) = (self.verify.clone(), self.threads);
+        let (widths, threads) = (self.widths.to_vec(), self.threads);
         let options = SetOptions { tier, kv_format, activations, widths, model_context, threads };
         let load = |programs, _: &DeviceSpec| self.executables.beside(programs, weights, threads);
         let other = Self::build_for(compile::compile, graph, &options, load)?;
@@ -173,15 +176,17 @@ impl ExecutableSet {
         let compile = |(graph, binding)| compile(graph, binding, &device);
         let programs = all_rows(graph).chain(prefill).chain(all_rows(&choosing)).map(compile);
         let executables = load(programs.collect::<Result<Vec<_>, _>>()?, &device)?;
-        let vocabulary = executables.programs()[0].shown.columns;
-        let prefill = PREFILL_WIDTHS.iter().enumerate().map(|(i, w)| (*w, widths.len() + i)).collect();
+        let vocabulary = executables.programs()[ProgramId::FIRST].shown.columns;
+        let mut ids = executables.programs().ids();
         Ok(Self {
-            executables,
-            verify: widths,
-            prefill,
-            graph: graph.clone(),
-            heads: Vec::new(),
+            logits: ids.by_ref().take(widths.len()).collect(),
+            prefill: ids.by_ref().take(PREFILL_WIDTHS.len()).collect(),
+            candidates: ids.collect(),
             keeping: None,
+            executables,
+            widths: widths.into_iter().collect(),
+            graph: graph.clone(),
+            heads: IdVec::default(),
             drafts: Vec::new(),
             lent_bytes: 0,
             device,
@@ -193,17 +198,17 @@ impl ExecutableSet {
 
     /// Planned widths, ascending, 1 first.
     pub fn widths(&self) -> &[usize] {
-        &self.verify
+        &self.widths
     }
 
     /// The smallest planned width that holds `rows`.
     pub fn width_for(&self, rows: usize) -> Option<usize> {
-        self.verify.iter().copied().find(|w| *w >= rows)
+        self.widths.iter().copied().find(|w| *w >= rows)
     }
 
     /// Most rows of one forward of a prefill.
     pub fn prefill_width(&self) -> usize {
-        self.prefill[self.prefill.len() - 1].0
+        PREFILL_WIDTHS[PREFILL_WIDTHS.len() - 1]
     }
 
     /// Number of skippable sub-layers.
@@ -218,7 +223,7 @@ impl ExecutableSet {
 
     /// Elements of a hidden row, `D`; 0 if the graph declares none.
     pub fn model_width(&self) -> usize {
-        self.executables.programs()[0].hidden.map_or(0, |hidden| hidden.columns)
+        self.executables.programs()[ProgramId::FIRST].hidden.map_or(0, |hidden| hidden.columns)
     }
 
     /// Longest context of the model in tokens.
@@ -233,7 +238,7 @@ impl ExecutableSet {
 
     /// Elements of the rows that every forward is given beside its tokens; 0 where it is given none.
     pub fn given_columns(&self) -> usize {
-        self.executables.programs()[0].given_columns()
+        self.executables.programs()[ProgramId::FIRST].given_columns()
     }
 
     /// Memory that a session with these options needs; the weights are those of drafter models too.
@@ -246,12 +251,10 @@ impl ExecutableSet {
     }
 
     pub(super) fn replay_options(&self, options: &SessionOptions, workers: Option<Workers>) -> ReplayOptions {
-        let largest_tree = *self.verify.last().expect("width 1 is always planned");
-        let prefill = PREFILL_WIDTHS[PREFILL_WIDTHS.len() - 1];
         ReplayOptions {
             layout: SlotLayout {
                 context: options.context,
-                scratch: largest_tree.max(options.tree_nodes).max(prefill),
+                scratch: self.largest_width().max(options.tree_nodes).max(self.prefill_width()),
             },
             threads: options.threads,
             pinning: options.pinning,
@@ -264,20 +267,50 @@ impl ExecutableSet {
         &self.executables
     }
 
-    /// Index of the program that shows logits of all of `width` rows.
-    pub(super) fn verify_program(&self, width: usize) -> Option<usize> {
-        self.verify.binary_search(&width).ok()
+    fn largest_width(&self) -> usize {
+        *self.widths.last().expect("width 1 is always planned")
     }
 
-    /// How many programs have input rows of their own: the first of all. Those that show candidates read the rows of those
-    /// that show logits.
-    pub(super) fn filled_programs(&self) -> usize {
-        self.verify.len() + self.prefill.len()
+    /// The smallest planned width that holds `rows`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Width`] if none does.
+    pub(super) fn planned(&self, rows: usize) -> Result<WidthId, RuntimeError> {
+        let found = self.widths.pairs().find_map(|(id, width)| (*width >= rows).then_some(id));
+        found.ok_or(RuntimeError::Width { rows, largest: self.largest_width() })
     }
 
-    /// Width and index of the prefill program for `remaining` tokens: the smallest that holds them, else the widest.
-    pub(super) fn prefill_program(&self, remaining: usize) -> (usize, usize) {
-        let widest = self.prefill[self.prefill.len() - 1];
-        self.prefill.iter().copied().find(|(w, _)| *w >= remaining).unwrap_or(widest)
+    /// The planned widths up to one.
+    pub(super) fn widths_up_to(&self, widest: WidthId) -> impl Iterator<Item = WidthId> + use<> {
+        self.widths.ids().filter(move |width| *width <= widest)
+    }
+
+    /// The smallest prefill width that holds `remaining` tokens, else the widest.
+    pub(super) fn prefill_for(&self, remaining: usize) -> PrefillId {
+        let widest = PREFILL_WIDTHS.len() - 1;
+        PrefillId::new(PREFILL_WIDTHS.iter().position(|w| *w >= remaining).unwrap_or(widest))
+    }
+
+    /// The program for a role.
+    ///
+    /// # Panics
+    /// If a trimmed head is of another set, or hidden rows of prefills are not kept.
+    pub(super) fn program(&self, role: Role) -> ProgramId {
+        match role {
+            Role::Logits(width) => self.logits[width],
+            Role::Candidates(width, None) => self.candidates[width],
+            Role::Candidates(width, Some(head)) => {
+                self.heads.get(head.index()).expect("a head of this set").1[width]
+            }
+            Role::Prefill(width) => self.prefill[width],
+            Role::KeepingPrefill(width) => {
+                self.keeping.as_ref().expect("made before a session keeps rows")[width]
+            }
+        }
+    }
+
+    /// The programs that show logits: of every planned width, and of every prefill width.
+    pub(super) fn logits_programs(&self) -> (&IdVec<WidthId, ProgramId>, &IdVec<PrefillId, ProgramId>) {
+        (&self.logits, &self.prefill)
     }
 }

@@ -4,10 +4,10 @@ use std::{ops::Range, sync::Arc};
 
 use crate::{
     backend::{
-        BackendError, DraftPhases, Executables, Exercise, Observer, Replay, ReplayOptions, Tuning,
-        Verifications, Workers,
+        BackendError, Capabilities, DraftPhases, Executables, Exercise, Instruments, Observer, Replay,
+        ReplayOptions, Tuning, Verifications, Workers,
     },
-    ir::{Candidates, Program, RowInputs, WeightSource},
+    ir::{Candidates, Id, IdVec, OutputId, Program, ProgramId, RowInputs, StepId, WeightSource},
 };
 
 use super::ExecutableSet;
@@ -33,7 +33,7 @@ struct Faulty {
 }
 
 impl Executables for Faulty {
-    fn programs(&self) -> &[Program] {
+    fn programs(&self) -> &IdVec<ProgramId, Program> {
         self.inner.programs()
     }
 
@@ -70,7 +70,7 @@ impl Executables for Faulty {
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
         let inner = Arc::clone(&self.inner).open(options)?;
         let last_slot = u32::try_from(options.layout.slots() - 1).expect("contexts are far below 2^32");
-        Ok(Box::new(FaultyReplay { executables: self, inner, last_slot, shown: Vec::new() }))
+        Ok(Box::new(FaultyReplay { executables: self, inner, last_slot, shown: IdVec::default() }))
     }
 }
 
@@ -80,17 +80,23 @@ struct FaultyReplay {
     inner: Box<dyn Replay>,
     last_slot: u32,
     /// What every output of the last replay shows.
-    shown: Vec<Vec<f32>>,
+    shown: IdVec<OutputId, Vec<f32>>,
 }
 
 impl FaultyReplay {
-    fn note(&mut self, program: usize) {
+    fn instruments_of_inner(&mut self) -> &mut dyn Instruments {
+        self.inner.instruments().expect("the backend has instruments")
+    }
+
+    fn note(&mut self, program: ProgramId) {
         let Faulty { inner: executables, fault } = &*self.executables;
         let binding = executables.programs()[program].binding;
-        let shows_logits =
-            executables.programs()[program].shown.columns == executables.programs()[0].shown.columns;
-        self.shown = (0..binding.outputs).map(|output| self.inner.shown(program, output).to_vec()).collect();
-        for row in &mut self.shown {
+        let shows_logits = executables.programs()[program].shown.columns
+            == executables.programs()[ProgramId::FIRST].shown.columns;
+        let outputs = (0..binding.outputs).map(OutputId::new);
+        self.shown = outputs.map(|output| self.inner.shown(program, output).to_vec()).collect();
+        for output in self.shown.ids() {
+            let row = &mut self.shown[output];
             match fault {
                 Fault::WidthDependentReduction(width) if binding.width >= *width && shows_logits => {
                     row.iter_mut().for_each(|x| *x = f32::from_bits(x.to_bits() ^ 1));
@@ -121,39 +127,16 @@ impl Replay for FaultyReplay {
         self.inner.failure()
     }
 
-    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.inner.replay(program, inputs, skipped);
         self.note(program);
     }
 
-    fn replay_observed(
-        &mut self,
-        program: usize,
-        inputs: &RowInputs,
-        skipped: &[bool],
-        observer: Observer<'_>,
-    ) {
-        self.inner.replay_observed(program, inputs, skipped, observer);
-        self.note(program);
-    }
-
-    fn workers(&self) -> Option<Workers> {
-        self.inner.workers()
-    }
-
-    fn tune(&mut self, program: usize, step: usize, tuning: Tuning) {
-        self.inner.tune(program, step, tuning);
-    }
-
-    fn exercise(&mut self, exercise: Exercise) -> u64 {
-        self.inner.exercise(exercise)
-    }
-
-    fn shown(&self, _program: usize, output: usize) -> &[f32] {
+    fn shown(&self, _program: ProgramId, output: OutputId) -> &[f32] {
         &self.shown[output]
     }
 
-    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]> {
+    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
         self.inner.hidden(program, output)
     }
 
@@ -161,6 +144,16 @@ impl Replay for FaultyReplay {
         let further: Vec<u32> = from.iter().map(|slot| (slot + 1).min(self.last_slot)).collect();
         let is_off = self.executables.fault == Fault::OffByOneSlot;
         self.inner.copy_slots(if is_off { &further } else { from }, first);
+    }
+}
+
+impl Capabilities for FaultyReplay {
+    fn workers(&self) -> Option<Workers> {
+        self.inner.workers()
+    }
+
+    fn instruments(&mut self) -> Option<&mut dyn Instruments> {
+        Some(self)
     }
 
     fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
@@ -174,9 +167,30 @@ impl Replay for FaultyReplay {
             Fault::WidthDependentReduction(_) | Fault::OffByOneSlot | Fault::HighestIdFirst => None,
         }
     }
+}
+
+impl Instruments for FaultyReplay {
+    fn replay_observed(
+        &mut self,
+        program: ProgramId,
+        inputs: &RowInputs,
+        skipped: &[bool],
+        observer: Observer<'_>,
+    ) {
+        self.instruments_of_inner().replay_observed(program, inputs, skipped, observer);
+        self.note(program);
+    }
+
+    fn tune(&mut self, program: ProgramId, step: StepId, tuning: Tuning) {
+        self.instruments_of_inner().tune(program, step, tuning);
+    }
+
+    fn exercise(&mut self, exercise: Exercise) -> u64 {
+        self.instruments_of_inner().exercise(exercise)
+    }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
-        self.inner.poison_slots(slots, seed);
+        self.instruments_of_inner().poison_slots(slots, seed);
     }
 }
 

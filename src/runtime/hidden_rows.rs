@@ -69,28 +69,9 @@ impl ExecutableSet {
         };
         let programs = PREFILL_WIDTHS.iter().map(program).collect::<Result<_, _>>()?;
         let mut both = self.clone();
-        both.keeping = Some(self.executables.programs().len());
         both.executables = self.executables.with(programs, weights, self.threads)?;
+        let before = self.executables.programs().len();
+        both.keeping = Some(both.executables.programs().ids().skip(before).collect());
         Ok(both)
-    }
-
-    /// The program that keeps all hidden rows on the rows of a prefill program.
-    pub(super) fn keeping_program(&self, filled: usize) -> usize {
-        self.keeping.expect("made before a session keeps rows") + filled - self.verify.len()
-    }
-
-    /// The prefill program on whose rows a program that keeps all hidden rows runs; `None` for any other program.
-    pub(super) fn filled_for(&self, program: usize) -> Option<usize> {
-        let place = program.checked_sub(self.keeping?)?;
-        (place < PREFILL_WIDTHS.len()).then_some(self.verify.len() + place)
-    }
-
-    /// The program whose rows a program of a planned width reads: the one that shows logits of that width. `None` for programs
-    /// that prefill.
-    pub(super) fn rows_of(&self, program: usize) -> Option<usize> {
-        let widths = self.verify.len();
-        let firsts =
-            [0, self.filled_programs()].into_iter().chain(self.heads.iter().map(|(_, first)| *first));
-        firsts.filter_map(|first| program.checked_sub(first)).find(|place| *place < widths)
     }
 }

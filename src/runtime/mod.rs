@@ -21,6 +21,7 @@ pub(crate) mod faulty;
 mod hidden_rows;
 mod observation;
 mod phase;
+mod role;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -32,11 +33,11 @@ pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
 pub use observation::StepFacts;
 pub use phase::{DraftPhase, DraftPhaseSize};
+pub use role::TrimmedHead;
 pub use session::{Choices, Forward, Logits, Session, SessionOptions};
-pub use trimmed_head::TrimmedHead;
 pub use verification::{GrownVerification, Walked};
 
 pub use crate::{
     backend::{Accepted, Arithmetic, Exercise, GrowingTree, Grown, Moment, Pinning, Tuning},
-    ir::{Candidates, Choice, LinearShape, Work},
+    ir::{Candidates, Choice, Id, LinearShape, StepId, Work},
 };

@@ -5,7 +5,7 @@ use crate::{
     ir::{Choice, LinearShape, Work, step_name},
 };
 
-use super::{Choices, Forward, Logits, Session};
+use super::{Choices, Forward, Logits, Session, role::Role};
 
 /// One step of an executable, as far as its speed can be judged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,17 +25,18 @@ pub struct StepFacts {
 impl<'a> Forward<'a> {
     /// The steps that [`run`](Self::run) will take, by number, with the rows pushed so far.
     pub fn steps(&self) -> Vec<StepFacts> {
-        self.steps_of(self.program)
+        self.steps_of(Role::Logits(self.width))
     }
 
     /// The steps that [`choose`](Self::choose) will take.
     pub fn choosing_steps(&self) -> Vec<StepFacts> {
-        self.steps_of(self.session.set().choosing_program(self.program, None))
+        self.steps_of(Role::Candidates(self.width, None))
     }
 
-    fn steps_of(&self, program: usize) -> Vec<StepFacts> {
-        let inputs = &self.session.inputs[self.program];
-        let program = &self.session.set().executables().programs()[program];
+    fn steps_of(&self, role: Role) -> Vec<StepFacts> {
+        let inputs = &self.session.inputs[role];
+        let set = self.session.set();
+        let program = &set.executables().programs()[set.program(role)];
         let facts = |step| StepFacts {
             name: step_name(program, step),
             kernel: step.kernel.to_string(),
@@ -46,33 +47,42 @@ impl<'a> Forward<'a> {
         program.steps.iter().map(facts).collect()
     }
 
-    /// Runs it whole, tells the observer of every step, and shows the logits.
+    /// Runs it whole, calls the observer at every step, and shows the logits.
+    ///
+    /// # Panics
+    /// If the backend has no instruments.
     pub fn run_observed(self, observer: Observer<'_>) -> Logits<'a> {
-        let Self { session, program } = self;
-        let skipped = session.nothing_skipped.as_mask();
-        session.replay.replay_observed(program, &session.inputs[program], skipped, observer);
-        session.last_program = Some(program);
-        Logits { session, program }
+        let Self { session, width } = self;
+        session.replay_observed(Role::Logits(width), observer);
+        session.logits()
     }
 
     /// As [`run_observed`](Self::run_observed), but shows candidates.
     ///
     /// # Panics
-    /// As [`choose`](Self::choose).
+    /// As [`choose`](Self::choose), and if the backend has no instruments.
     pub fn choose_observed(self, choice: Choice, observer: Observer<'_>) -> Choices<'a> {
-        let Self { session, program: filled } = self;
-        session.inputs[filled].set_choice(choice);
-        let program = session.set().choosing_program(filled, None);
-        let skipped = session.nothing_skipped.as_mask();
-        session.replay.replay_observed(program, &session.inputs[filled], skipped, observer);
-        session.last_program = Some(program);
-        Choices { session, program }
+        let Self { session, width } = self;
+        let role = Role::Candidates(width, None);
+        session.inputs[role].set_choice(choice);
+        session.replay_observed(role, observer);
+        session.choices(role)
     }
 }
 
 impl Session {
-    /// Does something that bounds every forward, with the session's threads; returns how much of it.
+    fn replay_observed(&mut self, role: Role, observer: Observer<'_>) {
+        let instruments = self.replay.instruments().expect("the backend has instruments");
+        let program = self.set.program(role);
+        instruments.replay_observed(program, &self.inputs[role], self.nothing_skipped.as_mask(), observer);
+        self.last = Some(role);
+    }
+
+    /// Does an exercise with the session's threads; returns the amount done, in the unit of the exercise.
+    ///
+    /// # Panics
+    /// If the backend has no instruments.
     pub fn exercise(&mut self, exercise: Exercise) -> u64 {
-        self.replay.exercise(exercise)
+        self.instruments().exercise(exercise)
     }
 }

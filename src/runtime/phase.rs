@@ -1,14 +1,13 @@
 //! Draft phases in one launch, where the device offers them.
 
-use crate::backend::{GrowingTree, Grown, PhaseRoot, PhaseShape};
+use crate::backend::{GrowingTree, Grown, PhaseId, PhaseRoot, PhaseShape};
 
-use super::{Choice, Forward, RuntimeError, Session, SkipSet, TrimmedHead};
+use super::{Choice, Forward, RuntimeError, Session, SkipSet, TrimmedHead, role::Role};
 
 /// A draft phase that a session has made ready.
 #[derive(Clone, Copy, Debug)]
 pub struct DraftPhase {
-    /// Its number there.
-    number: usize,
+    id: PhaseId,
     head: Option<TrimmedHead>,
 }
 
@@ -42,16 +41,10 @@ impl Session {
         head: Option<TrimmedHead>,
     ) -> Result<Option<DraftPhase>, RuntimeError> {
         let DraftPhaseSize { depth, width, kept, root_rows, vocabulary } = size;
-        let largest = *self.set.widths().last().expect("width 1 is always planned");
-        let holding = |rows: usize| self.set.width_for(rows).ok_or(RuntimeError::Width { rows, largest });
-        let (widest_root, growth) = (holding(root_rows)?, holding(width)?);
-        let program = |width: usize| {
-            let filled = self.set.verify_program(width).expect("a planned width");
-            self.set.choosing_program(filled, head)
-        };
-        let root_widths = self.set.widths().iter().copied().filter(|width| *width <= widest_root);
+        let (widest_root, growth) = (self.set.planned(root_rows)?, self.set.planned(width)?);
+        let program = |width| self.set.program(Role::Candidates(width, head));
         let shape = PhaseShape {
-            root_programs: root_widths.map(program).collect(),
+            root_programs: self.set.widths_up_to(widest_root).map(program).collect(),
             growth_program: program(growth),
             width,
             depth,
@@ -59,17 +52,17 @@ impl Session {
             vocabulary,
         };
         let Some(phases) = self.replay.phases() else { return Ok(None) };
-        Ok(Some(DraftPhase { number: phases.prepare(shape)?, head }))
+        Ok(Some(DraftPhase { id: phases.prepare(shape)?, head }))
     }
 
     /// Waits for what a phase was [told to grow](Forward::begin_growth), and shows it.
     pub fn grown(&mut self, phase: DraftPhase) -> Grown<'_> {
-        self.replay.phases().expect("a phase was prepared").grown(phase.number)
+        self.replay.phases().expect("a phase was prepared").grown(phase.id)
     }
 
     /// Where a phase grows its trees, for [`prepare_grown_verification`](Self::prepare_grown_verification).
     pub fn growing(&mut self, phase: DraftPhase) -> GrowingTree {
-        self.replay.phases().expect("a phase was prepared").growing(phase.number)
+        self.replay.phases().expect("a phase was prepared").growing(phase.id)
     }
 
     /// Whether draft phases can be prepared.
@@ -86,8 +79,8 @@ impl<'a> Forward<'a> {
     /// # Panics
     /// If the phase was not prepared for as much, or the tree leaves the context.
     pub fn grow(self, phase: DraftPhase, depth: usize, choice: Choice, skip: Option<&SkipSet>) -> Grown<'a> {
-        let Self { session, program } = self;
-        Forward { session: &mut *session, program }.begin_growth(phase, depth, choice, skip);
+        let Self { session, width } = self;
+        Forward { session: &mut *session, width }.begin_growth(phase, depth, choice, skip);
         session.grown(phase)
     }
 
@@ -96,13 +89,13 @@ impl<'a> Forward<'a> {
     /// # Panics
     /// As `grow`.
     pub fn begin_growth(self, phase: DraftPhase, depth: usize, choice: Choice, skip: Option<&SkipSet>) {
-        let Self { session, program: filled } = self;
-        session.inputs[filled].set_choice(choice);
-        session.last_program = None;
-        let program = session.set.choosing_program(filled, phase.head);
+        let Self { session, width } = self;
+        let role = Role::Candidates(width, phase.head);
+        session.inputs[role].set_choice(choice);
+        session.last = None;
         let skip = skip.unwrap_or(&session.nothing_skipped);
         let phases = session.replay.phases().expect("a phase was prepared");
-        let root = PhaseRoot { program, rows: &session.inputs[filled] };
-        phases.begin_growth(phase.number, depth, root, skip.as_mask());
+        let root = PhaseRoot { program: session.set.program(role), rows: &session.inputs[role] };
+        phases.begin_growth(phase.id, depth, root, skip.as_mask());
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     Choice, ExecutableSet, RuntimeError, SessionOptions, SkipSet,
     counting::{CONTEXT, VOCABULARY, session, set},
+    role::Role,
 };
 use crate::backend::Pinning;
 
@@ -23,10 +24,11 @@ fn widths_are_ascending_unique_and_start_with_one() {
 #[test]
 fn a_prefill_takes_the_smallest_chunk_that_holds_the_rest() {
     let set = set(&[]);
-    let width_of = |remaining| set.prefill_program(remaining).0;
+    let program =
+        |remaining| &set.executables().programs()[set.program(Role::Prefill(set.prefill_for(remaining)))];
+    let width_of = |remaining| program(remaining).binding.width;
     assert_eq!([1, 16, 17, 64, 65, 1000].map(width_of), [16, 16, 64, 64, 64, 64]);
-    let (_, program) = set.prefill_program(20);
-    assert_eq!(set.executables().programs()[program].binding.outputs, 1);
+    assert_eq!(program(20).binding.outputs, 1);
 }
 
 #[test]

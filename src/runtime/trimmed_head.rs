@@ -7,14 +7,10 @@
 
 use crate::{
     compile::{self, CompileError},
-    ir::{Binding, Graph, GraphError, HeadTokens, WeightId, WeightSource},
+    ir::{Binding, Graph, GraphError, HeadTokens, Id, WeightId, WeightSource},
 };
 
-use super::{ExecutableSet, RuntimeError};
-
-/// Number of a trimmed head among those of a set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrimmedHead(usize);
+use super::{ExecutableSet, RuntimeError, TrimmedHead};
 
 /// The model's weights, and behind them the rows that trimmed heads keep.
 struct Gathered<'a> {
@@ -72,21 +68,23 @@ impl ExecutableSet {
         let gathered = wanted.iter().map(|tokens| gather(&graph, head, weights, tokens)).collect();
         let matrices = wanted.iter().map(|tokens| graph.add_trimmed_head(tokens));
         let matrices = matrices.collect::<Result<Vec<_>, _>>().map_err(refused)?;
-        let mut programs = Vec::with_capacity(wanted.len() * self.verify.len());
+        let mut programs = Vec::with_capacity(wanted.len() * self.widths().len());
         for (matrix, tokens) in matrices.into_iter().zip(&wanted) {
             let mut trimmed = graph.clone();
             trimmed.trim_head(matrix, tokens.clone(), Self::MOST_CANDIDATES).map_err(refused)?;
-            for width in &self.verify {
+            for width in self.widths() {
                 let binding = Binding { width: *width, outputs: *width };
                 programs.push(compile::compile(&trimmed, binding, &self.device)?);
             }
         }
         let source = Gathered { model: weights, first, heads: gathered };
-        let first = self.executables.programs().len();
         let executables = self.executables.with(programs, &source, self.threads)?;
+        let mut added = executables.programs().ids().skip(self.executables.programs().len());
         let mut both = self.clone();
+        for tokens in wanted {
+            both.heads.push((tokens, added.by_ref().take(self.widths().len()).collect()));
+        }
         (both.executables, both.graph) = (executables, graph);
-        both.heads.extend(wanted.into_iter().zip((first..).step_by(self.verify.len())));
         Ok(both)
     }
 
@@ -96,17 +94,6 @@ impl ExecutableSet {
     /// [`RuntimeError::MissingHead`] if the set has none.
     pub fn head(&self, tokens: &[u32]) -> Result<TrimmedHead, RuntimeError> {
         let place = self.heads.iter().position(|(head, _)| head.as_slice() == tokens);
-        place.map(TrimmedHead).ok_or(RuntimeError::MissingHead { tokens: tokens.len() })
-    }
-
-    /// Index of the program that shows candidates of a head, the whole one if none is named, on the rows of a program that
-    /// shows logits of all.
-    pub(super) fn choosing_program(&self, verify: usize, head: Option<TrimmedHead>) -> usize {
-        let widths = self.verify.len();
-        assert!(verify < widths, "a program of a planned width");
-        let first = head.map_or(self.filled_programs(), |TrimmedHead(place)| {
-            self.heads.get(place).expect("a head of this set").1
-        });
-        first + verify
+        place.map(TrimmedHead::new).ok_or(RuntimeError::MissingHead { tokens: tokens.len() })
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::{backend::Tuning, ir::LinearShape};
+use crate::{
+    backend::Tuning,
+    ir::{Id, LinearShape, StepId},
+};
 
 use super::{ExecutableSet, RuntimeError, Session};
 
@@ -28,11 +31,12 @@ impl Session {
                 expected: candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "),
             });
         }
-        let set = std::sync::Arc::clone(self.set());
-        for (number, program) in set.executables().programs().iter().enumerate() {
-            for (step, linear) in program.steps.iter().enumerate() {
+        // Without instruments every linear has one tuning.
+        let Some(instruments) = self.replay.instruments() else { return Ok(()) };
+        for (id, program) in self.set.executables().programs().pairs() {
+            for (step, linear) in (0..).map(StepId::new).zip(&program.steps) {
                 if LinearShape::of(program, linear).as_ref() == Some(shape) {
-                    self.replay.tune(number, step, tuning);
+                    instruments.tune(id, step, tuning);
                 }
             }
         }

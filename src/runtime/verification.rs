@@ -1,23 +1,25 @@
 //! Greedy verifications in one launch, where the device offers them.
 
-use crate::backend::{Accepted, GrowingTree};
+use crate::backend::{Accepted, GrowingTree, VerificationId};
 
-use super::{Choice, Forward, RuntimeError, Session};
+use super::{
+    Choice, Forward, RuntimeError, Session,
+    role::{Role, WidthId},
+    session::hidden_row,
+};
 
 /// A verification of trees that a device grows, which a session has made ready.
 #[derive(Clone, Copy, Debug)]
 pub struct GrownVerification {
-    /// Its number there.
-    number: usize,
-    /// The program whose rows it fills.
-    filled: usize,
+    id: VerificationId,
+    width: WidthId,
 }
 
 /// What a device walked through, in buffers reserved once.
 #[derive(Debug)]
 pub(super) struct WalkedRows {
-    /// The program that was verified by.
-    program: usize,
+    /// The width of the verification's forward; `None` before the first.
+    width: Option<WidthId>,
     nodes: Vec<u32>,
     rows: Vec<u32>,
     tokens: Vec<u32>,
@@ -27,11 +29,11 @@ impl WalkedRows {
     /// Room for walks through `rows` rows.
     pub(super) fn with_capacity(rows: usize) -> Self {
         let room = || Vec::with_capacity(rows);
-        Self { program: 0, nodes: room(), rows: room(), tokens: room() }
+        Self { width: None, nodes: room(), rows: room(), tokens: room() }
     }
 
-    fn note(&mut self, program: usize, nodes: &[u32], accepted: Accepted<'_>) {
-        self.program = program;
+    fn note(&mut self, width: WidthId, nodes: &[u32], accepted: Accepted<'_>) {
+        self.width = Some(width);
         for (kept, found) in
             [(&mut self.nodes, nodes), (&mut self.rows, accepted.rows), (&mut self.tokens, accepted.tokens)]
         {
@@ -57,15 +59,11 @@ impl Session {
     /// # Errors
     /// [`RuntimeError`] when no planned width holds so many, or memory is refused.
     pub fn prepare_verifications(&mut self, rows: usize) -> Result<bool, RuntimeError> {
-        let Some(widest) = self.set.width_for(rows) else {
-            let largest = *self.set.widths().last().expect("width 1 is always planned");
-            return Err(RuntimeError::Width { rows, largest });
-        };
+        let widest = self.set.planned(rows)?;
         let Some(verifications) = self.replay.verifications() else { return Ok(false) };
         let shows_hidden = self.hidden.is_some();
-        for width in self.set.widths().iter().filter(|width| **width <= widest) {
-            let filled = self.set.verify_program(*width).expect("a planned width");
-            verifications.prepare(self.set.choosing_program(filled, None), shows_hidden)?;
+        for width in self.set.widths_up_to(widest) {
+            verifications.prepare(self.set.program(Role::Candidates(width, None)), shows_hidden)?;
         }
         Ok(true)
     }
@@ -83,16 +81,12 @@ impl Session {
         rows: usize,
         tree: &GrowingTree,
     ) -> Result<GrownVerification, RuntimeError> {
-        let Some(width) = self.set.width_for(rows) else {
-            let largest = *self.set.widths().last().expect("width 1 is always planned");
-            return Err(RuntimeError::Width { rows, largest });
-        };
-        let filled = self.set.verify_program(width).expect("a planned width");
-        let program = self.set.choosing_program(filled, None);
+        let width = self.set.planned(rows)?;
+        let program = self.set.program(Role::Candidates(width, None));
         let shows_hidden = self.hidden.is_some();
         let verifications = self.replay.verifications().expect("a device that walks");
-        let number = verifications.prepare_grown(program, rows, shows_hidden, tree)?;
-        Ok(GrownVerification { number, filled })
+        let id = verifications.prepare_grown(program, rows, shows_hidden, tree)?;
+        Ok(GrownVerification { id, width })
     }
 
     /// Verifies the best nodes of the tree that was [told to grow](Forward::begin_growth) from `root`, the token behind the committed ones: the
@@ -101,25 +95,25 @@ impl Session {
     /// # Errors
     /// [`RuntimeError::DeviceFailed`].
     pub fn verify_grown(&mut self, verification: GrownVerification, root: u32) -> Result<(), RuntimeError> {
-        let GrownVerification { number, filled } = verification;
+        let GrownVerification { id, width } = verification;
         self.begun = None;
-        self.inputs[filled].clear();
-        Forward { session: &mut *self, program: filled }.push_behind(root);
-        let inputs = &mut self.inputs[filled];
+        self.inputs.planned[width].clear();
+        Forward { session: &mut *self, width }.push_behind(root);
+        let inputs = &mut self.inputs.planned[width];
         inputs.set_choice(Choice::ARGMAX);
-        self.last_program = None;
-        self.replay.verifications().expect("verifications were prepared").verify_grown(number, inputs);
+        self.last = None;
+        self.replay.verifications().expect("verifications were prepared").verify_grown(id, inputs);
         // Results of a failed device are invalid.
         self.check_device()?;
         let verifications = self.replay.verifications().expect("verifications were prepared");
-        let (nodes, accepted) = verifications.grown_accepted(number);
-        self.walked.note(self.set.choosing_program(filled, None), nodes, accepted);
+        let (nodes, accepted) = verifications.grown_accepted(id);
+        self.walked.note(width, nodes, accepted);
         Ok(())
     }
 
     /// What the last verification by the device walked through.
     pub fn walked(&self) -> Walked<'_> {
-        let WalkedRows { program: _, nodes, rows, tokens } = &self.walked;
+        let WalkedRows { width: _, nodes, rows, tokens } = &self.walked;
         Walked { nodes, accepted: Accepted { rows, tokens } }
     }
 
@@ -129,15 +123,14 @@ impl Session {
     /// # Panics
     /// If they are none, or more than were walked through.
     pub fn commit_walked(&mut self, rows: usize) {
-        let WalkedRows { program, rows: walked, .. } = &self.walked;
+        let WalkedRows { width, rows: walked, .. } = &self.walked;
         let walked = &walked[..rows];
         assert!(!walked.is_empty(), "a root is committed");
         if let Some(hidden) = &mut self.hidden {
             hidden.forget_from(self.committed);
+            let program = self.set.program(Role::Candidates(width.expect("a verification has run"), None));
             for (place, row) in walked.iter().enumerate() {
-                let found = self.replay.hidden(*program, *row as usize);
-                hidden
-                    .set(self.committed + place, found.expect("the model's graph declares its hidden rows"));
+                hidden.set(self.committed + place, hidden_row(&*self.replay, program, *row as usize));
             }
         }
         self.commit_behind(rows);
@@ -157,16 +150,16 @@ impl Forward<'_> {
     /// # Panics
     /// If the rows are no tree whose parents come first, at lower offsets, or verifications of so many rows were not prepared.
     pub fn verify(self) {
-        let Self { session, program: filled } = self;
-        let inputs = &mut session.inputs[filled];
+        let Self { session, width } = self;
+        let inputs = &mut session.inputs.planned[width];
         inputs.set_choice(Choice::ARGMAX);
         let rows = inputs.used();
         assert!(rows > 0 && inputs.slots()[0] == inputs.prefix()[0], "the root comes first, at offset 0");
         assert!(inputs.slots()[..rows].is_sorted_by(|a, b| a < b), "parents come first, at lower offsets");
-        session.last_program = None;
-        let program = session.set.choosing_program(filled, None);
+        session.last = None;
+        let program = session.set.program(Role::Candidates(width, None));
         let verifications = session.replay.verifications().expect("verifications were prepared");
         let accepted = verifications.verify(program, session.hidden.is_some(), inputs);
-        session.walked.note(program, &[], accepted);
+        session.walked.note(width, &[], accepted);
     }
 }

@@ -6,7 +6,7 @@ use yggc::{
     engine::{Activations, LoadOptions, Loaded, Pinning},
     measure::{KernelOptions, kernel_report},
     model::Model,
-    runtime::{ExecutableSet, Moment, Session, SetOptions},
+    runtime::{ExecutableSet, Id, Moment, Session, SetOptions, StepId},
 };
 
 use crate::tiny_model::{bits, session};
@@ -60,7 +60,9 @@ fn an_observed_forward_has_the_same_bits_and_every_step_is_seen_to_end() {
             let steps = session.forward(2).expect("a planned width").steps().len();
             let (found, moments) = two_rows(&mut session, true);
             assert_eq!(found, expected, "{tier}, {threads} threads");
-            let ends = (0..steps).flat_map(|step| [Moment::ShareDone(step), Moment::StepDone(step)]);
+            let ends = (0..steps)
+                .map(StepId::new)
+                .flat_map(|step| [Moment::ShareDone(step), Moment::StepDone(step)]);
             let expected: Vec<Moment> = std::iter::once(Moment::Begun).chain(ends).collect();
             assert_eq!(moments, expected, "{tier}, {threads} threads");
         }

@@ -9,6 +9,36 @@
 //! rows and weights, and how far ahead they fetch, is a [`Tuning`], which changes no bits either. Candidates have two phases,
 //! too: threads find them in their own ranges of the vocabulary, then what all have found is merged row by row.
 
+/// Writes methods of the given bodies, which are intrinsics: first the safe ones, then those that rely on their callers. They are inlined
+/// into code that is compiled for the instructions, which a value of the type proves the processor to have.
+#[cfg(target_arch = "x86_64")]
+macro_rules! intrinsics {
+    (
+        $($(#[$doc:meta])* fn $name:ident $(<const $bits:ident: i32>)? (
+            $self:ident $(, $arg:ident: $type:ty)*
+        ) $(-> $out:ty)? = $body:expr;)*
+        $(unsafe fn $unsafe_name:ident (
+            $unsafe_self:ident $(, $unsafe_arg:ident: $unsafe_type:ty)*
+        ) $(-> $unsafe_out:ty)? = $unsafe_body:expr;)*
+    ) => {
+        $(
+            $(#[$doc])*
+            #[inline(always)]
+            fn $name $(<const $bits: i32>)? ($self $(, $arg: $type)*) $(-> $out)? {
+                // SAFETY: the value proves the instructions, and arguments have room for what is read and written.
+                unsafe { $body }
+            }
+        )*
+        $(
+            #[inline(always)]
+            unsafe fn $unsafe_name($unsafe_self $(, $unsafe_arg: $unsafe_type)*) $(-> $unsafe_out)? {
+                // SAFETY: the value proves the instructions; memory is promised by the caller.
+                unsafe { $unsafe_body }
+            }
+        )*
+    };
+}
+
 mod activations;
 #[cfg(target_arch = "x86_64")]
 mod amx;

@@ -10,12 +10,12 @@ use std::{ops::Range, sync::Arc};
 
 use ygg_kernels::cpu::Tuning;
 
-use crate::ir::{Program, RowInputs, Step, WeightSource};
+use crate::ir::{IdVec, OutputId, Program, ProgramId, RowInputs, Step, StepId, WeightSource};
 
 use super::{
     super::{
-        BackendError, DraftPhases, Executables, Exercise, Moment, Observer, Replay, ReplayOptions,
-        Verifications, memory::Arena,
+        BackendError, Capabilities, Executables, Exercise, Instruments, Moment, Observer, Replay,
+        ReplayOptions, memory::Arena,
     },
     CpuExecutables,
     pool::{Worker, Workers},
@@ -35,7 +35,7 @@ impl EagerExecutables {
 }
 
 impl Executables for EagerExecutables {
-    fn programs(&self) -> &[Program] {
+    fn programs(&self) -> &IdVec<ProgramId, Program> {
         self.0.programs()
     }
 
@@ -80,7 +80,7 @@ impl Executables for EagerExecutables {
 }
 
 /// For every step of a program, the offsets of the results that nobody reads behind it.
-fn dead_behind(program: &Program) -> Vec<Vec<usize>> {
+fn dead_behind(program: &Program) -> IdVec<StepId, Vec<usize>> {
     let Program { steps, shown, hidden, .. } = program;
     let results: Vec<_> = steps.iter().map(|step| step.result.region()).collect();
     let mut dead = vec![Vec::new(); steps.len()];
@@ -97,23 +97,23 @@ fn dead_behind(program: &Program) -> Vec<Vec<usize>> {
             dead[last].push(result.offset_bytes);
         }
     }
-    dead
+    dead.into_iter().collect()
 }
 
 /// One request's state, run op by op. Unlike other replays it allocates.
 #[derive(Debug)]
 struct EagerReplay {
     replay: CpuReplay,
-    /// By program and step.
-    dead_behind: Vec<Vec<Vec<usize>>>,
+    dead_behind: IdVec<ProgramId, IdVec<StepId, Vec<usize>>>,
 }
 
 impl EagerReplay {
-    fn run(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool], see: &mut dyn FnMut(Moment)) {
+    fn run(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool], see: &mut dyn FnMut(Moment)) {
         assert!(!skipped.contains(&true), "an unfused program has no groups to skip");
         let executables = self.replay.executables();
         self.replay.arena_mut().release_all();
-        for (number, step) in executables.programs()[program].steps.iter().enumerate() {
+        let dead_behind = &self.dead_behind[program];
+        for (number, step) in dead_behind.ids().zip(&executables.programs()[program].steps) {
             if let Some(result) = step.result.region() {
                 self.replay.arena_mut().claim(&result);
             }
@@ -122,7 +122,7 @@ impl EagerReplay {
             let (forward, pool) = self.replay.forward(program, inputs);
             pool.run(&|worker: Worker<'_>| op.run(&forward, tuning, worker));
             see(Moment::ShareDone(number));
-            for offset in &self.dead_behind[program][number] {
+            for offset in &dead_behind[number] {
                 self.replay.arena_mut().release(*offset);
             }
             see(Moment::StepDone(number));
@@ -135,13 +135,37 @@ impl Replay for EagerReplay {
         None
     }
 
-    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.run(program, inputs, skipped, &mut |_| ());
     }
 
+    fn shown(&self, program: ProgramId, output: OutputId) -> &[f32] {
+        self.replay.shown(program, output)
+    }
+
+    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
+        self.replay.hidden(program, output)
+    }
+
+    fn copy_slots(&mut self, from: &[u32], first: u32) {
+        self.replay.copy_slots(from, first);
+    }
+}
+
+impl Capabilities for EagerReplay {
+    fn workers(&self) -> Option<Workers> {
+        self.replay.workers()
+    }
+
+    fn instruments(&mut self) -> Option<&mut dyn Instruments> {
+        Some(self)
+    }
+}
+
+impl Instruments for EagerReplay {
     fn replay_observed(
         &mut self,
-        program: usize,
+        program: ProgramId,
         inputs: &RowInputs,
         skipped: &[bool],
         observer: Observer<'_>,
@@ -150,36 +174,12 @@ impl Replay for EagerReplay {
         self.run(program, inputs, skipped, observer);
     }
 
-    fn workers(&self) -> Option<Workers> {
-        self.replay.workers()
-    }
-
-    fn tune(&mut self, program: usize, step: usize, tuning: Tuning) {
+    fn tune(&mut self, program: ProgramId, step: StepId, tuning: Tuning) {
         self.replay.tune(program, step, tuning);
     }
 
     fn exercise(&mut self, exercise: Exercise) -> u64 {
         self.replay.exercise(exercise)
-    }
-
-    fn shown(&self, program: usize, output: usize) -> &[f32] {
-        self.replay.shown(program, output)
-    }
-
-    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]> {
-        self.replay.hidden(program, output)
-    }
-
-    fn copy_slots(&mut self, from: &[u32], first: u32) {
-        self.replay.copy_slots(from, first);
-    }
-
-    fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
-        None
-    }
-
-    fn verifications(&mut self) -> Option<&mut dyn Verifications> {
-        None
     }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {

@@ -17,7 +17,7 @@ use ygg_kernels::{
     cpu::{Kernels, attention_scratch_bytes},
 };
 
-use crate::ir::{DeviceSpec, Program, WeightSource};
+use crate::ir::{DeviceSpec, IdVec, Program, ProgramId, StepId, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
 #[cfg(feature = "compare")]
@@ -36,8 +36,8 @@ pub fn available_tiers() -> Vec<Tier> {
 /// Programs whose steps are resolved to packed weights and kernels. Clones share the packed weights.
 #[derive(Clone, Debug)]
 pub(super) struct CpuExecutables {
-    programs: Vec<Program>,
-    steps: Vec<Vec<CpuStep>>,
+    programs: IdVec<ProgramId, Program>,
+    steps: IdVec<ProgramId, IdVec<StepId, CpuStep>>,
     weights: PackedWeights,
     embedding: Option<MatrixId>,
     kernels: Kernels,
@@ -59,8 +59,14 @@ impl CpuExecutables {
         let kernels = kernels.with_activations(activations);
         let weights = PackedWeights::default();
         let embedding = None;
-        let mut empty =
-            Self { programs: Vec::new(), steps: Vec::new(), weights, embedding, kernels, kv_format };
+        let mut empty = Self {
+            programs: IdVec::default(),
+            steps: IdVec::default(),
+            weights,
+            embedding,
+            kernels,
+            kv_format,
+        };
         empty.add(programs, source, threads)?;
         Ok(empty)
     }
@@ -75,7 +81,8 @@ impl CpuExecutables {
         let resolve = |p: &Program| p.steps.iter().map(|s| CpuStep::resolve(s, &self.weights)).collect();
         self.steps.extend(programs.iter().map(resolve));
         self.programs.extend(programs);
-        self.embedding = super::embedding(&self.programs[0]).map(|weight| self.weights.stack(&[weight]));
+        self.embedding =
+            super::embedding(&self.programs[ProgramId::FIRST]).map(|weight| self.weights.stack(&[weight]));
         Ok(())
     }
 
@@ -90,17 +97,17 @@ impl CpuExecutables {
 
     /// Scratch of one thread: enough for every step of every program.
     fn scratch_bytes(&self) -> usize {
-        let linear = self.programs.iter().zip(&self.steps).flat_map(|(program, steps)| {
+        let linear = self.programs.iter().zip(self.steps.iter()).flat_map(|(program, steps)| {
             steps.iter().map(|s| s.scratch_bytes(self.kernels, &self.weights, program.binding))
         });
-        let attention = attention_scratch_bytes(self.programs[0].kv.head_dim);
+        let attention = attention_scratch_bytes(self.programs[ProgramId::FIRST].kv.head_dim);
         linear.max().unwrap_or(0).max(attention).next_multiple_of(128)
     }
 
     /// What all threads keep of a step until they join it, candidates or partial results of attention: enough for every step
     /// of every program at the longest context.
     fn shared_bytes(&self, options: &ReplayOptions) -> usize {
-        let programs = self.programs.iter().zip(&self.steps);
+        let programs = self.programs.iter().zip(self.steps.iter());
         let bytes = programs.flat_map(|(program, steps)| {
             let slots = options.layout.slots();
             steps.iter().map(move |s| s.shared_bytes(&self.weights, program.kv, slots, options.threads))
@@ -110,7 +117,7 @@ impl CpuExecutables {
 }
 
 impl Executables for CpuExecutables {
-    fn programs(&self) -> &[Program] {
+    fn programs(&self) -> &IdVec<ProgramId, Program> {
         &self.programs
     }
 
@@ -119,8 +126,9 @@ impl Executables for CpuExecutables {
     }
 
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
-        let cache = KvCache::bytes(self.programs[0].kv, self.kv_format, options.layout.slots());
-        let ropes = super::rope_bytes(&self.programs[0], options.layout.context);
+        let cache =
+            KvCache::bytes(self.programs[ProgramId::FIRST].kv, self.kv_format, options.layout.slots());
+        let ropes = super::rope_bytes(&self.programs[ProgramId::FIRST], options.layout.context);
         let scratch = options.threads * self.scratch_bytes() + self.shared_bytes(options);
         self.arena_bytes() + cache + ropes + scratch
     }
@@ -142,7 +150,7 @@ impl Executables for CpuExecutables {
         weights: &dyn WeightSource,
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError> {
-        let mut other = Self { programs: Vec::new(), steps: Vec::new(), ..self.clone() };
+        let mut other = Self { programs: IdVec::default(), steps: IdVec::default(), ..self.clone() };
         other.add(programs, weights, threads)?;
         Ok(Arc::new(other))
     }

@@ -13,11 +13,11 @@ use ygg_kernels::{
     cpu::{FoundLayout, Kernels, Tuning},
 };
 
-use crate::ir::{Program, Region, RopeId, RowInputs};
+use crate::ir::{Id, IdVec, OutputId, Program, ProgramId, Region, RopeId, RowInputs, StepId};
 
 use super::{
     super::{
-        BackendError, DraftPhases, Exercise, Moment, Observer, Replay, ReplayOptions, Verifications,
+        BackendError, Capabilities, Exercise, Instruments, Moment, Observer, Replay, ReplayOptions,
         memory::{Arena, Block, KvCache},
     },
     CpuExecutables,
@@ -38,8 +38,8 @@ pub(super) struct CpuReplay {
     shared: Block,
     ropes: Vec<RopeTable>,
     all_rows: Vec<u32>,
-    /// Of every step of every program; what is no linear has the default.
-    tunings: Vec<Vec<Tuning>>,
+    /// Of every step; steps other than linears have the default.
+    tunings: IdVec<ProgramId, IdVec<StepId, Tuning>>,
     pool: Arc<Pool>,
 }
 
@@ -55,7 +55,7 @@ impl CpuReplay {
     }
 
     /// The tuning of a step of a program.
-    pub(super) fn tuning(&self, program: usize, step: usize) -> Tuning {
+    pub(super) fn tuning(&self, program: ProgramId, step: StepId) -> Tuning {
         self.tunings[program][step]
     }
 }
@@ -75,7 +75,7 @@ impl CpuReplay {
         options: &ReplayOptions,
         arena: Arena,
     ) -> Result<Self, BackendError> {
-        let first = &executables.programs[0];
+        let first = &executables.programs[ProgramId::FIRST];
         let cache = KvCache::new(first.kv, executables.kv_format, options.layout.slots())?;
         let scratch_bytes = executables.scratch_bytes();
         let scratch = Block::zeroed(scratch_bytes * options.threads, "the threads' scratch")?;
@@ -92,14 +92,15 @@ impl CpuReplay {
                 .map(Arc::new)
                 .map_err(|source| BackendError::Threads { threads: options.threads, source })?,
         };
-        let tunings = executables.steps.iter().map(|steps| vec![Tuning::DEFAULT; steps.len()]).collect();
+        let defaults = |steps: &IdVec<StepId, CpuStep>| steps.iter().map(|_| Tuning::DEFAULT).collect();
+        let tunings = executables.steps.iter().map(defaults).collect();
         Ok(Self { executables, arena, cache, scratch, scratch_bytes, shared, ropes, all_rows, tunings, pool })
     }
 
     /// What the workers share, and the workers.
     pub(super) fn forward<'a>(
         &'a mut self,
-        program: usize,
+        program: ProgramId,
         inputs: &'a RowInputs,
     ) -> (Forward<'a>, &'a Pool) {
         let executables = &*self.executables;
@@ -132,8 +133,8 @@ pub(super) struct Forward<'a> {
     pub(super) weights: &'a PackedWeights,
     pub(super) inputs: &'a RowInputs,
     program: &'a Program,
-    steps: &'a [CpuStep],
-    tunings: &'a [Tuning],
+    steps: &'a IdVec<StepId, CpuStep>,
+    tunings: &'a IdVec<StepId, Tuning>,
     arena: &'a Arena,
     cache: &'a KvCache,
     scratch: &'a Block,
@@ -217,10 +218,10 @@ impl Replay for CpuReplay {
         None
     }
 
-    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         let (forward, pool) = self.forward(program, inputs);
         pool.run(&|worker: Worker<'_>| {
-            for (step, tuning) in forward.steps.iter().zip(forward.tunings) {
+            for (step, tuning) in forward.steps.iter().zip(forward.tunings.iter()) {
                 if step.runs(skipped) {
                     step.run(&forward, *tuning, worker);
                     worker.wait();
@@ -229,9 +230,37 @@ impl Replay for CpuReplay {
         });
     }
 
+    fn shown(&self, program: ProgramId, output: OutputId) -> &[f32] {
+        let region = &self.executables.programs[program].shown;
+        // SAFETY: `&self`: no replay is running.
+        unsafe { self.arena.rows(region) }.row(output.index())
+    }
+
+    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
+        let region = self.executables.programs[program].hidden.as_ref()?;
+        // SAFETY: `&self`: no replay is running.
+        Some(unsafe { self.arena.rows(region) }.row(output.index()))
+    }
+
+    fn copy_slots(&mut self, from: &[u32], first: u32) {
+        self.cache.copy_slots(from, first);
+    }
+}
+
+impl Capabilities for CpuReplay {
+    fn workers(&self) -> Option<Workers> {
+        Some(Workers(Arc::clone(&self.pool)))
+    }
+
+    fn instruments(&mut self) -> Option<&mut dyn Instruments> {
+        Some(self)
+    }
+}
+
+impl Instruments for CpuReplay {
     fn replay_observed(
         &mut self,
-        program: usize,
+        program: ProgramId,
         inputs: &RowInputs,
         skipped: &[bool],
         observer: Observer<'_>,
@@ -248,7 +277,7 @@ impl Replay for CpuReplay {
             };
             worker.wait();
             see(Moment::Begun);
-            for (number, step) in forward.steps.iter().enumerate() {
+            for (number, step) in forward.steps.pairs() {
                 if step.runs(skipped) {
                     step.run(&forward, forward.tunings[number], worker);
                     see(Moment::ShareDone(number));
@@ -259,11 +288,7 @@ impl Replay for CpuReplay {
         });
     }
 
-    fn workers(&self) -> Option<Workers> {
-        Some(Workers(Arc::clone(&self.pool)))
-    }
-
-    fn tune(&mut self, program: usize, step: usize, tuning: Tuning) {
+    fn tune(&mut self, program: ProgramId, step: StepId, tuning: Tuning) {
         assert!(self.executables.steps[program][step].is_linear(), "only linears are tuned");
         self.tunings[program][step] = tuning;
     }
@@ -294,30 +319,6 @@ impl Replay for CpuReplay {
             done.fetch_add(amount, Ordering::Relaxed);
         });
         done.into_inner()
-    }
-
-    fn shown(&self, program: usize, output: usize) -> &[f32] {
-        let region = &self.executables.programs[program].shown;
-        // SAFETY: `&self`: no replay is running.
-        unsafe { self.arena.rows(region) }.row(output)
-    }
-
-    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]> {
-        let region = self.executables.programs[program].hidden.as_ref()?;
-        // SAFETY: `&self`: no replay is running.
-        Some(unsafe { self.arena.rows(region) }.row(output))
-    }
-
-    fn copy_slots(&mut self, from: &[u32], first: u32) {
-        self.cache.copy_slots(from, first);
-    }
-
-    fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
-        None
-    }
-
-    fn verifications(&mut self) -> Option<&mut dyn Verifications> {
-        None
     }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {

@@ -7,7 +7,9 @@ use ygg_kernels::{
     cuda::{abi::*, packing::Layout},
 };
 
-use crate::ir::{self, HeadTokens, KvSpec, Op, OpWeights, Operand, Program, Region, RopeId, Step, WeightId};
+use crate::ir::{
+    self, HeadTokens, IdVec, KvSpec, Op, OpWeights, Operand, Program, Region, RopeId, Step, StepId, WeightId,
+};
 
 use super::{
     super::BackendError,
@@ -133,7 +135,7 @@ const fn float_mut(at: u64) -> *mut f32 {
     at as *mut f32
 }
 
-/// What a product is of, beside its rows.
+/// Operands and variants of a product, without its rows.
 struct Product {
     norm: Option<ir::Norm>,
     weights: Packed,
@@ -143,7 +145,7 @@ struct Product {
     projection: Option<Projection>,
 }
 
-/// Nothing is left for a product behind.
+/// Sentinel: the step prepares no input for a following product.
 const NO_FRAGMENTS: YggFragments =
     YggFragments { data: std::ptr::null_mut(), format: YGG_FRAGMENT_BF16, row_tiles: 0 };
 
@@ -181,7 +183,7 @@ impl<'a> Launches<'a> {
     }
 
     /// Those of all steps, by step; the first begins when all before it has ended.
-    pub(super) fn all(mut self) -> Result<Vec<Vec<Launch>>, BackendError> {
+    pub(super) fn all(mut self) -> Result<IdVec<StepId, Vec<Launch>>, BackendError> {
         let program = self.program;
         let all = (0..program.steps.len()).map(|number| self.of(number));
         let mut all = all.collect::<Result<Vec<Vec<Launch>>, _>>()?;
@@ -189,10 +191,10 @@ impl<'a> Launches<'a> {
         if let Some(first) = all.first_mut() {
             *first = first.drain(..).map(Launch::alone).collect();
         }
-        Ok(all)
+        Ok(all.into_iter().collect())
     }
 
-    /// Those of a step. What the next step, a product, reads of its result is left as that product reads it.
+    /// Those of a step. If the next step is a product, this one also writes its result as that product reads it.
     fn of(&mut self, place: usize) -> Result<Vec<Launch>, BackendError> {
         let program = self.program;
         let step = &program.steps[place];
@@ -206,24 +208,10 @@ impl<'a> Launches<'a> {
         let operand =
             |i: usize| self.rows(&step.operands[i].region().expect("the program's operand has bytes"));
         let out = || self.rows(&step.result.region().expect("the step has a result"));
-        let input = |word: usize| (self.at.inputs + (word * size_of::<u32>()) as u64) as *const u32;
         let in_step = self.step(step);
         match &step.op {
             Op::Input(_) | Op::Slice { .. } => unreachable!("inputs and views are no steps"),
-            Op::Embed { weight } => {
-                let spec = &self.program.weights[weight.0 as usize];
-                let row_bytes =
-                    spec.format.row_bytes(spec.columns).expect("the model's loader has checked sizes");
-                let params = YggEmbed {
-                    step: in_step,
-                    tokens: input(self.at.words.tokens()),
-                    matrix: self.weights.rows(*weight) as *const u8,
-                    row_bytes: row_bytes as u64,
-                    format: embedding_format(spec.format),
-                    out: out(),
-                };
-                self.by_rows("ygg_embed", out().rows, params)
-            }
+            Op::Embed { weight } => self.embed(in_step, *weight, out()),
             Op::RmsNorm(norm) => {
                 let gain = float(self.weights.gain(norm.weight));
                 let params = YggNormRows { step: in_step, x: operand(0), gain, eps: norm.eps, out: out() };
@@ -231,19 +219,14 @@ impl<'a> Launches<'a> {
             }
             Op::Linear { weights, norm, residual } => {
                 let projection = projection_at(0);
-                let product = Product {
-                    norm: *norm,
-                    weights: self.weights.stack(weights, projection.and_then(|p| p.order)),
-                    up: None,
-                    residual: *residual,
-                    projection,
-                };
+                let weights = self.weights.stack(weights, projection.and_then(|p| p.order));
+                let product = Product { norm: *norm, weights, up: None, residual: *residual, projection };
                 self.product(in_step, step, written, &product, out(), fragments)
             }
             Op::GatedLinear { gate, up, norm } => {
-                let [gate, up] = [gate, up].map(|id| self.weights.stack(&[*id], None));
+                let [weights, up] = [gate, up].map(|id| self.weights.stack(&[*id], None));
                 let product =
-                    Product { norm: *norm, weights: gate, up: Some(up), residual: false, projection: None };
+                    Product { norm: *norm, weights, up: Some(up), residual: false, projection: None };
                 self.product(in_step, step, written, &product, out(), fragments)
             }
             Op::Add | Op::Swiglu => {
@@ -261,14 +244,14 @@ impl<'a> Launches<'a> {
                     step: in_step,
                     x: operand(0),
                     out: out(),
-                    positions: input(self.at.words.positions()),
+                    positions: self.input(self.at.words.positions()),
                     rope: self.rope(Some(*id)),
                     head_dim: number(self.program.ropes[id.0 as usize].head_dim),
                 };
                 self.by_rows("ygg_rope", out().rows, params)
             }
             Op::GivenRows { columns } => {
-                let data = input(self.at.words.given()).cast_mut().cast();
+                let data = self.input(self.at.words.given()).cast_mut().cast();
                 let given =
                     YggRows { data, rows: out().rows, columns: number(*columns), stride: number(*columns) };
                 // Times one is the same bits.
@@ -276,77 +259,28 @@ impl<'a> Launches<'a> {
                 self.by_rows("ygg_scale", out().rows, params)
             }
             Op::SelectRows => {
-                let indices = input(self.at.words.output_rows());
+                let indices = self.input(self.at.words.output_rows());
                 let params = YggSelectRows { step: in_step, x: operand(0), indices, out: out() };
                 self.by_rows("ygg_select_rows", out().rows, params)
             }
             // The product before has stored them.
             Op::AppendKv { .. } if projection_at(1).is_some() => Ok(Vec::new()),
             Op::AppendKv { layer, rope } => {
-                let params = YggAppend {
-                    step: in_step,
-                    keys: operand(0),
-                    values: operand(1),
-                    positions: input(self.at.words.positions()),
-                    slots: input(self.at.words.slots()),
-                    rope: self.rope(*rope),
-                    kv: self.kv(*layer),
-                };
-                let grid = [self.program.kv.kv_heads, operand(0).rows as usize, 1];
-                let threads = number(self.program.kv.head_dim.next_multiple_of(32)).min(YGG_ROW_THREADS);
-                Ok(vec![self.launch(
-                    &format!("ygg_append_{}", self.kv_format.name()),
-                    grid,
-                    threads,
-                    0,
-                    params,
-                )?])
+                self.append(in_step, [operand(0), operand(1)], self.rope(*rope), *layer)
             }
             Op::Attention { layer, heads, scale, rope } => {
-                let KvSpec { head_dim, kv_heads, .. } = self.program.kv;
-                let [partial, partial_max, partial_sum] = self.at.scratch.partial.map(float_mut);
-                let params = YggAttention {
-                    step: in_step,
-                    queries: operand(0),
-                    positions: input(self.at.words.positions()),
-                    prefix: input(self.at.words.prefix()),
-                    tail_len: input(self.at.words.tail_len()),
-                    tails: input(self.at.words.tails()),
-                    tail_capacity: number(self.at.words.tail_capacity()),
-                    heads: number(*heads),
-                    partitions: number(partitions(self.at.context)),
-                    scale: *scale,
-                    rope: self.rope(rope.filter(|_| projection_at(2).is_none())),
-                    kv: self.kv(*layer),
-                    partial,
-                    partial_max,
-                    partial_sum,
-                    out: out(),
-                    next: fragments,
-                };
-                let rows = operand(0).rows as usize;
-                let vectors = rows * heads / kv_heads;
-                let grid =
-                    [partitions(self.at.context) + 1, kv_heads, vectors.div_ceil(YGG_QUERY_TILE as usize)];
-                let widest = [64, 128, 256].into_iter().find(|d| *d >= head_dim);
-                let widest = widest.expect("`CudaExecutables::load` has refused wider heads");
-                let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
-                let shared = attention_shared(self.kv_format, head_dim);
-                Ok(vec![
-                    self.launch(&name, grid, YGG_ATTENTION_THREADS, shared, params)?,
-                    self.launch("ygg_attention_join", [*heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
-                ])
+                let rope = self.rope(rope.filter(|_| projection_at(2).is_none()));
+                self.attention(in_step, operand(0), (*layer, *heads, *scale), rope, out(), fragments)
             }
             Op::Candidates { head: None, most, tokens } => {
                 self.candidates(in_step, operand(0), *most, tokens.as_ref(), out())
             }
             Op::Candidates { head: Some(ir::Head { weights, norm }), most, tokens } => {
-                let packed = self.weights.stack(weights, None);
-                let columns = number(packed.outputs);
+                let weights = self.weights.stack(weights, None);
+                let columns = number(weights.outputs);
                 let data = float_mut(self.at.scratch.logits);
                 let logits = YggRows { data, rows: operand(0).rows, columns, stride: columns };
-                let product =
-                    Product { norm: *norm, weights: packed, up: None, residual: false, projection: None };
+                let product = Product { norm: *norm, weights, up: None, residual: false, projection: None };
                 let mut launches = self.product(in_step, step, written, &product, logits, NO_FRAGMENTS)?;
                 launches.extend(self.candidates(in_step, logits, *most, tokens.as_ref(), out())?);
                 Ok(launches)
@@ -354,8 +288,91 @@ impl<'a> Launches<'a> {
         }
     }
 
+    fn embed(&self, step: YggStep, weight: WeightId, out: YggRows) -> Result<Vec<Launch>, BackendError> {
+        let spec = &self.program.weights[weight.0 as usize];
+        let row_bytes = spec.format.row_bytes(spec.columns).expect("the model's loader has checked sizes");
+        let params = YggEmbed {
+            step,
+            tokens: self.input(self.at.words.tokens()),
+            matrix: self.weights.rows(weight) as *const u8,
+            row_bytes: row_bytes as u64,
+            format: embedding_format(spec.format),
+            out,
+        };
+        self.by_rows("ygg_embed", out.rows, params)
+    }
+
+    fn append(
+        &self,
+        step: YggStep,
+        [keys, values]: [YggRows; 2],
+        rope: YggRope,
+        layer: usize,
+    ) -> Result<Vec<Launch>, BackendError> {
+        let params = YggAppend {
+            step,
+            keys,
+            values,
+            positions: self.input(self.at.words.positions()),
+            slots: self.input(self.at.words.slots()),
+            rope,
+            kv: self.kv(layer),
+        };
+        let grid = [self.program.kv.kv_heads, keys.rows as usize, 1];
+        let threads = number(self.program.kv.head_dim.next_multiple_of(32)).min(YGG_ROW_THREADS);
+        Ok(vec![self.launch(&format!("ygg_append_{}", self.kv_format.name()), grid, threads, 0, params)?])
+    }
+
+    fn attention(
+        &self,
+        step: YggStep,
+        queries: YggRows,
+        (layer, heads, scale): (usize, usize, f32),
+        rope: YggRope,
+        out: YggRows,
+        next: YggFragments,
+    ) -> Result<Vec<Launch>, BackendError> {
+        let KvSpec { head_dim, kv_heads, .. } = self.program.kv;
+        let [partial, partial_max, partial_sum] = self.at.scratch.partial.map(float_mut);
+        let params = YggAttention {
+            step,
+            queries,
+            positions: self.input(self.at.words.positions()),
+            prefix: self.input(self.at.words.prefix()),
+            tail_len: self.input(self.at.words.tail_len()),
+            tails: self.input(self.at.words.tails()),
+            tail_capacity: number(self.at.words.tail_capacity()),
+            heads: number(heads),
+            partitions: number(partitions(self.at.context)),
+            scale,
+            rope,
+            kv: self.kv(layer),
+            partial,
+            partial_max,
+            partial_sum,
+            out,
+            next,
+        };
+        let rows = queries.rows as usize;
+        let vectors = rows * heads / kv_heads;
+        let grid = [partitions(self.at.context) + 1, kv_heads, vectors.div_ceil(YGG_QUERY_TILE as usize)];
+        let widest = [64, 128, 256].into_iter().find(|d| *d >= head_dim);
+        let widest = widest.expect("`CudaExecutables::load` has refused wider heads");
+        let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
+        let shared = attention_shared(self.kv_format, head_dim);
+        Ok(vec![
+            self.launch(&name, grid, YGG_ATTENTION_THREADS, shared, params)?,
+            self.launch("ygg_attention_join", [heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
+        ])
+    }
+
+    /// The address of a word of the inputs.
+    fn input(&self, word: usize) -> *const u32 {
+        (self.at.inputs + (word * size_of::<u32>()) as u64) as *const u32
+    }
+
     fn step(&self, step: &Step) -> YggStep {
-        let skipped = (self.at.inputs + (self.at.words.skipped() * size_of::<u32>()) as u64) as *const u32;
+        let skipped = self.input(self.at.words.skipped());
         YggStep { skipped, group: step.group.map_or(YGG_NO_GROUP, |group| group.0) }
     }
 
@@ -397,12 +414,11 @@ impl<'a> Launches<'a> {
     }
 
     fn projection(&self, projection: Option<Projection>) -> YggProjection {
-        let input = |word: usize| (self.at.inputs + (word * size_of::<u32>()) as u64) as *const u32;
         let halves = u32::from(self.kv_format == KvFormat::F16);
         match projection {
             Some(Projection { layer, heads, rope, order: _ }) => YggProjection {
-                positions: input(self.at.words.positions()),
-                slots: input(self.at.words.slots()),
+                positions: self.input(self.at.words.positions()),
+                slots: self.input(self.at.words.slots()),
                 heads: number(heads),
                 halves,
                 rope: self.rope(rope),
@@ -529,7 +545,7 @@ impl<'a> Launches<'a> {
         let params = YggCandidates {
             step,
             logits,
-            choice: (self.at.inputs + (self.at.words.choice() * size_of::<u32>()) as u64) as *const YggChoice,
+            choice: self.input(self.at.words.choice()).cast(),
             ranges: number(ranges),
             most: number(most),
             range_max: float_mut(range_max),

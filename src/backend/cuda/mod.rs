@@ -38,7 +38,7 @@ use ygg_kernels::{
     cuda::{abi::YGG_MOST_CANDIDATES, abi::YGG_MOST_WIDTH, packing::Layout},
 };
 
-use crate::ir::{DeviceSpec, Op, Program, WeightId, WeightSource};
+use crate::ir::{DeviceSpec, IdVec, Op, Program, ProgramId, WeightId, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions};
 pub use compiled::keep_compiled_kernels;
@@ -93,7 +93,7 @@ enum Way {
 /// Programs with their weights on a GPU. Clones share them.
 #[derive(Debug)]
 pub(super) struct CudaExecutables {
-    programs: Vec<Program>,
+    programs: IdVec<ProgramId, Program>,
     way: Way,
     weights: Weights,
     device: Arc<Device>,
@@ -171,7 +171,7 @@ impl CudaExecutables {
         check_limits(&programs)?;
         let layouts = all_layouts(&programs);
         let empty = Self {
-            programs: Vec::new(),
+            programs: IdVec::default(),
             way,
             weights: Weights::default(),
             device: Device::open(layouts, way)?,
@@ -198,7 +198,7 @@ impl CudaExecutables {
     }
 
     fn embedding(&self) -> Option<EmbeddingRows> {
-        let program = &self.programs[0];
+        let program = &self.programs[ProgramId::FIRST];
         let weight = super::embedding(program)?;
         let WeightId(number) = weight;
         let spec = &program.weights[number as usize];
@@ -212,10 +212,6 @@ impl CudaExecutables {
 
     fn weights(&self) -> &Weights {
         &self.weights
-    }
-
-    fn programs_slice(&self) -> &[Program] {
-        &self.programs
     }
 
     fn kv_format(&self) -> KvFormat {
@@ -267,7 +263,7 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
 }
 
 impl Executables for CudaExecutables {
-    fn programs(&self) -> &[Program] {
+    fn programs(&self) -> &IdVec<ProgramId, Program> {
         &self.programs
     }
 
@@ -303,7 +299,7 @@ impl Executables for CudaExecutables {
             _ => Device::open(self.layouts | layouts, self.way)?,
         };
         let layouts = self.layouts | layouts;
-        let beside = Self { programs: Vec::new(), layouts, device, ..self.clone() };
+        let beside = Self { programs: IdVec::default(), layouts, device, ..self.clone() };
         Ok(Arc::new(beside.and(programs, weights, threads)?))
     }
 

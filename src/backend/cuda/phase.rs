@@ -8,10 +8,10 @@ use ygg_kernels::{
     cuda::abi::{YGG_MERGE_THREADS, YGG_ROW_THREADS, YggGrow, YggHandDown, YggNodeRows, YggRows, YggTree},
 };
 
-use crate::ir::{Program, Region};
+use crate::ir::{IdVec, Program, ProgramId, Region};
 
 use super::{
-    super::{BackendError, Grown, PhaseRoot, PhaseShape, ReplayOptions, phase::OnDevice},
+    super::{BackendError, Executables, Grown, PhaseRoot, PhaseShape, ReplayOptions, phase::OnDevice},
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     layout::{Bump, InputWords},
     replay::{CudaReplay, Graph},
@@ -86,7 +86,7 @@ fn kernel_rows(arena: u64, region: &Region) -> YggRows {
 
 /// The phases whose first forward is one program's.
 struct Root {
-    program: usize,
+    program: ProgramId,
     words: InputWords,
     /// One for every depth from 1.
     graphs: Vec<Graph>,
@@ -177,7 +177,7 @@ pub(super) fn node_rows(inputs: u64, words: InputWords, rows: usize) -> YggNodeR
 impl Phase {
     pub(super) fn new(replay: &mut CudaReplay, shape: PhaseShape) -> Result<Self, BackendError> {
         let executables = Arc::clone(replay.executables());
-        let programs = executables.programs_slice();
+        let programs = executables.programs();
         let (device, growth) = (executables.device(), &programs[shape.growth_program]);
         check_shape(&shape, programs, replay.options());
         let words_of = |program: &Program| InputWords::of(program, replay.options());
@@ -380,7 +380,7 @@ impl Between {
 
 /// # Panics
 /// If the programs are others than the shape says.
-fn check_shape(shape: &PhaseShape, programs: &[Program], options: &ReplayOptions) {
+fn check_shape(shape: &PhaseShape, programs: &IdVec<ProgramId, Program>, options: &ReplayOptions) {
     let growth = &programs[shape.growth_program];
     let most = growth.shown.columns / 2;
     assert!(

@@ -5,12 +5,13 @@ use std::{ops::Range, sync::Arc};
 use cudarc::driver::{CudaGraph, CudaStream, result, sys};
 use ygg_kernels::cuda::abi::{YGG_MOST_WIDTH, YggMoves, YggMultiply, YggPoison};
 
-use crate::ir::{Program, Region, RowInputs};
+use crate::ir::{Id, IdVec, OutputId, Program, ProgramId, Region, RowInputs, StepId};
 
 use super::{
     super::{
-        Accepted, BackendError, DraftPhases, Exercise, GrowingTree, Grown, Moment, Observer, PhaseRoot,
-        PhaseShape, Replay, ReplayOptions, Tuning, Verifications, Workers,
+        Accepted, BackendError, Capabilities, DraftPhases, Executables, Exercise, GrowingTree, Grown,
+        Instruments, Moment, Observer, PhaseId, PhaseRoot, PhaseShape, Replay, ReplayOptions, Tuning,
+        VerificationId, Verifications,
     },
     CudaExecutables, Way,
     alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
@@ -33,8 +34,8 @@ unsafe impl Send for Graph {}
 struct Ready {
     /// None where the host launches the kernels one by one.
     graph: Option<Graph>,
-    /// By steps: the kernels, which the graph was captured from if there is one.
-    launches: Vec<Vec<Launch>>,
+    /// The kernels of every step, which the graph was captured from if there is one.
+    launches: IdVec<StepId, Vec<Launch>>,
     words: InputWords,
     results: ResultWords,
     /// Address of its inputs.
@@ -54,9 +55,9 @@ struct Ground {
 
 /// Memory, stream and graphs of one request. Graphs come first: they end before what they use.
 pub(super) struct CudaReplay {
-    ready: Vec<Ready>,
-    phases: Vec<Phase>,
-    verifications: Vec<Verification>,
+    ready: IdVec<ProgramId, Ready>,
+    phases: IdVec<PhaseId, Phase>,
+    verifications: IdVec<VerificationId, Verification>,
     ground: Ground,
     executables: Arc<CudaExecutables>,
     stream: Arc<CudaStream>,
@@ -72,7 +73,7 @@ pub(super) struct CudaReplay {
     results: PinnedBlock,
     memory: DeviceBlock,
     /// The program of the forward that the host has not waited for.
-    begun: Option<usize>,
+    begun: Option<ProgramId>,
     /// What ended it; nothing is run behind it.
     failure: Option<BackendError>,
 }
@@ -89,7 +90,7 @@ impl CudaReplay {
         options: &ReplayOptions,
     ) -> Result<Self, BackendError> {
         let device = Arc::clone(executables.device());
-        let (programs, kv_format) = (executables.programs_slice(), executables.kv_format());
+        let (programs, kv_format) = (executables.programs(), executables.kv_format());
         let places = Places::of(programs, kv_format, options);
         let memory = DeviceBlock::new(&device, places.bytes, "a session")?;
         let stream = device.stream()?;
@@ -99,11 +100,11 @@ impl CudaReplay {
         let all = memory.at(0, places.bytes);
         // SAFETY: the whole block, which nothing uses yet.
         check("clear memory", unsafe { result::memset_d8_async(all, 0, places.bytes, stream.cu_stream()) })?;
-        upload_ropes(&programs[0], &places, &memory, options.layout.context, &stream)?;
+        upload_ropes(&programs[ProgramId::FIRST], &places, &memory, options.layout.context, &stream)?;
 
         let start = memory.at(0, 0);
         let at = |offset: usize| start + offset as u64;
-        let cache = Cache::new(&programs[0].kv, kv_format, options, at(places.cache));
+        let cache = Cache::new(&programs[ProgramId::FIRST].kv, kv_format, options, at(places.cache));
         let ground = Ground {
             arena: at(places.arena),
             cache,
@@ -117,16 +118,16 @@ impl CudaReplay {
             options: options.clone(),
         };
         let mut replay = Self {
-            ready: Vec::with_capacity(programs.len()),
-            phases: Vec::new(),
-            verifications: Vec::new(),
+            ready: IdVec::default(),
+            phases: IdVec::default(),
+            verifications: IdVec::default(),
             ground,
             moves: cache.moves(&device)?,
             poison: cache.poison(&device)?,
             reads: read_launches(&device, executables.weights(), at(places.sink))?,
             multiply: multiply_launch(&device, at(places.sink))?,
             nothing: nothing_launch(&device, at(places.sink))?,
-            nothing_skipped: vec![false; programs[0].groups as usize],
+            nothing_skipped: vec![false; programs[ProgramId::FIRST].groups as usize],
             executables: Arc::clone(&executables),
             stream,
             inputs,
@@ -135,7 +136,7 @@ impl CudaReplay {
             begun: None,
             failure: None,
         };
-        for program in programs {
+        for program in programs.iter() {
             let words = InputWords::of(program, options);
             let sources = [
                 at(places.arena + program.shown.offset_bytes),
@@ -149,7 +150,11 @@ impl CudaReplay {
     }
 
     /// The kernels of a program by steps, for inputs at an address.
-    pub(super) fn launches(&self, program: &Program, inputs: u64) -> Result<Vec<Vec<Launch>>, BackendError> {
+    pub(super) fn launches(
+        &self,
+        program: &Program,
+        inputs: u64,
+    ) -> Result<IdVec<StepId, Vec<Launch>>, BackendError> {
         let Ground { arena, cache, ropes, scratch, options } = &self.ground;
         let addresses = Addresses {
             arena: *arena,
@@ -184,7 +189,7 @@ impl CudaReplay {
     }
 
     /// Where a program reads its inputs.
-    pub(super) fn inputs_at(&self, program: usize) -> u64 {
+    pub(super) fn inputs_at(&self, program: ProgramId) -> u64 {
         self.ready[program].inputs_at
     }
 
@@ -198,21 +203,21 @@ impl CudaReplay {
     }
 
     /// Puts the kernels of a program on the stream, behind the copy of what they read.
-    pub(super) fn forward(&self, program: usize) -> Result<(), BackendError> {
+    pub(super) fn forward(&self, program: ProgramId) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.words(), inputs_at)?;
         self.run(program)
     }
 
     /// Puts the kernels of a program on the stream, with others that write their rows behind the copy of what else they read.
-    pub(super) fn forward_of_rows_by(&self, program: usize, rows: &Launch) -> Result<(), BackendError> {
+    pub(super) fn forward_of_rows_by(&self, program: ProgramId, rows: &Launch) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.tails(), inputs_at)?;
         rows.on(&self.stream)?;
         self.run(program)
     }
 
-    fn run(&self, program: usize) -> Result<(), BackendError> {
+    fn run(&self, program: ProgramId) -> Result<(), BackendError> {
         self.ready[program].launches.iter().flatten().try_for_each(|launch| launch.on(&self.stream))
     }
 
@@ -220,7 +225,7 @@ impl CudaReplay {
     fn ready(
         &mut self,
         program: &Program,
-        launches: Vec<Vec<Launch>>,
+        launches: IdVec<StepId, Vec<Launch>>,
         words: InputWords,
         sources: [u64; 2],
         inputs_at: u64,
@@ -275,7 +280,7 @@ impl CudaReplay {
     }
 
     /// Fetches the hidden rows of a program's forward to where they are read.
-    pub(super) fn fetch_hidden(&mut self, program: usize) -> Result<(), BackendError> {
+    pub(super) fn fetch_hidden(&mut self, program: ProgramId) -> Result<(), BackendError> {
         let Ready { results: ResultWords { shown, hidden }, sources, .. } = self.ready[program];
         self.fetch(shown..shown + hidden, sources[1])
     }
@@ -289,19 +294,25 @@ impl CudaReplay {
         check("fetch results", unsafe { result::memcpy_dtoh_async(to, from, self.stream.cu_stream()) })
     }
 
-    /// The place of the verification by a program.
-    fn verification(&self, program: usize, shows_hidden: bool) -> Option<usize> {
-        self.verifications.iter().position(|v| v.is_of(program, shows_hidden, None))
+    /// The verification by a program, of the best nodes of a grown tree if one is named.
+    fn verification(
+        &self,
+        program: ProgramId,
+        shows_hidden: bool,
+        best: Option<&BestOf>,
+    ) -> Option<VerificationId> {
+        let mut known = self.verifications.pairs();
+        known.find_map(|(id, known)| known.is_of(program, shows_hidden, best).then_some(id))
     }
 
     /// Writes what a program reads, once nothing reads it any more.
-    fn write_inputs(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+    fn write_inputs(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.finish();
         let words = self.ready[program].words;
         words.write(inputs, skipped, self.inputs.words_mut());
     }
 
-    fn launch_whole(&mut self, program: usize) -> Result<(), BackendError> {
+    fn launch_whole(&mut self, program: ProgramId) -> Result<(), BackendError> {
         if let Some(graph) = &self.ready[program].graph {
             return check("launch a graph", graph.0.launch());
         }
@@ -313,7 +324,7 @@ impl CudaReplay {
 
     fn replay_steps(
         &mut self,
-        program: usize,
+        program: ProgramId,
         skipped: &[bool],
         observer: Observer<'_>,
     ) -> Result<(), BackendError> {
@@ -323,7 +334,7 @@ impl CudaReplay {
         self.send_inputs(words.words(), inputs_at)?;
         check("send the rows", self.stream.synchronize())?;
         observer(Moment::Begun);
-        for (number, step) in executables.programs_slice()[program].steps.iter().enumerate() {
+        for (number, step) in (0..).map(StepId::new).zip(&executables.programs()[program].steps) {
             if step.group.is_some_and(|g| skipped[g.0 as usize]) {
                 continue;
             }
@@ -387,11 +398,11 @@ impl CudaReplay {
     }
 
     /// After a failure: rows that can be walked, of logits or of candidates, of which there is one.
-    fn show_nothing(&mut self, program: usize) {
+    fn show_nothing(&mut self, program: ProgramId) {
         if self.failure().is_none() {
             return;
         }
-        let Region { rows, row_stride, .. } = self.executables.programs_slice()[program].shown;
+        let Region { rows, row_stride, .. } = self.executables.programs()[program].shown;
         let words = self.results.words_mut();
         words.fill(0);
         (0..rows).for_each(|row| words[row * row_stride] = 1);
@@ -403,12 +414,12 @@ impl Replay for CudaReplay {
         self.failure.as_ref().or(self.executables.failure())
     }
 
-    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.begin(program, inputs, skipped);
         self.finish();
     }
 
-    fn begin(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+    fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.write_inputs(program, inputs, skipped);
         self.attempt(|replay| replay.launch_whole(program));
         self.begun = Some(program);
@@ -421,38 +432,16 @@ impl Replay for CudaReplay {
         }
     }
 
-    fn replay_observed(
-        &mut self,
-        program: usize,
-        inputs: &RowInputs,
-        skipped: &[bool],
-        observer: Observer<'_>,
-    ) {
-        self.write_inputs(program, inputs, skipped);
-        self.attempt(|replay| replay.replay_steps(program, skipped, observer));
-        self.show_nothing(program);
-    }
-
-    fn workers(&self) -> Option<Workers> {
-        None
-    }
-
-    fn tune(&mut self, _program: usize, _step: usize, tuning: Tuning) {
-        assert_eq!(tuning, Tuning::DEFAULT, "kernels of a GPU have one tuning");
-    }
-
-    fn exercise(&mut self, exercise: Exercise) -> u64 {
-        self.attempt(|replay| replay.exercised(exercise))
-    }
-
-    fn shown(&self, program: usize, output: usize) -> &[f32] {
-        let region = &self.executables.programs_slice()[program].shown;
+    fn shown(&self, program: ProgramId, output: OutputId) -> &[f32] {
+        let region = &self.executables.programs()[program].shown;
+        let output = output.index();
         assert!(output < region.rows, "output {output} of {}", region.rows);
         &self.results.floats()[output * region.row_stride..][..region.columns]
     }
 
-    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]> {
-        let region = self.executables.programs_slice()[program].hidden.as_ref()?;
+    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
+        let region = self.executables.programs()[program].hidden.as_ref()?;
+        let output = output.index();
         assert!(output < region.rows, "output {output} of {}", region.rows);
         let first = self.ready[program].results.shown + output * region.row_stride;
         Some(&self.results.floats()[first..][..region.columns])
@@ -473,6 +462,12 @@ impl Replay for CudaReplay {
             Ok(())
         });
     }
+}
+
+impl Capabilities for CudaReplay {
+    fn instruments(&mut self) -> Option<&mut dyn Instruments> {
+        Some(self)
+    }
 
     fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
         match self.executables.way() {
@@ -487,6 +482,28 @@ impl Replay for CudaReplay {
             Way::Eager => None,
         }
     }
+}
+
+impl Instruments for CudaReplay {
+    fn replay_observed(
+        &mut self,
+        program: ProgramId,
+        inputs: &RowInputs,
+        skipped: &[bool],
+        observer: Observer<'_>,
+    ) {
+        self.write_inputs(program, inputs, skipped);
+        self.attempt(|replay| replay.replay_steps(program, skipped, observer));
+        self.show_nothing(program);
+    }
+
+    fn tune(&mut self, _program: ProgramId, _step: StepId, tuning: Tuning) {
+        assert_eq!(tuning, Tuning::DEFAULT, "kernels of a GPU have one tuning");
+    }
+
+    fn exercise(&mut self, exercise: Exercise) -> u64 {
+        self.attempt(|replay| replay.exercised(exercise))
+    }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
         self.attempt(|replay| {
@@ -500,13 +517,12 @@ impl Replay for CudaReplay {
 }
 
 impl DraftPhases for CudaReplay {
-    fn prepare(&mut self, shape: PhaseShape) -> Result<usize, BackendError> {
+    fn prepare(&mut self, shape: PhaseShape) -> Result<PhaseId, BackendError> {
         let phase = Phase::new(self, shape)?;
-        self.phases.push(phase);
-        Ok(self.phases.len() - 1)
+        Ok(self.phases.push(phase))
     }
 
-    fn begin_growth(&mut self, phase: usize, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) {
+    fn begin_growth(&mut self, phase: PhaseId, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) {
         self.finish();
         self.attempt(|replay| {
             let graph = replay.phases[phase].graph(depth, root, skipped, &replay.ground.options);
@@ -515,19 +531,19 @@ impl DraftPhases for CudaReplay {
         });
     }
 
-    fn grown(&mut self, phase: usize) -> Grown<'_> {
+    fn grown(&mut self, phase: PhaseId) -> Grown<'_> {
         self.attempt(|replay| check("run a draft phase", replay.stream.synchronize()));
         if self.failure().is_some() { NOTHING_GROWN } else { self.phases[phase].grown() }
     }
 
-    fn growing(&self, phase: usize) -> GrowingTree {
+    fn growing(&self, phase: PhaseId) -> GrowingTree {
         GrowingTree(Arc::clone(self.phases[phase].tree()) as _)
     }
 }
 
 impl Verifications for CudaReplay {
-    fn prepare(&mut self, program: usize, shows_hidden: bool) -> Result<(), BackendError> {
-        if self.verification(program, shows_hidden).is_none() {
+    fn prepare(&mut self, program: ProgramId, shows_hidden: bool) -> Result<(), BackendError> {
+        if self.verification(program, shows_hidden, None).is_none() {
             let verification = Verification::new(self, program, shows_hidden, None)?;
             self.verifications.push(verification);
         }
@@ -536,22 +552,20 @@ impl Verifications for CudaReplay {
 
     fn prepare_grown(
         &mut self,
-        program: usize,
+        program: ProgramId,
         width: usize,
         shows_hidden: bool,
         tree: &GrowingTree,
-    ) -> Result<usize, BackendError> {
+    ) -> Result<VerificationId, BackendError> {
         let best = BestOf::new(tree, width);
-        let known = self.verifications.iter().position(|v| v.is_of(program, shows_hidden, Some(&best)));
-        if let Some(known) = known {
+        if let Some(known) = self.verification(program, shows_hidden, Some(&best)) {
             return Ok(known);
         }
         let verification = Verification::new(self, program, shows_hidden, Some(best))?;
-        self.verifications.push(verification);
-        Ok(self.verifications.len() - 1)
+        Ok(self.verifications.push(verification))
     }
 
-    fn verify_grown(&mut self, verification: usize, inputs: &RowInputs) {
+    fn verify_grown(&mut self, verification: VerificationId, inputs: &RowInputs) {
         self.finish();
         let program = self.verifications[verification].program;
         self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
@@ -563,7 +577,7 @@ impl Verifications for CudaReplay {
         });
     }
 
-    fn grown_accepted(&self, verification: usize) -> (&[u32], Accepted<'_>) {
+    fn grown_accepted(&self, verification: VerificationId) -> (&[u32], Accepted<'_>) {
         if self.failure().is_some() {
             return (&[0], NOTHING_ACCEPTED);
         }
@@ -571,11 +585,11 @@ impl Verifications for CudaReplay {
         (verification.kept(), verification.accepted())
     }
 
-    fn verify(&mut self, program: usize, shows_hidden: bool, inputs: &RowInputs) -> Accepted<'_> {
+    fn verify(&mut self, program: ProgramId, shows_hidden: bool, inputs: &RowInputs) -> Accepted<'_> {
         assert!(inputs.used() > 0, "a tree has a root");
         self.finish();
         self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
-        let place = self.verification(program, shows_hidden).expect("the program was prepared");
+        let place = self.verification(program, shows_hidden, None).expect("the program was prepared");
         self.attempt(|replay| {
             check("launch a verification", replay.verifications[place].graph().0.launch())?;
             check("run a verification", replay.stream.synchronize())

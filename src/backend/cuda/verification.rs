@@ -8,10 +8,10 @@ use ygg_kernels::{
     cuda::abi::{YGG_MERGE_THREADS, YGG_WARP, YggPath, YggPrune, YggRows, YggWalk},
 };
 
-use crate::ir::Program;
+use crate::ir::{Program, ProgramId};
 
 use super::{
-    super::{Accepted, BackendError, GrowingTree},
+    super::{Accepted, BackendError, Executables, GrowingTree},
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     layout::InputWords,
     phase::{TreeOnDevice, node_rows},
@@ -20,7 +20,7 @@ use super::{
 
 /// A verification ready to run. The graph comes first: it ends before what it uses.
 pub(super) struct Verification {
-    pub(super) program: usize,
+    pub(super) program: ProgramId,
     shows_hidden: bool,
     graph: Graph,
     words: ResultWords,
@@ -87,13 +87,13 @@ fn word_of(memory: &DeviceBlock, word: usize) -> *mut u32 {
 impl Verification {
     pub(super) fn new(
         replay: &mut CudaReplay,
-        program: usize,
+        program: ProgramId,
         shows_hidden: bool,
         best: Option<BestOf>,
     ) -> Result<Self, BackendError> {
         let executables = Arc::clone(replay.executables());
         let (device, number) = (executables.device(), program);
-        let program = &executables.programs_slice()[number];
+        let program = &executables.programs()[number];
         let shown = &program.shown;
         assert_eq!(
             (shown.rows, shown.columns),
@@ -140,7 +140,7 @@ impl Verification {
     }
 
     /// Whether it is the verification by a program that shows as much, of the best nodes of a tree if there is one.
-    pub(super) fn is_of(&self, program: usize, shows_hidden: bool, best: Option<&BestOf>) -> bool {
+    pub(super) fn is_of(&self, program: ProgramId, shows_hidden: bool, best: Option<&BestOf>) -> bool {
         let is_same = match (&self.best, best) {
             (None, None) => true,
             (Some(own), Some(other)) => Arc::ptr_eq(&own.tree, &other.tree) && own.width == other.width,

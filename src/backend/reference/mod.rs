@@ -8,26 +8,27 @@ use ygg_kernels::{
 };
 
 use crate::ir::{
-    self, HeadTokens, Op, Operand, Program, Region, RopeId, RowInputs, Step, WeightId, WeightSource,
+    self, HeadTokens, Id, IdVec, Op, Operand, OutputId, Program, ProgramId, Region, RopeId, RowInputs, Step,
+    StepId, WeightId, WeightSource,
 };
 
 use super::{
-    BackendError, DraftPhases, Executables, Exercise, Moment, Observer, Replay, ReplayOptions, Tuning,
-    Verifications, Workers,
+    BackendError, Capabilities, Executables, Exercise, Instruments, Moment, Observer, Replay, ReplayOptions,
+    Tuning,
     memory::{Arena, KvCache},
 };
 
 /// Programs with a copy of the weights' bytes, which clones share.
 #[derive(Clone, Debug)]
 pub(super) struct ReferenceExecutables {
-    programs: Vec<Program>,
+    programs: IdVec<ProgramId, Program>,
     weights: Vec<Arc<[u8]>>,
     kv_format: KvFormat,
 }
 
 impl ReferenceExecutables {
     pub(super) fn load(programs: Vec<Program>, kv_format: KvFormat, source: &dyn WeightSource) -> Self {
-        let mut empty = Self { programs: Vec::new(), weights: Vec::new(), kv_format };
+        let mut empty = Self { programs: IdVec::default(), weights: Vec::new(), kv_format };
         empty.add(programs, source);
         empty
     }
@@ -60,7 +61,7 @@ impl ReferenceExecutables {
 }
 
 impl Executables for ReferenceExecutables {
-    fn programs(&self) -> &[Program] {
+    fn programs(&self) -> &IdVec<ProgramId, Program> {
         &self.programs
     }
 
@@ -69,8 +70,11 @@ impl Executables for ReferenceExecutables {
     }
 
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
-        let cache = KvCache::bytes(self.programs[0].kv, self.kv_format, options.layout.slots());
-        self.arena_bytes() + cache + super::rope_bytes(&self.programs[0], options.layout.context)
+        let cache =
+            KvCache::bytes(self.programs[ProgramId::FIRST].kv, self.kv_format, options.layout.slots());
+        self.arena_bytes()
+            + cache
+            + super::rope_bytes(&self.programs[ProgramId::FIRST], options.layout.context)
     }
 
     fn with(
@@ -90,22 +94,23 @@ impl Executables for ReferenceExecutables {
         weights: &dyn WeightSource,
         _threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError> {
-        let mut other = Self { programs: Vec::new(), ..self.clone() };
+        let mut other = Self { programs: IdVec::default(), ..self.clone() };
         other.add(programs, weights);
         Ok(Arc::new(other))
     }
 
     fn embed(&self, token: u32, row: &mut [f32]) {
         let columns = row.len();
-        let embedding = super::embedding(&self.programs[0]).expect("the programs embed tokens");
+        let embedding =
+            super::embedding(&self.programs[ProgramId::FIRST]).expect("the programs embed tokens");
         let matrix = self.matrix(embedding);
         kernels::embed(&matrix, &[token], RowsMut::new(row, columns));
     }
 
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
         let arena = Arena::new(self.arena_bytes())?;
-        let cache = KvCache::new(self.programs[0].kv, self.kv_format, options.layout.slots())?;
-        let ropes = super::rope_tables(&self.programs[0], options.layout.context);
+        let cache = KvCache::new(self.programs[ProgramId::FIRST].kv, self.kv_format, options.layout.slots())?;
+        let ropes = super::rope_tables(&self.programs[ProgramId::FIRST], options.layout.context);
         Ok(Box::new(ReferenceReplay { executables: self, arena, cache, ropes }))
     }
 }
@@ -273,13 +278,37 @@ impl Replay for ReferenceReplay {
         None
     }
 
-    fn replay(&mut self, program: usize, inputs: &RowInputs, skipped: &[bool]) {
+    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.replay_observed(program, inputs, skipped, &mut |_| {});
     }
 
+    fn shown(&self, program: ProgramId, output: OutputId) -> &[f32] {
+        let region = &self.executables.programs[program].shown;
+        // SAFETY: `&self`: no replay is running.
+        unsafe { self.arena.rows(region) }.row(output.index())
+    }
+
+    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
+        let region = self.executables.programs[program].hidden.as_ref()?;
+        // SAFETY: `&self`: no replay is running.
+        Some(unsafe { self.arena.rows(region) }.row(output.index()))
+    }
+
+    fn copy_slots(&mut self, from: &[u32], first: u32) {
+        self.cache.copy_slots(from, first);
+    }
+}
+
+impl Capabilities for ReferenceReplay {
+    fn instruments(&mut self) -> Option<&mut dyn Instruments> {
+        Some(self)
+    }
+}
+
+impl Instruments for ReferenceReplay {
     fn replay_observed(
         &mut self,
-        program: usize,
+        program: ProgramId,
         inputs: &RowInputs,
         skipped: &[bool],
         observer: Observer<'_>,
@@ -287,7 +316,7 @@ impl Replay for ReferenceReplay {
         let executables = Arc::clone(&self.executables);
         let program = &executables.programs[program];
         observer(Moment::Begun);
-        for (number, step) in program.steps.iter().enumerate() {
+        for (number, step) in (0..).map(StepId::new).zip(&program.steps) {
             if step.group.is_none_or(|g| !skipped[g.0 as usize]) {
                 self.step(program, step, inputs);
                 observer(Moment::ShareDone(number));
@@ -296,11 +325,7 @@ impl Replay for ReferenceReplay {
         }
     }
 
-    fn workers(&self) -> Option<Workers> {
-        None
-    }
-
-    fn tune(&mut self, _program: usize, _step: usize, tuning: Tuning) {
+    fn tune(&mut self, _program: ProgramId, _step: StepId, tuning: Tuning) {
         assert_eq!(tuning, Tuning::DEFAULT, "scalar kernels have one tuning");
     }
 
@@ -316,30 +341,6 @@ impl Replay for ReferenceReplay {
             Exercise::MultiplyAdds { arithmetic, rounds } => kernels.multiply_adds(arithmetic, rounds),
             Exercise::EmptySteps { steps } => steps,
         }
-    }
-
-    fn shown(&self, program: usize, output: usize) -> &[f32] {
-        let region = &self.executables.programs[program].shown;
-        // SAFETY: `&self`: no replay is running.
-        unsafe { self.arena.rows(region) }.row(output)
-    }
-
-    fn hidden(&self, program: usize, output: usize) -> Option<&[f32]> {
-        let region = self.executables.programs[program].hidden.as_ref()?;
-        // SAFETY: `&self`: no replay is running.
-        Some(unsafe { self.arena.rows(region) }.row(output))
-    }
-
-    fn copy_slots(&mut self, from: &[u32], first: u32) {
-        self.cache.copy_slots(from, first);
-    }
-
-    fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
-        None
-    }
-
-    fn verifications(&mut self) -> Option<&mut dyn Verifications> {
-        None
     }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {

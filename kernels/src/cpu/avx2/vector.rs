@@ -40,98 +40,8 @@ macro_rules! common {
         type Floats = __m256;
 
         #[inline(always)]
-        unsafe fn bytes(self, at: *const u8) -> __m256i {
-            // SAFETY: promised by the caller; `self` proves the instructions, here and below.
-            unsafe { _mm256_loadu_si256(at.cast()) }
-        }
-
-        #[inline(always)]
-        fn and(self, bytes: __m256i, mask: u8) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_and_si256(bytes, _mm256_set1_epi8(mask.cast_signed())) }
-        }
-
-        #[inline(always)]
-        fn or(self, a: __m256i, b: __m256i) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_or_si256(a, b) }
-        }
-
-        #[inline(always)]
-        fn minus(self, bytes: __m256i, offset: u8) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_sub_epi8(bytes, _mm256_set1_epi8(offset.cast_signed())) }
-        }
-
-        #[inline(always)]
-        fn up<const BITS: i32>(self, bytes: __m256i) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_slli_epi16::<BITS>(bytes) }
-        }
-
-        #[inline(always)]
-        fn down<const BITS: i32>(self, bytes: __m256i) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_srli_epi16::<BITS>(bytes) }
-        }
-
-        #[inline(always)]
-        fn look_up(self, table: &[u8; 16], bytes: __m256i) -> __m256i {
-            // SAFETY: the table has 16 bytes; see `bytes`.
-            unsafe {
-                let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
-                _mm256_shuffle_epi8(table, bytes)
-            }
-        }
-
-        #[inline(always)]
-        fn no_sum(self) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_setzero_si256() }
-        }
-
-        #[inline(always)]
-        unsafe fn start(self, at: *const u8) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_set1_epi32(at.cast::<i32>().read_unaligned()) }
-        }
-
-        #[inline(always)]
         fn no_ints(self) -> __m256i {
             self.no_sum()
-        }
-
-        #[inline(always)]
-        fn add(self, a: __m256i, b: __m256i) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_add_epi32(a, b) }
-        }
-
-        #[inline(always)]
-        fn times(self, a: __m256i, b: __m256i) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_mullo_epi32(a, b) }
-        }
-
-        #[inline(always)]
-        fn magnitudes(self, bytes: __m256i) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_abs_epi8(bytes) }
-        }
-
-        /// A product of two bytes is at most `128 * 127`, so that two fit 16 bits.
-        #[inline(always)]
-        unsafe fn dot_signed(
-            self,
-            sum: __m256i,
-            [magnitudes, signed]: [__m256i; 2],
-            x: *const u8,
-        ) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe {
-                let pairs = _mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(self.start(x), signed));
-                _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
-            }
         }
 
         #[inline(always)]
@@ -139,44 +49,30 @@ macro_rules! common {
             sum
         }
 
-        #[inline(always)]
-        unsafe fn pairs(self, at: *const u8) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_cvtepu8_epi16(_mm_loadu_si128(at.cast())) }
-        }
-
-        #[inline(always)]
-        unsafe fn high_nibbles(self, first: *const u8, second: *const u8) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe {
-                let both = _mm_unpacklo_epi8(_mm_loadl_epi64(first.cast()), _mm_loadl_epi64(second.cast()));
-                let high = _mm_and_si128(_mm_srli_epi16::<4>(both), _mm_set1_epi8(15));
-                _mm256_cvtepu8_epi16(high)
-            }
-        }
-
-        #[inline(always)]
-        fn one_of_pair(self, pairs: __m256i, i: usize) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe {
+        intrinsics! {
+            fn and(self, bytes: __m256i, mask: u8) -> __m256i =
+                _mm256_and_si256(bytes, _mm256_set1_epi8(mask.cast_signed()));
+            fn or(self, a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);
+            fn minus(self, bytes: __m256i, offset: u8) -> __m256i =
+                _mm256_sub_epi8(bytes, _mm256_set1_epi8(offset.cast_signed()));
+            fn up<const BITS: i32>(self, bytes: __m256i) -> __m256i = _mm256_slli_epi16::<BITS>(bytes);
+            fn down<const BITS: i32>(self, bytes: __m256i) -> __m256i = _mm256_srli_epi16::<BITS>(bytes);
+            fn look_up(self, table: &[u8; 16], bytes: __m256i) -> __m256i = {
+                let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+                _mm256_shuffle_epi8(table, bytes)
+            };
+            fn no_sum(self) -> __m256i = _mm256_setzero_si256();
+            fn add(self, a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
+            fn times(self, a: __m256i, b: __m256i) -> __m256i = _mm256_mullo_epi32(a, b);
+            fn magnitudes(self, bytes: __m256i) -> __m256i = _mm256_abs_epi8(bytes);
+            fn one_of_pair(self, pairs: __m256i, i: usize) -> __m256i = {
                 if i == 0 {
                     _mm256_and_si256(pairs, _mm256_set1_epi32(0xffff))
                 } else {
                     _mm256_srli_epi32::<16>(pairs)
                 }
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn add_pairs(self, ints: __m256i, pairs: __m256i, x: *const u8) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_add_epi32(ints, _mm256_madd_epi16(pairs, self.start(x))) }
-        }
-
-        #[inline(always)]
-        fn encode(self, values: &[f32; 32], factor: f32, to: &mut [u8; 32]) -> [[i16; 2]; 2] {
-            // SAFETY: 32 numbers and 32 bytes; see `bytes`.
-            unsafe {
+            };
+            fn encode(self, values: &[f32; 32], factor: f32, to: &mut [u8; 32]) -> [[i16; 2]; 2] = {
                 let factor = _mm256_set1_ps(factor);
                 let eight = |i: usize| {
                     let values = _mm256_loadu_ps(values.as_ptr().add(8 * i));
@@ -189,98 +85,49 @@ macro_rules! common {
                 _mm256_storeu_si256(to.as_mut_ptr().cast(), bytes);
                 [_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes)]
                     .map(|half| pair_sums(half))
-            }
-        }
-
-        #[inline(always)]
-        fn zero(self) -> __m256 {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_setzero_ps() }
-        }
-
-        #[inline(always)]
-        unsafe fn numbers(self, unit: Unit, at: *const u8) -> __m256 {
-            // SAFETY: see `bytes`.
-            unsafe {
-                let halves = _mm_loadu_si128(at.cast());
-                match unit {
-                    Unit::F16 => _mm256_cvtph_ps(halves),
-                    Unit::BF16 => _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(halves))),
-                }
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn splat(self, at: *const u8) -> __m256 {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_set1_ps(at.cast::<f32>().read_unaligned()) }
-        }
-
-        #[inline(always)]
-        fn floats(self, ints: __m256i) -> __m256 {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_cvtepi32_ps(ints) }
-        }
-
-        #[inline(always)]
-        fn four_floats(self, bytes: __m256i) -> [__m256; 4] {
-            // SAFETY: see `bytes`.
-            unsafe {
+            };
+            fn zero(self) -> __m256 = _mm256_setzero_ps();
+            fn floats(self, ints: __m256i) -> __m256 = _mm256_cvtepi32_ps(ints);
+            fn four_floats(self, bytes: __m256i) -> [__m256; 4] = {
                 [
                     _mm256_cvtepi32_ps(_mm256_srai_epi32::<24>(_mm256_slli_epi32::<24>(bytes))),
                     _mm256_cvtepi32_ps(_mm256_srai_epi32::<24>(_mm256_slli_epi32::<16>(bytes))),
                     _mm256_cvtepi32_ps(_mm256_srai_epi32::<24>(_mm256_slli_epi32::<8>(bytes))),
                     _mm256_cvtepi32_ps(_mm256_srai_epi32::<24>(bytes)),
                 ]
-            }
-        }
-
-        #[inline(always)]
-        fn sum(self, a: __m256, b: __m256) -> __m256 {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_add_ps(a, b) }
-        }
-
-        #[inline(always)]
-        fn product(self, a: __m256, b: __m256) -> __m256 {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_mul_ps(a, b) }
-        }
-
-        #[inline(always)]
-        fn fma(self, a: __m256, b: __m256, c: __m256) -> __m256 {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_fmadd_ps(a, b, c) }
-        }
-
-        #[inline(always)]
-        fn fnma(self, a: __m256, b: __m256, c: __m256) -> __m256 {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_fnmadd_ps(a, b, c) }
-        }
-
-        #[inline(always)]
-        unsafe fn load(self, at: *const f32) -> __m256 {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_loadu_ps(at) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(self, at: *mut f32, floats: __m256) {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_storeu_ps(at, floats) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_ints(self, at: *const i32) -> __m256i {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_loadu_si256(at.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn store_ints(self, at: *mut i32, ints: __m256i) {
-            // SAFETY: see `bytes`.
-            unsafe { _mm256_storeu_si256(at.cast(), ints) }
+            };
+            fn sum(self, a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+            fn product(self, a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+            fn fma(self, a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+            fn fnma(self, a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fnmadd_ps(a, b, c);
+            unsafe fn bytes(self, at: *const u8) -> __m256i = _mm256_loadu_si256(at.cast());
+            unsafe fn start(self, at: *const u8) -> __m256i = _mm256_set1_epi32(at.cast::<i32>().read_unaligned());
+            // A product of two bytes is at most `128 * 127`, so that two fit 16 bits.
+            unsafe fn dot_signed(self, sum: __m256i, codes: [__m256i; 2], x: *const u8) -> __m256i = {
+                let [magnitudes, signed] = codes;
+                let pairs = _mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(self.start(x), signed));
+                _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+            };
+            unsafe fn pairs(self, at: *const u8) -> __m256i = _mm256_cvtepu8_epi16(_mm_loadu_si128(at.cast()));
+            unsafe fn high_nibbles(self, first: *const u8, second: *const u8) -> __m256i = {
+                let both = _mm_unpacklo_epi8(_mm_loadl_epi64(first.cast()), _mm_loadl_epi64(second.cast()));
+                let high = _mm_and_si128(_mm_srli_epi16::<4>(both), _mm_set1_epi8(15));
+                _mm256_cvtepu8_epi16(high)
+            };
+            unsafe fn add_pairs(self, ints: __m256i, pairs: __m256i, x: *const u8) -> __m256i =
+                _mm256_add_epi32(ints, _mm256_madd_epi16(pairs, self.start(x)));
+            unsafe fn numbers(self, unit: Unit, at: *const u8) -> __m256 = {
+                let halves = _mm_loadu_si128(at.cast());
+                match unit {
+                    Unit::F16 => _mm256_cvtph_ps(halves),
+                    Unit::BF16 => _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(halves))),
+                }
+            };
+            unsafe fn splat(self, at: *const u8) -> __m256 = _mm256_set1_ps(at.cast::<f32>().read_unaligned());
+            unsafe fn load(self, at: *const f32) -> __m256 = _mm256_loadu_ps(at);
+            unsafe fn store(self, at: *mut f32, floats: __m256) = _mm256_storeu_ps(at, floats);
+            unsafe fn load_ints(self, at: *const i32) -> __m256i = _mm256_loadu_si256(at.cast());
+            unsafe fn store_ints(self, at: *mut i32, ints: __m256i) = _mm256_storeu_si256(at.cast(), ints);
         }
     };
 }
@@ -290,47 +137,17 @@ impl Vector for Ymm {
 
     const SPLIT: bool = true;
 
-    #[inline(always)]
-    unsafe fn dot(self, sum: __m256i, codes: __m256i, x: *const u8) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, self.start(x))) }
-    }
-
-    #[inline(always)]
-    fn total(self, sum: __m256i) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_madd_epi16(sum, _mm256_set1_epi16(1)) }
-    }
-
-    /// A scale is there twice, for both sums of an output.
-    #[inline(always)]
-    fn scaled(self, sum: __m256i, scale: __m256i) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_madd_epi16(sum, scale) }
-    }
-
-    #[inline(always)]
-    fn scale(self, scale: __m256i) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_srai_epi32::<16>(scale) }
-    }
-
-    #[inline(always)]
-    unsafe fn unsigned(self, at: *const u8) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { twice(at, LOW) }
-    }
-
-    #[inline(always)]
-    unsafe fn signed(self, at: *const u8) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_srai_epi16::<8>(twice(at, HIGH)) }
-    }
-
-    #[inline(always)]
-    unsafe fn low_nibbles(self, at: *const u8) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_and_si256(twice(at, LOW), _mm256_set1_epi8(15)) }
+    intrinsics! {
+        fn total(self, sum: __m256i) -> __m256i = _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+        /// A scale is there twice, for both sums of an output.
+        fn scaled(self, sum: __m256i, scale: __m256i) -> __m256i = _mm256_madd_epi16(sum, scale);
+        fn scale(self, scale: __m256i) -> __m256i = _mm256_srai_epi32::<16>(scale);
+        unsafe fn dot(self, sum: __m256i, codes: __m256i, x: *const u8) -> __m256i =
+            _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, self.start(x)));
+        unsafe fn unsigned(self, at: *const u8) -> __m256i = twice(at, LOW);
+        unsafe fn signed(self, at: *const u8) -> __m256i = _mm256_srai_epi16::<8>(twice(at, HIGH));
+        unsafe fn low_nibbles(self, at: *const u8) -> __m256i =
+            _mm256_and_si256(twice(at, LOW), _mm256_set1_epi8(15));
     }
 }
 
@@ -380,20 +197,8 @@ impl Vector for VnniYmm {
     const SPLIT: bool = false;
 
     #[inline(always)]
-    unsafe fn dot(self, sum: __m256i, codes: __m256i, x: *const u8) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_dpbusd_avx_epi32(sum, codes, self.start(x)) }
-    }
-
-    #[inline(always)]
     fn total(self, sum: __m256i) -> __m256i {
         sum
-    }
-
-    #[inline(always)]
-    fn scaled(self, sum: __m256i, scale: __m256i) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_mullo_epi32(sum, scale) }
     }
 
     #[inline(always)]
@@ -401,21 +206,13 @@ impl Vector for VnniYmm {
         scale
     }
 
-    #[inline(always)]
-    unsafe fn unsigned(self, at: *const u8) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn signed(self, at: *const u8) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn low_nibbles(self, at: *const u8) -> __m256i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm256_and_si256(self.unsigned(at), _mm256_set1_epi32(15)) }
+    intrinsics! {
+        fn scaled(self, sum: __m256i, scale: __m256i) -> __m256i = _mm256_mullo_epi32(sum, scale);
+        unsafe fn dot(self, sum: __m256i, codes: __m256i, x: *const u8) -> __m256i =
+            _mm256_dpbusd_avx_epi32(sum, codes, self.start(x));
+        unsafe fn unsigned(self, at: *const u8) -> __m256i = _mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast()));
+        unsafe fn signed(self, at: *const u8) -> __m256i = _mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast()));
+        unsafe fn low_nibbles(self, at: *const u8) -> __m256i =
+            _mm256_and_si256(self.unsigned(at), _mm256_set1_epi32(15));
     }
 }

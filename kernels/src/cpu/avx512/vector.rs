@@ -32,77 +32,8 @@ impl Vector for Zmm {
     type Floats = __m512;
 
     #[inline(always)]
-    unsafe fn bytes(self, at: *const u8) -> __m512i {
-        // SAFETY: promised by the caller; `self` proves the instructions, here and below.
-        unsafe { _mm512_loadu_si512(at.cast()) }
-    }
-
-    #[inline(always)]
-    fn and(self, bytes: __m512i, mask: u8) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_and_si512(bytes, _mm512_set1_epi8(mask.cast_signed())) }
-    }
-
-    #[inline(always)]
-    fn or(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_or_si512(a, b) }
-    }
-
-    #[inline(always)]
-    fn minus(self, bytes: __m512i, offset: u8) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_sub_epi8(bytes, _mm512_set1_epi8(offset.cast_signed())) }
-    }
-
-    #[inline(always)]
-    fn up<const BITS: i32>(self, bytes: __m512i) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_sll_epi16(bytes, _mm_cvtsi32_si128(BITS)) }
-    }
-
-    #[inline(always)]
-    fn down<const BITS: i32>(self, bytes: __m512i) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_srl_epi16(bytes, _mm_cvtsi32_si128(BITS)) }
-    }
-
-    #[inline(always)]
-    fn look_up(self, table: &[u8; 16], bytes: __m512i) -> __m512i {
-        // SAFETY: the table has 16 bytes; see `bytes`.
-        unsafe {
-            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
-            _mm512_shuffle_epi8(table, bytes)
-        }
-    }
-
-    #[inline(always)]
-    fn no_sum(self) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_setzero_si512() }
-    }
-
-    #[inline(always)]
-    unsafe fn start(self, at: *const u8) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_set1_epi32(at.cast::<i32>().read_unaligned()) }
-    }
-
-    #[inline(always)]
-    unsafe fn dot(self, sum: __m512i, codes: __m512i, x: *const u8) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_dpbusd_epi32(sum, codes, self.start(x)) }
-    }
-
-    #[inline(always)]
     fn total(self, sum: __m512i) -> __m512i {
         sum
-    }
-
-    #[inline(always)]
-    fn scaled(self, sum: __m512i, scale: __m512i) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_mullo_epi32(sum, scale) }
     }
 
     #[inline(always)]
@@ -113,24 +44,6 @@ impl Vector for Zmm {
     #[inline(always)]
     fn no_ints(self) -> __m512i {
         self.no_sum()
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_add_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn times(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_mullo_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn magnitudes(self, bytes: __m512i) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_abs_epi8(bytes) }
     }
 
     /// Sums have 32 bits here anyway.
@@ -144,62 +57,31 @@ impl Vector for Zmm {
         sum
     }
 
-    #[inline(always)]
-    unsafe fn unsigned(self, at: *const u8) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn signed(self, at: *const u8) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(at.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn low_nibbles(self, at: *const u8) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_and_si512(self.unsigned(at), _mm512_set1_epi32(15)) }
-    }
-
-    #[inline(always)]
-    unsafe fn pairs(self, at: *const u8) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_cvtepu8_epi16(_mm256_loadu_si256(at.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn high_nibbles(self, first: *const u8, second: *const u8) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe {
-            let first = _mm512_srli_epi32::<4>(self.unsigned(first));
-            let second = _mm512_srli_epi32::<4>(self.unsigned(second));
-            _mm512_or_si512(first, _mm512_slli_epi32::<16>(second))
-        }
-    }
-
-    #[inline(always)]
-    fn one_of_pair(self, pairs: __m512i, i: usize) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe {
+    intrinsics! {
+        fn and(self, bytes: __m512i, mask: u8) -> __m512i =
+            _mm512_and_si512(bytes, _mm512_set1_epi8(mask.cast_signed()));
+        fn or(self, a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b);
+        fn minus(self, bytes: __m512i, offset: u8) -> __m512i =
+            _mm512_sub_epi8(bytes, _mm512_set1_epi8(offset.cast_signed()));
+        fn up<const BITS: i32>(self, bytes: __m512i) -> __m512i = _mm512_sll_epi16(bytes, _mm_cvtsi32_si128(BITS));
+        fn down<const BITS: i32>(self, bytes: __m512i) -> __m512i = _mm512_srl_epi16(bytes, _mm_cvtsi32_si128(BITS));
+        fn look_up(self, table: &[u8; 16], bytes: __m512i) -> __m512i = {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, bytes)
+        };
+        fn no_sum(self) -> __m512i = _mm512_setzero_si512();
+        fn scaled(self, sum: __m512i, scale: __m512i) -> __m512i = _mm512_mullo_epi32(sum, scale);
+        fn add(self, a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
+        fn times(self, a: __m512i, b: __m512i) -> __m512i = _mm512_mullo_epi32(a, b);
+        fn magnitudes(self, bytes: __m512i) -> __m512i = _mm512_abs_epi8(bytes);
+        fn one_of_pair(self, pairs: __m512i, i: usize) -> __m512i = {
             if i == 0 {
                 _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff))
             } else {
                 _mm512_srli_epi32::<16>(pairs)
             }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn add_pairs(self, ints: __m512i, pairs: __m512i, x: *const u8) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_dpwssd_epi32(ints, pairs, self.start(x)) }
-    }
-
-    #[inline(always)]
-    fn encode(self, values: &[f32; 32], factor: f32, to: &mut [u8; 32]) -> [[i16; 2]; 2] {
-        // SAFETY: 32 numbers and 32 bytes; see `bytes`.
-        unsafe {
+        };
+        fn encode(self, values: &[f32; 32], factor: f32, to: &mut [u8; 32]) -> [[i16; 2]; 2] = {
             let factor = _mm512_set1_ps(factor);
             let mut sums = [[0; 2]; 2];
             for (i, sums) in sums.iter_mut().enumerate() {
@@ -209,98 +91,49 @@ impl Vector for Zmm {
                 *sums = pair_sums(bytes);
             }
             sums
-        }
-    }
-
-    #[inline(always)]
-    fn zero(self) -> __m512 {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_setzero_ps() }
-    }
-
-    #[inline(always)]
-    unsafe fn numbers(self, unit: Unit, at: *const u8) -> __m512 {
-        // SAFETY: see `bytes`.
-        unsafe {
-            let halves = _mm256_loadu_si256(at.cast());
-            match unit {
-                Unit::F16 => _mm512_cvtph_ps(halves),
-                Unit::BF16 => _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves))),
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn splat(self, at: *const u8) -> __m512 {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_set1_ps(at.cast::<f32>().read_unaligned()) }
-    }
-
-    #[inline(always)]
-    fn floats(self, ints: __m512i) -> __m512 {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_cvtepi32_ps(ints) }
-    }
-
-    #[inline(always)]
-    fn four_floats(self, bytes: __m512i) -> [__m512; 4] {
-        // SAFETY: see `bytes`.
-        unsafe {
+        };
+        fn zero(self) -> __m512 = _mm512_setzero_ps();
+        fn floats(self, ints: __m512i) -> __m512 = _mm512_cvtepi32_ps(ints);
+        fn four_floats(self, bytes: __m512i) -> [__m512; 4] = {
             [
                 _mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(_mm512_slli_epi32::<24>(bytes))),
                 _mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(_mm512_slli_epi32::<16>(bytes))),
                 _mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(_mm512_slli_epi32::<8>(bytes))),
                 _mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(bytes)),
             ]
-        }
-    }
-
-    #[inline(always)]
-    fn sum(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_add_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn product(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_mul_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_fmadd_ps(a, b, c) }
-    }
-
-    #[inline(always)]
-    fn fnma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_fnmadd_ps(a, b, c) }
-    }
-
-    #[inline(always)]
-    unsafe fn load(self, at: *const f32) -> __m512 {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_loadu_ps(at) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, at: *mut f32, floats: __m512) {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_storeu_ps(at, floats) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_ints(self, at: *const i32) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_loadu_si512(at.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_ints(self, at: *mut i32, ints: __m512i) {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_storeu_si512(at.cast(), ints) }
+        };
+        fn sum(self, a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        fn product(self, a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fn fnma(self, a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fnmadd_ps(a, b, c);
+        unsafe fn bytes(self, at: *const u8) -> __m512i = _mm512_loadu_si512(at.cast());
+        unsafe fn start(self, at: *const u8) -> __m512i = _mm512_set1_epi32(at.cast::<i32>().read_unaligned());
+        unsafe fn dot(self, sum: __m512i, codes: __m512i, x: *const u8) -> __m512i =
+            _mm512_dpbusd_epi32(sum, codes, self.start(x));
+        unsafe fn unsigned(self, at: *const u8) -> __m512i = _mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast()));
+        unsafe fn signed(self, at: *const u8) -> __m512i = _mm512_cvtepi8_epi32(_mm_loadu_si128(at.cast()));
+        unsafe fn low_nibbles(self, at: *const u8) -> __m512i =
+            _mm512_and_si512(self.unsigned(at), _mm512_set1_epi32(15));
+        unsafe fn pairs(self, at: *const u8) -> __m512i = _mm512_cvtepu8_epi16(_mm256_loadu_si256(at.cast()));
+        unsafe fn high_nibbles(self, first: *const u8, second: *const u8) -> __m512i = {
+            let first = _mm512_srli_epi32::<4>(self.unsigned(first));
+            let second = _mm512_srli_epi32::<4>(self.unsigned(second));
+            _mm512_or_si512(first, _mm512_slli_epi32::<16>(second))
+        };
+        unsafe fn add_pairs(self, ints: __m512i, pairs: __m512i, x: *const u8) -> __m512i =
+            _mm512_dpwssd_epi32(ints, pairs, self.start(x));
+        unsafe fn numbers(self, unit: Unit, at: *const u8) -> __m512 = {
+            let halves = _mm256_loadu_si256(at.cast());
+            match unit {
+                Unit::F16 => _mm512_cvtph_ps(halves),
+                Unit::BF16 => _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves))),
+            }
+        };
+        unsafe fn splat(self, at: *const u8) -> __m512 = _mm512_set1_ps(at.cast::<f32>().read_unaligned());
+        unsafe fn load(self, at: *const f32) -> __m512 = _mm512_loadu_ps(at);
+        unsafe fn store(self, at: *mut f32, floats: __m512) = _mm512_storeu_ps(at, floats);
+        unsafe fn load_ints(self, at: *const i32) -> __m512i = _mm512_loadu_si512(at.cast());
+        unsafe fn store_ints(self, at: *mut i32, ints: __m512i) = _mm512_storeu_si512(at.cast(), ints);
     }
 }
 
@@ -321,44 +154,9 @@ impl TileVector for Zmm {
     type Biased = Biased;
 
     #[inline(always)]
-    unsafe fn store_bytes(self, at: *mut u8, bytes: __m512i) {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_storeu_si512(at.cast(), bytes) }
-    }
-
-    #[inline(always)]
-    fn parts(self, scale: __m512i, bits: u32) -> [__m512i; 2] {
-        // SAFETY: see `bytes`.
-        unsafe {
-            let pairs = _mm512_or_si512(scale, _mm512_slli_epi32::<16>(scale));
-            let low = _mm512_and_si512(pairs, _mm512_set1_epi16((1 << bits) - 1));
-            [low, _mm512_srl_epi16(pairs, _mm_cvtsi32_si128(bits.cast_signed()))]
-        }
-    }
-
-    /// Two bytes at a time: the lower product, below 256, does not reach the upper one.
-    #[inline(always)]
-    fn products(self, bytes: __m512i, factor: __m512i) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_mullo_epi16(bytes, factor) }
-    }
-
-    #[inline(always)]
-    fn biased(self, scale: __m512i, bias: u8) -> Biased {
-        // SAFETY: see `bytes`.
-        unsafe {
-            let byte = _mm512_and_si512(scale, _mm512_set1_epi32(0xff));
-            let even = _mm512_or_si512(byte, _mm512_slli_epi32::<16>(byte));
-            let odd = _mm512_slli_epi16::<8>(even);
-            let bias = _mm512_maddubs_epi16(_mm512_set1_epi8(bias.cast_signed()), even);
-            Biased { even, odd, bias }
-        }
-    }
-
-    #[inline(always)]
     fn long_products(self, bytes: __m512i, Biased { even, odd, bias }: Biased) -> [__m512i; 2] {
         const ODD_BYTES: u64 = 0xaaaa_aaaa_aaaa_aaaa;
-        // SAFETY: see `bytes`.
+        // SAFETY: `self` proves the instructions.
         unsafe {
             let even = _mm512_sub_epi16(_mm512_maddubs_epi16(bytes, even), bias);
             let odd = _mm512_sub_epi16(_mm512_maddubs_epi16(bytes, odd), bias);
@@ -368,9 +166,23 @@ impl TileVector for Zmm {
         }
     }
 
-    #[inline(always)]
-    fn joined(self, low: __m512i, high: __m512i, bits: u32) -> __m512i {
-        // SAFETY: see `bytes`.
-        unsafe { _mm512_add_epi32(low, _mm512_sll_epi32(high, _mm_cvtsi32_si128(bits.cast_signed()))) }
+    intrinsics! {
+        fn parts(self, scale: __m512i, bits: u32) -> [__m512i; 2] = {
+            let pairs = _mm512_or_si512(scale, _mm512_slli_epi32::<16>(scale));
+            let low = _mm512_and_si512(pairs, _mm512_set1_epi16((1 << bits) - 1));
+            [low, _mm512_srl_epi16(pairs, _mm_cvtsi32_si128(bits.cast_signed()))]
+        };
+        /// Two bytes at a time: the lower product, below 256, does not reach the upper one.
+        fn products(self, bytes: __m512i, factor: __m512i) -> __m512i = _mm512_mullo_epi16(bytes, factor);
+        fn biased(self, scale: __m512i, bias: u8) -> Biased = {
+            let byte = _mm512_and_si512(scale, _mm512_set1_epi32(0xff));
+            let even = _mm512_or_si512(byte, _mm512_slli_epi32::<16>(byte));
+            let odd = _mm512_slli_epi16::<8>(even);
+            let bias = _mm512_maddubs_epi16(_mm512_set1_epi8(bias.cast_signed()), even);
+            Biased { even, odd, bias }
+        };
+        fn joined(self, low: __m512i, high: __m512i, bits: u32) -> __m512i =
+            _mm512_add_epi32(low, _mm512_sll_epi32(high, _mm_cvtsi32_si128(bits.cast_signed())));
+        unsafe fn store_bytes(self, at: *mut u8, bytes: __m512i) = _mm512_storeu_si512(at.cast(), bytes);
     }
 }

@@ -8,39 +8,21 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Eight(pub(in crate::cpu) Avx2);
 
-/// Writes operations of [`LaneOps`] as one intrinsic each.
-macro_rules! intrinsics {
-    ($( fn $name:ident ( $($arg:ident),* ) = $intrinsic:expr; )*) => {
-        $(
-            #[inline(always)]
-            fn $name(self, $($arg: __m256),*) -> __m256 {
-                // SAFETY: the token proves that the processor has the features.
-                unsafe { $intrinsic }
-            }
-        )*
-    };
-}
-
 impl LaneOps for Eight {
     type V = __m256;
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> __m256 {
-        // SAFETY: the token proves that the processor has the features.
-        unsafe { _mm256_set1_ps(x) }
-    }
-
     intrinsics! {
-        fn add(a, b) = _mm256_add_ps(a, b);
-        fn sub(a, b) = _mm256_sub_ps(a, b);
-        fn mul(a, b) = _mm256_mul_ps(a, b);
-        fn div(a, b) = _mm256_div_ps(a, b);
-        fn fused(a, b, c) = _mm256_fmadd_ps(a, b, c);
-        fn fused_minus(a, b, c) = _mm256_fnmadd_ps(a, b, c);
-        fn max(a, b) = _mm256_max_ps(a, b);
-        fn min(a, b) = _mm256_min_ps(a, b);
-        fn zero_below(x, limit, value) = _mm256_andnot_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(x, limit), value);
-        fn power_of_two(n) = _mm256_castsi256_ps(_mm256_add_epi32(
+        fn splat(self, x: f32) -> __m256 = _mm256_set1_ps(x);
+        fn add(self, a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        fn sub(self, a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        fn mul(self, a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        fn div(self, a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
+        fn fused(self, a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        fn fused_minus(self, a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fnmadd_ps(a, b, c);
+        fn max(self, a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        fn min(self, a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
+        fn zero_below(self, x: __m256, limit: __m256, value: __m256) -> __m256 = _mm256_andnot_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(x, limit), value);
+        fn power_of_two(self, n: __m256) -> __m256 = _mm256_castsi256_ps(_mm256_add_epi32(
             _mm256_slli_epi32::<23>(_mm256_castps_si256(n)),
             _mm256_set1_epi32(127 << 23),
         ));
@@ -88,21 +70,6 @@ impl Lanes for Avx2 {
     const UNITS: usize = 6;
 
     #[inline(always)]
-    unsafe fn load(self, from: *const f32) -> Pair {
-        // SAFETY: promised by the caller; the token proves the features.
-        unsafe { [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))] }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut f32, lanes: Pair) {
-        // SAFETY: promised by the caller; the token proves the features.
-        unsafe {
-            _mm256_storeu_ps(to, lanes[0]);
-            _mm256_storeu_ps(to.add(8), lanes[1]);
-        }
-    }
-
-    #[inline(always)]
     fn load_part(self, x: &[f32], at: usize) -> Pair {
         let count = x.len().saturating_sub(at);
         let from = x.as_ptr().wrapping_add(at);
@@ -136,20 +103,6 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn load_halves(self, from: *const u8) -> Pair {
-        // SAFETY: promised by the caller; the token proves the features.
-        unsafe { [0, 16].map(|at| _mm256_cvtph_ps(_mm_loadu_si128(from.add(at).cast()))) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_bytes(self, from: *const u8) -> Pair {
-        // SAFETY: promised by the caller; the token proves the features.
-        unsafe {
-            [0, 8].map(|at| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.add(at).cast()))))
-        }
-    }
-
-    #[inline(always)]
     fn halves(self, lanes: Pair) -> [u16; LANES] {
         let mut halves = [0; LANES];
         // SAFETY: the array has room for both; the token proves the features.
@@ -161,38 +114,31 @@ impl Lanes for Avx2 {
         halves
     }
 
-    #[inline(always)]
-    fn sum(self, lanes: Pair) -> f32 {
-        // SAFETY: the token proves the features.
-        unsafe {
+    intrinsics! {
+        fn sum(self, lanes: Pair) -> f32 = {
             let lanes = _mm256_add_ps(lanes[0], lanes[1]);
             let lanes = _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps::<1>(lanes));
             let lanes = _mm_add_ps(lanes, _mm_movehl_ps(lanes, lanes));
             _mm_cvtss_f32(_mm_add_ss(lanes, _mm_movehdup_ps(lanes)))
-        }
-    }
-
-    #[inline(always)]
-    fn largest(self, lanes: Pair) -> f32 {
-        // SAFETY: the token proves the features.
-        unsafe {
+        };
+        fn largest(self, lanes: Pair) -> f32 = {
             let lanes = _mm256_max_ps(lanes[0], lanes[1]);
             let lanes = _mm_max_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps::<1>(lanes));
             let lanes = _mm_max_ps(lanes, _mm_movehl_ps(lanes, lanes));
             _mm_cvtss_f32(_mm_max_ss(lanes, _mm_movehdup_ps(lanes)))
-        }
-    }
-
-    #[inline(always)]
-    fn first(self, lanes: Pair) -> f32 {
-        // SAFETY: the token proves the features.
-        unsafe { _mm256_cvtss_f32(lanes[0]) }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, at: *const u8) {
-        // SAFETY: a prefetch may be of any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+        };
+        fn first(self, lanes: Pair) -> f32 = _mm256_cvtss_f32(lanes[0]);
+        fn prefetch(self, at: *const u8) = _mm_prefetch::<_MM_HINT_T1>(at.cast());
+        unsafe fn load(self, from: *const f32) -> Pair = [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))];
+        unsafe fn store(self, to: *mut f32, lanes: Pair) = {
+            _mm256_storeu_ps(to, lanes[0]);
+            _mm256_storeu_ps(to.add(8), lanes[1]);
+        };
+        unsafe fn load_halves(self, from: *const u8) -> Pair =
+            [0, 16].map(|at| _mm256_cvtph_ps(_mm_loadu_si128(from.add(at).cast())));
+        unsafe fn load_bytes(self, from: *const u8) -> Pair = {
+            [0, 8].map(|at| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.add(at).cast()))))
+        };
     }
 
     #[inline(always)]
