@@ -115,7 +115,7 @@ fn exam() -> &'static Exam {
     EXAM.get_or_init(|| {
         let options = LoadOptions {
             tier: None,
-            activations: Activations::Native,
+            activations: Activations::Int8,
             cache: yggc::engine::KvFormat::F16,
             threads: Some(2),
             widths: WIDTHS.to_vec(),

@@ -183,6 +183,12 @@ fn rows_do_not_depend_on_each_other() {
 /// Threads of a block run in any order between barriers.
 #[test]
 fn nothing_depends_on_the_order_of_threads() {
+    passes(&[ONCE, LONG, WALK], &[(ORDER, "reversed")]);
+}
+
+#[test]
+#[ignore = "takes long: .ci/full runs it"]
+fn nothing_depends_on_any_order_of_threads() {
     for order in ["reversed", "greedy", "1"] {
         passes(&[ONCE, LONG, EMBEDDINGS, WALK], &[(ORDER, order)]);
     }
@@ -253,7 +259,13 @@ fn every_index_matters() {
 /// A kernel that begins before others have ended finds nothing of theirs before it has waited.
 #[test]
 fn kernels_may_begin_before_others_end() {
-    passes(&[UNFUSED, GROWTH, OWN_CACHE, WALK, WHOLE, HIDDEN_FORWARD, ONCE, LONG], &[OVERLAPPING]);
+    passes(&[GROWTH, WALK, ONCE, LONG], &[OVERLAPPING]);
+}
+
+#[test]
+#[ignore = "takes long: .ci/full runs it"]
+fn kernels_of_every_step_may_begin_before_others_end() {
+    passes(&[UNFUSED, OWN_CACHE, WHOLE, HIDDEN_FORWARD], &[OVERLAPPING]);
 }
 
 /// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself refuses.
