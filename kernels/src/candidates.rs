@@ -1,4 +1,4 @@
-//! What is kept of a row of logits: its best tokens, and their log-probabilities if they are wanted.
+//! Candidates of a row of logits: its best tokens, and their log-probabilities if requested.
 //!
 //! The meaning, which every implementation has to the last bit. `V` logits are cut into ranges of [`RANGE`] ids:
 //!
@@ -24,7 +24,7 @@ pub const RANGE: usize = 256;
 /// Lanes of a range's sum.
 pub const LANES: usize = 16;
 
-/// What is wanted of every row of logits.
+/// How many candidates every row of logits gives, and whether with log-probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// Tokens, at least 1.

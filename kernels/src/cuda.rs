@@ -1,4 +1,4 @@
-//! What the CUDA kernels in `kernels/cuda` are told and given: their source, their parameters, and weights as they read them.
+//! The CUDA kernels in `kernels/cuda` as the host sees them: their source, their parameters, and the layout of their weights.
 //!
 //! No device is touched here: the backend loads and launches.
 

@@ -57,7 +57,7 @@ pub(crate) trait Kind {
     const DECODE: fn(&[u8], &mut Block);
 }
 
-/// What is done for the kind of a format.
+/// Work that is generic over the kind of a format.
 pub(crate) trait Visitor {
     type Output;
 
@@ -341,7 +341,7 @@ impl fmt::Debug for Matrix<'_> {
     }
 }
 
-/// Why bytes are not a matrix: the fault of the model file, or of whoever read its header.
+/// Why bytes are not a matrix: the model file or the reading of its header is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MatrixError {
     /// A dimension is zero.

@@ -98,7 +98,7 @@ impl Tier {
         }
     }
 
-    /// What its linears make of activations unless told otherwise.
+    /// The default activations of its linears.
     pub const fn activations(self) -> Activations {
         match self {
             Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Amx => Activations::Int8,
@@ -142,7 +142,7 @@ impl FromStr for Tier {
     }
 }
 
-/// What a linear makes of its activations before it multiplies them by weights of codes.
+/// The form that a linear converts its activations to before it multiplies them by weights of codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activations {
     /// Bytes with a scale per 32 inputs, or per 256 where weights have blocks of 256, as mainstream engines do:

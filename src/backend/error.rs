@@ -44,7 +44,7 @@ pub enum BackendError {
     /// There is no GPU that could be used.
     #[error("the device `cuda` cannot be used: {reason}")]
     NoCuda {
-        /// What is missing, and what to do.
+        /// The missing part, and what to do about it.
         reason: String,
     },
     /// Something that this backend's kernels cannot do.

@@ -54,7 +54,7 @@ impl SlotLayout {
     }
 }
 
-/// What one request's state is opened with.
+/// Options of one request's state.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// Slots of the cache.
@@ -229,7 +229,7 @@ fn rope_bytes(program: &Program, context: usize) -> usize {
     program.ropes.iter().map(|r| 2 * context * r.inv_freq.len() * size_of::<f32>()).sum()
 }
 
-/// What the rows of a forward see, as kernels read it.
+/// The slots that each row of a forward attends to, in the form that kernels take.
 fn tails(inputs: &RowInputs) -> Tails<'_> {
     Tails {
         positions: inputs.positions(),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::ir::{Graph, GroupId, ValueId};
 
-/// What is ordered as one piece.
+/// Values that are ordered as one unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Unit {
     Group(GroupId),

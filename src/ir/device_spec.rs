@@ -1,4 +1,4 @@
-//! What a program is compiled for, and which kernel serves which op.
+//! The device that a program is compiled for, and the kernel chosen for each op.
 
 use ygg_kernels::{Activations, KernelId, KvFormat, OpKind, Tier, WeightFormat};
 

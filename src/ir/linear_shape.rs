@@ -1,4 +1,4 @@
-//! What one linear multiplies: all that its speed depends on beside the machine.
+//! The shape of a linear: everything but the machine that its speed depends on.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What the host supplies for one forward, in buffers reserved once per executable.
+//! The inputs of one forward, in buffers that are allocated once per executable.
 
 use ygg_kernels::{Choice, KvLayer};
 

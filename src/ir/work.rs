@@ -1,4 +1,4 @@
-//! What a step must move and compute at least: its shapes and weights as bytes and floating-point operations.
+//! A lower bound of a step's work, from its shapes and weights: bytes moved and floating-point operations.
 
 use std::collections::BTreeSet;
 

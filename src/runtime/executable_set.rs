@@ -18,14 +18,14 @@ use super::{
 /// Widths of prefill chunks, which show logits of their last row only.
 pub(super) const PREFILL_WIDTHS: [usize; 2] = [16, 64];
 
-/// What a set is built for.
+/// Options of a set.
 #[derive(Clone, Debug)]
 pub struct SetOptions {
     /// Instruction-set tier.
     pub tier: Tier,
     /// Element type of the key/value cache.
     pub kv_format: KvFormat,
-    /// What linears make of activations.
+    /// The activations of linears.
     pub activations: Activations,
     /// Planned widths of drafting and verification; 1 is always added.
     pub widths: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Executables with a planted fault, for tests of whoever should find it.
+//! Executables with a planted fault, for tests of the checks that must find it.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
 
 use super::ExecutableSet;
 
-/// What is wrong with them.
+/// The planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Nothing: a check must not find what is not there.

@@ -1,4 +1,4 @@
-//! What a forward's steps are and when they end, for whoever measures them.
+//! The steps of a forward, and their times for measurements.
 
 use crate::{
     backend::{Arithmetic, Exercise, Observer},

@@ -11,7 +11,7 @@ pub struct DraftPhase {
     head: Option<TrimmedHead>,
 }
 
-/// What a draft phase is made ready for.
+/// The size of a draft phase.
 #[derive(Clone, Copy, Debug)]
 pub struct DraftPhaseSize {
     /// Most growths.
@@ -27,7 +27,7 @@ pub struct DraftPhaseSize {
 }
 
 impl Session {
-    /// Makes ready to [grow](Forward::grow) trees, among the tokens of a trimmed head if one is named, in one launch each; `None` where the
+    /// Prepares to [grow](Forward::grow) trees, among the tokens of a trimmed head if one is named, in one launch each; `None` where the
     /// device runs forwards only.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Session {
         Ok(Some(DraftPhase { id: phases.prepare(shape)?, head }))
     }
 
-    /// Waits for what a phase was [told to grow](Forward::begin_growth), and shows it.
+    /// Waits for the growth that was [begun](Forward::begin_growth), and returns the tree.
     pub fn grown(&mut self, phase: DraftPhase) -> Grown<'_> {
         self.replay.phases().expect("a phase was prepared").grown(phase.id)
     }

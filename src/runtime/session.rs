@@ -14,7 +14,7 @@ use super::{
     verification::WalkedRows,
 };
 
-/// What a session is opened with.
+/// Options of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
     /// Longest sequence in tokens, prompt and output together.
@@ -165,7 +165,7 @@ impl Session {
         self.prefill(tokens)
     }
 
-    /// Whether `tokens` could be a sequence.
+    /// Checks that `tokens` can be a sequence.
     ///
     /// # Errors
     /// As [`prefill`](Self::prefill) of them would be into an empty cache.

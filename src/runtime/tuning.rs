@@ -1,4 +1,4 @@
-//! The tunings of a session's linears: which shapes there are, and how each goes.
+//! The tunings of a session's linears, by shape.
 
 use std::collections::BTreeSet;
 

@@ -53,8 +53,8 @@ pub struct Walked<'a> {
 }
 
 impl Session {
-    /// Makes ready to [verify](Forward::verify) trees of up to `rows` rows; whether the device can. A session that is to
-    /// [keep hidden rows](Session::keep_hidden) is told so before.
+    /// Prepares to [verify](Forward::verify) trees of up to `rows` rows; returns whether the device can. Call
+    /// [`keep_hidden`](Session::keep_hidden), if at all, before this.
     ///
     /// # Errors
     /// [`RuntimeError`] when no planned width holds so many, or memory is refused.
@@ -68,8 +68,8 @@ impl Session {
         Ok(true)
     }
 
-    /// Makes ready to verify the best `rows` nodes, or fewer, of trees that a device grows. A session that is to
-    /// [keep hidden rows](Session::keep_hidden) is told so before.
+    /// Prepares to verify the best `rows` nodes, or fewer, of trees that a device grows. Call
+    /// [`keep_hidden`](Session::keep_hidden), if at all, before this.
     ///
     /// # Errors
     /// [`RuntimeError`] when no planned width holds so many, or memory is refused.
@@ -89,7 +89,7 @@ impl Session {
         Ok(GrownVerification { id, width })
     }
 
-    /// Verifies the best nodes of the tree that was [told to grow](Forward::begin_growth) from `root`, the token behind the committed ones: the
+    /// Verifies the best nodes of the tree whose growth was [begun](Forward::begin_growth) from `root`, the token behind the committed ones: the
     /// device prunes, verifies and walks as [`Forward::verify`] does, and this waits for it. Commits nothing yet; allocates nothing.
     ///
     /// # Errors

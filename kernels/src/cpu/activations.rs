@@ -144,13 +144,13 @@ impl Prepared<'_> {
         self.columns
     }
 
-    /// What is to be multiplied for the given tiles of outputs, in the order of the tuning: of a pass over tiles, the tiles of a
+    /// The products of the given tiles of outputs, in the order of the tuning: of a pass over tiles, the tiles of a
     /// group follow each other.
-    pub(super) fn meetings<'a>(
+    pub(super) fn products_with<'a>(
         &'a self,
         weights: &'a PackedLinear,
         tiles: Range<usize>,
-    ) -> impl Iterator<Item = Meeting<'a>> {
+    ) -> impl Iterator<Item = ProductOperands<'a>> {
         let together = if weights.is_gated() { 1 } else { TOGETHER };
         let of_pass = move |pass: Range<usize>| {
             let of_group = move |(first_row, rows, group)| {
@@ -158,7 +158,7 @@ impl Prepared<'_> {
                 let end = pass.end;
                 pass.clone().step_by(together).map(move |tile| {
                     let tiles = tile..end.min(tile + together);
-                    Meeting { weights, tiles, layout: self.layout, first_row, rows, group, reading }
+                    ProductOperands { weights, tiles, layout: self.layout, first_row, rows, group, reading }
                 })
             };
             self.groups().flat_map(of_group)
@@ -177,9 +177,9 @@ impl Prepared<'_> {
     }
 }
 
-/// A group of rows, and the tiles that it is multiplied with.
+/// Operands of one product: a group of rows, and the tiles that multiply it.
 #[derive(Clone, Debug)]
-pub(super) struct Meeting<'a> {
+pub(super) struct ProductOperands<'a> {
     pub(super) weights: &'a PackedLinear,
     /// Tiles of outputs, up to [`TOGETHER`]; one of a gated pair.
     pub(super) tiles: Range<usize>,
@@ -192,14 +192,14 @@ pub(super) struct Meeting<'a> {
     reading: Reading,
 }
 
-impl Meeting<'_> {
+impl ProductOperands<'_> {
     /// Stored tile `t`. A tile of a gated pair is stored as two.
     pub(super) fn stored(&self, t: usize) -> &[u8] {
         let first = if self.weights.is_gated() { 2 * self.tiles.start } else { self.tiles.start };
         self.weights.tile(first + t)
     }
 
-    /// What a kernel reads, from stored tile `t` on.
+    /// The operands of a kernel, from stored tile `t` on.
     pub(super) fn operands(&self, t: usize) -> Operands {
         let Reading { streams, ahead } = self.reading;
         Operands {

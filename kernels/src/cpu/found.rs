@@ -1,4 +1,4 @@
-//! What threads have found in their ranges of every row of logits, until it is merged.
+//! Candidates that each thread found in its ranges of every row of logits, until they are merged.
 //!
 //! Every thread has a part of one memory. A part has, for each row, a list of its best logits and the largest logit and the
 //! sum of each of its ranges, in words: `[count, ranges, ids, logits, largest, sums]`; counts and ids by their bits. Parts
@@ -24,7 +24,7 @@ impl FoundLayout {
     /// For `rows` rows of `vocabulary` logits of which at most `most` are kept, their ranges shared evenly by `threads`.
     ///
     /// # Panics
-    /// If there is nothing to find or nobody to do it.
+    /// If there are no rows, no candidates to find or no threads.
     pub const fn new(rows: usize, vocabulary: usize, most: usize, threads: usize) -> Self {
         assert!(rows > 0 && vocabulary > 0 && most > 0 && threads > 0, "rows, tokens, candidates, threads");
         Self { rows, most, ranges: ranges(vocabulary).div_ceil(threads), threads }

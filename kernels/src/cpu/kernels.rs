@@ -29,7 +29,7 @@ pub enum Epilogue {
 
 /// The ops of one tier. Copying it is free; a value proves that the processor can run it.
 ///
-/// Its linears over weights of codes take int8 [`Activations`] unless told otherwise.
+/// Its linears over weights of codes take int8 [`Activations`] by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernels {
     isa: Isa,
@@ -167,7 +167,7 @@ impl Kernels {
         Self { activations, ..self }
     }
 
-    /// What linears called through this value make of activations, where the format allows it.
+    /// The activations of linears called through this value, where the format allows them.
     pub const fn activations(self) -> Activations {
         self.activations
     }
@@ -242,7 +242,7 @@ impl Kernels {
         self.prepare_tuned(format, x, norm, Tuning::DEFAULT, scratch)
     }
 
-    /// As [`Kernels::prepare`], for linears that go over rows and weights as told: same bits.
+    /// As [`Kernels::prepare`], for linears with a tuning. Results are the same bits.
     ///
     /// # Panics
     /// As `prepare`.

@@ -9,6 +9,18 @@
 //! rows and weights, and how far ahead they fetch, is a [`Tuning`], which changes no bits either. Candidates have two phases,
 //! too: threads find them in their own ranges of the vocabulary, then what all have found is merged row by row.
 
+/// Writes methods of the given bodies, inlined into code that is compiled for whichever instructions.
+macro_rules! inlined {
+    ($(fn $name:ident ($self:ident $(, $arg:ident: $type:ty)*) -> $out:ty = $body:expr;)*) => {
+        $(
+            #[inline(always)]
+            fn $name($self $(, $arg: $type)*) -> $out {
+                $body
+            }
+        )*
+    };
+}
+
 /// Writes methods of the given bodies, which are intrinsics: first the safe ones, then those that rely on their callers. They are inlined
 /// into code that is compiled for the instructions, which a value of the type proves the processor to have.
 #[cfg(target_arch = "x86_64")]
@@ -36,6 +48,36 @@ macro_rules! intrinsics {
                 unsafe { $unsafe_body }
             }
         )*
+    };
+}
+
+/// The linears of a tier: functions with its target features, which call the generic ones of its module `linear`.
+#[cfg(target_arch = "x86_64")]
+macro_rules! linears {
+    ($features:literal, $tier:ident, $by:ty) => {
+        use crate::cpu::$tier::linear as of_tier;
+        pub(in crate::cpu) use of_tier::prepare;
+
+        #[target_feature(enable = $features)]
+        pub(in crate::cpu) fn linear(
+            weights: &crate::cpu::PackedLinear,
+            x: &crate::cpu::Prepared<'_>,
+            tiles: std::ops::Range<usize>,
+            epilogue: crate::cpu::Epilogue,
+            out: &mut crate::RowsMut<'_>,
+        ) {
+            of_tier::linear::<$by>(weights, x, tiles, epilogue, out);
+        }
+
+        #[target_feature(enable = $features)]
+        pub(in crate::cpu) fn linear_gated(
+            weights: &crate::cpu::PackedLinear,
+            x: &crate::cpu::Prepared<'_>,
+            tiles: std::ops::Range<usize>,
+            out: &mut crate::RowsMut<'_>,
+        ) {
+            of_tier::linear_gated::<$by>(weights, x, tiles, out);
+        }
     };
 }
 

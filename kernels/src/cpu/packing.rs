@@ -180,7 +180,7 @@ pub(super) fn dense_value(format: WeightFormat, block: &[u8], n: usize, k: usize
     }
 }
 
-/// Why matrices cannot be packed together: the fault of whoever fused them.
+/// Why matrices cannot be packed together: they should not have been fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
     /// Nothing to pack.

@@ -1,6 +1,6 @@
-//! What bounds every kernel of a tier: reading memory, and the multiply-adds its products are made of.
+//! Loops for roofline measurements of a tier: reading memory, and the multiply-adds that its products are made of.
 //!
-//! Both are run by whoever holds a clock. They compute nothing of use, but the compiler cannot know.
+//! Callers measure the time. The results are of no use, but the compiler cannot remove them.
 
 use super::Kernels;
 #[cfg(target_arch = "x86_64")]
@@ -179,7 +179,7 @@ mod avx2 {
         (2 * 8 * SUMS as u64, _mm256_cvtss_f32(all))
     }
 
-    /// Sums of 16 bits, which is how a block's products begin; they wrap, and nobody reads them.
+    /// Sums of 16 bits, which is how a block's products begin; they wrap, and are not read.
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) fn products_int8(rounds: u64) -> (u64, f32) {
         let mut sums = [_mm256_setzero_si256(); SUMS];

@@ -127,7 +127,7 @@ impl Tuning {
         Ok(tuning)
     }
 
-    /// What is worth measuring for `width` rows by weights in `format`, the default first. A tier without a choice has the default
+    /// The tunings that are worth measuring for `width` rows by weights in `format`, the default first. A tier without a choice has the default
     /// alone.
     pub fn candidates(tier: Tier, format: WeightFormat, width: usize) -> Vec<Self> {
         let mut all = vec![Self::DEFAULT];
@@ -217,7 +217,7 @@ impl fmt::Display for Tuning {
     }
 }
 
-/// A tuning that no linear has: the fault of whoever wrote it.
+/// A tuning that no linear has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown tuning `{found}`: expected `rows=R,tiles=T,streams=S,ahead=A` with R of 1 to {MANY}, T of 1 or more, S `usual` or \

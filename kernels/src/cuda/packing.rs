@@ -1,4 +1,4 @@
-//! Weights as tensor cores take them: tiles of 16 outputs and 64 inputs in which every lane of a warp finds its part in one piece.
+//! The layout of weights for tensor cores: tiles of 16 outputs and 64 inputs, in which the part of every lane of a warp is contiguous.
 //!
 //! `mma.m16n8k16` gives lane `l` the outputs `g = l / 4` and `g + 8`, and of 16 inputs `2t, 2t + 1, 2t + 8, 2t + 9` with
 //! `t = l % 4`: register `r` holds output `g + 8 (r % 2)`, inputs `2t + 8 (r / 2)` and the next. A tile has the four such fragments
@@ -68,7 +68,7 @@ impl Layout {
         WeightFormat::Q6_K,
     ];
 
-    /// That of a format: every value of the file can be told from what is kept of it.
+    /// The layout of a format. It loses nothing: every value of the file can be computed from it.
     ///
     /// # Panics
     /// If the format is none of [`FORMATS`](Self::FORMATS).

@@ -35,6 +35,15 @@ pub(crate) enum Scales {
     WithMins { len: usize },
 }
 
+impl Scales {
+    /// An f16 for each block.
+    pub(crate) const F16: Self = Self::Block { unit: Unit::F16, has_min: false };
+    /// An f16 and a minimum in f16 for each block.
+    pub(crate) const F16_WITH_MIN: Self = Self::Block { unit: Unit::F16, has_min: true };
+    /// A bf16 for each block.
+    pub(crate) const BF16: Self = Self::Block { unit: Unit::BF16, has_min: false };
+}
+
 /// Type of the number that a block is scaled by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {

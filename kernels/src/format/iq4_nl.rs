@@ -1,7 +1,7 @@
 //! IQ4_NL: a scale and 32 nibbles that choose one of 16 uneven steps (ggml's `block_iq4_nl`).
 
 use super::{
-    Block, Coding, Elements, Meaning, Scales, Spec, Unit,
+    Block, Coding, Elements, Meaning, Scales, Spec,
     coding::{extreme, nearest, nibbles, push_nibbles, u16_at},
 };
 
@@ -14,11 +14,7 @@ pub(super) const SPEC: Spec = Spec {
     block_len: 32,
     block_bytes: 18,
     elements: Elements::Codes {
-        coding: Coding {
-            bits: 4,
-            meaning: Meaning::Table(&STEPS),
-            scales: Scales::Block { unit: Unit::F16, has_min: false },
-        },
+        coding: Coding { bits: 4, meaning: Meaning::Table(&STEPS), scales: Scales::F16 },
         decode,
         encode,
     },

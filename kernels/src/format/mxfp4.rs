@@ -3,7 +3,7 @@
 //! The floats are counted in halves, so the scale is half of what is stored: `2^(e - 128)`, kept as a bfloat16.
 
 use super::{
-    Block, Coding, Elements, Meaning, Scales, Spec, Unit,
+    Block, Coding, Elements, Meaning, Scales, Spec,
     coding::{extreme, nearest, nibbles, push_nibbles},
 };
 
@@ -16,11 +16,7 @@ pub(super) const SPEC: Spec = Spec {
     block_len: 32,
     block_bytes: 17,
     elements: Elements::Codes {
-        coding: Coding {
-            bits: 4,
-            meaning: Meaning::Table(&FLOATS),
-            scales: Scales::Block { unit: Unit::BF16, has_min: false },
-        },
+        coding: Coding { bits: 4, meaning: Meaning::Table(&FLOATS), scales: Scales::BF16 },
         decode,
         encode,
     },

@@ -1,7 +1,7 @@
 //! Q4_0: a scale and 32 nibbles.
 
 use super::{
-    Block, Coding, Elements, Meaning, Scales, Spec, Unit,
+    Block, Coding, Elements, Meaning, Scales, Spec,
     coding::{extreme, nibbles, push_nibbles, u16_at},
 };
 
@@ -11,11 +11,7 @@ pub(super) const SPEC: Spec = Spec {
     block_len: 32,
     block_bytes: 18,
     elements: Elements::Codes {
-        coding: Coding {
-            bits: 4,
-            meaning: Meaning::Offset(8),
-            scales: Scales::Block { unit: Unit::F16, has_min: false },
-        },
+        coding: Coding { bits: 4, meaning: Meaning::Offset(8), scales: Scales::F16 },
         decode,
         encode,
     },

@@ -1,7 +1,7 @@
 //! Q4_1: a scale, a minimum and 32 nibbles.
 
 use super::{
-    Block, Coding, Elements, Meaning, Scales, Spec, Unit,
+    Block, Coding, Elements, Meaning, Scales, Spec,
     coding::{nibbles, push_nibbles, u16_at},
 };
 
@@ -11,11 +11,7 @@ pub(super) const SPEC: Spec = Spec {
     block_len: 32,
     block_bytes: 20,
     elements: Elements::Codes {
-        coding: Coding {
-            bits: 4,
-            meaning: Meaning::Offset(0),
-            scales: Scales::Block { unit: Unit::F16, has_min: true },
-        },
+        coding: Coding { bits: 4, meaning: Meaning::Offset(0), scales: Scales::F16_WITH_MIN },
         decode,
         encode,
     },

@@ -1,7 +1,7 @@
 //! Q5_0: a scale and 32 codes of 5 bits, the highest bits apart.
 
 use super::{
-    Block, Coding, Elements, Meaning, Scales, Spec, Unit,
+    Block, Coding, Elements, Meaning, Scales, Spec,
     coding::{extreme, nibbles, push_nibbles, u16_at},
 };
 
@@ -11,11 +11,7 @@ pub(super) const SPEC: Spec = Spec {
     block_len: 32,
     block_bytes: 22,
     elements: Elements::Codes {
-        coding: Coding {
-            bits: 5,
-            meaning: Meaning::Offset(16),
-            scales: Scales::Block { unit: Unit::F16, has_min: false },
-        },
+        coding: Coding { bits: 5, meaning: Meaning::Offset(16), scales: Scales::F16 },
         decode,
         encode,
     },

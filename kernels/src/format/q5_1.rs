@@ -1,7 +1,7 @@
 //! Q5_1: a scale, a minimum and 32 codes of 5 bits.
 
 use super::{
-    Block, Coding, Elements, Meaning, Scales, Spec, Unit,
+    Block, Coding, Elements, Meaning, Scales, Spec,
     coding::u16_at,
     q4_1::codes_above_minimum,
     q5_0::{codes, push_codes},
@@ -13,11 +13,7 @@ pub(super) const SPEC: Spec = Spec {
     block_len: 32,
     block_bytes: 24,
     elements: Elements::Codes {
-        coding: Coding {
-            bits: 5,
-            meaning: Meaning::Offset(0),
-            scales: Scales::Block { unit: Unit::F16, has_min: true },
-        },
+        coding: Coding { bits: 5, meaning: Meaning::Offset(0), scales: Scales::F16_WITH_MIN },
         decode,
         encode,
     },

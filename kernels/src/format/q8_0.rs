@@ -1,6 +1,6 @@
 //! Q8_0: a scale and 32 signed bytes.
 
-use super::{Block, Coding, Elements, Meaning, Scales, Spec, Unit, coding::u16_at};
+use super::{Block, Coding, Elements, Meaning, Scales, Spec, coding::u16_at};
 
 pub(super) const SPEC: Spec = Spec {
     name: "q8_0",
@@ -8,11 +8,7 @@ pub(super) const SPEC: Spec = Spec {
     block_len: 32,
     block_bytes: 34,
     elements: Elements::Codes {
-        coding: Coding {
-            bits: 8,
-            meaning: Meaning::Offset(128),
-            scales: Scales::Block { unit: Unit::F16, has_min: false },
-        },
+        coding: Coding { bits: 8, meaning: Meaning::Offset(128), scales: Scales::F16 },
         decode,
         encode,
     },

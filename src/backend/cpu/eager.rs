@@ -3,7 +3,7 @@
 //!
 //! What it includes beside the kernels: for each op of an unfused program the look-up of its kernel and weights, a buffer for its
 //! result from the cache of freed ones, the publication of the op to all threads, their return to the caller behind it, and
-//! the release of what nobody reads any more. What it does not include: an interpreter above all that, checks of shapes, or
+//! the release of results that no later op reads. What it does not include: an interpreter above all that, checks of shapes, or
 //! kernels that are slower than a static program's. Bits are those of every other execution.
 
 use std::{ops::Range, sync::Arc};
@@ -43,7 +43,7 @@ impl Executables for EagerExecutables {
         self.0.weight_bytes()
     }
 
-    /// At most as many: results that nobody reads any more make room for others.
+    /// An upper bound: results that no later op reads make room for others.
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
         self.0.replay_bytes(options)
     }
@@ -79,7 +79,7 @@ impl Executables for EagerExecutables {
     }
 }
 
-/// For every step of a program, the offsets of the results that nobody reads behind it.
+/// For every step of a program, the offsets of the results that no later step reads.
 fn dead_behind(program: &Program) -> IdVec<StepId, Vec<usize>> {
     let Program { steps, shown, hidden, .. } = program;
     let results: Vec<_> = steps.iter().map(|step| step.result.region()).collect();

@@ -1,4 +1,4 @@
-//! How the weights of a program lie in memory, and why, for people.
+//! A readable description of how the weights of a program lie in memory, and why.
 
 use std::collections::BTreeMap;
 

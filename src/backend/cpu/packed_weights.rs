@@ -20,7 +20,7 @@ use crate::ir::{
 use super::BackendError;
 use crate::backend::memory::probe;
 
-/// What is packed together.
+/// Weights that are packed as one matrix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     /// Matrices stacked by rows.
@@ -243,7 +243,7 @@ fn on_threads(
         left.push(AtomicUsize::new(pieces.len() - before));
     }
     let queue = Mutex::new(pieces.into_iter());
-    let next = || queue.lock().expect("nobody panics while it takes a piece").next();
+    let next = || queue.lock().expect("no thread panics while it takes a piece").next();
     let work = || {
         while let Some((i, piece)) = next() {
             piece.write();

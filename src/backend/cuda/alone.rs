@@ -1,5 +1,4 @@
-//! Kernels that measure the machine, launched by themselves: they do not wait for the kernels before them, and are begun when those have
-//! ended.
+//! Kernels that measure the machine. Each begins when the kernels before it have ended; none overlaps with another.
 
 use ygg_kernels::cuda::abi::{YGG_ROW_THREADS, YGG_WARP, YggMultiply, YggRead};
 

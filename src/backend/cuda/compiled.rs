@@ -62,7 +62,7 @@ impl Recipe<'_> {
             return Ok(image);
         }
         let image = compile()?;
-        // Whoever cannot keep it compiles again.
+        // If it cannot be kept, the next process compiles again.
         let _is_kept = keep(&key, &path, &image);
         Ok(image)
     }

@@ -1,4 +1,4 @@
-//! Steps of a program become kernels with parameters: all addresses are known, nothing is left to decide.
+//! Lowers the steps of a program to kernel launches with all parameters and addresses.
 
 use std::ffi::c_void;
 

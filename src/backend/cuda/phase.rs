@@ -126,7 +126,7 @@ impl TreeOnDevice {
         self.words.nodes
     }
 
-    /// As kernels are told of it.
+    /// The tree as a parameter of kernels.
     pub(super) fn kernel_tree(&self) -> YggTree {
         self.words.at(&self.memory)
     }

@@ -73,7 +73,7 @@ impl ResultWords {
         2 + 3 * self.width
     }
 
-    /// The path as kernels are told of it.
+    /// The path as a parameter of kernels.
     fn path_at(self, memory: &DeviceBlock) -> YggPath {
         let word = |word: usize| word_of(memory, word);
         YggPath { count: word(0), rows: word(self.rows()), tokens: word(self.tokens()) }

@@ -24,7 +24,7 @@ pub(super) const ALIGNMENT: usize = 256;
 /// Words of each of the two buffers that uploads pass through.
 const STAGING_WORDS: usize = 4 << 20;
 
-/// What is uploaded together.
+/// Weights that are uploaded as one block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     /// Matrices stacked by rows, packed for products; of projections, perhaps in another order.

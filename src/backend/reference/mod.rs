@@ -167,6 +167,7 @@ impl ReferenceReplay {
         out
     }
 
+    /// Runs a step. One exhaustive match over the ops.
     fn step(&self, program: &Program, step: &Step, inputs: &RowInputs) {
         let read = |i: usize| self.rows(&step.operands[i]);
         let result = step.result.region();

@@ -1,4 +1,4 @@
-//! What the kernels ask of tile registers.
+//! The operations on tile registers that kernels use.
 
 /// Rows of a full tile.
 pub(in crate::cpu) const ROWS: usize = 16;

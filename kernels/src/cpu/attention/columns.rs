@@ -70,24 +70,15 @@ impl<E: Element, const U: usize> Work for Weigh<E, U> {
         let mut c = 0;
         // SAFETY: `weigh` checked that all values, weights and totals are there.
         unsafe {
-            if S::SUMS / U >= 8 {
-                while c + 8 <= whole {
-                    self.some::<S, 8>(s, c, 0);
-                    c += 8;
-                }
+            macro_rules! together {
+                ($($n:literal)*) => {
+                    $(while S::SUMS / U >= $n && c + $n <= whole {
+                        self.some::<S, $n>(s, c, 0);
+                        c += $n;
+                    })*
+                };
             }
-            if S::SUMS / U >= 4 {
-                while c + 4 <= whole {
-                    self.some::<S, 4>(s, c, 0);
-                    c += 4;
-                }
-            }
-            if S::SUMS / U >= 2 {
-                while c + 2 <= whole {
-                    self.some::<S, 2>(s, c, 0);
-                    c += 2;
-                }
-            }
+            together!(8 4 2);
             while c < whole {
                 self.some::<S, 1>(s, c, 0);
                 c += 1;

@@ -31,44 +31,32 @@ pub(super) trait Element {
     }
 }
 
-/// f16.
-pub(super) struct Half;
+/// Declares formats of elements: bytes of one, whether there are scales, and how 16 of them are loaded.
+macro_rules! elements {
+    ($($(#[$doc:meta])* $name:ident = $bytes:literal, $is_scaled:literal, $load:ident;)*) => {
+        $(
+            $(#[$doc])*
+            pub(super) struct $name;
 
-impl Element for Half {
-    const BYTES: usize = 2;
-    const IS_SCALED: bool = false;
+            impl Element for $name {
+                const BYTES: usize = $bytes;
+                const IS_SCALED: bool = $is_scaled;
 
-    #[inline(always)]
-    unsafe fn load<S: Lanes>(s: S, from: *const u8) -> S::V {
-        // SAFETY: promised by the caller.
-        unsafe { s.load_halves(from) }
-    }
+                #[inline(always)]
+                unsafe fn load<S: Lanes>(s: S, from: *const u8) -> S::V {
+                    // SAFETY: promised by the caller.
+                    unsafe { s.$load(from.cast()) }
+                }
+            }
+        )*
+    };
 }
 
-/// f32.
-pub(super) struct Float;
-
-impl Element for Float {
-    const BYTES: usize = 4;
-    const IS_SCALED: bool = false;
-
-    #[inline(always)]
-    unsafe fn load<S: Lanes>(s: S, from: *const u8) -> S::V {
-        // SAFETY: promised by the caller.
-        unsafe { s.load(from.cast()) }
-    }
-}
-
-/// A signed byte.
-pub(super) struct Code;
-
-impl Element for Code {
-    const BYTES: usize = 1;
-    const IS_SCALED: bool = true;
-
-    #[inline(always)]
-    unsafe fn load<S: Lanes>(s: S, from: *const u8) -> S::V {
-        // SAFETY: promised by the caller.
-        unsafe { s.load_bytes(from) }
-    }
+elements! {
+    /// f16.
+    Half = 2, false, load_halves;
+    /// f32.
+    Float = 4, false, load;
+    /// A signed byte.
+    Code = 1, true, load_bytes;
 }

@@ -80,24 +80,15 @@ impl<E: Element, const U: usize> Work for Score<E, U> {
         let mut b = 0;
         // SAFETY: `score` checked that all blocks, queries and scores are there.
         unsafe {
-            if S::SUMS / U >= 8 {
-                while b + 8 <= self.of.count {
-                    self.some::<S, 8>(s, b);
-                    b += 8;
-                }
+            macro_rules! together {
+                ($($n:literal)*) => {
+                    $(while S::SUMS / U >= $n && b + $n <= self.of.count {
+                        self.some::<S, $n>(s, b);
+                        b += $n;
+                    })*
+                };
             }
-            if S::SUMS / U >= 4 {
-                while b + 4 <= self.of.count {
-                    self.some::<S, 4>(s, b);
-                    b += 4;
-                }
-            }
-            if S::SUMS / U >= 2 {
-                while b + 2 <= self.of.count {
-                    self.some::<S, 2>(s, b);
-                    b += 2;
-                }
-            }
+            together!(8 4 2);
             while b < self.of.count {
                 self.some::<S, 1>(s, b);
                 b += 1;

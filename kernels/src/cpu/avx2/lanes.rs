@@ -2,20 +2,12 @@
 
 use crate::cpu::{
     Avx2,
-    lanes::{self, Eight},
+    lanes::{self, Eight, first_of_eight as first},
 };
 use std::arch::x86_64::*;
 
 /// Lanes of a vector.
 pub(super) const LANES: usize = 8;
-
-/// All ones in the first `n` lanes (all, if there are more), zeros in the rest.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn first(n: usize) -> __m256i {
-    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    _mm256_cmpgt_epi32(_mm256_set1_epi32(n.min(LANES) as i32), lanes)
-}
 
 /// Elements `at..at + 8`, zeros past the end.
 #[inline]

@@ -13,7 +13,7 @@ use crate::{
     Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
-        activations::{Layout, Meeting},
+        activations::{Layout, ProductOperands},
         codes::{Operands, Sums, TOGETHER, int8, native},
         prepare::prepare as prepare_rows,
     },
@@ -77,12 +77,12 @@ pub(super) fn linear<A: Arithmetic>(
     out: &mut RowsMut<'_>,
 ) {
     let mut sums = [Sums::ZERO; TOGETHER];
-    for meeting in x.meetings(weights, tiles) {
-        let sums = &mut sums[..meeting.tiles.len()];
-        products::<A>(&meeting, sums);
-        for (tile, sums) in meeting.tiles.clone().zip(sums) {
-            for (r, sums) in sums.0[..meeting.rows].iter().enumerate() {
-                let out = out.span(meeting.first_row + r, meeting.outputs(tile));
+    for product in x.products_with(weights, tiles) {
+        let sums = &mut sums[..product.tiles.len()];
+        products::<A>(&product, sums);
+        for (tile, sums) in product.tiles.clone().zip(sums) {
+            for (r, sums) in sums.0[..product.rows].iter().enumerate() {
+                let out = out.span(product.first_row + r, product.outputs(tile));
                 for at in [0, LANES] {
                     let result = load(sums, at);
                     match epilogue {
@@ -104,11 +104,11 @@ pub(super) fn linear_gated<A: Arithmetic>(
     out: &mut RowsMut<'_>,
 ) {
     let mut sums = [Sums::ZERO; 2];
-    for meeting in x.meetings(weights, tiles) {
-        products::<A>(&meeting, &mut sums);
+    for product in x.products_with(weights, tiles) {
+        products::<A>(&product, &mut sums);
         let [gate, up] = &sums;
-        for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(meeting.rows).enumerate() {
-            let out = out.span(meeting.first_row + r, meeting.outputs(meeting.tiles.start));
+        for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(product.rows).enumerate() {
+            let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
             for at in [0, LANES] {
                 store(out, at, _mm256_mul_ps(silu(load(gate, at)), load(up, at)));
             }
@@ -116,23 +116,23 @@ pub(super) fn linear_gated<A: Arithmetic>(
     }
 }
 
-/// Results of the stored tiles of a meeting; of dense weights four rows at a time.
+/// Results of the stored tiles of a product; of dense weights four rows at a time.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn products<A: Arithmetic>(meeting: &Meeting<'_>, sums: &mut [Sums]) {
-    let format = meeting.weights.format();
+fn products<A: Arithmetic>(product: &ProductOperands<'_>, sums: &mut [Sums]) {
+    let format = product.weights.format();
     if !format.is_dense() {
-        let is_coded = matches!(meeting.layout, Layout::Coded(_));
+        let is_coded = matches!(product.layout, Layout::Coded(_));
         return format.visit(CodedProducts::<A> {
-            operands: meeting.operands(0),
+            operands: product.operands(0),
             is_coded,
             sums,
             arithmetic: PhantomData,
         });
     }
     for (t, sums) in sums.iter_mut().enumerate() {
-        for (i, sums) in sums.0[..meeting.rows].chunks_mut(ROWS).enumerate() {
-            let x = meeting.group[i * ROWS * meeting.layout.block_bytes()..].as_ptr();
-            let operands = Operands { x, ..meeting.operands(t) };
+        for (i, sums) in sums.0[..product.rows].chunks_mut(ROWS).enumerate() {
+            let x = product.group[i * ROWS * product.layout.block_bytes()..].as_ptr();
+            let operands = Operands { x, ..product.operands(t) };
             macro_rules! by_rows {
                 ($format:ty) => {
                     match sums.len() {

@@ -1,13 +1,10 @@
 //! Arithmetic over 16 lanes that linears share.
 
-use crate::cpu::{Avx512, lanes};
+use crate::cpu::{
+    Avx512,
+    lanes::{self, first_of_sixteen as first},
+};
 use std::arch::x86_64::*;
-
-/// Mask of the first `n` lanes (all, if there are more).
-#[inline(always)]
-pub(super) fn first(n: usize) -> __mmask16 {
-    ((1u32 << n.min(16)) - 1) as u16
-}
 
 /// Elements `at..at + 16`, zeros past the end.
 #[inline]

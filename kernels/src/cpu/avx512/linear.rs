@@ -13,7 +13,7 @@ use crate::{
     Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
-        activations::{Layout, Meeting, Place},
+        activations::{Layout, Place, ProductOperands},
         codes::{Operands, Sums, TOGETHER, int8, native},
         packing::BLOCK,
         prepare::prepare as prepare_rows,
@@ -72,11 +72,11 @@ fn pairs(bits: __m512i) -> __m512bh {
 
 /// How results of stored tiles come about.
 pub(in crate::cpu) trait Products {
-    /// Writes those of a meeting: as many stored tiles as there are sums.
+    /// Writes those of a product: as many stored tiles as there are sums.
     ///
     /// # Safety
     /// The processor has the features of the tier.
-    unsafe fn products(&mut self, meeting: &Meeting<'_>, sums: &mut [Sums]);
+    unsafe fn products(&mut self, product: &ProductOperands<'_>, sums: &mut [Sums]);
 }
 
 /// In vectors.
@@ -84,9 +84,9 @@ pub(in crate::cpu) struct InVectors;
 
 impl Products for InVectors {
     #[inline(always)]
-    unsafe fn products(&mut self, meeting: &Meeting<'_>, sums: &mut [Sums]) {
+    unsafe fn products(&mut self, product: &ProductOperands<'_>, sums: &mut [Sums]) {
         // SAFETY: promised by the caller.
-        unsafe { products(meeting, sums) }
+        unsafe { products(product, sums) }
     }
 }
 
@@ -124,13 +124,13 @@ pub(in crate::cpu) fn linear_by(
     out: &mut RowsMut<'_>,
 ) {
     let mut sums = [Sums::ZERO; TOGETHER];
-    for meeting in x.meetings(weights, tiles) {
-        let sums = &mut sums[..meeting.tiles.len()];
+    for product in x.products_with(weights, tiles) {
+        let sums = &mut sums[..product.tiles.len()];
         // SAFETY: the features are enabled here.
-        unsafe { by.products(&meeting, sums) };
-        for (tile, sums) in meeting.tiles.clone().zip(sums) {
-            for (r, sums) in sums.0[..meeting.rows].iter().enumerate() {
-                let out = out.span(meeting.first_row + r, meeting.outputs(tile));
+        unsafe { by.products(&product, sums) };
+        for (tile, sums) in product.tiles.clone().zip(sums) {
+            for (r, sums) in sums.0[..product.rows].iter().enumerate() {
+                let out = out.span(product.first_row + r, product.outputs(tile));
                 let result = load(sums, 0);
                 match epilogue {
                     Epilogue::Store => store(out, 0, result),
@@ -151,30 +151,30 @@ pub(in crate::cpu) fn linear_gated_by(
     out: &mut RowsMut<'_>,
 ) {
     let mut sums = [Sums::ZERO; 2];
-    for meeting in x.meetings(weights, tiles) {
+    for product in x.products_with(weights, tiles) {
         // SAFETY: the features are enabled here.
-        unsafe { by.products(&meeting, &mut sums) };
+        unsafe { by.products(&product, &mut sums) };
         let [gate, up] = &sums;
-        for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(meeting.rows).enumerate() {
-            let out = out.span(meeting.first_row + r, meeting.outputs(meeting.tiles.start));
+        for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(product.rows).enumerate() {
+            let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
             store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
         }
     }
 }
 
-/// Results of the stored tiles of a meeting.
+/// Results of the stored tiles of a product.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-fn products(meeting: &Meeting<'_>, sums: &mut [Sums]) {
-    let format = meeting.weights.format();
+fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
+    let format = product.weights.format();
     if !format.is_dense() {
-        let is_coded = matches!(meeting.layout, Layout::Coded(_));
-        return format.visit(CodedProducts { operands: meeting.operands(0), is_coded, sums });
+        let is_coded = matches!(product.layout, Layout::Coded(_));
+        return format.visit(CodedProducts { operands: product.operands(0), is_coded, sums });
     }
     for (t, sums) in sums.iter_mut().enumerate() {
-        let operands = meeting.operands(t);
+        let operands = product.operands(t);
         macro_rules! by_rows {
             ($format:ty) => {
-                match meeting.rows {
+                match product.rows {
                     1 => dense::<$format, 1>(operands, &mut sums.0),
                     2 => dense::<$format, 2>(operands, &mut sums.0),
                     3 => dense::<$format, 3>(operands, &mut sums.0),
@@ -183,7 +183,7 @@ fn products(meeting: &Meeting<'_>, sums: &mut [Sums]) {
                     6 => dense::<$format, 6>(operands, &mut sums.0),
                     7 => dense::<$format, 7>(operands, &mut sums.0),
                     8 => dense::<$format, 8>(operands, &mut sums.0),
-                    _ => unreachable!("no kernel for a group of {} rows", meeting.rows),
+                    _ => unreachable!("no kernel for a group of {} rows", product.rows),
                 }
             };
         }

@@ -7,7 +7,7 @@
 //! Over weights of codes they are those of every tier: see [`super::codes`].
 //!
 //! The operations of one (row, output) are the same in every register blocking. Every function here must run on a
-//! processor that [`super::Avx512`] vouches for; tails use masks, never other formulas.
+//! processor that [`super::Avx512`] proves; the ends of rows use masks, never other formulas.
 
 pub(super) mod lanes;
 mod linear;

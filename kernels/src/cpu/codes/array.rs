@@ -97,11 +97,6 @@ impl<const N: usize> Vector for Array<N> {
     }
 
     #[inline(always)]
-    fn total(self, sum: [i32; N]) -> [i32; N] {
-        sum
-    }
-
-    #[inline(always)]
     fn scaled(self, mut sum: [i32; N], scale: [i32; N]) -> [i32; N] {
         sum.iter_mut().zip(scale).for_each(|(sum, scale)| *sum *= scale);
         sum
@@ -119,11 +114,6 @@ impl<const N: usize> Vector for Array<N> {
     }
 
     #[inline(always)]
-    fn times(self, a: [i32; N], b: [i32; N]) -> [i32; N] {
-        self.scaled(a, b)
-    }
-
-    #[inline(always)]
     fn magnitudes(self, mut bytes: [Four; N]) -> [Four; N] {
         bytes.as_flattened_mut().iter_mut().for_each(|byte| *byte = byte.cast_signed().unsigned_abs());
         bytes
@@ -133,11 +123,6 @@ impl<const N: usize> Vector for Array<N> {
     #[inline(always)]
     unsafe fn dot_signed(self, _: [i32; N], _: [[Four; N]; 2], _: *const u8) -> [i32; N] {
         unreachable!("bytes are unsigned")
-    }
-
-    #[inline(always)]
-    fn total_signed(self, sum: [i32; N]) -> [i32; N] {
-        sum
     }
 
     #[inline(always)]
@@ -172,16 +157,6 @@ impl<const N: usize> Vector for Array<N> {
             unsafe { (pair[0], pair[2]) = (*first.add(n) >> 4, *second.add(n) >> 4) };
         }
         pairs
-    }
-
-    #[inline(always)]
-    fn scale(self, scale: [i32; N]) -> [i32; N] {
-        scale
-    }
-
-    #[inline(always)]
-    fn one_of_pair(self, pairs: [Four; N], i: usize) -> [i32; N] {
-        pairs.map(|four| pair(four)[i])
     }
 
     #[inline(always)]
@@ -227,16 +202,6 @@ impl<const N: usize> Vector for Array<N> {
     }
 
     #[inline(always)]
-    fn floats(self, ints: [i32; N]) -> [f32; N] {
-        ints.map(|int| int as f32)
-    }
-
-    #[inline(always)]
-    fn four_floats(self, bytes: [Four; N]) -> [[f32; N]; 4] {
-        [0, 1, 2, 3].map(|i| bytes.map(|four| f32::from(four[i].cast_signed())))
-    }
-
-    #[inline(always)]
     fn sum(self, mut a: [f32; N], b: [f32; N]) -> [f32; N] {
         a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
         a
@@ -254,11 +219,6 @@ impl<const N: usize> Vector for Array<N> {
             *c = Single.fused(a, b, *c);
         }
         c
-    }
-
-    #[inline(always)]
-    fn fnma(self, a: [f32; N], b: [f32; N], c: [f32; N]) -> [f32; N] {
-        self.fma(a.map(|a| -a), b, c)
     }
 
     #[inline(always)]
@@ -283,6 +243,18 @@ impl<const N: usize> Vector for Array<N> {
     unsafe fn store_ints(self, at: *mut i32, ints: [i32; N]) {
         // SAFETY: see `bytes`.
         unsafe { at.cast::<[i32; N]>().write(ints) }
+    }
+
+    inlined! {
+        fn total(self, sum: [i32; N]) -> [i32; N] = sum;
+        fn times(self, a: [i32; N], b: [i32; N]) -> [i32; N] = self.scaled(a, b);
+        fn total_signed(self, sum: [i32; N]) -> [i32; N] = sum;
+        fn scale(self, scale: [i32; N]) -> [i32; N] = scale;
+        fn one_of_pair(self, pairs: [Four; N], i: usize) -> [i32; N] = pairs.map(|four| pair(four)[i]);
+        fn floats(self, ints: [i32; N]) -> [f32; N] = ints.map(|int| int as f32);
+        fn four_floats(self, bytes: [Four; N]) -> [[f32; N]; 4] =
+            [0, 1, 2, 3].map(|i| bytes.map(|four| f32::from(four[i].cast_signed())));
+        fn fnma(self, a: [f32; N], b: [f32; N], c: [f32; N]) -> [f32; N] = self.fma(a.map(|a| -a), b, c);
     }
 }
 

@@ -57,7 +57,7 @@ impl Ints {
 /// Tiles that a kernel takes at once.
 pub(super) const TOGETHER: usize = 2;
 
-/// What a kernel reads.
+/// Operands of a kernel: tiles of weights, and a prepared group of rows.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
     /// The first of the tiles, which are one behind the other.
@@ -84,7 +84,7 @@ impl Operands {
 #[cfg(target_arch = "x86_64")]
 const FAR: usize = 4096;
 
-/// Asks for part `p` of a block, and what of the block is before or behind all parts, `ahead` bytes on; for nothing at 0.
+/// Prefetches part `p` of a block, and what of the block is before or behind all parts, `ahead` bytes on. With `ahead` 0 it prefetches nothing.
 #[inline(always)]
 fn fetch(layout: CodeLayout, block: *const u8, p: usize, ahead: usize) {
     #[cfg(target_arch = "x86_64")]

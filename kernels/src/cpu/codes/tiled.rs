@@ -3,7 +3,7 @@
 //!
 //! Weights are written as bytes to memory of the thread, lines of four inputs of sixteen outputs, which are what a tile register takes; those of
 //! the next parts are written while the tiles multiply. A byte is no code: the product of its integer and the group's scale
-//! is told in two, so that a tile adds up a block whatever the scales of its groups. They are the bytes of the product itself, or products of
+//! is split into two, so that a tile adds up a block whatever the scales of its groups. They are the bytes of the product itself, or products of
 //! small codes with the low and with the high bits of the scale. Sums are below `256 * 255 * 127`.
 //!
 //! Blocks of 32 would leave a tile at every block, to be scaled. On a Xeon that lost to vectors below twelve rows, and gained a tenth at
@@ -107,7 +107,7 @@ fn first_of(g: usize, rows: usize) -> usize {
     (g * ROWS).min(rows.saturating_sub(ROWS))
 }
 
-/// How products of codes and scales are told in two bytes.
+/// How products of codes and scales are split into two bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bytes {
     /// Unsigned ones: the products with the low bits of the scale, so many, and with its other bits.

@@ -4,7 +4,7 @@ use crate::{
     Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
-        activations::{Layout, Meeting, floats},
+        activations::{Layout, ProductOperands, floats},
         codes::{Array, Operands, Sums, TOGETHER, int8, native},
         lanes::{Portable, Single, silu},
         packing::{BLOCK, TILE, block_bytes, dense_value},
@@ -36,12 +36,12 @@ pub(in crate::cpu) fn linear(
     out: &mut RowsMut<'_>,
 ) {
     let mut sums = [Sums::ZERO; TOGETHER];
-    for meeting in x.meetings(weights, tiles) {
-        let sums = &mut sums[..meeting.tiles.len()];
-        products(&meeting, sums);
-        for (tile, sums) in meeting.tiles.clone().zip(sums) {
-            for (r, sums) in sums.0[..meeting.rows].iter().enumerate() {
-                let out = out.span(meeting.first_row + r, meeting.outputs(tile));
+    for product in x.products_with(weights, tiles) {
+        let sums = &mut sums[..product.tiles.len()];
+        products(&product, sums);
+        for (tile, sums) in product.tiles.clone().zip(sums) {
+            for (r, sums) in sums.0[..product.rows].iter().enumerate() {
+                let out = out.span(product.first_row + r, product.outputs(tile));
                 match epilogue {
                     Epilogue::Store => out.copy_from_slice(&sums[..out.len()]),
                     Epilogue::AddInto => out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum),
@@ -59,11 +59,11 @@ pub(in crate::cpu) fn linear_gated(
     out: &mut RowsMut<'_>,
 ) {
     let mut sums = [Sums::ZERO; 2];
-    for meeting in x.meetings(weights, tiles) {
-        products(&meeting, &mut sums);
+    for product in x.products_with(weights, tiles) {
+        products(&product, &mut sums);
         let [gate, up] = &sums;
-        for r in 0..meeting.rows {
-            let out = out.span(meeting.first_row + r, meeting.outputs(meeting.tiles.start));
+        for r in 0..product.rows {
+            let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
             for ((out, gate), up) in out.iter_mut().zip(&gate.0[r]).zip(&up.0[r]) {
                 *out = silu(Single, *gate) * up;
             }
@@ -71,15 +71,15 @@ pub(in crate::cpu) fn linear_gated(
     }
 }
 
-/// Results of the stored tiles of a meeting.
-fn products(meeting: &Meeting<'_>, sums: &mut [Sums]) {
-    let format = meeting.weights.format();
+/// Results of the stored tiles of a product.
+fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
+    let format = product.weights.format();
     if !format.is_dense() {
-        let is_coded = meeting.layout != Layout::F32Sums;
-        return format.visit(CodedProducts { operands: meeting.operands(0), is_coded, sums });
+        let is_coded = product.layout != Layout::F32Sums;
+        return format.visit(CodedProducts { operands: product.operands(0), is_coded, sums });
     }
     for (t, sums) in sums.iter_mut().enumerate() {
-        accumulate(format, meeting.stored(t), floats(meeting.group), &mut sums.0[..meeting.rows]);
+        accumulate(format, product.stored(t), floats(product.group), &mut sums.0[..product.rows]);
     }
 }
 

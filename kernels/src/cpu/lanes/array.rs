@@ -18,54 +18,19 @@ impl LaneOps for Portable {
         [x; LANES]
     }
 
-    #[inline(always)]
-    fn add(self, a: Array, b: Array) -> Array {
-        from_fn(|i| a[i] + b[i])
-    }
-
-    #[inline(always)]
-    fn sub(self, a: Array, b: Array) -> Array {
-        from_fn(|i| a[i] - b[i])
-    }
-
-    #[inline(always)]
-    fn mul(self, a: Array, b: Array) -> Array {
-        from_fn(|i| a[i] * b[i])
-    }
-
-    #[inline(always)]
-    fn div(self, a: Array, b: Array) -> Array {
-        from_fn(|i| a[i] / b[i])
-    }
-
-    #[inline(always)]
-    fn fused(self, a: Array, b: Array, c: Array) -> Array {
-        from_fn(|i| Single.fused(a[i], b[i], c[i]))
-    }
-
-    #[inline(always)]
-    fn fused_minus(self, a: Array, b: Array, c: Array) -> Array {
-        from_fn(|i| Single.fused_minus(a[i], b[i], c[i]))
-    }
-
-    #[inline(always)]
-    fn max(self, a: Array, b: Array) -> Array {
-        from_fn(|i| Single.max(a[i], b[i]))
-    }
-
-    #[inline(always)]
-    fn min(self, a: Array, b: Array) -> Array {
-        from_fn(|i| Single.min(a[i], b[i]))
-    }
-
-    #[inline(always)]
-    fn zero_below(self, x: Array, limit: Array, value: Array) -> Array {
-        from_fn(|i| Single.zero_below(x[i], limit[i], value[i]))
-    }
-
-    #[inline(always)]
-    fn power_of_two(self, n: Array) -> Array {
-        from_fn(|i| Single.power_of_two(n[i]))
+    inlined! {
+        fn add(self, a: Array, b: Array) -> Array = from_fn(|i| a[i] + b[i]);
+        fn sub(self, a: Array, b: Array) -> Array = from_fn(|i| a[i] - b[i]);
+        fn mul(self, a: Array, b: Array) -> Array = from_fn(|i| a[i] * b[i]);
+        fn div(self, a: Array, b: Array) -> Array = from_fn(|i| a[i] / b[i]);
+        fn fused(self, a: Array, b: Array, c: Array) -> Array = from_fn(|i| Single.fused(a[i], b[i], c[i]));
+        fn fused_minus(self, a: Array, b: Array, c: Array) -> Array =
+            from_fn(|i| Single.fused_minus(a[i], b[i], c[i]));
+        fn max(self, a: Array, b: Array) -> Array = from_fn(|i| Single.max(a[i], b[i]));
+        fn min(self, a: Array, b: Array) -> Array = from_fn(|i| Single.min(a[i], b[i]));
+        fn zero_below(self, x: Array, limit: Array, value: Array) -> Array =
+            from_fn(|i| Single.zero_below(x[i], limit[i], value[i]));
+        fn power_of_two(self, n: Array) -> Array = from_fn(|i| Single.power_of_two(n[i]));
     }
 }
 
@@ -119,11 +84,6 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn halves(self, lanes: Array) -> [u16; LANES] {
-        lanes.map(|lane| half::f16::from_f32(lane).to_bits())
-    }
-
-    #[inline(always)]
     fn sum(self, lanes: Array) -> f32 {
         let mut lanes = lanes;
         for half in [8, 4, 2, 1] {
@@ -146,15 +106,14 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn first(self, lanes: Array) -> f32 {
-        lanes[0]
-    }
-
-    #[inline(always)]
     fn prefetch(self, at: *const u8) {
         let _ = at;
     }
 
+    inlined! {
+        fn halves(self, lanes: Array) -> [u16; LANES] = lanes.map(|lane| half::f16::from_f32(lane).to_bits());
+        fn first(self, lanes: Array) -> f32 = lanes[0];
+    }
     #[inline(always)]
     fn call<W: Work>(self, work: W) -> W::Out {
         work.run(self)

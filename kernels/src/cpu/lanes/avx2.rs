@@ -80,8 +80,8 @@ impl Lanes for Avx2 {
             } else {
                 let second = from.wrapping_add(8);
                 [
-                    _mm256_maskload_ps(from, first(count)),
-                    _mm256_maskload_ps(second, first(count.saturating_sub(8))),
+                    _mm256_maskload_ps(from, first_of_eight(count)),
+                    _mm256_maskload_ps(second, first_of_eight(count.saturating_sub(8))),
                 ]
             }
         }
@@ -96,8 +96,8 @@ impl Lanes for Avx2 {
             if count >= LANES {
                 self.store(to, lanes);
             } else {
-                _mm256_maskstore_ps(to, first(count), lanes[0]);
-                _mm256_maskstore_ps(to.wrapping_add(8), first(count.saturating_sub(8)), lanes[1]);
+                _mm256_maskstore_ps(to, first_of_eight(count), lanes[0]);
+                _mm256_maskstore_ps(to.wrapping_add(8), first_of_eight(count.saturating_sub(8)), lanes[1]);
             }
         }
     }
@@ -155,7 +155,7 @@ impl Lanes for Avx2 {
 /// All ones in the first `n` lanes (all, if there are more), zeros in the rest.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn first(n: usize) -> __m256i {
+pub(in crate::cpu) fn first_of_eight(n: usize) -> __m256i {
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     _mm256_cmpgt_epi32(_mm256_set1_epi32(n.min(8) as i32), lanes)
 }

@@ -32,14 +32,14 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn load_part(self, x: &[f32], at: usize) -> __m512 {
-        let mask = first(x.len().saturating_sub(at));
+        let mask = first_of_sixteen(x.len().saturating_sub(at));
         // SAFETY: the mask leaves out what is past the slice, and masked lanes are not accessed.
         unsafe { _mm512_maskz_loadu_ps(mask, x.as_ptr().wrapping_add(at)) }
     }
 
     #[inline(always)]
     fn store_part(self, x: &mut [f32], at: usize, lanes: __m512) {
-        let mask = first(x.len().saturating_sub(at));
+        let mask = first_of_sixteen(x.len().saturating_sub(at));
         // SAFETY: as in `load_part`.
         unsafe { _mm512_mask_storeu_ps(x.as_mut_ptr().wrapping_add(at), mask, lanes) }
     }
@@ -90,6 +90,6 @@ impl Lanes for Avx512 {
 
 /// Mask of the first `n` lanes (all, if there are more).
 #[inline(always)]
-fn first(n: usize) -> __mmask16 {
+pub(in crate::cpu) fn first_of_sixteen(n: usize) -> __mmask16 {
     ((1u32 << n.min(LANES)) - 1) as u16
 }

@@ -17,7 +17,9 @@ mod tests;
 
 pub(super) use array::Portable;
 #[cfg(target_arch = "x86_64")]
-pub(super) use avx2::Eight;
+pub(super) use avx2::{Eight, first_of_eight};
+#[cfg(target_arch = "x86_64")]
+pub(super) use avx512::first_of_sixteen;
 pub(super) use exp::{exp, silu};
 pub(super) use single::Single;
 

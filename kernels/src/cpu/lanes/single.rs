@@ -10,31 +10,6 @@ impl LaneOps for Single {
     type V = f32;
 
     #[inline(always)]
-    fn splat(self, x: f32) -> f32 {
-        x
-    }
-
-    #[inline(always)]
-    fn add(self, a: f32, b: f32) -> f32 {
-        a + b
-    }
-
-    #[inline(always)]
-    fn sub(self, a: f32, b: f32) -> f32 {
-        a - b
-    }
-
-    #[inline(always)]
-    fn mul(self, a: f32, b: f32) -> f32 {
-        a * b
-    }
-
-    #[inline(always)]
-    fn div(self, a: f32, b: f32) -> f32 {
-        a / b
-    }
-
-    #[inline(always)]
     fn fused(self, a: f32, b: f32, c: f32) -> f32 {
         // Elsewhere it would be a call of the C library for every lane.
         if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
@@ -44,29 +19,17 @@ impl LaneOps for Single {
         }
     }
 
-    #[inline(always)]
-    fn fused_minus(self, a: f32, b: f32, c: f32) -> f32 {
-        self.fused(-a, b, c)
-    }
-
-    #[inline(always)]
-    fn max(self, a: f32, b: f32) -> f32 {
-        if a > b { a } else { b }
-    }
-
-    #[inline(always)]
-    fn min(self, a: f32, b: f32) -> f32 {
-        if a < b { a } else { b }
-    }
-
-    #[inline(always)]
-    fn zero_below(self, x: f32, limit: f32, value: f32) -> f32 {
-        if x < limit { 0.0 } else { value }
-    }
-
-    #[inline(always)]
-    fn power_of_two(self, n: f32) -> f32 {
-        f32::from_bits((n.to_bits() << 23).wrapping_add(127 << 23))
+    inlined! {
+        fn splat(self, x: f32) -> f32 = x;
+        fn add(self, a: f32, b: f32) -> f32 = a + b;
+        fn sub(self, a: f32, b: f32) -> f32 = a - b;
+        fn mul(self, a: f32, b: f32) -> f32 = a * b;
+        fn div(self, a: f32, b: f32) -> f32 = a / b;
+        fn fused_minus(self, a: f32, b: f32, c: f32) -> f32 = self.fused(-a, b, c);
+        fn max(self, a: f32, b: f32) -> f32 = if a > b { a } else { b };
+        fn min(self, a: f32, b: f32) -> f32 = if a < b { a } else { b };
+        fn zero_below(self, x: f32, limit: f32, value: f32) -> f32 = if x < limit { 0.0 } else { value };
+        fn power_of_two(self, n: f32) -> f32 = f32::from_bits((n.to_bits() << 23).wrapping_add(127 << 23));
     }
 }
 

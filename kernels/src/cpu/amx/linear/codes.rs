@@ -3,7 +3,7 @@
 use super::Tiles;
 use crate::{
     cpu::{
-        activations::Meeting,
+        activations::ProductOperands,
         avx512::{InVectors, Products, Zmm},
         codes::{Operands, Room, Sums, shapes, tiled},
     },
@@ -28,12 +28,12 @@ impl<T> InTiles<T> {
 
 impl<T: Tiles> Products for InTiles<T> {
     #[inline(always)]
-    unsafe fn products(&mut self, meeting: &Meeting<'_>, sums: &mut [Sums]) {
-        let (format, rows) = (meeting.weights.format(), meeting.rows);
+    unsafe fn products(&mut self, product: &ProductOperands<'_>, sums: &mut [Sums]) {
+        let (format, rows) = (product.weights.format(), product.rows);
         let has_groups = format.coding().is_some_and(Coding::has_groups);
         if rows < FROM || !has_groups {
             // SAFETY: promised by the caller.
-            return unsafe { InVectors.products(meeting, sums) };
+            return unsafe { InVectors.products(product, sums) };
         }
         let registers = match &mut self.registers {
             Some((registers, configured)) if *configured == rows => registers,
@@ -44,7 +44,7 @@ impl<T: Tiles> Products for InTiles<T> {
                 &mut other.insert((unsafe { T::configured(shapes(rows)) }, rows)).0
             }
         };
-        format.visit(Tiled { registers, operands: meeting.operands(0), room: &mut self.room, sums });
+        format.visit(Tiled { registers, operands: product.operands(0), room: &mut self.room, sums });
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn shapes(groups: usize, last: u8) -> [Shape; 8] {
     rows.map(Shape::of_rows)
 }
 
-/// What a kernel reads.
+/// Operands of a kernel: one stored tile of weights, and a prepared chunk of rows.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
     /// Stored tile of weights.
