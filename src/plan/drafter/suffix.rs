@@ -20,7 +20,8 @@ impl SuffixSettings {
 
 impl DrafterSettings for SuffixSettings {
     const NAME: &'static str = "suffix";
-    const SUMMARY: &'static str = "The continuation of the longest matching suffix in this or earlier requests";
+    const SUMMARY: &'static str =
+        "The continuation of the longest matching suffix in this or earlier requests";
     const RECORDED_AS: RecordedAs = RecordedAs::Requests;
 
     parameters!(tokens_per_match, counted, remembered);
