@@ -23,6 +23,7 @@ mod observation;
 mod phase;
 mod role;
 mod session;
+mod session_options;
 #[cfg(test)]
 mod tests;
 mod trimmed_head;
@@ -34,7 +35,8 @@ pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
 pub use observation::StepFacts;
 pub use phase::{DraftPhase, DraftPhaseSize};
 pub use role::TrimmedHead;
-pub use session::{Choices, Forward, Logits, Session, SessionOptions};
+pub use session::{Choices, Forward, Logits, Session};
+pub use session_options::SessionOptions;
 pub use verification::{GrownVerification, Walked};
 
 pub use crate::{

@@ -3,30 +3,16 @@
 use std::sync::Arc;
 
 use crate::{
-    backend::{Instruments, Pinning, Replay, SlotLayout, Workers},
+    backend::{Instruments, Replay, SlotLayout, Workers},
     ir::{Candidates, Choice, Id, OutputId, ProgramId, RowInputs},
 };
 
 use super::{
-    ExecutableSet, RuntimeError, SkipSet, TrimmedHead,
+    ExecutableSet, RuntimeError, SessionOptions, SkipSet, TrimmedHead,
     hidden_rows::HiddenRows,
     role::{Inputs, Role, WidthId},
     verification::WalkedRows,
 };
-
-/// Options of a session.
-#[derive(Clone, Copy, Debug)]
-pub struct SessionOptions {
-    /// Longest sequence in tokens, prompt and output together.
-    pub context: usize,
-    /// Nodes of the largest token tree, root included; where heads are drafted ahead, as many more as are drafted at once,
-    /// which are written behind the tree's.
-    pub tree_nodes: usize,
-    /// Worker threads, the caller included.
-    pub threads: usize,
-    /// Whether workers are bound to processors.
-    pub pinning: Pinning,
-}
 
 /// One sequence: its cache, its committed length, its input buffers.
 #[derive(Debug)]

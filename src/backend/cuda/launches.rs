@@ -7,20 +7,16 @@ use ygg_kernels::{
     cuda::{abi::*, packing::Layout},
 };
 
-use crate::ir::{
-    self, HeadTokens, IdVec, KvSpec, Op, OpWeights, Operand, Program, Region, RopeId, Step, StepId, WeightId,
-};
+use crate::ir::{self, HeadTokens, IdVec, KvSpec, Op, Program, Region, RopeId, Step, StepId, WeightId};
 
 use super::{
     super::BackendError,
     device::{Device, Launch},
     layout::InputWords,
     projection::Projection,
+    scratch::{Scratch, TILE_W, partitions, ranges, row_tiles},
     weights::{Packed, Weights},
 };
-
-/// Rows that tensor cores multiply at once.
-const TILE_W: usize = YGG_TILE_W as usize;
 
 /// Addresses of what the steps of one program touch.
 #[derive(Debug)]
@@ -34,93 +30,6 @@ pub(super) struct Addresses<'a> {
     /// Of every rope: cosines, then sines.
     pub(super) ropes: &'a [u64],
     pub(super) scratch: Scratch,
-}
-
-/// Memory that steps use for themselves, one after the other.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Scratch {
-    /// What linears read: one buffer is read while the next is written.
-    pub(super) fragments: [u64; 2],
-    /// Logits of which only candidates are shown.
-    pub(super) logits: u64,
-    /// Partial results of attention: values, largest scores, sums.
-    pub(super) partial: [u64; 3],
-    /// Of ranges of logits: largest, sum, count, values, ids.
-    pub(super) ranges: [u64; 5],
-}
-
-/// Bytes that [`Scratch`] takes for one program, in its order; of fragments, one buffer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ScratchBytes {
-    pub(super) fragments: usize,
-    pub(super) logits: usize,
-    pub(super) partial: [usize; 3],
-    pub(super) ranges: [usize; 5],
-}
-
-impl ScratchBytes {
-    pub(super) fn of(program: &Program, context: usize) -> Self {
-        let mut most = Self::default();
-        let outputs = |ids: &[ir::WeightId]| -> usize {
-            ids.iter().map(|id| program.weights[id.0 as usize].rows).sum()
-        };
-        for step in &program.steps {
-            let x = step.operands.first().and_then(Operand::region);
-            let x = x.as_ref();
-            match step.op.weights() {
-                OpWeights::Stack { .. } | OpWeights::Gated { .. } => {
-                    most.fragments =
-                        most.fragments.max(fragment_bytes(x.expect("a product has a left side")));
-                }
-                OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) => {}
-            }
-            if let Op::Attention { heads, .. } = &step.op {
-                let vectors = x.expect("queries").rows * heads * partitions(context);
-                let bytes = [vectors * program.kv.head_dim, vectors, vectors].map(|n| n * size_of::<f32>());
-                most.partial = std::array::from_fn(|i| most.partial[i].max(bytes[i]));
-            }
-            if let Op::Candidates { head, most: count, tokens: _ } = &step.op {
-                let x = x.expect("logits, or what they are made of");
-                let vocabulary = head.as_ref().map_or(x.columns, |head| outputs(&head.weights));
-                if head.is_some() {
-                    most.logits = most.logits.max(x.rows * vocabulary * size_of::<f32>());
-                }
-                let each = x.rows * ranges(vocabulary) * size_of::<f32>();
-                let bytes = [each, each, each, each * count, each * count];
-                most.ranges = std::array::from_fn(|i| most.ranges[i].max(bytes[i]));
-            }
-        }
-        most
-    }
-
-    /// The larger of each.
-    pub(super) fn max(self, other: Self) -> Self {
-        Self {
-            fragments: self.fragments.max(other.fragments),
-            logits: self.logits.max(other.logits),
-            partial: std::array::from_fn(|i| self.partial[i].max(other.partial[i])),
-            ranges: std::array::from_fn(|i| self.ranges[i].max(other.ranges[i])),
-        }
-    }
-}
-
-/// Tiles of token rows: a power of two, so that few kernels serve all widths.
-fn row_tiles(rows: usize) -> usize {
-    rows.div_ceil(TILE_W).next_power_of_two()
-}
-
-/// Enough for every layout.
-fn fragment_bytes(x: &Region) -> usize {
-    let halves = x.columns.next_multiple_of(YGG_TILE_K as usize) * row_tiles(x.rows) * TILE_W * 2;
-    halves.max(x.rows * x.columns * size_of::<f32>())
-}
-
-fn partitions(context: usize) -> usize {
-    context.div_ceil(YGG_PARTITION as usize)
-}
-
-fn ranges(vocabulary: usize) -> usize {
-    vocabulary.div_ceil(YGG_RANGE as usize)
 }
 
 fn number(n: usize) -> u32 {

@@ -27,6 +27,7 @@ mod phase;
 mod places;
 mod projection;
 mod replay;
+mod scratch;
 mod verification;
 mod weights;
 

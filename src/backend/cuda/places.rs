@@ -8,8 +8,8 @@ use crate::ir::{KvSpec, Program};
 use super::{
     super::{BackendError, ReplayOptions},
     device::{DeviceBlock, check},
-    launches::ScratchBytes,
     layout::{Bump, InputWords, ResultWords},
+    scratch::ScratchBytes,
 };
 
 /// Where things lie in the block of a replay.

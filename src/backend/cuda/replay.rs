@@ -17,10 +17,11 @@ use super::{
     alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
     cache::Cache,
     device::{DeviceBlock, Launch, PinnedBlock, check},
-    launches::{Addresses, Launches, Scratch},
+    launches::{Addresses, Launches},
     layout::{InputWords, ResultWords},
     phase::Phase,
     places::{Places, upload_ropes},
+    scratch::Scratch,
     verification::{BestOf, Verification},
 };
 
