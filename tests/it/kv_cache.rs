@@ -88,10 +88,20 @@ impl Subject {
 
 #[test]
 fn any_history_of_a_session_leaves_the_committed_sequence_alone() {
+    histories(5);
+}
+
+#[test]
+#[ignore = "takes long: .ci/full runs it"]
+fn any_of_many_histories_leaves_the_committed_sequence_alone() {
+    histories(40);
+}
+
+fn histories(usual: u64) {
     for model in some_models() {
         for class in model.classes() {
             let set = model.set(class);
-            for case in 0..if class.tier == Tier::Reference { 1 } else { cases(class, 12) } {
+            for case in 0..if class.tier == Tier::Reference { 1 } else { cases(class, usual) } {
                 let what = format!("{} on {class}, case {case}", model.name);
                 let mut dice = Dice::new(case);
                 let session = session(set, CONTEXT, TREE_NODES, dice.within(1, 2));

@@ -205,9 +205,19 @@ fn any_rows(model: &TinyModel, class: Class, cases: u64) {
 
 #[test]
 fn rows_do_not_depend_on_company_width_slots_scratch_or_threads() {
+    every_class(4);
+}
+
+#[test]
+#[ignore = "takes long: .ci/full runs it"]
+fn rows_of_many_trees_do_not_depend_on_company_width_slots_scratch_or_threads() {
+    every_class(40);
+}
+
+fn every_class(usual: u64) {
     for model in some_models() {
         for class in model.classes() {
-            any_rows(model, class, if class.tier == Tier::Reference { 2 } else { cases(class, 10) });
+            any_rows(model, class, if class.tier == Tier::Reference { 2 } else { cases(class, usual) });
         }
     }
 }

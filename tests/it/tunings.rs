@@ -49,16 +49,14 @@ fn a_forward_has_the_same_bits_whatever_its_tunings() {
     for model in models() {
         for class in model.classes() {
             let set = model.set(class);
-            for threads in [1, 3] {
-                for rows in [1, 6, 12, 33] {
-                    let (mut expected, mut tuned) =
-                        (session(set, 64, 64, threads), session(set, 64, 64, threads));
-                    for shape in set.linear_shapes() {
-                        tuned.tune(&shape, *dice.pick(&shape.candidates())).expect("a candidate");
-                    }
-                    let (expected, found) = (logits(&mut expected, rows), logits(&mut tuned, rows));
-                    assert!(expected == found, "{} on {class}, {threads} threads, {rows} rows", model.name);
+            for (threads, rows) in [(1, 1), (3, 6), (1, 12), (3, 33)] {
+                let (mut expected, mut tuned) =
+                    (session(set, 64, 64, threads), session(set, 64, 64, threads));
+                for shape in set.linear_shapes() {
+                    tuned.tune(&shape, *dice.pick(&shape.candidates())).expect("a candidate");
                 }
+                let (expected, found) = (logits(&mut expected, rows), logits(&mut tuned, rows));
+                assert!(expected == found, "{} on {class}, {threads} threads, {rows} rows", model.name);
             }
         }
     }
