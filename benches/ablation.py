@@ -25,7 +25,7 @@ ROWS = [
     ("+ equal-growth tree", "Wv=nodes,rows=all"),
     ("+ pruning", "rows=all"),
     ("+ rows chosen at every step", "rows=best"),
-    ("+ depth told at every step", "rows=best,predictor=on"),
+    ("+ depth predicted at every step", "rows=best,predictor=on"),
     ("+ heads drafted ahead, depth fixed", "rows=best,schedule=head_ahead"),
     ("pruning, by AAL instead of eq. 3", "rows=all,objective=aal"),
     ("a static tree of best ranks (Sequoia) instead", "rows=all,growth=sequoia"),

@@ -52,8 +52,8 @@ pub struct StepTrace {
     pub verified: Vec<u32>,
     /// P(at least d drafted tokens are accepted), d = 1, 2, ..., predicted by a depth network that was not trained on this prompt;
     /// empty where none was trained.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub told: Vec<f32>,
+    #[serde(rename = "told", default, skip_serializing_if = "Vec::is_empty")]
+    pub predicted: Vec<f32>,
 }
 
 /// The best continuations of one forwarded node.
@@ -179,7 +179,7 @@ impl Trace {
     }
 
     fn validate_step(&self, step: &StepTrace) -> Result<(), Fault> {
-        let StepTrace { context: _, parents, tokens, expanded, verified, told } = step;
+        let StepTrace { context: _, parents, tokens, expanded, verified, predicted } = step;
         let nodes = parents.len();
         let most = 1 + u64::from(self.depth) * u64::from(self.width);
         let size_fits = nodes >= 1 && nodes as u64 <= most;
@@ -198,13 +198,14 @@ impl Trace {
         ensure(candidates_of[0].is_some(), "expanded nodes", "the root among them", "no root")?;
 
         ensure(
-            told.len() <= self.depth as usize,
-            "depths told",
+            predicted.len() <= self.depth as usize,
+            "predicted depths",
             format!("at most {}", self.depth),
-            told.len(),
+            predicted.len(),
         )?;
-        let falls = told.is_sorted_by(|a, b| a >= b) && told.iter().all(|p| (0.0..=1.0).contains(p));
-        ensure(falls, "what was told", "probabilities that never rise", format!("{told:?}"))?;
+        let falls =
+            predicted.is_sorted_by(|a, b| a >= b) && predicted.iter().all(|p| (0.0..=1.0).contains(p));
+        ensure(falls, "predicted probabilities", "probabilities that never rise", format!("{predicted:?}"))?;
 
         let mut edges = BTreeSet::new();
         for node in 1..nodes {

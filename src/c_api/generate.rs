@@ -63,10 +63,10 @@ pub unsafe extern "C" fn ygg_generate(
             Some(on_token) => unsafe { on_token(token, user_data) == 0 },
             None => true,
         };
-        let told = answer(&mut answering, &request, tell)?;
+        let report_of_answer = answer(&mut answering, &request, tell)?;
         if let Some(bytes) = report_bytes {
             // SAFETY: the caller's struct has so many bytes.
-            unsafe { pointers::fill(report, bytes, &told) };
+            unsafe { pointers::fill(report, bytes, &report_of_answer) };
         }
         Ok(())
     })

@@ -55,12 +55,12 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         ));
     }
     let name = settings.model_name.clone();
-    let mut told = Ok(());
+    let mut printed = Ok(());
     serve(engine, options, settings, |address| {
         output::remark(format_args!("serving {name}; Ctrl-C ends it when what is asked is answered"));
-        told = output::text(format_args!("http://{address}\n"));
+        printed = output::text(format_args!("http://{address}\n"));
     })?;
-    told
+    printed
 }
 
 /// The key that requests must send, if one was given.

@@ -80,16 +80,16 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     let extent = if args.quick { Extent::Quick } else { Extent::Thorough };
     let options = VerifyOptions { engine, prompts, extent };
     let bar = progress::parts();
-    let mut told = Ok(());
+    let mut printed = Ok(());
     let verification = verify::verify(&loaded, &options, &mut |progress| match progress {
         verify::Progress::Checking { what, done, total } => advance(&bar, what, done, total),
-        verify::Progress::Checked(property) if !args.json && told.is_ok() => {
-            told = bar.suspend(|| output::text(line(property)));
+        verify::Progress::Checked(property) if !args.json && printed.is_ok() => {
+            printed = bar.suspend(|| output::text(line(property)));
         }
         verify::Progress::Checked(_) => {}
     })?;
     bar.finish_and_clear();
-    told?;
+    printed?;
     if args.json {
         output::json(&json(&verification, &loaded, &options))?;
     }

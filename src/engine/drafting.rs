@@ -278,7 +278,7 @@ pub(super) fn bytes_beside(
 /// The decoder with a way of stepping for each of `bands`, the first of which is for temperature 0, and what reports say of each.
 ///
 /// # Errors
-/// [`Error`] when the session or the model has not what a way needs.
+/// [`Error`] when the session or the model lacks what a way needs.
 ///
 /// # Panics
 /// Without a band, or if temperatures do not ascend.

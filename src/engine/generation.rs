@@ -49,7 +49,7 @@ pub struct Generation<'e> {
     finished: bool,
 }
 
-/// What a generation is told of its request.
+/// What a generation knows of its request.
 #[derive(Debug)]
 pub(super) struct Terms {
     pub(super) stops: Vec<String>,

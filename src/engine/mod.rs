@@ -247,8 +247,8 @@ impl Engine {
         &self.loaded
     }
 
-    /// What a drafter that tunes itself has found out, for [`write_skip_state`](crate::policy::write_skip_state): the one that served
-    /// the last request, else the first that tunes itself; `None` if none does.
+    /// State of a self-tuning drafter, for [`write_skip_state`](crate::policy::write_skip_state): of the drafter of the last
+    /// request, else of the first self-tuning drafter; `None` if there is none.
     pub fn skip_state(&mut self) -> Option<SkipState> {
         self.decoder.skip_searches().next().map(|search| search.state().clone())
     }
@@ -269,8 +269,8 @@ impl Engine {
         searches.try_for_each(|search| Ok(search.restore(state.clone())?))
     }
 
-    /// The n-grams that a drafter knows, as bytes for [`restore_ngrams`](Self::restore_ngrams): those of the one that served the last
-    /// request, else of the first that keeps any; `None` if none does.
+    /// N-grams of a drafter, as bytes for [`restore_ngrams`](Self::restore_ngrams): of the drafter of the last request, else of the
+    /// first that keeps n-grams; `None` if none does.
     pub fn saved_ngrams(&mut self) -> Option<Vec<u8>> {
         let digest = self.loaded.model().fingerprint().to_string();
         self.decoder.ngrams().next().map(|ngrams| ngrams.save(&digest))

@@ -16,8 +16,8 @@ impl Drafting {
         self.bands.iter().any(|band| band.skip_times.is_some()).then_some(options.skip_search.window)
     }
 
-    /// Widths to load a model with: those that are planned, and one that holds a try where none does, lest it takes several
-    /// forwards.
+    /// Widths to load a model with: the planned ones, and one that holds a try if no planned width does, so that a try is one
+    /// forward.
     pub(super) fn widths_to_load(&self, options: &Options) -> Vec<usize> {
         let lacking = self.window(options).filter(|window| self.widths.iter().all(|width| width < window));
         self.widths.iter().copied().chain(lacking).collect()

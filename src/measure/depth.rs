@@ -8,7 +8,7 @@ use ygg_profiler::{CrossFit, DepthPredictor, DepthSample, Trace, TrainingSetting
 const SEED: u64 = 1;
 
 /// Trains on the steps of a trace, before which `features` were seen (by prompt and step), within `budget`, and writes into every
-/// step what it is told. `None` if the trace holds too little to judge a predictor by.
+/// step its predicted depths. `None` if the trace holds too little to judge a predictor by.
 #[allow(clippy::disallowed_methods, reason = "the caller's time budget ends the training")]
 pub(super) fn train_predictor(
     trace: &mut Trace,
@@ -16,8 +16,8 @@ pub(super) fn train_predictor(
     budget: Duration,
 ) -> Option<DepthPredictor> {
     let sample = |(step, features)| {
-        let (accepted, told) = trace.outcome(step);
-        DepthSample { features, accepted, told }
+        let (accepted, observed) = trace.outcome(step);
+        DepthSample { features, accepted, observed }
     };
     let prompts = trace.prompts.iter().zip(features);
     let samples: Vec<Vec<DepthSample>> =
@@ -25,10 +25,10 @@ pub(super) fn train_predictor(
     let start = Instant::now();
     let settings = TrainingSettings { seed: SEED, budget };
     let fitted = cross_fit(&samples, trace.depth as usize, &settings, &mut || start.elapsed())?;
-    let CrossFit { network, told, report } = fitted;
-    for (prompt, told) in trace.prompts.iter_mut().zip(told) {
-        for (step, told) in prompt.steps.iter_mut().zip(told) {
-            step.told = told;
+    let CrossFit { network, predicted, report } = fitted;
+    for (prompt, predicted) in trace.prompts.iter_mut().zip(predicted) {
+        for (step, predicted) in prompt.steps.iter_mut().zip(predicted) {
+            step.predicted = predicted;
         }
     }
     Some(DepthPredictor { drafter: trace.drafter.clone(), network, report })

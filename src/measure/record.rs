@@ -455,7 +455,7 @@ fn acceptance(
         let Recorded { trace, requests: _, features } =
             record(loaded, Some((name, kind)), options, &mut advance)?;
         if let Some(mut trace) = trace {
-            // A network is trained for one skip set, and so for none that changes.
+            // A network is trained for one fixed skip set; a set that changes gets none.
             if kind.starts_as().is_none() {
                 predictors.extend(train_predictor(&mut trace, features, for_each));
             }

@@ -187,6 +187,6 @@ pub(super) fn step_trace(
         tokens: tree.nodes().map(|n| tree.token(n)).collect(),
         expanded,
         verified: verified.to_vec(),
-        told: Vec::new(),
+        predicted: Vec::new(),
     }
 }

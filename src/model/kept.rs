@@ -121,7 +121,7 @@ impl fmt::Display for PackedNote {
     }
 }
 
-type Told = Box<dyn Fn(PackedNote) + Send + Sync>;
+type Notify = Box<dyn Fn(PackedNote) + Send + Sync>;
 
 /// The weights of a model, of which packed copies are kept.
 pub(super) struct KeptWeights {
@@ -134,7 +134,7 @@ pub(super) struct KeptWeights {
     /// As the files were when they were opened.
     stamps: Vec<FileStamp>,
     is_settled: bool,
-    told: Told,
+    notify: Notify,
 }
 
 impl KeptWeights {
@@ -142,7 +142,7 @@ impl KeptWeights {
     pub(super) fn new(
         model: &Model,
         place: KeptPlace,
-        told: impl Fn(PackedNote) + Send + Sync + 'static,
+        notify: impl Fn(PackedNote) + Send + Sync + 'static,
     ) -> Result<Option<Self>, ModelError> {
         let Some(stamps) = stamps_of(model.files())? else { return Ok(None) };
         let path = fs::canonicalize(&model.path)
@@ -155,7 +155,7 @@ impl KeptWeights {
             fingerprint: model.fingerprint(),
             is_settled: stamps.iter().all(FileStamp::is_settled),
             stamps,
-            told: Box::new(told),
+            notify: Box::new(notify),
         }))
     }
 
@@ -335,11 +335,11 @@ impl WeightSource for KeptWeights {
     fn kept_packed(&self, digest: &PackedDigest) -> Option<KeptBytes> {
         match self.find(digest) {
             Ok((kept, note)) => {
-                (self.told)(note);
+                (self.notify)(note);
                 Some(kept)
             }
             Err(note) => {
-                note.into_iter().for_each(&self.told);
+                note.into_iter().for_each(&self.notify);
                 None
             }
         }
@@ -350,7 +350,7 @@ impl WeightSource for KeptWeights {
             return;
         }
         let note = self.keep(digest, parts);
-        (self.told)(
+        (self.notify)(
             note.unwrap_or_else(|error| PackedNote::Refused(self.place.folder.clone(), error.to_string())),
         );
     }

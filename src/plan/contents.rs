@@ -271,7 +271,7 @@ impl SubPlan {
         if let DepthChoice::Predicted(DepthCosts { costs, .. }) = depth_choice {
             // What the network sees is the first forward's of the step, and the last's of the one before.
             let is_seen = !schedule.drafts_ahead() && !schedule.walks_on_device();
-            ensure(is_seen, "schedule of steps that are told a depth", "plain or one_launch", || {
+            ensure(is_seen, "schedule of steps with a predicted depth", "plain or one_launch", || {
                 schedule.to_string()
             })?;
             let least = row_choice.widths.iter().map(|cost| cost.step_us).fold(f64::INFINITY, f64::min);
@@ -335,8 +335,9 @@ impl PlannedPredictor {
             expected: fault.expected,
             found: fault.found,
         })?;
-        let told = |plan: &&SubPlan| plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted;
-        let deepest = by_drafter.iter().find(told).map(|plan| plan.shape.depth);
+        let predicts =
+            |plan: &&SubPlan| plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted;
+        let deepest = by_drafter.iter().find(predicts).map(|plan| plan.shape.depth);
         let fits = deepest.is_some_and(|depth| depth <= network.depths);
         ensure(fits, "predictor", "a network as deep as the sub-plan it is for", || {
             format!("{} depths for {deepest:?} of {name}", network.depths)
@@ -415,8 +416,8 @@ impl Plan {
 
     /// The depth network of a sub-plan with predicted depth.
     pub fn network_of(&self, sub_plan: &SubPlan) -> Option<&DepthNetwork> {
-        let told = sub_plan.depth_choice.rule() == DepthRule::Predicted;
-        let predictor = self.predictors.iter().find(|predictor| told && predictor.name == sub_plan.name);
+        let predicts = sub_plan.depth_choice.rule() == DepthRule::Predicted;
+        let predictor = self.predictors.iter().find(|predictor| predicts && predictor.name == sub_plan.name);
         predictor?.network.as_ref()
     }
 
@@ -471,9 +472,9 @@ impl Plan {
             sub_plan.validate(planned, table)?;
             let unique = by_drafter[..i].iter().all(|earlier| earlier.name != sub_plan.name);
             ensure(unique, "sub-plans", "one for each drafter", || sub_plan.name.to_string())?;
-            let told =
+            let predicts =
                 sub_plan.depth_choice.rule() == DepthRule::Fixed || self.network_of(sub_plan).is_some();
-            ensure(told, "choice of depth", "a network to go by", || sub_plan.name.to_string())?;
+            ensure(predicts, "choice of depth", "a network to go by", || sub_plan.name.to_string())?;
         }
         let in_range = (*chosen_index as usize) < by_drafter.len();
         ensure(in_range, "chosen sub-plan", "one of the sub-plans", || chosen_index.to_string())?;

@@ -40,7 +40,8 @@ pub(super) fn replay_depths(
         growth.grow(step, calibration);
         growth.walk(&step.verified);
         let most = if growth.is_cut { step.verified.len() } else { usize::MAX };
-        let chosen: Vec<_> = policies.iter().map(|p| p.depths.choose(&step.told, p.shape.depth)).collect();
+        let chosen: Vec<_> =
+            policies.iter().map(|p| p.depths.choose(&step.predicted, p.shape.depth)).collect();
         for depth in 0..=deepest {
             if depth > 0 {
                 growth.place_path(depth);

@@ -37,7 +37,7 @@ pub(super) struct PricedDepths {
 impl DepthSearch<'_> {
     /// Prices every shape, all of one draft width and replayed; none unless every step has predictions.
     pub(super) fn priced(&self, shapes: &[Shape]) -> Result<Vec<PricedDepths>, TableError> {
-        let is_predicted = |trace: &&Trace| trace.steps().all(|step| !step.told.is_empty());
+        let is_predicted = |trace: &&Trace| trace.steps().all(|step| !step.predicted.is_empty());
         let Some(first) = shapes.first().filter(|_| self.traces.iter().all(is_predicted)) else {
             return Ok(Vec::new());
         };
@@ -100,7 +100,7 @@ impl DepthSearch<'_> {
         let steps = || self.traces.iter().flat_map(|trace| trace.steps());
         let reach = |depth: usize| {
             let predicted: f64 =
-                steps().map(|step| step.told.get(depth).map_or(0.0, |p| f64::from(*p))).sum();
+                steps().map(|step| step.predicted.get(depth).map_or(0.0, |p| f64::from(*p))).sum();
             let predicted = predicted / steps().count().max(1) as f64;
             let accepted = accepted.get(depth).copied().unwrap_or(0.0);
             if predicted > 0.0 { accepted / predicted } else { 0.0 }

@@ -9,10 +9,10 @@ pub enum SearchError {
     /// What the profile describes is nothing that a plan can hold.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The latency table lacks a cell or is unusable: whoever chose the grid.
+    /// The latency table lacks a cell or is unusable: a fault of the measured grid.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// The profile is unusable: whoever wrote it.
+    /// The profile is unusable: a fault of its writer.
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// Nothing says how often the drafter's tokens are accepted, or what drafting takes.

@@ -41,8 +41,8 @@ pub(super) enum Choice {
     Drafter(usize),
 }
 
-/// Larger speed-up first; of equals the smaller shape, then the one that chooses less, then the plainer schedule, then the
-/// drafter named first.
+/// Larger speed-up first. Ties: the smaller shape, then fewer choices per step, then the simpler schedule, then the drafter
+/// named first.
 pub(super) fn best_first(a: &Point, b: &Point) -> Ordering {
     let key = |p: &Point| {
         let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;

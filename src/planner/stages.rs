@@ -79,11 +79,11 @@ impl Part {
 /// How the last growth's nodes, which no growth forwards, get the drafter's keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
-    /// Not at all: the drafter shares the verifier's cache, where verification writes all rows. The others are for those with a
-    /// cache of their own.
+    /// No tail: the drafter shares the verifier's cache, where verification writes all rows. The other variants are for drafters
+    /// with a cache of their own.
     Shared,
-    /// In the head's forward of the next step, which has a row more for each token that the cache lacks: priced as two rows. A
-    /// drafter that reads the verifier's hidden rows lacks all that was accepted, another one that the last growth grew.
+    /// In the head's forward of the next step, which has one more row for each token missing from the cache: priced as two rows. A
+    /// drafter that reads the verifier's hidden rows lacks all accepted tokens, other drafters only the last growth's node.
     Joined,
     /// The accepted one of them, once it is known.
     Plain,
@@ -243,8 +243,7 @@ impl TreeStep<'_> {
         Ok(graph)
     }
 
-    /// The head's forward. One that a tail is joined to has a row for it if a width was measured that holds both, and is of a
-    /// drafter with weights of its own.
+    /// The head's forward. A joined tail adds a row, if a measured width holds both and the drafter has weights of its own.
     fn head(&self) -> Result<StageRun, TableError> {
         match self.tail {
             Tail::Joined => {

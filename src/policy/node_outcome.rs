@@ -41,7 +41,7 @@ mod tests {
         for (parent, token) in [(0, 1), (1, 2), (2, 3), (1, 4), (0, 5), (5, 2)] {
             let _added = tree.insert(NodeId::from_index(parent), token, 0.5, 0, Source::NONE);
         }
-        let told = |emitted: &[u32]| {
+        let outcomes = |emitted: &[u32]| {
             let mut all = vec![NodeOutcome::Unknown; 3];
             node_outcomes(&tree, emitted, &mut all);
             let sign = |outcome: &NodeOutcome| match outcome {
@@ -51,10 +51,10 @@ mod tests {
             };
             all.iter().map(sign).collect::<String>()
         };
-        assert_eq!(told(&[1, 2, 3, 9]), "++++---");
-        assert_eq!(told(&[1, 2]), "+++?---");
-        assert_eq!(told(&[1]), "++???--");
-        assert_eq!(told(&[7]), "+------");
-        assert_eq!(told(&[]), "+??????");
+        assert_eq!(outcomes(&[1, 2, 3, 9]), "++++---");
+        assert_eq!(outcomes(&[1, 2]), "+++?---");
+        assert_eq!(outcomes(&[1]), "++???--");
+        assert_eq!(outcomes(&[7]), "+------");
+        assert_eq!(outcomes(&[]), "+??????");
     }
 }

@@ -1,8 +1,8 @@
-//! What steps cost now: the plan's times, corrected by the clock of the steps that ran. Pure.
+//! Current costs of steps: the plan's times, corrected by the measured times of the steps that ran. Pure.
 //!
-//! A machine drifts after it was profiled, and its parts drift apart: a plain step is bound by memory, which others use too,
-//! a further row by arithmetic, which nobody takes away. So the time of a plain step and what a step takes beyond that are
-//! followed by a ratio of their own each. Such a correction decides how many rows a step verifies and whether it drafts,
+//! A machine drifts after it was profiled, and not evenly: a plain step is bound by memory, which other programs share, a further
+//! row by arithmetic, which they do not. So the time of a plain step, and the time of a step beyond that, each have a correction
+//! ratio. Such a correction decides how many rows a step verifies and whether it drafts,
 //! never what the text is.
 
 /// Steps after which what was measured counts about a third.

@@ -334,8 +334,8 @@ impl Session {
         }
     }
 
-    /// Starts a forward of `rows` rows behind the committed prefix, at the smallest planned width that holds them. Whoever hands out what it
-    /// shows [asks](Self::check_device) whether the device still works.
+    /// Starts a forward of `rows` rows behind the committed prefix, at the smallest planned width that holds them. Callers
+    /// [check the device](Self::check_device) before they use the results.
     ///
     /// # Errors
     /// [`RuntimeError::Width`] when no planned width holds them, [`RuntimeError::DeviceFailed`] when the device failed before.

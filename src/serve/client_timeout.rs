@@ -106,15 +106,15 @@ mod tests {
         let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
         server.set_nonblocking(true).unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let reader = thread::spawn(move || {
-            told.recv().unwrap();
+            receiver.recv().unwrap();
             // Until the end, which is an error if the server closed the connection.
             let mut taken = [0; 1 << 16];
             while client.read(&mut taken).is_ok_and(|count| count > 0) {}
         });
         if reads_at_once {
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let outcome = runtime.block_on(async {
@@ -127,7 +127,7 @@ mod tests {
             Ok(())
         });
         if !reads_at_once {
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         }
         reader.join().unwrap();
         outcome

@@ -21,7 +21,7 @@ use yggc::engine::{Event, FinishReason, Loaded};
 use super::{
     answers::{Frame, Noted, Refused, usage},
     ending::Ending,
-    queue::Told,
+    queue::Delivery,
     routes::{drained, late},
 };
 
@@ -33,7 +33,7 @@ pub(super) struct Answering {
     pub(super) prompt_tokens: usize,
     /// Whether log-probabilities were asked for.
     pub(super) reports_log_probs: bool,
-    pub(super) events: UnboundedReceiver<Told>,
+    pub(super) events: UnboundedReceiver<Delivery>,
     /// Fires at the request's deadline.
     pub(super) deadline: Pin<Box<Sleep>>,
     pub(super) ending: Ending,
@@ -72,8 +72,8 @@ impl EventBody {
         self.ready.push_back(Bytes::from(format!("data: {event}\n\n")));
     }
 
-    fn take(&mut self, told: Told) {
-        match told {
+    fn take(&mut self, delivery: Delivery) {
+        match delivery {
             Ok(Event::Token { id, text, log_probs }) => {
                 let noted = log_probs.map(|log_probs| [Noted { id, log_probs }]);
                 if !text.is_empty() || noted.is_some() {
@@ -135,7 +135,7 @@ impl hyper::body::Body for EventBody {
                 continue;
             }
             match self.answering.events.poll_recv(context) {
-                Poll::Ready(Some(told)) => self.take(told),
+                Poll::Ready(Some(delivery)) => self.take(delivery),
                 // The decoder has ended.
                 Poll::Ready(None) => self.fail(&drained()),
                 Poll::Pending => return Poll::Pending,

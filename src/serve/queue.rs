@@ -12,7 +12,7 @@ use tokio::{
 use yggc::engine::{self, CancelHandle, Event, Request};
 
 /// What the decoder sends for a request: events, or an error.
-pub(super) type Told = Result<Event, engine::Error>;
+pub(super) type Delivery = Result<Event, engine::Error>;
 
 /// A request on its way to the decoder.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Job {
     pub(super) drafter: String,
     pub(super) arrived: Instant,
     /// Channel of its events; holds at most one per token of the answer.
-    pub(super) events: UnboundedSender<Told>,
+    pub(super) events: UnboundedSender<Delivery>,
 }
 
 /// Why a request is not queued.

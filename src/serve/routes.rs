@@ -209,7 +209,7 @@ async fn begin(
 /// The next event of a request.
 async fn next(answering: &mut Answering, deadline: Instant) -> Result<Event, Refused> {
     match timeout_at(deadline, answering.events.recv()).await {
-        Ok(Some(told)) => told.map_err(|error: engine::Error| error.into()),
+        Ok(Some(delivery)) => delivery.map_err(|error: engine::Error| error.into()),
         Ok(None) => Err(drained()),
         Err(_) => Err(late()),
     }

@@ -54,7 +54,7 @@ impl DepthPolicy {
     /// The depth of a step from `root`, which output `output` of the last forward gave; `most` at most.
     pub(super) fn choose(&mut self, session: &Session, output: usize, root: u32, most: usize) -> DepthCost {
         depth_features(session, output, root, self.scratch.features_mut());
-        let told = reach_probabilities(&self.network, &mut self.scratch);
-        self.costs.choose(told, u32::try_from(most).unwrap_or(u32::MAX))
+        let predicted = reach_probabilities(&self.network, &mut self.scratch);
+        self.costs.choose(predicted, u32::try_from(most).unwrap_or(u32::MAX))
     }
 }

@@ -9,7 +9,7 @@ pub struct GuardCounts {
     pub pauses: u64,
     /// Steps decoded plainly meanwhile.
     pub paused_steps: u64,
-    /// Steps that drafted, or were told that it does not pay.
+    /// Steps that drafted, or whose predicted depth was 0.
     pub speculative_steps: u64,
     /// Tokens these emitted.
     pub speculative_tokens: u64,
@@ -48,7 +48,7 @@ impl Guard {
         counts.pauses += u64::from(!self.state.drafts());
     }
 
-    /// Takes note of a step that was told not to draft.
+    /// Notes a step whose predicted depth was 0.
     pub(super) fn paused(&mut self, counts: &mut GuardCounts) {
         counts.paused_steps += 1;
         self.state = self.state.after_plain();

@@ -75,7 +75,7 @@ impl StepStage {
 /// Depths counted one by one; deeper acceptance is counted at the last.
 const DEPTHS: usize = 64;
 
-/// Drafted nodes of one proposer; one that several proposed is counted for each.
+/// Drafted nodes of one proposer; a node that several proposed counts for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProposerCounts {
     /// Nodes that were verified.

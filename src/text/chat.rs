@@ -86,9 +86,8 @@ pub enum GenerationPrompt {
 impl Tokenizer {
     /// The tokens of a conversation laid out by the model's template.
     ///
-    /// Control tokens come from the template alone: where a message spells one, whole or together with the
-    /// template's text beside it, it stays text. Text between two control tokens is encoded in one piece, whoever wrote
-    /// it. No BOS token is added; a template that wants one prints it.
+    /// Control tokens come from the template alone: a message that spells one, alone or together with adjacent template
+    /// text, stays text. Text between two control tokens is encoded in one piece, whether from a message or the template. No BOS token is added; a template that wants one prints it.
     ///
     /// # Errors
     /// [`TextError::Render`] if the template refuses the conversation or fails on it.

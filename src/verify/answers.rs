@@ -157,7 +157,7 @@ fn compare_all(
     let total = entrants.len() * questions.len();
     let (mut tally, mut left_out, mut names) = (Tally::default(), Vec::new(), Vec::new());
     for (place, (name, choice)) in entrants.iter().enumerate() {
-        // One that does not fit is another property's to report; output is to be exact whatever the plan.
+        // A plan that does not fit is reported by another property; output has to be exact with any plan.
         let mut engine = match opened(Some(PlanSource { force: true, ..source.clone() }), choice.clone()) {
             Ok(engine) => engine,
             Err(error) if error.kind() == ErrorKind::Input => {

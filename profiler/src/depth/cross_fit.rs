@@ -66,7 +66,7 @@ pub struct CrossFit {
     /// Trained on all steps.
     pub network: DepthNetwork,
     /// By prompt and step: P(accepted >= d) for d = 1, 2, ..., by a network that did not see the prompt.
-    pub told: Vec<Vec<Vec<f32>>>,
+    pub predicted: Vec<Vec<Vec<f32>>>,
     /// Quality of these predictions.
     pub report: DepthReport,
 }
@@ -117,9 +117,12 @@ pub fn cross_fit(
         return None;
     }
     let inputs = all[0].features.len();
-    for DepthSample { features, accepted, told } in &all {
+    for DepthSample { features, accepted, observed } in &all {
         assert_eq!(features.len(), inputs, "every step has the same features");
-        assert!(accepted <= told && *told as usize <= depths, "{accepted} accepted, {told} told");
+        assert!(
+            accepted <= observed && *observed as usize <= depths,
+            "{accepted} accepted, {observed} observed"
+        );
     }
     // Prompts with steps are dealt in turn, so that every part has one.
     let folds = MOST_FOLDS.min(with_steps);
@@ -131,7 +134,7 @@ pub fn cross_fit(
         chosen.flat_map(|(steps, _)| steps).collect()
     };
 
-    let mut told: Vec<Vec<Vec<f32>>> = vec![Vec::new(); prompts.len()];
+    let mut predicted: Vec<Vec<Vec<f32>>> = vec![Vec::new(); prompts.len()];
     let mut epochs = Vec::new();
     let (mut judged, mut base) = (Judged::default(), Judged::default());
     for fold in 0..folds {
@@ -150,7 +153,7 @@ pub fn cross_fit(
                 let probabilities = running_products(&conditionals);
                 judged.add(sample, &conditionals);
                 base.add(sample, &rates);
-                told[prompt].push(probabilities.iter().map(|p| *p as f32).collect());
+                predicted[prompt].push(probabilities.iter().map(|p| *p as f32).collect());
             }
         }
     }
@@ -167,7 +170,7 @@ pub fn cross_fit(
         calibration_error: judged.calibration_error(),
         base_calibration_error: base.calibration_error(),
     };
-    Some(CrossFit { network, told, report })
+    Some(CrossFit { network, predicted, report })
 }
 
 fn share(budget: Duration, parts: usize, of: usize) -> Duration {
@@ -197,7 +200,7 @@ impl Judged {
             self.loss -= of_this.max(f64::MIN_POSITIVE).ln();
             self.events += 1;
         }
-        for (depth, probability) in (1..=sample.told).zip(running_products(conditionals)) {
+        for (depth, probability) in (1..=sample.observed).zip(running_products(conditionals)) {
             let bin = &mut self.bins[((probability * ERROR_BINS as f64) as usize).min(ERROR_BINS - 1)];
             bin.predicted += probability;
             bin.happened += f64::from(u8::from(depth <= sample.accepted));

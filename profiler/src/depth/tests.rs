@@ -20,7 +20,7 @@ fn ruled(prompts: usize, steps: usize, depths: u32) -> Vec<Vec<DepthSample>> {
         let features: Vec<f32> = (0..6).map(|_| 5.0 + 2.0 * random.signed()).collect();
         let chance = if features[0] > 5.0 { 90 } else { 15 };
         let accepted = (0..depths).take_while(|_| random.bits() % 100 < chance).count();
-        DepthSample { features, accepted: u32::try_from(accepted).unwrap(), told: depths }
+        DepthSample { features, accepted: u32::try_from(accepted).unwrap(), observed: depths }
     };
     (0..prompts).map(|_| (0..steps).map(|_| step()).collect()).collect()
 }
@@ -28,11 +28,11 @@ fn ruled(prompts: usize, steps: usize, depths: u32) -> Vec<Vec<DepthSample>> {
 #[test]
 fn every_weight_has_the_slope_of_the_loss() {
     let samples = [
-        DepthSample { features: vec![0.3, -1.2, 2.0], accepted: 1, told: 3 },
-        DepthSample { features: vec![-0.7, 0.4, 1.0], accepted: 3, told: 3 },
-        // Cut inside the draft: what would have followed is not told.
-        DepthSample { features: vec![1.5, 0.1, 0.2], accepted: 2, told: 2 },
-        DepthSample { features: vec![0.0, 0.9, -0.4], accepted: 0, told: 3 },
+        DepthSample { features: vec![0.3, -1.2, 2.0], accepted: 1, observed: 3 },
+        DepthSample { features: vec![-0.7, 0.4, 1.0], accepted: 3, observed: 3 },
+        // Cut inside the draft: what would have followed is not observed.
+        DepthSample { features: vec![1.5, 0.1, 0.2], accepted: 2, observed: 2 },
+        DepthSample { features: vec![0.0, 0.9, -0.4], accepted: 0, observed: 3 },
     ];
     let all: Vec<&DepthSample> = samples.iter().collect();
     let mut network = untrained(&all, 3, &mut Random::new(1));
@@ -47,7 +47,7 @@ fn every_weight_has_the_slope_of_the_loss() {
     let mut start = 0;
     for (kind, length) in lengths(3, 3).into_iter().enumerate() {
         let slopes = &gradient[start..start + length];
-        for (i, told) in slopes.iter().enumerate() {
+        for (i, predicted) in slopes.iter().enumerate() {
             let at = |change: f32| {
                 let mut network = network.clone();
                 network.parameters[start + i] += change;
@@ -57,8 +57,8 @@ fn every_weight_has_the_slope_of_the_loss() {
             // Fourth order, so that the step can be large beside the rounding of single precision.
             let [near, far] = [1.0, 2.0].map(|steps| at(steps * step) - at(-steps * step));
             let slope = (8.0 * near - far) / (12.0 * f64::from(step));
-            let error = (slope - f64::from(*told)).abs();
-            assert!(error < 2e-4 * f64::from(largest), "layer {kind}, weight {i}: {slope} and {told}");
+            let error = (slope - f64::from(*predicted)).abs();
+            assert!(error < 2e-4 * f64::from(largest), "layer {kind}, weight {i}: {slope} and {predicted}");
         }
         assert!(slopes.iter().any(|slope| slope.abs() > 1e-3), "layer {kind} has no slope to judge");
         start += length;
@@ -68,8 +68,9 @@ fn every_weight_has_the_slope_of_the_loss() {
 
 #[test]
 fn only_what_a_step_tells_has_a_loss() {
-    let events =
-        |accepted, told| DepthSample { features: Vec::new(), accepted, told }.events().collect::<Vec<_>>();
+    let events = |accepted, observed| {
+        DepthSample { features: Vec::new(), accepted, observed }.events().collect::<Vec<_>>()
+    };
     assert_eq!(events(0, 4), [false]);
     assert_eq!(events(2, 4), [true, true, false]);
     assert_eq!(events(4, 4), [true; 4]);
@@ -80,32 +81,32 @@ fn only_what_a_step_tells_has_a_loss() {
 #[test]
 fn base_rates_are_those_of_the_steps_that_tell() {
     let samples: Vec<DepthSample> = [(0, 2), (1, 2), (2, 2), (1, 1)]
-        .map(|(accepted, told)| DepthSample { features: vec![0.0], accepted, told })
+        .map(|(accepted, observed)| DepthSample { features: vec![0.0], accepted, observed })
         .to_vec();
     let all: Vec<&DepthSample> = samples.iter().collect();
     // One imagined success in two is added to each.
     assert_eq!(base_rates(&all, 3), [4.0 / 6.0, 2.0 / 4.0, 0.5]);
     let network = untrained(&all, 3, &mut Random::new(5));
-    let told = network.probabilities(&[0.0]);
-    for (told, expected) in told.iter().zip([2.0 / 3.0, 1.0 / 3.0, 1.0 / 6.0]) {
-        assert!((told - expected).abs() < 1e-6, "{told} instead of {expected}");
+    let predicted = network.probabilities(&[0.0]);
+    for (predicted, expected) in predicted.iter().zip([2.0 / 3.0, 1.0 / 3.0, 1.0 / 6.0]) {
+        assert!((predicted - expected).abs() < 1e-6, "{predicted} instead of {expected}");
     }
 }
 
 #[test]
 fn a_rule_is_found_and_told_of_prompts_not_seen() {
     let prompts = ruled(20, 60, 4);
-    let CrossFit { network, told, report } = fit(&prompts, 4, &FREE).unwrap();
+    let CrossFit { network, predicted, report } = fit(&prompts, 4, &FREE).unwrap();
     assert!(report.log_loss < 0.8 * report.base_log_loss, "{report:?}");
     assert!(report.calibration_error < 0.06, "{report:?}");
     assert_eq!((report.steps, report.epochs.len(), report.seed), (1200, 5, 7));
     let mut split = [(0.0, 0.0); 2];
-    for (steps, told) in prompts.iter().zip(&told) {
-        assert_eq!(steps.len(), told.len());
-        for (step, told) in steps.iter().zip(told) {
-            assert!(told.len() == 4 && told.is_sorted_by(|a, b| a >= b), "{told:?}");
+    for (steps, predicted) in prompts.iter().zip(&predicted) {
+        assert_eq!(steps.len(), predicted.len());
+        for (step, predicted) in steps.iter().zip(predicted) {
+            assert!(predicted.len() == 4 && predicted.is_sorted_by(|a, b| a >= b), "{predicted:?}");
             let side = &mut split[usize::from(step.features[0] > 5.0)];
-            *side = (side.0 + f64::from(told[0]), side.1 + 1.0);
+            *side = (side.0 + f64::from(predicted[0]), side.1 + 1.0);
         }
     }
     let [bad, good] = split.map(|(sum, count)| sum / count);
@@ -122,8 +123,8 @@ fn what_is_told_of_a_prompt_does_not_hang_on_its_outcome() {
     let mut turned = prompts.clone();
     turned[2].iter_mut().for_each(|step| step.accepted = 3 - step.accepted);
     let other = fit(&turned, 3, &FREE).unwrap();
-    assert_eq!(honest.told[2], other.told[2], "the prompt's own outcome was used");
-    assert_ne!(honest.told[0], other.told[0], "other prompts' outcomes are used");
+    assert_eq!(honest.predicted[2], other.predicted[2], "the prompt's own outcome was used");
+    assert_ne!(honest.predicted[0], other.predicted[0], "other prompts' outcomes are used");
 }
 
 #[test]
@@ -154,8 +155,8 @@ fn too_little_to_judge_by_trains_nothing() {
     empty.push(Vec::new());
     assert_eq!(fit(&empty, 3, &FREE), None);
     empty.push(ruled(1, 20, 3).remove(0));
-    let told = fit(&empty, 3, &FREE).unwrap().told;
-    assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [60, 60, 0, 20]);
+    let predicted = fit(&empty, 3, &FREE).unwrap().predicted;
+    assert_eq!(predicted.iter().map(Vec::len).collect::<Vec<_>>(), [60, 60, 0, 20]);
 }
 
 /// What the error must mention, and the change that causes it.

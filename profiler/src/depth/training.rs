@@ -22,13 +22,13 @@ pub struct DepthSample {
     /// Drafted tokens accepted.
     pub accepted: u32,
     /// Depths whose outcome is known: all drafted, or only those accepted where the request ended inside the draft.
-    pub told: u32,
+    pub observed: u32,
 }
 
 impl DepthSample {
     /// For depths 1, 2, ... with a known outcome: whether, after d - 1 accepted tokens, another was accepted.
     pub(super) fn events(&self) -> impl Iterator<Item = bool> {
-        let (accepted, last) = (self.accepted, self.told.min(self.accepted + 1));
+        let (accepted, last) = (self.accepted, self.observed.min(self.accepted + 1));
         (1..=last).map(move |depth| depth <= accepted)
     }
 }

@@ -32,7 +32,7 @@ fn step() -> StepTrace {
             Expansion { node: 1, candidates: candidates(&[(8, -0.25), (9, -2.0)]) },
         ],
         verified: vec![6, 8, 9],
-        told: Vec::new(),
+        predicted: Vec::new(),
     }
 }
 
@@ -184,9 +184,9 @@ fn broken_steps_are_refused() {
         ("log-probability", |s| s.expanded[0].candidates[0].log_prob = f32::NAN),
         ("at least the bonus token", |s| s.verified.clear()),
         ("accepted token", |s| s.verified[0] = 9),
-        ("depths told", |s| s.told = vec![0.5; 3]),
-        ("what was told", |s| s.told = vec![0.5, 0.6]),
-        ("what was told", |s| s.told = vec![1.5]),
+        ("predicted depths", |s| s.predicted = vec![0.5; 3]),
+        ("predicted probabilities", |s| s.predicted = vec![0.5, 0.6]),
+        ("predicted probabilities", |s| s.predicted = vec![1.5]),
     ];
     for (part, change) in breaks {
         let mut broken = profile();

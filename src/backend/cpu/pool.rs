@@ -149,8 +149,8 @@ impl Pool {
         self.threads.len() + 1
     }
 
-    /// Runs `job` once on every worker and returns when all have finished. Callers take turns: one that comes while another's job
-    /// runs spins until that has ended.
+    /// Runs `job` once on every worker and returns when all have finished. Callers take turns: a caller that
+    /// arrives while another's job runs spins until it has ended.
     ///
     /// # Panics
     /// If the job panicked on any worker.

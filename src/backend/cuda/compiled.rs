@@ -1,7 +1,7 @@
 //! Kernels that NVRTC compiled, kept in a folder so that the next process need not.
 //!
-//! A file is named after everything that decides what is in it. It begins with a checksum of its name and the rest: one that is damaged,
-//! or was made for other sources, is taken for none and replaced. A folder that cannot be read or written costs time and nothing else.
+//! A file is named after everything that decides what is in it. It begins with a checksum of its name and the rest. A file that
+//! is damaged or was made for other sources is replaced. A folder that cannot be read or written costs only time.
 
 use std::{
     fs,

@@ -122,7 +122,7 @@ impl Device {
         self.processors
     }
 
-    /// Makes this thread one that may talk to the device.
+    /// Makes the device's context current on this thread.
     pub(super) fn bind(&self) -> Result<(), BackendError> {
         check("bind the context", self.context.bind_to_thread())
     }
@@ -302,8 +302,8 @@ fn compiler_log(program: nvrtc::nvrtcProgram) -> String {
         Err(error) => return format!("without a word ({error:?})"),
     };
     // SAFETY: as above.
-    let told = unsafe { nvrtc::nvrtcGetProgramLog(program, log.as_mut_ptr().cast()) }.result();
-    told.map_or_else(
+    let fetched = unsafe { nvrtc::nvrtcGetProgramLog(program, log.as_mut_ptr().cast()) }.result();
+    fetched.map_or_else(
         |error| format!("without a word ({error:?})"),
         |()| String::from_utf8_lossy(&log).trim_end_matches('\0').trim().to_owned(),
     )
@@ -323,7 +323,7 @@ impl DeviceBlock {
     pub(super) fn new(device: &Arc<Device>, bytes: usize, what: &'static str) -> Result<Self, BackendError> {
         device.bind()?;
         let bytes = bytes.max(1);
-        // SAFETY: nothing is read of it before it is written, or zeroed by whoever owns the block.
+        // SAFETY: the owner of the block writes or zeroes it before anything is read.
         match unsafe { result::malloc_sync(bytes) } {
             Ok(start) => Ok(Self { device: Arc::clone(device), start, bytes }),
             Err(_) => {

@@ -322,7 +322,7 @@ impl Phase {
     }
 }
 
-/// Kernels behind a forward: the growth, as the last of a phase and as one that goes on, and what else the next forward reads then.
+/// Kernels after a forward: the growth, in its last and its continuing form, and what prepares the next forward's other inputs.
 struct Between {
     last: Launch,
     goes_on: Vec<Launch>,

@@ -30,8 +30,8 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// The one that the steps from `number` on are, if its kernel has all that it needs in a tile of outputs: heads, and what turns of
-    /// them, are whole tiles. Others are run apart.
+    /// The projection that begins at step `number`, if heads and their rotated parts are whole tiles of outputs, which its kernel
+    /// needs. Other projections run as separate steps.
     pub(super) fn of(program: &Program, number: usize) -> Option<Self> {
         let [product, append, attention] = program.steps.get(number..number + 3)? else { return None };
         let Op::Linear { weights, residual: false, .. } = &product.op else { return None };

@@ -25,7 +25,7 @@ use super::{
     verification::{BestOf, Verification},
 };
 
-/// A captured graph. Only whoever holds the replay launches it.
+/// A captured graph, launched only through the replay that owns it.
 pub(super) struct Graph(CudaGraph);
 
 // SAFETY: graphs are not synchronised by themselves: a replay is used by one thread at a time, and so is its graph.

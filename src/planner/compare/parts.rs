@@ -17,7 +17,7 @@ pub enum Part {
     /// Every step chooses how many nodes it verifies.
     RowsChosen,
     /// Every step may choose its depth by a prediction.
-    DepthTold,
+    DepthPredicted,
     /// Heads may be drafted ahead.
     Scheduled,
 }
@@ -25,7 +25,7 @@ pub enum Part {
 impl Part {
     /// Every part, each with all before it.
     pub const ALL: [Part; 6] =
-        [Part::Chain, Part::Tree, Part::PrunedTree, Part::RowsChosen, Part::DepthTold, Part::Scheduled];
+        [Part::Chain, Part::Tree, Part::PrunedTree, Part::RowsChosen, Part::DepthPredicted, Part::Scheduled];
 
     /// What the part is, in words.
     pub fn words(self) -> &'static str {
@@ -34,7 +34,7 @@ impl Part {
             Part::Tree => "a tree",
             Part::PrunedTree => "a pruned tree",
             Part::RowsChosen => "rows chosen at every step",
-            Part::DepthTold => "depth told at every step, or not",
+            Part::DepthPredicted => "depth predicted at every step, or fixed",
             Part::Scheduled => "any schedule",
         }
     }
@@ -55,7 +55,7 @@ impl Part {
             Part::Tree => is_whole && is_fixed,
             Part::PrunedTree => is_fixed,
             Part::RowsChosen => is_plain && is_fixed_depth,
-            Part::DepthTold => is_plain,
+            Part::DepthPredicted => is_plain,
             Part::Scheduled => true,
         }
     }

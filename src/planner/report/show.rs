@@ -177,7 +177,8 @@ fn write_predictors(out: &mut String, predictors: &[PlannedPredictor]) -> fmt::R
         "\ndepth predictors, on prompts they have not seen (predicted speed-up; losses of constant rates)"
     )?;
     let mut rows = vec![
-        ["drafter", "steps", "log loss", "error", "fixed depth", "told depth", "used"].map(str::to_owned),
+        ["drafter", "steps", "log loss", "error", "fixed depth", "predicted depth", "used"]
+            .map(str::to_owned),
     ];
     for PlannedPredictor { name, report, fixed_speedup, told_speedup, network } in predictors {
         let DepthReport { log_loss, base_log_loss, calibration_error, base_calibration_error, .. } = report;

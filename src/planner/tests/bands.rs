@@ -103,8 +103,8 @@ fn a_profile_of_greedy_requests_makes_one_plan_for_all() {
 #[test]
 fn what_was_trained_on_greedy_requests_is_for_those() {
     let all = whole();
-    let told = |plan: &Plan| plan.by_drafter.iter().any(|p| p.depth_choice != DepthChoice::Fixed);
-    assert!((1..3).all(|place| all.of_band(place).predictors.is_empty() && !told(&all.of_band(place))));
+    let predicts = |plan: &Plan| plan.by_drafter.iter().any(|p| p.depth_choice != DepthChoice::Fixed);
+    assert!((1..3).all(|place| all.of_band(place).predictors.is_empty() && !predicts(&all.of_band(place))));
 }
 
 #[test]

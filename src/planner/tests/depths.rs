@@ -1,4 +1,4 @@
-//! Steps that are told how deep to draft, against trees grown afresh and eq. 3 written out.
+//! Steps that predict their depth, against trees grown afresh and eq. 3 written out.
 use proptest::prelude::*;
 use ygg_profiler::{DepthNetwork, DepthPredictor, DepthReport, Profile, PromptTrace, StepTrace, Trace};
 
@@ -27,12 +27,12 @@ fn predictor() -> DepthPredictor {
     DepthPredictor { drafter: name("layer_skip"), network: DepthNetwork::blank(6, DEPTH as usize), report }
 }
 
-/// Recorded steps that were told what `told` says of them.
-fn told(mut trace: Trace, mut told: impl FnMut(&StepTrace, u32) -> Vec<f32>) -> Trace {
+/// Recorded steps that carry the predictions that `predicted` makes.
+fn with_predictions(mut trace: Trace, mut predicted: impl FnMut(&StepTrace, u32) -> Vec<f32>) -> Trace {
     let outcomes: Vec<u32> = trace.steps().map(|step| trace.outcome(step).0).collect();
     let steps = trace.prompts.iter_mut().flat_map(|prompt| &mut prompt.steps);
     for (step, accepted) in steps.zip(outcomes) {
-        step.told = told(step, accepted);
+        step.predicted = predicted(step, accepted);
     }
     trace
 }
@@ -83,7 +83,7 @@ impl Judge<'_> {
     fn place(&self, tree: &NaiveTree, depth: u32, widest: usize, worth: f64, is_told: bool) -> usize {
         let holds = (0..=widest).find(|i| VERIFY_WIDTHS[*i] as usize >= tree.nodes.len()).unwrap_or(widest);
         match self.rule {
-            // Steps of fixed depth have one width; those that are told run at the smallest that holds their tree.
+            // Steps of fixed depth have one width; those with predicted depths run at the smallest that holds their tree.
             RowRule::Widest => {
                 if is_told {
                     holds
@@ -112,7 +112,7 @@ impl Judge<'_> {
         })
     }
 
-    /// Speed-up of steps that are told, growths up to `depth` and rows up to the `widest`-th width.
+    /// Speed-up of steps with predicted depths, growths up to `depth` and rows up to the `widest`-th width.
     fn speedup(&self, depth: u32, widest: usize) -> f64 {
         let count = self.steps.len() as f64;
         let places = |d: u32, widest: usize| -> Vec<usize> {
@@ -130,7 +130,7 @@ impl Judge<'_> {
             let sum: f64 = places(d, widest).into_iter().map(|place| self.cost(d, place)).sum();
             costs.push((d, sum / count + PREDICT_US));
         }
-        // The share kept of what was told.
+        // The share kept of what was predicted.
         let fixed = places(depth, widest);
         let reach: Vec<f64> = (1..=depth as usize)
             .map(|d| {
@@ -138,15 +138,17 @@ impl Judge<'_> {
                     let rows = VERIFY_WIDTHS[**place];
                     trees[depth as usize - 1].accepted(&step.verified, rows) >= d
                 });
-                let told: f64 = self.steps.iter().map(|(step, _)| f64::from(step.told[d - 1])).sum();
-                if told > 0.0 { kept.count() as f64 / told } else { 0.0 }
+                let predicted: f64 =
+                    self.steps.iter().map(|(step, _)| f64::from(step.predicted[d - 1])).sum();
+                if predicted > 0.0 { kept.count() as f64 / predicted } else { 0.0 }
             })
             .collect();
         let (mut tokens, mut us) = (0, 0.0);
         for (step, trees) in &self.steps {
             let rate = |(d, us): &(u32, f64)| {
-                let told = (0..*d as usize).map(|i| f64::from(step.told[i]) * reach[i]).sum::<f64>();
-                (1.0 + told) / us
+                let predicted =
+                    (0..*d as usize).map(|i| f64::from(step.predicted[i]) * reach[i]).sum::<f64>();
+                (1.0 + predicted) / us
             };
             let (d, _) = *costs.iter().rev().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap();
             tokens += 1;
@@ -163,7 +165,7 @@ impl Judge<'_> {
     }
 }
 
-/// The best speed-up of told steps over all shapes and rules of rows.
+/// The best speed-up of steps with predicted depths over all shapes and rules of rows.
 fn brute_force(trace: &Trace, verify: &[f64], draft: &[f64]) -> f64 {
     let mut best: f64 = 0.0;
     for (draft_width, growth_us) in DRAFT_WIDTHS.iter().zip(draft) {
@@ -211,9 +213,9 @@ proptest! {
         verify in prop::collection::vec(50.0f64..150.0, 5),
         draft in prop::collection::vec(2.0f64..60.0, 3),
     ) {
-        let trace = told(record(&Oracle { seed, skill }, 10, 4, DEPTH, 5), noise(seed));
+        let trace = with_predictions(record(&Oracle { seed, skill }, 10, 4, DEPTH, 5), noise(seed));
         let expected = brute_force(&trace, &verify, &draft);
-        // Steps that are told begin with their head.
+        // Steps with predicted depths begin with their head.
         let plan = plan(&profile_of(trace, &verify, &draft), "schedule=plain").unwrap();
         let [predictor] = &plan.predictors[..] else { panic!("one predictor") };
         let found = predictor.told_speedup.unwrap();
@@ -239,7 +241,7 @@ fn foresight(_: &StepTrace, accepted: u32) -> Vec<f32> {
 }
 
 fn foreseen(fix: &str) -> Result<Plan, SearchError> {
-    let trace = told(record(&Oracle { seed: 4, skill: 70 }, 60, 4, DEPTH, 5), foresight);
+    let trace = with_predictions(record(&Oracle { seed: 4, skill: 70 }, 60, 4, DEPTH, 5), foresight);
     plan(&profile_of(trace, &VERIFY, &DRAFT), fix)
 }
 
@@ -247,8 +249,8 @@ fn foreseen(fix: &str) -> Result<Plan, SearchError> {
 fn foresight_pays_and_is_planned() {
     let plan = foreseen("drafter=layer_skip").unwrap();
     let predictor = &plan.predictors[0];
-    let (fixed, told) = (predictor.fixed_speedup.unwrap(), predictor.told_speedup.unwrap());
-    assert!(told > 1.05 * fixed, "{told} and {fixed}");
+    let (fixed, predicted) = (predictor.fixed_speedup.unwrap(), predictor.told_speedup.unwrap());
+    assert!(predicted > 1.05 * fixed, "{predicted} and {fixed}");
     let best = plan.chosen();
     let DepthChoice::Predicted(depths) = &best.depth_choice else { panic!("{:?}", best.depth_choice) };
     assert_eq!((depths.costs[0].depth, depths.reach.len()), (0, best.shape.depth as usize));
@@ -272,7 +274,7 @@ fn a_fix_says_whether_steps_are_told() {
     let off = foreseen("drafter=layer_skip,predictor=off").unwrap();
     assert_eq!(off.chosen().depth_choice, DepthChoice::Fixed);
     assert!(off.predictors[0].network.is_none() && off.predictors[0].told_speedup.is_none());
-    // Drafters that nothing was trained for are never told.
+    // Drafters that nothing was trained for never predict.
     assert!(matches!(foreseen("drafter=lookup,predictor=on"), Err(SearchError::FixImpossible { .. })));
     let anything = foreseen("predictor=on").unwrap();
     assert_eq!(anything.chosen().name, name("layer_skip"));
@@ -281,8 +283,8 @@ fn a_fix_says_whether_steps_are_told() {
 
 #[test]
 fn one_step_that_was_told_nothing_leaves_depths_fixed() {
-    let mut trace = told(record(&Oracle { seed: 4, skill: 70 }, 60, 4, DEPTH, 5), foresight);
-    trace.prompts[0].steps[7].told.clear();
+    let mut trace = with_predictions(record(&Oracle { seed: 4, skill: 70 }, 60, 4, DEPTH, 5), foresight);
+    trace.prompts[0].steps[7].predicted.clear();
     let plan = plan(&profile_of(trace, &VERIFY, &DRAFT), "").unwrap();
     assert_eq!((plan.predictors[0].told_speedup, &plan.predictors[0].network), (None, &None));
     assert!(plan.by_drafter.iter().all(|p| p.depth_choice == DepthChoice::Fixed));
@@ -290,7 +292,7 @@ fn one_step_that_was_told_nothing_leaves_depths_fixed() {
 
 #[test]
 fn without_a_predictor_what_steps_were_told_is_of_no_account() {
-    let trace = told(record(&Oracle { seed: 4, skill: 70 }, 60, 4, DEPTH, 5), foresight);
+    let trace = with_predictions(record(&Oracle { seed: 4, skill: 70 }, 60, 4, DEPTH, 5), foresight);
     let profile = Profile { predictors: Vec::new(), ..profile_of(trace, &VERIFY, &DRAFT) };
     let plan = plan(&profile, "").unwrap();
     assert!(
@@ -307,7 +309,7 @@ fn plans_that_contradict_their_predictors_are_refused() {
     let place = good.chosen_index as usize;
     let depths = |plan: &mut Plan| match &mut plan.by_drafter[plan.chosen_index as usize].depth_choice {
         DepthChoice::Predicted(depths) => std::mem::replace(&mut depths.costs[0].saved_us, 1e9),
-        DepthChoice::Fixed => panic!("the plan is told"),
+        DepthChoice::Fixed => panic!("the plan predicts depths"),
     };
     let breaks: [Break<'_>; 6] = [
         ("choice of depth", &|p| p.predictors[0].network = None),
@@ -336,7 +338,7 @@ fn outcomes_are_told_as_far_as_they_are_known() {
         tokens: vec![10, 11, 12, 13],
         expanded: Vec::new(),
         verified: verified.to_vec(),
-        told: Vec::new(),
+        predicted: Vec::new(),
     };
     trace.prompts = vec![PromptTrace { kind: "one".into(), steps: Vec::new() }];
     for (verified, outcome) in

@@ -94,7 +94,7 @@ fn each_part_reaches_as_far_as_it_says() {
                     Part::Tree => whole(&shape) && rule == RowRule::Widest && is_plain,
                     Part::PrunedTree => rule == RowRule::Widest && is_plain,
                     Part::RowsChosen => is_plain,
-                    Part::DepthTold => keeps_order,
+                    Part::DepthPredicted => keeps_order,
                     Part::Scheduled => true,
                 };
                 if name == sub_plan.name && is_reached {

@@ -104,7 +104,14 @@ fn a_step_that_ended_its_request_gives_no_bonus_token() {
         let candidates = |token| vec![Candidate { token, log_prob: 0.0 }];
         let expanded = (0..3).map(|node| Expansion { node, candidates: candidates(node + 11) }).collect();
         let (parents, tokens) = (vec![0, 0, 1, 2], vec![10, 11, 12, 13]);
-        StepTrace { context: 5, parents, tokens, expanded, verified: verified.to_vec(), told: Vec::new() }
+        StepTrace {
+            context: 5,
+            parents,
+            tokens,
+            expanded,
+            verified: verified.to_vec(),
+            predicted: Vec::new(),
+        }
     };
     for (verified, tokens) in [
         // The bonus token follows, here or in a deeper tree.

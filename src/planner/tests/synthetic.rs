@@ -203,7 +203,7 @@ pub(super) fn record_step(oracle: &Oracle, root: u32, width: u32, depth: u32, to
             })
             .collect(),
         verified,
-        told: Vec::new(),
+        predicted: Vec::new(),
     }
 }
 

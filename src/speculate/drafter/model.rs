@@ -1,11 +1,12 @@
 //! A drafter model: another model of the verifier's vocabulary, or one that reads the verifier's hidden rows, with a cache of its own.
 //!
-//! Its cache holds the text, as the verifier's does, and its nodes go to scratch behind it. What it lacks of the text is computed
-//! when it is asked for the next tree, in one forward with the tree's root. A model of tokens keeps the rows of accepted
-//! nodes and lacks the last of them, if that was grown last and never forwarded. One that reads hidden rows lacks all that was
-//! accepted: its nodes were drafted from its own hidden rows, and the text stands on the verifier's (EAGLE,
-//! <https://arxiv.org/abs/2401.15077>). Where a model of tokens drafts heads ahead, it lacks nothing: what was grown last is forwarded
-//! beside the verification, on a GPU on a stream of its own (Yggdrasil, <https://arxiv.org/abs/2512.23858>, ahead-of-time tail draft). Nothing is assumed of what became of a tree: the history says it.
+//! Its cache holds the text, as the verifier's does, and nodes go to scratch slots behind it. Tokens missing from the cache are
+//! computed with the next proposal, in one forward with the tree's root. A model of tokens keeps the rows of accepted nodes; only the
+//! last one is missing, if it was grown last and never forwarded. A model of hidden rows lacks all accepted tokens: its nodes were
+//! drafted from its own hidden rows, but the text is conditioned on the verifier's (EAGLE, <https://arxiv.org/abs/2401.15077>).
+//! With heads drafted ahead a model of tokens lacks nothing: the last growth is forwarded beside the verification, on a GPU on a
+//! stream of its own (Yggdrasil, <https://arxiv.org/abs/2512.23858>, ahead-of-time tail draft). What was accepted is read from the
+//! history.
 
 use std::sync::Arc;
 

@@ -52,7 +52,7 @@ pub struct Replay {
 /// the fixed one that it starts as. `None` for plain decoding.
 ///
 /// # Errors
-/// [`SpeculateError`] when the session or the model has not what the drafter needs, or its corpus store is absent or another.
+/// [`SpeculateError`] when the session or the model lacks what the drafter needs, or its corpus store is missing or not the one named.
 pub fn make_drafter(
     kind: &DrafterKind,
     shape: &StepShape,

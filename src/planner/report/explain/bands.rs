@@ -32,7 +32,7 @@ pub(super) fn reasons(plan: &Plan) -> Vec<BandReason> {
 
 /// How `chosen`, of a band, stands to the `first` choice, that of temperature 0.
 fn words(first: &PricedShape, band: &Plan, chosen: &PricedShape) -> String {
-    // A band is told no depths, so that the same trees stand for those.
+    // A band predicts no depths, so the same trees stand for those.
     let is_alike = |shape: &PricedShape| {
         let choice = |p: &PricedShape| (p.name.clone(), p.shape, p.schedule, p.rule);
         choice(shape) == choice(first)

@@ -1,7 +1,7 @@
 //! A dictionary of n-grams in memory that is reserved once: by their first token, or by all tokens but the last.
 //!
-//! N-grams live in sets of [`WAYS`] places, chosen by their key, newest first. One that comes again moves to the front, and one
-//! too many drops the last: the one longest unseen. So a lookup reads one set, however much is known.
+//! N-grams live in sets of [`WAYS`] places, chosen by their key, newest first. A repeated n-gram moves to the front; a
+//! full set drops its least recently seen. So a lookup reads one set, whatever the size of the dictionary.
 
 use crate::plan::MOST_ORDER;
 

@@ -63,8 +63,8 @@ impl Pool {
         }
     }
 
-    /// Moves every sequence on that the step verified, and records the n-gram that this makes. With the share of chance that
-    /// was asked for, the next token is the best one that the forward dictionary does not know behind the last, else the best.
+    /// Extends every sequence that the step verified, and records the new n-gram. With the configured probability the next token is
+    /// the best one that the forward dictionary does not have after the last token, otherwise the best.
     pub(super) fn refresh(&mut self, outcome: &StepOutcome<'_>, dictionaries: &mut Dictionaries) {
         for start in (0..self.tokens.len()).step_by(self.length) {
             let (before, rest) = self.tokens.split_at_mut(start);
