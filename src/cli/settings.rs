@@ -60,7 +60,7 @@ impl Machine {
             (DeviceName::Cpu, isa) => isa.map_or(Ok(Tier::detect_best()), tier)?,
             (DeviceName::Cuda, Some(_)) => {
                 return Err(Failure::Usage(
-                    "--isa is for --device cpu: a GPU has no instruction set to choose; leave it out"
+                    "--isa is for --device cpu: a GPU has no instruction set to choose; leave it out, and unset YGG_ISA"
                         .to_owned(),
                 ));
             }

@@ -145,16 +145,17 @@ fn devices_that_are_not_there_end_with_4() {
     let is_here = yggc::backend::cuda_device().is_ok();
     #[cfg(not(feature = "cuda"))]
     let is_here = false;
+    let on_cuda = || {
+        let mut on_cuda = on_run_without_machine();
+        // The instruction set that the tests run with is no choice for a GPU.
+        on_cuda.env_remove("YGG_ISA").args(["--device", "cuda"]);
+        on_cuda
+    };
     if !is_here {
-        refused(on_run_without_machine().args(["--device", "cuda"]), 4, &["`cuda`", "--device cpu"]);
+        refused(&mut on_cuda(), 4, &["`cuda`", "--device cpu"]);
     }
-    refused(
-        on_run_without_machine().args(["--device", "cuda", "--isa", "avx2"]),
-        2,
-        &["--isa", "--device cpu"],
-    );
-    let int8 = ["--device", "cuda", "--activations", "int8"];
-    refused(on_run_without_machine().args(int8), 2, &["int8", "--device cpu"]);
+    refused(on_cuda().args(["--isa", "avx2"]), 2, &["--isa", "YGG_ISA", "--device cpu"]);
+    refused(on_cuda().args(["--activations", "int8"]), 2, &["int8", "--device cpu"]);
     for tier in yggc::engine::Tier::ALL {
         if !tier.is_available() && tier != yggc::engine::Tier::Cuda {
             refused(on_run_without_machine().args(["--isa", tier.name()]), 4, &[tier.name(), "portable"]);

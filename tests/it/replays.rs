@@ -302,7 +302,10 @@ fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
     let (loaded, profile) = profiled();
     let [predictor] = &profile.predictors[..] else { panic!("layer skip alone runs a model") };
     let trace = &profile.traces[0];
-    assert!(trace.steps().all(|step| step.predicted.len() == trace.depth as usize), "every step has predictions");
+    assert!(
+        trace.steps().all(|step| step.predicted.len() == trace.depth as usize),
+        "every step has predictions"
+    );
     assert_eq!(predictor.report.steps as usize, trace.steps().count());
     let fix = Fix::parse("drafter=layer_skip,Wd=2,Wv=8,predictor=on").expect("a fix");
     let plan = plan_from_profile(profile, &fix).expect("a plan");
