@@ -143,7 +143,10 @@ fn compare(loaded: &Loaded, texts: &[Reference]) {
         clear.of
     );
     assert!((found / expected - 1.0).abs() <= bar.nll, "{what}");
-    assert!(all.share() >= bar.argmax && clear.share() >= bar.clear, "{what}");
+    // In a hundred tokens a few are more than a share of them.
+    if texts.len() > PORTABLE_TEXTS {
+        assert!(all.share() >= bar.argmax && clear.share() >= bar.clear, "{what}");
+    }
 }
 
 /// Texts of the reference that a tier scores, out of `most`.
