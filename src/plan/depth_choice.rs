@@ -2,6 +2,7 @@
 //!
 //! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), depth prediction with eq. 3: the depth that gives most
 //! expected tokens per predicted time of the step. The planner's replays and the decoder ask the same function.
+
 use serde::{Deserialize, Serialize};
 
 use super::{PlanError, contents::ensure};
@@ -82,22 +83,22 @@ impl DepthCosts {
 }
 
 #[cfg(test)]
+impl DepthCosts {
+    /// Of depths and times of steps that save nothing.
+    pub(crate) fn of(reach: &[f64], costs: &[(u32, f64)]) -> Self {
+        let cost = |&(depth, step_us): &(u32, f64)| DepthCost { depth, step_us, saved_us: 0.0 };
+        Self { reach: reach.to_vec(), costs: costs.iter().map(cost).collect() }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
-
-    fn choice(reach: &[f64], costs: &[(u32, f64)]) -> DepthCosts {
-        let costs = costs.iter().map(|(depth, step_us)| DepthCost {
-            depth: *depth,
-            step_us: *step_us,
-            saved_us: 0.0,
-        });
-        DepthCosts { reach: reach.to_vec(), costs: costs.collect() }
-    }
 
     #[test]
     fn contradictory_choices_are_refused() {
         let good = [(0, 1.0), (1, 2.0), (3, 3.0)];
-        assert!(DepthChoice::Predicted(choice(&[1.0; 3], &good)).validate(3).is_ok());
+        assert!(DepthChoice::Predicted(DepthCosts::of(&[1.0; 3], &good)).validate(3).is_ok());
         assert!(DepthChoice::Fixed.validate(0).is_ok());
         for (reach, costs, depth) in [
             (3, &good[..], 4),
@@ -108,7 +109,7 @@ mod tests {
             (1, &[(0, 1.0), (1, 0.0)], 1),
             (1, &[(0, f64::NAN), (1, 1.0)], 1),
         ] {
-            let choice = choice(&vec![1.0; reach], costs);
+            let choice = DepthCosts::of(&vec![1.0; reach], costs);
             assert!(DepthChoice::Predicted(choice).validate(depth).is_err(), "{costs:?}");
         }
     }

@@ -1,4 +1,5 @@
 //! Pricing: the choices of rows that a drafter's steps could be given, with what a step costs at each width.
+
 use ygg_profiler::{DrafterName, LatencyTable, Stage, TableError};
 
 use super::{
@@ -63,16 +64,11 @@ impl Pricing<'_> {
         rule: RowRule,
         width: u32,
     ) -> Result<Vec<StageTime>, TableError> {
-        let Pricing { table, drafter, context, tail: _ } = *self;
-        let tail = self.tail_under(schedule);
         let decided_nodes = match rule {
             RowRule::Widest => None,
             RowRule::BestRate => Some(u32::try_from(shape.nodes()).unwrap_or(u32::MAX)),
         };
-        let shape = Shape { verify_width: width, ..*shape };
-        let static_tree = None;
-        let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
-        Ok(step.stages()?.times(Lanes::measured(table)))
+        self.stages(Shape { verify_width: width, ..*shape }, None, schedule, decided_nodes)
     }
 
     /// The stages of a step that fills a template and verifies all of it, at `shape.verify_width` rows.
@@ -82,8 +78,17 @@ impl Pricing<'_> {
         tree: &StaticTree,
         schedule: Schedule,
     ) -> Result<Vec<StageTime>, TableError> {
+        self.stages(*shape, Some(tree), schedule, None)
+    }
+
+    fn stages(
+        &self,
+        shape: Shape,
+        static_tree: Option<&StaticTree>,
+        schedule: Schedule,
+        decided_nodes: Option<u32>,
+    ) -> Result<Vec<StageTime>, TableError> {
         let Pricing { table, drafter, context, tail: _ } = *self;
-        let (shape, static_tree, decided_nodes) = (*shape, Some(tree), None);
         let tail = self.tail_under(schedule);
         let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
         Ok(step.stages()?.times(Lanes::measured(table)))

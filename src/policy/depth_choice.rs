@@ -2,6 +2,7 @@
 //!
 //! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), depth prediction with eq. 3: the depth that gives most
 //! expected tokens per predicted time of the step. The planner's replays and the decoder ask the same function.
+
 use crate::plan::{DepthCost, DepthCosts};
 
 impl DepthCosts {
@@ -34,15 +35,6 @@ mod tests {
 
     use super::*;
 
-    fn choice(reach: &[f64], costs: &[(u32, f64)]) -> DepthCosts {
-        let costs = costs.iter().map(|(depth, step_us)| DepthCost {
-            depth: *depth,
-            step_us: *step_us,
-            saved_us: 0.0,
-        });
-        DepthCosts { reach: reach.to_vec(), costs: costs.collect() }
-    }
-
     /// Eq. 3 written out, multiples of 1/64 so that sums are exact.
     fn best_rate(choice: &DepthCosts, predicted: &[f64], most: u32) -> f64 {
         let rate = |cost: &DepthCost| {
@@ -65,7 +57,7 @@ mod tests {
             let depths = costs.iter().enumerate().filter(|(depth, (allowed, _))| *depth == 0 || *allowed);
             let costs: Vec<(u32, f64)> =
                 depths.map(|(depth, (_, us))| (depth as u32, f64::from(*us))).collect();
-            let choice = choice(&reach, &costs);
+            let choice = DepthCosts::of(&reach, &costs);
             let chosen = choice.choose(&predicted, most);
             prop_assert!(chosen.depth <= most);
             let tokens: f64 = (0..chosen.depth as usize).map(|d| predicted[d] * reach[d]).sum();
@@ -75,7 +67,7 @@ mod tests {
 
     #[test]
     fn of_equal_depths_the_least_is_chosen_and_what_nobody_told_is_not_expected() {
-        let choice = choice(&[1.0, 1.0], &[(0, 10.0), (1, 15.0), (2, 20.0)]);
+        let choice = DepthCosts::of(&[1.0, 1.0], &[(0, 10.0), (1, 15.0), (2, 20.0)]);
         assert_eq!(choice.choose(&[0.5, 0.5], 9).depth, 0);
         assert_eq!(choice.choose(&[1.0, 0.9], 9).depth, 2);
         assert_eq!(choice.choose(&[1.0, 0.9], 1).depth, 1);
