@@ -221,7 +221,7 @@ impl From<SpeculateError> for Error {
             | SpeculateError::Shape { .. }
             | SpeculateError::Schedule { .. }
             | SpeculateError::Device { .. }
-            | SpeculateError::SavedNgrams { .. } => Self::of(ErrorKind::Input, None, error),
+            | SpeculateError::SavedNgrams(_) => Self::of(ErrorKind::Input, None, error),
         }
     }
 }
