@@ -104,10 +104,8 @@ fn memory_grows_with_what_is_asked_for() {
 fn a_skip_set_has_only_groups_of_the_model() {
     let set = SkipSet::new(4, &[3, 1, 3]).unwrap();
     assert_eq!(set.as_mask(), [false, true, false, true]);
-    assert_eq!(set.ratio(), 0.5);
     assert!(matches!(SkipSet::new(4, &[0, 4, 9]), Err(RuntimeError::SkipSet { found: 4, groups: 4 })));
     assert_eq!(SkipSet::none(2), SkipSet::new(2, &[]).unwrap());
-    assert_eq!(SkipSet::none(0).ratio(), 0.0);
 }
 
 #[test]

@@ -80,16 +80,6 @@ impl Source {
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-
-    /// Whether the set is empty.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The indices in the set, ascending.
-    pub fn indices(self) -> impl Iterator<Item = u8> {
-        (0..16).filter(move |&i| self.0 & (1 << i) != 0)
-    }
 }
 
 /// What [`TokenTree::insert`] did.
