@@ -34,7 +34,7 @@ pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerpri
 pub use grid::{
     CellSamples, GridError, GridSettings, Measurement, Wanted, measure_grid, measure_grid_with_clock,
 };
-pub use live_trace::{LivePrompt, LiveStep, LiveTrace, LiveTraceError};
+pub use live_trace::{LivePrompt, LiveStep, LiveTrace};
 pub use machine::{MachineError, MachineFingerprint};
 pub use profile::{DrafterDescription, DrafterFile, Profile, ProfileError};
 pub use selection::{CellSelection, SelectionError};

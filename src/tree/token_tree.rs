@@ -337,6 +337,22 @@ impl TokenTree {
         out.reverse();
     }
 
+    /// As [`insert`](Self::insert), in a tree that may have `most` nodes: the child, or `None` if it would be new and one too many.
+    pub fn insert_within(
+        &mut self,
+        most: usize,
+        parent: NodeId,
+        token: u32,
+        value: f32,
+        rank: u16,
+        source: Source,
+    ) -> Option<NodeId> {
+        if self.len() >= most && self.child(parent, token).is_none() {
+            return None;
+        }
+        self.insert(parent, token, value, rank, source).node()
+    }
+
     fn push(&mut self, token: u32, parent: u32, depth: u32, value: f32, rank: u16, source: Source) -> NodeId {
         let node = NodeId(self.tokens.len() as u32);
         self.tokens.push(token);
