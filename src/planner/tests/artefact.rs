@@ -130,7 +130,7 @@ fn plans_of_another_format_name_both_versions() {
     let mut bytes = encode(&small_plan()).unwrap();
     bytes[8..12].copy_from_slice(&7u32.to_le_bytes());
     let error = decode(&bytes).unwrap_err().to_string();
-    assert!(error.contains(&format!("format 7, expected {PLAN_FORMAT}")), "{error}");
+    assert!(error.contains(&format!("expected format {PLAN_FORMAT}, found format 7")), "{error}");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn file_errors_name_the_file() {
     let text = folder.path().join("text.plan");
     fs::write(&text, "hello, this is no plan").unwrap();
     let error = read(&text).unwrap_err().to_string();
-    assert!(error.contains("not a plan") && error.contains("`hello, t`"), "{error}");
+    assert!(error.contains("not a usable plan") && error.contains("`hello, t`"), "{error}");
     let nowhere = folder.path().join("no").join("such.plan");
     assert!(write(&small_plan(), &nowhere).unwrap_err().to_string().contains("cannot write"));
 }
