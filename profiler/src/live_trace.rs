@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     subject::DrafterName,
-    trace::{Fault, TraceError, check_tree, ensure, fault},
+    trace::{Fault, TraceError, check_edges, check_path, ensure, fault},
 };
 
 /// The steps of one such drafter over calibration prompts, decoded greedily one after another in one shape. What it drafts
@@ -86,7 +86,7 @@ impl LiveTrace {
         ensure(fits, "nodes", format!("1 to {}, each with all it has", self.nodes), sizes)?;
         let good = values.iter().all(|value| value.is_finite() && *value >= 0.0);
         ensure(good, "values", "finite, 0 or more", format!("{values:?}"))?;
-        check_tree(parents, tokens, verified)?;
+        check_edges(parents, tokens)?;
         let mut depths = vec![0_u32; nodes];
         for node in 1..nodes {
             depths[node] = depths[parents[node] as usize] + 1;
@@ -98,7 +98,8 @@ impl LiveTrace {
             *node > 0 && parent.is_some_and(|p| p == 0 || pinned.binary_search(&p).is_ok())
         };
         let rule = "ascending nodes with their ancestors";
-        ensure(ascends && pinned.iter().all(whole), "pinned nodes", rule, format!("{pinned:?}"))
+        ensure(ascends && pinned.iter().all(whole), "pinned nodes", rule, format!("{pinned:?}"))?;
+        check_path(parents, tokens, verified)
     }
 }
 

@@ -207,13 +207,13 @@ impl Trace {
             predicted.is_sorted_by(|a, b| a >= b) && predicted.iter().all(|p| (0.0..=1.0).contains(p));
         ensure(falls, "predicted probabilities", "probabilities that never rise", format!("{predicted:?}"))?;
 
-        check_tree(parents, tokens, verified)?;
+        check_edges(parents, tokens)?;
         for node in 1..nodes {
             let (parent, token) = (parents[node] as usize, tokens[node]);
             let offered = candidates_of[parent].is_some_and(|c| c.iter().any(|c| c.token == token));
             ensure(offered, "token of a node", format!("a candidate of its parent {parent}"), token)?;
         }
-        Ok(())
+        check_path(parents, tokens, verified)
     }
 
     fn validate_candidates(&self, candidates: &[Candidate]) -> Result<(), Fault> {
@@ -231,22 +231,25 @@ impl Trace {
     }
 }
 
-/// Checks that parents come first, that children of a node have different tokens, and that the verified tokens but the last walk down
-/// from the root.
-pub(crate) fn check_tree(parents: &[u32], tokens: &[u32], verified: &[u32]) -> Result<(), Fault> {
-    let nodes = parents.len();
+/// Checks that parents come first, and that children of a node have different tokens.
+pub(crate) fn check_edges(parents: &[u32], tokens: &[u32]) -> Result<(), Fault> {
     let mut edges = BTreeSet::new();
-    for node in 1..nodes {
+    for node in 1..parents.len() {
         let (parent, token) = (parents[node], tokens[node]);
         ensure((parent as usize) < node, "parent of a node", format!("below {node}"), parent)?;
         ensure(edges.insert((parent, token)), "children of a node", "distinct tokens", token)?;
     }
+    Ok(())
+}
+
+/// Checks that the verified tokens but the last walk down from the root.
+pub(crate) fn check_path(parents: &[u32], tokens: &[u32], verified: &[u32]) -> Result<(), Fault> {
     let Some((_bonus, accepted)) = verified.split_last() else {
         return Err(fault("verified tokens", "at least the bonus token", "none"));
     };
     let mut at = 0;
     for token in accepted {
-        let child = (at + 1..nodes).find(|n| parents[*n] as usize == at && tokens[*n] == *token);
+        let child = (at + 1..parents.len()).find(|n| parents[*n] as usize == at && tokens[*n] == *token);
         at = child.ok_or_else(|| fault("accepted token", format!("a child of node {at}"), token))?;
     }
     Ok(())
