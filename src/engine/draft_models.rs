@@ -8,7 +8,7 @@ use std::{
 use crate::{
     model::{HiddenStateModel, Model, ModelFingerprint, in_eight_bits},
     plan::{DrafterFile, DrafterKind, ModelSettings},
-    runtime::{ExecutableSet, Session, SessionOptions, SetOptions},
+    runtime::{ExecutableSet, Session, SessionOptions},
     text::TokenDifference,
 };
 
@@ -92,14 +92,7 @@ impl DraftModel {
         match &self.files {
             Files::Plain(model) => {
                 self.expect_vocabulary(model, verifier)?;
-                let options = SetOptions {
-                    tier: verifier.tier(),
-                    kv_format: verifier.cache(),
-                    activations: verifier.activations(),
-                    widths: set.widths().to_vec(),
-                    model_context: model.config.context,
-                    threads: verifier.threads(),
-                };
+                let options = verifier.set_options(set.widths().to_vec(), model.config.context);
                 let weights = Arc::clone(&model.weights);
                 let (graph, weights) = in_eight_bits(&model.graph, weights, 0, verifier.threads());
                 let draft = match made {

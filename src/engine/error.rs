@@ -151,12 +151,9 @@ impl From<StoreError> for Error {
         let hint = match error {
             StoreError::Storage(_) | StoreError::OtherStore { .. } => Some(Hint::Store),
             StoreError::TooLarge { .. } => Some(Hint::Corpus),
-            StoreError::NotAStore { .. }
-            | StoreError::Version { .. }
-            | StoreError::Length { .. }
-            | StoreError::Checksum { .. }
-            | StoreError::OtherModel { .. }
-            | StoreError::Vocabulary { .. } => None,
+            StoreError::Damaged { .. } | StoreError::OtherModel { .. } | StoreError::Vocabulary { .. } => {
+                None
+            }
         };
         Self::of(ErrorKind::Input, hint, error)
     }
