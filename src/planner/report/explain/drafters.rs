@@ -1,6 +1,6 @@
 //! What became of every drafter's best shape: why it was chosen or what it lost by.
 use serde::Serialize;
-use ygg_profiler::Stage;
+use ygg_profiler::Worker;
 
 use crate::{
     plan::{Acceptance, Plan, Prediction, PricedShape, StageTime, SubPlan},
@@ -60,15 +60,11 @@ impl StepShares {
     fn new(stages: &[StageTime]) -> Self {
         let mut shares = StepShares::default();
         for StageTime { stage, us } in stages {
-            match stage {
-                Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
-                    shares.draft_us += us
-                }
-                Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) | Stage::VerifyTail(_) => {
-                    shares.verify_us += us
-                }
-                Stage::Host(_) => shares.host_us += us,
-            }
+            *match stage.worker() {
+                Worker::Drafter => &mut shares.draft_us,
+                Worker::Verifier => &mut shares.verify_us,
+                Worker::Host(_) => &mut shares.host_us,
+            } += us;
         }
         shares
     }

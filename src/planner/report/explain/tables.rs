@@ -71,7 +71,7 @@ pub fn drafters(drafters: &[DrafterReason]) -> Table {
 /// What each part adds.
 pub fn parts(parts: &[PartGain]) -> Table {
     let rows = parts.iter().map(|PartGain { part, best, gain }| {
-        (Vec::new(), best, vec![format!("{:+.1} %", (gain - 1.0) * 100.0), part.words().to_owned()])
+        (Vec::new(), best, vec![format!("{:+.1} %", (gain - 1.0) * 100.0), part.name().to_owned()])
     });
     Table::priced(&[], &["adds", "part"], rows)
 }
