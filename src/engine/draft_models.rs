@@ -68,16 +68,7 @@ impl DraftModel {
     /// # Errors
     /// [`Error`] of kind `Input` if its path is not UTF-8 or has no absolute form.
     pub fn file(&self) -> Result<DrafterFile, Error> {
-        let shown = self.path.display();
-        let absolute = path::absolute(&self.path).map_err(|error| {
-            Error::input(format!("the drafter model `{shown}` has no absolute path: {error}"))
-        })?;
-        let place = absolute.to_str().ok_or_else(|| {
-            Error::input(format!(
-                "the path of the drafter model, `{shown}`: expected UTF-8, as profiles are; rename it"
-            ))
-        })?;
-        Ok(DrafterFile { path: place.to_owned(), digest: self.fingerprint().to_string() })
+        drafter_file("drafter model", &self.path, self.fingerprint().to_string())
     }
 
     /// Its executables for the widths of a verifier with these trimmed heads, by those that were `made` before if there are some. Matrices
@@ -132,6 +123,20 @@ impl DraftModel {
             verifier.model().config.name
         )))
     }
+}
+
+/// A file of this digest that a drafter needs, as profiles and plans name it; `what` it is, for people.
+///
+/// # Errors
+/// [`Error`] of kind `Input` if its path is not UTF-8 or has no absolute form.
+pub(crate) fn drafter_file(what: &str, path: &Path, digest: String) -> Result<DrafterFile, Error> {
+    let shown = path.display();
+    let absolute = path::absolute(path)
+        .map_err(|error| Error::input(format!("the {what} `{shown}` has no absolute path: {error}")))?;
+    let path = absolute.into_os_string().into_string().map_err(|_| {
+        Error::input(format!("the path of the {what}, `{shown}`: expected UTF-8, as profiles are; rename it"))
+    })?;
+    Ok(DrafterFile { path, digest })
 }
 
 /// The drafter model of a plan or profile, which must be the one that was profiled.
