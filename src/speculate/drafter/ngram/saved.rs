@@ -9,7 +9,7 @@ use crate::{
     storage::{Seal, SealError},
 };
 
-const SEAL: Seal = Seal { magic: b"YGGRAMS\0", format: 1, most_payload_bytes: u64::MAX };
+const SEAL: Seal = Seal { magic: b"YGGRAMS\0", format: 1, most_payload_bytes: 1 << 32 };
 
 impl Ngram {
     /// The dictionaries as bytes, for a drafter of the same settings over the model of this digest.
