@@ -87,7 +87,10 @@ impl Seal {
             ));
         }
         if length != payload.len() as u64 {
-            return Err(SealError::new(bytes_of(length.saturating_add(HEADER_BYTES as u64)), bytes_of(found)));
+            return Err(SealError::new(
+                bytes_of(length.saturating_add(HEADER_BYTES as u64)),
+                bytes_of(found),
+            ));
         }
         let checksum = blake3::Hash::from_bytes(header[20..52].try_into().expect("32 bytes"));
         let actual = blake3::hash(payload);

@@ -12,7 +12,7 @@ pub enum StoreError {
     Storage(#[from] StorageError),
     /// Another kind of file, another layout, or not the bytes that were written.
     #[error(
-        "`{}` is no usable corpus store: {fault}; copy it again, or build it with `yggc corpus build`",
+        "the corpus store `{}` is damaged, or not one of this version: {fault}; copy it again, or build it with `yggc corpus build`",
         path.display()
     )]
     Damaged {
