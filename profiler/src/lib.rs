@@ -14,6 +14,7 @@ mod fingerprint;
 mod grid;
 mod live_trace;
 mod machine;
+mod named;
 mod profile;
 mod selection;
 pub mod statistics;
@@ -34,11 +35,11 @@ pub use fingerprint::{BuildFingerprint, Difference, Fingerprints, ModelFingerpri
 pub use grid::{
     CellSamples, GridError, GridSettings, Measurement, Wanted, measure_grid, measure_grid_with_clock,
 };
-pub use live_trace::{LivePrompt, LiveStep, LiveTrace, LiveTraceError};
+pub use live_trace::{LivePrompt, LiveStep, LiveTrace};
 pub use machine::{MachineError, MachineFingerprint};
 pub use profile::{DrafterDescription, DrafterFile, Profile, ProfileError};
 pub use selection::{CellSelection, SelectionError};
-pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject};
+pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject, Worker};
 pub use table::{Finding, LatencyTable, Summary, TableError};
 pub use trace::{Candidate, Expansion, PromptTrace, StepTrace, TokenTrace, Trace, TraceError};
 pub use tuning::{TunedShape, TuningMeasurement, TuningSamples};

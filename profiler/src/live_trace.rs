@@ -1,9 +1,10 @@
 //! Recorded steps of drafters that learn from the verifier while they decode: what each step drafted, and what was accepted.
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
-use crate::subject::DrafterName;
+use crate::{
+    subject::DrafterName,
+    trace::{Fault, TraceError, check_edges, check_path, ensure, fault},
+};
 
 /// The steps of one such drafter over calibration prompts, decoded greedily one after another in one shape. What it drafts
 /// depends on what it learned before, so every shape needs a recording of its own, except shapes that verify slightly fewer rows.
@@ -50,22 +51,6 @@ pub struct LiveStep {
     pub verified: Vec<u32>,
 }
 
-/// A recording that contradicts itself.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("recording of drafter {drafter}, step {step}: {what}: expected {expected}, found {found}")]
-pub struct LiveTraceError {
-    /// The drafter.
-    pub drafter: DrafterName,
-    /// Place of the step among all of the recording.
-    pub step: usize,
-    /// What is wrong.
-    pub what: &'static str,
-    /// The rule.
-    pub expected: String,
-    /// What breaks it.
-    pub found: String,
-}
-
 impl LiveTrace {
     /// Every step in order.
     pub fn steps(&self) -> impl Iterator<Item = &LiveStep> {
@@ -75,22 +60,21 @@ impl LiveTrace {
     /// Checks the shape and every tree.
     ///
     /// # Errors
-    /// [`LiveTraceError`] names the first step that is wrong.
-    pub fn validate(&self) -> Result<(), LiveTraceError> {
-        let error = |step, (what, expected, found): Fault| LiveTraceError {
-            drafter: self.drafter.clone(),
-            step,
-            what,
-            expected,
-            found,
-        };
-        let LiveTrace { drafter: _, depth, width, nodes, prompts: _ } = self;
+    /// [`TraceError`] names the first step that is wrong.
+    pub fn validate(&self) -> Result<(), TraceError> {
+        let error = |prompt, step, fault| TraceError::new(&self.drafter, prompt, step, fault);
+        let LiveTrace { drafter: _, depth, width, nodes, prompts } = self;
         let most = u64::from(*depth) * u64::from(*width) + 1;
         if *depth == 0 || *width == 0 || *nodes < 2 || u64::from(*nodes) > most {
             let found = format!("Dd {depth}, Wd {width}, Wv {nodes}");
-            return Err(error(0, ("shape", "Wv from 2 to Dd * Wd + 1".to_owned(), found)));
+            return Err(error(0, 0, fault("shape", "Wv from 2 to Dd * Wd + 1", found)));
         }
-        self.steps().enumerate().try_for_each(|(i, step)| self.check(step).map_err(|fault| error(i, fault)))
+        for (p, prompt) in prompts.iter().enumerate() {
+            for (s, step) in prompt.steps.iter().enumerate() {
+                self.check(step).map_err(|fault| error(p, s, fault))?;
+            }
+        }
+        Ok(())
     }
 
     fn check(&self, step: &LiveStep) -> Result<(), Fault> {
@@ -98,52 +82,25 @@ impl LiveTrace {
         let nodes = parents.len();
         let fits =
             (1..=self.nodes as usize).contains(&nodes) && tokens.len() == nodes && values.len() == nodes;
-        let sizes = || format!("{nodes} parents, {} tokens, {} values", tokens.len(), values.len());
-        ensure(fits, "nodes", || format!("1 to {}, each with all it has", self.nodes), sizes)?;
+        let sizes = format!("{nodes} parents, {} tokens, {} values", tokens.len(), values.len());
+        ensure(fits, "nodes", format!("1 to {}, each with all it has", self.nodes), sizes)?;
         let good = values.iter().all(|value| value.is_finite() && *value >= 0.0);
-        ensure(good, "values", || "finite, 0 or more".to_owned(), || format!("{values:?}"))?;
-        let (mut depths, mut edges) = (vec![0_u32; nodes], BTreeSet::new());
+        ensure(good, "values", "finite, 0 or more", format!("{values:?}"))?;
+        check_edges(parents, tokens)?;
+        let mut depths = vec![0_u32; nodes];
         for node in 1..nodes {
-            let parent = parents[node] as usize;
-            ensure(parent < node, "parent", || format!("below {node}"), || parent.to_string())?;
-            depths[node] = depths[parent] + 1;
-            let shallow = depths[node] <= self.depth;
-            ensure(shallow, "depth", || format!("at most {}", self.depth), || depths[node].to_string())?;
-            let distinct = edges.insert((parent, tokens[node]));
-            ensure(distinct, "children", || "distinct tokens".to_owned(), || tokens[node].to_string())?;
+            depths[node] = depths[parents[node] as usize] + 1;
+            ensure(depths[node] <= self.depth, "depth", format!("at most {}", self.depth), depths[node])?;
         }
         let ascends = pinned.is_sorted_by(|a, b| a < b);
         let whole = |node: &u32| {
             let parent = parents.get(*node as usize).copied();
             *node > 0 && parent.is_some_and(|p| p == 0 || pinned.binary_search(&p).is_ok())
         };
-        let rule = || "ascending nodes with their ancestors".to_owned();
-        ensure(ascends && pinned.iter().all(whole), "pinned nodes", rule, || format!("{pinned:?}"))?;
-        let Some((_, accepted)) = verified.split_last() else {
-            return Err(("verified tokens", "at least the bonus token".to_owned(), "none".to_owned()));
-        };
-        let mut at = 0;
-        for token in accepted {
-            let child = (at + 1..nodes).find(|n| parents[*n] as usize == at && tokens[*n] == *token);
-            let Some(child) = child else {
-                return Err(("accepted token", format!("a child of node {at}"), token.to_string()));
-            };
-            at = child;
-        }
-        Ok(())
+        let rule = "ascending nodes with their ancestors";
+        ensure(ascends && pinned.iter().all(whole), "pinned nodes", rule, format!("{pinned:?}"))?;
+        check_path(parents, tokens, verified)
     }
-}
-
-/// What is wrong, the rule, and what breaks it.
-type Fault = (&'static str, String, String);
-
-fn ensure(
-    holds: bool,
-    what: &'static str,
-    expected: impl FnOnce() -> String,
-    found: impl FnOnce() -> String,
-) -> Result<(), Fault> {
-    if holds { Ok(()) } else { Err((what, expected(), found())) }
 }
 
 #[cfg(test)]
@@ -178,9 +135,9 @@ mod tests {
             ("nodes", |t| t.nodes = 3),
             ("nodes", |t| t.prompts[0].steps[0].values.truncate(3)),
             ("values", |t| t.prompts[0].steps[0].values[2] = f32::NAN),
-            ("parent", |t| t.prompts[0].steps[0].parents[2] = 2),
+            ("parent of a node", |t| t.prompts[0].steps[0].parents[2] = 2),
             ("depth", |t| t.prompts[0].steps[0].parents[3] = 2),
-            ("children", |t| t.prompts[0].steps[0].tokens[3] = 6),
+            ("children of a node", |t| t.prompts[0].steps[0].tokens[3] = 6),
             ("pinned nodes", |t| t.prompts[0].steps[0].pinned = vec![2]),
             ("accepted token", |t| t.prompts[0].steps[0].verified[1] = 9),
             ("verified tokens", |t| t.prompts[0].steps[0].verified.clear()),

@@ -8,7 +8,7 @@ use crate::{
     depth::DepthPredictor,
     fingerprint::{BuildFingerprint, Fingerprints},
     grid::CellSamples,
-    live_trace::{LiveTrace, LiveTraceError},
+    live_trace::LiveTrace,
     subject::DrafterName,
     table::{LatencyTable, TableError},
     trace::{TokenTrace, Trace, TraceError},
@@ -122,9 +122,6 @@ pub enum ProfileError {
     /// A trace contradicts itself.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A recording contradicts itself.
-    #[error(transparent)]
-    LiveTrace(#[from] LiveTraceError),
     /// The parts of the profile contradict each other.
     #[error("inconsistent profile: {what}: expected {expected}, found {found}")]
     Inconsistent {

@@ -3,6 +3,8 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use crate::named;
+
 /// Something whose stages can be run one at a time, under a clock it reads itself.
 ///
 /// [`measure`](Subject::measure) returns the time of the run alone: whatever prepares a cell (selecting an executable,
@@ -70,7 +72,31 @@ pub enum Stage {
     Host(HostStage),
 }
 
+/// Whose work a stage is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worker {
+    /// Forwards of the drafter, or its whole proposal.
+    Drafter,
+    /// The forward of the verifier, with what a device does behind it.
+    Verifier,
+    /// Work between forwards.
+    Host(HostStage),
+}
+
 impl Stage {
+    /// Whose work it is.
+    pub fn worker(&self) -> Worker {
+        match self {
+            Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) | Stage::VerifyTail(_) => {
+                Worker::Verifier
+            }
+            Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
+                Worker::Drafter
+            }
+            Stage::Host(stage) => Worker::Host(*stage),
+        }
+    }
+
     /// The drafter whose stage it is, if it is of one.
     pub fn drafter(&self) -> Option<&DrafterName> {
         match self {
@@ -99,52 +125,26 @@ impl Stage {
     }
 }
 
-/// Work between forwards, once per step unless said otherwise; the width of its cells is given with each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HostStage {
-    /// Predicting how deep to draft; width 1.
-    Predict,
-    /// One tree growth from candidates, after every draft forward; width = nodes grown.
-    Grow,
-    /// Choosing how many rows to verify; width = nodes of the drafted tree.
-    Decide,
-    /// Choosing the subtree to verify; width = rows kept.
-    Prune,
-    /// Building the ancestor mask and the inputs of the verifier; width = rows verified.
-    Mask,
-    /// Choosing tokens from the verifier's outputs; width = rows verified.
-    Sample,
-    /// Walking the verified tree; width = rows verified.
-    Accept,
-    /// Compacting the KV cache; width = rows verified.
-    Commit,
-}
-
-impl HostStage {
-    /// Every host stage, in the order of a step.
-    pub const ALL: [HostStage; 8] = [
-        HostStage::Predict,
-        HostStage::Grow,
-        HostStage::Decide,
-        HostStage::Prune,
-        HostStage::Mask,
-        HostStage::Sample,
-        HostStage::Accept,
-        HostStage::Commit,
-    ];
-
-    /// The name in a stage's text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            HostStage::Predict => "predict",
-            HostStage::Grow => "grow",
-            HostStage::Decide => "decide",
-            HostStage::Prune => "prune",
-            HostStage::Mask => "mask",
-            HostStage::Sample => "sample",
-            HostStage::Accept => "accept",
-            HostStage::Commit => "commit",
-        }
+named! {
+    /// Work between forwards, once per step unless said otherwise; the width of its cells is given with each.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum HostStage {
+        /// Predicting how deep to draft; width 1.
+        Predict = "predict",
+        /// One tree growth from candidates, after every draft forward; width = nodes grown.
+        Grow = "grow",
+        /// Choosing how many rows to verify; width = nodes of the drafted tree.
+        Decide = "decide",
+        /// Choosing the subtree to verify; width = rows kept.
+        Prune = "prune",
+        /// Building the ancestor mask and the inputs of the verifier; width = rows verified.
+        Mask = "mask",
+        /// Choosing tokens from the verifier's outputs; width = rows verified.
+        Sample = "sample",
+        /// Walking the verified tree; width = rows verified.
+        Accept = "accept",
+        /// Compacting the KV cache; width = rows verified.
+        Commit = "commit",
     }
 }
 

@@ -103,7 +103,7 @@ pub struct TokenTrace {
 /// A trace that contradicts itself.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error(
-    "trace of drafter {drafter}, prompt {prompt}, step {step}: {what}: expected {expected}, found {found}"
+    "recording of drafter {drafter}, prompt {prompt}, step {step}: {what}: expected {expected}, found {found}"
 )]
 pub struct TraceError {
     /// The drafter of the trace.
@@ -121,7 +121,14 @@ pub struct TraceError {
 }
 
 /// What is wrong, the rule, and what breaks it.
-type Fault = (&'static str, String, String);
+pub(crate) type Fault = (&'static str, String, String);
+
+impl TraceError {
+    pub(crate) fn new(drafter: &DrafterName, prompt: usize, step: usize, fault: Fault) -> Self {
+        let (what, expected, found) = fault;
+        Self { drafter: drafter.clone(), prompt, step, what, expected, found }
+    }
+}
 
 impl Trace {
     /// Every step in order.
@@ -151,14 +158,7 @@ impl Trace {
     /// # Errors
     /// [`TraceError`] names the first step that is wrong.
     pub fn validate(&self) -> Result<(), TraceError> {
-        let error = |prompt, step, (what, expected, found): Fault| TraceError {
-            drafter: self.drafter.clone(),
-            prompt,
-            step,
-            what,
-            expected,
-            found,
-        };
+        let error = |prompt, step, fault| TraceError::new(&self.drafter, prompt, step, fault);
         self.validate_header().map_err(|fault| error(0, 0, fault))?;
         for (p, prompt) in self.prompts.iter().enumerate() {
             for (s, step) in prompt.steps.iter().enumerate() {
@@ -207,24 +207,13 @@ impl Trace {
             predicted.is_sorted_by(|a, b| a >= b) && predicted.iter().all(|p| (0.0..=1.0).contains(p));
         ensure(falls, "predicted probabilities", "probabilities that never rise", format!("{predicted:?}"))?;
 
-        let mut edges = BTreeSet::new();
+        check_edges(parents, tokens)?;
         for node in 1..nodes {
             let (parent, token) = (parents[node] as usize, tokens[node]);
-            ensure(parent < node, "parent of a node", format!("below {node}"), parent)?;
             let offered = candidates_of[parent].is_some_and(|c| c.iter().any(|c| c.token == token));
             ensure(offered, "token of a node", format!("a candidate of its parent {parent}"), token)?;
-            ensure(edges.insert((parents[node], token)), "children of a node", "distinct tokens", token)?;
         }
-
-        let Some((_bonus, accepted)) = verified.split_last() else {
-            return Err(fault("verified tokens", "at least the bonus token", "none"));
-        };
-        let mut at = 0;
-        for token in accepted {
-            let child = (at + 1..nodes).find(|n| parents[*n] as usize == at && tokens[*n] == *token);
-            at = child.ok_or_else(|| fault("accepted token", format!("a child of node {at}"), token))?;
-        }
-        Ok(())
+        check_path(parents, tokens, verified)
     }
 
     fn validate_candidates(&self, candidates: &[Candidate]) -> Result<(), Fault> {
@@ -242,11 +231,35 @@ impl Trace {
     }
 }
 
-fn fault(what: &'static str, expected: impl ToString, found: impl ToString) -> Fault {
+/// Checks that parents come first, and that children of a node have different tokens.
+pub(crate) fn check_edges(parents: &[u32], tokens: &[u32]) -> Result<(), Fault> {
+    let mut edges = BTreeSet::new();
+    for node in 1..parents.len() {
+        let (parent, token) = (parents[node], tokens[node]);
+        ensure((parent as usize) < node, "parent of a node", format!("below {node}"), parent)?;
+        ensure(edges.insert((parent, token)), "children of a node", "distinct tokens", token)?;
+    }
+    Ok(())
+}
+
+/// Checks that the verified tokens but the last walk down from the root.
+pub(crate) fn check_path(parents: &[u32], tokens: &[u32], verified: &[u32]) -> Result<(), Fault> {
+    let Some((_bonus, accepted)) = verified.split_last() else {
+        return Err(fault("verified tokens", "at least the bonus token", "none"));
+    };
+    let mut at = 0;
+    for token in accepted {
+        let child = (at + 1..parents.len()).find(|n| parents[*n] as usize == at && tokens[*n] == *token);
+        at = child.ok_or_else(|| fault("accepted token", format!("a child of node {at}"), token))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn fault(what: &'static str, expected: impl ToString, found: impl ToString) -> Fault {
     (what, expected.to_string(), found.to_string())
 }
 
-fn ensure(
+pub(crate) fn ensure(
     holds: bool,
     what: &'static str,
     expected: impl ToString,

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     model::{HiddenStateModel, Model, ModelFingerprint, in_eight_bits},
     plan::{DrafterFile, DrafterKind, ModelSettings},
-    runtime::{ExecutableSet, Session, SessionOptions, SetOptions},
+    runtime::{ExecutableSet, Session, SessionOptions},
     text::TokenDifference,
 };
 
@@ -68,16 +68,7 @@ impl DraftModel {
     /// # Errors
     /// [`Error`] of kind `Input` if its path is not UTF-8 or has no absolute form.
     pub fn file(&self) -> Result<DrafterFile, Error> {
-        let shown = self.path.display();
-        let absolute = path::absolute(&self.path).map_err(|error| {
-            Error::input(format!("the drafter model `{shown}` has no absolute path: {error}"))
-        })?;
-        let place = absolute.to_str().ok_or_else(|| {
-            Error::input(format!(
-                "the path of the drafter model, `{shown}`: expected UTF-8, as profiles are; rename it"
-            ))
-        })?;
-        Ok(DrafterFile { path: place.to_owned(), digest: self.fingerprint().to_string() })
+        drafter_file("drafter model", &self.path, self.fingerprint().to_string())
     }
 
     /// Its executables for the widths of a verifier with these trimmed heads, by those that were `made` before if there are some. Matrices
@@ -92,14 +83,7 @@ impl DraftModel {
         match &self.files {
             Files::Plain(model) => {
                 self.expect_vocabulary(model, verifier)?;
-                let options = SetOptions {
-                    tier: verifier.tier(),
-                    kv_format: verifier.cache(),
-                    activations: verifier.activations(),
-                    widths: set.widths().to_vec(),
-                    model_context: model.config.context,
-                    threads: verifier.threads(),
-                };
+                let options = verifier.set_options(set.widths().to_vec(), model.config.context);
                 let weights = Arc::clone(&model.weights);
                 let (graph, weights) = in_eight_bits(&model.graph, weights, 0, verifier.threads());
                 let draft = match made {
@@ -139,6 +123,20 @@ impl DraftModel {
             verifier.model().config.name
         )))
     }
+}
+
+/// A file of this digest that a drafter needs, as profiles and plans name it; `what` it is, for people.
+///
+/// # Errors
+/// [`Error`] of kind `Input` if its path is not UTF-8 or has no absolute form.
+pub(crate) fn drafter_file(what: &str, path: &Path, digest: String) -> Result<DrafterFile, Error> {
+    let shown = path.display();
+    let absolute = path::absolute(path)
+        .map_err(|error| Error::input(format!("the {what} `{shown}` has no absolute path: {error}")))?;
+    let path = absolute.into_os_string().into_string().map_err(|_| {
+        Error::input(format!("the path of the {what}, `{shown}`: expected UTF-8, as profiles are; rename it"))
+    })?;
+    Ok(DrafterFile { path, digest })
 }
 
 /// The drafter model of a plan or profile, which must be the one that was profiled.

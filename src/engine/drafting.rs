@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::{
     plan::{
         ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterFile, DrafterKind, Fingerprints,
-        FittedPlan, GrowthChoice, Plan, Schedule, Stage as PlanStage, SubPlan,
+        FittedPlan, GrowthChoice, Plan, Schedule, Stage as PlanStage, SubPlan, Worker,
     },
     policy::{GuardTerms, SkipTimes, StepCosts},
     runtime::{Session, SessionOptions},
@@ -335,14 +335,9 @@ impl BandDrafting {
 
 /// The name under which a request reports the time of a planned stage.
 fn stage_name(stage: &PlanStage) -> &'static str {
-    match stage {
-        PlanStage::Verify | PlanStage::VerifyWalk | PlanStage::VerifyGrown(_) | PlanStage::VerifyTail(_) => {
-            "verify"
-        }
-        PlanStage::Draft(_)
-        | PlanStage::DraftHead(_)
-        | PlanStage::FirstGrowth(_)
-        | PlanStage::NextGrowth(_) => "draft",
-        PlanStage::Host(host) => host.name(),
+    match stage.worker() {
+        Worker::Verifier => "verify",
+        Worker::Drafter => "draft",
+        Worker::Host(host) => host.name(),
     }
 }

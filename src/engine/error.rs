@@ -151,12 +151,9 @@ impl From<StoreError> for Error {
         let hint = match error {
             StoreError::Storage(_) | StoreError::OtherStore { .. } => Some(Hint::Store),
             StoreError::TooLarge { .. } => Some(Hint::Corpus),
-            StoreError::NotAStore { .. }
-            | StoreError::Version { .. }
-            | StoreError::Length { .. }
-            | StoreError::Checksum { .. }
-            | StoreError::OtherModel { .. }
-            | StoreError::Vocabulary { .. } => None,
+            StoreError::Damaged { .. } | StoreError::OtherModel { .. } | StoreError::Vocabulary { .. } => {
+                None
+            }
         };
         Self::of(ErrorKind::Input, hint, error)
     }
@@ -221,7 +218,7 @@ impl From<SpeculateError> for Error {
             | SpeculateError::Shape { .. }
             | SpeculateError::Schedule { .. }
             | SpeculateError::Device { .. }
-            | SpeculateError::SavedNgrams { .. } => Self::of(ErrorKind::Input, None, error),
+            | SpeculateError::SavedNgrams(_) => Self::of(ErrorKind::Input, None, error),
         }
     }
 }

@@ -129,6 +129,12 @@ impl Loaded {
         Self { set: Arc::new(set), ..self.clone() }
     }
 
+    /// What other executables of the same kernels, formats and threads are made with.
+    pub(crate) fn set_options(&self, widths: Vec<usize>, model_context: usize) -> SetOptions {
+        let Self { tier, cache: kv_format, activations, threads, .. } = *self;
+        SetOptions { tier, kv_format, activations, widths, model_context, threads }
+    }
+
     /// The same model with executables of width 1 that run op by op as a framework without compiled programs does, to measure
     /// plain decoding against. It has packed weights of its own.
     ///
@@ -136,14 +142,7 @@ impl Loaded {
     /// [`Error`] of kind `Device` when the machine refuses.
     #[cfg(feature = "compare")]
     pub fn eager(&self) -> Result<Self, Error> {
-        let options = SetOptions {
-            tier: self.tier,
-            kv_format: self.cache,
-            activations: self.activations,
-            widths: Vec::new(),
-            model_context: self.model.config.context,
-            threads: self.threads,
-        };
+        let options = self.set_options(Vec::new(), self.model.config.context);
         let set = ExecutableSet::build_eager(&self.model.graph, self.model.weights.as_ref(), &options)?;
         Ok(Self { set: Arc::new(set), ..self.clone() })
     }

@@ -27,6 +27,8 @@ pub use crate::{
 };
 pub use cancel::CancelHandle;
 pub use draft_models::DraftModel;
+#[cfg(feature = "planner")]
+pub(crate) use draft_models::drafter_file;
 pub use error::{Error, ErrorKind, Hint};
 pub use generation::Generation;
 pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
 use ygg_kernels::{KvLayer, Operand as Reads};
 
 use super::{Head, Op, Program, RowInputs, Step, WeightId};
@@ -12,7 +13,7 @@ use super::{Head, Op, Program, RowInputs, Step, WeightId};
 /// written once. Row inputs, rotary tables and the gains of norms are small and left out. Operations are the
 /// multiplications and additions of matrix products and attention; what is done to single elements counts as movement
 /// only, and logits that are forgotten once they are weighed do not move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
 pub struct Work {
     /// Bytes read and written.
     pub bytes: u64,

@@ -1,11 +1,12 @@
 //! What is measured of kernels, and what follows from it: rates, floors and shares of the roofline.
 
+use serde::Serialize;
 use ygg_profiler::statistics;
 
 use crate::runtime::{Arithmetic, Work};
 
 /// Measured durations of one thing.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Timing {
     /// Microseconds: half of the runs took less.
     pub median_us: f64,
@@ -60,17 +61,19 @@ impl Roofline {
 }
 
 /// One op of a forward: all steps that do the same work with different weights.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpReport {
     /// What it does, such as `linear ffn_down`.
     pub name: String,
     /// The kernel that does it.
     pub kernel: String,
     /// How its products are made.
+    #[serde(skip)]
     pub arithmetic: Arithmetic,
     /// Calls per forward.
     pub calls: usize,
     /// What one call moves and computes at least.
+    #[serde(flatten)]
     pub work: Work,
     /// One call, until all threads are done with it: measured over all calls of all forwards.
     pub call: Timing,
@@ -103,7 +106,7 @@ impl OpReport {
 }
 
 /// One forward, whole and in parts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForwardReport {
     /// Token rows.
     pub width: usize,
@@ -114,9 +117,11 @@ pub struct ForwardReport {
     /// The observed forward, from its first step to its last.
     pub observed: Timing,
     /// Its ops in the order of the program.
+    #[serde(skip)]
     pub ops: Vec<OpReport>,
     /// What other forwards of these rows end with in place of the last op: candidates of drafts, and logits, which are for
     /// sampling and scoring. No part of this forward.
+    #[serde(skip)]
     pub heads: Vec<OpReport>,
 }
 

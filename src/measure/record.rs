@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    path::{self, Path, PathBuf},
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -12,7 +12,7 @@ use ygg_profiler::{
 };
 
 use crate::{
-    engine::{DraftModel, Error, Hint, Loaded},
+    engine::{DraftModel, Error, Hint, Loaded, drafter_file},
     plan::{DrafterFile, DrafterKind, ProfiledModel},
     planner::choose_tunings,
     runtime::Pinning,
@@ -104,14 +104,7 @@ impl ProfileOptions {
 fn store_file(loaded: &Loaded, path: &Path) -> Result<DrafterFile, Error> {
     let store = CorpusStore::open(path)?;
     store.expect_model(loaded.model().fingerprint().as_bytes())?;
-    let absolute = path::absolute(path).map_err(|error| {
-        Error::input(format!("the store `{}` has no absolute path: {error}", path.display()))
-    })?;
-    let place = absolute.to_str().ok_or_else(|| {
-        let shown = absolute.display();
-        Error::input(format!("the path of the store, `{shown}`: expected UTF-8, as profiles are; rename it"))
-    })?;
-    Ok(DrafterFile { path: place.to_owned(), digest: store.digest() })
+    drafter_file("store", path, store.digest())
 }
 
 /// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows; further ones of a name get the suffix
@@ -408,14 +401,17 @@ impl RecordingTime {
         head_sizes: &[usize],
     ) -> Self {
         let count = |n: usize| u32::try_from(n).expect("few drafters");
-        let models = count(
-            drafters.iter().filter(|(_, kind)| kind.runs_a_model() && twin(kind, drafters).is_none()).count(),
-        );
+        let models = count(recorded_models(drafters).len());
         let heads = models * count(sizes_below_half(head_sizes, vocabulary).len());
         let requests = if models == 0 { budget } else { budget / REQUESTS_PART };
         let along_answers = (budget - requests) / (models.max(1) * Self::VERIFIED_PARTS + heads);
         Self { requests, verified: along_answers * Self::VERIFIED_PARTS, along_answers }
     }
+}
+
+/// The drafters whose proposals are recorded by running their model: a twin's are its fixed drafter's.
+pub(super) fn recorded_models(drafters: &[(DrafterName, DrafterKind)]) -> Vec<&(DrafterName, DrafterKind)> {
+    drafters.iter().filter(|(_, kind)| kind.runs_a_model() && twin(kind, drafters).is_none()).collect()
 }
 
 /// The name of the fixed drafter that a self-tuning one starts as: the forwards and steps of both are measured and recorded once.
@@ -447,8 +443,7 @@ fn acceptance(
     let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
     let of_requests = TraceOptions { budget: time.requests, ..*options };
     let Recorded { requests: token_traces, .. } = record(loaded, None, &of_requests, &mut advance)?;
-    let recorded = |kind: &DrafterKind| kind.runs_a_model() && twin(kind, drafters).is_none();
-    let models: Vec<_> = drafters.iter().filter(|(_, kind)| recorded(kind)).collect();
+    let models = recorded_models(drafters);
     let for_each = for_predictors / u32::try_from(models.len().max(1)).expect("few drafters");
     let (mut traces, mut predictors) = (Vec::new(), Vec::new());
     for (name, kind) in models {

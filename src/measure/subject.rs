@@ -257,6 +257,19 @@ impl StepSubject {
         self.drafters.iter_mut().find(|d| d.name == *name).expect("cells name drafters of this profile")
     }
 
+    /// Measures the forwards of a drafter that runs a model.
+    fn with_draft(
+        &mut self,
+        name: &DrafterName,
+        run: impl FnOnce(&mut Self, &mut DraftForward) -> Result<Duration, Error>,
+    ) -> Result<Duration, Error> {
+        let draft = self.measured(name).draft.take();
+        let mut draft = draft.expect("its forwards are measured of a drafter that runs a model");
+        let time = run(self, &mut draft);
+        self.measured(name).draft = Some(draft);
+        time
+    }
+
     /// A whole step of `width` rows; the time of one of its stages.
     fn step(&mut self, width: usize, context: usize, stage: StepStage) -> Result<Duration, Error> {
         self.planted.store(width - 1, Ordering::Relaxed);
@@ -529,18 +542,10 @@ impl StepSubject {
             }
             Cells::DraftHead(name) => {
                 self.bring_verifier(name, context)?;
-                let draft = self.measured(name).draft.take();
-                let mut draft = draft.expect("heads are measured of drafters that run a model");
-                let time = self.draft_forward(&mut draft, width, context);
-                self.measured(name).draft = Some(draft);
-                time
+                self.with_draft(name, |subject, draft| subject.draft_forward(draft, width, context))
             }
             Cells::VerifyTail(name) => {
-                let draft = self.measured(name).draft.take();
-                let mut draft = draft.expect("tails are measured of drafters that run a model");
-                let time = self.verification_with_tail(&mut draft, width, context);
-                self.measured(name).draft = Some(draft);
-                time
+                self.with_draft(name, |subject, draft| subject.verification_with_tail(draft, width, context))
             }
             Cells::FirstGrowth(name) => {
                 self.bring_verifier(name, context)?;
@@ -557,13 +562,12 @@ impl StepSubject {
                 Ok(all.saturating_sub(first) / u32::try_from(GROWTHS - 1).expect("few growths"))
             }
             Cells::Draft(name) => {
-                let measured = self.measured(name);
-                if let Some(mut draft) = measured.draft.take() {
-                    let time = self.draft_forward(&mut draft, width, context);
-                    self.measured(name).draft = Some(draft);
-                    return time;
+                if self.measured(name).draft.is_some() {
+                    return self
+                        .with_draft(name, |subject, draft| subject.draft_forward(draft, width, context));
                 }
-                let mut drafter = measured.free.take().expect("a drafter without a model");
+                let free = self.measured(name).free.take();
+                let mut drafter = free.expect("a drafter without a model");
                 let time = self.proposal(&mut *drafter, &FREE, context, StepStage::Draft);
                 self.measured(name).free = Some(drafter);
                 time

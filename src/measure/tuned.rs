@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use serde::Serialize;
 use ygg_profiler::statistics::{median, paired_ratios};
 
 use crate::{
@@ -21,7 +22,7 @@ use super::{
 const WARM_UP: usize = 2;
 
 /// One op of a forward: all steps that do the same work with different weights.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TunedOp {
     /// What it does, such as `linear ffn_down`.
     pub name: String,
@@ -38,7 +39,7 @@ pub struct TunedOp {
 }
 
 /// One forward with and without the plan's choices.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TunedForward {
     /// Token rows.
     pub width: usize,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::{
-    record::twin,
+    record::recorded_models,
     redraft::redraft,
     trace::{Recorded, TraceOptions, record},
 };
@@ -64,8 +64,7 @@ pub(super) fn record_warm(
     options: &TraceOptions<'_>,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<(Vec<Trace>, Vec<TokenTrace>), Error> {
-    let is_recorded = |kind: &DrafterKind| kind.runs_a_model() && twin(kind, drafters).is_none();
-    let models: Vec<_> = drafters.iter().filter(|(_, kind)| is_recorded(kind)).collect();
+    let models = recorded_models(drafters);
     let for_requests = if models.is_empty() { options.budget } else { options.budget / REQUESTS_PART };
     let for_each =
         (options.budget - for_requests) / u32::try_from(models.len().max(1)).expect("few drafters");

@@ -67,12 +67,6 @@ impl Plan {
         let Band { temperature: _, by_drafter, chosen_index, alternatives, refused, left_out } =
             self.bands[place].clone();
         Cow::Owned(Plan {
-            created_by: self.created_by.clone(),
-            fingerprints: self.fingerprints.clone(),
-            calibration: self.calibration.clone(),
-            fixed: self.fixed.clone(),
-            context: self.context,
-            planned: self.planned.clone(),
             bands: Vec::new(),
             by_drafter,
             chosen_index,
@@ -80,8 +74,7 @@ impl Plan {
             refused,
             left_out,
             predictors: Vec::new(),
-            tunings: self.tunings.clone(),
-            table: self.table.clone(),
+            ..self.clone()
         })
     }
 }

@@ -421,11 +421,6 @@ impl Plan {
         predictor?.network.as_ref()
     }
 
-    /// The smallest planned verify width that holds `rows`.
-    pub fn verify_width_for(&self, rows: u32) -> Option<u32> {
-        self.planned.verify.iter().copied().find(|width| *width >= rows)
-    }
-
     /// Checks every number and every reference between the parts.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! What can go wrong with plans.
 use ygg_profiler::{Difference, TableError};
 
+use crate::storage::SealError;
+
 /// Why a plan cannot be read, written or used. Variants say what was expected, what was found and what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -60,66 +62,9 @@ pub enum PlanError {
         /// Why.
         source: std::io::Error,
     },
-    /// The bytes do not begin as a plan does.
-    #[error("not a plan: expected a file written by `yggc plan`, found {found}")]
-    NotAPlan {
-        /// The first bytes.
-        found: String,
-    },
-    /// A plan of another format.
-    #[error("the plan has format {found}, expected {expected}; make it again with `yggc plan`")]
-    Version {
-        /// The format of this build.
-        expected: u32,
-        /// The format of the file.
-        found: u32,
-    },
-    /// Bytes are missing at the end.
-    #[error(
-        "the plan is truncated: expected {expected} bytes, found {found}; make it again with `yggc plan`"
-    )]
-    Truncated {
-        /// Bytes the header promises, or the length of a header.
-        expected: u64,
-        /// Bytes there are.
-        found: u64,
-    },
-    /// Bytes follow the end.
-    #[error(
-        "the plan has trailing bytes: expected {expected} bytes, found {found}; make it again with `yggc plan`"
-    )]
-    TrailingBytes {
-        /// Bytes the header promises.
-        expected: u64,
-        /// Bytes there are.
-        found: u64,
-    },
-    /// The payload is larger than any plan.
-    #[error("the plan is too large: expected at most {expected} bytes, found {found}")]
-    TooLarge {
-        /// The limit.
-        expected: u64,
-        /// The size.
-        found: u64,
-    },
-    /// The content was changed.
-    #[error(
-        "the plan is damaged: expected checksum {expected}, found {found}; make it again with `yggc plan`"
-    )]
-    Checksum {
-        /// What the header says.
-        expected: String,
-        /// What the payload gives.
-        found: String,
-    },
-    /// The content is not that of a plan.
-    #[error("the plan cannot be decoded: expected the fields of format {format}, found {found}")]
-    Decode {
-        /// The format of this build.
-        format: u32,
-        /// What the decoder met.
-        found: String,
-    },
+    /// The bytes are not a whole, unchanged plan of this build's format.
+    #[error("not a usable plan: {0}; make it again with `yggc plan`")]
+    Sealed(#[from] SealError),
 }
 
 impl PlanError {
@@ -133,13 +78,7 @@ impl PlanError {
             | PlanError::DrafterParameters { .. }
             | PlanError::Invalid { .. }
             | PlanError::Io { .. }
-            | PlanError::NotAPlan { .. }
-            | PlanError::Version { .. }
-            | PlanError::Truncated { .. }
-            | PlanError::TrailingBytes { .. }
-            | PlanError::TooLarge { .. }
-            | PlanError::Checksum { .. }
-            | PlanError::Decode { .. } => false,
+            | PlanError::Sealed(_) => false,
         }
     }
 }

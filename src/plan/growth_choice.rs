@@ -1,39 +1,28 @@
 //! How the trees of a model drafter's steps grow: where the drafter's probabilities say, or as a template that is the same at
 //! every step.
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use ygg_profiler::named;
 
 use super::{PlanError, Shape, contents::ensure};
 use crate::tree::Template;
 
-/// The rule by which trees grow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GrowthRule {
-    /// Wd nodes a growth, wherever the drafter finds them most probable (Yggdrasil, NeurIPS 2025,
-    /// <https://arxiv.org/abs/2512.23858>, Equal-Growth Tree). Also for drafters that grow no trees.
-    Equal,
-    /// The template of most expected tokens by the share of accepted candidates of each rank (Sequoia,
-    /// <https://arxiv.org/abs/2402.12374>).
-    ByRank,
-    /// The template in which every node has as many children, level by level.
-    Kary,
+named! {
+    /// The rule by which trees grow.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum GrowthRule {
+        /// Wd nodes a growth, wherever the drafter finds them most probable (Yggdrasil, NeurIPS 2025,
+        /// <https://arxiv.org/abs/2512.23858>, Equal-Growth Tree). Also for drafters that grow no trees.
+        Equal = "egt",
+        /// The template of most expected tokens by the share of accepted candidates of each rank (Sequoia,
+        /// <https://arxiv.org/abs/2402.12374>).
+        ByRank = "sequoia",
+        /// The template in which every node has as many children, level by level.
+        Kary = "kary",
+    }
 }
 
 impl GrowthRule {
-    /// All rules.
-    pub const ALL: [GrowthRule; 3] = [GrowthRule::Equal, GrowthRule::ByRank, GrowthRule::Kary];
-
-    /// The name in plans and fixes.
-    pub const fn name(self) -> &'static str {
-        match self {
-            GrowthRule::Equal => "egt",
-            GrowthRule::ByRank => "sequoia",
-            GrowthRule::Kary => "kary",
-        }
-    }
-
     /// Whether trees are the same at every step.
     pub const fn is_static(self) -> bool {
         match self {
@@ -49,12 +38,6 @@ impl GrowthRule {
     pub fn parse(name: &str) -> Result<Self, String> {
         let found = GrowthRule::ALL.into_iter().find(|rule| rule.name() == name);
         found.ok_or_else(|| GrowthRule::ALL.map(GrowthRule::name).join(" or "))
-    }
-}
-
-impl fmt::Display for GrowthRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

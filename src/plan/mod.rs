@@ -42,7 +42,8 @@ pub use proposal::{ProposalLimits, ReplayDrafter};
 pub use row_choice::{RowChoice, RowRule, WidthCost};
 pub use schedule::Schedule;
 pub use shape::{Shape, StageTime, step_us};
+pub(crate) use ygg_profiler::named;
 pub use ygg_profiler::{
     BuildFingerprint, DepthNetwork, DepthReport, DrafterFile, Fingerprints, MachineFingerprint,
-    ModelFingerprint, Stage, TunedShape,
+    ModelFingerprint, Stage, TunedShape, Worker,
 };

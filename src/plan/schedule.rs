@@ -1,60 +1,38 @@
 //! Schedules: in which order the stages of consecutive steps run.
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
-use ygg_profiler::{DrafterName, Stage};
+use ygg_profiler::{DrafterName, Stage, named};
 
 use super::{DrafterKind, PlanError, RowRule, contents::ensure};
 
-/// When the head of a step is drafted (the forward of its root, from which its tree grows), and who runs what follows it: host or device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Schedule {
-    /// When the root is known: one row at the start of the step.
-    Plain,
-    /// In the step before, right after its verification: one row for the verifier's token at each verified node, since one of these
-    /// tokens is the next root. The other heads are dropped (Yggdrasil, NeurIPS 2025,
-    /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model in the verifier's cache, and
-    /// for drafter models of tokens, whose own cache is extended during the verification (ahead-of-time tail draft).
-    HeadAhead,
-    /// When the root is known, as the first part of one launch: the device runs all forwards of the draft phase and the growths
-    /// between them by itself, and the host waits once. For drafters that run a model whose trees grow equally, on devices that
-    /// offer it.
-    OneLaunch,
-    /// When the root is known: one row at the start of the step. The device verifies by itself: one launch runs the verifier, walks through
-    /// the tree and moves the keys and values of what is accepted, and the host waits once. For greedy requests, drafters that learn
-    /// nothing of the verified rows, and devices that offer it.
-    DeviceWalk,
-    /// A step of two launches: drafted as in [`OneLaunch`](Self::OneLaunch), verified as in [`DeviceWalk`](Self::DeviceWalk).
-    TwoLaunches,
-    /// A step without the host: drafted as in [`OneLaunch`](Self::OneLaunch) and verified as in [`DeviceWalk`](Self::DeviceWalk), and the
-    /// device prunes between. Two launches, for which the host waits once; every step verifies as many rows as its shape says.
-    WholeStep,
+named! {
+    /// When the head of a step is drafted (the forward of its root, from which its tree grows), and who runs what follows it: host or device.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Schedule {
+        /// When the root is known: one row at the start of the step.
+        Plain = "plain",
+        /// In the step before, right after its verification: one row for the verifier's token at each verified node, since one of these
+        /// tokens is the next root. The other heads are dropped (Yggdrasil, NeurIPS 2025,
+        /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model in the verifier's cache, and
+        /// for drafter models of tokens, whose own cache is extended during the verification (ahead-of-time tail draft).
+        HeadAhead = "head_ahead",
+        /// When the root is known, as the first part of one launch: the device runs all forwards of the draft phase and the growths
+        /// between them by itself, and the host waits once. For drafters that run a model whose trees grow equally, on devices that
+        /// offer it.
+        OneLaunch = "one_launch",
+        /// When the root is known: one row at the start of the step. The device verifies by itself: one launch runs the verifier, walks through
+        /// the tree and moves the keys and values of what is accepted, and the host waits once. For greedy requests, drafters that learn
+        /// nothing of the verified rows, and devices that offer it.
+        DeviceWalk = "device_walk",
+        /// A step of two launches: drafted as in [`OneLaunch`](Self::OneLaunch), verified as in [`DeviceWalk`](Self::DeviceWalk).
+        TwoLaunches = "two_launches",
+        /// A step without the host: drafted as in [`OneLaunch`](Self::OneLaunch) and verified as in [`DeviceWalk`](Self::DeviceWalk), and the
+        /// device prunes between. Two launches, for which the host waits once; every step verifies as many rows as its shape says.
+        WholeStep = "whole_step",
+    }
 }
 
 impl Schedule {
-    /// All schedules; of equals the first is preferred.
-    pub const ALL: [Schedule; 6] = [
-        Schedule::Plain,
-        Schedule::HeadAhead,
-        Schedule::OneLaunch,
-        Schedule::DeviceWalk,
-        Schedule::TwoLaunches,
-        Schedule::WholeStep,
-    ];
-
-    /// The name in plans and fixes.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Schedule::Plain => "plain",
-            Schedule::HeadAhead => "head_ahead",
-            Schedule::OneLaunch => "one_launch",
-            Schedule::DeviceWalk => "device_walk",
-            Schedule::TwoLaunches => "two_launches",
-            Schedule::WholeStep => "whole_step",
-        }
-    }
-
     /// Whether heads are drafted in the step before theirs.
     pub const fn drafts_ahead(self) -> bool {
         match self {
@@ -139,11 +117,5 @@ impl Schedule {
     pub(super) fn validate(self, drafter: &DrafterKind) -> Result<(), PlanError> {
         let found = || format!("{self} for drafter {}", drafter.name());
         ensure(self.suits(drafter), "schedule", "one that the drafter can keep", found)
-    }
-}
-
-impl fmt::Display for Schedule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

@@ -4,7 +4,7 @@ use ygg_profiler::{TableError, Trace};
 use super::{
     AcceptedLengths, TreeReplay,
     depth_replay::{DepthOutcome, DepthPolicy, replay_depths},
-    objective::{mean_of, mean_step},
+    objective::mean_step,
     pricing::{Choosing, Pricing},
     rates::Rates,
 };
@@ -46,16 +46,9 @@ impl DepthSearch<'_> {
         let priced = policies.into_iter().zip(outcomes).map(|(policy, outcome)| {
             let DepthOutcome { accepted, steps } = outcome;
             let DepthPolicy { shape, rows, depths } = policy;
-            let stages = mean_of(steps.iter().map(|((depth, width), steps)| {
-                Ok((
-                    *steps,
-                    self.pricing.predicted_depth_step(
-                        &Shape { depth: *depth, ..shape },
-                        self.rule,
-                        *width,
-                    )?,
-                ))
-            }))?;
+            let stages = mean_step(&steps, |(depth, width)| {
+                self.pricing.predicted_depth_step(&Shape { depth, ..shape }, self.rule, width)
+            })?;
             Ok(PricedDepths { shape, rows, depths, accepted, stages })
         });
         priced.collect()

@@ -47,11 +47,6 @@ impl FreeReplay {
         *self.steps_by_width.entry(width).or_default() += 1;
     }
 
-    /// Steps replayed.
-    pub fn steps(&self) -> u64 {
-        self.accepted.steps()
-    }
-
     /// What the steps accepted and emitted.
     pub fn accepted(&self) -> &AcceptedLengths {
         &self.accepted

@@ -101,7 +101,7 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(|width| aal(&[3], &[6, 7, 9], width)), [1.0, 1.0, 2.0, 3.0]);
         assert_eq!([2, 3, 4].map(|width| aal(&[3], &[8, 9], width)), [2.0; 3]);
         let replay = replay_live(&trace(&[], &[6, 7, 9]), &widest(3));
-        assert_eq!((replay.steps(), replay.steps_by_width().get(&3)), (2, Some(&2)));
+        assert_eq!((replay.accepted().steps(), replay.steps_by_width().get(&3)), (2, Some(&2)));
     }
 
     #[test]

@@ -88,43 +88,20 @@ pub fn with_decision(
     Ok(stages)
 }
 
-/// The stages of the mean step, from those of steps at each width and how many steps ran there.
+/// The mean over steps of different kinds, for instance of different widths, `steps` of each: a stage that some of them lack counts as no
+/// time there.
 ///
 /// # Errors
-/// What `stages_at` refuses.
-pub fn mean_step(
-    steps_by_width: &BTreeMap<u32, u64>,
-    stages_at: impl Fn(u32) -> Result<Vec<StageTime>, TableError>,
+/// [`TableError::Unmeasured`] from `stages_at`.
+pub fn mean_step<K: Copy>(
+    steps: &BTreeMap<K, u64>,
+    stages_at: impl Fn(K) -> Result<Vec<StageTime>, TableError>,
 ) -> Result<Vec<StageTime>, TableError> {
-    let all: u64 = steps_by_width.values().sum();
+    let all: u64 = steps.values().sum();
     let mut mean: Vec<StageTime> = Vec::new();
-    for (width, steps) in steps_by_width {
+    for (kind, steps) in steps {
         let share = *steps as f64 / all as f64;
-        let stages = stages_at(*width)?;
-        if mean.is_empty() {
-            mean = stages.iter().map(|s| StageTime { stage: s.stage.clone(), us: 0.0 }).collect();
-        }
-        for (mean, stage) in mean.iter_mut().zip(&stages) {
-            mean.us += share * stage.us;
-        }
-    }
-    Ok(mean)
-}
-
-/// The stages of the mean step over steps of different make-up: `(steps, their stages)`. Stages stand in the order in which
-/// they are met first.
-///
-/// # Errors
-/// What a part refuses.
-pub fn mean_of(
-    parts: impl Iterator<Item = Result<(u64, Vec<StageTime>), TableError>>,
-) -> Result<Vec<StageTime>, TableError> {
-    let parts = parts.collect::<Result<Vec<_>, _>>()?;
-    let all: u64 = parts.iter().map(|(steps, _)| steps).sum();
-    let mut mean: Vec<StageTime> = Vec::new();
-    for (steps, stages) in parts {
-        let share = steps as f64 / all as f64;
-        for StageTime { stage, us } in stages {
+        for StageTime { stage, us } in stages_at(*kind)? {
             match mean.iter_mut().find(|known| known.stage == stage) {
                 Some(known) => known.us += share * us,
                 None => mean.push(StageTime { stage, us: share * us }),
@@ -149,11 +126,6 @@ pub fn with_prediction(
         stages.insert(0, StageTime { stage, us });
     }
     Ok(stages)
-}
-
-/// Eq. 3: how many times faster than plain decoding a token comes, `aal` tokens per step.
-pub fn speedup(aal: f64, plain_step_us: f64, step_us: f64) -> f64 {
-    aal * plain_step_us / step_us
 }
 
 struct Step<'t> {
@@ -219,7 +191,7 @@ mod tests {
             [("draft:layer_skip", 1100.0), ("host:grow", 30.0), ("verify", 1200.0), ("host:accept", 3.0)];
         assert_eq!(named, expected.map(|(name, us)| (name.to_owned(), us)));
         assert_eq!(step_us(&plain_step(&table, 0).unwrap()), 1002.0);
-        assert_eq!(speedup(3.0, 1002.0, step_us(&stages)), 3.0 * 1002.0 / 2333.0);
+        assert_eq!(step_us(&stages), 2333.0);
     }
 
     #[test]
@@ -253,7 +225,9 @@ mod tests {
         let plain = with_prediction(plain_step(&table, 0).unwrap(), &table, 0).unwrap();
         let drafted = free_step(&table, &drafter, Schedule::Plain, 2, 0).unwrap();
         let drafted = with_prediction(drafted, &table, 0).unwrap();
-        let mean = mean_of([Ok((3, plain)), Ok((1, drafted))].into_iter()).unwrap();
+        let kinds = [plain, drafted];
+        let mean =
+            mean_step(&BTreeMap::from([(0, 3), (1, 1)]), |kind: usize| Ok(kinds[kind].clone())).unwrap();
         let named: Vec<(String, f64)> = mean.iter().map(|s| (s.stage.to_string(), s.us)).collect();
         let expected = [("host:predict", 2.0), ("verify", 107.5), ("draft:x", 2.0)];
         assert_eq!(named, expected.map(|(name, us)| (name.to_owned(), us)));

@@ -1,5 +1,4 @@
 //! Pricing: the choices of rows that a drafter's steps could be given, with what a step costs at each width.
-
 use ygg_profiler::{DrafterName, LatencyTable, Stage, TableError};
 
 use super::{
@@ -40,6 +39,8 @@ pub(super) struct Pricing<'a> {
     pub(super) drafter: &'a DrafterName,
     pub(super) context: u32,
     pub(super) tail: Tail,
+    /// The template that its steps fill, where they fill one.
+    pub(super) static_tree: Option<&'a StaticTree>,
 }
 
 impl Pricing<'_> {
@@ -64,45 +65,15 @@ impl Pricing<'_> {
         rule: RowRule,
         width: u32,
     ) -> Result<Vec<StageTime>, TableError> {
+        let Pricing { table, drafter, context, tail: _, static_tree } = *self;
+        let tail = self.tail_under(schedule);
         let decided_nodes = match rule {
             RowRule::Widest => None,
             RowRule::BestRate => Some(u32::try_from(shape.nodes()).unwrap_or(u32::MAX)),
         };
-        self.stages(Shape { verify_width: width, ..*shape }, None, schedule, decided_nodes)
-    }
-
-    /// The stages of a step that fills a template and verifies all of it, at `shape.verify_width` rows.
-    pub(super) fn static_step(
-        &self,
-        shape: &Shape,
-        tree: &StaticTree,
-        schedule: Schedule,
-    ) -> Result<Vec<StageTime>, TableError> {
-        self.stages(*shape, Some(tree), schedule, None)
-    }
-
-    fn stages(
-        &self,
-        shape: Shape,
-        static_tree: Option<&StaticTree>,
-        schedule: Schedule,
-        decided_nodes: Option<u32>,
-    ) -> Result<Vec<StageTime>, TableError> {
-        let Pricing { table, drafter, context, tail: _ } = *self;
-        let tail = self.tail_under(schedule);
+        let shape = Shape { verify_width: width, ..*shape };
         let step = TreeStep { table, drafter, shape, static_tree, context, schedule, tail, decided_nodes };
         Ok(step.stages()?.times(Lanes::measured(table)))
-    }
-
-    /// The choice of rows of steps that fill a template: all of it.
-    pub(super) fn static_choice(
-        &self,
-        shape: &Shape,
-        tree: &StaticTree,
-        schedule: Schedule,
-        by: Choosing<'_>,
-    ) -> Result<RowChoice, TableError> {
-        by.among(vec![shape.verify_width], |_| self.static_step(shape, tree, schedule))
     }
 
     /// The measured draft widths, ascending.
@@ -162,7 +133,7 @@ impl Pricing<'_> {
         rule: RowRule,
         width: u32,
     ) -> Result<Vec<StageTime>, TableError> {
-        let Pricing { table, drafter, context, tail: _ } = *self;
+        let Pricing { table, drafter, context, .. } = *self;
         let stages = free_step(table, drafter, schedule, width, context)?;
         match rule {
             RowRule::Widest => Ok(stages),

@@ -252,7 +252,7 @@ impl Search<'_> {
             Some(kind) if kind.keeps_a_cache() => Tail::Joined,
             Some(_) | None => Tail::Shared,
         };
-        Pricing { table: self.table, drafter, context: self.context, tail }
+        Pricing { table: self.table, drafter, context: self.context, tail, static_tree: None }
     }
 
     /// The traces of a drafter; where it has none, those of the fixed drafter that it starts as.

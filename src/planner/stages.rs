@@ -56,26 +56,6 @@ pub enum Part {
     Tail,
 }
 
-impl Part {
-    /// Name in charts.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Part::Head => "head",
-            Part::HeadAhead => "head ahead",
-            Part::Draft => "draft",
-            Part::Grow => "grow",
-            Part::Decide => "decide",
-            Part::Prune => "prune",
-            Part::Mask => "mask",
-            Part::Verify => "verify",
-            Part::Sample => "sample",
-            Part::Accept => "accept",
-            Part::Commit => "commit",
-            Part::Tail => "tail",
-        }
-    }
-}
-
 /// How the last growth's nodes, which no growth forwards, get the drafter's keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {

@@ -80,11 +80,6 @@ impl TreeReplay {
         replay
     }
 
-    /// The depths replayed: 1 to this.
-    pub fn depth(&self) -> u32 {
-        self.depths.len() as u32
-    }
-
     /// The accepted lengths of a shape.
     ///
     /// # Errors

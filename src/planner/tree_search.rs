@@ -6,7 +6,6 @@ use ygg_profiler::Trace;
 
 use super::{
     AcceptedLengths, SearchError, TreeReplay, acceptance_by_rank,
-    compare::{PricedTemplate, RefusedTemplate, StaticSearch},
     depth_search::{DepthSearch, PricedDepths},
     judge_trees,
     objective::mean_step,
@@ -21,19 +20,19 @@ use crate::plan::{
 };
 
 /// The recorded trees of one drafter, and how they were drafted.
-struct RecordedTrees<'a> {
-    traces: Vec<&'a Trace>,
+pub(super) struct RecordedTrees<'a> {
+    pub(super) traces: Vec<&'a Trace>,
     draft_temperature: f32,
-    top_k: u32,
+    pub(super) top_k: u32,
     /// Depth of the shallowest recording.
-    deepest: u32,
+    pub(super) deepest: u32,
     /// Share of candidates of each rank that are accepted.
-    by_rank: Vec<f64>,
+    pub(super) by_rank: Vec<f64>,
 }
 
 impl RecordedTrees<'_> {
     /// What predictions of equally growing trees rest on.
-    fn evidence<'l>(
+    pub(super) fn evidence<'l>(
         &self,
         schedule: Schedule,
         depth_choice: DepthChoice,
@@ -193,37 +192,6 @@ impl Search<'_> {
             }
             let evidence =
                 space.trees.evidence(space.schedule, DepthChoice::Predicted(depths), rows, &accepted);
-            found.points.push(origin.point(shape, evidence, predicted));
-        }
-        Ok(())
-    }
-
-    /// Adds the templates that a search of trees of the same shape at every step prices.
-    fn static_trees(
-        &self,
-        origin: &Origin<'_>,
-        trees: &RecordedTrees<'_>,
-        found: &mut Found,
-    ) -> Result<(), SearchError> {
-        let search = StaticSearch {
-            traces: &trees.traces,
-            pricing: self.pricing(origin.name),
-            rule: origin.limits.growth(),
-            schedules: &origin.schedules,
-            by_rank: &trees.by_rank,
-            depth: trees.deepest,
-            top_k: trees.top_k,
-            rate: 1.0 / self.ar_tpot_us,
-        };
-        let (priced, refused) = search.priced(origin.limits)?;
-        for RefusedTemplate { shape: Shape { depth, draft_width, verify_width: _ }, missing } in refused {
-            let (name, growth) = (origin.name.clone(), search.rule);
-            found.refused.push(Refusal { name, growth, depth, draft_width, missing });
-        }
-        for PricedTemplate { shape, growth, schedule, rows: row_choice, accepted, stages } in priced {
-            let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
-            let evidence = trees.evidence(schedule, DepthChoice::Fixed, row_choice, &accepted);
-            let evidence = Evidence { growth, ..evidence };
             found.points.push(origin.point(shape, evidence, predicted));
         }
         Ok(())

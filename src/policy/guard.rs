@@ -72,11 +72,6 @@ impl GuardState {
         GuardState { mode: GuardMode::Speculating, account: 0.0, pause: FIRST_PAUSE }
     }
 
-    /// What the next step does.
-    pub fn mode(&self) -> GuardMode {
-        self.mode
-    }
-
     /// Whether the next step drafts.
     pub fn drafts(&self) -> bool {
         match self.mode {
@@ -141,7 +136,7 @@ mod tests {
         let mut state = GuardState::new();
         let (mut modes, mut us, mut emitted) = (Vec::new(), 0.0, 0);
         for step in 0..steps {
-            modes.push(state.mode());
+            modes.push(state.mode);
             if state.drafts() {
                 let done = GuardedStep { tokens: tokens(step), step_us: TERMS.step_us };
                 (us, emitted) = (us + done.step_us, emitted + done.tokens);

@@ -69,12 +69,6 @@ impl SkipSet {
     pub fn as_mask(&self) -> &[bool] {
         &self.skipped
     }
-
-    /// Share of the groups that is skipped: the skip ratio `r` of SWIFT.
-    pub fn ratio(&self) -> f64 {
-        let skipped = self.skipped.iter().filter(|s| **s).count();
-        skipped as f64 / self.skipped.len().max(1) as f64
-    }
 }
 
 /// Memory a session needs, in bytes, known before it is taken.

@@ -9,15 +9,11 @@
 //! session of its own on the verifier's threads.
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
-pub(crate) mod counting;
 mod draft_sets;
 #[cfg(feature = "compare")]
 mod eager;
 mod error;
 mod executable_set;
-#[cfg(test)]
-pub(crate) mod faulty;
 mod hidden_rows;
 mod observation;
 mod phase;
@@ -25,7 +21,7 @@ mod role;
 mod session;
 mod session_options;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trimmed_head;
 mod tuning;
 mod verification;

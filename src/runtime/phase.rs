@@ -72,18 +72,6 @@ impl Session {
 }
 
 impl<'a> Forward<'a> {
-    /// Runs it as the first forward of a draft phase, and grows a tree of `depth` growths from its last row, leaving out the groups of
-    /// `skip`: the rows were [pushed behind](Self::push_behind), and nodes go to the slots of their numbers behind the last one's.
-    /// Allocates nothing.
-    ///
-    /// # Panics
-    /// If the phase was not prepared for as much, or the tree leaves the context.
-    pub fn grow(self, phase: DraftPhase, depth: usize, choice: Choice, skip: Option<&SkipSet>) -> Grown<'a> {
-        let Self { session, width } = self;
-        Forward { session: &mut *session, width }.begin_growth(phase, depth, choice, skip);
-        session.grown(phase)
-    }
-
     /// As [`grow`](Self::grow), but only begins: [`Session::grown`] waits.
     ///
     /// # Panics

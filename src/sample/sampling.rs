@@ -1,9 +1,11 @@
 //! Sampling parameters of a request, and their ranges.
 
+use serde::Serialize;
+
 /// How a request's tokens are drawn from the verifier's logits.
 ///
 /// The filters apply in the order of the fields; the order is part of the contract (see [`super::Sampler`]).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sampling {
     /// Divides the logits; finite and not negative. 0 is greedy decoding: the argmax, whatever else is set.
     pub temperature: f32,

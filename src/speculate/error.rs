@@ -1,7 +1,7 @@
 //! What can go wrong while decoding.
 
 use super::StoreError;
-use crate::{plan::Schedule, runtime::RuntimeError, sample::SampleError};
+use crate::{plan::Schedule, runtime::RuntimeError, sample::SampleError, storage::SealError};
 
 /// Why decoding refuses.
 #[derive(Debug, thiserror::Error)]
@@ -29,15 +29,8 @@ pub enum SpeculateError {
         found: usize,
     },
     /// Saved dictionaries that are damaged, or not of this model or order.
-    #[error(
-        "saved n-grams: expected {expected}, found {found}; remove them to begin with empty dictionaries"
-    )]
-    SavedNgrams {
-        /// What was to be there.
-        expected: String,
-        /// What is.
-        found: String,
-    },
+    #[error("saved n-grams: {0}; remove them to begin with empty dictionaries")]
+    SavedNgrams(#[from] SealError),
     /// A schedule that the device does not offer.
     #[error(
         "schedule {schedule}: expected a device that {expected} by itself, a GPU, found one that runs forwards only; plan again here or fix schedule={}",

@@ -3,72 +3,40 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    plan::DrafterId,
+    plan::{DrafterId, named},
     policy::SkipCounts,
     tree::{NodeId, TokenTree},
 };
 
 use super::{GuardCounts, Walk, drafter::source_of};
 
-/// A stage of a step, as the clock sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepStage {
-    /// Telling how deep to draft.
-    Predict,
-    /// Trying what else a layer-skip drafter could leave out.
-    Tune,
-    /// Drafter forwards, heads of the next step among them, which end with the candidates of their rows, or the search of a drafter without a model.
-    Draft,
-    /// Growth between drafter forwards.
-    Grow,
-    /// Choosing how many nodes to verify.
-    Decide,
-    /// Choosing the nodes to verify.
-    Prune,
-    /// Filling the inputs of the verify forward.
-    Mask,
-    /// The verify forward; of a greedy request it ends with the best token of every row, else with logits. Where the device walks by itself,
-    /// it has accepted and committed then.
-    Verify,
-    /// Walking the tree, and drawing the tokens of a request that is not greedy.
-    Accept,
-    /// Moving the accepted rows in the cache.
-    Commit,
-    /// Showing the step to a drafter that learns.
-    Learn,
-}
-
-impl StepStage {
-    /// All stages in the order of a step.
-    pub const ALL: [Self; 11] = [
-        Self::Predict,
-        Self::Tune,
-        Self::Draft,
-        Self::Grow,
-        Self::Decide,
-        Self::Prune,
-        Self::Mask,
-        Self::Verify,
-        Self::Accept,
-        Self::Commit,
-        Self::Learn,
-    ];
-
-    /// Name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Predict => "predict",
-            Self::Tune => "tune",
-            Self::Draft => "draft",
-            Self::Grow => "grow",
-            Self::Decide => "decide",
-            Self::Prune => "prune",
-            Self::Mask => "mask",
-            Self::Verify => "verify",
-            Self::Accept => "accept",
-            Self::Commit => "commit",
-            Self::Learn => "learn",
-        }
+named! {
+    /// A stage of a step, as the clock sees it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum StepStage {
+        /// Telling how deep to draft.
+        Predict = "predict",
+        /// Trying what else a layer-skip drafter could leave out.
+        Tune = "tune",
+        /// Drafter forwards, heads of the next step among them, which end with the candidates of their rows, or the search of a drafter without a model.
+        Draft = "draft",
+        /// Growth between drafter forwards.
+        Grow = "grow",
+        /// Choosing how many nodes to verify.
+        Decide = "decide",
+        /// Choosing the nodes to verify.
+        Prune = "prune",
+        /// Filling the inputs of the verify forward.
+        Mask = "mask",
+        /// The verify forward; of a greedy request it ends with the best token of every row, else with logits. Where the device walks by itself,
+        /// it has accepted and committed then.
+        Verify = "verify",
+        /// Walking the tree, and drawing the tokens of a request that is not greedy.
+        Accept = "accept",
+        /// Moving the accepted rows in the cache.
+        Commit = "commit",
+        /// Showing the step to a drafter that learns.
+        Learn = "learn",
     }
 }
 

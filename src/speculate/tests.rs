@@ -10,7 +10,7 @@ use crate::{
     plan::{DepthCost, DepthCosts, DepthNetwork},
     runtime::{
         Choice, Session,
-        counting::{VOCABULARY, session, set},
+        tests::counting::{VOCABULARY, session, set},
     },
     sample::Sampling,
     tree::{NodeId, Source, TokenTree},

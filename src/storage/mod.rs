@@ -1,4 +1,5 @@
-//! Memory maps behind a safe interface: model files and corpus stores are read through [`MappedFile`]. Also the free space of disks.
+//! Memory maps behind a safe interface: model files and corpus stores are read through [`MappedFile`]. Also
+//! files with a checked header ([`Seal`]), and the free space of disks.
 //!
 //! Invariant: the bytes lent by a map live as long as any clone of it, never move, and number [`MappedFile::len`].
 //!
@@ -13,9 +14,11 @@ mod disk;
 mod file_faults;
 mod file_stamp;
 mod mapped_file;
+mod sealed_file;
 
 pub use copied_bytes::CopiedBytes;
 pub use disk::free_bytes;
 pub use file_faults::tell_file_faults;
 pub use file_stamp::FileStamp;
 pub use mapped_file::{MappedFile, StorageError};
+pub use sealed_file::{Seal, SealError};

@@ -21,11 +21,6 @@ impl Filling {
         filling
     }
 
-    /// The template.
-    pub fn template(&self) -> &Template {
-        &self.template
-    }
-
     /// Forgets all nodes but the root; due whenever the tree is reset.
     pub fn restart(&mut self) {
         self.placed.clear();

@@ -74,16 +74,6 @@ impl Frontier {
         self.scores.clear();
     }
 
-    /// Number of candidates waiting.
-    pub fn len(&self) -> usize {
-        self.heap.len()
-    }
-
-    /// Whether no candidate is waiting.
-    pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
-    }
-
     /// The drafter's log-probability of the path down to `node`.
     pub fn score(&self, tree: &TokenTree, node: NodeId) -> f32 {
         match self.scores.get(node.index()) {

@@ -10,7 +10,7 @@
 //! * [`Frontier`]: equal growth, the `width` best candidates attached anywhere
 //! * [`Template`], [`Filling`]: the same shape at every step, filled by the rank of candidates
 //! * [`select`], [`expected_tokens`], [`best_width`]: which nodes are worth a verify row
-//! * [`AncestorMask`], [`tail_slots`]: which rows a row attends to
+//! * [`tail_slots`]: which rows a row attends to
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ mod token_tree;
 pub use check::TreeError;
 pub use filling::Filling;
 pub use growth::Frontier;
-pub use mask::{AncestorMask, tail_slots};
+pub use mask::tail_slots;
 pub use prune::{PruneScratch, best_width, expected_tokens, expected_tokens_of, select};
 pub use template::{Level, Template, TemplateError};
 pub use token_tree::{Ancestors, Children, Insert, NodeId, Source, TokenTree};

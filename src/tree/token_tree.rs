@@ -80,16 +80,6 @@ impl Source {
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-
-    /// Whether the set is empty.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The indices in the set, ascending.
-    pub fn indices(self) -> impl Iterator<Item = u8> {
-        (0..16).filter(move |&i| self.0 & (1 << i) != 0)
-    }
 }
 
 /// What [`TokenTree::insert`] did.
@@ -345,6 +335,22 @@ impl TokenTree {
         out.push(node);
         out.extend(self.ancestors(node));
         out.reverse();
+    }
+
+    /// As [`insert`](Self::insert), in a tree that may have `most` nodes: the child, or `None` if it would be new and one too many.
+    pub fn insert_within(
+        &mut self,
+        most: usize,
+        parent: NodeId,
+        token: u32,
+        value: f32,
+        rank: u16,
+        source: Source,
+    ) -> Option<NodeId> {
+        if self.len() >= most && self.child(parent, token).is_none() {
+            return None;
+        }
+        self.insert(parent, token, value, rank, source).node()
     }
 
     fn push(&mut self, token: u32, parent: u32, depth: u32, value: f32, rank: u16, source: Source) -> NodeId {

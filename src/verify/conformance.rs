@@ -49,14 +49,8 @@ pub(super) fn kernels_follow_the_reference(
     };
     let ids = prompt.token_ids(loaded)?;
     let model = loaded.model();
-    let set_options = SetOptions {
-        tier: Tier::Reference,
-        kv_format: subject.loaded.cache(),
-        activations: loaded.activations(),
-        widths: COMPARED_ROWS.to_vec(),
-        model_context: model.config.context,
-        threads: 1,
-    };
+    let set_options = loaded.set_options(COMPARED_ROWS.to_vec(), model.config.context);
+    let set_options = SetOptions { tier: Tier::Reference, threads: 1, ..set_options };
     let reference = Arc::new(ExecutableSet::build(&model.graph, model.weights.as_ref(), &set_options)?);
     let context = COMPARED_ROWS.iter().sum::<usize>().min(loaded.set().model_context());
     let open = |set: &Arc<ExecutableSet>, threads| {

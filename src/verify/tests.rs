@@ -6,7 +6,7 @@ use crate::{
     engine::{Activations, DrafterChoice, Engine, LoadOptions, Loaded, Options},
     measure::CalibrationPrompt,
     model::synthetic::SyntheticSpec,
-    runtime::{ExecutableSet, faulty::Fault},
+    runtime::{ExecutableSet, tests::faulty::Fault},
     sample::Sampler,
 };
 

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use crate::{
     engine::{Error, Loaded, argmax},
     ir::{Choice, Graph, GraphError, Input, KvSpec, Op, WeightFormat, WeightId, WeightSource, WeightSpec},
-    runtime::{ExecutableSet, Pinning, Session, SessionOptions, SetOptions},
+    runtime::{ExecutableSet, Pinning, Session, SessionOptions},
     sample::{Candidate, Sampler, Sampling, top},
 };
 
@@ -124,14 +124,9 @@ pub(super) fn tied_model(loaded: &Loaded) -> Result<ExecutableSet, Error> {
     };
     let weights = Matrices([matrix(VOCABULARY), matrix(DISTINCT)]);
     let graph = graph().map_err(|error| Error::internal(error.to_string()))?;
-    let options = SetOptions {
-        tier: loaded.tier(),
-        kv_format: loaded.cache(),
-        activations: loaded.activations(),
-        widths: loaded.set().widths().to_vec(),
-        model_context: 2 * *loaded.set().widths().last().expect("width 1 is always planned"),
-        threads: loaded.threads(),
-    };
+    let widths = loaded.set().widths().to_vec();
+    let longest = 2 * *widths.last().expect("width 1 is always planned");
+    let options = loaded.set_options(widths, longest);
     Ok(ExecutableSet::build(&graph, &weights, &options)?)
 }
 

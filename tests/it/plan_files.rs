@@ -234,8 +234,8 @@ fn damaged_plans_are_refused() {
         assert!(said.contains("expected"), "byte {place}: {said}");
     }
     assert!(damaged(&[]).contains("an empty file"));
-    assert!(damaged(&whole[..whole.len() - 1]).contains("truncated"));
-    assert!(damaged(b"a text").contains("not a plan"));
+    assert!(damaged(&whole[..whole.len() - 1]).contains("bytes, found"));
+    assert!(damaged(b"a text").contains("not a usable plan"));
     let said = failure(&yggc().args(["plan", "show"]).arg(&file).output().expect("yggc starts"), 3);
-    assert!(said.contains("not a plan"), "{said}");
+    assert!(said.contains("not a usable plan"), "{said}");
 }

@@ -234,8 +234,10 @@ fn what_is_no_plan_is_refused_by_name() {
     bytes[8..12].copy_from_slice(&(PLAN_FORMAT - 1).to_le_bytes());
     fs::write(&older, bytes).expect("writable");
     let missing = folder.path().join("missing.plan");
-    let versions = format!("format {}, expected {PLAN_FORMAT}", PLAN_FORMAT - 1);
-    for (bad, expected) in [(&text, "not a plan"), (&older, versions.as_str()), (&missing, "No such file")] {
+    let versions = format!("expected format {PLAN_FORMAT}, found format {}", PLAN_FORMAT - 1);
+    for (bad, expected) in
+        [(&text, "not a usable plan"), (&older, versions.as_str()), (&missing, "No such file")]
+    {
         let mut explain = yggc();
         explain.args(["plan", "explain"]).arg(bad);
         let (mut first, mut second) = (yggc(), yggc());

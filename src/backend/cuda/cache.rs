@@ -11,6 +11,7 @@ use crate::ir::KvSpec;
 use super::{
     super::{BackendError, ReplayOptions},
     device::{Device, Launch},
+    layout::number,
 };
 
 /// `[layers][keys, values][G, S, D]`, of f16 or f32.
@@ -22,10 +23,6 @@ pub(super) struct Cache {
     slots: u32,
     head_dim: usize,
     format: KvFormat,
-}
-
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("sizes of a cache are far below 2^32")
 }
 
 impl Cache {

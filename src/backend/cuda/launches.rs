@@ -12,7 +12,7 @@ use crate::ir::{self, HeadTokens, IdVec, KvSpec, Op, Program, Region, RopeId, St
 use super::{
     super::BackendError,
     device::{Device, Launch},
-    layout::InputWords,
+    layout::{InputWords, kernel_rows, number},
     projection::Projection,
     scratch::{Scratch, TILE_W, partitions, ranges, row_tiles},
     weights::{Packed, Weights},
@@ -30,10 +30,6 @@ pub(super) struct Addresses<'a> {
     /// Of every rope: cosines, then sines.
     pub(super) ropes: &'a [u64],
     pub(super) scratch: Scratch,
-}
-
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("sizes of a model are far below 2^32")
 }
 
 const fn float(at: u64) -> *const f32 {
@@ -153,14 +149,14 @@ impl<'a> Launches<'a> {
                     step: in_step,
                     x: operand(0),
                     out: out(),
-                    positions: self.input(self.at.words.positions()),
+                    positions: self.input(self.at.words.positions),
                     rope: self.rope(Some(*id)),
                     head_dim: number(self.program.ropes[id.0 as usize].head_dim),
                 };
                 self.by_rows("ygg_rope", out().rows, params)
             }
             Op::GivenRows { columns } => {
-                let data = self.input(self.at.words.given()).cast_mut().cast();
+                let data = self.input(self.at.words.given).cast_mut().cast();
                 let given =
                     YggRows { data, rows: out().rows, columns: number(*columns), stride: number(*columns) };
                 // Times one is the same bits.
@@ -168,7 +164,7 @@ impl<'a> Launches<'a> {
                 self.by_rows("ygg_scale", out().rows, params)
             }
             Op::SelectRows => {
-                let indices = self.input(self.at.words.output_rows());
+                let indices = self.input(self.at.words.output_rows);
                 let params = YggSelectRows { step: in_step, x: operand(0), indices, out: out() };
                 self.by_rows("ygg_select_rows", out().rows, params)
             }
@@ -202,7 +198,7 @@ impl<'a> Launches<'a> {
         let row_bytes = spec.format.row_bytes(spec.columns).expect("the model's loader has checked sizes");
         let params = YggEmbed {
             step,
-            tokens: self.input(self.at.words.tokens()),
+            tokens: self.input(self.at.words.tokens),
             matrix: self.weights.rows(weight) as *const u8,
             row_bytes: row_bytes as u64,
             format: embedding_format(spec.format),
@@ -222,8 +218,8 @@ impl<'a> Launches<'a> {
             step,
             keys,
             values,
-            positions: self.input(self.at.words.positions()),
-            slots: self.input(self.at.words.slots()),
+            positions: self.input(self.at.words.positions),
+            slots: self.input(self.at.words.slots),
             rope,
             kv: self.kv(layer),
         };
@@ -246,11 +242,11 @@ impl<'a> Launches<'a> {
         let params = YggAttention {
             step,
             queries,
-            positions: self.input(self.at.words.positions()),
-            prefix: self.input(self.at.words.prefix()),
-            tail_len: self.input(self.at.words.tail_len()),
-            tails: self.input(self.at.words.tails()),
-            tail_capacity: number(self.at.words.tail_capacity()),
+            positions: self.input(self.at.words.positions),
+            prefix: self.input(self.at.words.prefix),
+            tail_len: self.input(self.at.words.tail_len),
+            tails: self.input(self.at.words.tails),
+            tail_capacity: number(self.at.words.tail_capacity),
             heads: number(heads),
             partitions: number(partitions(self.at.context)),
             scale,
@@ -281,17 +277,12 @@ impl<'a> Launches<'a> {
     }
 
     fn step(&self, step: &Step) -> YggStep {
-        let skipped = self.input(self.at.words.skipped());
+        let skipped = self.input(self.at.words.skipped);
         YggStep { skipped, group: step.group.map_or(YGG_NO_GROUP, |group| group.0) }
     }
 
     fn rows(&self, region: &Region) -> YggRows {
-        YggRows {
-            data: float_mut(self.at.arena + region.offset_bytes as u64),
-            rows: number(region.rows),
-            columns: number(region.columns),
-            stride: number(region.row_stride),
-        }
+        kernel_rows(self.at.arena, region)
     }
 
     fn rope(&self, id: Option<RopeId>) -> YggRope {
@@ -326,8 +317,8 @@ impl<'a> Launches<'a> {
         let halves = u32::from(self.kv_format == KvFormat::F16);
         match projection {
             Some(Projection { layer, heads, rope, order: _ }) => YggProjection {
-                positions: self.input(self.at.words.positions()),
-                slots: self.input(self.at.words.slots()),
+                positions: self.input(self.at.words.positions),
+                slots: self.input(self.at.words.slots),
                 heads: number(heads),
                 halves,
                 rope: self.rope(rope),
@@ -454,7 +445,7 @@ impl<'a> Launches<'a> {
         let params = YggCandidates {
             step,
             logits,
-            choice: self.input(self.at.words.choice()).cast(),
+            choice: self.input(self.at.words.choice).cast(),
             ranges: number(ranges),
             most: number(most),
             range_max: float_mut(range_max),

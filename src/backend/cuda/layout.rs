@@ -1,8 +1,8 @@
 //! Where everything of one request lies in device memory, and what travels between it and the host.
 
-use ygg_kernels::cuda::abi::YGG_NO_SLOT;
+use ygg_kernels::cuda::abi::{YGG_NO_SLOT, YggRows};
 
-use crate::ir::{Choice, Program, Region, RowInputs};
+use crate::ir::{Binding, Choice, Program, Region, RowInputs};
 
 use super::{super::ReplayOptions, weights::ALIGNMENT};
 
@@ -26,94 +26,77 @@ impl Bump {
     }
 }
 
-/// Words of one forward's inputs, one array behind the other.
+/// A size of a model, a tree or a cache, as kernels take it.
+pub(super) fn number(n: usize) -> u32 {
+    u32::try_from(n).expect("sizes are far below 2^32")
+}
+
+/// The rows of a region of an arena, as kernels take them.
+pub(super) fn kernel_rows(arena: u64, region: &Region) -> YggRows {
+    YggRows {
+        data: (arena + region.offset_bytes as u64) as *mut f32,
+        rows: number(region.rows),
+        columns: number(region.columns),
+        stride: number(region.row_stride),
+    }
+}
+
+/// Words of one forward's inputs, one array behind the other: where each begins, in words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InputWords {
     width: usize,
     outputs: usize,
     groups: usize,
-    tail_capacity: usize,
+    pub(super) tail_capacity: usize,
     given_columns: usize,
     context: usize,
-    slots: usize,
+    slot_count: usize,
+    pub(super) tokens: usize,
+    pub(super) positions: usize,
+    pub(super) slots: usize,
+    pub(super) prefix: usize,
+    pub(super) tail_len: usize,
+    pub(super) output_rows: usize,
+    pub(super) choice: usize,
+    pub(super) skipped: usize,
+    pub(super) tails: usize,
+    pub(super) given: usize,
+    /// Words of all.
+    pub(super) words: usize,
 }
 
 impl InputWords {
     pub(super) fn of(program: &Program, options: &ReplayOptions) -> Self {
-        let binding = program.binding;
+        let Binding { width, outputs } = program.binding;
+        let (groups, tail_capacity) = (program.groups as usize, options.tail_capacity);
+        let given_columns = program.given_columns();
+        let mut end = 0;
+        let mut array = |words: usize| {
+            end += words;
+            end - words
+        };
         Self {
-            width: binding.width,
-            outputs: binding.outputs,
-            groups: program.groups as usize,
-            tail_capacity: options.tail_capacity,
-            given_columns: program.given_columns(),
+            width,
+            outputs,
+            groups,
+            tail_capacity,
+            given_columns,
             context: options.layout.context,
-            slots: options.layout.slots(),
+            slot_count: options.layout.slots(),
+            tokens: array(width),
+            positions: array(width),
+            slots: array(width),
+            prefix: array(width),
+            tail_len: array(width),
+            output_rows: array(outputs),
+            choice: array(2),
+            skipped: array(groups),
+            tails: array(width * tail_capacity),
+            given: array(width * given_columns),
+            words: array(0),
         }
     }
 
-    /// First words of: tokens, positions, slots, prefix, tail lengths, output rows, the choice, skipped groups, tails, given rows; and
-    /// the end.
-    fn starts(&self) -> [usize; 11] {
-        let w = self.width;
-        let (tails, given) = (w * self.tail_capacity, w * self.given_columns);
-        let lengths = [w, w, w, w, w, self.outputs, 2, self.groups, tails, given];
-        let mut starts = [0; 11];
-        for (i, len) in lengths.into_iter().enumerate() {
-            starts[i + 1] = starts[i] + len;
-        }
-        starts
-    }
-
-    pub(super) fn tokens(&self) -> usize {
-        self.starts()[0]
-    }
-
-    pub(super) fn positions(&self) -> usize {
-        self.starts()[1]
-    }
-
-    pub(super) fn slots(&self) -> usize {
-        self.starts()[2]
-    }
-
-    pub(super) fn prefix(&self) -> usize {
-        self.starts()[3]
-    }
-
-    pub(super) fn tail_len(&self) -> usize {
-        self.starts()[4]
-    }
-
-    pub(super) fn output_rows(&self) -> usize {
-        self.starts()[5]
-    }
-
-    pub(super) fn choice(&self) -> usize {
-        self.starts()[6]
-    }
-
-    pub(super) fn skipped(&self) -> usize {
-        self.starts()[7]
-    }
-
-    pub(super) fn tails(&self) -> usize {
-        self.starts()[8]
-    }
-
-    pub(super) fn given(&self) -> usize {
-        self.starts()[9]
-    }
-
-    pub(super) fn words(&self) -> usize {
-        self.starts()[10]
-    }
-
-    pub(super) fn tail_capacity(&self) -> usize {
-        self.tail_capacity
-    }
-
-    /// Rows that are all padding.
     pub(super) fn padding(&self) -> RowInputs {
         RowInputs::new(self.width, self.outputs, self.tail_capacity).with_given(self.given_columns)
     }
@@ -144,30 +127,33 @@ impl InputWords {
             let slot = inputs.slots()[w];
             prefix + tail_len <= self.context
                 && (inputs.positions()[w] as usize) < self.context
-                && (slot == YGG_NO_SLOT || (slot as usize) < self.slots)
-                && tail.iter().all(|slot| (*slot as usize) < self.slots)
+                && (slot == YGG_NO_SLOT || (slot as usize) < self.slot_count)
+                && tail.iter().all(|slot| (*slot as usize) < self.slot_count)
         };
-        let (context, slots) = (self.context, self.slots);
+        let (context, slots) = (self.context, self.slot_count);
         assert!((0..self.width).all(is_inside), "rows within {context} positions and {slots} slots");
-        let rows = [inputs.tokens(), inputs.positions(), inputs.slots(), inputs.prefix(), inputs.tail_len()];
-        let starts = self.starts();
-        for (start, values) in starts.iter().zip(rows) {
-            to[*start..][..values.len()].copy_from_slice(values);
+        for (start, values) in [
+            (self.tokens, inputs.tokens()),
+            (self.positions, inputs.positions()),
+            (self.slots, inputs.slots()),
+            (self.prefix, inputs.prefix()),
+            (self.tail_len, inputs.tail_len()),
+            (self.output_rows, inputs.output_rows()),
+            (self.tails, &inputs.tails()[..self.width * self.tail_capacity]),
+        ] {
+            to[start..][..values.len()].copy_from_slice(values);
         }
-        to[starts[5]..][..self.outputs].copy_from_slice(inputs.output_rows());
         self.write_choice(inputs.choice(), skipped, to);
-        to[starts[8]..starts[9]].copy_from_slice(&inputs.tails()[..self.width * self.tail_capacity]);
-        for (word, x) in to[starts[9]..starts[10]].iter_mut().zip(inputs.given()) {
+        for (word, x) in to[self.given..self.words].iter_mut().zip(inputs.given()) {
             *word = x.to_bits();
         }
     }
 
     /// Writes only which candidates are wanted and which groups are skipped.
     pub(super) fn write_choice(&self, choice: Choice, skipped: &[bool], to: &mut [u32]) {
-        let starts = self.starts();
-        to[starts[6]] = u32::try_from(choice.k).expect("few candidates");
-        to[starts[6] + 1] = choice.temperature.map_or(0.0, |t| 1.0 / t).to_bits();
-        for (word, skip) in to[starts[7]..starts[8]].iter_mut().zip(skipped) {
+        to[self.choice] = u32::try_from(choice.k).expect("few candidates");
+        to[self.choice + 1] = choice.temperature.map_or(0.0, |t| 1.0 / t).to_bits();
+        for (word, skip) in to[self.skipped..self.tails].iter_mut().zip(skipped) {
             *word = u32::from(*skip);
         }
     }

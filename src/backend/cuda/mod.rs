@@ -206,26 +206,6 @@ impl CudaExecutables {
         let row_bytes = spec.format.row_bytes(spec.columns).expect("the model's loader has checked sizes");
         Some(EmbeddingRows { at: self.weights.rows(weight), format: spec.format, row_bytes })
     }
-
-    fn device(&self) -> &Arc<Device> {
-        &self.device
-    }
-
-    fn weights(&self) -> &Weights {
-        &self.weights
-    }
-
-    fn kv_format(&self) -> KvFormat {
-        self.kv_format
-    }
-
-    fn way(&self) -> Way {
-        self.way
-    }
-
-    fn failure(&self) -> Option<&BackendError> {
-        self.failure.get()
-    }
 }
 
 /// Layouts of the programs' weights, and of every format that a program derived from them may bring: the same ones.

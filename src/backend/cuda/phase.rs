@@ -5,15 +5,15 @@ use std::{fmt, sync::Arc};
 use cudarc::driver::{CudaEvent, result};
 use ygg_kernels::{
     candidates::candidate_columns,
-    cuda::abi::{YGG_MERGE_THREADS, YGG_ROW_THREADS, YggGrow, YggHandDown, YggNodeRows, YggRows, YggTree},
+    cuda::abi::{YGG_MERGE_THREADS, YGG_ROW_THREADS, YggGrow, YggHandDown, YggNodeRows, YggTree},
 };
 
-use crate::ir::{IdVec, Program, ProgramId, Region};
+use crate::ir::{IdVec, Program, ProgramId};
 
 use super::{
     super::{BackendError, Executables, Grown, PhaseRoot, PhaseShape, ReplayOptions, phase::OnDevice},
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
-    layout::{Bump, InputWords},
+    layout::{Bump, InputWords, kernel_rows, number},
     replay::{CudaReplay, Graph},
     weights::ALIGNMENT,
 };
@@ -39,11 +39,11 @@ impl Places {
     fn of(shape: &PhaseShape, roots: &[InputWords], growth: InputWords, given_columns: usize) -> Self {
         let words = |n: usize| n * size_of::<u32>();
         let mut bump = Bump::default();
-        let _roots = bump.take(roots.iter().map(|root| words(root.words())).max().unwrap_or(0));
+        let _roots = bump.take(roots.iter().map(|root| words(root.words)).max().unwrap_or(0));
         let nodes = shape.nodes();
         Self {
             root: bump.take(words(ROOT)),
-            growth_inputs: bump.take(words(growth.words())),
+            growth_inputs: bump.take(words(growth.words)),
             tree: TreeWords {
                 nodes,
                 tree: bump.take(words(tree_words(nodes))),
@@ -58,7 +58,7 @@ impl Places {
 
     /// Where inputs of a root's forward begin.
     fn root_inputs(&self, words: InputWords) -> usize {
-        self.root - (words.words() * size_of::<u32>()).next_multiple_of(ALIGNMENT)
+        self.root - (words.words * size_of::<u32>()).next_multiple_of(ALIGNMENT)
     }
 }
 
@@ -66,22 +66,9 @@ fn tree_words(nodes: usize) -> usize {
     COUNTS + ARRAYS * nodes
 }
 
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("trees are small")
-}
-
 /// The word at an offset in bytes.
 fn word(offset: usize) -> usize {
     offset / size_of::<u32>()
-}
-
-fn kernel_rows(arena: u64, region: &Region) -> YggRows {
-    YggRows {
-        data: (arena + region.offset_bytes as u64) as *mut f32,
-        rows: number(region.rows),
-        columns: number(region.columns),
-        stride: number(region.row_stride),
-    }
 }
 
 /// The phases whose first forward is one program's.
@@ -164,29 +151,29 @@ pub(super) fn node_rows(inputs: u64, words: InputWords, rows: usize) -> YggNodeR
     let input = |word: usize| (inputs + (word * size_of::<u32>()) as u64) as *mut u32;
     YggNodeRows {
         rows: number(rows),
-        tail_capacity: number(words.tail_capacity()),
-        tokens: input(words.tokens()),
-        positions: input(words.positions()),
-        slots: input(words.slots()),
-        prefix: input(words.prefix()),
-        tail_len: input(words.tail_len()),
-        tails: input(words.tails()),
+        tail_capacity: number(words.tail_capacity),
+        tokens: input(words.tokens),
+        positions: input(words.positions),
+        slots: input(words.slots),
+        prefix: input(words.prefix),
+        tail_len: input(words.tail_len),
+        tails: input(words.tails),
     }
 }
 
 impl Phase {
     pub(super) fn new(replay: &mut CudaReplay, shape: PhaseShape) -> Result<Self, BackendError> {
-        let executables = Arc::clone(replay.executables());
+        let executables = Arc::clone(&replay.executables);
         let programs = executables.programs();
-        let (device, growth) = (executables.device(), &programs[shape.growth_program]);
-        check_shape(&shape, programs, replay.options());
-        let words_of = |program: &Program| InputWords::of(program, replay.options());
+        let (device, growth) = (&executables.device, &programs[shape.growth_program]);
+        check_shape(&shape, programs, &replay.ground.options);
+        let words_of = |program: &Program| InputWords::of(program, &replay.ground.options);
         let growth_words = words_of(growth);
         let root_words: Vec<_> = shape.root_programs.iter().map(|root| words_of(&programs[*root])).collect();
         let places = Places::of(&shape, &root_words, growth_words, growth.given_columns());
-        let sent_words = word(places.growth_inputs) + growth_words.words();
+        let sent_words = word(places.growth_inputs) + growth_words.words;
         let memory = Arc::new(DeviceBlock::new(device, places.bytes, "a draft phase")?);
-        let (all, stream) = (memory.at(0, places.bytes), replay.stream());
+        let (all, stream) = (memory.at(0, places.bytes), &replay.stream);
         // SAFETY: the whole block, which nothing uses yet.
         let cleared = unsafe { result::memset_d8_async(all, 0, places.bytes, stream.cu_stream()) };
         check("clear memory", cleared)?;
@@ -207,11 +194,11 @@ impl Phase {
         let to = &mut phase.sent.words_mut()[word(phase.places.growth_inputs)..];
         growth_words.write(&growth_words.padding(), &nothing_skipped, to);
         let forward = replay.launches(growth, phase.at(phase.places.growth_inputs))?;
-        let next = Between::new(device, &phase, growth, growth, replay.arena(), false)?;
+        let next = Between::new(device, &phase, growth, growth, replay.ground.arena, false)?;
         for (place, words) in root_words.into_iter().enumerate() {
             let root = &programs[phase.shape.root_programs[place]];
             let root_forward = replay.launches(root, phase.at(phase.places.root_inputs(words)))?;
-            let first = Between::new(device, &phase, root, growth, replay.arena(), true)?;
+            let first = Between::new(device, &phase, root, growth, replay.ground.arena, true)?;
             let program = phase.shape.root_programs[place];
             phase.roots.push(Root { program, words, graphs: Vec::with_capacity(phase.shape.depth) });
             let rows = words.first_root();
@@ -226,7 +213,7 @@ impl Phase {
                 let mut work = |replay: &mut CudaReplay| phase.work(words, launches(), replay);
                 if device.is_cold(launches()) {
                     work(replay)?;
-                    check("run a draft phase", replay.stream().synchronize())?;
+                    check("run a draft phase", replay.stream.synchronize())?;
                 }
                 let graph = replay.capture(&mut work)?;
                 phase.roots[place].graphs.push(graph);
@@ -246,10 +233,9 @@ impl Phase {
         mut launches: impl Iterator<Item = &'l Launch>,
         replay: &CudaReplay,
     ) -> Result<(), BackendError> {
-        let stream = replay.stream();
+        let stream = &replay.stream;
         let from = self.places.root_inputs(root_words);
-        let sent =
-            &self.sent.words()[word(from)..word(self.places.growth_inputs) + self.growth_words.tails()];
+        let sent = &self.sent.words()[word(from)..word(self.places.growth_inputs) + self.growth_words.tails];
         // SAFETY: inside the phase's memory; the host's words live as long as the graph, and are changed between launches only.
         let copied = unsafe { result::memcpy_htod_async(self.at(from), sent, stream.cu_stream()) };
         check("send the root", copied)?;
@@ -366,7 +352,7 @@ impl Between {
                 is_first: u32::from(is_first),
                 root,
                 kept: phase.at(places.kept_hidden) as *mut f32,
-                given: (inputs + (words.given() * size_of::<u32>()) as u64) as *mut f32,
+                given: (inputs + (words.given * size_of::<u32>()) as u64) as *mut f32,
             };
             goes_on.push(Launch::new(device, "ygg_hand_down", [rows, 1, 1], YGG_ROW_THREADS, 0, params)?);
         }

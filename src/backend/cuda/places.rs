@@ -37,7 +37,7 @@ impl Places {
         let scratch = programs.iter().map(|p| ScratchBytes::of(p, context)).reduce(ScratchBytes::max);
         let scratch = scratch.expect("at least one program");
         let longest = |of: &dyn Fn(&Program) -> usize| programs.iter().map(of).max().unwrap_or(0);
-        let input_words = longest(&|p| InputWords::of(p, options).words());
+        let input_words = longest(&|p| InputWords::of(p, options).words);
         let result_words = longest(&|p| ResultWords::of(p).words());
         let KvSpec { layers, kv_heads, head_dim, .. } = first.kv;
         let cache_bytes = 2 * layers * kv_heads * options.layout.slots() * head_dim * kv_format.bytes();

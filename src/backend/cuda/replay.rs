@@ -46,12 +46,12 @@ struct Ready {
 }
 
 /// Where what the programs of a replay share is in device memory.
-struct Ground {
-    arena: u64,
-    cache: Cache,
+pub(super) struct Ground {
+    pub(super) arena: u64,
+    pub(super) cache: Cache,
     ropes: Vec<u64>,
     scratch: Scratch,
-    options: ReplayOptions,
+    pub(super) options: ReplayOptions,
 }
 
 /// Memory, stream and graphs of one request. Graphs come first: they end before what they use.
@@ -59,9 +59,9 @@ pub(super) struct CudaReplay {
     ready: IdVec<ProgramId, Ready>,
     phases: IdVec<PhaseId, Phase>,
     verifications: IdVec<VerificationId, Verification>,
-    ground: Ground,
-    executables: Arc<CudaExecutables>,
-    stream: Arc<CudaStream>,
+    pub(super) ground: Ground,
+    pub(super) executables: Arc<CudaExecutables>,
+    pub(super) stream: Arc<CudaStream>,
     moves: Launch,
     poison: Launch,
     reads: Vec<(Launch, u64)>,
@@ -90,8 +90,8 @@ impl CudaReplay {
         executables: Arc<CudaExecutables>,
         options: &ReplayOptions,
     ) -> Result<Self, BackendError> {
-        let device = Arc::clone(executables.device());
-        let (programs, kv_format) = (executables.programs(), executables.kv_format());
+        let device = Arc::clone(&executables.device);
+        let (programs, kv_format) = (&executables.programs, executables.kv_format);
         let places = Places::of(programs, kv_format, options);
         let memory = DeviceBlock::new(&device, places.bytes, "a session")?;
         let stream = device.stream()?;
@@ -125,7 +125,7 @@ impl CudaReplay {
             ground,
             moves: cache.moves(&device)?,
             poison: cache.poison(&device)?,
-            reads: read_launches(&device, executables.weights(), at(places.sink))?,
+            reads: read_launches(&device, &executables.weights, at(places.sink))?,
             multiply: multiply_launch(&device, at(places.sink))?,
             nothing: nothing_launch(&device, at(places.sink))?,
             nothing_skipped: vec![false; programs[ProgramId::FIRST].groups as usize],
@@ -167,35 +167,13 @@ impl CudaReplay {
             ropes,
             scratch: *scratch,
         };
-        let executables = &self.executables;
-        let (device, weights, kv_format) =
-            (executables.device(), executables.weights(), executables.kv_format());
-        Launches::new(device, weights, kv_format, program, &addresses).all()
-    }
-
-    pub(super) fn executables(&self) -> &Arc<CudaExecutables> {
-        &self.executables
-    }
-
-    pub(super) fn options(&self) -> &ReplayOptions {
-        &self.ground.options
-    }
-
-    pub(super) fn arena(&self) -> u64 {
-        self.ground.arena
-    }
-
-    pub(super) fn cache(&self) -> &Cache {
-        &self.ground.cache
+        let CudaExecutables { device, weights, kv_format, .. } = &*self.executables;
+        Launches::new(device, weights, *kv_format, program, &addresses).all()
     }
 
     /// Where a program reads its inputs.
     pub(super) fn inputs_at(&self, program: ProgramId) -> u64 {
         self.ready[program].inputs_at
-    }
-
-    pub(super) fn stream(&self) -> &Arc<CudaStream> {
-        &self.stream
     }
 
     /// Writes rows for a program that is tried.
@@ -206,14 +184,14 @@ impl CudaReplay {
     /// Puts the kernels of a program on the stream, behind the copy of what they read.
     pub(super) fn forward(&self, program: ProgramId) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
-        self.send_inputs(words.words(), inputs_at)?;
+        self.send_inputs(words.words, inputs_at)?;
         self.run(program)
     }
 
     /// Puts the kernels of a program on the stream, with others that write their rows behind the copy of what else they read.
     pub(super) fn forward_of_rows_by(&self, program: ProgramId, rows: &Launch) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
-        self.send_inputs(words.tails(), inputs_at)?;
+        self.send_inputs(words.tails, inputs_at)?;
         rows.on(&self.stream)?;
         self.run(program)
     }
@@ -234,15 +212,15 @@ impl CudaReplay {
         let results = ResultWords::of(program);
         self.write_rows(words, &words.padding());
         let all = |replay: &mut Self| -> Result<(), BackendError> {
-            replay.send_inputs(words.words(), inputs_at)?;
+            replay.send_inputs(words.words, inputs_at)?;
             launches.iter().flatten().try_for_each(|launch| launch.on(&replay.stream))?;
             replay.fetch_results(results, sources)
         };
-        if self.executables.device().is_cold(launches.iter().flatten()) {
+        if self.executables.device.is_cold(launches.iter().flatten()) {
             all(self)?;
             check("run a forward", self.stream.synchronize())?;
         }
-        let graph = match self.executables.way() {
+        let graph = match self.executables.way {
             Way::Graph => Some(self.capture(all)?),
             Way::Eager => None,
         };
@@ -317,7 +295,7 @@ impl CudaReplay {
         if let Some(graph) = &self.ready[program].graph {
             return check("launch a graph", graph.0.launch());
         }
-        self.executables.device().bind()?;
+        self.executables.device.bind()?;
         let Ready { results, sources, .. } = self.ready[program];
         self.forward(program)?;
         self.fetch_results(results, sources)
@@ -329,10 +307,10 @@ impl CudaReplay {
         skipped: &[bool],
         observer: Observer<'_>,
     ) -> Result<(), BackendError> {
-        self.executables.device().bind()?;
+        self.executables.device.bind()?;
         let executables = Arc::clone(&self.executables);
         let Ready { words, results, sources, inputs_at, .. } = self.ready[program];
-        self.send_inputs(words.words(), inputs_at)?;
+        self.send_inputs(words.words, inputs_at)?;
         check("send the rows", self.stream.synchronize())?;
         observer(Moment::Begun);
         for (number, step) in (0..).map(StepId::new).zip(&executables.programs()[program].steps) {
@@ -351,7 +329,7 @@ impl CudaReplay {
     }
 
     fn exercised(&mut self, exercise: Exercise) -> Result<u64, BackendError> {
-        self.executables.device().bind()?;
+        self.executables.device.bind()?;
         let done = match exercise {
             Exercise::ReadWeights { passes } => {
                 for _ in 0..passes {
@@ -364,7 +342,7 @@ impl CudaReplay {
                 // SAFETY: made with this structure.
                 unsafe { self.multiply.params_mut::<YggMultiply>() }.rounds = rounds;
                 self.multiply.on(&self.stream)?;
-                let threads = u64::from(multiplying_threads(self.executables.device()));
+                let threads = u64::from(multiplying_threads(&self.executables.device));
                 // 8 chains, a product and a sum each.
                 16 * threads * u64::from(rounds)
             }
@@ -412,7 +390,7 @@ impl CudaReplay {
 
 impl Replay for CudaReplay {
     fn failure(&self) -> Option<&BackendError> {
-        self.failure.as_ref().or(self.executables.failure())
+        self.failure.as_ref().or(self.executables.failure.get())
     }
 
     fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
@@ -450,7 +428,7 @@ impl Replay for CudaReplay {
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.attempt(|replay| {
-            replay.executables.device().bind()?;
+            replay.executables.device.bind()?;
             let chunks = from.chunks(YGG_MOST_WIDTH as usize);
             for (chunk, first) in chunks.zip((first..).step_by(YGG_MOST_WIDTH as usize)) {
                 // SAFETY: made with this structure.
@@ -471,14 +449,14 @@ impl Capabilities for CudaReplay {
     }
 
     fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
-        match self.executables.way() {
+        match self.executables.way {
             Way::Graph => Some(self),
             Way::Eager => None,
         }
     }
 
     fn verifications(&mut self) -> Option<&mut dyn Verifications> {
-        match self.executables.way() {
+        match self.executables.way {
             Way::Graph => Some(self),
             Way::Eager => None,
         }
@@ -508,7 +486,7 @@ impl Instruments for CudaReplay {
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
         self.attempt(|replay| {
-            replay.executables.device().bind()?;
+            replay.executables.device.bind()?;
             // SAFETY: made with this structure.
             let params = unsafe { replay.poison.params_mut::<YggPoison>() };
             (params.first, params.count, params.seed) = (slots.start, slots.end - slots.start, seed);

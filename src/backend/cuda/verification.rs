@@ -5,7 +5,7 @@ use std::{any::Any, sync::Arc};
 use cudarc::driver::{CudaEvent, result};
 use ygg_kernels::{
     candidates::candidate_columns,
-    cuda::abi::{YGG_MERGE_THREADS, YGG_WARP, YggPath, YggPrune, YggRows, YggWalk},
+    cuda::abi::{YGG_MERGE_THREADS, YGG_WARP, YggPath, YggPrune, YggWalk},
 };
 
 use crate::ir::{Program, ProgramId};
@@ -13,7 +13,7 @@ use crate::ir::{Program, ProgramId};
 use super::{
     super::{Accepted, BackendError, Executables, GrowingTree},
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
-    layout::InputWords,
+    layout::{InputWords, kernel_rows, number},
     phase::{TreeOnDevice, node_rows},
     replay::{CudaReplay, Graph},
 };
@@ -50,33 +50,23 @@ impl BestOf {
 #[derive(Clone, Copy)]
 struct ResultWords {
     width: usize,
+    rows: usize,
+    tokens: usize,
+    count: usize,
+    nodes: usize,
+    words: usize,
 }
 
 impl ResultWords {
-    fn rows(self) -> usize {
-        1
-    }
-
-    fn tokens(self) -> usize {
-        1 + self.width
-    }
-
-    fn count(self) -> usize {
-        1 + 2 * self.width
-    }
-
-    fn nodes(self) -> usize {
-        2 + 2 * self.width
-    }
-
-    fn words(self) -> usize {
-        2 + 3 * self.width
+    fn of(width: usize) -> Self {
+        let (rows, count) = (1, 1 + 2 * width);
+        Self { width, rows, tokens: rows + width, count, nodes: count + 1, words: count + 1 + width }
     }
 
     /// The path as a parameter of kernels.
     fn path_at(self, memory: &DeviceBlock) -> YggPath {
         let word = |word: usize| word_of(memory, word);
-        YggPath { count: word(0), rows: word(self.rows()), tokens: word(self.tokens()) }
+        YggPath { count: word(0), rows: word(self.rows), tokens: word(self.tokens) }
     }
 }
 
@@ -91,8 +81,8 @@ impl Verification {
         shows_hidden: bool,
         best: Option<BestOf>,
     ) -> Result<Self, BackendError> {
-        let executables = Arc::clone(replay.executables());
-        let (device, number) = (executables.device(), program);
+        let executables = Arc::clone(&replay.executables);
+        let (device, number) = (&executables.device, program);
         let program = &executables.programs()[number];
         let shown = &program.shown;
         assert_eq!(
@@ -100,19 +90,19 @@ impl Verification {
             (program.binding.width, candidate_columns(shown.columns / 2)),
             "the program shows candidates of all rows"
         );
-        let words = ResultWords { width: program.binding.width };
+        let words = ResultWords::of(program.binding.width);
         // Behind the results, what pruning notes of each node.
         let noted = best.as_ref().map_or(0, |best| best.tree.nodes());
-        let memory = DeviceBlock::new(device, (words.words() + noted) * size_of::<u32>(), "a path")?;
-        let mut results = PinnedBlock::new(device, words.words(), "a path")?;
+        let memory = DeviceBlock::new(device, (words.words + noted) * size_of::<u32>(), "a path")?;
+        let mut results = PinnedBlock::new(device, words.words, "a path")?;
         let inputs =
-            Inputs { at: replay.inputs_at(number), words: InputWords::of(program, replay.options()) };
+            Inputs { at: replay.inputs_at(number), words: InputWords::of(program, &replay.ground.options) };
         let path = words.path_at(&memory);
         let prune =
             best.as_ref().map(|best| prune_launch(device, best, words, &memory, inputs)).transpose()?;
-        let walk = walk_launch(device, program, replay.arena(), inputs, path)?;
-        let row_slots = inputs.word(inputs.words.slots());
-        let moves = replay.cache().path_moves(device, row_slots, path)?;
+        let walk = walk_launch(device, program, replay.ground.arena, inputs, path)?;
+        let row_slots = inputs.word(inputs.words.slots);
+        let moves = replay.ground.cache.path_moves(device, row_slots, path)?;
         let mut work = |replay: &mut CudaReplay| -> Result<(), BackendError> {
             match &prune {
                 None => replay.forward(number)?,
@@ -121,7 +111,7 @@ impl Verification {
             if shows_hidden {
                 replay.fetch_hidden(number)?;
             }
-            let stream = replay.stream();
+            let stream = &replay.stream;
             walk.on(stream)?;
             moves.on(stream)?;
             // SAFETY: inside the block; the host's words live as long as the graph, and are read after the stream has been waited for.
@@ -133,7 +123,7 @@ impl Verification {
         replay.write_rows(inputs.words, &inputs.words.first_root());
         if device.is_cold(prune.iter().chain([&walk, &moves])) {
             work(replay)?;
-            check("run a verification", replay.stream().synchronize())?;
+            check("run a verification", replay.stream.synchronize())?;
         }
         let graph = replay.capture(&mut work)?;
         Ok(Self { program: number, shows_hidden, graph, words, results, _memory: memory, best })
@@ -165,16 +155,13 @@ impl Verification {
     pub(super) fn accepted(&self) -> Accepted<'_> {
         let words = self.results.words();
         let count = words[0] as usize;
-        Accepted {
-            rows: &words[self.words.rows()..][..count],
-            tokens: &words[self.words.tokens()..][..count],
-        }
+        Accepted { rows: &words[self.words.rows..][..count], tokens: &words[self.words.tokens..][..count] }
     }
 
     /// The nodes that the last launch verified, by rows.
     pub(super) fn kept(&self) -> &[u32] {
         let words = self.results.words();
-        &words[self.words.nodes()..][..words[self.words.count()] as usize]
+        &words[self.words.nodes..][..words[self.words.count] as usize]
     }
 }
 
@@ -191,10 +178,6 @@ impl Inputs {
     }
 }
 
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("sizes of a forward are far below 2^32")
-}
-
 /// The kernel that makes the best nodes of a tree the rows of a forward, begun behind a copy.
 fn prune_launch(
     device: &Device,
@@ -207,9 +190,9 @@ fn prune_launch(
     let params = YggPrune {
         tree: best.tree.kernel_tree(),
         width: number(best.width),
-        is_kept: word_of(memory, words.words()),
-        count: word_of(memory, words.count()),
-        nodes: word_of(memory, words.nodes()),
+        is_kept: word_of(memory, words.words),
+        count: word_of(memory, words.count),
+        nodes: word_of(memory, words.nodes),
         next: node_rows(inputs.at, inputs.words, words.width),
     };
     Ok(Launch::new(device, "ygg_prune", [1, 1, 1], YGG_MERGE_THREADS, 0, params)?.alone())
@@ -222,19 +205,14 @@ fn walk_launch(
     inputs: Inputs,
     path: YggPath,
 ) -> Result<Launch, BackendError> {
-    let (shown, words) = (&program.shown, inputs.words);
+    let words = inputs.words;
     let params = YggWalk {
-        candidates: YggRows {
-            data: (arena + shown.offset_bytes as u64) as *mut f32,
-            rows: number(shown.rows),
-            columns: number(shown.columns),
-            stride: number(shown.row_stride),
-        },
-        tokens: inputs.word(words.tokens()),
-        slots: inputs.word(words.slots()),
-        tail_len: inputs.word(words.tail_len()),
-        tails: inputs.word(words.tails()),
-        tail_capacity: number(words.tail_capacity()),
+        candidates: kernel_rows(arena, &program.shown),
+        tokens: inputs.word(words.tokens),
+        slots: inputs.word(words.slots),
+        tail_len: inputs.word(words.tail_len),
+        tails: inputs.word(words.tails),
+        tail_capacity: number(words.tail_capacity),
         path,
     };
     Launch::new(device, "ygg_walk", [1, 1, 1], YGG_WARP, 0, params)

@@ -65,7 +65,7 @@ struct RooflineJson {
     gb_per_s: f64,
     median_gb_per_s: f64,
     gflop_per_s: Vec<PeakJson>,
-    empty_step: TimingJson,
+    empty_step: Timing,
 }
 
 #[derive(Debug, Serialize)]
@@ -74,21 +74,10 @@ struct PeakJson {
     gflop_per_s: f64,
 }
 
-/// Measured.
-#[derive(Debug, Serialize)]
-pub(super) struct TimingJson {
-    median_us: f64,
-    min_us: f64,
-    spread: f64,
-}
-
 #[derive(Debug, Serialize)]
 struct ForwardJson<'a> {
-    width: usize,
-    context: usize,
-    /// Measured.
-    forward: TimingJson,
-    observed: TimingJson,
+    #[serde(flatten)]
+    measured: &'a ForwardReport,
     /// Derived from here on, except the ops' timings.
     steps: usize,
     steps_us: f64,
@@ -102,16 +91,9 @@ struct ForwardJson<'a> {
 
 #[derive(Debug, Serialize)]
 struct OpJson<'a> {
-    name: &'a str,
-    kernel: &'a str,
-    calls: usize,
-    /// Measured.
-    call: TimingJson,
-    forward_us: f64,
-    wait_us: f64,
+    #[serde(flatten)]
+    measured: &'a OpReport,
     /// Derived.
-    bytes: u64,
-    flops: u64,
     gb_per_s: f64,
     gflop_per_s: f64,
     floor_us: f64,
@@ -134,40 +116,24 @@ impl<'a> KernelsJson<'a> {
                 gb_per_s: bytes_per_s / 1e9,
                 median_gb_per_s: median_bytes_per_s / 1e9,
                 gflop_per_s: flops_per_s.iter().map(peak).collect(),
-                empty_step: (*empty_step).into(),
+                empty_step: *empty_step,
             },
             forwards: forwards.iter().map(|forward| ForwardJson::new(forward, roofline)).collect(),
         }
     }
 }
 
-impl From<Timing> for TimingJson {
-    fn from(Timing { median_us, min_us, spread }: Timing) -> Self {
-        Self { median_us, min_us, spread }
-    }
-}
-
 impl<'a> ForwardJson<'a> {
     fn new(report: &'a ForwardReport, roofline: &Roofline) -> Self {
         let op = |op: &'a OpReport| OpJson {
-            name: &op.name,
-            kernel: &op.kernel,
-            calls: op.calls,
-            call: op.call.into(),
-            forward_us: op.forward_us,
-            wait_us: op.wait_us,
-            bytes: op.work.bytes,
-            flops: op.work.flops,
+            measured: op,
             gb_per_s: op.gb_per_s(),
             gflop_per_s: op.gflop_per_s(),
             floor_us: op.floor_us(roofline),
             share: op.share(roofline),
         };
         Self {
-            width: report.width,
-            context: report.context,
-            forward: report.forward.into(),
-            observed: report.observed.into(),
+            measured: report,
             steps: report.steps(),
             steps_us: report.steps_us(),
             barriers_us: report.barriers_us(roofline),

@@ -180,23 +180,6 @@ struct PromptJson {
     runs: Vec<Run>,
 }
 
-/// Sampling of the answers.
-#[derive(Debug, Serialize)]
-struct SamplingJson {
-    temperature: f32,
-    top_k: u32,
-    top_p: f32,
-    min_p: f32,
-    seed: u64,
-}
-
-impl SamplingJson {
-    fn new(sampling: Sampling) -> Self {
-        let Sampling { temperature, top_k, top_p, min_p, seed } = sampling;
-        Self { temperature, top_k, top_p, min_p, seed }
-    }
-}
-
 /// The object that `bench --json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct Bench {
@@ -204,7 +187,7 @@ pub(super) struct Bench {
     provenance: Provenance,
     repetitions: usize,
     max_tokens: usize,
-    sampling: SamplingJson,
+    sampling: Sampling,
     arms: Vec<ArmJson>,
     prompts: Vec<PromptJson>,
 }
@@ -251,7 +234,7 @@ impl Bench {
             provenance: Provenance::new(loaded)?,
             repetitions: args.repetitions.unwrap_or(REPETITIONS),
             max_tokens: args.max_tokens,
-            sampling: SamplingJson::new(settings::sampling(&args.sampling)),
+            sampling: settings::sampling(&args.sampling),
             arms,
             prompts,
         })

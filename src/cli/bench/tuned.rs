@@ -19,10 +19,7 @@ use crate::cli::{
     settings::Machine,
 };
 
-use super::{
-    kernels::{TimingJson, widths},
-    provenance::Provenance,
-};
+use super::{kernels::widths, provenance::Provenance};
 
 /// Committed tokens before the forwards; the time of linears does not depend on them.
 const CONTEXT: usize = 200;
@@ -49,8 +46,7 @@ pub(super) fn command(args: &BenchArgs, file: &Path, cache: &CachePlace) -> Resu
     let provenance = Provenance::new(&loaded)?;
     if args.json {
         let plan = source.name;
-        let forwards = forwards.iter().map(ForwardJson::new).collect();
-        return output::json(&TunedJson { provenance, plan, repetitions, forwards });
+        return output::json(&TunedJson { provenance, plan, repetitions, forwards: &forwards });
     }
     output::text(text(&provenance, repetitions, &forwards))
 }
@@ -62,53 +58,7 @@ struct TunedJson<'a> {
     provenance: Provenance,
     plan: String,
     repetitions: usize,
-    forwards: Vec<ForwardJson<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct ForwardJson<'a> {
-    width: usize,
-    context: usize,
-    /// Measured.
-    default: TimingJson,
-    tuned: TimingJson,
-    /// Derived.
-    gain: f64,
-    ops: Vec<OpJson<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct OpJson<'a> {
-    name: &'a str,
-    kernel: &'a str,
-    tuning: Option<&'a str>,
-    /// Measured: one call, as the median over the calls of each forward.
-    default: TimingJson,
-    tuned: TimingJson,
-    /// Derived.
-    gain: f64,
-}
-
-impl<'a> ForwardJson<'a> {
-    fn new(forward: &'a TunedForward) -> Self {
-        let TunedForward { width, context, default, tuned, gain, ops } = forward;
-        let op = |TunedOp { name, kernel, tuning, default, tuned, gain }: &'a TunedOp| OpJson {
-            name,
-            kernel,
-            tuning: tuning.as_deref(),
-            default: (*default).into(),
-            tuned: (*tuned).into(),
-            gain: *gain,
-        };
-        Self {
-            width: *width,
-            context: *context,
-            default: (*default).into(),
-            tuned: (*tuned).into(),
-            gain: *gain,
-            ops: ops.iter().map(op).collect(),
-        }
-    }
+    forwards: &'a [TunedForward],
 }
 
 /// The comparison as tables.

@@ -10,7 +10,7 @@ use plotters::{
         text_anchor::{HPos, Pos, VPos},
     },
 };
-use ygg_profiler::Stage;
+use ygg_profiler::Worker;
 use yggc::plan::{StageTime, SubPlan};
 
 use crate::cli::error::Failure;
@@ -56,14 +56,10 @@ pub(super) fn step(page: &mut Page, sub_plan: &SubPlan) -> Result<(), Failure> {
 fn bars(stages: &[StageTime]) -> Vec<Bar> {
     let mut start_us = 0.0;
     let bar = |StageTime { stage, us }: &StageTime| {
-        let colour = match stage {
-            Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) | Stage::VerifyTail(_) => {
-                RGBColor(16, 42, 92)
-            }
-            Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
-                RGBColor(201, 84, 18)
-            }
-            Stage::Host(_) => RGBColor(130, 130, 130),
+        let colour = match stage.worker() {
+            Worker::Verifier => RGBColor(16, 42, 92),
+            Worker::Drafter => RGBColor(201, 84, 18),
+            Worker::Host(_) => RGBColor(130, 130, 130),
         };
         let bar = Bar { name: stage.to_string(), start_us, us: *us, colour };
         start_us += us;

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use yggc::planner::report::explain::tables::Table;
+
 /// The style sheet: legible in colour and in grey, on screen and on paper.
 const STYLE: &str = "
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
@@ -55,8 +57,7 @@ impl Page {
     pub(super) fn table(
         &mut self,
         caption: &str,
-        titles: &[&str],
-        rows: &[Vec<String>],
+        Table { titles, rows }: &Table,
         chosen: impl Fn(usize) -> bool,
     ) {
         if rows.is_empty() {
@@ -136,7 +137,8 @@ mod tests {
         page.section("one", "<one>");
         page.paragraph("a < b & c\u{0}");
         page.list(["<i>"]);
-        page.table("<c>", &["<t>"], &[vec!["<td>".to_owned()]], |_| true);
+        let table = Table { titles: vec!["<t>"], rows: vec![vec!["<td>".to_owned()]] };
+        page.table("<c>", &table, |_| true);
         let html = page.finish();
         for bad in ["<b>", "<one>", "<i>", "<t>", "a < b", "<c>", "\u{0}", "<td><td>"] {
             assert!(!html.contains(bad), "{bad}: {html}");

@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use super::*;
+use crate::storage::Seal;
 
 fn layer_skip(skipped: &[u32], head_tokens: Option<&[u32]>) -> DrafterKind {
     LayerSkipSettings { skipped: skipped.to_vec(), head_tokens: head_tokens.map(<[u32]>::to_vec) }.into()
@@ -142,6 +143,7 @@ fn few_files_beside_its_own_name_a_drafter() {
 
 #[test]
 fn encodings_are_those_of_the_plan_format() {
+    const SEAL: Seal = Seal { magic: b"YGGTEST\0", format: 1, most_payload_bytes: 1 << 20 };
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     for (kind, json, bytes) in [
         (DrafterKind::None, r#""none""#, words(&[0])),
@@ -155,6 +157,7 @@ fn encodings_are_those_of_the_plan_format() {
         (swift(&[3]), r#"{"swift":{"skipped":[3]}}"#, words(&[7, 1, 0, 3])),
     ] {
         assert_eq!(serde_json::to_string(&kind).unwrap(), json);
-        assert_eq!(bincode::serialize(&kind).unwrap(), bytes, "{json}");
+        let file = SEAL.encode(&kind).unwrap();
+        assert_eq!(SEAL.open(&file).unwrap(), bytes, "{json}");
     }
 }

@@ -6,5 +6,3 @@ pub mod leviathan;
 pub(in crate::planner) mod parts;
 pub(in crate::planner) mod static_replay;
 mod static_search;
-
-pub(in crate::planner) use static_search::{PricedTemplate, RefusedTemplate, StaticSearch};

@@ -1,44 +1,30 @@
 //! What each part of a step adds: the best shape within narrower and narrower searches, one part more at a time.
 use serde::Serialize;
-use ygg_profiler::{DrafterName, Stage};
+use ygg_profiler::{DrafterName, Stage, named};
 
 use crate::plan::{DepthRule, GrowthRule, Plan, PricedShape, RowRule, Schedule};
 
-/// How far the search of a part reaches; each reaches as far as the one before and further.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Part {
-    /// One node a growth, all of them verified, as far as a measured width reaches.
-    Chain,
-    /// Any number of nodes a growth, all of them verified, as far as a measured width reaches.
-    Tree,
-    /// The best nodes of the tree verified, as many at every step.
-    PrunedTree,
-    /// Every step chooses how many nodes it verifies.
-    RowsChosen,
-    /// Every step may choose its depth by a prediction.
-    DepthPredicted,
-    /// Heads may be drafted ahead.
-    Scheduled,
+named! {
+    /// How far the search of a part reaches; each reaches as far as the one before and further.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Part {
+        /// One node a growth, all of them verified, as far as a measured width reaches.
+        Chain = "a chain",
+        /// Any number of nodes a growth, all of them verified, as far as a measured width reaches.
+        Tree = "a tree",
+        /// The best nodes of the tree verified, as many at every step.
+        PrunedTree = "a pruned tree",
+        /// Every step chooses how many nodes it verifies.
+        RowsChosen = "rows chosen at every step",
+        /// Every step may choose its depth by a prediction.
+        DepthPredicted = "depth predicted at every step, or fixed",
+        /// Heads may be drafted ahead.
+        Scheduled = "any schedule",
+    }
 }
 
 impl Part {
-    /// Every part, each with all before it.
-    pub const ALL: [Part; 6] =
-        [Part::Chain, Part::Tree, Part::PrunedTree, Part::RowsChosen, Part::DepthPredicted, Part::Scheduled];
-
-    /// What the part is, in words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Part::Chain => "a chain",
-            Part::Tree => "a tree",
-            Part::PrunedTree => "a pruned tree",
-            Part::RowsChosen => "rows chosen at every step",
-            Part::DepthPredicted => "depth predicted at every step, or fixed",
-            Part::Scheduled => "any schedule",
-        }
-    }
-
     /// Whether a search of this part prices `shape`, which none does of a template; `verify_widths` are those measured.
     fn reaches(self, shape: &PricedShape, verify_widths: &[u32]) -> bool {
         let PricedShape { name: _, shape, growth, schedule, depth_rule, rule, .. } = shape;

@@ -1,127 +1,97 @@
 //! The search of trees that are the same at every step: which templates are tried, and what each takes and gives.
 use std::collections::BTreeSet;
 
-use ygg_profiler::{TableError, Trace};
-
 use crate::tree::Template;
 use crate::{
-    plan::{GrowthChoice, GrowthRule, RowChoice, RowRule, Schedule, Shape, StageTime, StaticTree},
+    plan::{
+        DepthChoice, GrowthChoice, GrowthRule, Prediction, Refusal, RowRule, Schedule, Shape, StaticTree,
+    },
     planner::{
-        AcceptedLengths, Fix,
+        SearchError,
         compare::static_replay::StaticReplay,
         pricing::{Choosing, Pricing},
+        search::{Evidence, Origin, Search},
+        selection::Found,
+        tree_search::RecordedTrees,
     },
 };
 
-/// The templates of one drafter, to be replayed off its traces and priced by eq. 3.
-pub(in crate::planner) struct StaticSearch<'a> {
-    pub(in crate::planner) traces: &'a [&'a Trace],
-    pub(in crate::planner) pricing: Pricing<'a>,
-    pub(in crate::planner) rule: GrowthRule,
-    /// The schedules that are open.
-    pub(in crate::planner) schedules: &'a [Schedule],
-    /// Share of candidates of each rank that are accepted.
-    pub(in crate::planner) by_rank: &'a [f64],
-    /// Deepest template.
-    pub(in crate::planner) depth: u32,
-    /// Candidates recorded of every node.
-    pub(in crate::planner) top_k: u32,
-    /// What the time of a step is worth: that of plain decoding, since nothing is chosen by it.
-    pub(in crate::planner) rate: f64,
-}
-
-/// A template that was priced.
-#[derive(Debug, Clone)]
-pub(in crate::planner) struct PricedTemplate {
-    pub(in crate::planner) shape: Shape,
-    pub(in crate::planner) growth: GrowthChoice,
-    pub(in crate::planner) schedule: Schedule,
-    pub(in crate::planner) rows: RowChoice,
-    pub(in crate::planner) accepted: AcceptedLengths,
-    pub(in crate::planner) stages: Vec<StageTime>,
-}
-
-/// A template that the traces cannot answer for.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::planner) struct RefusedTemplate {
-    pub(in crate::planner) shape: Shape,
-    pub(in crate::planner) missing: f64,
-}
-
-impl StaticSearch<'_> {
-    /// Prices every template that `fix` admits, under every open schedule; the others are refused.
-    pub(in crate::planner) fn priced(
+impl Search<'_> {
+    /// Replays every template that is admitted off the traces of a drafter, and prices it by eq. 3 under every open schedule. A template
+    /// that the traces cannot answer for is refused.
+    pub(in crate::planner) fn static_trees(
         &self,
-        fix: &Fix,
-    ) -> Result<(Vec<PricedTemplate>, Vec<RefusedTemplate>), TableError> {
-        let replay = StaticReplay::new(self.traces, self.top_k);
-        let (mut priced, mut refused) = (Vec::new(), Vec::new());
-        let verify_widths = self.pricing.tree_widths(Schedule::Plain);
-        let draft_widths = self.pricing.draft_widths();
-        for template in self.templates(&verify_widths) {
+        origin: &Origin<'_>,
+        trees: &RecordedTrees<'_>,
+        found: &mut Found,
+    ) -> Result<(), SearchError> {
+        let (rule, pricing) = (origin.limits.growth(), self.pricing(origin.name));
+        let replay = StaticReplay::new(&trees.traces, trees.top_k);
+        let verify_widths = pricing.tree_widths(Schedule::Plain);
+        let draft_widths = pricing.draft_widths();
+        for template in templates(rule, trees, &verify_widths) {
             let nodes = template.nodes();
             let verify_width = verify_widths.iter().find(|width| **width as usize >= nodes);
             let tree = StaticTree::new(template, &draft_widths);
             let (Some(tree), Some(verify_width)) = (tree, verify_width) else { continue };
             let shape = tree.shape(*verify_width);
-            if fix.admitted([shape]).is_empty() {
+            if origin.limits.admitted([shape]).is_empty() {
                 continue;
             }
             let accepted = match replay.accepted(&tree.template) {
                 Ok(accepted) => accepted,
                 Err(missing) => {
-                    refused.push(RefusedTemplate { shape, missing });
+                    let Shape { depth, draft_width, verify_width: _ } = shape;
+                    let name = origin.name.clone();
+                    found.refused.push(Refusal { name, growth: rule, depth, draft_width, missing });
                     continue;
                 }
             };
+            let pricing = Pricing { static_tree: Some(&tree), ..pricing };
             let filled_by_host = |schedule: &Schedule| !schedule.drafts_in_one_launch();
-            for schedule in self.schedules.iter().copied().filter(filled_by_host) {
-                if !self.pricing.tree_widths(schedule).contains(verify_width) {
+            for schedule in origin.schedules.iter().copied().filter(filled_by_host) {
+                if !pricing.tree_widths(schedule).contains(verify_width) {
                     continue;
                 }
-                let growth = self.choice(tree.clone());
-                let by = Choosing { rule: RowRule::Widest, calibration: None, rate: self.rate };
-                let rows = self.pricing.static_choice(&shape, &tree, schedule, by)?;
-                let stages = self.pricing.static_step(&shape, &tree, schedule)?;
-                priced.push(PricedTemplate {
-                    shape,
-                    growth,
-                    schedule,
-                    rows,
-                    accepted: accepted.clone(),
-                    stages,
-                });
+                // Nothing is chosen by what time is worth: that of plain decoding will do.
+                let by = Choosing { rule: RowRule::Widest, calibration: None, rate: 1.0 / self.ar_tpot_us };
+                let rows = pricing.tree_choice(&shape, schedule, by)?;
+                let stages = pricing.tree_step(&shape, schedule, by.rule, shape.verify_width)?;
+                let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
+                let evidence = trees.evidence(schedule, DepthChoice::Fixed, rows, &accepted);
+                let evidence = Evidence { growth: choice(rule, tree.clone()), ..evidence };
+                found.points.push(origin.point(shape, evidence, predicted));
             }
         }
-        Ok((priced, refused))
+        Ok(())
     }
+}
 
-    fn choice(&self, tree: StaticTree) -> GrowthChoice {
-        match self.rule {
-            GrowthRule::Equal => unreachable!("trees that grow equally are no templates"),
-            GrowthRule::ByRank => GrowthChoice::ByRank(tree),
-            GrowthRule::Kary => GrowthChoice::Kary(tree),
+fn choice(rule: GrowthRule, tree: StaticTree) -> GrowthChoice {
+    match rule {
+        GrowthRule::Equal => unreachable!("trees that grow equally are no templates"),
+        GrowthRule::ByRank => GrowthChoice::ByRank(tree),
+        GrowthRule::Kary => GrowthChoice::Kary(tree),
+    }
+}
+
+/// Every template of the rule that has as many nodes as one of the widths verifies, or the most that its depth and ranks
+/// allow; none twice. In a k-ary one the root has all its children, k being 2 or more.
+fn templates(rule: GrowthRule, trees: &RecordedTrees<'_>, verify_widths: &[u32]) -> Vec<Template> {
+    let mut seen = BTreeSet::new();
+    let mut templates = Vec::new();
+    for depth in 1..=trees.deepest as usize {
+        for nodes in verify_widths.iter().map(|width| *width as usize).filter(|nodes| *nodes >= 2) {
+            let of_rule: Vec<Template> = match rule {
+                GrowthRule::Equal => Vec::new(),
+                GrowthRule::ByRank => vec![Template::best(&trees.by_rank, nodes, depth)],
+                GrowthRule::Kary => (2..nodes.min(trees.top_k as usize + 1))
+                    .map(|k| Template::kary(k, depth, nodes))
+                    .collect(),
+            };
+            let drafts = |template: &Template| template.nodes() >= 2;
+            templates.extend(of_rule.into_iter().filter(drafts).filter(|t| seen.insert(t.clone())));
         }
     }
-
-    /// Every template of the rule that has as many nodes as one of the widths verifies, or the most that its depth and ranks
-    /// allow; none twice. In a k-ary one the root has all its children, k being 2 or more.
-    fn templates(&self, verify_widths: &[u32]) -> Vec<Template> {
-        let mut seen = BTreeSet::new();
-        let mut templates = Vec::new();
-        for depth in 1..=self.depth as usize {
-            for nodes in verify_widths.iter().map(|width| *width as usize).filter(|nodes| *nodes >= 2) {
-                let of_rule: Vec<Template> = match self.rule {
-                    GrowthRule::Equal => Vec::new(),
-                    GrowthRule::ByRank => vec![Template::best(self.by_rank, nodes, depth)],
-                    GrowthRule::Kary => (2..nodes.min(self.top_k as usize + 1))
-                        .map(|k| Template::kary(k, depth, nodes))
-                        .collect(),
-                };
-                let drafts = |template: &Template| template.nodes() >= 2;
-                templates.extend(of_rule.into_iter().filter(drafts).filter(|t| seen.insert(t.clone())));
-            }
-        }
-        templates
-    }
+    templates
 }

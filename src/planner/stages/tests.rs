@@ -30,16 +30,34 @@ fn graph(schedule: Schedule, tail: Tail, depth: u32, decided_nodes: Option<u32>)
     TreeStep { schedule, tail, decided_nodes, ..TreeStep::plain(&table, &drafter, shape) }.stages().unwrap()
 }
 
+/// The name of a part of a step.
+fn part_name(part: Part) -> &'static str {
+    match part {
+        Part::Head => "head",
+        Part::HeadAhead => "head ahead",
+        Part::Draft => "draft",
+        Part::Grow => "grow",
+        Part::Decide => "decide",
+        Part::Prune => "prune",
+        Part::Mask => "mask",
+        Part::Verify => "verify",
+        Part::Sample => "sample",
+        Part::Accept => "accept",
+        Part::Commit => "commit",
+        Part::Tail => "tail",
+    }
+}
+
 /// One line a stage: its name and time, what it waits for, and what of the step before.
 fn described(graph: &StageGraph) -> Vec<String> {
     let line = |(place, run): (usize, &StageRun)| {
-        let mut parts = vec![run.part.name().to_owned()];
+        let mut parts = vec![part_name(run.part).to_owned()];
         parts.extend(run.us.map(|us| us.to_string()));
         for (sign, wait) in [("<", Wait::SameStep), ("<<", Wait::StepBefore)] {
             let mut others: Vec<usize> =
                 graph.waits(place).filter(|(_, w)| *w == wait).map(|(other, _)| other).collect();
             others.sort_unstable();
-            parts.extend(others.iter().map(|other| format!("{sign} {}", graph.run(*other).part.name())));
+            parts.extend(others.iter().map(|other| format!("{sign} {}", part_name(graph.run(*other).part))));
         }
         parts.join(" ")
     };

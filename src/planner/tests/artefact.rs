@@ -72,17 +72,12 @@ fn every_flipped_byte_is_refused() {
             bytes[place] ^= mask;
             let error = decode(&bytes).expect_err("a damaged plan was read");
             let expected = match place {
-                0..8 => matches!(error, PlanError::NotAPlan { .. }),
-                8..12 => matches!(error, PlanError::Version { expected: PLAN_FORMAT, .. }),
-                12..20 => matches!(
-                    error,
-                    PlanError::Truncated { .. }
-                        | PlanError::TrailingBytes { .. }
-                        | PlanError::TooLarge { .. }
-                ),
-                _ => matches!(error, PlanError::Checksum { .. }),
+                0..8 => "begins with `YGGPLAN`",
+                8..12 => "expected format ",
+                12..20 => " bytes, found ",
+                _ => "expected the checksum ",
             };
-            assert!(expected, "byte {place}: {error}");
+            assert!(error.to_string().contains(expected), "byte {place}: {error}");
             bytes[place] ^= mask;
         }
     }
@@ -92,12 +87,14 @@ fn every_flipped_byte_is_refused() {
 #[test]
 fn every_truncation_and_extension_is_refused() {
     let mut bytes = encode(&small_plan()).unwrap();
-    assert!(matches!(decode(&[]), Err(PlanError::NotAPlan { .. })));
-    for length in 1..bytes.len() {
-        assert!(matches!(decode(&bytes[..length]), Err(PlanError::Truncated { .. })), "length {length}");
+    let said = |bytes: &[u8]| decode(bytes).expect_err("a part of a plan was read").to_string();
+    assert!(said(&[]).contains("found an empty file"));
+    let whole = bytes.len();
+    for length in 1..whole {
+        assert!(said(&bytes[..length]).contains(&format!("bytes, found {length} bytes")), "length {length}");
     }
     bytes.push(0);
-    assert!(matches!(decode(&bytes), Err(PlanError::TrailingBytes { .. })));
+    assert!(said(&bytes).contains(&format!("expected {whole} bytes, found {} bytes", whole + 1)));
 }
 
 /// A file with a right header around any payload.
@@ -111,11 +108,12 @@ fn sealed(payload: &[u8]) -> Vec<u8> {
 fn sealed_nonsense_is_refused_without_panic_or_large_allocation() {
     let good = encode(&small_plan()).unwrap()[52..].to_vec();
     decode(&sealed(&good)).unwrap();
-    assert!(matches!(decode(&sealed(&[0xff; 4096])), Err(PlanError::Decode { .. })));
-    assert!(matches!(decode(&sealed(&[])), Err(PlanError::Decode { .. })));
+    let said = |payload: &[u8]| decode(&sealed(payload)).expect_err("nonsense was read").to_string();
+    let expected = format!("expected the fields of format {PLAN_FORMAT}");
+    assert!(said(&[0xff; 4096]).contains(&expected) && said(&[]).contains(&expected));
     let mut longer = good.clone();
     longer.push(0);
-    assert!(matches!(decode(&sealed(&longer)), Err(PlanError::Decode { .. })));
+    assert!(said(&longer).contains(&expected));
     for place in 0..good.len() {
         let mut changed = good.clone();
         changed[place] ^= 0xff;
@@ -132,7 +130,7 @@ fn plans_of_another_format_name_both_versions() {
     let mut bytes = encode(&small_plan()).unwrap();
     bytes[8..12].copy_from_slice(&7u32.to_le_bytes());
     let error = decode(&bytes).unwrap_err().to_string();
-    assert!(error.contains(&format!("format 7, expected {PLAN_FORMAT}")), "{error}");
+    assert!(error.contains(&format!("expected format {PLAN_FORMAT}, found format 7")), "{error}");
 }
 
 #[test]
@@ -144,7 +142,7 @@ fn file_errors_name_the_file() {
     let text = folder.path().join("text.plan");
     fs::write(&text, "hello, this is no plan").unwrap();
     let error = read(&text).unwrap_err().to_string();
-    assert!(error.contains("not a plan") && error.contains("`hello, t`"), "{error}");
+    assert!(error.contains("not a usable plan") && error.contains("`hello, t`"), "{error}");
     let nowhere = folder.path().join("no").join("such.plan");
     assert!(write(&small_plan(), &nowhere).unwrap_err().to_string().contains("cannot write"));
 }

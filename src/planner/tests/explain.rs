@@ -19,7 +19,7 @@ use crate::{
 
 /// What became of each drafter, in the plan's order.
 fn outcomes(drafters: &[DrafterReason]) -> Vec<(&str, Outcome)> {
-    drafters.iter().map(|drafter| (drafter.name.as_str(), drafter.outcome)).collect()
+    drafters.iter().map(|drafter| (drafter.best.name.as_str(), drafter.outcome)).collect()
 }
 
 #[test]

@@ -37,7 +37,7 @@ proptest! {
         let step = trace.steps().next().unwrap();
         let recorded = recorded_candidates(step);
         let replay = TreeReplay::new(&[&trace], narrow, &fixed_widths(&WIDTHS, depth), None);
-        for depth in 1..=replay.depth() {
+        for depth in 1..=depth {
             let fresh = naive_tree(|path| recorded.get(path).cloned(), step.tokens[0], narrow, depth);
             for verify_width in WIDTHS {
                 match replay.accepted(depth, verify_width) {
@@ -89,7 +89,7 @@ proptest! {
             steps += 1;
             rows += *verify_widths.iter().find(|w| **w as usize > chain.len()).unwrap();
         }
-        prop_assert_eq!(replay.steps(), steps);
+        prop_assert_eq!(replay.accepted().steps(), steps);
         if steps > 0 {
             prop_assert_eq!(replay.accepted().aal(), (trace.output.len() - 1) as f64 / steps as f64);
             let run: u64 = replay.steps_by_width().iter().map(|(w, steps)| u64::from(*w) * steps).sum();

@@ -77,16 +77,6 @@ impl SkipState {
         }
     }
 
-    /// Groups of the model it is for.
-    pub fn groups(&self) -> u32 {
-        self.groups
-    }
-
-    /// The set that drafts are made with, and its matchness, 0 before it was measured.
-    pub fn best(&self) -> TriedSet {
-        self.best
-    }
-
     /// The sets tried lately, in the order of tries until there are [`MOST_POINTS`](Self::MOST_POINTS).
     pub fn points(&self) -> &[TriedSet] {
         &self.points

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::storage::StorageError;
+use crate::storage::{SealError, StorageError};
 
 /// Why a corpus store cannot be used. The file's or the caller's fault, never the system's but for [`StoreError::Storage`].
 #[derive(Debug, thiserror::Error)]
@@ -10,55 +10,16 @@ pub enum StoreError {
     /// The file cannot be opened or mapped.
     #[error("no corpus store: {0}; say where it is, or make one with `yggc corpus build`")]
     Storage(#[from] StorageError),
-    /// Another kind of file.
+    /// Another kind of file, another layout, or not the bytes that were written.
     #[error(
-        "`{}` is no corpus store: expected a file that begins with `YGGCORP`, found `{found}`; make one with `yggc corpus build`",
+        "the corpus store `{}` is damaged, or not one of this version: {fault}; copy it again, or build it with `yggc corpus build`",
         path.display()
     )]
-    NotAStore {
+    Damaged {
         /// The file.
         path: PathBuf,
-        /// Its first bytes.
-        found: String,
-    },
-    /// A store of another layout.
-    #[error(
-        "the corpus store `{}` has format {found}, expected {expected}; build it again with `yggc corpus build`",
-        path.display()
-    )]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// What this build reads.
-        expected: u32,
-        /// What the file says.
-        found: u32,
-    },
-    /// Bytes are missing, or there are too many.
-    #[error(
-        "the corpus store `{}` is damaged: expected {expected} bytes, found {found}; copy it again or build it again",
-        path.display()
-    )]
-    Length {
-        /// The file.
-        path: PathBuf,
-        /// What its header says, or the length of a header.
-        expected: u128,
-        /// What is there.
-        found: u64,
-    },
-    /// The content is not what was written.
-    #[error(
-        "the corpus store `{}` is damaged: expected checksum {expected}, found {found}; copy it again or build it again",
-        path.display()
-    )]
-    Checksum {
-        /// The file.
-        path: PathBuf,
-        /// What the header says.
-        expected: String,
-        /// What the content gives.
-        found: String,
+        /// What a good file has, and what this one has.
+        fault: SealError,
     },
     /// A whole store, but not the one that was asked for.
     #[error(

@@ -15,6 +15,7 @@
 use std::path::Path;
 
 use super::StoreError;
+use crate::storage::SealError;
 
 /// The version that this build reads and writes.
 pub(super) const STORE_FORMAT: u32 = 1;
@@ -63,31 +64,34 @@ impl Header {
 
     /// The header of `file` and the digest of the whole, if it is a whole, unchanged store.
     pub(super) fn check(file: &[u8], path: &Path) -> Result<(Self, [u8; 32]), StoreError> {
-        let path = path.to_owned();
+        let refused = |expected: String, found: String| {
+            Err(StoreError::Damaged { path: path.to_owned(), fault: SealError { expected, found } })
+        };
         let start = &file[..file.len().min(MAGIC.len())];
         if !MAGIC.starts_with(start) {
-            return Err(StoreError::NotAStore { path, found: start.escape_ascii().to_string() });
+            return refused(
+                "a file that begins with `YGGCORP`".to_owned(),
+                format!("`{}`", start.escape_ascii()),
+            );
         }
-        let found = file.len() as u64;
         let Some(header) = file.first_chunk::<HEADER_BYTES>() else {
-            return Err(StoreError::Length { path, expected: HEADER_BYTES as u128, found });
+            return refused(format!("{HEADER_BYTES} bytes"), format!("{} bytes", file.len()));
         };
         let four = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
         let eight = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
         let digest_at = |at: usize| header[at..at + 32].try_into().expect("32 bytes");
         if four(8) != STORE_FORMAT {
-            return Err(StoreError::Version { path, expected: STORE_FORMAT, found: four(8) });
+            return refused(format!("format {STORE_FORMAT}"), format!("format {}", four(8)));
         }
         let this =
             Self { vocabulary: four(12), tokens: eight(16), snippets: eight(24), model: digest_at(32) };
         let expected = this.file_bytes();
-        if u128::from(found) != expected {
-            return Err(StoreError::Length { path, expected, found });
+        if file.len() as u128 != expected {
+            return refused(format!("{expected} bytes"), format!("{} bytes", file.len()));
         }
         let (expected, found): ([u8; 32], _) = (digest_at(CHECKED_BYTES), digest(file));
         if expected != found {
-            let (expected, found) = (hex(&expected), hex(&found));
-            return Err(StoreError::Checksum { path, expected, found });
+            return refused(format!("the checksum {}", hex(&expected)), hex(&found));
         }
         Ok((this, found))
     }

@@ -144,25 +144,25 @@ fn every_damaged_byte_and_every_truncation_is_refused() {
             let mut bytes = good.clone();
             bytes[at] ^= flip;
             let error = refusal(&bytes);
-            let fits = match at {
-                0..8 => matches!(error, StoreError::NotAStore { .. }),
-                8..12 => matches!(error, StoreError::Version { .. }),
-                16..32 => matches!(error, StoreError::Length { .. }),
-                _ => matches!(error, StoreError::Checksum { .. }),
+            let expected = match at {
+                0..8 => "begins with `YGGCORP`",
+                8..12 => "expected format ",
+                16..32 => "bytes, found ",
+                _ => "expected the checksum ",
             };
-            assert!(fits, "byte {at}: {error}");
+            assert!(error.to_string().contains(expected), "byte {at}: {error}");
         }
     }
     for length in 0..good.len() {
         let error = refusal(&good[..length]);
         let fits = match length {
             0 => matches!(error, StoreError::Storage(_)),
-            _ => matches!(error, StoreError::Length { found, .. } if found == length as u64),
+            _ => error.to_string().contains(&format!("bytes, found {length} bytes")),
         };
         assert!(fits, "{length} bytes: {error}");
     }
-    assert!(matches!(refusal(&[&good[..], &[0]].concat()), StoreError::Length { .. }));
-    assert!(matches!(refusal(b"GGUF and more"), StoreError::NotAStore { .. }));
+    assert!(refusal(&[&good[..], &[0]].concat()).to_string().contains("bytes, found"));
+    assert!(refusal(b"GGUF and more").to_string().contains("`GGUF and`"));
     fs::write(&path, &good).unwrap();
     assert!(CorpusStore::open(&path).is_ok());
     assert!(

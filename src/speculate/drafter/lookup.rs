@@ -5,7 +5,7 @@
 use crate::{
     plan::{DrafterId, LookupSettings, ProposalLimits, ReplayDrafter},
     speculate::{SpeculateError, StepShape},
-    tree::{Insert, NodeId, Source, TokenTree},
+    tree::{NodeId, Source, TokenTree},
 };
 
 use super::{
@@ -96,13 +96,8 @@ impl ReplayDrafter for Lookup {
             let mut value = 1.0;
             for token in &history[*next..history.len().min(next + depth)] {
                 value *= keep;
-                if tree.len() >= nodes && tree.child(node, *token).is_none() {
-                    break;
-                }
-                match tree.insert(node, *token, value, 0, SOURCE) {
-                    Insert::Added(child) | Insert::Merged(child) => node = child,
-                    Insert::Full => return,
-                }
+                let Some(child) = tree.insert_within(nodes, node, *token, value, 0, SOURCE) else { break };
+                node = child;
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     plan::{Mixture, ProposalLimits},
     policy::{NodeOutcome, Trust, node_outcomes},
     speculate::{SpeculateError, StepOutcome, StepShape, StepStage, stats::Lap},
-    tree::{Insert, NodeId, TokenTree},
+    tree::{NodeId, TokenTree},
 };
 
 use super::{
@@ -105,19 +105,14 @@ impl Mixed {
             let Part { tree: from, places, .. } = &mut parts[*part];
             let parent = from.parent(*node).and_then(|parent| places[parent.index()]);
             let Some(parent) = parent else { continue };
-            let token = from.token(*node);
-            let is_full = tree.len() >= limits.nodes as usize;
-            if is_full && tree.child(parent, token).is_none() {
+            let (token, rank, sources) = (from.token(*node), from.rank(*node), from.sources(*node));
+            let most = limits.nodes as usize;
+            let Some(place) = tree.insert_within(most, parent, token, *worth, rank, sources) else {
                 continue;
-            }
-            match tree.insert(parent, token, *worth, from.rank(*node), from.sources(*node)) {
-                Insert::Added(place) | Insert::Merged(place) => {
-                    places[node.index()] = Some(place);
-                    if *pinned {
-                        tree.pin(place);
-                    }
-                }
-                Insert::Full => {}
+            };
+            places[node.index()] = Some(place);
+            if *pinned {
+                tree.pin(place);
             }
         }
     }

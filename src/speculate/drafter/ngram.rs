@@ -11,7 +11,7 @@ mod saved;
 use crate::{
     plan::{DrafterId, NgramSettings, ProposalLimits},
     speculate::{SpeculateError, StepOutcome, StepShape, StepStage, stats::Lap},
-    tree::{Insert, NodeId, Source, TokenTree},
+    tree::{NodeId, Source, TokenTree},
 };
 
 use self::{dictionary::Dictionaries, pool::Pool};
@@ -106,7 +106,7 @@ impl Ngram {
             });
             let Some((length, token)) = found else { return };
             value *= 1.0 - 1.0 / (1.0 + length as f32);
-            let Some(child) = grow(tree, node, token, value, nodes) else { return };
+            let Some(child) = tree.insert_within(nodes, node, token, value, 0, SOURCE) else { return };
             node = child;
             self.guess.push(token);
         }
@@ -122,23 +122,12 @@ impl Ngram {
             let before = tree.len();
             let (mut node, mut value) = (NodeId::ROOT, FORWARD_VALUE / (place + 1) as f32);
             for token in continuation.iter().take(depth) {
-                let Some(child) = grow(tree, node, *token, value, nodes) else { break };
+                let Some(child) = tree.insert_within(nodes, node, *token, value, 0, SOURCE) else { break };
                 node = child;
                 value *= FORWARD_KEEP;
             }
             left -= u32::from(tree.len() > before);
         }
-    }
-}
-
-/// The child `token` of a node, added if it is new and there is room.
-fn grow(tree: &mut TokenTree, parent: NodeId, token: u32, value: f32, nodes: usize) -> Option<NodeId> {
-    if tree.len() >= nodes && tree.child(parent, token).is_none() {
-        return None;
-    }
-    match tree.insert(parent, token, value, 0, SOURCE) {
-        Insert::Added(child) | Insert::Merged(child) => Some(child),
-        Insert::Full => None,
     }
 }
 

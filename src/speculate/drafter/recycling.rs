@@ -6,7 +6,7 @@
 use crate::{
     plan::{DrafterId, ProposalLimits, RecyclingSettings},
     speculate::{SpeculateError, StepOutcome, StepShape, StepStage, stats::Lap},
-    tree::{Insert, NodeId, Source, TokenTree},
+    tree::{NodeId, Source, TokenTree},
 };
 
 use self::template::{MOST_RANKS, Template};
@@ -64,10 +64,7 @@ impl Recycling {
                 if token == NONE {
                     return None;
                 }
-                match tree.insert(parent, token, node.value, node.rank, SOURCE) {
-                    Insert::Added(child) | Insert::Merged(child) => Some(child),
-                    Insert::Full => None,
-                }
+                tree.insert(parent, token, node.value, node.rank, SOURCE).node()
             });
             self.filled.push(filled);
         }

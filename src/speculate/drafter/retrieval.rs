@@ -14,7 +14,7 @@ use crate::{
         CorpusStore, SpeculateError, StepShape,
         corpus::{LONGEST_MATCH, Match, Occurrences},
     },
-    tree::{Insert, NodeId, Source, TokenTree},
+    tree::{NodeId, Source, TokenTree},
 };
 
 use super::{
@@ -175,12 +175,9 @@ impl ReplayDrafter for Retrieval {
         }
         while let Some(best) = self.frontier.pop() {
             let Open { parent, token, depth: at, value, occurrences } = best;
-            if tree.len() >= limits.nodes as usize && tree.child(parent, token).is_none() {
+            let Some(node) = tree.insert_within(limits.nodes as usize, parent, token, value, 0, SOURCE)
+            else {
                 return;
-            }
-            let node = match tree.insert(parent, token, value, 0, SOURCE) {
-                Insert::Added(node) | Insert::Merged(node) => node,
-                Insert::Full => return,
             };
             if at < depth {
                 self.open(node, at, value, &Match { occurrences, ..found }, most);

@@ -9,7 +9,7 @@ mod automaton;
 use crate::{
     plan::{DrafterId, ProposalLimits, ReplayDrafter, SuffixSettings},
     speculate::{SpeculateError, StepShape},
-    tree::{Insert, NodeId, Source, TokenTree},
+    tree::{NodeId, Source, TokenTree},
 };
 
 use self::automaton::{Automaton, Match, Place};
@@ -148,13 +148,9 @@ impl ReplayDrafter for Suffix {
         }
         while tree.len() < nodes && !self.frontier.is_empty() {
             let Continuation { parent, token, context, value, keep, depth_left } = self.frontier.remove(0);
-            match tree.insert(parent, token, value, 0, SOURCE) {
-                Insert::Added(node) | Insert::Merged(node) => {
-                    let context = self.automaton.follow(context, token).expect("it was a continuation");
-                    self.expand(node, context, (value, keep), depth_left, most(tree));
-                }
-                Insert::Full => return,
-            }
+            let Some(node) = tree.insert(parent, token, value, 0, SOURCE).node() else { return };
+            let context = self.automaton.follow(context, token).expect("it was a continuation");
+            self.expand(node, context, (value, keep), depth_left, most(tree));
         }
     }
 }

@@ -115,7 +115,7 @@ fn ties_go_to_the_lower_rank_then_the_earlier_parent() {
 fn fewer_candidates_than_the_width_add_fewer_nodes() {
     let (tree, frontier, out) = grown(4, 8, &[(5, -1.0), (3, f32::NAN), (4, f32::NEG_INFINITY)]);
     assert_eq!(out.len(), 2);
-    assert!(frontier.is_empty());
+    assert!(frontier.heap.is_empty());
     assert_eq!(tree.value(out[1]), 0.0);
     assert_eq!(tree.rank(out[1]), 2);
 }
@@ -123,7 +123,7 @@ fn fewer_candidates_than_the_width_add_fewer_nodes() {
 #[test]
 fn a_full_tree_stops_growth_and_keeps_the_candidates() {
     let (tree, frontier, out) = grown(3, 2, &[(5, -1.0), (3, -2.0)]);
-    assert_eq!((tree.len(), out.len(), frontier.len()), (2, 1, 1));
+    assert_eq!((tree.len(), out.len(), frontier.heap.len()), (2, 1, 1));
 }
 
 #[test]
@@ -141,5 +141,5 @@ fn a_node_of_another_proposer_is_merged_and_scores_its_value() {
     assert_eq!(tree.sources(other), DRAFTER.union(OTHER));
     assert_eq!(frontier.score(&tree, other), -0.5);
     frontier.clear();
-    assert_eq!((frontier.len(), frontier.score(&tree, NodeId::ROOT)), (0, 0.0));
+    assert_eq!((frontier.heap.len(), frontier.score(&tree, NodeId::ROOT)), (0, 0.0));
 }

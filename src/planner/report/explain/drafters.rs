@@ -1,29 +1,18 @@
 //! What became of every drafter's best shape: why it was chosen or what it lost by.
 use serde::Serialize;
-use ygg_profiler::{DrafterName, Stage};
+use ygg_profiler::Worker;
 
 use crate::{
-    plan::{
-        Acceptance, DepthRule, GrowthRule, Plan, Prediction, RowRule, Schedule, Shape, StageTime, SubPlan,
-    },
+    plan::{Acceptance, Plan, Prediction, PricedShape, StageTime, SubPlan},
     planner::NOISE_MARGIN,
 };
 
 /// The best shape of one drafter.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DrafterReason {
-    /// The drafter.
-    pub name: DrafterName,
-    /// Its best shape.
-    pub shape: Shape,
-    /// How its trees grow.
-    pub growth: GrowthRule,
-    /// When the head of a step is drafted.
-    pub schedule: Schedule,
-    /// How a step chooses its depth.
-    pub depth_rule: DepthRule,
-    /// How a step chooses its rows.
-    pub rule: RowRule,
+    /// The shape, and what it should give.
+    #[serde(flatten)]
+    pub best: PricedShape,
     /// What became of it.
     pub outcome: Outcome,
     /// The outcome in words.
@@ -71,15 +60,11 @@ impl StepShares {
     fn new(stages: &[StageTime]) -> Self {
         let mut shares = StepShares::default();
         for StageTime { stage, us } in stages {
-            match stage {
-                Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
-                    shares.draft_us += us
-                }
-                Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) | Stage::VerifyTail(_) => {
-                    shares.verify_us += us
-                }
-                Stage::Host(_) => shares.host_us += us,
-            }
+            *match stage.worker() {
+                Worker::Drafter => &mut shares.draft_us,
+                Worker::Verifier => &mut shares.verify_us,
+                Worker::Host(_) => &mut shares.host_us,
+            } += us;
         }
         shares
     }
@@ -90,12 +75,7 @@ pub(super) fn reasons(plan: &Plan) -> Vec<DrafterReason> {
     let reason = |(place, sub_plan): (usize, &SubPlan)| {
         let outcome = outcome(plan, place);
         DrafterReason {
-            name: sub_plan.name.clone(),
-            shape: sub_plan.shape,
-            growth: sub_plan.growth.rule(),
-            schedule: sub_plan.schedule,
-            depth_rule: sub_plan.depth_choice.rule(),
-            rule: sub_plan.row_choice.rule,
+            best: sub_plan.priced(),
             outcome,
             reason: words(plan, sub_plan, outcome),
             predicted: sub_plan.predicted.clone(),

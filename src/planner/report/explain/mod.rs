@@ -8,6 +8,7 @@ mod bands;
 mod drafters;
 mod objective;
 mod staircase;
+pub mod tables;
 mod text;
 
 use serde::Serialize;

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use ygg_profiler::{LatencyTable, Stage, Summary};
+use ygg_profiler::{Cell, LatencyTable, Stage, Summary};
 
 /// The cost of one stage over widths at one context.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -30,20 +30,9 @@ pub struct Stair {
 /// left out.
 pub(super) fn staircases(table: &LatencyTable) -> Vec<Staircase> {
     let mut curves: BTreeMap<(&Stage, u32), Vec<(u32, &Summary)>> = BTreeMap::new();
-    for (cell, summary) in table.iter() {
-        match cell.stage {
-            Stage::Verify
-            | Stage::VerifyWalk
-            | Stage::VerifyGrown(_)
-            | Stage::VerifyTail(_)
-            | Stage::Draft(_)
-            | Stage::DraftHead(_)
-            | Stage::FirstGrowth(_)
-            | Stage::NextGrowth(_) => {
-                curves.entry((&cell.stage, cell.context)).or_default().push((cell.width, summary));
-            }
-            Stage::Host(_) => {}
-        }
+    let is_forward = |(cell, _): &(&Cell, &Summary)| !matches!(cell.stage, Stage::Host(_));
+    for (cell, summary) in table.iter().filter(is_forward) {
+        curves.entry((&cell.stage, cell.context)).or_default().push((cell.width, summary));
     }
     curves.retain(|_, curve| curve.len() >= 2);
     let staircase = |((stage, context), curve): ((&Stage, u32), Vec<(u32, &Summary)>)| {

@@ -8,12 +8,13 @@ use ygg_profiler::Stage;
 
 use crate::{
     plan::{Acceptance, LeftOut, PricedShape},
-    planner::report::show::{describe_refusal, drafter_cell, shape_cells, write_list, write_table},
+    planner::report::show::{describe_refusal, write_list, write_table},
 };
 
 use super::{
-    BandReason, ChainAnalysis, Contrast, DrafterReason, Explanation, Margin, ObjectiveContrast, PartGain,
-    Stair, Staircase, StepShares,
+    BandReason, ChainAnalysis, DrafterReason, Explanation, Margin, ObjectiveContrast, PartGain, Stair,
+    Staircase,
+    tables::{self, Table},
 };
 
 /// The explanation as text of several lines.
@@ -76,47 +77,20 @@ fn write_bands(out: &mut String, bands: &[BandReason]) -> fmt::Result {
         out,
         "\nwhat requests of each temperature get (predicted); the rest is said of one temperature"
     )?;
-    let titles = ["recorded", "requests", "drafter", "Dd", "Wd", "Wv", "tokens/step", "us/token", "speed-up"];
-    let mut rows = vec![cells(titles)];
-    for band in bands {
-        rows.push(band_cells(band));
-    }
-    write_table(out, &rows)?;
+    write_titled(out, tables::temperatures(bands))?;
     bands
         .iter()
         .skip(1)
         .try_for_each(|BandReason { temperature, reason, .. }| writeln!(out, "  at {temperature}: {reason}"))
 }
 
-/// Temperature, requests that go by it, and the chosen shape.
-fn band_cells(BandReason { temperature, up_to, chosen, reason: _ }: &BandReason) -> Vec<String> {
-    let requests = up_to.map_or("above".to_owned(), |up_to| format!("to {up_to}"));
-    let mut row = vec![temperature.to_string(), requests];
-    row.extend(priced_cells(chosen));
-    row
-}
-
 fn write_drafters(out: &mut String, drafters: &[DrafterReason]) -> fmt::Result {
     writeln!(out, "\nwhy each drafter won or lost (predicted)")?;
-    for DrafterReason { name, reason, .. } in drafters {
-        writeln!(out, "  {name}: {reason}")?;
+    for DrafterReason { best, reason, .. } in drafters {
+        writeln!(out, "  {}: {reason}", best.name)?;
     }
     writeln!(out, "\nbest shape of every drafter (predicted; where the time of a step goes)")?;
-    let titles =
-        ["drafter", "Dd", "Wd", "Wv", "tokens/step", "us/token", "speed-up", "step us", "draft", "verify"];
-    let mut rows = vec![cells(titles.into_iter().chain(["host"]))];
-    for reason in drafters {
-        let DrafterReason { name, shape, growth, schedule, depth_rule, rule, predicted, shares, .. } = reason;
-        let StepShares { draft_us, verify_us, host_us } = shares;
-        let mut row = vec![drafter_cell(name, *growth, *schedule)];
-        row.extend(shape_cells(shape, *depth_rule, *rule));
-        row.push(format!("{:.2}", predicted.aal));
-        row.push(format!("{:.0}", predicted.tpot_us));
-        row.push(format!("{:.2}", predicted.speedup));
-        row.extend([predicted.step_us, *draft_us, *verify_us, *host_us].map(|us| format!("{us:.0}")));
-        rows.push(row);
-    }
-    write_table(out, &rows)
+    write_titled(out, tables::drafters(drafters))
 }
 
 fn write_parts(out: &mut String, parts: &[PartGain]) -> fmt::Result {
@@ -124,31 +98,14 @@ fn write_parts(out: &mut String, parts: &[PartGain]) -> fmt::Result {
         return Ok(());
     }
     writeln!(out, "\nwhat each part adds (predicted; the best shape with it and all parts before it)")?;
-    let titles = ["drafter", "Dd", "Wd", "Wv", "tokens/step", "us/token", "speed-up", "adds", "part"];
-    let mut rows = vec![cells(titles)];
-    for PartGain { part, best, gain } in parts {
-        let mut row = priced_cells(best);
-        row.push(format!("{:+.1} %", (gain - 1.0) * 100.0));
-        row.push(part.words().to_owned());
-        rows.push(row);
-    }
-    write_table(out, &rows)
+    write_titled(out, tables::parts(parts))
 }
 
 fn write_objective(out: &mut String, objective: &ObjectiveContrast) -> fmt::Result {
     let ObjectiveContrast { overall, by_drafter } = objective;
     writeln!(out, "\nmost tokens per time (eq. 3) against most tokens per step (predicted)")?;
     writeln!(out, "  {}", overall.words())?;
-    let titles = ["drafter", "Dd", "Wd", "Wv", "tokens/step", "us/token", "speed-up", "most per"];
-    let mut rows = vec![cells(titles)];
-    for Contrast { by_speed, by_aal, cost: _ } in by_drafter {
-        for (shape, objective) in [(by_speed, "time"), (by_aal, "step")] {
-            let mut row = priced_cells(shape);
-            row.push(objective.to_owned());
-            rows.push(row);
-        }
-    }
-    if rows.len() > 1 { write_table(out, &rows) } else { Ok(()) }
+    if by_drafter.is_empty() { Ok(()) } else { write_titled(out, tables::objectives(by_drafter)) }
 }
 
 fn write_acceptance(out: &mut String, drafters: &[DrafterReason]) -> fmt::Result {
@@ -158,11 +115,17 @@ fn write_acceptance(out: &mut String, drafters: &[DrafterReason]) -> fmt::Result
     };
     let recorded = drafters.iter().filter(|drafter| drafter.acceptance.steps > 0);
     let lines: Vec<String> = recorded
-        .flat_map(|DrafterReason { name, acceptance: Acceptance { steps, by_depth, by_rank }, .. }| {
-            let depths = format!("{name}: to depth 1, 2, ... of {steps} steps: {}", shares(by_depth));
-            let ranks = format!("{name}: the drafter's candidate 1, 2, ...: {}", shares(by_rank));
-            [Some(depths), (!by_rank.is_empty()).then_some(ranks)]
-        })
+        .flat_map(
+            |DrafterReason {
+                 best: PricedShape { name, .. },
+                 acceptance: Acceptance { steps, by_depth, by_rank },
+                 ..
+             }| {
+                let depths = format!("{name}: to depth 1, 2, ... of {steps} steps: {}", shares(by_depth));
+                let ranks = format!("{name}: the drafter's candidate 1, 2, ...: {}", shares(by_rank));
+                [Some(depths), (!by_rank.is_empty()).then_some(ranks)]
+            },
+        )
         .flatten()
         .collect();
     write_list(out, "acceptance (measured)", lines)
@@ -177,22 +140,7 @@ fn write_chains(out: &mut String, chains: &[ChainAnalysis]) -> fmt::Result {
         "\nchains by analysis, where verifying costs the same whatever its rows, and the best chain priced (alpha and c \
          measured)"
     )?;
-    let titles = ["drafter", "alpha", "c", "tokens", "gain", "priced Dd", "speed-up", "alpha of"];
-    let mut rows = vec![cells(titles)];
-    for ChainAnalysis { name, alpha, alpha_from, cost, gamma, gain, best_chain } in chains {
-        let chain = |cell: fn(&PricedShape) -> String| best_chain.as_ref().map_or("-".to_owned(), cell);
-        rows.push(vec![
-            name.to_string(),
-            format!("{alpha:.2}"),
-            format!("{cost:.4}"),
-            gamma.to_string(),
-            format!("{gain:.2}"),
-            chain(|shape| shape.shape.depth.to_string()),
-            chain(|shape| format!("{:.2}", shape.speedup)),
-            alpha_from.words().to_owned(),
-        ]);
-    }
-    write_table(out, &rows)
+    write_titled(out, tables::chains(chains))
 }
 
 /// A table for each stage: widths down, contexts across.
@@ -220,16 +168,7 @@ fn write_staircases(out: &mut String, staircases: &[Staircase]) -> fmt::Result {
     Ok(())
 }
 
-fn cells<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    cells.into_iter().map(str::to_owned).collect()
-}
-
-/// Drafter, Dd, Wd, Wv, tokens per step, time per token and speed-up.
-fn priced_cells(priced: &PricedShape) -> Vec<String> {
-    let PricedShape { name, shape, growth, schedule, depth_rule, rule, aal, step_us: _, tpot_us, speedup } =
-        priced;
-    let mut row = vec![drafter_cell(name, *growth, *schedule)];
-    row.extend(shape_cells(shape, *depth_rule, *rule));
-    row.extend([format!("{aal:.2}"), format!("{tpot_us:.0}"), format!("{speedup:.2}")]);
-    row
+fn write_titled(out: &mut String, Table { titles, rows }: Table) -> fmt::Result {
+    let titles = titles.into_iter().map(str::to_owned).collect();
+    write_table(out, &[vec![titles], rows].concat())
 }

@@ -1,19 +1,15 @@
-//! Dictionaries as bytes that a later process goes on from: checked, and bound to the model.
+//! Dictionaries as bytes that a later process goes on from: a [sealed file](Seal), bound to the model.
 //!
-//! | bytes | what |
-//! |---|---|
-//! | 0..8 | magic `YGGRAMS\0` |
-//! | 8..12 | format version, u32 little-endian as all numbers |
-//! | 12..20 | payload length, u64 |
-//! | 20..52 | BLAKE3 of the payload |
-//! | 52.. | payload: length and bytes of the model's digest, order, parts held (0 or 1), then of the forward and of the backward dictionary the number of n-grams, and of each its tokens behind their number |
-use crate::{plan::MOST_ORDER, speculate::SpeculateError};
-
+//! The payload: length and bytes of the model's digest, order, parts held (0 or 1), then of the forward and of the backward dictionary the
+//! number of n-grams, and of each its tokens behind their number; all numbers u32 little-endian.
 use super::Ngram;
+use crate::{
+    plan::MOST_ORDER,
+    speculate::SpeculateError,
+    storage::{Seal, SealError},
+};
 
-const MAGIC: &[u8; 8] = b"YGGRAMS\0";
-const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 52;
+const SEAL: Seal = Seal { magic: b"YGGRAMS\0", format: 1, most_payload_bytes: 1 << 32 };
 
 impl Ngram {
     /// The dictionaries as bytes, for a drafter of the same settings over the model of this digest.
@@ -34,13 +30,7 @@ impl Ngram {
                 payload.extend(gram.iter().flat_map(|token| token.to_le_bytes()));
             }
         }
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
-        bytes.extend(MAGIC);
-        bytes.extend(VERSION.to_le_bytes());
-        bytes.extend((payload.len() as u64).to_le_bytes());
-        bytes.extend(blake3::hash(&payload).as_bytes());
-        bytes.extend(payload);
-        bytes
+        SEAL.close(&payload)
     }
 
     /// Adds what [`save`](Self::save) wrote to the dictionaries; nothing of it if it is refused.
@@ -54,7 +44,7 @@ impl Ngram {
         model_digest: &str,
         vocabulary: usize,
     ) -> Result<(), SpeculateError> {
-        let mut reader = Reader(checked_payload(bytes)?);
+        let mut reader = Reader(SEAL.open(bytes)?);
         let digest_bytes = reader.number()? as usize;
         let digest = String::from_utf8_lossy(reader.take(digest_bytes)?).into_owned();
         if digest != model_digest {
@@ -80,29 +70,6 @@ impl Ngram {
         backward.iter().for_each(|gram| self.dictionaries.backward.record(gram));
         Ok(())
     }
-}
-
-fn checked_payload(bytes: &[u8]) -> Result<&[u8], SpeculateError> {
-    let Some((header, payload)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-        return Err(refused(format!("a header of {HEADER_BYTES} bytes"), format!("{} bytes", bytes.len())));
-    };
-    if !header.starts_with(MAGIC) {
-        return Err(refused("n-grams saved by yggc".to_owned(), format!("`{}`", header[..8].escape_ascii())));
-    }
-    let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
-    if version != VERSION {
-        return Err(refused(format!("format {VERSION}"), format!("format {version}")));
-    }
-    let length = u64::from_le_bytes(header[12..20].try_into().expect("eight bytes"));
-    if length != payload.len() as u64 {
-        return Err(refused(format!("{length} bytes behind the header"), payload.len().to_string()));
-    }
-    let (expected, found) =
-        (blake3::Hash::from_bytes(header[20..52].try_into().expect("32 bytes")), blake3::hash(payload));
-    if expected != found {
-        return Err(refused(format!("checksum {expected}"), found.to_string()));
-    }
-    Ok(payload)
 }
 
 /// What of the payload is not yet read.
@@ -135,7 +102,7 @@ impl<'a> Reader<'a> {
 }
 
 fn refused(expected: String, found: String) -> SpeculateError {
-    SpeculateError::SavedNgrams { expected, found }
+    SealError { expected, found }.into()
 }
 
 #[cfg(test)]
@@ -184,9 +151,9 @@ mod tests {
         };
         check(&bytes, "other", 37, "the model other");
         check(&bytes, "digest", 36, "tokens below 36");
-        check(&[], "digest", 37, "a header of 52 bytes");
-        check(&bytes[..bytes.len() - 1], "digest", 37, "bytes behind the header");
-        check(&[&bytes[..], &[0]].concat(), "digest", 37, "bytes behind the header");
+        check(&[], "digest", 37, "an empty file");
+        check(&bytes[..bytes.len() - 1], "digest", 37, "bytes, found");
+        check(&[&bytes[..], &[0]].concat(), "digest", 37, "bytes, found");
         for place in (0..bytes.len()).step_by(7) {
             let mut damaged = bytes.clone();
             damaged[place] ^= 0x10;

@@ -7,7 +7,7 @@ use crate::{
     ir::{Graph, Input, KvSpec, Op, WeightFormat, WeightId, WeightSource, WeightSpec},
 };
 
-use super::{ExecutableSet, Session, SessionOptions, SetOptions};
+use crate::runtime::{ExecutableSet, Session, SessionOptions, SetOptions};
 
 /// Tokens of the model; the last is followed by 0.
 pub(crate) const VOCABULARY: usize = 32;

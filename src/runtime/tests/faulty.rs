@@ -10,7 +10,7 @@ use crate::{
     ir::{Candidates, Id, IdVec, OutputId, Program, ProgramId, RowInputs, StepId, WeightSource},
 };
 
-use super::ExecutableSet;
+use crate::runtime::ExecutableSet;
 
 /// The planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
