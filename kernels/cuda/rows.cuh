@@ -84,15 +84,16 @@ YGG_KERNEL(ygg_embed, YggEmbed, YGG_ROW_THREADS) {
         ygg::row_of(p.out, w)[i] = ygg::embedding_element(p.format, row, i);
 }
 
-// grid: rows
+// grid: rows, groups of a row
 YGG_KERNEL(ygg_rms_norm, YggNormRows, YGG_ROW_THREADS) {
     wait_for_kernels_before();
     let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
-    const float* x = ygg::row_of(p.x, blockIdx.x);
-    const float factor = ygg::rms_factor(x, p.x.columns, p.eps);
-    for (u32 i = threadIdx.x; i < p.x.columns; i += blockDim.x)
-        ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(mul_rn(x[i], factor), p.gain[index(i)]);
+    const u32 first = blockIdx.y * p.columns;
+    const float* x = ygg::row_of(p.x, blockIdx.x) + first;
+    const float factor = ygg::rms_factor(x, p.columns, p.eps);
+    for (u32 i = threadIdx.x; i < p.columns; i += blockDim.x)
+        ygg::row_of(p.out, blockIdx.x)[first + i] = mul_rn(mul_rn(x[i], factor), p.gain[index(i)]);
 }
 
 // grid: rows
@@ -104,7 +105,8 @@ YGG_KERNEL(ygg_elementwise, YggElementwise, YGG_ROW_THREADS) {
     const float* b = ygg::row_of(p.b, blockIdx.x);
     float* out = ygg::row_of(p.out, blockIdx.x);
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
-        out[i] = p.binary == YGG_ADD ? add_rn(a[i], b[index(i)]) : mul_rn(ygg::silu(a[i]), b[i]);
+        out[i] = p.binary == YGG_ADD ? add_rn(a[i], b[index(i)])
+                                     : mul_rn(ygg::gated(p.binary == YGG_GATE_SILU ? YGG_SILU : YGG_GELU, a[i]), b[i]);
 }
 
 // grid: rows
@@ -114,6 +116,15 @@ YGG_KERNEL(ygg_scale, YggScale, YGG_ROW_THREADS) {
     if (ygg::is_skipped(p.step)) return;
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
         ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(ygg::row_of(p.x, blockIdx.x)[index(i)], p.factor);
+}
+
+// grid: rows
+YGG_KERNEL(ygg_softcap, YggScale, YGG_ROW_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    if (ygg::is_skipped(p.step)) return;
+    for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
+        ygg::row_of(p.out, blockIdx.x)[i] = ygg::softcapped(ygg::row_of(p.x, blockIdx.x)[index(i)], p.factor);
 }
 
 // grid: rows. The result lies elsewhere than x: only residual sums are in place.

@@ -133,6 +133,14 @@ pub struct Stack<'a> {
     columns: usize,
 }
 
+/// The output of the model that [`Stack::halves_together`] puts at place `n`.
+pub const fn half_source(n: usize, head_dim: usize, rotated: usize) -> usize {
+    let (head, in_head, in_tile) = (n / head_dim * head_dim, n % head_dim, n % TILE_N);
+    let half = TILE_N / 2;
+    let turned = in_tile / half * (rotated / 2) + in_head / TILE_N * half + in_tile % half;
+    head + if in_head < rotated { turned } else { in_head }
+}
+
 impl<'a> Stack<'a> {
     /// # Panics
     /// If there is none, or they differ: the graph's law has it that they do not.
@@ -162,13 +170,7 @@ impl<'a> Stack<'a> {
             "{} outputs of heads of {head_dim}, {rotated} of which turn",
             self.rows.len()
         );
-        let source = |n: usize| {
-            let (head, in_head, in_tile) = (n / head_dim * head_dim, n % head_dim, n % TILE_N);
-            let half = TILE_N / 2;
-            let turned = in_tile / half * (rotated / 2) + in_head / TILE_N * half + in_tile % half;
-            head + if in_head < rotated { turned } else { in_head }
-        };
-        let rows = (0..self.rows.len()).map(|n| self.rows[source(n)]).collect();
+        let rows = (0..self.rows.len()).map(|n| self.rows[half_source(n, head_dim, rotated)]).collect();
         Self { rows, ..self }
     }
 

@@ -2,7 +2,7 @@
 //! compiles with them, to the same meaning.
 
 use proptest::{prelude::*, sample::Index};
-use ygg_kernels::{KvFormat, Tier};
+use ygg_kernels::{KvFormat, Nonlinearity, Tier};
 
 use super::{
     example::{Small, over_stream},
@@ -55,10 +55,10 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
         3 => small.norm(a),
         4 => small.scale(1.0, a),
         5 => small.scale(2.0, a),
-        6 => small.add(Op::Swiglu, &[a, b]),
+        6 => small.add(Op::Gate(Nonlinearity::Silu), &[a, b]),
         7 => {
             let weights = vec![WeightId(0), WeightId(1)];
-            let wide = small.add(Op::Linear { weights, norm: None, residual: false }, &[a]);
+            let wide = small.add(Op::Linear { weights, biases: vec![], norm: None, residual: false }, &[a]);
             small.slice(3, 8, wide)
         }
         8 | 9 if !*appended => {
@@ -77,7 +77,7 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
         11 => {
             let x = small.norm(a);
             let [gate, up] = [0, 1].map(|weight| small.linear(weight, x));
-            small.add(Op::Swiglu, &[gate, up])
+            small.add(Op::Gate(Nonlinearity::Silu), &[gate, up])
         }
         _ => small.sum(a, b),
     }
