@@ -53,7 +53,7 @@ FAMILIES = {
                       num_hidden_layers=4, intermediate_size=64, no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4,
                       use_sliding_window=False, num_key_value_heads=1),
     "granite": family("GraniteForCausalLM", "granite", "granite", permute=True, tie_word_embeddings=True,
-                      attention_multiplier=0.15625, embedding_multiplier=3.0, residual_multiplier=0.375,
+                      attention_multiplier=0.15625, embedding_multiplier=0.75, residual_multiplier=0.625,
                       logits_scaling=2.5),
     "olmo2": family("Olmo2ForCausalLM", "olmo2", "olmo2", vocab_size=97, rope_theta=DROP, rms_norm_eps=1e-6,
                     rope_parameters=dict(rope_type="default", rope_theta=5000.0)),
@@ -67,9 +67,9 @@ FAMILIES = {
                      sliding_window=19, query_pre_attn_scalar=24, attn_logit_softcapping=4.0,
                      final_logit_softcapping=6.0, logit_std=3.0),
     "gemma3": family("Gemma3ForCausalLM", "gemma3_text", "gemma3", tie_word_embeddings=True, hidden_size=32,
-                     num_attention_heads=3, num_key_value_heads=1, head_dim=32, intermediate_size=64,
+                     num_attention_heads=4, num_key_value_heads=1, head_dim=24, intermediate_size=64,
                      num_hidden_layers=6, hidden_act=DROP, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
-                     sliding_window=17, sliding_window_pattern=6, query_pre_attn_scalar=32, rope_theta=1000000.0,
+                     sliding_window=17, sliding_window_pattern=6, query_pre_attn_scalar=24, rope_theta=1000000.0,
                      rope_local_base_freq=10000.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
     "lfm2": family("Lfm2ForCausalLM", "lfm2", "lfm2", tie_word_embeddings=True, num_hidden_layers=4, hidden_act=DROP,
                    layer_types=["conv", "full_attention", "conv", "full_attention"], conv_L_cache=3, conv_bias=False,
@@ -96,6 +96,8 @@ def fill(model, spec, seed):
         noise = torch.randn(parameter.shape, generator=generator)
         if "norm" in name:
             mean = 1.5 if any(f".{x}_norm." in name or f".{x}_layernorm." in name for x in "qk") else 1.0
+            if gains_are_offsets and "post_" in name:
+                mean = 2.0  # else the scaled embeddings outweigh the layers
             values = mean - float(gains_are_offsets) + 0.25 * noise
         elif name.endswith(".bias"):
             values = 0.5 * noise
