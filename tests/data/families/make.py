@@ -28,11 +28,13 @@ COMMON = dict(
 )
 
 
-def family(architecture, model_type, arch, logit_std=2.0, permute=False, lengths=(TEXT_TOKENS,), **config):
-    """`permute`: rows of Q and K are reordered for rotation of adjacent pairs. `lengths`: tokens of each text."""
+def family(architecture, model_type, arch, logit_std=2.0, final_gain=1.0, permute=False, lengths=(TEXT_TOKENS,), **config):
+    """`final_gain`: mean gain of the last norm; above 1 it allows small tied embeddings, which the layers outweigh.
+    `permute`: rows of Q and K are reordered for rotation of adjacent pairs. `lengths`: tokens of each text."""
     config = {k: v for k, v in {**COMMON, **config}.items() if v is not DROP}
     config = {"architectures": [architecture], "model_type": model_type, "torch_dtype": "bfloat16", **config}
-    return dict(config=config, arch=arch, logit_std=logit_std, permute=permute, lengths=lengths)
+    return dict(config=config, arch=arch, logit_std=logit_std, final_gain=final_gain,
+                permute=permute, lengths=lengths)
 
 
 DROP = object()
@@ -54,7 +56,7 @@ FAMILIES = {
                       use_sliding_window=False, num_key_value_heads=1),
     "granite": family("GraniteForCausalLM", "granite", "granite", permute=True, tie_word_embeddings=True,
                       attention_multiplier=0.15625, embedding_multiplier=0.75, residual_multiplier=0.625,
-                      logits_scaling=2.5),
+                      logits_scaling=2.5, final_gain=6.0),
     "olmo2": family("Olmo2ForCausalLM", "olmo2", "olmo2", vocab_size=97, rope_theta=DROP, rms_norm_eps=1e-6,
                     rope_parameters=dict(rope_type="default", rope_theta=5000.0)),
     "phi3": family("Phi3ForCausalLM", "phi3", "phi3", tie_word_embeddings=True, lengths=(TEXT_TOKENS, 60),
@@ -65,8 +67,8 @@ FAMILIES = {
     "gemma2": family("Gemma2ForCausalLM", "gemma2", "gemma2", tie_word_embeddings=True, head_dim=24,
                      hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
                      sliding_window=19, query_pre_attn_scalar=24, attn_logit_softcapping=4.0,
-                     final_logit_softcapping=6.0, logit_std=3.0),
-    "gemma3": family("Gemma3ForCausalLM", "gemma3_text", "gemma3", tie_word_embeddings=True, hidden_size=32,
+                     final_logit_softcapping=8.0, logit_std=2.5, final_gain=8.0),
+    "gemma3": family("Gemma3ForCausalLM", "gemma3_text", "gemma3", final_gain=3.0, tie_word_embeddings=True, hidden_size=32,
                      num_attention_heads=4, num_key_value_heads=1, head_dim=24, intermediate_size=64,
                      num_hidden_layers=6, hidden_act=DROP, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
                      sliding_window=17, sliding_window_pattern=6, query_pre_attn_scalar=24, rope_theta=1000000.0,
@@ -90,14 +92,14 @@ def fill(model, spec, seed):
     generator = torch.Generator().manual_seed(seed)
     config = model.config
     gains_are_offsets = spec["arch"].startswith("gemma")
-    head_std = spec["logit_std"] * getattr(config, "logits_scaling", 1.0) / math.sqrt(config.hidden_size)
+    scaling = getattr(config, "logits_scaling", 1.0)
+    head_std = spec["logit_std"] * scaling / spec["final_gain"] / math.sqrt(config.hidden_size)
     tied = config.tie_word_embeddings
     for name, parameter in sorted(model.named_parameters()):
         noise = torch.randn(parameter.shape, generator=generator)
         if "norm" in name:
             mean = 1.5 if any(f".{x}_norm." in name or f".{x}_layernorm." in name for x in "qk") else 1.0
-            if gains_are_offsets and "post_" in name:
-                mean = 2.0  # else the scaled embeddings outweigh the layers
+            mean = spec["final_gain"] if name == "model.norm.weight" else mean
             values = mean - float(gains_are_offsets) + 0.25 * noise
         elif name.endswith(".bias"):
             values = 0.5 * noise
