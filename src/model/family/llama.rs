@@ -33,6 +33,7 @@ fn accept(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     let recipe = Recipe::llama(source.config);
-    let has_window = source.fields.text("model_type")?.is_some_and(|kind| kind != "llama");
+    // The window of a folder that calls itself llama means nothing; a GGUF file has one only if the model does.
+    let has_window = source.fields.text("model_type")? != Some("llama");
     decoder(source, &if has_window { recipe.windowed(source, |_| true)? } else { recipe })
 }

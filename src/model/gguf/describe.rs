@@ -41,10 +41,10 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
         .fold(Identity::default(), |identity, (file, bytes)| identity.with(&bytes[..file.header_bytes]));
     let file = joined(files);
     let vocabulary = vocabulary(&file)?;
-    let config = config(&file, bytes, file_name, vocabulary.tokens.len())?;
+    let config = config(&file, bytes, file_name, &vocabulary)?;
     let graph = config.family.graph(&Source { config: &config, fields: &file, tensors: &file.tensors })?;
     let mut stop_tokens: Vec<u32> = vocabulary.eos.into_iter().collect();
-    if let Some(end_of_turn) = token_id(&file, "tokenizer.ggml.eot_token_id", vocabulary.tokens.len())?
+    if let Some(end_of_turn) = token_id(&file, "tokenizer.ggml.eot_token_id", config.vocabulary)?
         && !stop_tokens.contains(&end_of_turn)
     {
         stop_tokens.push(end_of_turn);
@@ -95,7 +95,7 @@ fn config(
     file: &GgufFile,
     bytes: &[&[u8]],
     file_name: &str,
-    tokens: usize,
+    vocabulary: &GgufVocabulary,
 ) -> Result<ModelConfig, ModelError> {
     let architecture = "general.architecture";
     let architecture = required(file.text(architecture)?, architecture, "the model's architecture")?;
@@ -106,8 +106,12 @@ fn config(
         let supported = "a part beside all others; open it by its path";
         return Err(ModelError::unsupported(format_args!("key `{parts}`"), found, supported));
     }
-    let vocabulary = format!("{}.vocab_size", family.name);
-    equal(&vocabulary, file.count(&vocabulary)?, tokens, "the number of tokens")?;
+    let size = format!("{}.vocab_size", family.name);
+    let tokens = match vocabulary.model.as_str() {
+        NO_VOCABULARY => required(file.count(&size)?, &size, "the number of tokens, which no tokenizer gives")?,
+        _ => vocabulary.tokens.len(),
+    };
+    equal(&size, file.count(&size)?, tokens, "the number of tokens")?;
     let own = Own {
         name: file.text("general.name")?.filter(|name| !name.is_empty()).unwrap_or(file_name).to_owned(),
         vocabulary: tokens,
@@ -120,6 +124,9 @@ fn config(
     };
     ModelConfig::read(family, file, &keys, own)
 }
+
+/// What a GGUF file calls its tokenizer if it has none.
+const NO_VOCABULARY: &str = "no_vocab";
 
 fn token_id(file: &GgufFile, key: &str, tokens: usize) -> Result<Option<u32>, ModelError> {
     match file.id(key)? {
@@ -135,7 +142,11 @@ fn vocabulary(file: &GgufFile) -> Result<GgufVocabulary, ModelError> {
     let text = |key: &str| Ok::<_, ModelError>(file.text(key)?.map(str::to_owned));
     let (model_key, tokens_key, kinds_key) =
         ("tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type");
-    let tokens = required(file.strings(tokens_key)?, tokens_key, "the text of every token")?.to_vec();
+    let model = required(text(model_key)?, model_key, "the kind of tokenizer")?;
+    let tokens = match model.as_str() {
+        NO_VOCABULARY => Vec::new(),
+        _ => required(file.strings(tokens_key)?, tokens_key, "the text of every token")?.to_vec(),
+    };
     let kinds = match file.small_counts(kinds_key)? {
         Some(kinds) if kinds.len() == tokens.len() => kinds,
         Some(kinds) => {
@@ -144,9 +155,10 @@ fn vocabulary(file: &GgufFile) -> Result<GgufVocabulary, ModelError> {
         }
         None => vec![GgufVocabulary::NORMAL; tokens.len()],
     };
-    let id = |key: &str| token_id(file, key, tokens.len());
+    // Without a tokenizer no id means anything here.
+    let id = |key: &str| if tokens.is_empty() { Ok(None) } else { token_id(file, key, tokens.len()) };
     Ok(GgufVocabulary {
-        model: required(text(model_key)?, model_key, "the kind of tokenizer")?,
+        model,
         pre: text("tokenizer.ggml.pre")?.unwrap_or_default(),
         kinds,
         merges: file.strings("tokenizer.ggml.merges")?.unwrap_or_default().to_vec(),
