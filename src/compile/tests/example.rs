@@ -218,16 +218,19 @@ impl Builder<'_> {
 }
 
 /// A stream `[W, 8]` and the logits `[R, 8]` over what `build` makes of it. Weights: 0 and 1 are square in F32, 2 in
-/// BF16, 3 is a gain. Cache: two layers of one head of 4. Rotations: 0 of heads of 4, 1 of heads of 2.
+/// BF16, 3 is a gain, 4 a bias, 5 the gain of heads of 4. Cache: two layers of one head of 4. Rotations: 0 of heads of 4, 1 of heads of 2.
 pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let weights = [
         ("a", 8, WeightFormat::F32),
         ("b", 8, WeightFormat::F32),
         ("c", 8, WeightFormat::BF16),
         ("gain", 1, WeightFormat::F32),
+        ("bias", 1, WeightFormat::F32),
     ]
     .map(|(name, rows, format)| WeightSpec::new(name, rows, 8, format));
-    let mut graph = Graph::new("small", weights.to_vec(), KvSpec { layers: 2, kv_heads: 1, head_dim: 4 });
+    let of_heads = WeightSpec::new("gain of heads", 1, 4, WeightFormat::F32);
+    let weights = weights.into_iter().chain([of_heads]).collect();
+    let mut graph = Graph::new("small", weights, KvSpec { layers: 2, kv_heads: 1, head_dim: 4 });
     let ropes = [4, 2].map(|head_dim| {
         let inv_freq = (0..head_dim / 2).map(|i| 1.0 / (i + 1) as f32).collect();
         graph.add_rope(RopeSpec::new(head_dim, RopePairing::Halves, inv_freq))
@@ -264,6 +267,16 @@ impl Small {
         self.add(Op::Linear { weights: vec![WeightId(weight)], biases: vec![], norm: None, residual: false }, &[x])
     }
 
+    pub(super) fn biased(&mut self, weight: u32, x: ValueId) -> ValueId {
+        let (weights, biases) = (vec![WeightId(weight)], vec![WeightId(4)]);
+        self.add(Op::Linear { weights, biases, norm: None, residual: false }, &[x])
+    }
+
+    /// Every half of `x` normalised by itself.
+    pub(super) fn norm_heads(&mut self, x: ValueId) -> ValueId {
+        self.add(Op::RmsNorm(Norm { weight: WeightId(5), eps: 1e-5 }), &[x])
+    }
+
     pub(super) fn sum(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.add(Op::Add, &[a, b])
     }
@@ -286,6 +299,13 @@ impl Small {
 
     pub(super) fn append(&mut self, k: ValueId, v: ValueId) -> ValueId {
         self.add(Op::AppendKv { layer: 0, rope: None }, &[k, v, self.slots, self.positions])
+    }
+
+    /// Attention to the last two positions, of bounded scores.
+    pub(super) fn windowed(&mut self, q: ValueId, appended: ValueId) -> ValueId {
+        let scoring = Scoring { scale: 0.5, softcap: Some(1.5), window: Some(2) };
+        let op = Op::Attention { layer: 0, heads: 2, scoring, rope: None };
+        self.add(op, &[q, appended, self.tails, self.positions])
     }
 
     pub(super) fn attention(&mut self, q: ValueId, appended: ValueId) -> ValueId {

@@ -30,7 +30,7 @@ struct Block {
 }
 
 fn block() -> impl Strategy<Value = Block> {
-    let instruction = (0u32..13, any::<Index>(), any::<Index>());
+    let instruction = (0u32..18, any::<Index>(), any::<Index>());
     let instructions = prop::collection::vec(instruction, 1..7);
     (any::<bool>(), instructions, any::<Index>(), prop::bool::weighted(0.3)).prop_map(
         |(grouped, instructions, residual, residual_outlives)| Block {
@@ -68,7 +68,7 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
             let written = small.append(k, v);
             let q = small.rope(0, b);
             let q = small.scale(0.5, q);
-            small.attention(q, written)
+            if kind == 8 { small.attention(q, written) } else { small.windowed(q, written) }
         }
         10 => {
             let product = small.linear(0, a);
@@ -78,6 +78,18 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
             let x = small.norm(a);
             let [gate, up] = [0, 1].map(|weight| small.linear(weight, x));
             small.add(Op::Gate(Nonlinearity::Silu), &[gate, up])
+        }
+        12 => small.biased(0, a),
+        13 => small.norm_heads(a),
+        14 => small.add(Op::Softcap { cap: 2.0 }, &[a]),
+        15 => {
+            let x = small.norm_heads(a);
+            let [gate, up] = [small.biased(0, x), small.linear(1, x)];
+            small.add(Op::Gate(Nonlinearity::GeluTanh), &[gate, up])
+        }
+        16 => {
+            let product = small.biased(1, a);
+            small.sum(b, product)
         }
         _ => small.sum(a, b),
     }

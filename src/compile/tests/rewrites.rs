@@ -184,6 +184,40 @@ fn fuse_gate_up_needs_one_format_and_one_reader() {
 }
 
 #[test]
+fn biases_go_with_their_products() {
+    // Three products of one value: two with a bias become one, that without stays.
+    let some_biased = |small: &mut Small| {
+        let parts = [small.biased(0, small.stream), small.biased(1, small.stream), small.linear(0, small.stream)];
+        let sum = small.sum(parts[0], parts[1]);
+        small.sum(sum, parts[2])
+    };
+    let graph = after("fuse_qkv", &over_stream(some_biased));
+    let merged = |value: &ValueId| matches!(&graph.node(*value).op, Op::Linear { biases, .. } if biases.len() == 2);
+    assert_eq!(graph.topological().iter().filter(|value| merged(value)).count(), 1);
+    assert_eq!(count(&graph, "linear"), 2);
+    // Neither a gate, nor a residual sum, nor the choice of tokens takes over a product with a bias.
+    let gated = |small: &mut Small| {
+        let [gate, up] = [small.biased(0, small.stream), small.biased(1, small.stream)];
+        small.add(Op::Gate(Nonlinearity::Silu), &[gate, up])
+    };
+    assert_eq!(left("fuse_gate_up", "gated_linear", gated), 0);
+    let added = |small: &mut Small| {
+        let product = small.biased(0, small.stream);
+        small.sum(small.stream, product)
+    };
+    assert_eq!(left("fuse_residual", "add", added), 1);
+}
+
+#[test]
+fn norms_of_heads_stay_in_front() {
+    let heads = |small: &mut Small| {
+        let x = small.norm_heads(small.stream);
+        small.linear(0, x)
+    };
+    assert_eq!(left("fuse_norm", "rms_norm", heads), 1);
+}
+
+#[test]
 fn fuse_gate_up_stays_in_its_group() {
     let crossing = |small: &mut Small| {
         let stream = small.stream;
