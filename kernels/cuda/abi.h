@@ -85,6 +85,7 @@ enum YggEmbedding {
     YGG_EMBEDDING_Q4_1,
     YGG_EMBEDDING_Q4_K,
     YGG_EMBEDDING_Q6_K,
+    YGG_EMBEDDING_Q5_0,
 };
 
 typedef struct YggEmbed {

@@ -27,6 +27,12 @@ YGG_DEVICE float embedding_element(u32 format, const u8* row, u32 i) {
         const u8* block = row + static_cast<u64>(i / 32) * 18;
         return mul_rn(nibble(block + 2, i % 32) - 8.0f, half_to_float(half_at(block)));
     }
+    case YGG_EMBEDDING_Q5_0: {
+        const u8* block = row + static_cast<u64>(i / 32) * 22;
+        const u32 at = i % 32;
+        const float high = static_cast<float>((block[2 + at / 8] >> (at % 8) & 1) * 16);
+        return mul_rn(nibble(block + 6, at) + high - 16.0f, half_to_float(half_at(block)));
+    }
     case YGG_EMBEDDING_Q4_1: {
         const u8* block = row + static_cast<u64>(i / 32) * 20;
         const float d = half_to_float(half_at(block)), m = half_to_float(half_at(block + 2));

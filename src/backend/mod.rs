@@ -35,7 +35,8 @@ pub use ygg_kernels::{
 use ygg_kernels::{Matrix, RopeTable, Tails};
 
 use crate::ir::{
-    DeviceSpec, IdVec, Op, OutputId, Program, ProgramId, RopeSpec, RowInputs, WeightId, WeightSource, WeightSpec,
+    DeviceSpec, IdVec, Op, OutputId, Program, ProgramId, RopeSpec, RowInputs, WeightId, WeightSource,
+    WeightSpec,
 };
 
 /// How many slots a cache has, and what for.

@@ -81,14 +81,18 @@ impl Graph {
     pub fn head(&self) -> Result<WeightId, GraphError> {
         let refuse = |place: String, found: String| GraphError::Law {
             place,
-            expected: "logits that are the product with one matrix, bounded or not, and that nothing reads".to_owned(),
+            expected: "logits that are the product with one matrix, bounded or not, and that nothing reads"
+                .to_owned(),
             found,
         };
         let Some(logits) = self.shown() else {
             return Err(refuse("a trimmed head".to_owned(), "none declared".to_owned()));
         };
         if !self.readers(logits).is_empty() {
-            return Err(refuse(logits.to_string(), format!("`{}` with a reader", self.node(logits).op.name())));
+            return Err(refuse(
+                logits.to_string(),
+                format!("`{}` with a reader", self.node(logits).op.name()),
+            ));
         }
         let product = self.product_of(logits);
         let alone = product == logits || self.readers(product).len() == 1;

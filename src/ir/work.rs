@@ -52,12 +52,9 @@ impl Work {
             Op::GatedLinear { gate, up, .. } => {
                 (weight_bytes(&[*gate, *up], None) + read + written, product(2 * columns))
             }
-            Op::RmsNorm(_)
-            | Op::Gate(_)
-            | Op::Rope(_)
-            | Op::Add
-            | Op::Scale { .. }
-            | Op::Softcap { .. } => (read + written, 0),
+            Op::RmsNorm(_) | Op::Gate(_) | Op::Rope(_) | Op::Add | Op::Scale { .. } | Op::Softcap { .. } => {
+                (read + written, 0)
+            }
             Op::SelectRows | Op::GivenRows { .. } => (2 * written, 0),
             Op::Candidates { head: None, .. } => (read + written, 0),
             Op::Candidates { head: Some(Head { weights, .. }), .. } => {

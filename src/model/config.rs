@@ -161,7 +161,8 @@ impl ModelConfig {
             return Err(ModelError::invalid(key(&keys.rms_eps), "above 0 and below 1", self.rms_eps));
         }
         if !self.rotated.is_multiple_of(2) || !(2..=self.head_dim).contains(&self.rotated) {
-            let expected = format!("an even number of at most the {} elements of a head that turn", self.head_dim);
+            let expected =
+                format!("an even number of at most the {} elements of a head that turn", self.head_dim);
             return Err(ModelError::invalid(key(&keys.rotated), expected, self.rotated));
         }
         self.rope.check(self.rotated, &keys.rope_base, &keys.rope_scaling)

@@ -51,7 +51,8 @@ pub(crate) fn set(widths: &[usize]) -> Arc<ExecutableSet> {
     let output_rows = add(Op::Input(Input::OutputRows), &[]);
     let x = add(Op::Embed { weight: WeightId(0) }, &[tokens]);
     let x = add(Op::SelectRows, &[x, output_rows]);
-    let logits = add(Op::Linear { weights: vec![WeightId(1)], biases: vec![], norm: None, residual: false }, &[x]);
+    let logits =
+        add(Op::Linear { weights: vec![WeightId(1)], biases: vec![], norm: None, residual: false }, &[x]);
     graph.set_logits(logits);
     graph.set_hidden(x);
     let options = SetOptions {

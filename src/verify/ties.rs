@@ -143,8 +143,11 @@ fn graph() -> Result<Graph, GraphError> {
     let output_rows = graph.add(Op::Input(Input::OutputRows), &[], None)?;
     let x = graph.add(Op::Embed { weight: WeightId(0) }, &[tokens], None)?;
     let x = graph.add(Op::SelectRows, &[x, output_rows], None)?;
-    let logits =
-        graph.add(Op::Linear { weights: vec![WeightId(1)], biases: vec![], norm: None, residual: false }, &[x], None)?;
+    let logits = graph.add(
+        Op::Linear { weights: vec![WeightId(1)], biases: vec![], norm: None, residual: false },
+        &[x],
+        None,
+    )?;
     graph.set_logits(logits);
     Ok(graph)
 }

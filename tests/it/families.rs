@@ -9,8 +9,9 @@ use std::{
 };
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 use ygg_kernels::{KvFormat, Tier, WeightFormat};
-use yggc::model::{Container, Model};
+use yggc::model::{Container, Model, ModelError};
 
 use crate::{
     row_invariance::any_rows,
@@ -44,18 +45,24 @@ fn data(family: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families").join(family)
 }
 
-/// The model of a family in a container. Fixtures have no tokenizer, which a folder must have: it gets an empty one.
-pub(crate) fn open(family: &str, container: Container) -> Model {
+/// The folder of a family with a changed configuration. Fixtures have no tokenizer, which a folder must have: it gets an empty one.
+fn open_folder(family: &str, edit: impl FnOnce(&mut Value)) -> Result<Model, ModelError> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let name = "model.safetensors";
+    fs::copy(data(family).join(name), folder.path().join(name)).expect("the model is there");
+    let config = fs::read(data(family).join("config.json")).expect("the configuration is there");
+    let mut config = serde_json::from_slice(&config).expect("JSON");
+    edit(&mut config);
+    fs::write(folder.path().join("config.json"), config.to_string()).expect("the folder can be written");
+    fs::write(folder.path().join("tokenizer.json"), "{}").expect("the folder can be written");
+    Model::open(folder.path())
+}
+
+/// The model of a family in a container.
+fn open(family: &str, container: Container) -> Model {
     let opened = match container {
         Container::Gguf => Model::open(&data(family).join("model.gguf")),
-        Container::Folder => {
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            for name in ["config.json", "model.safetensors"] {
-                fs::copy(data(family).join(name), folder.path().join(name)).expect("the model is there");
-            }
-            fs::write(folder.path().join("tokenizer.json"), "{}").expect("the folder can be written");
-            Model::open(folder.path())
-        }
+        Container::Folder => open_folder(family, |_| ()),
     };
     opened.unwrap_or_else(|error| panic!("{family} as {container:?}: {error}"))
 }
@@ -117,7 +124,10 @@ fn compare(model: &TinyModel, class: Class, kv_format: KvFormat) -> Vec<String> 
         let relative = (found / text.mean_nll - 1.0).abs();
         if relative > NLL || !differ.is_empty() {
             let what = format!("{} on {class} with {kv_format} cache", model.name);
-            wrong.push(format!("{what}: nll {found:.5}, not {:.5}; other tokens at {differ:?}", text.mean_nll));
+            wrong.push(format!(
+                "{what}: nll {found:.5}, not {:.5}; other tokens at {differ:?}",
+                text.mean_nll
+            ));
         }
     }
     wrong
@@ -143,6 +153,44 @@ fn rows_of_every_family_do_not_depend_on_each_other() {
             any_rows(model, class, if class.tier == Tier::Reference { 1 } else { cases(class, 3) });
         }
     }
+}
+
+/// What a graph does not compute is named, the first of it, with what would run.
+#[test]
+fn what_a_family_does_not_compute_is_refused_by_name() {
+    let as_llama = |config: &mut Value| {
+        config["model_type"] = json!("llama");
+        config["architectures"] = json!(["LlamaForCausalLM"]);
+        config["rope_scaling"] = Value::Null;
+    };
+    type Edit = Box<dyn FnOnce(&mut Value)>;
+    let set = |key: &'static str, value: Value| -> Edit { Box::new(move |config| config[key] = value) };
+    let cases: Vec<(&str, Edit, &[&str])> = vec![
+        ("lfm2", Box::new(|_| ()), &["`model_type`", "`lfm2`", "`qwen2`, `qwen3`"]),
+        ("qwen2", Box::new(as_llama), &["self_attn.k_proj.bias`", "a bias", "llama models"]),
+        ("qwen3", Box::new(as_llama), &["self_attn.k_norm.weight`", "a norm", "llama models"]),
+        ("gemma2", Box::new(as_llama), &["`hidden_act`", "gelu", "`silu`"]),
+        ("qwen2", set("attention_bias", json!(true)), &["`attention_bias`", "`true`"]),
+        (
+            "mistral",
+            set("layer_types", json!(["chunked_attention", "full_attention", "full_attention"])),
+            &["`layer_types`", "chunked"],
+        ),
+        ("mistral", set("layer_types", json!(["full_attention"])), &["`layer_types`", "one for each of 3"]),
+        ("mistral", set("sliding_window", json!(0)), &["`sliding_window`", "above 0"]),
+        ("smollm3", set("no_rope_layers", json!([1])), &["`no_rope_layers`", "one for each of 4"]),
+        ("granite", set("logits_scaling", json!(0.0)), &["`logits_scaling`", "not 0"]),
+        ("gemma2", set("attn_logit_softcapping", json!(-1.0)), &["`attn_logit_softcapping`", "above 0"]),
+        ("gemma3", set("sliding_window_pattern", json!(0)), &["`sliding_window_pattern`", "above 0"]),
+        ("gemma3", set("rope_local_base_freq", json!(0.5)), &["`rope_local_base_freq`", "above 1"]),
+        ("phi3", set("partial_rotary_factor", json!(0.5)), &["`rope_scaling`", "4 divisors"]),
+    ];
+    for (family, edit, parts) in cases {
+        let error = open_folder(family, edit).expect_err(family).to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{family}: {error}, without {parts:?}");
+    }
+    let error = Model::open(&data("lfm2").join("model.gguf")).expect_err("no such family").to_string();
+    assert!(error.contains("`general.architecture`") && error.contains("`lfm2`"), "{error}");
 }
 
 #[test]

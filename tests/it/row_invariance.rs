@@ -188,8 +188,7 @@ pub(crate) fn any_rows(model: &TinyModel, class: Class, cases: u64) {
     let set = model.set(class);
     let (vocabulary, context) = (set.vocabulary(), model.model.config.context);
     let mut judge = Judge::within(set, context);
-    let mut sessions: Vec<Session> =
-        (1..=3).map(|threads| session(set, context, SCRATCH, threads)).collect();
+    let mut sessions: Vec<Session> = (1..=3).map(|threads| session(set, context, SCRATCH, threads)).collect();
     for case in 0..cases {
         let what = format!("{} on {class}, case {case}", model.name);
         let mut dice = Dice::new(case);

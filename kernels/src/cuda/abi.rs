@@ -86,6 +86,7 @@ pub const YGG_EMBEDDING_Q4_0: YggEmbedding = 4;
 pub const YGG_EMBEDDING_Q4_1: YggEmbedding = 5;
 pub const YGG_EMBEDDING_Q4_K: YggEmbedding = 6;
 pub const YGG_EMBEDDING_Q6_K: YggEmbedding = 7;
+pub const YGG_EMBEDDING_Q5_0: YggEmbedding = 8;
 pub type YggEmbedding = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -8,9 +8,7 @@ use std::{
     },
 };
 
-use ygg_kernels::{
-    cpu::{ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target},
-};
+use ygg_kernels::cpu::{ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target};
 
 use crate::ir::{
     KEPT_ALIGNMENT, KeptBytes, Norm, Op, OpWeights, PackedDigest, Program, WeightId, WeightSource, WeightSpec,
@@ -161,7 +159,7 @@ fn keys_of(op: &Op) -> Vec<Key> {
         OpWeights::Gain(norm) => vec![Key::Vector(vec![norm.weight])],
         OpWeights::Stack { weights, biases, norm } => {
             with_vectors(Key::Stack(weights.to_vec()), biases, norm)
-        },
+        }
         OpWeights::Gated { gate, up, norm } => with_vectors(Key::Gated(gate, up), &[], norm),
     }
 }

@@ -151,12 +151,8 @@ impl<'a> Launches<'a> {
                 let order = projection.and_then(|p| p.order);
                 let bias = self.weights.biases(biases, order);
                 let weights = self.weights.stack(weights, order);
-                let product = Product {
-                    bias,
-                    residual: *residual,
-                    projection,
-                    ..Product::plain(*norm, weights)
-                };
+                let product =
+                    Product { bias, residual: *residual, projection, ..Product::plain(*norm, weights) };
                 self.product(in_step, step, written, &product, out(), fragments)
             }
             Op::GatedLinear { function, gate, up, norm } => {
@@ -551,6 +547,7 @@ fn embedding_format(format: WeightFormat) -> u32 {
         WeightFormat::F16 => YGG_EMBEDDING_F16,
         WeightFormat::BF16 => YGG_EMBEDDING_BF16,
         WeightFormat::Q8_0 => YGG_EMBEDDING_Q8_0,
+        WeightFormat::Q5_0 => YGG_EMBEDDING_Q5_0,
         WeightFormat::Q4_0 => YGG_EMBEDDING_Q4_0,
         WeightFormat::Q4_1 => YGG_EMBEDDING_Q4_1,
         WeightFormat::Q4_K => YGG_EMBEDDING_Q4_K,

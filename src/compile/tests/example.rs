@@ -264,7 +264,10 @@ impl Small {
     }
 
     pub(super) fn linear(&mut self, weight: u32, x: ValueId) -> ValueId {
-        self.add(Op::Linear { weights: vec![WeightId(weight)], biases: vec![], norm: None, residual: false }, &[x])
+        self.add(
+            Op::Linear { weights: vec![WeightId(weight)], biases: vec![], norm: None, residual: false },
+            &[x],
+        )
     }
 
     pub(super) fn biased(&mut self, weight: u32, x: ValueId) -> ValueId {

@@ -321,13 +321,15 @@ impl Model<'_> {
                 let mut product = self.product(&self.maybe_normed(x(), norm), weights);
                 if !biases.is_empty() {
                     let bias: Vec<f64> = biases.iter().flat_map(|bias| self.weight_row(*bias, 0)).collect();
-                    product = product.map_rows(|_, x| x.iter().zip(&bias).map(|(x, bias)| x + bias).collect());
+                    product =
+                        product.map_rows(|_, x| x.iter().zip(&bias).map(|(x, bias)| x + bias).collect());
                 }
                 if *residual { product.zip(y(), |a, b| a + b) } else { product }
             }
             Op::GatedLinear { function, gate, up, norm } => {
                 let x = self.maybe_normed(x(), norm);
-                self.product(&x, &[*gate]).zip(&self.product(&x, &[*up]), |gate, up| nonlinear(*function, gate) * up)
+                self.product(&x, &[*gate])
+                    .zip(&self.product(&x, &[*up]), |gate, up| nonlinear(*function, gate) * up)
             }
             Op::Gate(function) => x().zip(y(), |gate, up| nonlinear(*function, gate) * up),
             Op::Rope(rope) => self.rotated(x(), *rope),
@@ -340,7 +342,9 @@ impl Model<'_> {
             }
             Op::Add => x().zip(y(), |a, b| a + b),
             Op::Scale { factor } => x().map_rows(|_, x| x.iter().map(|x| x * f64::from(*factor)).collect()),
-            Op::Softcap { cap } => x().map_rows(|_, x| x.iter().map(|x| capped(f64::from(*cap), *x)).collect()),
+            Op::Softcap { cap } => {
+                x().map_rows(|_, x| x.iter().map(|x| capped(f64::from(*cap), *x)).collect())
+            }
             Op::Slice { start, len } => x().map_rows(|_, x| x[*start..start + len].to_vec()),
             Op::SelectRows => {
                 let rows: Vec<_> = self.forward.output_rows.iter().map(|row| x().row(*row)).collect();

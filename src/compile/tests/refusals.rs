@@ -73,7 +73,8 @@ fn unknown_stages() {
 fn early_stages_of_what_cannot_be_compiled_are_shown() {
     let graph = over_stream(|small| {
         let weights = vec![WeightId(0), WeightId(2)];
-        let wide = small.add(Op::Linear { weights, biases: vec![], norm: None, residual: false }, &[small.stream]);
+        let wide =
+            small.add(Op::Linear { weights, biases: vec![], norm: None, residual: false }, &[small.stream]);
         small.slice(4, 8, wide)
     });
     let found = refusal(&graph, ONE, &device());

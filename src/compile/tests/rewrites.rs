@@ -187,12 +187,14 @@ fn fuse_gate_up_needs_one_format_and_one_reader() {
 fn biases_go_with_their_products() {
     // Three products of one value: two with a bias become one, that without stays.
     let some_biased = |small: &mut Small| {
-        let parts = [small.biased(0, small.stream), small.biased(1, small.stream), small.linear(0, small.stream)];
+        let parts =
+            [small.biased(0, small.stream), small.biased(1, small.stream), small.linear(0, small.stream)];
         let sum = small.sum(parts[0], parts[1]);
         small.sum(sum, parts[2])
     };
     let graph = after("fuse_qkv", &over_stream(some_biased));
-    let merged = |value: &ValueId| matches!(&graph.node(*value).op, Op::Linear { biases, .. } if biases.len() == 2);
+    let merged =
+        |value: &ValueId| matches!(&graph.node(*value).op, Op::Linear { biases, .. } if biases.len() == 2);
     assert_eq!(graph.topological().iter().filter(|value| merged(value)).count(), 1);
     assert_eq!(count(&graph, "linear"), 2);
     // Neither a gate, nor a residual sum, nor the choice of tokens takes over a product with a bias.
@@ -425,7 +427,8 @@ fn fuse_residual_stays_in_its_group() {
 fn heads_left(build: impl FnOnce(&mut Graph, ValueId) -> ValueId) -> usize {
     let mut graph = over_stream(|small| small.scale(2.0, small.stream));
     let selected = graph.shown().unwrap();
-    let head = Op::Linear { weights: vec![WeightId(0), WeightId(1)], biases: vec![], norm: None, residual: false };
+    let head =
+        Op::Linear { weights: vec![WeightId(0), WeightId(1)], biases: vec![], norm: None, residual: false };
     let logits = graph.add(head, &[selected], None).unwrap();
     let shown = build(&mut graph, logits);
     graph.set_logits(shown);
@@ -452,7 +455,12 @@ fn fuse_head_takes_a_product_that_only_candidates_read() {
     };
     assert_eq!(heads_left(read_twice), 1);
     let added_in_place = |graph: &mut Graph, logits: ValueId| {
-        let op = Op::Linear { weights: vec![WeightId(1), WeightId(0)], biases: vec![], norm: None, residual: true };
+        let op = Op::Linear {
+            weights: vec![WeightId(1), WeightId(0)],
+            biases: vec![],
+            norm: None,
+            residual: true,
+        };
         let x = graph.operands(logits)[0];
         graph.add(op, &[x, logits], None).unwrap()
     };

@@ -66,8 +66,7 @@ impl LayerWeights {
             None => None,
         };
         let attention_output = list.find(name("attn_output", "self_attn.o_proj"), &[d, queries])?;
-        let after_attention =
-            gain(list, is_after, "post_attention_norm", "post_attention_layernorm", d)?;
+        let after_attention = gain(list, is_after, "post_attention_norm", "post_attention_layernorm", d)?;
         let mlp_norm = match recipe.norms {
             Norms::Before => "post_attention_layernorm",
             Norms::Both | Norms::After => "pre_feedforward_layernorm",

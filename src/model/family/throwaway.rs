@@ -2,10 +2,7 @@
 //! lines in `mod.rs`.
 
 use super::{Family, Source, frame::decoder, recipe::Recipe};
-use crate::{
-    ir::Graph,
-    model::ModelError,
-};
+use crate::{ir::Graph, model::ModelError};
 use ygg_kernels::RopePairing;
 
 pub(super) static THROWAWAY: Family = Family {

@@ -8,14 +8,14 @@ use super::{
 };
 use crate::{
     model::{
-        ConfigKeys, Family, GgufVocabulary, Identity, ModelConfig, ModelError, Parts, TensorInfo, VocabularySource,
+        ConfigKeys, Family, GgufVocabulary, Identity, ModelConfig, ModelError, Parts, TensorInfo,
+        VocabularySource,
         config::{Fields, Own, Turned, equal, required},
         family::Source,
     },
     storage::MappedFile,
 };
 use std::path::Path;
-
 
 /// Opens the model that a GGUF file is, or is a part of: everything but the weights, and the files that hold them.
 pub(in crate::model) fn open(path: &Path, map: MappedFile) -> Result<(Parts, Vec<MappedFile>), ModelError> {
@@ -108,7 +108,9 @@ fn config(
     }
     let size = format!("{}.vocab_size", family.name);
     let tokens = match vocabulary.model.as_str() {
-        NO_VOCABULARY => required(file.count(&size)?, &size, "the number of tokens, which no tokenizer gives")?,
+        NO_VOCABULARY => {
+            required(file.count(&size)?, &size, "the number of tokens, which no tokenizer gives")?
+        }
         _ => vocabulary.tokens.len(),
     };
     equal(&size, file.count(&size)?, tokens, "the number of tokens")?;

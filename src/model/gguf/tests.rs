@@ -324,7 +324,10 @@ fn bad_configurations_are_named_by_key() {
     refused_config(&[(eps, Some(Value::F32(f32::NAN)))], &[eps, "above 0"]);
     refused_config(&[(eps, Some(Value::F32(0.0)))], &[eps, "above 0"]);
     refused_config(&[("llama.rope.freq_base", Some(Value::F32(-1.0)))], &["freq_base`", "above 1"]);
-    refused_config(&[("llama.rope.scaling.type", text("dynamic"))], &["scaling.type`", "`dynamic`", "`linear`"]);
+    refused_config(
+        &[("llama.rope.scaling.type", text("dynamic"))],
+        &["scaling.type`", "`dynamic`", "`linear`"],
+    );
     refused_config(&[("llama.rope.scaling.type", text("yarn"))], &["scaling.factor` is missing"]);
     refused_config(&[("llama.rope.dimension_count", count(5))], &["dimension_count`", "even number"]);
     refused_config(&[("llama.rope.dimension_count", count(10))], &["dimension_count`", "at most the 8"]);

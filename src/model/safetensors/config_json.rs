@@ -55,7 +55,12 @@ impl Object {
         })
     }
 
-    pub(super) fn required<T>(&self, found: Option<T>, key: &str, expected: &'static str) -> Result<T, ModelError> {
+    pub(super) fn required<T>(
+        &self,
+        found: Option<T>,
+        key: &str,
+        expected: &'static str,
+    ) -> Result<T, ModelError> {
         found.ok_or_else(|| ModelError::MissingKey { key: self.path(key), expected })
     }
 
@@ -92,7 +97,9 @@ impl Fields for Object {
 
     fn counts(&self, key: &str) -> Result<Option<Vec<usize>>, ModelError> {
         let count = |value: &Value| usize::try_from(value.as_u64()?).ok();
-        self.typed(key, "a list of integers of at least 0", |value| value.as_array()?.iter().map(count).collect())
+        self.typed(key, "a list of integers of at least 0", |value| {
+            value.as_array()?.iter().map(count).collect()
+        })
     }
 
     fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ModelError> {
@@ -172,7 +179,8 @@ fn numbers(json: &Object, name: &str, family: &'static Family) -> Result<ModelCo
     let keys = keys();
     let vocabulary = json.required(json.count(&keys.vocabulary)?, &keys.vocabulary, "an integer above 0")?;
     let tied_head = json.flag("tie_word_embeddings")?.unwrap_or(family.is_tied_by_default);
-    let own = Own { name: name.to_owned(), vocabulary, rope: rope(json, &keys)?, turned: turned(json)?, tied_head };
+    let own =
+        Own { name: name.to_owned(), vocabulary, rope: rope(json, &keys)?, turned: turned(json)?, tied_head };
     ModelConfig::read(family, json, &keys, own)
 }
 

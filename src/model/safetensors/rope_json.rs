@@ -111,7 +111,8 @@ fn long(json: &Object, rule: &Object, keys: &ConfigKeys) -> Result<RopeScaling, 
             ModelError::invalid(format_args!("key `{}`", rule.path(key)), "a list of numbers", found)
         };
         let list = rule.get(key).ok_or_else(|| wrong("none"))?;
-        let numbers = list.as_array().and_then(|list| list.iter().map(Value::as_f64).collect::<Option<Vec<_>>>());
+        let numbers =
+            list.as_array().and_then(|list| list.iter().map(Value::as_f64).collect::<Option<Vec<_>>>());
         Ok(numbers.ok_or_else(|| wrong("something else"))?.into_iter().map(|x| x as f32).collect())
     };
     let (short, long) = (divisors("short_factor")?, divisors("long_factor")?);

@@ -4,8 +4,7 @@
 //! tiles, and goes on behind it.
 
 use crate::{
-    Nonlinearity,
-    Matrix, Rows, RowsMut, WeightFormat,
+    Matrix, Nonlinearity, Rows, RowsMut, WeightFormat,
     cpu::{
         Amx, Avx512, Epilogue, Kernels, PackedLinear,
         amx::{detection, emulated::Emulated, ops::on_hardware, peak, tiles::Shape},
