@@ -12,7 +12,7 @@ use criterion::{
 };
 use ygg_kernels::{
     Activations, Attention, Choice, KvFormat, KvLayer, Matrix, Norm, Rope, RopePairing, RopeTable, Rows,
-    RowsMut, Tails, Tier, WeightFormat,
+    RowsMut, Scoring, Tails, Tier, WeightFormat,
     candidates::{candidate_columns, ranges},
     cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, TILE, attention_scratch_bytes},
 };
@@ -136,7 +136,7 @@ fn attention_of(group: &mut BenchmarkGroup<'_, WallTime>, kernels: Kernels, cont
     // SAFETY: both hold as many bytes as asked for, finite numbers, and outlive the view; nothing else touches them.
     let kv = unsafe { KvLayer::from_raw(keys, stored, KvFormat::F16, KV_HEADS, slots, HEAD_DIM) };
     let queries = values(width * HEADS * HEAD_DIM);
-    let table = RopeTable::new(&[0.5; HEAD_DIM / 2], slots);
+    let table = RopeTable::new(&[0.5; HEAD_DIM / 2], 1.0, slots);
     let positions: Vec<u32> = (context..slots).map(|slot| slot as u32).collect();
     let tails = Tails {
         positions: &positions,
@@ -151,7 +151,7 @@ fn attention_of(group: &mut BenchmarkGroup<'_, WallTime>, kernels: Kernels, cont
         kv,
         tails,
         heads: HEADS,
-        scale: 0.125,
+        scoring: Scoring::scaled(0.125),
     };
     let mut scratch = Scratch::new(attention_scratch_bytes(HEAD_DIM));
     let mut out = vec![0.0; queries.len()];

@@ -85,6 +85,7 @@ enum YggEmbedding {
     YGG_EMBEDDING_Q4_1,
     YGG_EMBEDDING_Q4_K,
     YGG_EMBEDDING_Q6_K,
+    YGG_EMBEDDING_Q5_0,
 };
 
 typedef struct YggEmbed {
@@ -140,7 +141,13 @@ typedef struct YggProjection {
     YggKv kv;
 } YggProjection;
 
-// out = x weights^T (+ out), or silu(x weights^T) * (x up^T).
+// The function of a gate.
+enum YggFunction {
+    YGG_SILU,
+    YGG_GELU, // as a hyperbolic tangent approximates it
+};
+
+// out = x weights^T (+ bias) (+ out), or function(x weights^T) * (x up^T).
 typedef struct YggLinear {
     YggStep step;
     const void* fragments;
@@ -153,7 +160,9 @@ typedef struct YggLinear {
     u32 tiles_k; // of YGG_TILE_K inputs
     u32 columns; // K
     u32 residual; // 1: added to what is there
+    u32 function; // YggFunction, of a gated pair
     YggProjection projection;
+    const float* bias; // [N], in the order of packed outputs; or null
 } YggLinear;
 
 typedef struct YggNormRows {
@@ -161,12 +170,14 @@ typedef struct YggNormRows {
     YggRows x;
     const float* gain; // [columns]
     float eps;
+    u32 columns; // normalised together: those of x, or of one of its heads
     YggRows out;
 } YggNormRows;
 
 enum YggBinary {
     YGG_ADD,    // a + b
-    YGG_SWIGLU, // silu(a) * b
+    YGG_GATE_SILU, // silu(a) * b
+    YGG_GATE_GELU, // gelu(a) * b
 };
 
 typedef struct YggElementwise {
@@ -181,7 +192,7 @@ typedef struct YggScale {
     YggStep step;
     YggRows x;
     YggRows out;
-    float factor;
+    float factor; // or the bound
 } YggScale;
 
 typedef struct YggRopeRows {
@@ -222,6 +233,8 @@ typedef struct YggAttention {
     u32 heads; // H
     u32 partitions; // of the longest context
     float scale;
+    float softcap; // 0: none
+    u32 window; // places that a row sees, its own the last of them
     YggRope rope;
     YggKv kv;
     float* partial;    // [W * H][partitions][D]

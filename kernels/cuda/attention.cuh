@@ -46,6 +46,16 @@ template <u32 PAIRS> struct Softmax {
     }
 };
 
+// The first place that a row with a logical sequence of this length sees.
+YGG_DEVICE u32 first_seen(const YggAttention& p, u32 length) { return length > p.window ? length - p.window : 0; }
+
+// The score of a place from the product of query and key; of one before the window, none.
+YGG_DEVICE float score_of(const YggAttention& p, float dot, bool is_seen) {
+    if (!is_seen) return -infinity();
+    const float score = mul_rn(dot, p.scale);
+    return p.softcap > 0.0f ? softcapped(score, p.softcap) : score;
+}
+
 // Where the partition's results of a query vector go.
 template <u32 PAIRS>
 YGG_DEVICE void leave(const YggAttention& p, u32 w, u32 head, u32 partition, const Softmax<PAIRS>& softmax) {
@@ -84,16 +94,17 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
     const Bits* cached_values = static_cast<const Bits*>(p.kv.values) + plane;
 
     const u32 begin = partition * YGG_PARTITION;
-    // Of all vectors of the block: the longest prefix, and the longest sequence.
-    u32 longest_prefix = 0, end = 0;
+    // Of all vectors of the block: the longest prefix, the longest sequence, and the first place that is seen.
+    u32 longest_prefix = 0, end = 0, seen_from = 0xffffffffu;
     for (u32 i = 0; i < here; ++i) {
         const u32 w = (first_vector + i) / group;
         const u32 prefix = p.prefix[w], length = prefix + p.tail_len[w];
         longest_prefix = prefix > longest_prefix ? prefix : longest_prefix;
         end = length > end ? length : end;
+        seen_from = smaller(seen_from, first_seen(p, length));
     }
     end = smaller(end, begin + YGG_PARTITION);
-    if (end <= begin) return;
+    if (end <= begin || seen_from >= begin + YGG_PARTITION) return;
 
     for (u32 i = threadIdx.x; i < here * head_dim; i += blockDim.x) {
         const u32 vector = first_vector + i / head_dim, w = vector / group;
@@ -107,6 +118,7 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
 
     const float* mine = queries + warp() * QUERIES_EACH * head_dim;
     for (u32 from = begin; from < end; from += SLOT_TILE) {
+        if (seen_from >= from + SLOT_TILE) continue;
         if (longest_prefix >= from + SLOT_TILE) {
             for (u32 i = threadIdx.x; i < SLOT_TILE * head_dim; i += blockDim.x) {
                 const u64 at = static_cast<u64>(from) * head_dim + i;
@@ -126,8 +138,11 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
 #pragma unroll
             for (u32 q = 0; q < QUERIES_EACH; ++q) {
                 const u32 local = warp() * QUERIES_EACH + q;
-                if (local < here && p.prefix[(first_vector + local) / group] >= from + SLOT_TILE)
-                    weights[q] = softmax[q].take(mul_rn(dots[q], p.scale));
+                if (local >= here) continue;
+                const u32 w = (first_vector + local) / group, prefix = p.prefix[w];
+                const u32 first = first_seen(p, prefix + p.tail_len[w]);
+                if (prefix >= from + SLOT_TILE && first < from + SLOT_TILE)
+                    weights[q] = softmax[q].take(score_of(p, dots[q], from + lane() >= first));
             }
             for (u32 j = 0; j < SLOT_TILE; ++j) {
                 float each[QUERIES_EACH];
@@ -154,7 +169,8 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
             if (local >= here) continue;
             const u32 w = (first_vector + local) / group;
             const u32 prefix = p.prefix[w], length = prefix + p.tail_len[w];
-            if (prefix >= from + SLOT_TILE || length <= from) continue;
+            const u32 first = first_seen(p, length);
+            if (prefix >= from + SLOT_TILE || length <= from || first >= from + SLOT_TILE) continue;
             const u32* tail = p.tails + static_cast<u64>(w) * p.tail_capacity;
             auto slot_of = [&](u32 position) { return position < prefix ? position : tail[index(position - prefix)]; };
             const u32 count = smaller(SLOT_TILE, length - from);
@@ -163,7 +179,7 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
                 const Bits* key = cached_keys + static_cast<u64>(slot_of(from + lane())) * head_dim;
                 float dot = 0.0f;
                 for (u32 d = 0; d < head_dim; ++d) dot = fma_rn(mine[q * head_dim + d], Element::read(key[d]), dot);
-                score = mul_rn(dot, p.scale);
+                score = score_of(p, dot, from + lane() >= first);
             }
             const float weight = softmax[q].take(score);
             for (u32 j = 0; j < count; ++j) {
@@ -183,7 +199,8 @@ template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention
         const u32 local = warp() * QUERIES_EACH + q;
         if (local >= here) continue;
         const u32 vector = first_vector + local, w = vector / group;
-        if (p.prefix[w] + p.tail_len[w] <= begin) continue;
+        const u32 length = p.prefix[w] + p.tail_len[w];
+        if (length <= begin || first_seen(p, length) >= begin + YGG_PARTITION) continue;
         leave<PAIRS>(p, w, kv_head * group + vector % group, partition, softmax[q]);
     }
 }
@@ -225,8 +242,9 @@ YGG_KERNEL(ygg_attention_join, YggAttention, YGG_ATTENTION_THREADS) {
     let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const u32 head = blockIdx.x, w = blockIdx.y, head_dim = p.kv.head_dim;
-    const u64 first = (static_cast<u64>(w) * p.heads + head) * p.partitions;
-    const u32 count = ygg::ceil_div(p.prefix[w] + p.tail_len[w], YGG_PARTITION);
+    const u32 length = p.prefix[w] + p.tail_len[w], unseen = ygg::first_seen(p, length) / YGG_PARTITION;
+    const u64 first = (static_cast<u64>(w) * p.heads + head) * p.partitions + unseen;
+    const u32 count = ygg::ceil_div(length, YGG_PARTITION) - unseen;
     float largest = -ygg::infinity();
     for (u32 i = 0; i < count; ++i) largest = ygg::larger(largest, p.partial_max[first + i]);
     float sum = 0.0f;

@@ -48,6 +48,19 @@ YGG_DEVICE float exp_fast(float x) { return exp2_fast(mul_rn(x, 1.44269504f)); }
 
 YGG_DEVICE float silu(float x) { return divide(x, add_rn(1.0f, exp2_fast(mul_rn(x, -1.44269504f)))); }
 
+// The function of a gate: x sigmoid(x), or x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
+YGG_DEVICE float gated(u32 function, float x) {
+    if (function == YGG_SILU) return silu(x);
+    const float argument = mul_rn(mul_rn(1.59576912f, x), fma_rn(mul_rn(0.044715f, x), x, 1.0f));
+    return divide(x, add_rn(1.0f, exp2_fast(mul_rn(argument, -1.44269504f))));
+}
+
+// cap tanh(x / cap).
+YGG_DEVICE float softcapped(float x, float cap) {
+    const float grown = exp2_fast(mul_rn(divide(x, cap), 2.88539008f));
+    return add_rn(cap, -divide(mul_rn(2.0f, cap), add_rn(1.0f, grown)));
+}
+
 // exp(x) for x <= 0 in the bits of ygg_kernels::candidates::exp_nonpositive.
 YGG_DEVICE float exp_nonpositive(float x) {
     const float round = 12582912.0f; // 1.5 * 2^23

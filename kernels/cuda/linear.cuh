@@ -277,7 +277,7 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
                 const u32 at = w / 8 * 4 + row / 8 * 2 + w % 2, of = row % 8 * 4 + w % 8 / 2;
                 float total = parts[0][at][of];
                 for (u32 part = 1; part < SPLIT_K; ++part) total = add_rn(total, parts[part][at][index(of) % WARP]);
-                return total;
+                return p.bias == nullptr ? total : add_rn(total, p.bias[index(tile * YGG_TILE_N + row)]);
             };
             if (!GATED && p.projection.positions != nullptr) {
                 leave_projection(p, w, tile, row, product);
@@ -290,7 +290,7 @@ template <class Format, u32 NT, u32 TILES, bool GATED> YGG_DEVICE void linear(co
                 continue;
             }
             if (GATED)
-                total = mul_rn(silu(gate[i]), total);
+                total = mul_rn(gated(p.function, gate[i]), total);
             else if (p.residual)
                 total = add_rn(*out, total);
             *out = total;
@@ -348,12 +348,13 @@ YGG_KERNEL(ygg_linear_f32, YggLinear, YGG_LINEAR_THREADS) {
     const float* weights = static_cast<const float*>(p.codes) + static_cast<u64>(output) * p.columns;
     const float* up = static_cast<const float*>(p.up_codes) + static_cast<u64>(output) * p.columns;
     for (u32 w = 0; w < p.out.rows; ++w, x += p.columns) {
-        const float product = ygg::dot_f32(x, weights, p.columns);
+        float product = ygg::dot_f32(x, weights, p.columns);
+        if (p.bias != nullptr) product = add_rn(product, p.bias[output]);
         const float beside = p.up_codes ? ygg::dot_f32(x, up, p.columns) : 0.0f;
         float* out = ygg::row_of(p.out, w) + output;
         if (ygg::lane() == 0) {
             if (p.up_codes)
-                *out = mul_rn(ygg::silu(product), beside);
+                *out = mul_rn(ygg::gated(p.function, product), beside);
             else
                 *out = p.residual ? add_rn(*out, product) : product;
         }

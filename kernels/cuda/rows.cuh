@@ -27,6 +27,12 @@ YGG_DEVICE float embedding_element(u32 format, const u8* row, u32 i) {
         const u8* block = row + static_cast<u64>(i / 32) * 18;
         return mul_rn(nibble(block + 2, i % 32) - 8.0f, half_to_float(half_at(block)));
     }
+    case YGG_EMBEDDING_Q5_0: {
+        const u8* block = row + static_cast<u64>(i / 32) * 22;
+        const u32 at = i % 32;
+        const float high = static_cast<float>((block[2 + at / 8] >> (at % 8) & 1) * 16);
+        return mul_rn(nibble(block + 6, at) + high - 16.0f, half_to_float(half_at(block)));
+    }
     case YGG_EMBEDDING_Q4_1: {
         const u8* block = row + static_cast<u64>(i / 32) * 20;
         const float d = half_to_float(half_at(block)), m = half_to_float(half_at(block + 2));
@@ -84,15 +90,16 @@ YGG_KERNEL(ygg_embed, YggEmbed, YGG_ROW_THREADS) {
         ygg::row_of(p.out, w)[i] = ygg::embedding_element(p.format, row, i);
 }
 
-// grid: rows
+// grid: rows, groups of a row
 YGG_KERNEL(ygg_rms_norm, YggNormRows, YGG_ROW_THREADS) {
     wait_for_kernels_before();
     let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
-    const float* x = ygg::row_of(p.x, blockIdx.x);
-    const float factor = ygg::rms_factor(x, p.x.columns, p.eps);
-    for (u32 i = threadIdx.x; i < p.x.columns; i += blockDim.x)
-        ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(mul_rn(x[i], factor), p.gain[index(i)]);
+    const u32 first = blockIdx.y * p.columns;
+    const float* x = ygg::row_of(p.x, blockIdx.x) + first;
+    const float factor = ygg::rms_factor(x, p.columns, p.eps);
+    for (u32 i = threadIdx.x; i < p.columns; i += blockDim.x)
+        ygg::row_of(p.out, blockIdx.x)[first + i] = mul_rn(mul_rn(x[i], factor), p.gain[index(i)]);
 }
 
 // grid: rows
@@ -104,7 +111,8 @@ YGG_KERNEL(ygg_elementwise, YggElementwise, YGG_ROW_THREADS) {
     const float* b = ygg::row_of(p.b, blockIdx.x);
     float* out = ygg::row_of(p.out, blockIdx.x);
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
-        out[i] = p.binary == YGG_ADD ? add_rn(a[i], b[index(i)]) : mul_rn(ygg::silu(a[i]), b[i]);
+        out[i] = p.binary == YGG_ADD ? add_rn(a[i], b[index(i)])
+                                     : mul_rn(ygg::gated(p.binary == YGG_GATE_SILU ? YGG_SILU : YGG_GELU, a[i]), b[i]);
 }
 
 // grid: rows
@@ -114,6 +122,15 @@ YGG_KERNEL(ygg_scale, YggScale, YGG_ROW_THREADS) {
     if (ygg::is_skipped(p.step)) return;
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
         ygg::row_of(p.out, blockIdx.x)[i] = mul_rn(ygg::row_of(p.x, blockIdx.x)[index(i)], p.factor);
+}
+
+// grid: rows
+YGG_KERNEL(ygg_softcap, YggScale, YGG_ROW_THREADS) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    if (ygg::is_skipped(p.step)) return;
+    for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
+        ygg::row_of(p.out, blockIdx.x)[i] = ygg::softcapped(ygg::row_of(p.x, blockIdx.x)[index(i)], p.factor);
 }
 
 // grid: rows. The result lies elsewhere than x: only residual sums are in place.

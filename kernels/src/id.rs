@@ -12,7 +12,7 @@ pub enum OpKind {
     RmsNorm,
     /// Matrix product, plain or added to the residual.
     Linear,
-    /// Gate and up products joined by SwiGLU.
+    /// Gate and up products joined.
     LinearGated,
     /// Rotary position embedding.
     Rope,
@@ -20,12 +20,14 @@ pub enum OpKind {
     AppendKv,
     /// Tree attention over cached keys and values.
     Attention,
-    /// `silu(gate) * up`.
-    Swiglu,
+    /// A function of the gate, times up.
+    Gate,
     /// Sum of two buffers.
     Add,
     /// Product with a constant.
     Scale,
+    /// A bound that is approached smoothly.
+    Softcap,
     /// Gather of rows.
     SelectRows,
     /// The best tokens of rows of logits, which are products of a matrix if it reads one.
@@ -43,9 +45,10 @@ impl OpKind {
             Self::Rope => "rope",
             Self::AppendKv => "append_kv",
             Self::Attention => "attention",
-            Self::Swiglu => "swiglu",
+            Self::Gate => "gate",
             Self::Add => "add",
             Self::Scale => "scale",
+            Self::Softcap => "softcap",
             Self::SelectRows => "select_rows",
             Self::Candidates => "candidates",
         }

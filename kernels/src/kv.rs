@@ -3,7 +3,7 @@
 pub(crate) mod codes;
 mod inputs;
 
-pub use inputs::{AppendKv, Attention, PartialsShape};
+pub use inputs::{AppendKv, Attention, PartialsShape, Scoring};
 
 use std::{cell::UnsafeCell, fmt, marker::PhantomData};
 

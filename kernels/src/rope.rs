@@ -22,15 +22,17 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// Angles `position * inv_freq[i]` for positions `0..positions`, computed in f64.
+    /// Angles `position * inv_freq[i]` for positions `0..positions`, computed in f64. Cosines and sines are multiplied with
+    /// `magnitude`, which is 1 but for models whose turned heads grow.
     ///
     /// # Panics
     /// If either size is 0.
-    pub fn new(inv_freq: &[f32], positions: usize) -> Self {
+    pub fn new(inv_freq: &[f32], magnitude: f32, positions: usize) -> Self {
         assert!(!inv_freq.is_empty() && positions > 0, "a rope table needs frequencies and positions");
         let angles = (0..positions)
             .flat_map(|position| inv_freq.iter().map(move |&f| (position as f64 * f64::from(f)).sin_cos()));
-        let (sin, cos) = angles.map(|(sin, cos)| (sin as f32, cos as f32)).unzip();
+        let scaled = |x: f64| (x * f64::from(magnitude)) as f32;
+        let (sin, cos) = angles.map(|(sin, cos)| (scaled(sin), scaled(cos))).unzip();
         Self { pairs: inv_freq.len(), positions, cos, sin }
     }
 

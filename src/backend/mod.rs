@@ -35,7 +35,8 @@ pub use ygg_kernels::{
 use ygg_kernels::{Matrix, RopeTable, Tails};
 
 use crate::ir::{
-    DeviceSpec, IdVec, Op, OutputId, Program, ProgramId, RowInputs, WeightId, WeightSource, WeightSpec,
+    DeviceSpec, IdVec, Op, OutputId, Program, ProgramId, RopeSpec, RowInputs, WeightId, WeightSource,
+    WeightSpec,
 };
 
 /// How many slots a cache has, and what for.
@@ -212,16 +213,27 @@ fn embedding(program: &Program) -> Option<WeightId> {
     program.steps.iter().find_map(|step| if let Op::Embed { weight } = step.op { Some(weight) } else { None })
 }
 
-/// A norm's gain as numbers.
-fn gain(matrix: &Matrix<'_>) -> Vec<f32> {
-    let mut gain = vec![0.0; matrix.columns()];
-    matrix.format().dequantise_row(matrix.row(0), &mut gain);
-    gain
+/// Vectors behind each other, as numbers: gains of norms, or biases.
+fn vector(
+    weights: &[WeightId],
+    specs: &[WeightSpec],
+    source: &dyn WeightSource,
+) -> Result<Vec<f32>, BackendError> {
+    let mut all = Vec::new();
+    for weight in weights {
+        let spec = &specs[weight.0 as usize];
+        let stored = matrix(spec, source.bytes(*weight))?;
+        let mut numbers = vec![0.0; stored.columns()];
+        stored.format().dequantise_row(stored.row(0), &mut numbers);
+        all.extend(numbers.into_iter().map(|number| number + spec.offset));
+    }
+    Ok(all)
 }
 
 /// Tables of all rotary embeddings of a program for positions `0..context`.
 fn rope_tables(program: &Program, context: usize) -> Vec<RopeTable> {
-    program.ropes.iter().map(|r| RopeTable::new(&r.inv_freq, context)).collect()
+    let table = |r: &RopeSpec| RopeTable::new(r.inv_freq_within(context), r.magnitude, context);
+    program.ropes.iter().map(table).collect()
 }
 
 /// Bytes of [`rope_tables`]: a cosine and a sine per position and pair.

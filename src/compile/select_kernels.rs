@@ -33,12 +33,13 @@ pub(super) fn select_kernel(
         Op::Linear { weights, .. } => (OpKind::Linear, one_format(weights)?),
         Op::GatedLinear { gate, up, .. } => (OpKind::LinearGated, one_format(&[*gate, *up])?),
         Op::RmsNorm(_) => (OpKind::RmsNorm, None),
-        Op::Swiglu => (OpKind::Swiglu, None),
+        Op::Gate(_) => (OpKind::Gate, None),
         Op::Rope(_) => (OpKind::Rope, None),
         Op::AppendKv { .. } => (OpKind::AppendKv, None),
         Op::Attention { .. } => (OpKind::Attention, None),
         Op::Add => (OpKind::Add, None),
         Op::Scale { .. } => (OpKind::Scale, None),
+        Op::Softcap { .. } => (OpKind::Softcap, None),
         Op::SelectRows | Op::GivenRows { .. } => (OpKind::SelectRows, None),
         Op::Candidates { head, .. } => {
             let format = head.as_ref().map(|head| one_format(&head.weights)).transpose()?;

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use ygg_kernels::Scoring;
+
 use super::{Graph, Head, HeadTokens, Norm, Op, Operand, Program, Step, ValueId, WeightId, WeightSpec};
 
 fn attributes(weights: &[WeightSpec], op: &Op) -> String {
@@ -15,17 +17,20 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
         Op::Input(input) => format!(" {}", input.name()),
         Op::Embed { weight } => format!(" {}", weight_name(*weight)),
         Op::RmsNorm(n) => format!(" {} eps={:e}", weight_name(n.weight), n.eps),
-        Op::Linear { weights, norm: n, residual } => {
+        Op::Linear { weights, biases, norm: n, residual } => {
             let names: Vec<_> = weights.iter().map(|w| weight_name(*w)).collect();
-            format!(" {}{}{}", names.join("|"), norm(n), if *residual { " in_place" } else { "" })
+            let bias = if biases.is_empty() { "" } else { " biased" };
+            format!(" {}{}{bias}{}", names.join("|"), norm(n), if *residual { " in_place" } else { "" })
         }
-        Op::GatedLinear { gate, up, norm: n } => {
-            format!(" {}|{}{}", weight_name(*gate), weight_name(*up), norm(n))
+        Op::GatedLinear { function, gate, up, norm: n } => {
+            format!(" {}|{}{} {function}", weight_name(*gate), weight_name(*up), norm(n))
         }
         Op::Rope(r) => format!(" rope={}", r.0),
         Op::AppendKv { layer, rope: r } => format!(" layer={layer}{}", rope(r)),
-        Op::Attention { layer, heads, scale, rope: r } => {
-            format!(" layer={layer} heads={heads} scale={scale}{}", rope(r))
+        Op::Attention { layer, heads, scoring: Scoring { scale, softcap, window }, rope: r } => {
+            let softcap = softcap.map_or(String::new(), |cap| format!(" softcap={cap}"));
+            let window = window.map_or(String::new(), |window| format!(" window={window}"));
+            format!(" layer={layer} heads={heads} scale={scale}{softcap}{window}{}", rope(r))
         }
         Op::Candidates { head: None, most, tokens } => format!(" most={most}{}", kept(tokens)),
         Op::Candidates { head: Some(Head { weights, norm: n }), most, tokens } => {
@@ -33,8 +38,10 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
             format!(" {}{} most={most}{}", names.join("|"), norm(n), kept(tokens))
         }
         Op::Scale { factor } => format!(" factor={factor}"),
+        Op::Softcap { cap } => format!(" cap={cap}"),
+        Op::Gate(function) => format!(" {function}"),
         Op::Slice { start, len } => format!(" columns={start}..{}", start + len),
-        Op::Swiglu | Op::Add | Op::SelectRows | Op::GivenRows { .. } => String::new(),
+        Op::Add | Op::SelectRows | Op::GivenRows { .. } => String::new(),
     }
 }
 
@@ -121,12 +128,13 @@ pub fn step_name(program: &Program, step: &Step) -> String {
         Op::Input(_)
         | Op::GivenRows { .. }
         | Op::Embed { .. }
-        | Op::Swiglu
+        | Op::Gate(_)
         | Op::Rope(_)
         | Op::AppendKv { .. }
         | Op::Attention { .. }
         | Op::Add
         | Op::Scale { .. }
+        | Op::Softcap { .. }
         | Op::Slice { .. }
         | Op::SelectRows
         | Op::Candidates { .. } => step.op.name().to_owned(),

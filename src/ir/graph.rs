@@ -47,16 +47,27 @@ impl fmt::Display for GroupId {
 }
 
 /// A weight's name and shape `[rows, columns]`; a vector is one row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WeightSpec {
     /// Tensor name in the model file.
     pub name: String,
+    /// The row of the tensor that it begins with: above 0 for a part of a tensor that holds several matrices.
+    pub first_row: usize,
     /// Outputs of the matrix.
     pub rows: usize,
     /// Inputs of the matrix, or elements of the vector.
     pub columns: usize,
     /// How the elements are stored.
     pub format: WeightFormat,
+    /// Added to every stored element of a norm's gain: 1 where files store gains less one.
+    pub offset: f32,
+}
+
+impl WeightSpec {
+    /// A whole tensor, as it is stored.
+    pub fn new(name: impl Into<String>, rows: usize, columns: usize, format: WeightFormat) -> Self {
+        Self { name: name.into(), first_row: 0, rows, columns, format, offset: 0.0 }
+    }
 }
 
 /// Lends the bytes of weights, row-major as the file stores them.
@@ -94,8 +105,33 @@ pub struct RopeSpec {
     pub head_dim: usize,
     /// Which two elements of a head form a pair.
     pub pairing: RopePairing,
-    /// Angle per position of each pair: `[E / 2]`, scaling rules already applied.
+    /// Angle per position of each pair of the first elements of a head: at most `[E / 2]`, scaling rules already applied.
     pub inv_freq: Arc<[f32]>,
+    /// What turned elements are multiplied with; 1 as a rule.
+    pub magnitude: f32,
+    /// Other angles, for sessions with longer contexts.
+    pub long: Option<LongRope>,
+}
+
+/// The angles of a rotary embedding in sessions whose context is longer than the one that a model was first trained on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LongRope {
+    /// The longest context, in tokens, that has the usual angles.
+    pub context: usize,
+    /// Angle per position of each pair, as many as the usual ones.
+    pub inv_freq: Arc<[f32]>,
+}
+
+impl RopeSpec {
+    /// Usual angles, of a magnitude of 1.
+    pub fn new(head_dim: usize, pairing: RopePairing, inv_freq: Arc<[f32]>) -> Self {
+        Self { head_dim, pairing, inv_freq, magnitude: 1.0, long: None }
+    }
+
+    /// The angles in a session of this context.
+    pub fn inv_freq_within(&self, context: usize) -> &[f32] {
+        self.long.as_ref().filter(|long| context > long.context).map_or(&self.inv_freq, |long| &long.inv_freq)
+    }
 }
 
 /// Shape of the key/value cache the graph needs.
@@ -161,7 +197,10 @@ impl Graph {
 
     /// Registers a rotary embedding.
     pub fn add_rope(&mut self, rope: RopeSpec) -> RopeId {
-        assert_eq!(rope.inv_freq.len() * 2, rope.head_dim, "one frequency per pair of a head");
+        let pairs = rope.inv_freq.len();
+        assert!((1..=rope.head_dim / 2).contains(&pairs), "a frequency for each of some pairs of a head");
+        let of_long = rope.long.as_ref().map(|long| long.inv_freq.len());
+        assert!(of_long.is_none_or(|of_long| of_long == pairs), "as many frequencies in long contexts");
         self.ropes.push(rope);
         RopeId(u32::try_from(self.ropes.len() - 1).expect("few ropes"))
     }

@@ -1,6 +1,6 @@
 //! The ops of a graph: what each takes and what it gives.
 
-use ygg_kernels::candidates::candidate_columns;
+use ygg_kernels::{Nonlinearity, Scoring, candidates::candidate_columns};
 
 use super::{Dtype, Graph, HeadTokens, RopeId, Rows, ValueType, WeightId};
 
@@ -65,29 +65,34 @@ pub enum Op {
         /// Embedding matrix `[V, D]`.
         weight: WeightId,
     },
-    /// `(x [W, D]) -> [W, D]`: `x / sqrt(mean(x^2) + eps) * weight`.
+    /// `(x [W, n * D]) -> [W, n * D]`: `x / sqrt(mean(x^2) + eps) * weight` of each group of `D` elements, as many as the gain has: of
+    /// whole rows, or of every head by itself.
     RmsNorm(Norm),
-    /// `(x [W, K] [, residual [W, N]]) -> [W, N]`: `norm(x) · concat(weights)ᵀ (+ residual)`.
-    /// With a residual the result replaces it in place.
+    /// `(x [W, K] [, residual [W, N]]) -> [W, N]`: `norm(x) · concat(weights)ᵀ (+ concat(biases)) (+ residual)`.
+    /// With a residual the result replaces it in place; then there are no biases.
     Linear {
         /// Matrices `[Nᵢ, K]`, concatenated by rows: `N = Σ Nᵢ`.
         weights: Vec<WeightId>,
+        /// Vectors `[Nᵢ]`, one for each matrix; or none.
+        biases: Vec<WeightId>,
         /// Normalisation fused in front.
         norm: Option<Norm>,
         /// Whether a second operand is added to the result.
         residual: bool,
     },
-    /// `(x [W, K]) -> [W, F]`: `silu(norm(x) · gateᵀ) * (norm(x) · upᵀ)`.
+    /// `(x [W, K]) -> [W, F]`: `function(norm(x) · gateᵀ) * (norm(x) · upᵀ)`.
     GatedLinear {
-        /// Matrix `[F, K]` under the silu.
+        /// Function of the gate.
+        function: Nonlinearity,
+        /// Matrix `[F, K]` under the function.
         gate: WeightId,
         /// Matrix `[F, K]` beside it.
         up: WeightId,
         /// Normalisation fused in front.
         norm: Option<Norm>,
     },
-    /// `(gate [W, F], up [W, F]) -> [W, F]`: `silu(gate) * up`.
-    Swiglu,
+    /// `(gate [W, F], up [W, F]) -> [W, F]`: `function(gate) * up`.
+    Gate(Nonlinearity),
     /// `(x [W, heads * E], positions) -> [W, heads * E]`: rotary embedding of every head.
     Rope(RopeId),
     /// `(k [W, G * E], v [W, G * E], slots, positions) -> effect`: writes one slot per row.
@@ -104,8 +109,8 @@ pub enum Op {
         layer: usize,
         /// Query heads.
         heads: usize,
-        /// Factor on the scores.
-        scale: f32,
+        /// What scores are made of, and which positions have one.
+        scoring: Scoring,
         /// Rotation of `q` fused in front.
         rope: Option<RopeId>,
     },
@@ -115,6 +120,11 @@ pub enum Op {
     Scale {
         /// The factor.
         factor: f32,
+    },
+    /// `(x) -> cap * tanh(x / cap)`.
+    Softcap {
+        /// The bound, above 0.
+        cap: f32,
     },
     /// `(x [W, K]) -> [W, len]`: columns `start..start + len`; a view, costs nothing.
     Slice {
@@ -151,12 +161,14 @@ pub enum OpWeights<'a> {
     Stack {
         /// The matrices.
         weights: &'a [WeightId],
+        /// Their biases, or none.
+        biases: &'a [WeightId],
         /// Normalisation fused in front.
         norm: Option<Norm>,
     },
     /// Two products of the same rows.
     Gated {
-        /// The matrix under the silu.
+        /// The matrix under the function.
         gate: WeightId,
         /// The matrix beside it.
         up: WeightId,
@@ -200,12 +212,13 @@ impl Op {
             Op::RmsNorm(_) => "rms_norm",
             Op::Linear { .. } => "linear",
             Op::GatedLinear { .. } => "gated_linear",
-            Op::Swiglu => "swiglu",
+            Op::Gate(_) => "gate",
             Op::Rope(_) => "rope",
             Op::AppendKv { .. } => "append_kv",
             Op::Attention { .. } => "attention",
             Op::Add => "add",
             Op::Scale { .. } => "scale",
+            Op::Softcap { .. } => "softcap",
             Op::Slice { .. } => "slice",
             Op::SelectRows => "select_rows",
             Op::Candidates { .. } => "candidates",
@@ -217,18 +230,20 @@ impl Op {
         match self {
             Op::Embed { weight } => OpWeights::Rows(*weight),
             Op::RmsNorm(norm) => OpWeights::Gain(*norm),
-            Op::Linear { weights, norm, .. } | Op::Candidates { head: Some(Head { weights, norm }), .. } => {
-                OpWeights::Stack { weights, norm: *norm }
+            Op::Linear { weights, biases, norm, .. } => OpWeights::Stack { weights, biases, norm: *norm },
+            Op::Candidates { head: Some(Head { weights, norm }), .. } => {
+                OpWeights::Stack { weights, biases: &[], norm: *norm }
             }
-            Op::GatedLinear { gate, up, norm } => OpWeights::Gated { gate: *gate, up: *up, norm: *norm },
+            Op::GatedLinear { gate, up, norm, .. } => OpWeights::Gated { gate: *gate, up: *up, norm: *norm },
             Op::Input(_)
             | Op::GivenRows { .. }
-            | Op::Swiglu
+            | Op::Gate(_)
             | Op::Rope(_)
             | Op::AppendKv { .. }
             | Op::Attention { .. }
             | Op::Add
             | Op::Scale { .. }
+            | Op::Softcap { .. }
             | Op::Slice { .. }
             | Op::SelectRows
             | Op::Candidates { head: None, .. } => OpWeights::Nothing,
@@ -282,10 +297,13 @@ impl Op {
                 if !is(0, Dtype::F32) {
                     return Err(refuse("an activation".into()));
                 }
-                norm_fits(&Some(*norm), operands[0].columns)?;
+                let gain = graph.weight(norm.weight);
+                if gain.rows != 1 || !operands[0].columns.is_multiple_of(gain.columns) {
+                    return Err(refuse(format!("groups of the {} elements of a norm gain", gain.columns)));
+                }
                 Ok(operands[0])
             }
-            Op::Linear { weights, norm, residual } => {
+            Op::Linear { weights, biases, norm, residual } => {
                 count(1 + usize::from(*residual), "x and, if fused, the residual")?;
                 let columns = operands[0].columns;
                 if weights.is_empty() || !is(0, Dtype::F32) {
@@ -301,6 +319,14 @@ impl Op {
                     }
                 }
                 norm_fits(norm, columns)?;
+                let fits = |(bias, weight): (&WeightId, &WeightId)| {
+                    let (bias, weight) = (graph.weight(*bias), graph.weight(*weight));
+                    (bias.rows, bias.columns) == (1, weight.rows)
+                };
+                let paired = biases.len() == weights.len() && !residual;
+                if !biases.is_empty() && !(paired && biases.iter().zip(weights).all(fits)) {
+                    return Err(refuse("a bias of the outputs of every matrix, and no residual".into()));
+                }
                 let out = weights.iter().map(|w| graph.weight(*w).rows).sum();
                 let result = ValueType::activation(operands[0].rows, out);
                 if *residual && operands[1] != result {
@@ -308,7 +334,7 @@ impl Op {
                 }
                 Ok(result)
             }
-            Op::GatedLinear { gate, up, norm } => {
+            Op::GatedLinear { gate, up, norm, .. } => {
                 count(1, "x")?;
                 let (g, u) = (graph.weight(*gate), graph.weight(*up));
                 if !is(0, Dtype::F32)
@@ -320,7 +346,7 @@ impl Op {
                 norm_fits(norm, operands[0].columns)?;
                 Ok(ValueType::activation(operands[0].rows, g.rows))
             }
-            Op::Swiglu | Op::Add => {
+            Op::Gate(_) | Op::Add => {
                 count(2, "two activations")?;
                 if operands[0] != operands[1] || !is(0, Dtype::F32) {
                     return Err(refuse("two activations of one type".into()));
@@ -351,7 +377,7 @@ impl Op {
                 }
                 Ok(ValueType { rows: Rows::Fixed(0), columns: 0, dtype: Dtype::Effect })
             }
-            Op::Attention { layer, heads, rope, .. } => {
+            Op::Attention { layer, heads, rope, scoring } => {
                 count(4, "q, appended, tails, positions")?;
                 let kv = graph.kv();
                 let fits =
@@ -361,6 +387,10 @@ impl Op {
                         "q of {heads} heads of width {}, an append, tails, positions",
                         kv.head_dim
                     )));
+                }
+                let capped = scoring.softcap.is_none_or(|cap| cap.is_finite() && cap > 0.0);
+                if !scoring.scale.is_finite() || !capped || scoring.window == Some(0) {
+                    return Err(refuse("a finite scale, a bound above 0 and a window of at least 1".into()));
                 }
                 if *heads == 0 || !heads.is_multiple_of(kv.kv_heads) {
                     return Err(refuse(format!("query heads in multiples of {}", kv.kv_heads)));
@@ -374,6 +404,13 @@ impl Op {
                 count(1, "x")?;
                 if !is(0, Dtype::F32) || !factor.is_finite() {
                     return Err(refuse("an activation and a finite factor".into()));
+                }
+                Ok(operands[0])
+            }
+            Op::Softcap { cap } => {
+                count(1, "x")?;
+                if !is(0, Dtype::F32) || !cap.is_finite() || *cap <= 0.0 {
+                    return Err(refuse("an activation and a finite bound above 0".into()));
                 }
                 Ok(operands[0])
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Graph, GraphError, Op, WeightId, WeightSpec};
+use super::{Graph, GraphError, Op, ValueId, WeightId, WeightSpec};
 
 /// The tokens that a trimmed head keeps: at least one, ascending, each below the vocabulary's size.
 ///
@@ -81,14 +81,23 @@ impl Graph {
     pub fn head(&self) -> Result<WeightId, GraphError> {
         let refuse = |place: String, found: String| GraphError::Law {
             place,
-            expected: "logits that are the product with one matrix and that nothing reads".to_owned(),
+            expected: "logits that are the product with one matrix, bounded or not, and that nothing reads"
+                .to_owned(),
             found,
         };
         let Some(logits) = self.shown() else {
             return Err(refuse("a trimmed head".to_owned(), "none declared".to_owned()));
         };
-        match &self.node(logits).op {
-            Op::Linear { weights, residual: false, .. } if self.readers(logits).is_empty() => {
+        if !self.readers(logits).is_empty() {
+            return Err(refuse(
+                logits.to_string(),
+                format!("`{}` with a reader", self.node(logits).op.name()),
+            ));
+        }
+        let product = self.product_of(logits);
+        let alone = product == logits || self.readers(product).len() == 1;
+        match &self.node(product).op {
+            Op::Linear { weights, biases, residual: false, .. } if biases.is_empty() && alone => {
                 match weights[..] {
                     [head] => Ok(head),
                     ref several => Err(refuse(logits.to_string(), format!("{} matrices", several.len()))),
@@ -96,6 +105,11 @@ impl Graph {
             }
             op => Err(refuse(logits.to_string(), format!("`{}`", op.name()))),
         }
+    }
+
+    /// The product that shown logits are made of: itself, or what their bound reads.
+    fn product_of(&self, logits: ValueId) -> ValueId {
+        if let Op::Softcap { .. } = self.node(logits).op { self.operands(logits)[0] } else { logits }
     }
 
     /// Registers the rows of the head that `tokens` name as another matrix, which only [`trim_head`](Self::trim_head) reads.
@@ -116,18 +130,26 @@ impl Graph {
     /// As [`head`](Self::head); if `head` has other rows or columns, or no candidate is asked for.
     pub fn trim_head(&mut self, head: WeightId, tokens: HeadTokens, most: usize) -> Result<(), GraphError> {
         self.head()?;
-        let whole = self.shown().expect("its head was found");
+        let shown = self.shown().expect("its head was found");
+        let whole = self.product_of(shown);
         let group = self.node(whole).group;
         let x = self.operands(whole)[0];
         let mut product = self.node(whole).op.clone();
         if let Op::Linear { weights, .. } = &mut product {
             *weights = vec![head];
         }
-        let logits = self.add(product, &[x], group)?;
+        let mut logits = self.add(product, &[x], group)?;
+        if shown != whole {
+            let bound = self.node(shown).op.clone();
+            logits = self.add(bound, &[logits], group)?;
+        }
         let candidates = Op::Candidates { head: None, most, tokens: Some(tokens) };
         let candidates = self.add(candidates, &[logits], None)?;
         self.show(candidates);
-        self.remove(whole);
+        self.remove(shown);
+        if shown != whole {
+            self.remove(whole);
+        }
         Ok(())
     }
 }

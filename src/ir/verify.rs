@@ -59,10 +59,11 @@ fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
             | Op::RmsNorm(_)
             | Op::Linear { .. }
             | Op::GatedLinear { .. }
-            | Op::Swiglu
+            | Op::Gate(_)
             | Op::Rope(_)
             | Op::Add
             | Op::Scale { .. }
+            | Op::Softcap { .. }
             | Op::Slice { .. }
             | Op::SelectRows
             | Op::Candidates { .. } => {}
@@ -117,11 +118,12 @@ pub fn residual_operand(graph: &Graph, value: ValueId) -> Option<ValueId> {
         | Op::Embed { .. }
         | Op::RmsNorm(_)
         | Op::GatedLinear { .. }
-        | Op::Swiglu
+        | Op::Gate(_)
         | Op::Rope(_)
         | Op::AppendKv { .. }
         | Op::Attention { .. }
         | Op::Scale { .. }
+        | Op::Softcap { .. }
         | Op::Slice { .. }
         | Op::SelectRows
         | Op::Candidates { .. } => None,

@@ -53,7 +53,9 @@ impl Work {
             Op::GatedLinear { gate, up, .. } => {
                 (weight_bytes(&[*gate, *up], None) + read + written, product(2 * columns))
             }
-            Op::RmsNorm(_) | Op::Swiglu | Op::Rope(_) | Op::Add | Op::Scale { .. } => (read + written, 0),
+            Op::RmsNorm(_) | Op::Gate(_) | Op::Rope(_) | Op::Add | Op::Scale { .. } | Op::Softcap { .. } => {
+                (read + written, 0)
+            }
             Op::SelectRows | Op::GivenRows { .. } => (2 * written, 0),
             Op::Candidates { head: None, .. } => (read + written, 0),
             Op::Candidates { head: Some(Head { weights, .. }), .. } => {
@@ -64,9 +66,11 @@ impl Work {
                 let stored = inputs.slots().iter().filter(|slot| **slot != KvLayer::NO_SLOT).count();
                 (read + stored * kv_row_bytes, 0)
             }
-            Op::Attention { heads, .. } => {
-                let seen: usize = lengths(inputs).sum();
-                let bytes = read + written + slots_seen(inputs) * kv_row_bytes;
+            Op::Attention { heads, scoring, .. } => {
+                let window = scoring.window.map_or(usize::MAX, |window| window as usize);
+                let seen: usize = lengths(inputs).map(|length| length.min(window)).sum();
+                let slots = slots_seen(inputs).min(window.saturating_mul(inputs.width()));
+                let bytes = read + written + slots * kv_row_bytes;
                 (bytes, 4 * seen * heads * program.kv.head_dim)
             }
         };

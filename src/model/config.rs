@@ -31,6 +31,8 @@ pub struct ModelConfig {
     pub rms_eps: f32,
     /// Rotary embedding.
     pub rope: RopeConfig,
+    /// Elements of a head that turn, from its first on; all of them as a rule.
+    pub rotated: usize,
     /// Whether the embedding matrix is also the head.
     pub tied_head: bool,
 }
@@ -49,6 +51,7 @@ pub(super) struct ConfigKeys {
     pub(super) rms_eps: String,
     pub(super) rope_base: String,
     pub(super) rope_scaling: String,
+    pub(super) rotated: String,
 }
 
 const LAYERS: RangeInclusive<usize> = 1..=4_096;
@@ -71,7 +74,17 @@ pub(super) struct Own {
     pub(super) name: String,
     pub(super) vocabulary: usize,
     pub(super) rope: RopeConfig,
+    /// Share of a head that turns.
+    pub(super) turned: Turned,
     pub(super) tied_head: bool,
+}
+
+/// How much of a head turns, as files say it.
+pub(super) enum Turned {
+    /// So many elements.
+    Elements(usize),
+    /// This share of them, rounded down.
+    Share(f64),
 }
 
 impl ModelConfig {
@@ -92,7 +105,11 @@ impl ModelConfig {
             None => default_head_dim(hidden_size, heads, keys)?,
         };
         let eps = required(fields.float(&keys.rms_eps)?, &keys.rms_eps, "a number above 0")?;
-        let Own { name, vocabulary, rope, tied_head } = own;
+        let Own { name, vocabulary, rope, turned, tied_head } = own;
+        let rotated = match turned {
+            Turned::Elements(elements) => elements,
+            Turned::Share(share) => (head_dim as f64 * share) as usize,
+        };
         let config = Self {
             family,
             name,
@@ -106,6 +123,7 @@ impl ModelConfig {
             context: count(&keys.context)?,
             rms_eps: eps as f32,
             rope,
+            rotated,
             tied_head,
         };
         config.check(keys)?;
@@ -142,7 +160,12 @@ impl ModelConfig {
         if !(self.rms_eps > 0.0 && self.rms_eps < 1.0) {
             return Err(ModelError::invalid(key(&keys.rms_eps), "above 0 and below 1", self.rms_eps));
         }
-        self.rope.check(self.head_dim, &keys.rope_base, &keys.rope_scaling)
+        if !self.rotated.is_multiple_of(2) || !(2..=self.head_dim).contains(&self.rotated) {
+            let expected =
+                format!("an even number of at most the {} elements of a head that turn", self.head_dim);
+            return Err(ModelError::invalid(key(&keys.rotated), expected, self.rotated));
+        }
+        self.rope.check(self.rotated, &keys.rope_base, &keys.rope_scaling)
     }
 }
 
@@ -169,6 +192,10 @@ pub(super) trait Fields {
     fn float(&self, key: &str) -> Result<Option<f64>, ModelError>;
     /// A text.
     fn text(&self, key: &str) -> Result<Option<&str>, ModelError>;
+    /// A list of integers of at least 0.
+    fn counts(&self, key: &str) -> Result<Option<Vec<usize>>, ModelError>;
+    /// A list of texts.
+    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ModelError>;
 }
 
 /// The value of a key that must be there.

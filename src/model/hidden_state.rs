@@ -5,7 +5,9 @@ use std::{path::Path, sync::Arc};
 use super::{
     Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable,
     family::{EH_PROJ, HiddenStateGraph},
-    lend, safetensors,
+    lend,
+    open::place_of,
+    safetensors,
 };
 use crate::{
     ir::{Graph, WeightId, WeightSource},
@@ -78,7 +80,7 @@ impl HiddenStateModel {
             let weight = &graph.weights()[id];
             match halves.iter().position(|half| half.0 as usize == id) {
                 Some(half) => Place::Gathered(self.half(half)),
-                None => Place::Mapped(self.tensors[&weight.name].clone()),
+                None => Place::Mapped(place_of(weight, &self.tensors)),
             }
         });
         let places = places.collect();

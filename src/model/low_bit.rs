@@ -46,7 +46,7 @@ pub fn in_eight_bits(
 fn products(graph: &Graph) -> Vec<WeightId> {
     let of_op = |value| match graph.node(value).op.weights() {
         OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) => Vec::new(),
-        OpWeights::Stack { weights, norm: _ } => weights.to_vec(),
+        OpWeights::Stack { weights, biases: _, norm: _ } => weights.to_vec(),
         OpWeights::Gated { gate, up, norm: _ } => vec![gate, up],
     };
     graph.topological().into_iter().flat_map(of_op).collect()

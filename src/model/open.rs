@@ -11,7 +11,7 @@ use super::{
     VocabularySource, gguf, kept::KeptWeights, load_progress::LoadProgress, safetensors,
 };
 use crate::{
-    ir::{Graph, WeightId, WeightSource},
+    ir::{Graph, WeightId, WeightSource, WeightSpec},
     storage::{MappedFile, StorageError},
 };
 
@@ -116,7 +116,7 @@ impl Model {
     fn assemble(path: &Path, container: Container, parts: Parts, files: Vec<MappedFile>) -> Self {
         let Parts { config, graph, vocabulary, chat_template, stop_tokens, identity, read_tensors, tensors } =
             parts;
-        let places = graph.weights().iter().map(|w| tensors[&w.name].clone()).collect();
+        let places = graph.weights().iter().map(|weight| place_of(weight, &tensors)).collect();
         let unused_tensors = unused(&graph, &tensors, &read_tensors);
         Self {
             path: path.to_owned(),
@@ -174,6 +174,14 @@ impl Model {
     pub fn fingerprint(&self) -> ModelFingerprint {
         self.identity.finish(&self.tensors, |info| lend(&self.files, info))
     }
+}
+
+/// Where a weight lies: all of its tensor, or some of its rows.
+pub(super) fn place_of(weight: &WeightSpec, tensors: &TensorTable) -> TensorInfo {
+    let info = tensors[&weight.name].clone();
+    let row = weight.format.row_bytes(weight.columns).expect("the tensor's size is checked");
+    let start = info.bytes.start + weight.first_row * row;
+    TensorInfo { bytes: start..start + weight.rows * row, ..info }
 }
 
 fn unused(graph: &Graph, tensors: &TensorTable, read: &[&str]) -> Vec<String> {

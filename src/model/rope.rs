@@ -3,6 +3,8 @@
 use std::{f64::consts::TAU, sync::Arc};
 
 use super::ModelError;
+use crate::ir::{LongRope, RopeSpec};
+use ygg_kernels::RopePairing;
 
 /// How a model was stretched beyond the context it was first trained on.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +29,47 @@ pub enum RopeScaling {
     },
     /// One divisor per pair, `[E / 2]`: how GGUF stores Llama 3.1's rule (`rope_freqs.weight`).
     PerPair(Arc<[f32]>),
+    /// YaRN (arXiv 2309.00071, section 3.2): long wavelengths are divided by `factor`, short ones kept, those between blended.
+    Yarn {
+        /// Divisor of the longest wavelengths.
+        factor: f64,
+        /// Context of the first training, in tokens.
+        original_context: f64,
+        /// Pairs that turn more often than this in the original context are kept.
+        fast: f64,
+        /// Pairs that turn less often than this are divided.
+        slow: f64,
+        /// Whether the pairs between which frequencies are blended are whole numbers.
+        is_truncated: bool,
+        /// What turned elements are multiplied with.
+        magnitude: f64,
+    },
+    /// One divisor per pair, for contexts up to the original one and for longer ones: LongRoPE (arXiv 2402.13753).
+    LongShort {
+        /// Divisors in sessions with at most the original context.
+        short: Arc<[f32]>,
+        /// Divisors in sessions with longer contexts.
+        long: Arc<[f32]>,
+        /// Context of the first training, in tokens.
+        original_context: f64,
+        /// What turned elements are multiplied with.
+        magnitude: f64,
+    },
+}
+
+/// Where YaRN keeps frequencies if a file does not say.
+pub(super) const YARN_FAST: f64 = 32.0;
+/// Where YaRN divides frequencies if a file does not say.
+pub(super) const YARN_SLOW: f64 = 1.0;
+
+/// YaRN's magnitude for a context that is `factor` times the original one.
+pub(super) fn yarn_magnitude(factor: f64, weight: f64) -> f64 {
+    if factor <= 1.0 { 1.0 } else { 0.1 * weight * factor.ln() + 1.0 }
+}
+
+/// LongRoPE's magnitude for a context that is `factor` times the original one.
+pub(super) fn long_magnitude(factor: f64, original_context: f64) -> f64 {
+    if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original_context.ln()).sqrt() }
 }
 
 /// Rotary embedding as configured.
@@ -72,16 +115,45 @@ impl RopeConfig {
                 let expected = "finite numbers above 0 with low_freq_factor below high_freq_factor";
                 Err(ModelError::invalid(what, expected, found))
             }
-            RopeScaling::PerPair(factors) => {
-                if factors.len() * 2 != head_dim {
-                    let expected = format!("{} divisors, one per pair of a head", head_dim / 2);
-                    return Err(ModelError::invalid(what, expected, factors.len()));
+            RopeScaling::PerPair(factors) => check_divisors(factors, head_dim, what),
+            RopeScaling::Yarn { factor, original_context, fast, slow, is_truncated: _, magnitude } => {
+                let all = [factor, original_context, fast, slow, magnitude];
+                if all.iter().all(|x| factor_fits(**x)) && fast > slow {
+                    return Ok(());
                 }
-                match factors.iter().find(|f| !(f.is_finite() && **f > 0.0)) {
-                    Some(factor) => Err(ModelError::invalid(what, "finite divisors above 0", factor)),
-                    None => Ok(()),
-                }
+                let found = format!(
+                    "factor {factor}, original_max_position_embeddings {original_context}, beta_fast {fast}, \
+                     beta_slow {slow}, attention factor {magnitude}"
+                );
+                Err(ModelError::invalid(what, "finite numbers above 0 with beta_slow below beta_fast", found))
             }
+            RopeScaling::LongShort { short, long, original_context, magnitude } => {
+                check_divisors(short, head_dim, what.clone())?;
+                check_divisors(long, head_dim, what.clone())?;
+                if factor_fits(*original_context) && factor_fits(*magnitude) {
+                    return Ok(());
+                }
+                let found = format!("an original context of {original_context}, a magnitude of {magnitude}");
+                Err(ModelError::invalid(what, "finite numbers above 0", found))
+            }
+        }
+    }
+
+    /// The rotation of heads of `head_dim` elements, of which the first `rotated` turn.
+    pub(super) fn spec(&self, head_dim: usize, rotated: usize, pairing: RopePairing) -> RopeSpec {
+        let usual = RopeSpec::new(head_dim, pairing, self.inv_freq(rotated));
+        match &self.scaling {
+            RopeScaling::Yarn { magnitude, .. } => RopeSpec { magnitude: *magnitude as f32, ..usual },
+            RopeScaling::LongShort { long, original_context, magnitude, .. } => {
+                let scaling = RopeScaling::PerPair(Arc::clone(long));
+                let inv_freq = RopeConfig { base: self.base, scaling }.inv_freq(rotated);
+                let long = Some(LongRope { context: *original_context as usize, inv_freq });
+                RopeSpec { magnitude: *magnitude as f32, long, ..usual }
+            }
+            RopeScaling::None
+            | RopeScaling::Linear { .. }
+            | RopeScaling::Llama3 { .. }
+            | RopeScaling::PerPair(_) => usual,
         }
     }
 
@@ -90,22 +162,24 @@ impl RopeConfig {
         (0..head_dim / 2)
             .map(|pair| {
                 let plain = self.plain(pair, head_dim);
-                (plain / self.divisor(pair, TAU / plain)) as f32
+                (plain / self.divisor(pair, head_dim)) as f32
             })
             .collect()
     }
 
     /// What each plain frequency is divided by, `[E / 2]`: the content of GGUF's `rope_freqs.weight`.
     pub(super) fn divisors(&self, head_dim: usize) -> Vec<f32> {
-        (0..head_dim / 2).map(|pair| self.divisor(pair, TAU / self.plain(pair, head_dim)) as f32).collect()
+        (0..head_dim / 2).map(|pair| self.divisor(pair, head_dim) as f32).collect()
     }
 
     fn plain(&self, pair: usize, head_dim: usize) -> f64 {
         self.base.powf(-2.0 * pair as f64 / head_dim as f64)
     }
 
-    /// What the frequency of `pair`, whose wavelength is given in positions, is divided by.
-    fn divisor(&self, pair: usize, wavelength: f64) -> f64 {
+    /// What the frequency of `pair` is divided by.
+    fn divisor(&self, pair: usize, head_dim: usize) -> f64 {
+        // In positions.
+        let wavelength = TAU / self.plain(pair, head_dim);
         match &self.scaling {
             RopeScaling::None => 1.0,
             RopeScaling::Linear { factor } => *factor,
@@ -121,7 +195,33 @@ impl RopeConfig {
                 }
             }
             RopeScaling::PerPair(factors) => factors[pair].into(),
+            RopeScaling::LongShort { short, .. } => short[pair].into(),
+            RopeScaling::Yarn { factor, original_context, fast, slow, is_truncated, magnitude: _ } => {
+                // The pair that turns so many times in the original context.
+                let pair_of = |turns: f64| {
+                    head_dim as f64 * (original_context / (turns * TAU)).ln() / (2.0 * self.base.ln())
+                };
+                let (mut low, mut high) = (pair_of(*fast), pair_of(*slow));
+                if *is_truncated {
+                    (low, high) = (low.floor(), high.ceil());
+                }
+                let (low, high) = (low.max(0.0), high.min(head_dim as f64 - 1.0));
+                let divided = ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+                1.0 / (divided / factor + 1.0 - divided)
+            }
         }
+    }
+}
+
+/// Checks that there is a divisor for every pair.
+fn check_divisors(factors: &[f32], head_dim: usize, what: String) -> Result<(), ModelError> {
+    if factors.len() * 2 != head_dim {
+        let expected = format!("{} divisors, one per pair of a head", head_dim / 2);
+        return Err(ModelError::invalid(what, expected, factors.len()));
+    }
+    match factors.iter().find(|f| !(f.is_finite() && **f > 0.0)) {
+        Some(factor) => Err(ModelError::invalid(what, "finite divisors above 0", factor)),
+        None => Ok(()),
     }
 }
 

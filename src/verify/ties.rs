@@ -131,20 +131,18 @@ pub(super) fn tied_model(loaded: &Loaded) -> Result<ExecutableSet, Error> {
 }
 
 fn graph() -> Result<Graph, GraphError> {
-    let matrix = |name: &str| WeightSpec {
-        name: name.to_owned(),
-        rows: VOCABULARY,
-        columns: COLUMNS,
-        format: WeightFormat::F32,
-    };
+    let matrix = |name: &str| WeightSpec::new(name, VOCABULARY, COLUMNS, WeightFormat::F32);
     let kv = KvSpec { layers: 1, kv_heads: 1, head_dim: COLUMNS };
     let mut graph = Graph::new("tied", vec![matrix("embedding"), matrix("head")], kv);
     let tokens = graph.add(Op::Input(Input::Tokens), &[], None)?;
     let output_rows = graph.add(Op::Input(Input::OutputRows), &[], None)?;
     let x = graph.add(Op::Embed { weight: WeightId(0) }, &[tokens], None)?;
     let x = graph.add(Op::SelectRows, &[x, output_rows], None)?;
-    let logits =
-        graph.add(Op::Linear { weights: vec![WeightId(1)], norm: None, residual: false }, &[x], None)?;
+    let logits = graph.add(
+        Op::Linear { weights: vec![WeightId(1)], biases: vec![], norm: None, residual: false },
+        &[x],
+        None,
+    )?;
     graph.set_logits(logits);
     Ok(graph)
 }

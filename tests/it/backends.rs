@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use ygg_kernels::{Activations, KvFormat, RopePairing, Tier, WeightFormat, cuda::packing::Layout};
+use ygg_kernels::{
+    Activations, KvFormat, Nonlinearity, RopePairing, Scoring, Tier, WeightFormat, cuda::packing::Layout,
+};
 use yggc::{
     backend::Pinning,
     ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec},
@@ -165,7 +167,7 @@ impl Weights {
             };
             format.quantise_row(&row, &mut bytes);
         }
-        self.specs.push(WeightSpec { name: name.to_owned(), rows, columns, format });
+        self.specs.push(WeightSpec::new(name, rows, columns, format));
         self.bytes.push(bytes);
         WeightId(self.specs.len() as u32 - 1)
     }
@@ -193,12 +195,12 @@ fn unfusable(format: WeightFormat) -> (Graph, Weights) {
 
     let mut graph = Graph::new("unfusable", weights.specs.clone(), kv);
     let inv_freq = (0..kv.head_dim / 2).map(|i| 0.5f32.powi(i as i32)).collect();
-    let rope = graph.add_rope(RopeSpec { head_dim: kv.head_dim, pairing: RopePairing::Halves, inv_freq });
+    let rope = graph.add_rope(RopeSpec::new(kv.head_dim, RopePairing::Halves, inv_freq));
     let mut add = |op: Op, operands: &[ValueId], group: Option<u32>| {
         graph.add(op, operands, group.map(GroupId)).expect("a lawful op")
     };
     let norm = |weight| Op::RmsNorm(Norm { weight, eps: 1e-5 });
-    let linear = |weight| Op::Linear { weights: vec![weight], norm: None, residual: false };
+    let linear = |weight| Op::Linear { weights: vec![weight], biases: vec![], norm: None, residual: false };
     let [tokens, positions, slots, tails, output_rows] =
         [Input::Tokens, Input::Positions, Input::Slots, Input::Tails, Input::OutputRows]
             .map(|input| add(Op::Input(input), &[], None));
@@ -212,7 +214,7 @@ fn unfusable(format: WeightFormat) -> (Graph, Weights) {
     let append = add(Op::AppendKv { layer: 0, rope: None }, &[k, v, slots, positions], Some(0));
     let half = add(Op::Scale { factor: 0.5 }, &[q], Some(0));
     let q = add(Op::Add, &[q, half], Some(0));
-    let attend = Op::Attention { layer: 0, heads: HEADS, scale: 0.25, rope: None };
+    let attend = Op::Attention { layer: 0, heads: HEADS, scoring: Scoring::scaled(0.25), rope: None };
     let heads = add(attend, &[q, append, tails, positions], Some(0));
     let out = add(linear(attention_output), &[heads], Some(0));
     let out = add(Op::Add, &[out, n], Some(0));
@@ -220,7 +222,7 @@ fn unfusable(format: WeightFormat) -> (Graph, Weights) {
 
     let n = add(norm(mlp_norm), &[x], Some(1));
     let [gate, up] = [gate, up].map(|w| add(linear(w), &[n], Some(1)));
-    let gated = add(Op::Swiglu, &[gate, up], Some(1));
+    let gated = add(Op::Gate(Nonlinearity::Silu), &[gate, up], Some(1));
     let gated = add(Op::Add, &[gated, up], Some(1));
     let out = add(linear(down), &[gated], Some(1));
     let out = add(Op::Add, &[out, n], Some(1));
@@ -278,7 +280,7 @@ fn the_unfusable_graph_stays_unfused() {
     let binding = yggc::ir::Binding { width: 4, outputs: 2 };
     let program = yggc::compile::compile(&graph, binding, &device).expect("it compiles");
     let count = |name| program.steps.iter().filter(|step| step.op.name() == name).count();
-    let ops = ["rms_norm", "rope", "swiglu", "add", "scale", "gated_linear"];
+    let ops = ["rms_norm", "rope", "gate", "add", "scale", "gated_linear"];
     assert_eq!(ops.map(count), [3, 2, 1, 8, 3, 0]);
 }
 

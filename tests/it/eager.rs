@@ -95,7 +95,7 @@ fn unfused_programs_have_every_op_of_the_graph_and_bytes_for_each() {
         assert!(unfused.steps.len() > fused.steps.len() * 3 / 2, "{}", model.name);
         for step in &unfused.steps {
             match &step.op {
-                Op::Linear { weights, norm, residual } => {
+                Op::Linear { weights, biases: _, norm, residual } => {
                     assert!(weights.len() == 1 && norm.is_none() && !residual, "{:?}", step.op);
                 }
                 Op::AppendKv { rope, .. } | Op::Attention { rope, .. } => {
@@ -108,10 +108,11 @@ fn unfused_programs_have_every_op_of_the_graph_and_bytes_for_each() {
                 | Op::Slice { .. }
                 | Op::Embed { .. }
                 | Op::RmsNorm(_)
-                | Op::Swiglu
+                | Op::Gate(_)
                 | Op::Rope(_)
                 | Op::Add
                 | Op::Scale { .. }
+                | Op::Softcap { .. }
                 | Op::SelectRows => {}
             }
         }

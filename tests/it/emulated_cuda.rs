@@ -147,6 +147,9 @@ const HEADS: &str = "schedules::heads_drafted_ahead_change_no_tree";
 const TAILS: &str = "schedules::heads_of_drafter_models_change_no_tree";
 const PLANNED: &str = "device_walk::plans_for_the_device_answer_as_plain_decoding_does";
 const HIDDEN_ROWS: &str = "device_walk::hidden_rows_of_what_is_walked_are_kept";
+const FAMILIES: &str = "families::every_family_is_what_transformers_computes";
+const FAMILY_ROWS: &str = "families::rows_of_every_family_do_not_depend_on_each_other";
+const FAMILY_TOKENS: &str = "lossless::nothing_changes_a_token_of_any_family";
 const ONCE: &str = "emulated_cuda::every_kernel_once";
 const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
@@ -178,6 +181,11 @@ fn trees_are_walked_on_the_device_as_on_the_host() {
 #[test]
 fn rows_do_not_depend_on_each_other() {
     passes(&[ROWS, PREFILL, HISTORY, EAGER], &[]);
+}
+
+#[test]
+fn every_family_is_computed() {
+    passes(&[FAMILIES, FAMILY_ROWS, FAMILY_TOKENS], &[]);
 }
 
 /// Threads of a block run in any order between barriers.

@@ -251,11 +251,16 @@ fn cut<'a>(truth: &'a [u32], prompt: usize, tokens: usize, ends: &[u32]) -> &'a 
 /// Runs `cases` of a kind over all models and classes; gives drafted and accepted nodes in all. Of a device one in
 /// [`CASES_OF_DEVICE`] is run.
 fn run(kind: Kind, cases: u64) -> (u64, u64) {
+    run_over(models(), kind, cases)
+}
+
+/// As [`run`], over these models.
+fn run_over(models: &'static [TinyModel], kind: Kind, cases: u64) -> (u64, u64) {
     let cases = if is_cuda() { cases.div_ceil(CASES_OF_DEVICE) } else { cases };
     let (mut drafted, mut accepted) = (0, 0);
     for case in 0..cases {
         let mut dice = Dice::new(case);
-        let model = dice.pick(models());
+        let model = dice.pick(models);
         let class = model.any_class(&mut dice);
         let set = model.set(class);
         let what = format!("{kind:?} case {case}, {} on {class}", model.name);
@@ -380,6 +385,16 @@ fn a_mixture_changes_no_token() {
 #[test]
 fn an_adversary_changes_no_token() {
     shows_something(run(Kind::Adversary, 160), (1_500, 200));
+}
+
+#[test]
+fn nothing_changes_a_token_of_any_family() {
+    let families = crate::families::models();
+    shows_something(run_over(families, Kind::LayerSkip, 60), (500, 30));
+    shows_something(run_over(families, Kind::TrimmedHead, 60), (500, 10));
+    shows_something(run_over(families, Kind::Free(Free::Suffix), 40), (50, 10));
+    shows_something(run_over(families, Kind::Adversary, 40), (100, 20));
+    shows_something(run_over(families, Kind::HiddenState, 40), (100, 1));
 }
 
 /// Proposes the true continuation as one chain.

@@ -39,6 +39,7 @@ mod eager;
 mod emulated_cuda;
 #[cfg(feature = "cli")]
 mod failing_device;
+mod families;
 mod faults;
 #[cfg(feature = "cli")]
 mod fetch;

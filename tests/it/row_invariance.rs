@@ -43,7 +43,12 @@ struct Judge {
 
 impl Judge {
     fn new(set: &Arc<ExecutableSet>) -> Self {
-        Self { session: session(set, MODEL_CONTEXT, 1, 1), tokens: Vec::new() }
+        Self::within(set, MODEL_CONTEXT)
+    }
+
+    /// Of a model with another longest context.
+    fn within(set: &Arc<ExecutableSet>, context: usize) -> Self {
+        Self { session: session(set, context, 1, 1), tokens: Vec::new() }
     }
 
     /// Bits of the logits behind `sequence`, then of the hidden row they are made of.
@@ -168,29 +173,29 @@ fn load(session: &mut Session, prefix: &[u32], judge: &mut Judge, dice: &mut Dic
 }
 
 /// Prefixes around the blocks that attention and prefill work in, and up to the end of the context.
-fn prefix_len(rows: usize, dice: &mut Dice) -> usize {
-    let most = MODEL_CONTEXT - rows.min(40);
+fn prefix_len(context: usize, rows: usize, dice: &mut Dice) -> usize {
+    let most = context - rows.min(40);
     let near = |edge: usize, dice: &mut Dice| (edge + dice.below(3)).saturating_sub(1).min(most);
     match dice.below(4) {
         0 => near(*dice.pick(&[1, 16, 32, 64, 128]), dice),
         1 => most,
-        _ => dice.below(100),
+        _ => dice.below(100.min(most)),
     }
 }
 
-fn any_rows(model: &TinyModel, class: Class, cases: u64) {
+/// Tries `cases` random sets of rows of a model.
+pub(crate) fn any_rows(model: &TinyModel, class: Class, cases: u64) {
     let set = model.set(class);
-    let vocabulary = set.vocabulary();
-    let mut judge = Judge::new(set);
-    let mut sessions: Vec<Session> =
-        (1..=3).map(|threads| session(set, MODEL_CONTEXT, SCRATCH, threads)).collect();
+    let (vocabulary, context) = (set.vocabulary(), model.model.config.context);
+    let mut judge = Judge::within(set, context);
+    let mut sessions: Vec<Session> = (1..=3).map(|threads| session(set, context, SCRATCH, threads)).collect();
     for case in 0..cases {
         let what = format!("{} on {class}, case {case}", model.name);
         let mut dice = Dice::new(case);
         let count = if dice.chance(30) { dice.within(1, MOST_ROWS) } else { dice.within(1, 12) };
-        let len = prefix_len(count, &mut dice);
+        let len = prefix_len(context, count, &mut dice);
         let prefix = dice.tokens(len, vocabulary);
-        let rows = Rows::random(count, MODEL_CONTEXT - len, vocabulary, &mut dice);
+        let rows = Rows::random(count, context - len, vocabulary, &mut dice);
         let session = dice.below(sessions.len());
         let session = &mut sessions[session];
         load(session, &prefix, &mut judge, &mut dice, &what);

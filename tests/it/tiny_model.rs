@@ -49,6 +49,11 @@ pub(crate) struct TinyModel {
 }
 
 impl TinyModel {
+    /// A model that something else than a specification made.
+    pub(crate) fn of(name: String, model: Model, format: WeightFormat) -> Self {
+        Self { name, model, format, sets: Default::default() }
+    }
+
     fn open(container: &str, spec: &SyntheticSpec) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path: PathBuf = folder.path().join(container);
@@ -62,7 +67,7 @@ impl TinyModel {
         let SyntheticSpec { layers, heads, kv_heads, head_dim, format, tied, .. } = spec;
         let head = if *tied { "tied" } else { "untied" };
         let name = format!("{container}.{format}.{layers}x{heads}/{kv_heads}x{head_dim}.{head}");
-        Self { name, model, format: *format, sets: Default::default() }
+        Self::of(name, model, *format)
     }
 
     /// Every class of forwards that is tested, slowest tier first; int8 only where it is another one.

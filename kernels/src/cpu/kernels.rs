@@ -3,11 +3,11 @@
 use super::{
     activations::{Layout, Prepared},
     append_kv::Append,
+    gate::{Gate, Softcap},
     generic,
     lanes::{Lanes, Portable, Work},
     packing::{PackedLinear, TILE},
     rms_norm::RmsNorm,
-    swiglu::Swiglu,
     tuning::Tuning,
 };
 #[cfg(target_arch = "x86_64")]
@@ -15,7 +15,7 @@ use super::{
     amx, avx2, avx512,
     isa::{Amx, Avx2, Avx512, AvxVnni},
 };
-use crate::{Activations, AppendKv, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
+use crate::{Activations, AppendKv, Nonlinearity, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
 use std::ops::Range;
 
 /// What a linear does with its results.
@@ -202,15 +202,18 @@ impl Kernels {
         }
     }
 
-    /// `out = x / sqrt(mean(x^2) + eps) * weight` for the given rows, `[W, K]`.
+    /// `out = x / sqrt(mean(x^2) + eps) * weight` for the given rows, `[W, K]`: each group of as many elements as there are weights
+    /// by itself.
     ///
     /// # Panics
     /// If shapes disagree.
     pub fn rms_norm(self, x: Rows<'_>, norm: Norm<'_>, rows: Range<usize>, mut out: RowsMut<'_>) {
         check_same(x, &out);
-        assert_eq!(norm.weight.len(), x.columns(), "norm weights and columns");
+        let group = norm.weight.len();
+        assert!(x.columns().is_multiple_of(group), "groups of {group} in {} columns", x.columns());
         for w in rows {
-            self.call(RmsNorm { x: x.row(w), norm, out: out.row(w) });
+            let groups = x.row(w).chunks_exact(group).zip(out.row(w).chunks_exact_mut(group));
+            groups.for_each(|(x, out)| self.call(RmsNorm { x, norm, out }));
         }
     }
 
@@ -282,13 +285,14 @@ impl Kernels {
         dispatch!(self.isa, linear(weights, x, tiles, epilogue, &mut out));
     }
 
-    /// `silu(x gate^T) * (x up^T)` for output columns `16 tiles.start .. 16 tiles.end` of `out` (`[W, N]`): the bits
-    /// of two linears and [`Kernels::swiglu`].
+    /// `function(x gate^T) * (x up^T)` for output columns `16 tiles.start .. 16 tiles.end` of `out` (`[W, N]`): the bits
+    /// of two linears and [`Kernels::gate`].
     ///
     /// # Panics
     /// If shapes disagree, `x` was prepared for another class, or the weights are not a gated pair.
     pub fn linear_gated(
         self,
+        function: Nonlinearity,
         weights: &PackedLinear,
         x: &Prepared<'_>,
         tiles: Range<usize>,
@@ -296,7 +300,7 @@ impl Kernels {
     ) {
         assert!(weights.is_gated(), "{weights:?} is not a gated pair");
         self.check_linear(weights, x, &tiles, &out);
-        dispatch!(self.isa, linear_gated(weights, x, tiles, &mut out));
+        dispatch!(self.isa, linear_gated(function, weights, x, tiles, &mut out));
     }
 
     fn check_linear(self, weights: &PackedLinear, x: &Prepared<'_>, tiles: &Range<usize>, out: &RowsMut<'_>) {
@@ -346,15 +350,22 @@ impl Kernels {
         self.call(Append { args, units });
     }
 
-    /// `out = silu(gate) * up` for the given rows, all `[W, columns]`.
+    /// `out = function(gate) * up` for the given rows, all `[W, columns]`. Equal bits in every tier.
     ///
     /// # Panics
     /// If shapes disagree.
-    pub fn swiglu(self, gate: Rows<'_>, up: Rows<'_>, rows: Range<usize>, mut out: RowsMut<'_>) {
+    pub fn gate(
+        self,
+        function: Nonlinearity,
+        gate: Rows<'_>,
+        up: Rows<'_>,
+        rows: Range<usize>,
+        mut out: RowsMut<'_>,
+    ) {
         check_same(gate, &out);
         check_same(up, &out);
         for w in rows {
-            self.call(Swiglu { gate: gate.row(w), up: up.row(w), out: out.row(w) });
+            self.call(Gate { function, gate: gate.row(w), up: up.row(w), out: out.row(w) });
         }
     }
 
@@ -378,6 +389,24 @@ impl Kernels {
         check_same(a, &out);
         for w in rows {
             generic::add_into(a.row(w), out.row(w));
+        }
+    }
+
+    /// `x += bias` for the given columns of all rows of `[W, columns]`; `bias` has all columns. Equal bits in every tier.
+    ///
+    /// # Panics
+    /// If the bias has another length.
+    pub fn add_bias(self, bias: &[f32], columns: Range<usize>, mut x: RowsMut<'_>) {
+        assert_eq!(bias.len(), x.columns(), "a bias of the columns");
+        for w in 0..x.width() {
+            generic::add_into(&bias[columns.clone()], x.span(w, columns.clone()));
+        }
+    }
+
+    /// `x = cap * tanh(x / cap)` for the given rows of `[W, columns]`. Equal bits in every tier.
+    pub fn softcap(self, cap: f32, rows: Range<usize>, mut x: RowsMut<'_>) {
+        for w in rows {
+            self.call(Softcap { cap, x: x.row(w) });
         }
     }
 

@@ -71,12 +71,13 @@ macro_rules! linears {
 
         #[target_feature(enable = $features)]
         pub(in crate::cpu) fn linear_gated(
+            function: crate::Nonlinearity,
             weights: &crate::cpu::PackedLinear,
             x: &crate::cpu::Prepared<'_>,
             tiles: std::ops::Range<usize>,
             out: &mut crate::RowsMut<'_>,
         ) {
-            of_tier::linear_gated::<$by>(weights, x, tiles, out);
+            of_tier::linear_gated::<$by>(function, weights, x, tiles, out);
         }
     };
 }
@@ -92,6 +93,7 @@ mod avx2;
 mod avx512;
 mod codes;
 mod found;
+mod gate;
 mod generic;
 mod isa;
 mod kernels;
@@ -101,7 +103,6 @@ mod packing;
 mod prepare;
 mod rms_norm;
 mod roofline;
-mod swiglu;
 mod tuning;
 
 #[cfg(test)]

@@ -86,6 +86,7 @@ pub const YGG_EMBEDDING_Q4_0: YggEmbedding = 4;
 pub const YGG_EMBEDDING_Q4_1: YggEmbedding = 5;
 pub const YGG_EMBEDDING_Q4_K: YggEmbedding = 6;
 pub const YGG_EMBEDDING_Q6_K: YggEmbedding = 7;
+pub const YGG_EMBEDDING_Q5_0: YggEmbedding = 8;
 pub type YggEmbedding = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -186,6 +187,9 @@ const _: () = {
     ["Offset of field: YggProjection::rope"][::core::mem::offset_of!(YggProjection, rope) - 24usize];
     ["Offset of field: YggProjection::kv"][::core::mem::offset_of!(YggProjection, kv) - 48usize];
 };
+pub const YGG_SILU: YggFunction = 0;
+pub const YGG_GELU: YggFunction = 1;
+pub type YggFunction = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct YggLinear {
@@ -200,11 +204,13 @@ pub struct YggLinear {
     pub tiles_k: u32_,
     pub columns: u32_,
     pub residual: u32_,
+    pub function: u32_,
     pub projection: YggProjection,
+    pub bias: *const f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of YggLinear"][::core::mem::size_of::<YggLinear>() - 192usize];
+    ["Size of YggLinear"][::core::mem::size_of::<YggLinear>() - 200usize];
     ["Alignment of YggLinear"][::core::mem::align_of::<YggLinear>() - 8usize];
     ["Offset of field: YggLinear::step"][::core::mem::offset_of!(YggLinear, step) - 0usize];
     ["Offset of field: YggLinear::fragments"][::core::mem::offset_of!(YggLinear, fragments) - 16usize];
@@ -217,7 +223,9 @@ const _: () = {
     ["Offset of field: YggLinear::tiles_k"][::core::mem::offset_of!(YggLinear, tiles_k) - 96usize];
     ["Offset of field: YggLinear::columns"][::core::mem::offset_of!(YggLinear, columns) - 100usize];
     ["Offset of field: YggLinear::residual"][::core::mem::offset_of!(YggLinear, residual) - 104usize];
+    ["Offset of field: YggLinear::function"][::core::mem::offset_of!(YggLinear, function) - 108usize];
     ["Offset of field: YggLinear::projection"][::core::mem::offset_of!(YggLinear, projection) - 112usize];
+    ["Offset of field: YggLinear::bias"][::core::mem::offset_of!(YggLinear, bias) - 192usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -226,6 +234,7 @@ pub struct YggNormRows {
     pub x: YggRows,
     pub gain: *const f32,
     pub eps: f32,
+    pub columns: u32_,
     pub out: YggRows,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -236,10 +245,12 @@ const _: () = {
     ["Offset of field: YggNormRows::x"][::core::mem::offset_of!(YggNormRows, x) - 16usize];
     ["Offset of field: YggNormRows::gain"][::core::mem::offset_of!(YggNormRows, gain) - 40usize];
     ["Offset of field: YggNormRows::eps"][::core::mem::offset_of!(YggNormRows, eps) - 48usize];
+    ["Offset of field: YggNormRows::columns"][::core::mem::offset_of!(YggNormRows, columns) - 52usize];
     ["Offset of field: YggNormRows::out"][::core::mem::offset_of!(YggNormRows, out) - 56usize];
 };
 pub const YGG_ADD: YggBinary = 0;
-pub const YGG_SWIGLU: YggBinary = 1;
+pub const YGG_GATE_SILU: YggBinary = 1;
+pub const YGG_GATE_GELU: YggBinary = 2;
 pub type YggBinary = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -351,6 +362,8 @@ pub struct YggAttention {
     pub heads: u32_,
     pub partitions: u32_,
     pub scale: f32,
+    pub softcap: f32,
+    pub window: u32_,
     pub rope: YggRope,
     pub kv: YggKv,
     pub partial: *mut f32,
@@ -361,7 +374,7 @@ pub struct YggAttention {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of YggAttention"][::core::mem::size_of::<YggAttention>() - 208usize];
+    ["Size of YggAttention"][::core::mem::size_of::<YggAttention>() - 216usize];
     ["Alignment of YggAttention"][::core::mem::align_of::<YggAttention>() - 8usize];
     ["Offset of field: YggAttention::step"][::core::mem::offset_of!(YggAttention, step) - 0usize];
     ["Offset of field: YggAttention::queries"][::core::mem::offset_of!(YggAttention, queries) - 16usize];
@@ -375,15 +388,17 @@ const _: () = {
     ["Offset of field: YggAttention::partitions"]
         [::core::mem::offset_of!(YggAttention, partitions) - 80usize];
     ["Offset of field: YggAttention::scale"][::core::mem::offset_of!(YggAttention, scale) - 84usize];
-    ["Offset of field: YggAttention::rope"][::core::mem::offset_of!(YggAttention, rope) - 88usize];
-    ["Offset of field: YggAttention::kv"][::core::mem::offset_of!(YggAttention, kv) - 112usize];
-    ["Offset of field: YggAttention::partial"][::core::mem::offset_of!(YggAttention, partial) - 144usize];
+    ["Offset of field: YggAttention::softcap"][::core::mem::offset_of!(YggAttention, softcap) - 88usize];
+    ["Offset of field: YggAttention::window"][::core::mem::offset_of!(YggAttention, window) - 92usize];
+    ["Offset of field: YggAttention::rope"][::core::mem::offset_of!(YggAttention, rope) - 96usize];
+    ["Offset of field: YggAttention::kv"][::core::mem::offset_of!(YggAttention, kv) - 120usize];
+    ["Offset of field: YggAttention::partial"][::core::mem::offset_of!(YggAttention, partial) - 152usize];
     ["Offset of field: YggAttention::partial_max"]
-        [::core::mem::offset_of!(YggAttention, partial_max) - 152usize];
+        [::core::mem::offset_of!(YggAttention, partial_max) - 160usize];
     ["Offset of field: YggAttention::partial_sum"]
-        [::core::mem::offset_of!(YggAttention, partial_sum) - 160usize];
-    ["Offset of field: YggAttention::out"][::core::mem::offset_of!(YggAttention, out) - 168usize];
-    ["Offset of field: YggAttention::next"][::core::mem::offset_of!(YggAttention, next) - 192usize];
+        [::core::mem::offset_of!(YggAttention, partial_sum) - 168usize];
+    ["Offset of field: YggAttention::out"][::core::mem::offset_of!(YggAttention, out) - 176usize];
+    ["Offset of field: YggAttention::next"][::core::mem::offset_of!(YggAttention, next) - 200usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

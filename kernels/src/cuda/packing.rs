@@ -10,7 +10,7 @@
 //! | [`Bf16`](Layout::Bf16), [`F16`](Layout::F16) | bf16, f16 | 4 × 16 bytes, a fragment each | none |
 //! | [`Nibbles`](Layout::Nibbles) | `q4_0`, `q4_1` | 4 words, nibbles `r` and `r + 4` are register `r` | f16 scale and minimum per output and 32 inputs |
 //! | [`NibblesWide`](Layout::NibblesWide) | `q4_k` | the same | f32 scale and minimum per output and 32 inputs |
-//! | [`Bytes`](Layout::Bytes) | `q8_0` | 8 words, registers 0 and 1, then 2 and 3 | f16 scale per output and 32 inputs |
+//! | [`Bytes`](Layout::Bytes) | `q8_0`, `q5_0` | 8 words, registers 0 and 1, then 2 and 3 | f16 scale per output and 32 inputs |
 //! | [`BytesWide`](Layout::BytesWide) | `q6_k` | the same | f32 scale per output and 16 inputs |
 //! | [`F32`](Layout::F32) | f32 | rows as they are | none |
 
@@ -57,11 +57,12 @@ impl Layout {
         [Self::F32, Self::Bf16, Self::F16, Self::Nibbles, Self::NibblesWide, Self::Bytes, Self::BytesWide];
 
     /// Formats that have one.
-    pub const FORMATS: [WeightFormat; 8] = [
+    pub const FORMATS: [WeightFormat; 9] = [
         WeightFormat::F32,
         WeightFormat::F16,
         WeightFormat::BF16,
         WeightFormat::Q8_0,
+        WeightFormat::Q5_0,
         WeightFormat::Q4_0,
         WeightFormat::Q4_1,
         WeightFormat::Q4_K,
@@ -79,7 +80,7 @@ impl Layout {
             WeightFormat::F16 => Self::F16,
             WeightFormat::Q4_0 | WeightFormat::Q4_1 => Self::Nibbles,
             WeightFormat::Q4_K => Self::NibblesWide,
-            WeightFormat::Q8_0 => Self::Bytes,
+            WeightFormat::Q8_0 | WeightFormat::Q5_0 => Self::Bytes,
             WeightFormat::Q6_K => Self::BytesWide,
             other => panic!("no layout for {other} weights"),
         }
@@ -133,6 +134,14 @@ pub struct Stack<'a> {
     columns: usize,
 }
 
+/// The output of the model that [`Stack::halves_together`] puts at place `n`.
+pub const fn half_source(n: usize, head_dim: usize, rotated: usize) -> usize {
+    let (head, in_head, in_tile) = (n / head_dim * head_dim, n % head_dim, n % TILE_N);
+    let half = TILE_N / 2;
+    let turned = in_tile / half * (rotated / 2) + in_head / TILE_N * half + in_tile % half;
+    head + if in_head < rotated { turned } else { in_head }
+}
+
 impl<'a> Stack<'a> {
     /// # Panics
     /// If there is none, or they differ: the graph's law has it that they do not.
@@ -162,13 +171,7 @@ impl<'a> Stack<'a> {
             "{} outputs of heads of {head_dim}, {rotated} of which turn",
             self.rows.len()
         );
-        let source = |n: usize| {
-            let (head, in_head, in_tile) = (n / head_dim * head_dim, n % head_dim, n % TILE_N);
-            let half = TILE_N / 2;
-            let turned = in_tile / half * (rotated / 2) + in_head / TILE_N * half + in_tile % half;
-            head + if in_head < rotated { turned } else { in_head }
-        };
-        let rows = (0..self.rows.len()).map(|n| self.rows[source(n)]).collect();
+        let rows = (0..self.rows.len()).map(|n| self.rows[half_source(n, head_dim, rotated)]).collect();
         Self { rows, ..self }
     }
 

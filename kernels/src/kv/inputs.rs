@@ -74,8 +74,31 @@ pub struct Attention<'a> {
     pub tails: Tails<'a>,
     /// Query heads, `H`.
     pub heads: usize,
-    /// Factor of the scores, `1 / sqrt(D)` as a rule.
+    /// What scores are made of, and which positions have one.
+    pub scoring: Scoring,
+}
+
+/// How products of queries and keys become scores, and which positions have one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scoring {
+    /// Factor of the products, `1 / sqrt(D)` as a rule.
     pub scale: f32,
+    /// Scaled products `x` become `cap * tanh(x / cap)`; above 0.
+    pub softcap: Option<f32>,
+    /// A row sees so many positions, its own the last of them; at least 1. Without it, all of its logical sequence.
+    pub window: Option<u32>,
+}
+
+impl Scoring {
+    /// Scaled products with all positions.
+    pub const fn scaled(scale: f32) -> Self {
+        Self { scale, softcap: None, window: None }
+    }
+
+    /// The first position that a row with a logical sequence of `len` positions sees.
+    pub(crate) fn first_of(self, len: usize) -> usize {
+        self.window.map_or(0, |window| len.saturating_sub(window as usize))
+    }
 }
 
 impl Attention<'_> {
@@ -129,6 +152,12 @@ impl Attention<'_> {
     fn partials_shape(&self) -> PartialsShape {
         let KvLayer { kv_heads, head_dim, .. } = self.kv;
         PartialsShape { width: self.queries.width(), heads: self.heads, kv_heads, head_dim }
+    }
+
+    /// The first partition that any row sees.
+    pub(crate) fn first_partition(&self) -> usize {
+        let first = |w| self.scoring.first_of(self.tails.len(w)) / Self::PARTITION;
+        (0..self.queries.width()).map(first).min().unwrap_or(0)
     }
 
     /// # Panics

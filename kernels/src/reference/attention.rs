@@ -1,9 +1,9 @@
 //! Attention of each row over its logical sequence (arXiv 1706.03762, section 3.2, with grouped heads).
 
-use super::rope::turn_head;
+use super::{capped, rope::turn_head};
 use crate::{Attention, RowsMut};
 
-/// `out` (`[W, H * D]`): softmax of the scaled scores times the values; zeros for a row that sees nothing.
+/// `out` (`[W, H * D]`): softmax of the scores times the values; zeros for a row that sees nothing.
 pub fn attention(args: &Attention<'_>, mut out: RowsMut<'_>) {
     args.check(&out);
     let (kv, head_dim) = (args.kv, args.kv.head_dim());
@@ -18,11 +18,13 @@ pub fn attention(args: &Attention<'_>, mut out: RowsMut<'_>) {
         }
         // SAFETY: nobody appends to the memory promised to `KvLayer::from_raw` while it is read.
         let elements = |slot: usize, i: usize| unsafe { kv.read(kv_head, slot, i) };
-        let slots = || (0..args.tails.len(w)).map(|position| args.tails.slot(w, position));
+        let len = args.tails.len(w);
+        let slots = || (args.scoring.first_of(len)..len).map(|position| args.tails.slot(w, position));
         scores.clear();
         scores.extend(slots().map(|slot| {
             let dot: f64 = (0..head_dim).map(|i| f64::from(query[i]) * f64::from(elements(slot, i).0)).sum();
-            dot * f64::from(args.scale)
+            let score = dot * f64::from(args.scoring.scale);
+            args.scoring.softcap.map_or(score, |cap| capped(f64::from(cap), score))
         }));
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();

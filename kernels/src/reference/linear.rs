@@ -1,7 +1,7 @@
 //! Matrix products.
 
-use super::silu;
-use crate::{Matrix, Rows, RowsMut};
+use super::nonlinear;
+use crate::{Matrix, Nonlinearity, Rows, RowsMut};
 
 /// `out = x weights^T`: `[W, K]` by `[N, K]` gives `[W, N]`.
 pub fn linear(x: Rows<'_>, weights: &Matrix<'_>, mut out: RowsMut<'_>) {
@@ -13,12 +13,18 @@ pub fn linear(x: Rows<'_>, weights: &Matrix<'_>, mut out: RowsMut<'_>) {
     }
 }
 
-/// `out = silu(x gate^T) * (x up^T)`, `[W, N]`.
-pub fn linear_gated(x: Rows<'_>, gate: &Matrix<'_>, up: &Matrix<'_>, mut out: RowsMut<'_>) {
+/// `out = function(x gate^T) * (x up^T)`, `[W, N]`.
+pub fn linear_gated(
+    function: Nonlinearity,
+    x: Rows<'_>,
+    gate: &Matrix<'_>,
+    up: &Matrix<'_>,
+    mut out: RowsMut<'_>,
+) {
     assert!(gate.rows() == out.columns() && up.rows() == out.columns() && x.width() == out.width());
     for w in 0..x.width() {
         for (n, out) in out.row(w).iter_mut().enumerate() {
-            *out = (silu(dot(x.row(w), gate, n)) * dot(x.row(w), up, n)) as f32;
+            *out = (nonlinear(function, dot(x.row(w), gate, n)) * dot(x.row(w), up, n)) as f32;
         }
     }
 }

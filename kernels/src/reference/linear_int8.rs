@@ -10,11 +10,11 @@
 //!
 //! Sums of integers have no order, so every tier has the bits of this one.
 
-use super::silu;
+use super::nonlinear;
 #[cfg(doc)]
 use crate::Activations;
 use crate::{
-    Matrix, Rows, RowsMut,
+    Matrix, Nonlinearity, Rows, RowsMut,
     format::{Block, Coding, Elements, Scales, f16_to_f32},
 };
 
@@ -70,17 +70,23 @@ pub fn linear_int8(x: Rows<'_>, weights: &Matrix<'_>, mut out: RowsMut<'_>) {
     }
 }
 
-/// `out = silu(x gate^T) * (x up^T)` with int8 activations, `[W, N]`.
+/// `out = function(x gate^T) * (x up^T)` with int8 activations, `[W, N]`.
 ///
 /// # Panics
 /// As [`linear_int8`].
-pub fn linear_gated_int8(x: Rows<'_>, gate: &Matrix<'_>, up: &Matrix<'_>, mut out: RowsMut<'_>) {
+pub fn linear_gated_int8(
+    function: Nonlinearity,
+    x: Rows<'_>,
+    gate: &Matrix<'_>,
+    up: &Matrix<'_>,
+    mut out: RowsMut<'_>,
+) {
     assert!(gate.rows() == out.columns() && up.rows() == out.columns() && x.width() == out.width());
     for w in 0..x.width() {
         let blocks = coded(x.row(w), gate);
         for (n, out) in out.row(w).iter_mut().enumerate() {
             let [gate, up] = [gate, up].map(|weights| f64::from(dot(&blocks, weights, n)));
-            *out = (silu(gate) * up) as f32;
+            *out = (nonlinear(function, gate) * up) as f32;
         }
     }
 }

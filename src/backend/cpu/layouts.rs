@@ -40,13 +40,16 @@ pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
                 None
             }
             OpWeights::Gain(norm) => Some(norm),
-            OpWeights::Stack { weights, norm } => {
+            OpWeights::Stack { weights, biases, norm } => {
                 for weight in weights {
                     let used = match weights.len() {
                         1 => "product".to_owned(),
                         _ => format!("product, stacked: {}", names(weights)),
                     };
                     add(*weight, packed(*weight), used);
+                }
+                for bias in biases {
+                    add(*bias, "f32 values".to_owned(), "bias".to_owned());
                 }
                 norm
             }

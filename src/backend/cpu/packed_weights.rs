@@ -8,10 +8,7 @@ use std::{
     },
 };
 
-use ygg_kernels::{
-    Matrix,
-    cpu::{ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target},
-};
+use ygg_kernels::cpu::{ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target};
 
 use crate::ir::{
     KEPT_ALIGNMENT, KeptBytes, Norm, Op, OpWeights, PackedDigest, Program, WeightId, WeightSource, WeightSpec,
@@ -27,16 +24,15 @@ enum Key {
     Stack(Vec<WeightId>),
     /// Gate and up in turn.
     Gated(WeightId, WeightId),
-    /// A norm's gain.
-    Gain(WeightId),
+    /// A norm's gain, or biases behind each other.
+    Vector(Vec<WeightId>),
 }
 
 impl Key {
     fn weights(&self) -> Vec<WeightId> {
         match self {
-            Self::Stack(weights) => weights.clone(),
+            Self::Stack(weights) | Self::Vector(weights) => weights.clone(),
             Self::Gated(gate, up) => vec![*gate, *up],
-            Self::Gain(weight) => vec![*weight],
         }
     }
 }
@@ -45,16 +41,16 @@ impl Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MatrixId(usize);
 
-/// Number of a gain.
+/// Number of a gain or of biases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GainId(usize);
+pub(super) struct VectorId(usize);
 
-/// Packed matrices and gains, found by what is packed together.
+/// Packed matrices and vectors, found by what is packed together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PackedWeights {
     places: BTreeMap<Key, usize>,
     matrices: Vec<Arc<PackedLinear>>,
-    gains: Vec<Arc<[f32]>>,
+    vectors: Vec<Arc<[f32]>>,
 }
 
 impl PackedWeights {
@@ -86,10 +82,10 @@ impl PackedWeights {
                     packings.push(packing);
                     matrices.push(key);
                 }
-                Parts::Gain(gain) => {
+                Parts::Vector(vector) => {
                     key.weights().iter().for_each(|weight| source.note_loaded(*weight));
-                    self.places.insert(key, self.gains.len());
-                    self.gains.push(crate::backend::gain(&gain).into());
+                    self.places.insert(key, self.vectors.len());
+                    self.vectors.push(vector.into());
                 }
             }
         }
@@ -128,8 +124,8 @@ impl PackedWeights {
         MatrixId(self.place(&Key::Gated(gate, up)))
     }
 
-    pub(super) fn gain_id(&self, weight: WeightId) -> GainId {
-        GainId(self.place(&Key::Gain(weight)))
+    pub(super) fn vector_id(&self, weights: &[WeightId]) -> VectorId {
+        VectorId(self.place(&Key::Vector(weights.to_vec())))
     }
 
     pub(super) fn matrix(&self, id: MatrixId) -> &PackedLinear {
@@ -141,33 +137,37 @@ impl PackedWeights {
         self.matrices.iter().map(|matrix| &**matrix)
     }
 
-    pub(super) fn gain(&self, id: GainId) -> &[f32] {
-        &self.gains[id.0]
+    pub(super) fn vector(&self, id: VectorId) -> &[f32] {
+        &self.vectors[id.0]
     }
 
     pub(super) fn resident_bytes(&self) -> usize {
-        let gains: usize = self.gains.iter().map(|g| g.len() * size_of::<f32>()).sum();
-        self.matrices().map(PackedLinear::resident_bytes).sum::<usize>() + gains
+        let vectors: usize = self.vectors.iter().map(|v| v.len() * size_of::<f32>()).sum();
+        self.matrices().map(PackedLinear::resident_bytes).sum::<usize>() + vectors
     }
 }
 
 fn keys_of(op: &Op) -> Vec<Key> {
-    let with_gain = |matrices: Key, norm: Option<Norm>| {
-        std::iter::once(matrices).chain(norm.map(|n| Key::Gain(n.weight))).collect()
+    let with_vectors = |matrices: Key, biases: &[WeightId], norm: Option<Norm>| {
+        let biases = (!biases.is_empty()).then(|| Key::Vector(biases.to_vec()));
+        let gain = norm.map(|n| Key::Vector(vec![n.weight]));
+        std::iter::once(matrices).chain(biases).chain(gain).collect()
     };
     match op.weights() {
         OpWeights::Nothing => Vec::new(),
         OpWeights::Rows(weight) => vec![Key::Stack(vec![weight])],
-        OpWeights::Gain(norm) => vec![Key::Gain(norm.weight)],
-        OpWeights::Stack { weights, norm } => with_gain(Key::Stack(weights.to_vec()), norm),
-        OpWeights::Gated { gate, up, norm } => with_gain(Key::Gated(gate, up), norm),
+        OpWeights::Gain(norm) => vec![Key::Vector(vec![norm.weight])],
+        OpWeights::Stack { weights, biases, norm } => {
+            with_vectors(Key::Stack(weights.to_vec()), biases, norm)
+        }
+        OpWeights::Gated { gate, up, norm } => with_vectors(Key::Gated(gate, up), &[], norm),
     }
 }
 
 /// What a key stands for.
 enum Parts<'a> {
     Matrix(Packing<'a>),
-    Gain(Matrix<'a>),
+    Vector(Vec<f32>),
 }
 
 fn parts_of<'a>(
@@ -182,7 +182,7 @@ fn parts_of<'a>(
             (ids[0], Packing::stack(&parts))
         }
         Key::Gated(gate, up) => (*gate, Packing::gated(&matrix(gate)?, &matrix(up)?)),
-        Key::Gain(id) => return Ok(Parts::Gain(matrix(id)?)),
+        Key::Vector(ids) => return Ok(Parts::Vector(crate::backend::vector(ids, specs, source)?)),
     };
     let refused = |reason: PackError| BackendError::Weight {
         name: specs[first.0 as usize].name.clone(),
@@ -202,8 +202,10 @@ fn digest_of(keys: &[Key], specs: &[WeightSpec], packings: &[Packing<'_>]) -> Pa
     for (key, packing) in keys.iter().zip(packings) {
         field(format!("{key:?} in {} bytes", packing.bytes()));
         for weight in key.weights() {
-            let WeightSpec { name, format, rows, columns } = &specs[weight.0 as usize];
-            field(format!("{name} {format} [{rows}, {columns}]"));
+            // Only vectors, which are not kept, have an offset.
+            let WeightSpec { name, first_row, format, rows, columns, offset: _ } = &specs[weight.0 as usize];
+            let part = if *first_row == 0 { String::new() } else { format!(" from row {first_row}") };
+            field(format!("{name} {format} [{rows}, {columns}]{part}"));
         }
     }
     *hasher.finalize().as_bytes()

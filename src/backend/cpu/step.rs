@@ -1,22 +1,22 @@
 //! A step with its weights and regions resolved, and how it is shared between threads.
 
 use ygg_kernels::{
-    AppendKv, Attention, Norm, PartialsShape, Rope, Rows,
+    AppendKv, Attention, Nonlinearity, Norm, PartialsShape, Rope, Rows, Scoring,
     candidates::ranges,
-    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, Tuning, head_scratch_bytes},
+    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, TILE, Tuning, head_scratch_bytes},
 };
 
 use crate::ir::{self, Binding, GroupId, HeadTokens, KvSpec, Op, Operand, Region, RopeId, Step};
 
 use super::{
-    packed_weights::{GainId, MatrixId, PackedWeights},
+    packed_weights::{MatrixId, PackedWeights, VectorId},
     pool::Worker,
     replay::Forward,
 };
 
 #[derive(Clone, Copy, Debug)]
 struct FusedNorm {
-    gain: GainId,
+    gain: VectorId,
     eps: f32,
 }
 
@@ -31,18 +31,30 @@ pub(super) struct CpuStep {
 enum Kind {
     Embed { weight: MatrixId, out: Region },
     RmsNorm { norm: FusedNorm, x: Region, out: Region },
-    Linear { weight: MatrixId, norm: Option<FusedNorm>, x: Region, epilogue: Epilogue, out: Region },
-    GatedLinear { weight: MatrixId, norm: Option<FusedNorm>, x: Region, out: Region },
-    Swiglu { gate: Region, up: Region, out: Region },
+    Linear(Linear),
+    GatedLinear { function: Nonlinearity, weight: MatrixId, norm: Option<FusedNorm>, x: Region, out: Region },
+    Gate { function: Nonlinearity, gate: Region, up: Region, out: Region },
     Rope { rope: RopeId, x: Region, out: Region },
     AppendKv { layer: usize, rope: Option<RopeId>, k: Region, v: Region },
-    Attention { layer: usize, heads: usize, scale: f32, rope: Option<RopeId>, q: Region, out: Region },
+    Attention { layer: usize, heads: usize, scoring: Scoring, rope: Option<RopeId>, q: Region, out: Region },
     Add { a: Region, b: Region, out: Region },
     AddInto { a: Region, out: Region },
     Scale { factor: f32, x: Region, out: Region },
+    Softcap { cap: f32, x: Region, out: Region },
     SelectRows { x: Region, out: Region },
     GivenRows { columns: usize, out: Region },
     Candidates { head: Option<Head>, most: usize, tokens: Option<HeadTokens>, x: Region, out: Region },
+}
+
+/// A product, with its biases.
+#[derive(Clone, Copy, Debug)]
+struct Linear {
+    weight: MatrixId,
+    bias: Option<VectorId>,
+    norm: Option<FusedNorm>,
+    x: Region,
+    epilogue: Epilogue,
+    out: Region,
 }
 
 /// A product whose results are folded as they are made.
@@ -56,7 +68,7 @@ impl CpuStep {
     pub(super) fn resolve(step: &Step, weights: &PackedWeights) -> Self {
         let region = |operand: &Operand| operand.region().expect("the program's operand has bytes");
         let operand = |i: usize| region(&step.operands[i]);
-        let fused = |norm: &ir::Norm| FusedNorm { gain: weights.gain_id(norm.weight), eps: norm.eps };
+        let fused = |norm: &ir::Norm| FusedNorm { gain: weights.vector_id(&[norm.weight]), eps: norm.eps };
         let kind = match &step.op {
             Op::Input(_) | Op::Slice { .. } => unreachable!("inputs and views are no steps"),
             Op::Embed { weight } => {
@@ -65,28 +77,35 @@ impl CpuStep {
             Op::RmsNorm(norm) => {
                 Kind::RmsNorm { norm: fused(norm), x: operand(0), out: region(&step.result) }
             }
-            Op::Linear { weights: ids, norm, residual } => Kind::Linear {
+            Op::Linear { weights: ids, biases, norm, residual } => Kind::Linear(Linear {
                 weight: weights.stack(ids),
+                bias: (!biases.is_empty()).then(|| weights.vector_id(biases)),
                 norm: norm.as_ref().map(fused),
                 x: operand(0),
                 epilogue: if *residual { Epilogue::AddInto } else { Epilogue::Store },
                 out: region(&step.result),
-            },
-            Op::GatedLinear { gate, up, norm } => Kind::GatedLinear {
+            }),
+            Op::GatedLinear { function, gate, up, norm } => Kind::GatedLinear {
+                function: *function,
                 weight: weights.gated(*gate, *up),
                 norm: norm.as_ref().map(fused),
                 x: operand(0),
                 out: region(&step.result),
             },
-            Op::Swiglu => Kind::Swiglu { gate: operand(0), up: operand(1), out: region(&step.result) },
+            Op::Gate(function) => Kind::Gate {
+                function: *function,
+                gate: operand(0),
+                up: operand(1),
+                out: region(&step.result),
+            },
             Op::Rope(rope) => Kind::Rope { rope: *rope, x: operand(0), out: region(&step.result) },
             Op::AppendKv { layer, rope } => {
                 Kind::AppendKv { layer: *layer, rope: *rope, k: operand(0), v: operand(1) }
             }
-            Op::Attention { layer, heads, scale, rope } => Kind::Attention {
+            Op::Attention { layer, heads, scoring, rope } => Kind::Attention {
                 layer: *layer,
                 heads: *heads,
-                scale: *scale,
+                scoring: *scoring,
                 rope: *rope,
                 q: operand(0),
                 out: region(&step.result),
@@ -95,6 +114,7 @@ impl CpuStep {
                 Kind::AddInto { a: operand(1), out: region(&step.result) }
             }
             Op::Add => Kind::Add { a: operand(0), b: operand(1), out: region(&step.result) },
+            Op::Softcap { cap } => Kind::Softcap { cap: *cap, x: operand(0), out: region(&step.result) },
             Op::Scale { factor } => Kind::Scale { factor: *factor, x: operand(0), out: region(&step.result) },
             Op::SelectRows => Kind::SelectRows { x: operand(0), out: region(&step.result) },
             Op::GivenRows { columns } => Kind::GivenRows { columns: *columns, out: region(&step.result) },
@@ -146,14 +166,14 @@ impl CpuStep {
     pub(super) fn is_linear(&self) -> bool {
         matches!(
             self.kind,
-            Kind::Linear { .. } | Kind::GatedLinear { .. } | Kind::Candidates { head: Some(_), .. }
+            Kind::Linear(_) | Kind::GatedLinear { .. } | Kind::Candidates { head: Some(_), .. }
         )
     }
 
     /// Scratch that one thread needs for it, attention aside.
     pub(super) fn scratch_bytes(&self, kernels: Kernels, weights: &PackedWeights, binding: Binding) -> usize {
         match self.kind {
-            Kind::Linear { weight, .. } | Kind::GatedLinear { weight, .. } => {
+            Kind::Linear(Linear { weight, .. }) | Kind::GatedLinear { weight, .. } => {
                 let matrix = weights.matrix(weight);
                 kernels.linear_scratch_bytes(matrix.format(), binding.width, matrix.columns())
             }
@@ -163,13 +183,14 @@ impl CpuStep {
             Kind::Candidates { head: None, .. }
             | Kind::Embed { .. }
             | Kind::RmsNorm { .. }
-            | Kind::Swiglu { .. }
+            | Kind::Gate { .. }
             | Kind::Rope { .. }
             | Kind::AppendKv { .. }
             | Kind::Attention { .. }
             | Kind::Add { .. }
             | Kind::AddInto { .. }
             | Kind::Scale { .. }
+            | Kind::Softcap { .. }
             | Kind::SelectRows { .. }
             | Kind::GivenRows { .. } => 0,
         }
@@ -178,7 +199,7 @@ impl CpuStep {
     /// Does this worker's share of the step, with this tuning if it is a linear. One exhaustive match over the kinds of steps.
     pub(super) fn run(&self, forward: &Forward<'_>, tuning: Tuning, worker: Worker<'_>) {
         let Forward { kernels, weights, inputs, .. } = *forward;
-        let norm = |norm: FusedNorm| Norm { weight: weights.gain(norm.gain), eps: norm.eps };
+        let norm = |norm: FusedNorm| Norm { weight: weights.vector(norm.gain), eps: norm.eps };
         let rope = |id: RopeId| -> Rope<'_> { forward.rope(id) };
         match &self.kind {
             Kind::Embed { weight, out } => {
@@ -188,29 +209,33 @@ impl CpuStep {
             Kind::RmsNorm { norm: fused, x, out } => {
                 kernels.rms_norm(forward.read(x), norm(*fused), worker.share(x.rows), forward.write(out));
             }
-            Kind::Linear { weight, norm: fused, x, epilogue, out } => {
+            Kind::Linear(Linear { weight, bias, norm: fused, x, epilogue, out }) => {
                 let matrix = weights.matrix(*weight);
                 let tiles = worker.share(matrix.tiles());
                 if !tiles.is_empty() {
                     let scratch = forward.scratch(worker);
                     let (norm, x) = (fused.map(norm), forward.read(x));
                     let x = kernels.prepare_tuned(matrix.format(), x, norm, tuning, scratch);
-                    kernels.linear(matrix, &x, tiles, *epilogue, forward.write(out));
+                    kernels.linear(matrix, &x, tiles.clone(), *epilogue, forward.write(out));
+                    if let Some(bias) = bias {
+                        let columns = TILE * tiles.start..matrix.outputs().min(TILE * tiles.end);
+                        kernels.add_bias(weights.vector(*bias), columns, forward.write(out));
+                    }
                 }
             }
-            Kind::GatedLinear { weight, norm: fused, x, out } => {
+            Kind::GatedLinear { function, weight, norm: fused, x, out } => {
                 let matrix = weights.matrix(*weight);
                 let tiles = worker.share(matrix.tiles());
                 if !tiles.is_empty() {
                     let scratch = forward.scratch(worker);
                     let (norm, x) = (fused.map(norm), forward.read(x));
                     let x = kernels.prepare_tuned(matrix.format(), x, norm, tuning, scratch);
-                    kernels.linear_gated(matrix, &x, tiles, forward.write(out));
+                    kernels.linear_gated(*function, matrix, &x, tiles, forward.write(out));
                 }
             }
-            Kind::Swiglu { gate, up, out } => {
+            Kind::Gate { function, gate, up, out } => {
                 let rows = worker.share(out.rows);
-                kernels.swiglu(forward.read(gate), forward.read(up), rows, forward.write(out));
+                kernels.gate(*function, forward.read(gate), forward.read(up), rows, forward.write(out));
             }
             Kind::Rope { rope: id, x, out } => {
                 let head = forward.head_dim(*id);
@@ -228,14 +253,14 @@ impl CpuStep {
                 };
                 kernels.append_kv(&append, worker.share(append.units()));
             }
-            Kind::Attention { layer, heads, scale, rope: id, q, out } => {
+            Kind::Attention { layer, heads, scoring, rope: id, q, out } => {
                 let attention = Attention {
                     queries: forward.read(q),
                     rope: id.map(rope),
                     kv: forward.layer(*layer),
                     tails: crate::backend::tails(inputs),
                     heads: *heads,
-                    scale: *scale,
+                    scoring: *scoring,
                 };
                 let units = worker.share(attention.units());
                 let scratch = forward.scratch(worker);
@@ -262,6 +287,12 @@ impl CpuStep {
                 let same = forward.first_rows(out.rows);
                 kernels.select_rows(forward.read(x), same, rows.clone(), forward.write(out));
                 kernels.scale(*factor, rows, forward.write(out));
+            }
+            Kind::Softcap { cap, x, out } => {
+                let rows = worker.share(out.rows);
+                let same = forward.first_rows(out.rows);
+                kernels.select_rows(forward.read(x), same, rows.clone(), forward.write(out));
+                kernels.softcap(*cap, rows, forward.write(out));
             }
             Kind::SelectRows { x, out } => {
                 let rows = worker.share(out.rows);

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use ygg_kernels::{
-    KvFormat, RopePairing, WeightFormat,
+    KvFormat, Nonlinearity, RopePairing, Scoring, WeightFormat,
     cuda::{abi::*, packing::Layout},
 };
 
@@ -46,8 +46,19 @@ struct Product {
     weights: Packed,
     /// Of a gated pair.
     up: Option<Packed>,
+    bias: u64,
+    /// Of a gated pair.
+    function: Nonlinearity,
     residual: bool,
     projection: Option<Projection>,
+}
+
+impl Product {
+    /// A product with nothing beside it.
+    fn plain(norm: Option<ir::Norm>, weights: Packed) -> Self {
+        let function = Nonlinearity::Silu;
+        Self { norm, weights, up: None, bias: 0, function, residual: false, projection: None }
+    }
 }
 
 /// Sentinel: the step prepares no input for a following product.
@@ -119,26 +130,44 @@ impl<'a> Launches<'a> {
             Op::Embed { weight } => self.embed(in_step, *weight, out()),
             Op::RmsNorm(norm) => {
                 let gain = float(self.weights.gain(norm.weight));
-                let params = YggNormRows { step: in_step, x: operand(0), gain, eps: norm.eps, out: out() };
-                self.by_rows("ygg_rms_norm", out().rows, params)
+                let columns = self.program.weights[norm.weight.0 as usize].columns;
+                let params = YggNormRows {
+                    step: in_step,
+                    x: operand(0),
+                    gain,
+                    eps: norm.eps,
+                    columns: number(columns),
+                    out: out(),
+                };
+                let grid = [out().rows as usize, out().columns as usize / columns, 1];
+                Ok(vec![self.launch("ygg_rms_norm", grid, YGG_ROW_THREADS, 0, params)?])
             }
-            Op::Linear { weights, norm, residual } => {
+            Op::Linear { weights, biases, norm, residual } => {
                 let projection = projection_at(0);
-                let weights = self.weights.stack(weights, projection.and_then(|p| p.order));
-                let product = Product { norm: *norm, weights, up: None, residual: *residual, projection };
-                self.product(in_step, step, written, &product, out(), fragments)
-            }
-            Op::GatedLinear { gate, up, norm } => {
-                let [weights, up] = [gate, up].map(|id| self.weights.stack(&[*id], None));
+                let order = projection.and_then(|p| p.order);
+                let bias = self.weights.biases(biases, order);
+                let weights = self.weights.stack(weights, order);
                 let product =
-                    Product { norm: *norm, weights, up: Some(up), residual: false, projection: None };
+                    Product { bias, residual: *residual, projection, ..Product::plain(*norm, weights) };
                 self.product(in_step, step, written, &product, out(), fragments)
             }
-            Op::Add | Op::Swiglu => {
-                let binary = if step.op == Op::Add { YGG_ADD } else { YGG_SWIGLU };
-                let params =
-                    YggElementwise { step: in_step, a: operand(0), b: operand(1), out: out(), binary };
-                self.by_rows("ygg_elementwise", out().rows, params)
+            Op::GatedLinear { function, gate, up, norm } => {
+                let [weights, up] = [gate, up].map(|id| self.weights.stack(&[*id], None));
+                let function = *function;
+                let product = Product { up: Some(up), function, ..Product::plain(*norm, weights) };
+                self.product(in_step, step, written, &product, out(), fragments)
+            }
+            Op::Add => self.elementwise(in_step, [operand(0), operand(1), out()], YGG_ADD),
+            Op::Gate(function) => {
+                let binary = match function {
+                    Nonlinearity::Silu => YGG_GATE_SILU,
+                    Nonlinearity::GeluTanh => YGG_GATE_GELU,
+                };
+                self.elementwise(in_step, [operand(0), operand(1), out()], binary)
+            }
+            Op::Softcap { cap } => {
+                let params = YggScale { step: in_step, x: operand(0), out: out(), factor: *cap };
+                self.by_rows("ygg_softcap", out().rows, params)
             }
             Op::Scale { factor } => {
                 let params = YggScale { step: in_step, x: operand(0), out: out(), factor: *factor };
@@ -173,9 +202,9 @@ impl<'a> Launches<'a> {
             Op::AppendKv { layer, rope } => {
                 self.append(in_step, [operand(0), operand(1)], self.rope(*rope), *layer)
             }
-            Op::Attention { layer, heads, scale, rope } => {
+            Op::Attention { layer, heads, scoring, rope } => {
                 let rope = self.rope(rope.filter(|_| projection_at(2).is_none()));
-                self.attention(in_step, operand(0), (*layer, *heads, *scale), rope, out(), fragments)
+                self.attention(in_step, operand(0), (*layer, *heads, *scoring), rope, out(), fragments)
             }
             Op::Candidates { head: None, most, tokens } => {
                 self.candidates(in_step, operand(0), *most, tokens.as_ref(), out())
@@ -185,7 +214,7 @@ impl<'a> Launches<'a> {
                 let columns = number(weights.outputs);
                 let data = float_mut(self.at.scratch.logits);
                 let logits = YggRows { data, rows: operand(0).rows, columns, stride: columns };
-                let product = Product { norm: *norm, weights, up: None, residual: false, projection: None };
+                let product = Product::plain(*norm, weights);
                 let mut launches = self.product(in_step, step, written, &product, logits, NO_FRAGMENTS)?;
                 launches.extend(self.candidates(in_step, logits, *most, tokens.as_ref(), out())?);
                 Ok(launches)
@@ -232,7 +261,7 @@ impl<'a> Launches<'a> {
         &self,
         step: YggStep,
         queries: YggRows,
-        (layer, heads, scale): (usize, usize, f32),
+        (layer, heads, scoring): (usize, usize, Scoring),
         rope: YggRope,
         out: YggRows,
         next: YggFragments,
@@ -249,7 +278,9 @@ impl<'a> Launches<'a> {
             tail_capacity: number(self.at.words.tail_capacity),
             heads: number(heads),
             partitions: number(partitions(self.at.context)),
-            scale,
+            scale: scoring.scale,
+            softcap: scoring.softcap.unwrap_or(0.0),
+            window: scoring.window.unwrap_or(u32::MAX),
             rope,
             kv: self.kv(layer),
             partial,
@@ -382,7 +413,7 @@ impl<'a> Launches<'a> {
         out: YggRows,
         next: YggFragments,
     ) -> Result<Vec<Launch>, BackendError> {
-        let Product { norm, weights, up, residual, projection } = product;
+        let Product { norm, weights, up, bias, function, residual, projection } = product;
         let region = step.operands[0].region().expect("a product has a left side");
         let x = self.rows(&region);
         let tiles = row_tiles(region.rows);
@@ -412,7 +443,12 @@ impl<'a> Launches<'a> {
             tiles_k: number(weights.columns.div_ceil(YGG_TILE_K as usize)),
             columns: number(weights.columns),
             residual: u32::from(*residual),
+            function: match function {
+                Nonlinearity::Silu => YGG_SILU,
+                Nonlinearity::GeluTanh => YGG_GELU,
+            },
             projection: self.projection(*projection),
+            bias: float(*bias),
         };
         let is_f32 = weights.layout == Layout::F32;
         let rows = if is_f32 { region.rows } else { tiles * TILE_W };
@@ -464,6 +500,15 @@ impl<'a> Launches<'a> {
         ])
     }
 
+    fn elementwise(
+        &self,
+        step: YggStep,
+        [a, b, out]: [YggRows; 3],
+        binary: u32,
+    ) -> Result<Vec<Launch>, BackendError> {
+        self.by_rows("ygg_elementwise", out.rows, YggElementwise { step, a, b, out, binary })
+    }
+
     fn by_rows<P: Copy>(&self, name: &str, rows: u32, params: P) -> Result<Vec<Launch>, BackendError> {
         Ok(vec![self.launch(name, [rows as usize, 1, 1], YGG_ROW_THREADS, 0, params)?])
     }
@@ -493,6 +538,7 @@ fn embedding_format(format: WeightFormat) -> u32 {
         WeightFormat::F16 => YGG_EMBEDDING_F16,
         WeightFormat::BF16 => YGG_EMBEDDING_BF16,
         WeightFormat::Q8_0 => YGG_EMBEDDING_Q8_0,
+        WeightFormat::Q5_0 => YGG_EMBEDDING_Q5_0,
         WeightFormat::Q4_0 => YGG_EMBEDDING_Q4_0,
         WeightFormat::Q4_1 => YGG_EMBEDDING_Q4_1,
         WeightFormat::Q4_K => YGG_EMBEDDING_Q4_K,

@@ -2,7 +2,10 @@
 
 use ygg_kernels::{
     RopePairing,
-    cuda::{abi::YGG_TILE_N, packing::Layout},
+    cuda::{
+        abi::YGG_TILE_N,
+        packing::{Layout, half_source},
+    },
 };
 
 use crate::ir::{Op, Operand, Program, Region, RopeId, Step, WeightId};
@@ -16,6 +19,13 @@ pub(super) struct HalvesTogether {
     pub(super) head_dim: usize,
     /// Elements of a head that turn.
     pub(super) rotated: usize,
+}
+
+impl HalvesTogether {
+    /// The output of the model that is packed as output `place`.
+    pub(super) fn output(self, place: usize) -> usize {
+        half_source(place, self.head_dim, self.rotated)
+    }
 }
 
 /// A product whose outputs are queries, keys and values, read by nothing but the storage and the attention behind it.

@@ -33,6 +33,8 @@ enum Key {
     Rows(WeightId),
     /// A norm's gain, as f32.
     Gain(WeightId),
+    /// Biases behind each other, as f32; in the order of their outputs in the stack.
+    Biases(Vec<WeightId>, Option<HalvesTogether>),
     /// The tokens of a trimmed head.
     Names(Vec<u32>),
 }
@@ -41,7 +43,7 @@ impl Key {
     /// The weights of the model in it.
     fn weights(&self) -> &[WeightId] {
         match self {
-            Self::Stack(weights, _) => weights,
+            Self::Stack(weights, _) | Self::Biases(weights, _) => weights,
             Self::Rows(weight) | Self::Gain(weight) => std::slice::from_ref(weight),
             Self::Names(_) => &[],
         }
@@ -130,6 +132,11 @@ impl Weights {
         self.plain(&Key::Gain(weight))
     }
 
+    /// 0 where there are none.
+    pub(super) fn biases(&self, biases: &[WeightId], order: Option<HalvesTogether>) -> u64 {
+        if biases.is_empty() { 0 } else { self.plain(&Key::Biases(biases.to_vec(), order)) }
+    }
+
     pub(super) fn names(&self, tokens: &HeadTokens) -> u64 {
         self.plain(&Key::Names(tokens.as_slice().to_vec()))
     }
@@ -170,7 +177,11 @@ fn weight_keys(op: &Op, order: Option<HalvesTogether>) -> Vec<Key> {
         OpWeights::Nothing => Vec::new(),
         OpWeights::Rows(weight) => vec![Key::Rows(weight)],
         OpWeights::Gain(norm) => vec![Key::Gain(norm.weight)],
-        OpWeights::Stack { weights, norm } => with_gain(norm, &[weights]),
+        OpWeights::Stack { weights, biases, norm } => {
+            let mut keys: Vec<Key> = with_gain(norm, &[weights]);
+            keys.extend((!biases.is_empty()).then(|| Key::Biases(biases.to_vec(), order)));
+            keys
+        }
         OpWeights::Gated { gate, up, norm } => with_gain(norm, &[&[gate], &[up]]),
     }
 }
@@ -179,7 +190,7 @@ fn weight_keys(op: &Op, order: Option<HalvesTogether>) -> Vec<Key> {
 enum Part<'a> {
     Stack(Stack<'a>),
     Rows(&'a [u8]),
-    /// Numbers of four bytes: a gain's, or ids of tokens.
+    /// Numbers of four bytes: of gains and biases, or ids of tokens.
     Words(Vec<u32>),
 }
 
@@ -196,11 +207,18 @@ impl<'a> Part<'a> {
                 })
             }
             Key::Rows(id) => Self::Rows(matrix(id)?.bytes()),
-            Key::Gain(id) => {
-                Self::Words(crate::backend::gain(&matrix(id)?).into_iter().map(f32::to_bits).collect())
+            Key::Gain(id) => Self::of_floats(crate::backend::vector(&[*id], specs, source)?),
+            Key::Biases(ids, order) => {
+                let biases = crate::backend::vector(ids, specs, source)?;
+                let from = |output| order.map_or(output, |order| order.output(output));
+                Self::of_floats((0..biases.len()).map(|output| biases[from(output)]).collect())
             }
             Key::Names(tokens) => Self::Words(tokens.clone()),
         })
+    }
+
+    fn of_floats(floats: Vec<f32>) -> Self {
+        Self::Words(floats.into_iter().map(f32::to_bits).collect())
     }
 
     /// Bytes of the codes and of the scales of a stack, each aligned.

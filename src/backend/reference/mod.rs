@@ -51,12 +51,19 @@ impl ReferenceExecutables {
         super::matrix(spec, &self.weights[id.0 as usize]).expect("the model's loader has checked sizes")
     }
 
-    fn gain(&self, id: WeightId) -> Vec<f32> {
-        super::gain(&self.matrix(id))
+    fn vector(&self, ids: &[WeightId]) -> Vec<f32> {
+        let specs = &self.programs.last().expect("at least one program").weights;
+        super::vector(ids, specs, self).expect("the model's loader has checked sizes")
     }
 
     fn arena_bytes(&self) -> usize {
         self.programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0)
+    }
+}
+
+impl WeightSource for ReferenceExecutables {
+    fn bytes(&self, weight: WeightId) -> &[u8] {
+        &self.weights[weight.0 as usize]
     }
 }
 
@@ -160,11 +167,18 @@ impl ReferenceReplay {
     fn prepared(&self, x: Rows<'_>, norm: Option<ir::Norm>) -> Vec<f32> {
         let copy: Vec<f32> = (0..x.width()).flat_map(|w| x.row(w).to_vec()).collect();
         let Some(norm) = norm else { return copy };
-        let gain = self.executables.gain(norm.weight);
+        let gain = self.executables.vector(&[norm.weight]);
         let mut out = vec![0.0; copy.len()];
         let norm = Norm { weight: &gain, eps: norm.eps };
         kernels::rms_norm(Rows::new(&copy, gain.len()), norm, RowsMut::new(&mut out, gain.len()));
         out
+    }
+
+    /// Writes the elements of `x`, which may be these rows themselves.
+    fn copy(&self, x: Rows<'_>, out: RowsMut<'_>) {
+        let copy = self.prepared(x, None);
+        let zeros = vec![0.0; copy.len()];
+        kernels::add(Rows::new(&copy, x.columns()), Rows::new(&zeros, x.columns()), out);
     }
 
     /// Runs a step. One exhaustive match over the ops.
@@ -178,10 +192,10 @@ impl ReferenceReplay {
                 kernels::embed(&self.executables.matrix(*weight), inputs.tokens(), write());
             }
             Op::RmsNorm(norm) => {
-                let gain = self.executables.gain(norm.weight);
+                let gain = self.executables.vector(&[norm.weight]);
                 kernels::rms_norm(read(0), Norm { weight: &gain, eps: norm.eps }, write());
             }
-            Op::Linear { weights, norm, residual } => {
+            Op::Linear { weights, biases, norm, residual } => {
                 let x = self.prepared(read(0), *norm);
                 let x = Rows::new(&x, read(0).columns());
                 let linear = linear_of(step);
@@ -198,17 +212,20 @@ impl ReferenceReplay {
                         linear(x, &matrix, out);
                     }
                 }
+                if !biases.is_empty() {
+                    kernels::add_bias(&self.executables.vector(biases), write());
+                }
             }
-            Op::GatedLinear { gate, up, norm } => {
+            Op::GatedLinear { function, gate, up, norm } => {
                 let x = self.prepared(read(0), *norm);
                 let (gate, up) = (self.executables.matrix(*gate), self.executables.matrix(*up));
                 let linear_gated = match step.kernel.class.activations {
                     Activations::Native => kernels::linear_gated,
                     Activations::Int8 => kernels::linear_gated_int8,
                 };
-                linear_gated(Rows::new(&x, read(0).columns()), &gate, &up, write());
+                linear_gated(*function, Rows::new(&x, read(0).columns()), &gate, &up, write());
             }
-            Op::Swiglu => kernels::swiglu(read(0), read(1), write()),
+            Op::Gate(function) => kernels::gate(*function, read(0), read(1), write()),
             Op::Rope(id) => {
                 let head = program.ropes[id.0 as usize].head_dim;
                 kernels::rope(read(0), head, inputs.positions(), self.rope(program, *id), write());
@@ -222,7 +239,7 @@ impl ReferenceReplay {
                 // SAFETY: one thread runs one op at a time.
                 kv: unsafe { self.cache.layer(*layer) },
             }),
-            Op::Attention { layer, heads, scale, rope } => {
+            Op::Attention { layer, heads, scoring, rope } => {
                 let attention = Attention {
                     queries: read(0),
                     rope: rope.map(|id| self.rope(program, id)),
@@ -230,18 +247,19 @@ impl ReferenceReplay {
                     kv: unsafe { self.cache.layer(*layer) },
                     tails: super::tails(inputs),
                     heads: *heads,
-                    scale: *scale,
+                    scoring: *scoring,
                 };
                 kernels::attention(&attention, write());
             }
             Op::Add if result == step.operands[0].region() => kernels::add_into(read(1), write()),
             Op::Add => kernels::add(read(0), read(1), write()),
             Op::Scale { factor } => {
-                let copy = self.prepared(read(0), None);
-                let zeros = vec![0.0; copy.len()];
-                let columns = read(0).columns();
-                kernels::add(Rows::new(&copy, columns), Rows::new(&zeros, columns), write());
+                self.copy(read(0), write());
                 kernels::scale(*factor, write());
+            }
+            Op::Softcap { cap } => {
+                self.copy(read(0), write());
+                kernels::softcap(*cap, write());
             }
             Op::SelectRows => kernels::select_rows(read(0), inputs.output_rows(), write()),
             Op::GivenRows { columns } => {

@@ -47,8 +47,8 @@ fn into_attention(graph: &Graph, scale: ValueId, factor: f32) -> Option<(ValueId
     }
     let same_group = [q, reader].iter().all(|v| graph.node(*v).group == graph.node(scale).group);
     let mut op = graph.node(reader).op.clone();
-    let Op::Attention { scale: own, .. } = &mut op else { return None };
-    *own = product(*own, factor)?;
+    let Op::Attention { scoring, .. } = &mut op else { return None };
+    scoring.scale = product(scoring.scale, factor)?;
     (same_group && graph.operands(reader)[0] == q).then_some((reader, op))
 }
 

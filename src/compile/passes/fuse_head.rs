@@ -4,7 +4,7 @@ use crate::ir::{Graph, GraphError, Head, Op, ValueId};
 
 /// `Candidates(Linear(x))` becomes candidates with a head over `x`: the logits are never stored.
 ///
-/// Leaves alone linear ops with another reader, of another group, or with a residual.
+/// Leaves alone linear ops with another reader, of another group, with a bias or with a residual.
 ///
 /// # Errors
 /// None for a lawful graph.
@@ -23,7 +23,8 @@ pub(in crate::compile) fn fuse_head(graph: &mut Graph) -> Result<(), GraphError>
 /// The linear op that makes `logits`, if `candidates` may take it over.
 fn head(graph: &Graph, candidates: ValueId, logits: ValueId) -> Option<Head> {
     let node = graph.node(logits);
-    let Op::Linear { weights, norm, residual: false } = &node.op else { return None };
-    let fits = graph.sole_reader(logits) == Some(candidates) && node.group == graph.node(candidates).group;
+    let Op::Linear { weights, biases, norm, residual: false } = &node.op else { return None };
+    let alone = graph.sole_reader(logits) == Some(candidates) && biases.is_empty();
+    let fits = alone && node.group == graph.node(candidates).group;
     fits.then(|| Head { weights: weights.clone(), norm: *norm })
 }

@@ -6,7 +6,7 @@ use crate::ir::{Graph, GraphError, Norm, Op, ValueId};
 /// A normalisation that only linear and gated linear ops of its own group read becomes their prologue.
 ///
 /// Leaves alone normalisations with any other reader, being kept included, and those of a value that is overwritten
-/// before a reader runs.
+/// before a reader runs, and those of groups of elements.
 ///
 /// # Errors
 /// None for a lawful graph.
@@ -14,6 +14,9 @@ pub(in crate::compile) fn fuse_norm(graph: &mut Graph) -> Result<(), GraphError>
     for value in graph.topological() {
         let Op::RmsNorm(norm) = graph.node(value).op else { continue };
         let x = graph.operands(value)[0];
+        if graph.weight(norm.weight).columns != graph.node(value).value_type.columns {
+            continue;
+        }
         let readers = graph.readers(value);
         let fused: Vec<_> =
             readers.iter().filter_map(|reader| with_prologue(graph, *reader, value, norm)).collect();

@@ -13,7 +13,7 @@ pub(super) struct ResidualSum {
 
 /// `Add(residual, Linear(x))` becomes a linear op that adds into the residual in place.
 ///
-/// Leaves alone linear ops with another reader, of another group, or over bytes of the residual itself, and sums whose
+/// Leaves alone linear ops with another reader, with a bias, of another group, or over bytes of the residual itself, and sums whose
 /// residual something still needs afterwards.
 ///
 /// # Errors
@@ -33,7 +33,10 @@ pub(super) fn residual_sum(graph: &Graph, add: ValueId) -> Option<ResidualSum> {
     let [residual, linear] = graph.operands(add)[..] else { return None };
     let node = graph.node(linear);
     let mut op = node.op.clone();
-    let Op::Linear { residual: adds @ false, .. } = &mut op else { return None };
+    let Op::Linear { biases, residual: adds @ false, .. } = &mut op else { return None };
+    if !biases.is_empty() {
+        return None;
+    }
     *adds = true;
     let x = graph.operands(linear)[0];
     let taken_over = graph.sole_reader(linear) == Some(add) && node.group == graph.node(add).group;

@@ -3,7 +3,7 @@
 use std::f32::consts::FRAC_1_SQRT_2;
 
 use proptest::prelude::*;
-use ygg_kernels::{RopePairing, WeightFormat};
+use ygg_kernels::{Nonlinearity, RopePairing, Scoring, WeightFormat};
 
 use crate::ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId, WeightSpec};
 
@@ -91,7 +91,7 @@ impl Shape {
         let names = weights.iter().map(|w| w.name.clone()).collect();
         let mut graph = Graph::new("example", weights, kv);
         let inv_freq = (0..self.head_dim / 2).map(|i| 1.0 / 10f32.powi(i32::try_from(i).unwrap())).collect();
-        let rope = graph.add_rope(RopeSpec { head_dim: self.head_dim, pairing: self.pairing, inv_freq });
+        let rope = graph.add_rope(RopeSpec::new(self.head_dim, self.pairing, inv_freq));
         let inputs = [Input::Tokens, Input::Positions, Input::Slots, Input::Tails, Input::OutputRows]
             .map(|input| graph.add(Op::Input(input), &[], None).unwrap());
         let mut builder = Builder { graph, names, shape: self, rope, group: None };
@@ -108,7 +108,7 @@ impl Shape {
         let mut matrix = |name: String, rows: usize, columns: usize| {
             let format =
                 if rows == 1 && name.contains("norm") { WeightFormat::F32 } else { *formats.next().unwrap() };
-            weights.push(WeightSpec { name, rows, columns, format });
+            weights.push(WeightSpec::new(name, rows, columns, format));
         };
         matrix("embed".into(), self.vocab, self.model);
         for layer in 0..self.layers {
@@ -162,7 +162,7 @@ impl Builder<'_> {
 
     fn linear(&mut self, name: &str, x: ValueId) -> ValueId {
         let weights = vec![self.weight(name)];
-        self.add(Op::Linear { weights, norm: None, residual: false }, &[x])
+        self.add(Op::Linear { weights, biases: vec![], norm: None, residual: false }, &[x])
     }
 
     fn queries(&mut self, q: ValueId, positions: ValueId) -> ValueId {
@@ -197,7 +197,7 @@ impl Builder<'_> {
             let appended = self.add(Op::AppendKv { layer, rope: None }, &[k, v, slots, positions]);
             let q = self.queries(q, positions);
             let heads = self.shape.kv_heads * self.shape.heads_per_kv;
-            let attention = Op::Attention { layer, heads, scale: 1.0, rope: None };
+            let attention = Op::Attention { layer, heads, scoring: Scoring::scaled(1.0), rope: None };
             let attended = self.add(attention, &[q, appended, tails, positions]);
             let o = self.linear(&format!("{layer}.o"), attended);
             stream = self.add(Op::Add, &[stream, o]);
@@ -205,7 +205,7 @@ impl Builder<'_> {
             self.enter(2 * layer + 1);
             let x = self.norm(&format!("{layer}.mlp_norm"), stream);
             let [gate, up] = ["gate", "up"].map(|name| self.linear(&format!("{layer}.{name}"), x));
-            let product = self.add(Op::Swiglu, &[gate, up]);
+            let product = self.add(Op::Gate(Nonlinearity::Silu), &[gate, up]);
             let down = self.linear(&format!("{layer}.down"), product);
             stream = self.add(Op::Add, &[stream, down]);
         }
@@ -218,19 +218,22 @@ impl Builder<'_> {
 }
 
 /// A stream `[W, 8]` and the logits `[R, 8]` over what `build` makes of it. Weights: 0 and 1 are square in F32, 2 in
-/// BF16, 3 is a gain. Cache: two layers of one head of 4. Rotations: 0 of heads of 4, 1 of heads of 2.
+/// BF16, 3 is a gain, 4 a bias, 5 the gain of heads of 4. Cache: two layers of one head of 4. Rotations: 0 of heads of 4, 1 of heads of 2.
 pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let weights = [
         ("a", 8, WeightFormat::F32),
         ("b", 8, WeightFormat::F32),
         ("c", 8, WeightFormat::BF16),
         ("gain", 1, WeightFormat::F32),
+        ("bias", 1, WeightFormat::F32),
     ]
-    .map(|(name, rows, format)| WeightSpec { name: name.into(), rows, columns: 8, format });
-    let mut graph = Graph::new("small", weights.to_vec(), KvSpec { layers: 2, kv_heads: 1, head_dim: 4 });
+    .map(|(name, rows, format)| WeightSpec::new(name, rows, 8, format));
+    let of_heads = WeightSpec::new("gain of heads", 1, 4, WeightFormat::F32);
+    let weights = weights.into_iter().chain([of_heads]).collect();
+    let mut graph = Graph::new("small", weights, KvSpec { layers: 2, kv_heads: 1, head_dim: 4 });
     let ropes = [4, 2].map(|head_dim| {
         let inv_freq = (0..head_dim / 2).map(|i| 1.0 / (i + 1) as f32).collect();
-        graph.add_rope(RopeSpec { head_dim, pairing: RopePairing::Halves, inv_freq })
+        graph.add_rope(RopeSpec::new(head_dim, RopePairing::Halves, inv_freq))
     });
     let [tokens, positions, slots, tails, rows] =
         [Input::Tokens, Input::Positions, Input::Slots, Input::Tails, Input::OutputRows]
@@ -261,7 +264,20 @@ impl Small {
     }
 
     pub(super) fn linear(&mut self, weight: u32, x: ValueId) -> ValueId {
-        self.add(Op::Linear { weights: vec![WeightId(weight)], norm: None, residual: false }, &[x])
+        self.add(
+            Op::Linear { weights: vec![WeightId(weight)], biases: vec![], norm: None, residual: false },
+            &[x],
+        )
+    }
+
+    pub(super) fn biased(&mut self, weight: u32, x: ValueId) -> ValueId {
+        let (weights, biases) = (vec![WeightId(weight)], vec![WeightId(4)]);
+        self.add(Op::Linear { weights, biases, norm: None, residual: false }, &[x])
+    }
+
+    /// Every half of `x` normalised by itself.
+    pub(super) fn norm_heads(&mut self, x: ValueId) -> ValueId {
+        self.add(Op::RmsNorm(Norm { weight: WeightId(5), eps: 1e-5 }), &[x])
     }
 
     pub(super) fn sum(&mut self, a: ValueId, b: ValueId) -> ValueId {
@@ -288,8 +304,15 @@ impl Small {
         self.add(Op::AppendKv { layer: 0, rope: None }, &[k, v, self.slots, self.positions])
     }
 
+    /// Attention to the last two positions, of bounded scores.
+    pub(super) fn windowed(&mut self, q: ValueId, appended: ValueId) -> ValueId {
+        let scoring = Scoring { scale: 0.5, softcap: Some(1.5), window: Some(2) };
+        let op = Op::Attention { layer: 0, heads: 2, scoring, rope: None };
+        self.add(op, &[q, appended, self.tails, self.positions])
+    }
+
     pub(super) fn attention(&mut self, q: ValueId, appended: ValueId) -> ValueId {
-        let op = Op::Attention { layer: 0, heads: 2, scale: 0.5, rope: None };
+        let op = Op::Attention { layer: 0, heads: 2, scoring: Scoring::scaled(0.5), rope: None };
         self.add(op, &[q, appended, self.tails, self.positions])
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ygg_kernels::RopePairing;
+use ygg_kernels::{
+    RopePairing, Scoring,
+    reference::{capped, nonlinear},
+};
 
 use crate::ir::{
     Graph, Head, HeadTokens, Input, KvSpec, Norm, Op, Operand, Program, Region, RopeId, RopeSpec, ValueId,
@@ -189,10 +192,6 @@ fn store(arena: &mut [f64], region: &Region, rows: &Matrix) {
     words(region).zip(&rows.data).for_each(|(word, element)| arena[word] = *element);
 }
 
-fn silu(x: f64) -> f64 {
-    x / (1.0 + (-x).exp())
-}
-
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
@@ -234,11 +233,12 @@ impl Model<'_> {
 
     fn normed(&self, x: &Matrix, norm: &Norm) -> Matrix {
         let gain = self.weight_row(norm.weight, 0);
-        x.map_rows(|_, x| {
+        let normed = |x: &[f64]| -> Vec<f64> {
             let mean = dot(x, x) / x.len() as f64;
             let factor = 1.0 / (mean + f64::from(norm.eps)).sqrt();
             x.iter().zip(&gain).map(|(x, gain)| x * factor * gain).collect()
-        })
+        };
+        x.map_rows(|_, x| x.chunks(gain.len()).flat_map(normed).collect())
     }
 
     fn maybe_normed(&self, x: &Matrix, norm: &Option<Norm>) -> Matrix {
@@ -246,7 +246,7 @@ impl Model<'_> {
     }
 
     fn rotated(&self, x: &Matrix, rope: RopeId) -> Matrix {
-        let RopeSpec { head_dim, pairing, inv_freq } = &self.ropes[rope.0 as usize];
+        let RopeSpec { head_dim, pairing, inv_freq, magnitude, long: _ } = &self.ropes[rope.0 as usize];
         x.map_rows(|row, x| {
             let position = (self.forward.paths[row].len() - 1) as f64;
             let mut out = x.to_vec();
@@ -254,9 +254,10 @@ impl Model<'_> {
                 for (i, freq) in inv_freq.iter().enumerate() {
                     let (a, b) = match pairing {
                         RopePairing::Adjacent => (head + 2 * i, head + 2 * i + 1),
-                        RopePairing::Halves => (head + i, head + i + head_dim / 2),
+                        RopePairing::Halves => (head + i, head + i + inv_freq.len()),
                     };
                     let (sin, cos) = (position * f64::from(*freq)).sin_cos();
+                    let (sin, cos) = (sin * f64::from(*magnitude), cos * f64::from(*magnitude));
                     (out[a], out[b]) = (x[a] * cos - x[b] * sin, x[a] * sin + x[b] * cos);
                 }
             }
@@ -268,7 +269,7 @@ impl Model<'_> {
         rope.map_or_else(|| x.clone(), |rope| self.rotated(x, rope))
     }
 
-    fn attended(&self, q: &Matrix, cache: (&Matrix, &Matrix), heads: usize, scale: f64) -> Matrix {
+    fn attended(&self, q: &Matrix, cache: (&Matrix, &Matrix), heads: usize, scoring: Scoring) -> Matrix {
         let (k, v) = cache;
         let width = self.kv.head_dim;
         q.map_rows(|row, q| {
@@ -277,7 +278,12 @@ impl Model<'_> {
                 let shared = head * self.kv.kv_heads / heads * width;
                 let q = &q[head * width..(head + 1) * width];
                 let path = &self.forward.paths[row];
-                let score = |at: &usize| scale * dot(q, &k.row(*at)[shared..shared + width]);
+                let window = scoring.window.map_or(path.len(), |window| path.len().min(window as usize));
+                let path = &path[path.len() - window..];
+                let score = |at: &usize| {
+                    let score = f64::from(scoring.scale) * dot(q, &k.row(*at)[shared..shared + width]);
+                    scoring.softcap.map_or(score, |cap| capped(f64::from(cap), score))
+                };
                 let scores: Vec<_> = path.iter().map(score).collect();
                 let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let scores: Vec<_> = scores.iter().map(|score| (score - largest).exp()).collect();
@@ -311,25 +317,34 @@ impl Model<'_> {
                 Matrix { columns: rows[0].len(), data: rows.concat() }
             }
             Op::RmsNorm(norm) => self.normed(x(), norm),
-            Op::Linear { weights, norm, residual } => {
-                let product = self.product(&self.maybe_normed(x(), norm), weights);
+            Op::Linear { weights, biases, norm, residual } => {
+                let mut product = self.product(&self.maybe_normed(x(), norm), weights);
+                if !biases.is_empty() {
+                    let bias: Vec<f64> = biases.iter().flat_map(|bias| self.weight_row(*bias, 0)).collect();
+                    product =
+                        product.map_rows(|_, x| x.iter().zip(&bias).map(|(x, bias)| x + bias).collect());
+                }
                 if *residual { product.zip(y(), |a, b| a + b) } else { product }
             }
-            Op::GatedLinear { gate, up, norm } => {
+            Op::GatedLinear { function, gate, up, norm } => {
                 let x = self.maybe_normed(x(), norm);
-                self.product(&x, &[*gate]).zip(&self.product(&x, &[*up]), |gate, up| silu(gate) * up)
+                self.product(&x, &[*gate])
+                    .zip(&self.product(&x, &[*up]), |gate, up| nonlinear(*function, gate) * up)
             }
-            Op::Swiglu => x().zip(y(), |gate, up| silu(gate) * up),
+            Op::Gate(function) => x().zip(y(), |gate, up| nonlinear(*function, gate) * up),
             Op::Rope(rope) => self.rotated(x(), *rope),
             Op::AppendKv { rope, .. } => {
                 return Tensor::Cache { k: self.maybe_rotated(x(), *rope), v: y().clone() };
             }
-            Op::Attention { heads, scale, rope, .. } => {
+            Op::Attention { heads, scoring, rope, .. } => {
                 let Tensor::Cache { k, v } = operands[1] else { panic!("attention reads a cache") };
-                self.attended(&self.maybe_rotated(x(), *rope), (k, v), *heads, f64::from(*scale))
+                self.attended(&self.maybe_rotated(x(), *rope), (k, v), *heads, *scoring)
             }
             Op::Add => x().zip(y(), |a, b| a + b),
             Op::Scale { factor } => x().map_rows(|_, x| x.iter().map(|x| x * f64::from(*factor)).collect()),
+            Op::Softcap { cap } => {
+                x().map_rows(|_, x| x.iter().map(|x| capped(f64::from(*cap), *x)).collect())
+            }
             Op::Slice { start, len } => x().map_rows(|_, x| x[*start..start + len].to_vec()),
             Op::SelectRows => {
                 let rows: Vec<_> = self.forward.output_rows.iter().map(|row| x().row(*row)).collect();

@@ -2,7 +2,7 @@
 //! compiles with them, to the same meaning.
 
 use proptest::{prelude::*, sample::Index};
-use ygg_kernels::{KvFormat, Tier};
+use ygg_kernels::{KvFormat, Nonlinearity, Tier};
 
 use super::{
     example::{Small, over_stream},
@@ -30,7 +30,7 @@ struct Block {
 }
 
 fn block() -> impl Strategy<Value = Block> {
-    let instruction = (0u32..13, any::<Index>(), any::<Index>());
+    let instruction = (0u32..18, any::<Index>(), any::<Index>());
     let instructions = prop::collection::vec(instruction, 1..7);
     (any::<bool>(), instructions, any::<Index>(), prop::bool::weighted(0.3)).prop_map(
         |(grouped, instructions, residual, residual_outlives)| Block {
@@ -55,10 +55,10 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
         3 => small.norm(a),
         4 => small.scale(1.0, a),
         5 => small.scale(2.0, a),
-        6 => small.add(Op::Swiglu, &[a, b]),
+        6 => small.add(Op::Gate(Nonlinearity::Silu), &[a, b]),
         7 => {
             let weights = vec![WeightId(0), WeightId(1)];
-            let wide = small.add(Op::Linear { weights, norm: None, residual: false }, &[a]);
+            let wide = small.add(Op::Linear { weights, biases: vec![], norm: None, residual: false }, &[a]);
             small.slice(3, 8, wide)
         }
         8 | 9 if !*appended => {
@@ -68,7 +68,7 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
             let written = small.append(k, v);
             let q = small.rope(0, b);
             let q = small.scale(0.5, q);
-            small.attention(q, written)
+            if kind == 8 { small.attention(q, written) } else { small.windowed(q, written) }
         }
         10 => {
             let product = small.linear(0, a);
@@ -77,7 +77,19 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
         11 => {
             let x = small.norm(a);
             let [gate, up] = [0, 1].map(|weight| small.linear(weight, x));
-            small.add(Op::Swiglu, &[gate, up])
+            small.add(Op::Gate(Nonlinearity::Silu), &[gate, up])
+        }
+        12 => small.biased(0, a),
+        13 => small.norm_heads(a),
+        14 => small.add(Op::Softcap { cap: 2.0 }, &[a]),
+        15 => {
+            let x = small.norm_heads(a);
+            let [gate, up] = [small.biased(0, x), small.linear(1, x)];
+            small.add(Op::Gate(Nonlinearity::GeluTanh), &[gate, up])
+        }
+        16 => {
+            let product = small.biased(1, a);
+            small.sum(b, product)
         }
         _ => small.sum(a, b),
     }

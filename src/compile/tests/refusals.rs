@@ -73,7 +73,8 @@ fn unknown_stages() {
 fn early_stages_of_what_cannot_be_compiled_are_shown() {
     let graph = over_stream(|small| {
         let weights = vec![WeightId(0), WeightId(2)];
-        let wide = small.add(Op::Linear { weights, norm: None, residual: false }, &[small.stream]);
+        let wide =
+            small.add(Op::Linear { weights, biases: vec![], norm: None, residual: false }, &[small.stream]);
         small.slice(4, 8, wide)
     });
     let found = refusal(&graph, ONE, &device());
@@ -84,14 +85,14 @@ fn early_stages_of_what_cannot_be_compiled_are_shown() {
 
 #[test]
 fn a_residual_that_the_sum_reads_twice() {
-    let op = Op::Linear { weights: vec![WeightId(0)], norm: None, residual: true };
+    let op = Op::Linear { weights: vec![WeightId(0)], biases: vec![], norm: None, residual: true };
     let graph = over_stream(|small| small.add(op, &[small.stream, small.stream]));
     assert!(refusal(&graph, ONE, &device()).contains("read by the sum a second time"));
 }
 
 #[test]
 fn a_residual_that_is_needed_after_its_sum() {
-    let op = Op::Linear { weights: vec![WeightId(0)], norm: None, residual: true };
+    let op = Op::Linear { weights: vec![WeightId(0)], biases: vec![], norm: None, residual: true };
     let graph = over_stream(|small| {
         let doubled = small.scale(2.0, small.stream);
         let sum = small.add(op, &[doubled, small.stream]);
@@ -104,7 +105,7 @@ fn a_residual_that_is_needed_after_its_sum() {
 fn a_residual_that_is_the_logits() {
     let mut graph = over_stream(|small| small.stream);
     let logits = graph.shown().unwrap();
-    let op = Op::Linear { weights: vec![WeightId(0)], norm: None, residual: true };
+    let op = Op::Linear { weights: vec![WeightId(0)], biases: vec![], norm: None, residual: true };
     let x = graph.add(Op::Scale { factor: 2.0 }, &[logits], None).unwrap();
     let sum = graph.add(op, &[x, logits], None).unwrap();
     let kv = [Op::Slice { start: 0, len: 4 }, Op::Slice { start: 4, len: 4 }];

@@ -1,7 +1,7 @@
 //! What each pass takes and what it leaves alone, on graphs made for the case. Every case is also judged by the
 //! interpreter, and compiled to the end.
 
-use ygg_kernels::{KvFormat, Tier};
+use ygg_kernels::{KvFormat, Nonlinearity, Tier};
 
 use super::{
     example::{Factor, Shape, Small, over_stream},
@@ -159,7 +159,7 @@ fn fuse_qkv_leaves_gate_and_up_to_their_pass() {
 fn gated(formats: [u32; 2], second_reader: bool) -> impl FnOnce(&mut Small) -> ValueId {
     move |small| {
         let [gate, up] = formats.map(|weight| small.linear(weight, small.stream));
-        let product = small.add(Op::Swiglu, &[gate, up]);
+        let product = small.add(Op::Gate(Nonlinearity::Silu), &[gate, up]);
         if second_reader { small.sum(product, gate) } else { product }
     }
 }
@@ -172,15 +172,51 @@ fn fuse_gate_up_needs_one_format_and_one_reader() {
     assert_eq!(left("fuse_gate_up", "gated_linear", gated([0, 1], true)), 0);
     let twice = |small: &mut Small| {
         let gate = small.linear(0, small.stream);
-        small.add(Op::Swiglu, &[gate, gate])
+        small.add(Op::Gate(Nonlinearity::Silu), &[gate, gate])
     };
     assert_eq!(left("fuse_gate_up", "gated_linear", twice), 0);
     let two_inputs = |small: &mut Small| {
         let other = small.scale(2.0, small.stream);
         let [gate, up] = [small.linear(0, small.stream), small.linear(1, other)];
-        small.add(Op::Swiglu, &[gate, up])
+        small.add(Op::Gate(Nonlinearity::Silu), &[gate, up])
     };
     assert_eq!(left("fuse_gate_up", "gated_linear", two_inputs), 0);
+}
+
+#[test]
+fn biases_go_with_their_products() {
+    // Three products of one value: two with a bias become one, that without stays.
+    let some_biased = |small: &mut Small| {
+        let parts =
+            [small.biased(0, small.stream), small.biased(1, small.stream), small.linear(0, small.stream)];
+        let sum = small.sum(parts[0], parts[1]);
+        small.sum(sum, parts[2])
+    };
+    let graph = after("fuse_qkv", &over_stream(some_biased));
+    let merged =
+        |value: &ValueId| matches!(&graph.node(*value).op, Op::Linear { biases, .. } if biases.len() == 2);
+    assert_eq!(graph.topological().iter().filter(|value| merged(value)).count(), 1);
+    assert_eq!(count(&graph, "linear"), 2);
+    // Neither a gate, nor a residual sum, nor the choice of tokens takes over a product with a bias.
+    let gated = |small: &mut Small| {
+        let [gate, up] = [small.biased(0, small.stream), small.biased(1, small.stream)];
+        small.add(Op::Gate(Nonlinearity::Silu), &[gate, up])
+    };
+    assert_eq!(left("fuse_gate_up", "gated_linear", gated), 0);
+    let added = |small: &mut Small| {
+        let product = small.biased(0, small.stream);
+        small.sum(small.stream, product)
+    };
+    assert_eq!(left("fuse_residual", "add", added), 1);
+}
+
+#[test]
+fn norms_of_heads_stay_in_front() {
+    let heads = |small: &mut Small| {
+        let x = small.norm_heads(small.stream);
+        small.linear(0, x)
+    };
+    assert_eq!(left("fuse_norm", "rms_norm", heads), 1);
 }
 
 #[test]
@@ -189,7 +225,7 @@ fn fuse_gate_up_stays_in_its_group() {
         let stream = small.stream;
         let [gate, up] = [0, 1].map(|weight| small.linear(weight, stream));
         small.group = A;
-        let product = small.add(Op::Swiglu, &[gate, up]);
+        let product = small.add(Op::Gate(Nonlinearity::Silu), &[gate, up]);
         small.sum(stream, product)
     };
     assert_eq!(left("fuse_gate_up", "gated_linear", crossing), 0);
@@ -260,7 +296,7 @@ fn fuse_norm_needs_linear_readers_of_its_group() {
     assert_eq!(left("fuse_norm", "rms_norm", read_by_sum), 1);
     let residual = |small: &mut Small| {
         let x = small.norm(small.stream);
-        let op = Op::Linear { weights: vec![WeightId(0)], norm: None, residual: true };
+        let op = Op::Linear { weights: vec![WeightId(0)], biases: vec![], norm: None, residual: true };
         let y = small.scale(2.0, small.stream);
         small.add(op, &[y, x])
     };
@@ -290,7 +326,7 @@ fn fuse_norm_leaves_a_norm_that_outlives_its_input() {
         let own = small.scale(2.0, stream);
         let sum = small.sum(stream, own);
         small.group = None;
-        let op = Op::Linear { weights: vec![WeightId(0)], norm: None, residual: true };
+        let op = Op::Linear { weights: vec![WeightId(0)], biases: vec![], norm: None, residual: true };
         small.add(op, &[x, sum])
     };
     assert_eq!(left("fuse_norm", "rms_norm", outliving), 1);
@@ -333,14 +369,14 @@ fn fuse_residual_leaves_what_is_needed_elsewhere() {
         let x = small.scale(2.0, small.stream);
         let product = small.linear(0, x);
         let sum = small.sum(small.stream, product);
-        small.add(Op::Swiglu, &[sum, product])
+        small.add(Op::Gate(Nonlinearity::Silu), &[sum, product])
     };
     assert_eq!(fused_sums(linear_read_twice), 1);
     let residual_read_later = |small: &mut Small| {
         let x = small.scale(2.0, small.stream);
         let product = small.linear(0, x);
         let sum = small.sum(small.stream, product);
-        small.add(Op::Swiglu, &[sum, small.stream])
+        small.add(Op::Gate(Nonlinearity::Silu), &[sum, small.stream])
     };
     assert_eq!(fused_sums(residual_read_later), 1);
     let reversed = |small: &mut Small| {
@@ -357,7 +393,7 @@ fn fuse_residual_lets_one_of_two_sums_replace_a_residual() {
         let x = small.scale(2.0, small.stream);
         let [a, b] = [0, 1].map(|weight| small.linear(weight, x));
         let [left, right] = [small.sum(small.stream, a), small.sum(small.stream, b)];
-        small.add(Op::Swiglu, &[left, right])
+        small.add(Op::Gate(Nonlinearity::Silu), &[left, right])
     };
     assert_eq!(fused_sums(two), 1);
 }
@@ -391,7 +427,8 @@ fn fuse_residual_stays_in_its_group() {
 fn heads_left(build: impl FnOnce(&mut Graph, ValueId) -> ValueId) -> usize {
     let mut graph = over_stream(|small| small.scale(2.0, small.stream));
     let selected = graph.shown().unwrap();
-    let head = Op::Linear { weights: vec![WeightId(0), WeightId(1)], norm: None, residual: false };
+    let head =
+        Op::Linear { weights: vec![WeightId(0), WeightId(1)], biases: vec![], norm: None, residual: false };
     let logits = graph.add(head, &[selected], None).unwrap();
     let shown = build(&mut graph, logits);
     graph.set_logits(shown);
@@ -407,7 +444,7 @@ fn fuse_head_takes_a_product_that_only_candidates_read() {
     assert_eq!(heads_left(scaled), 1);
     let read_twice = |graph: &mut Graph, logits: ValueId| {
         let doubled = graph.add(Op::Scale { factor: 2.0 }, &[logits], None).unwrap();
-        let gated = graph.add(Op::Swiglu, &[logits, doubled], None).unwrap();
+        let gated = graph.add(Op::Gate(Nonlinearity::Silu), &[logits, doubled], None).unwrap();
         let kept = Op::Slice { start: 0, len: 4 };
         let [k, v] = [(); 2].map(|()| graph.add(kept.clone(), &[gated], None).unwrap());
         let [slots, positions] = [Input::Slots, Input::Positions].map(|input| {
@@ -418,7 +455,12 @@ fn fuse_head_takes_a_product_that_only_candidates_read() {
     };
     assert_eq!(heads_left(read_twice), 1);
     let added_in_place = |graph: &mut Graph, logits: ValueId| {
-        let op = Op::Linear { weights: vec![WeightId(1), WeightId(0)], norm: None, residual: true };
+        let op = Op::Linear {
+            weights: vec![WeightId(1), WeightId(0)],
+            biases: vec![],
+            norm: None,
+            residual: true,
+        };
         let x = graph.operands(logits)[0];
         graph.add(op, &[x, logits], None).unwrap()
     };

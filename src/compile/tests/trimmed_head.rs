@@ -50,6 +50,23 @@ fn only_the_head_differs_from_the_whole_program() {
     assert_eq!((trimmed.shown.rows, trimmed.shown.columns), (whole.shown.rows, whole.shown.columns));
 }
 
+/// A bound of logits stays behind the head that is trimmed.
+#[test]
+fn a_bounded_head_is_trimmed_too() {
+    let mut graph = Shape::plain().graph();
+    let logits = graph.shown().unwrap();
+    let bounded = graph.add(Op::Softcap { cap: 3.0 }, &[logits], None).unwrap();
+    graph.set_logits(bounded);
+    let tokens = HeadTokens::new(&[1, 2, 3], 100).unwrap();
+    let head = graph.add_trimmed_head(&tokens).unwrap();
+    graph.trim_head(head, tokens, 2).unwrap();
+    crate::ir::verify::verify(&graph).unwrap();
+    let candidates = graph.shown().unwrap();
+    let bound = graph.operands(candidates)[0];
+    assert_eq!(graph.node(bound).op, Op::Softcap { cap: 3.0 });
+    assert_eq!(graph.node(bound).value_type.columns, 3);
+}
+
 #[test]
 fn what_has_no_head_to_trim_is_refused() {
     let mut candidates = Shape::plain().graph();

@@ -1,6 +1,6 @@
 //! One breach per law, and what the refusal names.
 
-use ygg_kernels::WeightFormat;
+use ygg_kernels::{Nonlinearity, Scoring, WeightFormat};
 
 use super::*;
 use crate::ir::{Head, Input, KvSpec, Norm, WeightId, WeightSpec};
@@ -17,15 +17,15 @@ struct Parts {
 }
 
 fn matrix(name: &str, rows: usize, columns: usize) -> WeightSpec {
-    WeightSpec { name: name.into(), rows, columns, format: WeightFormat::F32 }
+    WeightSpec::new(name, rows, columns, WeightFormat::F32)
 }
 
 fn linear(weight: u32) -> Op {
-    Op::Linear { weights: vec![WeightId(weight)], norm: None, residual: false }
+    Op::Linear { weights: vec![WeightId(weight)], biases: vec![], norm: None, residual: false }
 }
 
 fn attention(layer: usize) -> Op {
-    Op::Attention { layer, heads: 2, scale: 0.5, rope: None }
+    Op::Attention { layer, heads: 2, scoring: Scoring::scaled(0.5), rope: None }
 }
 
 /// A model of one attention sub-layer and a head over its stream.
@@ -82,7 +82,7 @@ fn rewriting_keeps_the_type() {
     let Parts { mut graph, sum, stream, .. } = lawful();
     let narrower = graph.rewrite(sum, Op::Slice { start: 0, len: 4 }, &[stream]);
     assert!(narrower.unwrap_err().to_string().contains("expected type f32[W, 8]"));
-    assert!(graph.rewrite(sum, Op::Swiglu, &[stream]).is_err());
+    assert!(graph.rewrite(sum, Op::Gate(Nonlinearity::Silu), &[stream]).is_err());
     assert_eq!(verify(&graph), Ok(()), "a refused rewrite changes nothing");
 }
 

@@ -2,23 +2,26 @@
 
 use super::{
     Source,
+    layer::layer,
+    recipe::{Attending, LayerWeights, Recipe},
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{Graph, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId},
-    model::{ModelConfig, ModelError},
+    ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, ValueId, WeightId},
+    model::{ModelConfig, ModelError, TensorTable},
 };
 use ygg_kernels::RopePairing;
 
 /// The product with a matrix.
 pub(super) fn linear(weight: WeightId) -> Op {
-    Op::Linear { weights: vec![weight], norm: None, residual: false }
+    Op::Linear { weights: vec![weight], biases: Vec::new(), norm: None, residual: false }
 }
 
 /// The inputs of a graph, which its layers read.
 pub(super) struct Frame<'a> {
     pub(super) config: &'a ModelConfig,
-    pub(super) rope: RopeId,
+    /// Those of the recipe, in its order.
+    ropes: Vec<RopeId>,
     pub(super) tokens: ValueId,
     pub(super) positions: ValueId,
     pub(super) slots: ValueId,
@@ -32,13 +35,14 @@ impl<'a> Frame<'a> {
         graph: &mut Graph,
         config: &'a ModelConfig,
         pairing: RopePairing,
+        recipe: &Recipe,
     ) -> Result<Self, ModelError> {
-        let inv_freq = config.rope.inv_freq(config.head_dim);
-        let rope = graph.add_rope(RopeSpec { head_dim: config.head_dim, pairing, inv_freq });
+        let spec = |rope: &crate::model::RopeConfig| rope.spec(config.head_dim, config.rotated, pairing);
+        let ropes = recipe.ropes.iter().map(|rope| graph.add_rope(spec(rope))).collect();
         let mut input = |input| graph.add(Op::Input(input), &[], None);
         Ok(Self {
             config,
-            rope,
+            ropes,
             tokens: input(Input::Tokens)?,
             positions: input(Input::Positions)?,
             slots: input(Input::Slots)?,
@@ -47,23 +51,50 @@ impl<'a> Frame<'a> {
         })
     }
 
+    /// How a layer attends.
+    pub(super) fn attending(&self, recipe: &Recipe, layer: usize) -> Attending {
+        let rule = recipe.layers[layer];
+        Attending { rope: rule.rope.map(|rope| self.ropes[rope]), window: rule.window }
+    }
+
     /// The root mean square norm with this gain.
     pub(super) fn norm(&self, weight: WeightId) -> Op {
         Op::RmsNorm(Norm { weight, eps: self.config.rms_eps })
+    }
+
+    /// `x`, normalised if there is a gain.
+    pub(super) fn maybe_norm(
+        &self,
+        graph: &mut Graph,
+        gain: Option<WeightId>,
+        x: ValueId,
+        group: Option<GroupId>,
+    ) -> Result<ValueId, ModelError> {
+        match gain {
+            Some(gain) => Ok(graph.add(self.norm(gain), &[x], group)?),
+            None => Ok(x),
+        }
     }
 
     /// Adds final norm and head: logits of the requested rows of the residual stream `x`.
     pub(super) fn end(
         &self,
         graph: &mut Graph,
+        recipe: &Recipe,
         x: ValueId,
         final_norm: WeightId,
         head: WeightId,
     ) -> Result<(), ModelError> {
         let rows = graph.add(Op::SelectRows, &[x, self.output_rows], None)?;
         graph.set_hidden(rows);
-        let last = graph.add(self.norm(final_norm), &[rows], None)?;
-        let logits = graph.add(linear(head), &[last], None)?;
+        let mut last = graph.add(self.norm(final_norm), &[rows], None)?;
+        if recipe.logit_scale != 1.0 {
+            last = graph.add(Op::Scale { factor: recipe.logit_scale }, &[last], None)?;
+        }
+        let mut logits = graph.add(linear(head), &[last], None)?;
+        if let Some(cap) = recipe.logit_softcap {
+            logits = graph.add(Op::Softcap { cap }, &[logits], None)?;
+        }
         graph.set_logits(logits);
         Ok(())
     }
@@ -71,32 +102,51 @@ impl<'a> Frame<'a> {
 
 /// The graph of a model that embeds tokens, adds to the residual stream layer by layer, and ends in a norm and a head.
 ///
-/// `find` looks up the weights of a layer. `layer` adds the layer of that index to the graph: it takes the residual stream before it and
-/// returns the stream behind it.
-pub(super) fn decoder<L>(
-    source: &Source<'_>,
-    find: impl Fn(&mut WeightList<'_>, Naming, usize) -> Result<L, ModelError>,
-    layer: impl Fn(&Frame<'_>, &mut Graph, usize, &L, ValueId) -> Result<ValueId, ModelError>,
-) -> Result<Graph, ModelError> {
+/// # Errors
+/// [`ModelError`] for a tensor that is missing, has another shape, or is one that no graph of this recipe reads.
+pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, ModelError> {
     let Source { config, fields, tensors } = *source;
     let naming = Naming::of(fields.container());
     let mut list = WeightList { tensors, specs: Vec::new() };
     let table = [config.vocabulary, config.hidden_size];
     let embedding = list.find(naming.weight("token_embd", "model.embed_tokens"), &table)?;
-    let layers = (0..config.layers).map(|l| find(&mut list, naming, l)).collect::<Result<Vec<_>, _>>()?;
-    let final_norm = list.gain(naming.weight("output_norm", "model.norm"), config.hidden_size)?;
+    let find = |index| LayerWeights::find(&mut list, naming, index, config, recipe);
+    let layers = (0..config.layers).map(find).collect::<Result<Vec<_>, _>>()?;
+    let final_norm = naming.weight("output_norm", "model.norm");
+    let final_norm = list.gain(final_norm, config.hidden_size, recipe.gain_offset)?;
     let head = match config.tied_head {
         true => embedding,
         false => list.find(naming.weight("output", "lm_head"), &table)?,
     };
+    refuse_unread(config, tensors, &list)?;
 
     let kv = KvSpec { layers: config.layers, kv_heads: config.kv_heads, head_dim: config.head_dim };
     let mut graph = Graph::new(&config.name, list.specs, kv);
-    let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container))?;
+    let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), recipe)?;
     let mut x = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;
-    for (index, weights) in layers.iter().enumerate() {
-        x = layer(&frame, &mut graph, index, weights, x)?;
+    if recipe.embedding_scale != 1.0 {
+        x = graph.add(Op::Scale { factor: recipe.embedding_scale }, &[x], None)?;
     }
-    frame.end(&mut graph, x, final_norm, head)?;
+    for (index, weights) in layers.iter().enumerate() {
+        x = layer(&frame, &mut graph, index, weights, recipe, x)?;
+    }
+    frame.end(&mut graph, recipe, x, final_norm, head)?;
     Ok(graph)
+}
+
+/// Refuses biases and norms that the graph does not compute: without them the model would be another.
+fn refuse_unread(
+    config: &ModelConfig,
+    tensors: &TensorTable,
+    list: &WeightList<'_>,
+) -> Result<(), ModelError> {
+    let read: std::collections::BTreeSet<&str> = list.specs.iter().map(|spec| spec.name.as_str()).collect();
+    for (suffix, found) in [(".bias", "a bias"), ("norm.weight", "a norm")] {
+        let mut unread = tensors.keys().filter(|name| !read.contains(name.as_str()));
+        if let Some(name) = unread.find(|name| name.ends_with(suffix)) {
+            let supported = format!("{} models without it", config.family.name);
+            return Err(ModelError::unsupported(format_args!("tensor `{name}`"), found, supported));
+        }
+    }
+    Ok(())
 }

@@ -5,7 +5,8 @@
 
 use super::{
     frame::{Frame, linear},
-    llama::{LayerWeights, layer},
+    layer::layer,
+    recipe::{LayerWeights, Recipe},
     weights::{Naming, WeightList},
 };
 use crate::{
@@ -60,8 +61,8 @@ impl HiddenStateGraph {
         let specs = verifier.weights().to_vec();
         let first = WeightId(u32::try_from(specs.len()).expect("few weights"));
         let mut list = WeightList { tensors, specs };
-        let token_norm = list.gain("enorm.weight".to_owned(), width)?;
-        let hidden_norm = list.gain("hnorm.weight".to_owned(), width)?;
+        let token_norm = list.gain("enorm.weight".to_owned(), width, 0.0)?;
+        let hidden_norm = list.gain("hnorm.weight".to_owned(), width, 0.0)?;
         let whole = list.find(EH_PROJ.to_owned(), &[width, 2 * width])?;
         let half = |which: &str, list: &mut WeightList<'_>| {
             let spec = &list.specs[whole.0 as usize];
@@ -71,12 +72,13 @@ impl HiddenStateGraph {
         };
         let halves = [half("tokens", &mut list), half("hidden rows", &mut list)];
         let naming = Naming { container: Container::Folder, layers: "layers." };
-        let weights = LayerWeights::find(&mut list, naming, 0, config)?;
-        let norm = list.gain("norm.weight".to_owned(), width)?;
+        let recipe = Recipe::llama(config);
+        let weights = LayerWeights::find(&mut list, naming, 0, config, &recipe)?;
+        let norm = list.gain("norm.weight".to_owned(), width, 0.0)?;
 
         let kv = KvSpec { layers: 1, kv_heads: config.kv_heads, head_dim: config.head_dim };
         let mut graph = Graph::new(&config.name, list.specs, kv);
-        let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container))?;
+        let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), &recipe)?;
         let token = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;
         let token = graph.add(frame.norm(token_norm), &[token], None)?;
         let token = graph.add(linear(halves[0]), &[token], None)?;
@@ -84,8 +86,8 @@ impl HiddenStateGraph {
         let hidden = graph.add(frame.norm(hidden_norm), &[hidden], None)?;
         let hidden = graph.add(linear(halves[1]), &[hidden], None)?;
         let x = graph.add(Op::Add, &[token, hidden], None)?;
-        let x = layer(&frame, &mut graph, 0, &weights, x)?;
-        frame.end(&mut graph, x, norm, head)?;
+        let x = layer(&frame, &mut graph, 0, &weights, &recipe, x)?;
+        frame.end(&mut graph, &recipe, x, norm, head)?;
         verify::verify(&graph)?;
         Ok(Self { graph, halves, first })
     }

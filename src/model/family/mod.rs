@@ -1,11 +1,21 @@
 //! Model families: each is one file here and one entry of [`FAMILIES`].
 //!
-//! A family's file states what its model files are called, which configurations it accepts, and the graph that they mean. What decoder
-//! graphs have in common is in `frame`. A hidden-state drafter is no family: its graph extends another model's.
+//! A family's file states what its model files are called, which configurations it accepts, and how its graph differs from Llama's: its
+//! `Recipe`. `frame` and `layer` make the graph of a recipe. A hidden-state drafter is no family: its graph extends another model's.
 
+mod accepted;
 mod frame;
+mod gemma;
+mod granite;
 mod hidden_state;
+mod layer;
 mod llama;
+mod olmo2;
+mod phi3;
+mod qwen2;
+mod qwen3;
+mod recipe;
+mod smollm3;
 #[cfg(test)]
 mod throwaway;
 mod weights;
@@ -23,6 +33,14 @@ use crate::ir::{Graph, verify};
 /// All families.
 static FAMILIES: &[&Family] = &[
     &LLAMA,
+    &qwen2::QWEN2,
+    &qwen3::QWEN3,
+    &smollm3::SMOLLM3,
+    &gemma::GEMMA3,
+    &gemma::GEMMA2,
+    &phi3::PHI3,
+    &granite::GRANITE,
+    &olmo2::OLMO2,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];
@@ -35,6 +53,8 @@ pub struct Family {
     pub(super) classes: &'static [(&'static str, &'static str)],
     /// Which elements of a head are rotated together.
     pub(super) pairing: fn(Container) -> RopePairing,
+    /// Whether the head is the embedding matrix where a `config.json` does not say.
+    pub(super) is_tied_by_default: bool,
     /// Refuses configurations that mean something else than the graph.
     pub(super) accept: fn(&dyn Fields, &ModelConfig) -> Result<(), ModelError>,
     /// Builds the graph.
@@ -50,7 +70,27 @@ pub(super) struct Source<'a> {
     pub(super) tensors: &'a TensorTable,
 }
 
+impl Source<'_> {
+    /// The key of a value that the two containers call by these names; in GGUF files behind the family's.
+    fn key(&self, gguf: &str, folder: &str) -> String {
+        self.config.family.key(self.fields.container(), gguf, folder)
+    }
+
+    /// A number that the two containers call by these names.
+    fn float(&self, gguf: &str, folder: &str) -> Result<Option<f64>, ModelError> {
+        self.fields.float(&self.key(gguf, folder))
+    }
+}
+
 impl Family {
+    /// As [`Source::key`].
+    fn key(&self, container: Container, gguf: &str, folder: &str) -> String {
+        match container {
+            Container::Gguf => format!("{}.{gguf}", self.name),
+            Container::Folder => folder.to_owned(),
+        }
+    }
+
     /// The family of a GGUF file with this `general.architecture`.
     ///
     /// # Errors

@@ -1,39 +1,22 @@
 //! A family for tests: Llama's layers over embeddings that the configuration scales. It shows what a new family costs: this file and its
 //! lines in `mod.rs`.
 
-use super::{
-    Family, Source,
-    frame::decoder,
-    llama::{LayerWeights, layer},
-};
-use crate::{
-    ir::{Graph, Op},
-    model::{Container, ModelError},
-};
+use super::{Family, Source, frame::decoder, recipe::Recipe};
+use crate::{ir::Graph, model::ModelError};
 use ygg_kernels::RopePairing;
 
 pub(super) static THROWAWAY: Family = Family {
     name: "throwaway",
     classes: &[("throwaway", "ThrowawayForCausalLM")],
     pairing: |_| RopePairing::Halves,
+    is_tied_by_default: false,
     accept: |_, _| Ok(()),
     graph,
 };
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
-    let key = match source.fields.container() {
-        Container::Gguf => "throwaway.embedding_scale",
-        Container::Folder => "embedding_multiplier",
-    };
-    let factor = source.fields.float(key)?.unwrap_or(2.0) as f32;
-    decoder(
-        source,
-        |list, naming, index| LayerWeights::find(list, naming, index, source.config),
-        |frame, graph, index, weights, x| {
-            let x = if index == 0 { graph.add(Op::Scale { factor }, &[x], None)? } else { x };
-            layer(frame, graph, index, weights, x)
-        },
-    )
+    let embedding_scale = source.float("embedding_scale", "embedding_multiplier")?.unwrap_or(2.0) as f32;
+    decoder(source, &Recipe { embedding_scale, ..Recipe::llama(source.config) })
 }
 
 mod tests {

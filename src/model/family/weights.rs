@@ -4,6 +4,7 @@ use crate::{
     ir::{WeightId, WeightSpec},
     model::{Container, ModelError, TensorTable},
 };
+use ygg_kernels::WeightFormat;
 
 /// How a container names the tensors of layers.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,12 @@ impl Naming {
         }
     }
 
+    /// The bias that stands beside a weight of one layer.
+    pub(super) fn layer_bias(self, layer: usize, gguf: &str, folder: &str) -> String {
+        let name = if self.container == Container::Gguf { gguf } else { folder };
+        format!("{}{layer}.{name}.bias", self.layers)
+    }
+
     /// As [`weight`](Self::weight), of one layer.
     pub(super) fn layer_weight(self, layer: usize, gguf: &str, folder: &str) -> String {
         format!("{}{layer}.{}", self.layers, self.weight(gguf, folder))
@@ -49,27 +56,46 @@ impl WeightList<'_> {
     /// # Errors
     /// [`ModelError`] if the tensor is missing or has another shape.
     pub(super) fn find(&mut self, name: String, shape: &[usize]) -> Result<WeightId, ModelError> {
-        let Some(info) = self.tensors.get(&name) else {
-            return Err(ModelError::MissingTensor { name, shape: shape.to_vec() });
-        };
-        if info.shape != shape {
-            return Err(ModelError::invalid(
-                format_args!("tensor `{name}`"),
-                format_args!("shape {shape:?}"),
-                format_args!("{:?}", info.shape),
-            ));
-        }
-        let id = WeightId(u32::try_from(self.specs.len()).expect("layers are limited"));
+        let format = self.format_of(&name, shape)?;
         let (columns, rows) = (shape[shape.len() - 1], if shape.len() == 2 { shape[0] } else { 1 });
-        self.specs.push(WeightSpec { name, rows, columns, format: info.format });
+        Ok(self.push(WeightSpec::new(name, rows, columns, format)))
+    }
+
+    /// Matrices of so many rows, which lie in one tensor of this name, one behind the other.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub(super) fn parts<const N: usize>(
+        &mut self,
+        name: String,
+        rows: [usize; N],
+        columns: usize,
+    ) -> Result<[WeightId; N], ModelError> {
+        let format = self.format_of(&name, &[rows.iter().sum(), columns])?;
+        let mut first_row = 0;
+        Ok(rows.map(|rows| {
+            let whole = WeightSpec::new(name.clone(), rows, columns, format);
+            let part = WeightSpec { first_row, ..whole };
+            first_row += rows;
+            self.push(part)
+        }))
+    }
+
+    /// The gain of a norm, `[len]`, and what is added to its elements.
+    ///
+    /// # Errors
+    /// As [`vector`](Self::vector).
+    pub(super) fn gain(&mut self, name: String, len: usize, offset: f32) -> Result<WeightId, ModelError> {
+        let id = self.vector(name, len, "a norm gain")?;
+        self.specs[id.0 as usize].offset = offset;
         Ok(id)
     }
 
-    /// The gain of a norm, `[len]`.
+    /// A vector, `[len]`; errors say `what` it is.
     ///
     /// # Errors
     /// As [`find`](Self::find), and for a quantised tensor.
-    pub(super) fn gain(&mut self, name: String, len: usize) -> Result<WeightId, ModelError> {
+    pub(super) fn vector(&mut self, name: String, len: usize, what: &str) -> Result<WeightId, ModelError> {
         let id = self.find(name, &[len])?;
         let spec = &self.specs[id.0 as usize];
         if spec.format.is_dense() {
@@ -77,8 +103,28 @@ impl WeightList<'_> {
         }
         Err(ModelError::unsupported(
             format_args!("tensor `{}`", spec.name),
-            format_args!("a norm gain in {:?}", spec.format),
+            format_args!("{what} in {:?}", spec.format),
             "F32, F16, BF16",
+        ))
+    }
+
+    fn push(&mut self, spec: WeightSpec) -> WeightId {
+        self.specs.push(spec);
+        WeightId(u32::try_from(self.specs.len() - 1).expect("layers are limited"))
+    }
+
+    /// The format of a tensor, whose shape is checked.
+    fn format_of(&self, name: &str, shape: &[usize]) -> Result<WeightFormat, ModelError> {
+        let Some(info) = self.tensors.get(name) else {
+            return Err(ModelError::MissingTensor { name: name.to_owned(), shape: shape.to_vec() });
+        };
+        if info.shape == shape {
+            return Ok(info.format);
+        }
+        Err(ModelError::invalid(
+            format_args!("tensor `{name}`"),
+            format_args!("shape {shape:?}"),
+            format_args!("{:?}", info.shape),
         ))
     }
 }

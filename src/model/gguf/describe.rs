@@ -1,19 +1,21 @@
 //! Reads a parsed GGUF file: configuration, vocabulary, chat template, graph.
 
-use super::{GgufFile, file::parse, split};
+use super::{
+    GgufFile,
+    file::parse,
+    rope::{ROPE_TENSORS, rope},
+    split,
+};
 use crate::{
     model::{
-        ConfigKeys, Family, GgufVocabulary, Identity, ModelConfig, ModelError, Parts, RopeConfig,
-        RopeScaling, TensorInfo, VocabularySource,
-        config::{Fields, Own, equal, required},
+        ConfigKeys, Family, GgufVocabulary, Identity, ModelConfig, ModelError, Parts, TensorInfo,
+        VocabularySource,
+        config::{Fields, Own, Turned, equal, required},
         family::Source,
     },
     storage::MappedFile,
 };
 use std::path::Path;
-use ygg_kernels::WeightFormat;
-
-const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// Opens the model that a GGUF file is, or is a part of: everything but the weights, and the files that hold them.
 pub(in crate::model) fn open(path: &Path, map: MappedFile) -> Result<(Parts, Vec<MappedFile>), ModelError> {
@@ -39,10 +41,10 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
         .fold(Identity::default(), |identity, (file, bytes)| identity.with(&bytes[..file.header_bytes]));
     let file = joined(files);
     let vocabulary = vocabulary(&file)?;
-    let config = config(&file, bytes, file_name, vocabulary.tokens.len())?;
+    let config = config(&file, bytes, file_name, &vocabulary)?;
     let graph = config.family.graph(&Source { config: &config, fields: &file, tensors: &file.tensors })?;
     let mut stop_tokens: Vec<u32> = vocabulary.eos.into_iter().collect();
-    if let Some(end_of_turn) = token_id(&file, "tokenizer.ggml.eot_token_id", vocabulary.tokens.len())?
+    if let Some(end_of_turn) = token_id(&file, "tokenizer.ggml.eot_token_id", config.vocabulary)?
         && !stop_tokens.contains(&end_of_turn)
     {
         stop_tokens.push(end_of_turn);
@@ -54,7 +56,7 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
         chat_template: file.text("tokenizer.chat_template")?.map(str::to_owned),
         stop_tokens,
         identity,
-        read_tensors: vec![ROPE_FACTORS],
+        read_tensors: ROPE_TENSORS.to_vec(),
         tensors: file.tensors,
     })
 }
@@ -85,6 +87,7 @@ fn keys(prefix: &str) -> ConfigKeys {
         rms_eps: key("attention.layer_norm_rms_epsilon"),
         rope_base: key("rope.freq_base"),
         rope_scaling: key("rope.scaling.type"),
+        rotated: key("rope.dimension_count"),
     }
 }
 
@@ -92,7 +95,7 @@ fn config(
     file: &GgufFile,
     bytes: &[&[u8]],
     file_name: &str,
-    tokens: usize,
+    vocabulary: &GgufVocabulary,
 ) -> Result<ModelConfig, ModelError> {
     let architecture = "general.architecture";
     let architecture = required(file.text(architecture)?, architecture, "the model's architecture")?;
@@ -103,58 +106,29 @@ fn config(
         let supported = "a part beside all others; open it by its path";
         return Err(ModelError::unsupported(format_args!("key `{parts}`"), found, supported));
     }
-    let vocabulary = format!("{}.vocab_size", family.name);
-    equal(&vocabulary, file.count(&vocabulary)?, tokens, "the number of tokens")?;
+    let size = format!("{}.vocab_size", family.name);
+    let tokens = match vocabulary.model.as_str() {
+        NO_VOCABULARY => {
+            required(file.count(&size)?, &size, "the number of tokens, which no tokenizer gives")?
+        }
+        _ => vocabulary.tokens.len(),
+    };
+    equal(&size, file.count(&size)?, tokens, "the number of tokens")?;
     let own = Own {
         name: file.text("general.name")?.filter(|name| !name.is_empty()).unwrap_or(file_name).to_owned(),
         vocabulary: tokens,
         rope: rope(file, bytes, family, &keys)?,
+        turned: match file.count(&keys.rotated)? {
+            Some(elements) => Turned::Elements(elements),
+            None => Turned::Share(1.0),
+        },
         tied_head: !file.tensors.contains_key("output.weight"),
     };
     ModelConfig::read(family, file, &keys, own)
 }
 
-fn rope(
-    file: &GgufFile,
-    bytes: &[&[u8]],
-    family: &Family,
-    keys: &ConfigKeys,
-) -> Result<RopeConfig, ModelError> {
-    let base = file.float(&keys.rope_base)?.unwrap_or(10_000.0);
-    let factor_key = &format!("{}.rope.scaling.factor", family.name);
-    let old_factor_key = &format!("{}.rope.scale_linear", family.name);
-    let rule = match file.text(&keys.rope_scaling)? {
-        Some(rule) => rule,
-        None if file.metadata.contains_key(old_factor_key) => "linear",
-        None => "none",
-    };
-    let scaling = match rule {
-        "none" => RopeScaling::None,
-        "linear" => {
-            let factor = file.float(factor_key)?.or(file.float(old_factor_key)?);
-            RopeScaling::Linear { factor: required(factor, factor_key, "the divisor of the frequencies")? }
-        }
-        other => {
-            return Err(ModelError::unsupported(
-                format_args!("key `{}`", keys.rope_scaling),
-                format_args!("`{other}`"),
-                "`none`, `linear`, and the tensor `rope_freqs.weight`",
-            ));
-        }
-    };
-    let Some(info) = file.tensors.get(ROPE_FACTORS) else { return Ok(RopeConfig { base, scaling }) };
-    let what = format!("tensor `{ROPE_FACTORS}`");
-    if scaling != RopeScaling::None {
-        return Err(ModelError::unsupported(what, "beside linear scaling", "one scaling rule at a time"));
-    }
-    if info.format != WeightFormat::F32 || info.shape.len() != 1 {
-        let found = format!("{:?} {:?}", info.format, info.shape);
-        return Err(ModelError::invalid(what, "an F32 vector", found));
-    }
-    let (factors, _) = bytes[info.file][info.bytes.clone()].as_chunks::<4>();
-    let scaling = RopeScaling::PerPair(factors.iter().map(|b| f32::from_le_bytes(*b)).collect());
-    Ok(RopeConfig { base, scaling })
-}
+/// What a GGUF file calls its tokenizer if it has none.
+const NO_VOCABULARY: &str = "no_vocab";
 
 fn token_id(file: &GgufFile, key: &str, tokens: usize) -> Result<Option<u32>, ModelError> {
     match file.id(key)? {
@@ -170,7 +144,11 @@ fn vocabulary(file: &GgufFile) -> Result<GgufVocabulary, ModelError> {
     let text = |key: &str| Ok::<_, ModelError>(file.text(key)?.map(str::to_owned));
     let (model_key, tokens_key, kinds_key) =
         ("tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type");
-    let tokens = required(file.texts(tokens_key)?, tokens_key, "the text of every token")?.to_vec();
+    let model = required(text(model_key)?, model_key, "the kind of tokenizer")?;
+    let tokens = match model.as_str() {
+        NO_VOCABULARY => Vec::new(),
+        _ => required(file.strings(tokens_key)?, tokens_key, "the text of every token")?.to_vec(),
+    };
     let kinds = match file.small_counts(kinds_key)? {
         Some(kinds) if kinds.len() == tokens.len() => kinds,
         Some(kinds) => {
@@ -179,12 +157,13 @@ fn vocabulary(file: &GgufFile) -> Result<GgufVocabulary, ModelError> {
         }
         None => vec![GgufVocabulary::NORMAL; tokens.len()],
     };
-    let id = |key: &str| token_id(file, key, tokens.len());
+    // Without a tokenizer no id means anything here.
+    let id = |key: &str| if tokens.is_empty() { Ok(None) } else { token_id(file, key, tokens.len()) };
     Ok(GgufVocabulary {
-        model: required(text(model_key)?, model_key, "the kind of tokenizer")?,
+        model,
         pre: text("tokenizer.ggml.pre")?.unwrap_or_default(),
         kinds,
-        merges: file.texts("tokenizer.ggml.merges")?.unwrap_or_default().to_vec(),
+        merges: file.strings("tokenizer.ggml.merges")?.unwrap_or_default().to_vec(),
         bos: id("tokenizer.ggml.bos_token_id")?,
         eos: id("tokenizer.ggml.eos_token_id")?,
         unknown: id("tokenizer.ggml.unknown_token_id")?,

@@ -198,11 +198,15 @@ impl GgufFile {
         get(value).map(Some).ok_or_else(wrong)
     }
 
-    pub(super) fn texts(&self, key: &str) -> Result<Option<&[String]>, ModelError> {
+    pub(super) fn strings(&self, key: &str) -> Result<Option<&[String]>, ModelError> {
         self.typed(key, "an array of strings", |value| match value {
             Value::Array(Array::String(texts)) => Some(texts.as_slice()),
             _ => None,
         })
+    }
+
+    pub(super) fn float_or_count(&self, key: &str) -> Result<Option<f64>, ModelError> {
+        self.typed(key, "a number", |value| value.as_float().or_else(|| value.as_count().map(|n| n as f64)))
     }
 
     pub(super) fn id(&self, key: &str) -> Result<Option<u32>, ModelError> {
@@ -243,5 +247,13 @@ impl Fields for GgufFile {
             Value::String(text) => Some(text.as_str()),
             _ => None,
         })
+    }
+
+    fn counts(&self, key: &str) -> Result<Option<Vec<usize>>, ModelError> {
+        Ok(self.small_counts(key)?.map(|counts| counts.into_iter().map(|n| n as usize).collect()))
+    }
+
+    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ModelError> {
+        Ok(self.strings(key)?.map(<[String]>::to_vec))
     }
 }

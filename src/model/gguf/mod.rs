@@ -9,6 +9,7 @@ mod describe;
 mod encode;
 mod file;
 mod reader;
+mod rope;
 mod split;
 mod tensor_type;
 mod value;

@@ -299,7 +299,7 @@ fn bad_configurations_are_named_by_key() {
     let count = |n| Some(Value::U32(n));
     let text = |t: &str| Some(Value::String(t.to_owned()));
     refused_config(&[], &["tensor `token_embd.weight` is missing", "[2, 32]"]);
-    refused_config(&[("general.architecture", text("qwen2"))], &["`qwen2` is not supported", "`llama`"]);
+    refused_config(&[("general.architecture", text("gpt2"))], &["`gpt2` is not supported", "`llama`"]);
     refused_config(&[("general.architecture", None)], &["`general.architecture` is missing"]);
     refused_config(&[("llama.attention.head_count", count(0))], &["`llama.attention.head_count`", "found 0"]);
     refused_config(&[("llama.attention.head_count", text("4"))], &["head_count", "integer", "string \"4\""]);
@@ -324,7 +324,13 @@ fn bad_configurations_are_named_by_key() {
     refused_config(&[(eps, Some(Value::F32(f32::NAN)))], &[eps, "above 0"]);
     refused_config(&[(eps, Some(Value::F32(0.0)))], &[eps, "above 0"]);
     refused_config(&[("llama.rope.freq_base", Some(Value::F32(-1.0)))], &["freq_base`", "above 1"]);
-    refused_config(&[("llama.rope.scaling.type", text("yarn"))], &["scaling.type`", "`yarn`", "`linear`"]);
+    refused_config(
+        &[("llama.rope.scaling.type", text("dynamic"))],
+        &["scaling.type`", "`dynamic`", "`linear`"],
+    );
+    refused_config(&[("llama.rope.scaling.type", text("yarn"))], &["scaling.factor` is missing"]);
+    refused_config(&[("llama.rope.dimension_count", count(5))], &["dimension_count`", "even number"]);
+    refused_config(&[("llama.rope.dimension_count", count(10))], &["dimension_count`", "at most the 8"]);
     refused_config(&[("llama.rope.scaling.type", text("linear"))], &["scaling.factor` is missing"]);
     refused_config(&[("llama.expert_count", count(8))], &["expert_count`", "mixture"]);
     refused_config(&[("split.count", count(2))], &["split.count`", "beside all others"]);

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use super::rope_json::{rope, turned};
+
 use crate::model::{
-    ConfigKeys, Container, Family, ModelConfig, ModelError, RopeConfig, RopeScaling,
+    ConfigKeys, Container, Family, ModelConfig, ModelError,
     config::{Fields, Own},
     family::LLAMA,
 };
@@ -23,12 +25,16 @@ impl Object {
         }
     }
 
-    fn path(&self, key: &str) -> String {
+    pub(super) fn path(&self, key: &str) -> String {
         format!("{}{key}", self.prefix)
     }
 
+    /// The value of a key; `a.b` is that of `b` in the object `a`.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
-        self.entries.get(key).filter(|value| !value.is_null())
+        let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
+        let outer = self.entries.get(first);
+        let found = rest.map_or(outer, |rest| rest.split('.').try_fold(outer?, |value, key| value.get(key)));
+        found.filter(|value| !value.is_null())
     }
 
     fn typed<'a, T>(
@@ -42,14 +48,19 @@ impl Object {
         get(value).map(Some).ok_or_else(wrong)
     }
 
-    fn object(&self, key: &str) -> Result<Option<Self>, ModelError> {
+    pub(super) fn object(&self, key: &str) -> Result<Option<Self>, ModelError> {
         self.typed(key, "an object", |value| {
             let prefix = format!("{}.", self.path(key));
             value.as_object().map(|entries| Self { prefix, entries: entries.clone() })
         })
     }
 
-    fn required<T>(&self, found: Option<T>, key: &str, expected: &'static str) -> Result<T, ModelError> {
+    pub(super) fn required<T>(
+        &self,
+        found: Option<T>,
+        key: &str,
+        expected: &'static str,
+    ) -> Result<T, ModelError> {
         found.ok_or_else(|| ModelError::MissingKey { key: self.path(key), expected })
     }
 
@@ -83,6 +94,18 @@ impl Fields for Object {
     fn text(&self, key: &str) -> Result<Option<&str>, ModelError> {
         self.typed(key, "a string", Value::as_str)
     }
+
+    fn counts(&self, key: &str) -> Result<Option<Vec<usize>>, ModelError> {
+        let count = |value: &Value| usize::try_from(value.as_u64()?).ok();
+        self.typed(key, "a list of integers of at least 0", |value| {
+            value.as_array()?.iter().map(count).collect()
+        })
+    }
+
+    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ModelError> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        self.typed(key, "a list of strings", |value| value.as_array()?.iter().map(text).collect())
+    }
 }
 
 fn kind(value: &Value) -> String {
@@ -108,6 +131,7 @@ fn keys() -> ConfigKeys {
         rms_eps: "rms_norm_eps".to_owned(),
         rope_base: "rope_theta".to_owned(),
         rope_scaling: "rope_scaling".to_owned(),
+        rotated: "partial_rotary_factor".to_owned(),
     }
 }
 
@@ -154,8 +178,9 @@ fn numbers(json: &Object, name: &str, family: &'static Family) -> Result<ModelCo
     }
     let keys = keys();
     let vocabulary = json.required(json.count(&keys.vocabulary)?, &keys.vocabulary, "an integer above 0")?;
-    let tied_head = json.flag("tie_word_embeddings")?.unwrap_or(false);
-    let own = Own { name: name.to_owned(), vocabulary, rope: rope(json, &keys)?, tied_head };
+    let tied_head = json.flag("tie_word_embeddings")?.unwrap_or(family.is_tied_by_default);
+    let own =
+        Own { name: name.to_owned(), vocabulary, rope: rope(json, &keys)?, turned: turned(json)?, tied_head };
     ModelConfig::read(family, json, &keys, own)
 }
 
@@ -169,41 +194,6 @@ fn family(json: &Object) -> Result<&'static Family, ModelError> {
         }
         _ => Ok(family),
     }
-}
-
-/// `rope_theta` and `rope_scaling`, or the `rope_parameters` that newer files write instead of both.
-fn rope(json: &Object, keys: &ConfigKeys) -> Result<RopeConfig, ModelError> {
-    let parameters = json.object("rope_parameters")?;
-    let base = match &parameters {
-        Some(parameters) => parameters.float(&keys.rope_base)?,
-        None => None,
-    };
-    let base = base.or(json.float(&keys.rope_base)?).unwrap_or(10_000.0);
-    let rule = match parameters {
-        Some(parameters) => Some(parameters),
-        None => json.object(&keys.rope_scaling)?,
-    };
-    let Some(rule) = rule else { return Ok(RopeConfig { base, scaling: RopeScaling::None }) };
-    let kind = rule.text("rope_type")?.or(rule.text("type")?);
-    let float = |key: &str| rule.required(rule.float(key)?, key, "a number above 0");
-    let scaling = match rule.required(kind, "rope_type", "the scaling rule")? {
-        "default" => RopeScaling::None,
-        "linear" => RopeScaling::Linear { factor: float("factor")? },
-        "llama3" => RopeScaling::Llama3 {
-            factor: float("factor")?,
-            low_freq_factor: float("low_freq_factor")?,
-            high_freq_factor: float("high_freq_factor")?,
-            original_context: float("original_max_position_embeddings")?,
-        },
-        other => {
-            return Err(ModelError::unsupported(
-                format_args!("key `{}`", rule.path("rope_type")),
-                format_args!("`{other}`"),
-                "`default`, `linear`, `llama3`",
-            ));
-        }
-    };
-    Ok(RopeConfig { base, scaling })
 }
 
 /// The chat template in `tokenizer_config.json`: one string, or a list of named ones of which `default` counts.

@@ -7,6 +7,7 @@ mod config_json;
 mod container;
 mod describe;
 mod folder;
+mod rope_json;
 
 pub use container::{SafetensorsFile, parse};
 pub(super) use describe::{FolderBytes, describe};

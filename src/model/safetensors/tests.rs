@@ -175,7 +175,7 @@ fn broken_folders_are_named() {
 #[test]
 fn bad_configurations_are_named_by_key() {
     let cases: Vec<(&str, Value, &[&str])> = vec![
-        ("model_type", json!("qwen2"), &["`model_type`", "`qwen2`", "`llama`"]),
+        ("model_type", json!("gpt2"), &["`model_type`", "`gpt2`", "`llama`", "`qwen3`"]),
         ("model_type", Value::Null, &["`model_type` is missing"]),
         ("architectures", json!(["MistralForCausalLM"]), &["architectures", "Mistral", "LlamaForCausalLM"]),
         ("attention_bias", json!(true), &["`attention_bias`", "`true` is not supported"]),
@@ -193,7 +193,19 @@ fn bad_configurations_are_named_by_key() {
         ("tie_word_embeddings", json!(false), &["`lm_head.weight` is missing", "[384, 64]"]),
         ("rms_norm_eps", json!(2.0), &["`rms_norm_eps`", "below 1"]),
         ("rope_theta", json!(0), &["`rope_theta`", "above 1"]),
-        ("rope_scaling", json!({ "rope_type": "yarn" }), &["`rope_scaling.rope_type`", "`yarn`", "`llama3`"]),
+        (
+            "rope_scaling",
+            json!({ "rope_type": "dynamic" }),
+            &["`rope_scaling.rope_type`", "`dynamic`", "`llama3`"],
+        ),
+        ("rope_scaling", json!({ "rope_type": "yarn" }), &["`rope_scaling.factor` is missing"]),
+        (
+            "rope_scaling",
+            json!({ "rope_type": "longrope" }),
+            &["`rope_scaling.short_factor`", "list of numbers"],
+        ),
+        ("partial_rotary_factor", json!(0.5), &["`partial_rotary_factor`", "`0.5` is not supported"]),
+        ("partial_rotary_factor", json!(0.0), &["`partial_rotary_factor`", "share above 0"]),
         ("rope_scaling", json!({ "type": "linear" }), &["`rope_scaling.factor` is missing"]),
         ("rope_scaling", json!({ "factor": 2 }), &["`rope_scaling.rope_type` is missing"]),
         ("rope_scaling", json!([1]), &["`rope_scaling`", "an object"]),

@@ -42,6 +42,7 @@ impl SyntheticSpec {
         let factors = match self.rope.scaling {
             RopeScaling::Llama3 { .. } | RopeScaling::PerPair(_) => self.rope.divisors(self.head_dim),
             RopeScaling::None | RopeScaling::Linear { .. } => Vec::new(),
+            RopeScaling::Yarn { .. } | RopeScaling::LongShort { .. } => unreachable!("`config` refuses them"),
         };
         let mut table = Table { records: Vec::new(), end: 0 };
         for Tensor { gguf_name, shape, format, .. } in &tensors {

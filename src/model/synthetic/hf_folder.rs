@@ -76,10 +76,10 @@ impl SyntheticSpec {
                 "high_freq_factor": high_freq_factor,
                 "original_max_position_embeddings": original_context,
             }),
-            RopeScaling::PerPair(_) => {
+            RopeScaling::PerPair(_) | RopeScaling::Yarn { .. } | RopeScaling::LongShort { .. } => {
                 return Err(ModelError::unsupported(
                     "key `rope.scaling`",
-                    "PerPair in config.json",
+                    "another rule in config.json",
                     "None, Linear, Llama3",
                 ));
             }

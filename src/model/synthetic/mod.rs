@@ -109,6 +109,7 @@ impl SyntheticSpec {
             context: self.context,
             rms_eps: RMS_EPS,
             rope: self.rope.clone(),
+            rotated: self.head_dim,
             tied_head: self.tied,
         };
         config.check(&ConfigKeys {
@@ -123,7 +124,11 @@ impl SyntheticSpec {
             rms_eps: "rms_eps".to_owned(),
             rope_base: "rope.base".to_owned(),
             rope_scaling: "rope.scaling".to_owned(),
+            rotated: "head_dim".to_owned(),
         })?;
+        if let RopeScaling::Yarn { .. } | RopeScaling::LongShort { .. } = self.rope.scaling {
+            return Err(ModelError::unsupported("key `rope.scaling`", "YaRN or LongRoPE", "the other rules"));
+        }
         if self.vocabulary < LEAST_VOCABULARY {
             let expected = format!("at least {LEAST_VOCABULARY}");
             return Err(ModelError::invalid("key `vocabulary`", expected, self.vocabulary));

@@ -43,12 +43,7 @@ pub(crate) fn weights() -> impl WeightSource {
 
 /// Executables of the given widths.
 pub(crate) fn set(widths: &[usize]) -> Arc<ExecutableSet> {
-    let matrix = |name: &str| WeightSpec {
-        name: name.to_owned(),
-        rows: VOCABULARY,
-        columns: VOCABULARY,
-        format: WeightFormat::F32,
-    };
+    let matrix = |name: &str| WeightSpec::new(name, VOCABULARY, VOCABULARY, WeightFormat::F32);
     let kv = KvSpec { layers: 0, kv_heads: 1, head_dim: 2 };
     let mut graph = Graph::new("counting", vec![matrix("embedding"), matrix("head")], kv);
     let mut add = |op, operands: &[_]| graph.add(op, operands, None).expect("a lawful op");
@@ -56,7 +51,8 @@ pub(crate) fn set(widths: &[usize]) -> Arc<ExecutableSet> {
     let output_rows = add(Op::Input(Input::OutputRows), &[]);
     let x = add(Op::Embed { weight: WeightId(0) }, &[tokens]);
     let x = add(Op::SelectRows, &[x, output_rows]);
-    let logits = add(Op::Linear { weights: vec![WeightId(1)], norm: None, residual: false }, &[x]);
+    let logits =
+        add(Op::Linear { weights: vec![WeightId(1)], biases: vec![], norm: None, residual: false }, &[x]);
     graph.set_logits(logits);
     graph.set_hidden(x);
     let options = SetOptions {

@@ -12,13 +12,13 @@ use operands::{GROUPS, Operands};
 
 use super::tiles::{ROW_BYTES, ROWS, Tiles};
 use crate::{
-    Norm, Rows, RowsMut,
+    Nonlinearity, Norm, Rows, RowsMut,
     cpu::{
         Epilogue, PackedLinear, Prepared,
         activations::Layout,
         avx512::{
             self,
-            lanes::{load, silu, store},
+            lanes::{load, nonlinear, store},
             rms_norm::{normed, scale},
         },
         packing::{BLOCK, TILE},
@@ -118,6 +118,7 @@ pub(super) fn linear<T: Tiles>(
 /// Gated products of the given tiles.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
 pub(super) fn linear_gated<T: Tiles>(
+    function: Nonlinearity,
     weights: &PackedLinear,
     x: &Prepared<'_>,
     tiles: Range<usize>,
@@ -126,10 +127,10 @@ pub(super) fn linear_gated<T: Tiles>(
     match x.layout {
         Layout::Bf16Tiles => {}
         Layout::Coded(_) => {
-            return avx512::linear_gated_by(&mut InTiles::<T>::new(), weights, x, tiles, out);
+            return avx512::linear_gated_by(&mut InTiles::<T>::new(), function, weights, x, tiles, out);
         }
         Layout::F32 | Layout::F32Sums | Layout::Bf16 => {
-            return avx512::linear_gated(weights, x, tiles, out);
+            return avx512::linear_gated(function, weights, x, tiles, out);
         }
     }
     let (mut gate, mut up) = (Totals::ZERO, Totals::ZERO);
@@ -140,7 +141,7 @@ pub(super) fn linear_gated<T: Tiles>(
             products(&mut registers, weights, 2 * tile + 1, &chunk, &mut up);
             for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(chunk.rows).enumerate() {
                 let out = out.span(chunk.first_row + r, outputs(weights, tile));
-                store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
+                store(out, 0, _mm512_mul_ps(nonlinear(function, load(gate, 0)), load(up, 0)));
             }
         }
     }

@@ -4,7 +4,8 @@
 //! its first. For a unit (row, query head):
 //!
 //! 1. *Scores.* Of each position, one chain of fused products over the elements of its key, from zero, then times the scale; over
-//!    codes, times the product of the scale and that of the key.
+//!    codes, times the product of the scale and that of the key. Then the bound, if there is one. Positions before the row's window
+//!    count as minus infinity; partitions that lie before it count as not there.
 //! 2. *Partition.* Its maximum `m`, its weights `exp(score - m)`, their sum `l` over 16 lanes (by position modulo 16, joined by
 //!    halves), and for each element of the values one chain `o` of fused products with the weights, by position, from zero.
 //!    Over codes, the weights of this chain are those times the scales of the values.
@@ -25,7 +26,7 @@ use crate::{Attention, KvFormat, KvLayer, PartialsShape, Rows, RowsMut};
 use element::{Code, Element, Float, Half};
 use partition::{Mark, Room, partition};
 use std::ops::Range;
-use team::Team;
+use team::{Team, Unit};
 
 /// Positions that are weighed together.
 const PARTITION: usize = Attention::PARTITION;
@@ -78,14 +79,16 @@ impl WholeUnits<'_> {
             let team = Team::new(args, first, self.units.end);
             let mut marks = [Mark::NOTHING; TEAM];
             room.turn_queries::<S>(&team);
-            for p in 0..team.longest().div_ceil(PARTITION) {
+            for p in team.partitions() {
                 for batch in team.batches(S::UNITS) {
                     let found = partition::<S, E>(s, &team, batch.clone(), p, &mut room);
                     for (i, (unit, found)) in batch.zip(found).enumerate() {
-                        if p < team.unit(unit).len.div_ceil(PARTITION) {
+                        let Unit { first, len, .. } = team.unit(unit);
+                        let first = first / PARTITION;
+                        if (first..len.div_ceil(PARTITION)).contains(&p) {
                             let (w, columns) = team.place(unit);
                             let out = self.out.span(w, columns);
-                            fold(s, &mut marks[unit], out, found, room.total(i), p == 0);
+                            fold(s, &mut marks[unit], out, found, room.total(i), p == first);
                         }
                     }
                 }
@@ -124,7 +127,7 @@ impl Partials<'_> {
     #[inline(always)]
     fn over<S: Lanes, E: Element>(mut self, s: S) {
         let (args, per_head) = (self.args, self.args.units_per_kv_head());
-        let partitions = args.partitions();
+        let (partitions, first_seen) = (args.partitions(), args.first_partition());
         let mut room = Room::new(self.scratch, args.kv.head_dim());
         let mut item = self.items.start;
         while item < self.items.end {
@@ -134,7 +137,8 @@ impl Partials<'_> {
             while first < (kv_head + 1) * per_head {
                 let team = Team::new(args, first, (kv_head + 1) * per_head);
                 room.turn_queries::<S>(&team);
-                for item in item..until {
+                // What no row sees is joined to nothing.
+                for item in (item..until).filter(|item| item % partitions >= first_seen) {
                     for batch in team.batches(S::UNITS) {
                         let found = partition::<S, E>(s, &team, batch.clone(), item % partitions, &mut room);
                         for (i, (unit, found)) in batch.zip(found).enumerate() {
@@ -170,10 +174,12 @@ impl Work for Join<'_> {
             let (w, head, kv_head) = args.place(unit);
             let out = self.out.span(w, head * head_dim..(head + 1) * head_dim);
             let mut mark = Mark::NOTHING;
-            for p in 0..args.tails.len(w).div_ceil(PARTITION) {
+            let len = args.tails.len(w);
+            let first = args.scoring.first_of(len) / PARTITION;
+            for p in first..len.div_ceil(PARTITION) {
                 let item = kv_head * args.partitions() + p;
                 let row = self.partials.row(item * per_head + unit % per_head);
-                fold(s, &mut mark, out, Mark { max: row[0], sum: row[1] }, &row[HEADER..], p == 0);
+                fold(s, &mut mark, out, Mark { max: row[0], sum: row[1] }, &row[HEADER..], p == first);
             }
             finish(s, mark, out);
         }

@@ -7,7 +7,7 @@ use super::{
     score::score,
     team::{Team, Unit},
 };
-use crate::cpu::lanes::{LANES, Lanes, exp};
+use crate::cpu::lanes::{self, LANES, Lanes, exp};
 use std::ops::Range;
 
 /// From the scores of a unit to those of the next: no power of two, so that they do not compete for the sets of a cache.
@@ -111,7 +111,8 @@ pub(super) fn partition<S: Lanes, E: Element>(
     let mut marks = [Mark::NOTHING; MOST_UNITS];
     for (u, unit) in units.iter().enumerate() {
         let scores = &mut room.scores[u * STRIDE..][..STRIDE];
-        marks[u] = soften(s, scores, within(p, unit.len));
+        let positions = within(p, unit.first)..within(p, unit.len);
+        marks[u] = soften(s, scores, positions, team.args.scoring.softcap);
         if E::IS_SCALED {
             scale_weights(s, team, unit, p, scores);
         }
@@ -206,14 +207,23 @@ fn scale_weights<S: Lanes>(s: S, team: &Team<'_>, unit: &Unit, p: usize, weights
     }
 }
 
-/// Replaces the scores of `len` positions by their weights.
+/// Replaces the scores of positions by their weights; those before them get none.
 #[inline(always)]
-fn soften<S: Lanes>(s: S, scores: &mut [f32], len: usize) -> Mark {
-    if len == 0 {
+fn soften<S: Lanes>(s: S, scores: &mut [f32], positions: Range<usize>, softcap: Option<f32>) -> Mark {
+    let Range { start, end: len } = positions;
+    if len <= start {
         return Mark::NOTHING;
     }
     // What fills the last vector becomes 0.
     let scores = &mut scores[..len.next_multiple_of(LANES)];
+    if let Some(cap) = softcap {
+        for at in (0..scores.len()).step_by(LANES) {
+            let scores = &mut scores[at..at + LANES];
+            // SAFETY: 16 elements.
+            unsafe { s.store(scores.as_mut_ptr(), lanes::softcap(s, cap, s.load(scores.as_ptr()))) };
+        }
+    }
+    scores[..start].fill(f32::NEG_INFINITY);
     scores[len..].fill(f32::NEG_INFINITY);
     let mut max = s.splat(f32::NEG_INFINITY);
     for at in (0..scores.len()).step_by(LANES) {

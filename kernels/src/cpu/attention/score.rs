@@ -36,7 +36,7 @@ pub(super) fn score<S: Lanes, E: Element>(
         count: blocks.len(),
         head_dim: kv.head_dim(),
         queries: queries.as_ptr(),
-        scale: team.args.scale,
+        scale: team.args.scoring.scale,
         scores: scores.as_mut_ptr(),
         ahead,
     };

@@ -1,6 +1,6 @@
 //! Units of one KV head that go through its partitions together.
 
-use super::TEAM;
+use super::{PARTITION, TEAM};
 use crate::{Attention, Tails};
 use std::ops::Range;
 
@@ -9,6 +9,8 @@ use std::ops::Range;
 pub(super) struct Unit {
     pub(super) row: usize,
     pub(super) head: usize,
+    /// The first position that it sees.
+    pub(super) first: usize,
     /// Positions, from the first, whose slots have their number: the prefix, and what of the tail continues it.
     pub(super) seen: usize,
     /// Length of the logical sequence.
@@ -29,7 +31,7 @@ impl<'a> Team<'a> {
     pub(super) fn new(args: &'a Attention<'a>, first: usize, end: usize) -> Self {
         let per_head = args.units_per_kv_head();
         let count = TEAM.min(end - first).min(per_head - first % per_head);
-        let mut units = [Unit { row: usize::MAX, head: 0, seen: 0, len: 0 }; TEAM];
+        let mut units = [Unit { row: usize::MAX, head: 0, first: 0, seen: 0, len: 0 }; TEAM];
         for i in 0..count {
             let (row, head, _) = args.place(first + i);
             let before = units[i.saturating_sub(1)];
@@ -38,7 +40,7 @@ impl<'a> Team<'a> {
             } else {
                 (seen(&args.tails, row), args.tails.len(row))
             };
-            units[i] = Unit { row, head, seen, len };
+            units[i] = Unit { row, head, first: args.scoring.first_of(len), seen, len };
         }
         Self { args, kv_head: first / per_head, units, count }
     }
@@ -56,8 +58,14 @@ impl<'a> Team<'a> {
     }
 
     /// Length of the longest logical sequence.
-    pub(super) fn longest(&self) -> usize {
+    fn longest(&self) -> usize {
         self.units[..self.count].iter().map(|unit| unit.len).max().unwrap_or(0)
+    }
+
+    /// Partitions that some unit sees.
+    pub(super) fn partitions(&self) -> Range<usize> {
+        let first = self.units[..self.count].iter().map(|unit| unit.first).min().unwrap_or(0);
+        first / PARTITION..self.longest().div_ceil(PARTITION)
     }
 
     /// Its units in batches of at most `most`, as even as can be.

@@ -1,8 +1,11 @@
 //! Arithmetic over 8 lanes that linears share.
 
-use crate::cpu::{
-    Avx2,
-    lanes::{self, Eight, first_of_eight as first},
+use crate::{
+    Nonlinearity,
+    cpu::{
+        Avx2,
+        lanes::{self, Eight, first_of_eight as first},
+    },
 };
 use std::arch::x86_64::*;
 
@@ -50,12 +53,12 @@ pub(super) unsafe fn halves(at: *const u8) -> __m256 {
     _mm256_cvtph_ps(unsafe { _mm_loadu_si128(at.cast()) })
 }
 
-/// `x * sigmoid(x)`.
+/// The function under a gate.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn silu(x: __m256) -> __m256 {
+pub(super) fn nonlinear(function: Nonlinearity, x: __m256) -> __m256 {
     // SAFETY: callers have the features.
-    lanes::silu(Eight(unsafe { Avx2::assume() }), x)
+    lanes::nonlinear(Eight(unsafe { Avx2::assume() }), function, x)
 }
 
 #[cfg(test)]

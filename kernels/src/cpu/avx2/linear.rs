@@ -5,12 +5,12 @@ mod dense;
 use dense::{BF16, F16, F32, dense};
 
 use super::{
-    lanes::{LANES, load, silu, store},
+    lanes::{LANES, load, nonlinear, store},
     rms_norm,
     vector::{VnniYmm, Ymm},
 };
 use crate::{
-    Norm, Rows, RowsMut, WeightFormat,
+    Nonlinearity, Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
         activations::{Layout, ProductOperands},
@@ -98,6 +98,7 @@ pub(super) fn linear<A: Arithmetic>(
 /// Gated products of the given tiles.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn linear_gated<A: Arithmetic>(
+    function: Nonlinearity,
     weights: &PackedLinear,
     x: &Prepared<'_>,
     tiles: Range<usize>,
@@ -110,7 +111,7 @@ pub(super) fn linear_gated<A: Arithmetic>(
         for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(product.rows).enumerate() {
             let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
             for at in [0, LANES] {
-                store(out, at, _mm256_mul_ps(silu(load(gate, at)), load(up, at)));
+                store(out, at, _mm256_mul_ps(nonlinear(function, load(gate, at)), load(up, at)));
             }
         }
     }

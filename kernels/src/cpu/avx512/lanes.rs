@@ -1,8 +1,11 @@
 //! Arithmetic over 16 lanes that linears share.
 
-use crate::cpu::{
-    Avx512,
-    lanes::{self, first_of_sixteen as first},
+use crate::{
+    Nonlinearity,
+    cpu::{
+        Avx512,
+        lanes::{self, first_of_sixteen as first},
+    },
 };
 use std::arch::x86_64::*;
 
@@ -24,10 +27,10 @@ pub(in crate::cpu) fn store(x: &mut [f32], at: usize, lanes: __m512) {
     unsafe { _mm512_mask_storeu_ps(x.as_mut_ptr().wrapping_add(at), mask, lanes) }
 }
 
-/// `x * sigmoid(x)`.
+/// The function under a gate.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(in crate::cpu) fn silu(x: __m512) -> __m512 {
+pub(in crate::cpu) fn nonlinear(function: Nonlinearity, x: __m512) -> __m512 {
     // SAFETY: callers have the features.
-    lanes::silu(unsafe { Avx512::assume() }, x)
+    lanes::nonlinear(unsafe { Avx512::assume() }, function, x)
 }

@@ -5,12 +5,12 @@ mod dense;
 use dense::{BF16, F16, F32, dense};
 
 use super::{
-    lanes::{load, silu, store},
+    lanes::{load, nonlinear, store},
     rms_norm,
     vector::Zmm,
 };
 use crate::{
-    Norm, Rows, RowsMut, WeightFormat,
+    Nonlinearity, Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
         activations::{Layout, Place, ProductOperands},
@@ -105,12 +105,13 @@ pub(in crate::cpu) fn linear(
 /// Gated products of the given tiles.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
 pub(in crate::cpu) fn linear_gated(
+    function: Nonlinearity,
     weights: &PackedLinear,
     x: &Prepared<'_>,
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
-    linear_gated_by(&mut InVectors, weights, x, tiles, out);
+    linear_gated_by(&mut InVectors, function, weights, x, tiles, out);
 }
 
 /// As [`linear`], by the given products.
@@ -145,6 +146,7 @@ pub(in crate::cpu) fn linear_by(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
 pub(in crate::cpu) fn linear_gated_by(
     by: &mut impl Products,
+    function: Nonlinearity,
     weights: &PackedLinear,
     x: &Prepared<'_>,
     tiles: Range<usize>,
@@ -157,7 +159,7 @@ pub(in crate::cpu) fn linear_gated_by(
         let [gate, up] = &sums;
         for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(product.rows).enumerate() {
             let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
-            store(out, 0, _mm512_mul_ps(silu(load(gate, 0)), load(up, 0)));
+            store(out, 0, _mm512_mul_ps(nonlinear(function, load(gate, 0)), load(up, 0)));
         }
     }
 }

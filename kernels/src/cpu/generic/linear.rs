@@ -1,12 +1,12 @@
 //! Matrix products over packed weights.
 
 use crate::{
-    Norm, Rows, RowsMut, WeightFormat,
+    Nonlinearity, Norm, Rows, RowsMut, WeightFormat,
     cpu::{
         Epilogue, PackedLinear, Prepared,
         activations::{Layout, ProductOperands, floats},
         codes::{Array, Operands, Sums, TOGETHER, int8, native},
-        lanes::{Portable, Single, silu},
+        lanes::{Portable, Single, nonlinear},
         packing::{BLOCK, TILE, block_bytes, dense_value},
         prepare::prepare as prepare_rows,
         rms_norm,
@@ -53,6 +53,7 @@ pub(in crate::cpu) fn linear(
 
 /// Gated products of the given tiles.
 pub(in crate::cpu) fn linear_gated(
+    function: Nonlinearity,
     weights: &PackedLinear,
     x: &Prepared<'_>,
     tiles: Range<usize>,
@@ -65,7 +66,7 @@ pub(in crate::cpu) fn linear_gated(
         for r in 0..product.rows {
             let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
             for ((out, gate), up) in out.iter_mut().zip(&gate.0[r]).zip(&up.0[r]) {
-                *out = silu(Single, *gate) * up;
+                *out = nonlinear(Single, function, *gate) * up;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The exponential and what is made of it, as one sequence of operations.
 
 use super::LaneOps;
+use crate::Nonlinearity;
 use std::f32::consts::LOG2_E;
 
 /// Adding it rounds to the nearest integer, which is left in the low bits of the sum.
@@ -33,6 +34,28 @@ pub(in crate::cpu) fn exp<S: LaneOps>(s: S, x: S::V) -> S::V {
 
 /// `x * sigmoid(x)`.
 #[inline(always)]
-pub(in crate::cpu) fn silu<S: LaneOps>(s: S, x: S::V) -> S::V {
+fn silu<S: LaneOps>(s: S, x: S::V) -> S::V {
     s.div(x, s.add(s.splat(1.0), exp(s, s.sub(s.splat(0.0), x))))
+}
+
+/// The function under a gate.
+#[inline(always)]
+pub(in crate::cpu) fn nonlinear<S: LaneOps>(s: S, function: Nonlinearity, x: S::V) -> S::V {
+    match function {
+        Nonlinearity::Silu => silu(s, x),
+        Nonlinearity::GeluTanh => {
+            let square = s.mul(x, x);
+            let cubic = s.fused(s.splat(Nonlinearity::CUBIC as f32), square, s.splat(1.0));
+            let argument = s.mul(s.mul(s.splat(-Nonlinearity::SLOPE as f32), x), cubic);
+            s.div(x, s.add(s.splat(1.0), exp(s, argument)))
+        }
+    }
+}
+
+/// `cap * tanh(x / cap)`, as `cap - 2 cap / (1 + e^(2 x / cap))`: off by a few units in the last place of the cap.
+#[inline(always)]
+pub(in crate::cpu) fn softcap<S: LaneOps>(s: S, cap: f32, x: S::V) -> S::V {
+    let grown = exp(s, s.mul(x, s.splat(2.0 / cap)));
+    let rest = s.div(s.splat(2.0 * cap), s.add(s.splat(1.0), grown));
+    s.sub(s.splat(cap), rest)
 }

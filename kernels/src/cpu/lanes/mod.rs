@@ -20,7 +20,7 @@ pub(super) use array::Portable;
 pub(super) use avx2::{Eight, first_of_eight};
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx512::first_of_sixteen;
-pub(super) use exp::{exp, silu};
+pub(super) use exp::{exp, nonlinear, softcap};
 pub(super) use single::Single;
 
 /// Lanes of a vector.

@@ -2,7 +2,7 @@
 
 use super::tiers;
 use crate::{
-    AppendKv, Attention, KvFormat, KvLayer, Rope, RopePairing, RopeTable, Rows, RowsMut, Tails,
+    AppendKv, Attention, KvFormat, KvLayer, Rope, RopePairing, RopeTable, Rows, RowsMut, Scoring, Tails,
     cpu::{Kernels, attention_scratch_bytes},
     reference,
     testing::{Noise, Scratch, bits},
@@ -85,13 +85,21 @@ struct Case {
     heads: usize,
     table: RopeTable,
     pairing: RopePairing,
+    scoring: Scoring,
 }
 
 impl Case {
     fn new(group: usize, shape: (usize, usize, usize), noise: &mut Noise) -> Self {
         let inv_freq: Vec<_> = (0..shape.2 / 2).map(|i| 1.0 / (1.0 + i as f32)).collect();
         let pairing = [RopePairing::Adjacent, RopePairing::Halves][noise.below(2)];
-        Self { heads: group * shape.0, table: RopeTable::new(&inv_freq, 400), pairing }
+        let scoring = Scoring {
+            scale: 1.0 / (shape.2 as f32).sqrt(),
+            softcap: [None, None, Some(20.0)][noise.below(3)],
+            window: [None, None, Some(1 + noise.below(20)), Some(1 + noise.below(300))][noise.below(4)]
+                .map(|window| window as u32),
+        };
+        let table = RopeTable::new(&inv_freq, 1.0, 400);
+        Self { heads: group * shape.0, table, pairing, scoring }
     }
 
     fn args<'a>(&'a self, queries: &'a [f32], cache: &'a mut Cache, tails: Tails<'a>) -> Attention<'a> {
@@ -102,7 +110,7 @@ impl Case {
             kv: cache.layer(),
             tails,
             heads: self.heads,
-            scale: 1.0 / (head_dim as f32).sqrt(),
+            scoring: self.scoring,
         }
     }
 
@@ -337,6 +345,29 @@ proptest! {
         prop_assert_eq!(portable.values.bytes(), reference_cache.values.bytes());
         if !turned {
             prop_assert_eq!(portable.keys.bytes(), reference_cache.keys.bytes());
+        }
+    }
+}
+
+/// What lies before the window is not seen: not its keys, and not its values.
+#[test]
+fn a_window_is_a_shorter_sequence() {
+    let mut noise = Noise::new(7);
+    for (len, window) in [(40, 1), (40, 39), (300, 17), (300, 128), (300, 200), (513, 130)] {
+        let mut cache = Cache::new(KvFormat::F32, 1, 600, 16, &mut noise);
+        let scoring = Scoring { window: Some(window), ..Scoring::scaled(0.25) };
+        let case = Case { scoring, ..Case::new(2, (1, 600, 16), &mut noise) };
+        let queries = noise.values(32);
+        let sight = Sight { positions: vec![7], prefix: vec![len], tails: vec![vec![]] };
+        let near: Vec<u32> = (len - window..len).collect();
+        let alone = Sight { positions: vec![7], prefix: vec![0], tails: vec![near] };
+        for kernels in tiers() {
+            let found = case.run(kernels, &queries, &mut cache, &sight, 1);
+            let whole = Case { scoring: Scoring::scaled(0.25), table: case.table.clone(), ..case };
+            let expected = whole.run(kernels, &queries, &mut cache, &alone, 1);
+            for (a, b) in found.iter().zip(&expected) {
+                assert!((a - b).abs() <= 1e-4, "{len} positions, {window} of them seen: {a}, not {b}");
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::linears as ways;
 use crate::{
-    Matrix, Norm, Rows, RowsMut, WeightFormat,
+    Matrix, Nonlinearity, Norm, Rows, RowsMut, WeightFormat,
     cpu::{Ahead, Epilogue, Kernels, PackedLinear, Streams, Tuning},
     testing::{Noise, Scratch, bits, matrix},
 };
@@ -16,7 +16,7 @@ fn run(kernels: Kernels, weights: &PackedLinear, x: Rows<'_>, tuning: Tuning, no
     let mut out = noise[..x.width() * weights.outputs()].to_vec();
     let (tiles, view) = (1..weights.tiles(), RowsMut::new(&mut out, weights.outputs()));
     if weights.is_gated() {
-        kernels.linear_gated(weights, &prepared, tiles, view);
+        kernels.linear_gated(Nonlinearity::Silu, weights, &prepared, tiles, view);
     } else {
         kernels.linear(weights, &prepared, tiles, Epilogue::AddInto, view);
     }

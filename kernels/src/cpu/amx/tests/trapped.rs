@@ -4,7 +4,7 @@
 //! tiles, and goes on behind it.
 
 use crate::{
-    Matrix, Rows, RowsMut, WeightFormat,
+    Matrix, Nonlinearity, Rows, RowsMut, WeightFormat,
     cpu::{
         Amx, Avx512, Epilogue, Kernels, PackedLinear,
         amx::{detection, emulated::Emulated, ops::on_hardware, peak, tiles::Shape},
@@ -162,11 +162,11 @@ fn compare(proof: Avx512) {
             let mut out = [(); 4].map(|()| vec![f32::NAN; width * rows]);
             let [mut a, mut b, mut c, mut d] = out.each_mut().map(|out| RowsMut::new(out, rows));
             kernels.linear(&plain, &x, 0..2, Epilogue::Store, a.reborrow());
-            kernels.linear_gated(&pair, &x, 0..2, b.reborrow());
+            kernels.linear_gated(Nonlinearity::Silu, &pair, &x, 0..2, b.reborrow());
             // SAFETY: the proof is of AVX-512; tile instructions are there, or trapped.
             unsafe {
                 on_hardware::linear(&plain, &x, 0..2, Epilogue::Store, &mut c);
-                on_hardware::linear_gated(&pair, &x, 0..2, &mut d);
+                on_hardware::linear_gated(Nonlinearity::Silu, &pair, &x, 0..2, &mut d);
             }
             let [a, b, c, d] = out.map(|out| bits(&out));
             assert!(a == c && b == d, "{format}, {width} rows, {blocks} blocks");

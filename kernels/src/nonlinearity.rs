@@ -1,0 +1,33 @@
+//! The function under the gate of an MLP.
+
+use std::fmt;
+
+/// What becomes of a gate's products before they are multiplied with those beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Nonlinearity {
+    /// `x * sigmoid(x)`: SwiGLU (arXiv 2002.05202).
+    Silu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`: the approximation of GELU (arXiv 1606.08415, section 2).
+    GeluTanh,
+}
+
+impl Nonlinearity {
+    /// `2 sqrt(2 / pi)`: with it GELU is `x * sigmoid(SLOPE * (x + CUBIC x^3))`.
+    pub(crate) const SLOPE: f64 = 1.595_769_121_605_730_7;
+    /// Factor of the cube in GELU.
+    pub(crate) const CUBIC: f64 = 0.044_715;
+
+    /// Name in snake case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Silu => "silu",
+            Self::GeluTanh => "gelu_tanh",
+        }
+    }
+}
+
+impl fmt::Display for Nonlinearity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,51 @@
+//! Checks that several families share: what their files may say.
+
+use super::{Family, Fields};
+use crate::model::{
+    Container, ModelConfig, ModelError,
+    config::{equal, only},
+};
+
+/// Refuses experts, heads of another size for values, and biases that no family has.
+pub(super) fn common(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
+    let Family { name, .. } = config.family;
+    match fields.container() {
+        Container::Gguf => {
+            let key = format!("{name}.expert_count");
+            only(&key, fields.count(&key)?, 0, "no mixture of experts")?;
+            let key = format!("{name}.attention.value_length");
+            equal(&key, fields.count(&key)?, config.head_dim, "the head size")
+        }
+        Container::Folder => ["attention_bias", "mlp_bias"]
+            .into_iter()
+            .try_for_each(|key| only(key, fields.flag(key)?, false, "no biases")),
+    }
+}
+
+/// Refuses another function of the gates than `supported`, which the first of `keys` that is there names.
+pub(super) fn activation(fields: &dyn Fields, keys: &[&str], supported: &str) -> Result<(), ModelError> {
+    if fields.container() == Container::Gguf {
+        return Ok(());
+    }
+    let meaning = if supported == "silu" { "SwiGLU" } else { "GeGLU" };
+    for key in keys {
+        if let Some(found) = fields.text(key)? {
+            return only(key, Some(found), supported, meaning);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses rotations of a part of a head.
+pub(super) fn whole_heads_turn(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
+    match fields.container() {
+        Container::Gguf => {
+            let key = format!("{}.rope.dimension_count", config.family.name);
+            equal(&key, fields.count(&key)?, config.head_dim, "the head size")
+        }
+        Container::Folder => {
+            let key = "partial_rotary_factor";
+            only(key, fields.float(key)?, 1.0, "rotation of whole heads")
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Granite: Llama with factors on embeddings, residuals, scores and logits.
+
+use super::{Family, Source, accepted, frame::decoder, recipe::Recipe};
+use crate::{
+    ir::Graph,
+    model::{Container, ModelError},
+};
+use ygg_kernels::RopePairing;
+
+/// Granite 3, dense.
+pub(super) static GRANITE: Family = Family {
+    name: "granite",
+    classes: &[("granite", "GraniteForCausalLM")],
+    pairing: |container| match container {
+        Container::Gguf => RopePairing::Adjacent,
+        Container::Folder => RopePairing::Halves,
+    },
+    is_tied_by_default: false,
+    accept: |fields, config| {
+        accepted::common(fields, config)?;
+        accepted::activation(fields, &["hidden_act"], "silu")?;
+        accepted::whole_heads_turn(fields, config)
+    },
+    graph,
+};
+
+fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    let factor = |gguf, folder| -> Result<f32, ModelError> {
+        let found = source.float(gguf, folder)?.unwrap_or(1.0);
+        if found.is_finite() && (found as f32).is_normal() {
+            return Ok(found as f32);
+        }
+        let key = source.key(gguf, folder);
+        Err(ModelError::invalid(format_args!("key `{key}`"), "a finite factor that is not 0", found))
+    };
+    let llama = Recipe::llama(source.config);
+    // GGUF files of models with the usual factor have none.
+    let score_scale = match source.float("attention.scale", "attention_multiplier")? {
+        Some(_) => factor("attention.scale", "attention_multiplier")?,
+        None => llama.score_scale,
+    };
+    let recipe = Recipe {
+        embedding_scale: factor("embedding_scale", "embedding_multiplier")?,
+        residual_scale: factor("residual_scale", "residual_multiplier")?,
+        score_scale,
+        logit_scale: 1.0 / factor("logit_scale", "logits_scaling")?,
+        ..llama
+    };
+    decoder(source, &recipe)
+}

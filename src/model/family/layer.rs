@@ -1,0 +1,178 @@
+//! One layer of a decoder, attention and then MLP, as a recipe has it: its weights in a file, and its part of the graph.
+
+use super::{
+    frame::{Frame, linear},
+    recipe::{Attending, HeadNorms, LayerWeights, Norms, Recipe},
+    weights::{Naming, WeightList},
+};
+use crate::{
+    ir::{Graph, GroupId, Op, ValueId, WeightId},
+    model::{ModelConfig, ModelError},
+};
+use ygg_kernels::Scoring;
+
+impl LayerWeights {
+    /// Looks up the weights of a layer.
+    ///
+    /// # Errors
+    /// [`ModelError`] if a tensor is missing or has another shape.
+    pub(super) fn find(
+        list: &mut WeightList<'_>,
+        naming: Naming,
+        index: usize,
+        config: &ModelConfig,
+        recipe: &Recipe,
+    ) -> Result<Self, ModelError> {
+        let (d, f, e) = (config.hidden_size, config.feed_forward, config.head_dim);
+        let (queries, keys) = (config.heads * e, config.kv_heads * e);
+        let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
+        let is_before = recipe.norms != Norms::After;
+        let is_after = recipe.norms != Norms::Before;
+        let gain = |list: &mut WeightList<'_>, is_there: bool, gguf, folder, len| {
+            let found = is_there.then(|| list.gain(name(gguf, folder), len, recipe.gain_offset));
+            found.transpose()
+        };
+        let before_attention = gain(list, is_before, "attn_norm", "input_layernorm", d)?;
+        let [query, key, value] = if recipe.has_fused_tensors {
+            list.parts(name("attn_qkv", "self_attn.qkv_proj"), [queries, keys, keys], d)?
+        } else {
+            [
+                list.find(name("attn_q", "self_attn.q_proj"), &[queries, d])?,
+                list.find(name("attn_k", "self_attn.k_proj"), &[keys, d])?,
+                list.find(name("attn_v", "self_attn.v_proj"), &[keys, d])?,
+            ]
+        };
+        let bias = |list: &mut WeightList<'_>, gguf, folder, len| {
+            list.vector(naming.layer_bias(index, gguf, folder), len, "a bias")
+        };
+        let biases = match recipe.has_biases {
+            true => Some([
+                bias(list, "attn_q", "self_attn.q_proj", queries)?,
+                bias(list, "attn_k", "self_attn.k_proj", keys)?,
+                bias(list, "attn_v", "self_attn.v_proj", keys)?,
+            ]),
+            false => None,
+        };
+        let of_heads = match recipe.head_norms {
+            HeadNorms::None => None,
+            HeadNorms::EachHead => Some([e, e]),
+            HeadNorms::AllHeads => Some([queries, keys]),
+        };
+        let head_norms = match of_heads {
+            Some([of_query, of_key]) => Some([
+                list.gain(name("attn_q_norm", "self_attn.q_norm"), of_query, recipe.gain_offset)?,
+                list.gain(name("attn_k_norm", "self_attn.k_norm"), of_key, recipe.gain_offset)?,
+            ]),
+            None => None,
+        };
+        let attention_output = list.find(name("attn_output", "self_attn.o_proj"), &[d, queries])?;
+        let after_attention = gain(list, is_after, "post_attention_norm", "post_attention_layernorm", d)?;
+        let mlp_norm = match recipe.norms {
+            Norms::Before => "post_attention_layernorm",
+            Norms::Both | Norms::After => "pre_feedforward_layernorm",
+        };
+        let before_mlp = gain(list, is_before, "ffn_norm", mlp_norm, d)?;
+        let [gate, up] = if recipe.has_fused_tensors {
+            list.parts(name("ffn_up", "mlp.gate_up_proj"), [f, f], d)?
+        } else {
+            [
+                list.find(name("ffn_gate", "mlp.gate_proj"), &[f, d])?,
+                list.find(name("ffn_up", "mlp.up_proj"), &[f, d])?,
+            ]
+        };
+        let down = list.find(name("ffn_down", "mlp.down_proj"), &[d, f])?;
+        let after_mlp = gain(list, is_after, "post_ffw_norm", "post_feedforward_layernorm", d)?;
+        Ok(Self {
+            before_attention,
+            query,
+            key,
+            value,
+            biases,
+            head_norms,
+            attention_output,
+            after_attention,
+            before_mlp,
+            gate,
+            up,
+            down,
+            after_mlp,
+        })
+    }
+}
+
+/// Adds one layer to the residual stream `x`; returns the stream behind it.
+pub(super) fn layer(
+    frame: &Frame<'_>,
+    graph: &mut Graph,
+    layer: usize,
+    weights: &LayerWeights,
+    recipe: &Recipe,
+    x: ValueId,
+) -> Result<ValueId, ModelError> {
+    let number = u32::try_from(2 * layer).expect("layers are limited");
+    let (attention, mlp) = (Some(GroupId(number)), Some(GroupId(number + 1)));
+
+    let n = frame.maybe_norm(graph, weights.before_attention, x, attention)?;
+    let heads = attend(frame, graph, layer, weights, recipe, n)?;
+    let out = graph.add(linear(weights.attention_output), &[heads], attention)?;
+    let out = frame.maybe_norm(graph, weights.after_attention, out, attention)?;
+    let x = add(graph, recipe, x, out, attention)?;
+
+    let n = frame.maybe_norm(graph, weights.before_mlp, x, mlp)?;
+    let gate = graph.add(linear(weights.gate), &[n], mlp)?;
+    let up = graph.add(linear(weights.up), &[n], mlp)?;
+    let gated = graph.add(Op::Gate(recipe.function), &[gate, up], mlp)?;
+    let out = graph.add(linear(weights.down), &[gated], mlp)?;
+    let out = frame.maybe_norm(graph, weights.after_mlp, out, mlp)?;
+    add(graph, recipe, x, out, mlp)
+}
+
+/// Heads of attention over the rows `n`.
+fn attend(
+    frame: &Frame<'_>,
+    graph: &mut Graph,
+    layer: usize,
+    weights: &LayerWeights,
+    recipe: &Recipe,
+    n: ValueId,
+) -> Result<ValueId, ModelError> {
+    let Frame { config, positions, slots, tails, .. } = *frame;
+    let Attending { rope, window } = frame.attending(recipe, layer);
+    let group = Some(GroupId(u32::try_from(2 * layer).expect("layers are limited")));
+    let biases: [Option<WeightId>; 3] = weights.biases.map_or([None; 3], |biases| biases.map(Some));
+    let product = |graph: &mut Graph, weight, bias: Option<WeightId>| {
+        let biases = bias.into_iter().collect();
+        graph.add(Op::Linear { weights: vec![weight], biases, norm: None, residual: false }, &[n], group)
+    };
+    let q = product(graph, weights.query, biases[0])?;
+    let k = product(graph, weights.key, biases[1])?;
+    let v = product(graph, weights.value, biases[2])?;
+    let [of_query, of_key] = weights.head_norms.map_or([None; 2], |norms| norms.map(Some));
+    let q = frame.maybe_norm(graph, of_query, q, group)?;
+    let k = frame.maybe_norm(graph, of_key, k, group)?;
+    let turned = |graph: &mut Graph, value| match rope {
+        Some(rope) => graph.add(Op::Rope(rope), &[value, positions], group),
+        None => Ok(value),
+    };
+    let q = turned(graph, q)?;
+    let k = turned(graph, k)?;
+    let append = Op::AppendKv { layer, rope: None };
+    let appended = graph.add(append, &[k, v, slots, positions], group)?;
+    let q = graph.add(Op::Scale { factor: recipe.score_scale }, &[q], group)?;
+    let scoring = Scoring { scale: 1.0, softcap: recipe.score_softcap, window };
+    let attention = Op::Attention { layer, heads: config.heads, scoring, rope: None };
+    Ok(graph.add(attention, &[q, appended, tails, positions], group)?)
+}
+
+/// The residual stream `x` with what a sub-layer adds to it.
+fn add(
+    graph: &mut Graph,
+    recipe: &Recipe,
+    x: ValueId,
+    out: ValueId,
+    group: Option<GroupId>,
+) -> Result<ValueId, ModelError> {
+    let factor = recipe.residual_scale;
+    let out = if factor == 1.0 { out } else { graph.add(Op::Scale { factor }, &[out], group)? };
+    Ok(graph.add(Op::Add, &[x, out], group)?)
+}

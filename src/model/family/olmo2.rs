@@ -1,0 +1,28 @@
+//! OLMo 2: Llama that normalises what sub-layers give, not what they take, and all of a row's queries and keys.
+
+use super::{
+    Family, Source, accepted,
+    frame::decoder,
+    recipe::{HeadNorms, Norms, Recipe},
+};
+use crate::{ir::Graph, model::ModelError};
+use ygg_kernels::RopePairing;
+
+/// OLMo 2.
+pub(super) static OLMO2: Family = Family {
+    name: "olmo2",
+    classes: &[("olmo2", "Olmo2ForCausalLM")],
+    pairing: |_| RopePairing::Halves,
+    is_tied_by_default: false,
+    accept: |fields, config| {
+        accepted::common(fields, config)?;
+        accepted::activation(fields, &["hidden_act"], "silu")?;
+        accepted::whole_heads_turn(fields, config)
+    },
+    graph,
+};
+
+fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    let llama = Recipe::llama(source.config);
+    decoder(source, &Recipe { norms: Norms::After, head_norms: HeadNorms::AllHeads, ..llama })
+}

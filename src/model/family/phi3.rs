@@ -1,0 +1,23 @@
+//! Phi 3: Llama whose files hold queries, keys and values in one tensor, and gate and up in one; heads may turn in part.
+
+use super::{Family, Source, accepted, frame::decoder, recipe::Recipe};
+use crate::{ir::Graph, model::ModelError};
+use ygg_kernels::RopePairing;
+
+/// Phi 3, 3.5 and 4, and their mini models.
+pub(super) static PHI3: Family = Family {
+    name: "phi3",
+    classes: &[("phi3", "Phi3ForCausalLM")],
+    pairing: |_| RopePairing::Halves,
+    is_tied_by_default: false,
+    accept: |fields, config| {
+        accepted::common(fields, config)?;
+        accepted::activation(fields, &["hidden_act"], "silu")
+    },
+    graph,
+};
+
+fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    let recipe = Recipe { has_fused_tensors: true, ..Recipe::llama(source.config) };
+    decoder(source, &recipe.windowed(source, |_| true)?)
+}

@@ -1,0 +1,29 @@
+//! Qwen 3: Llama with every head of queries and keys normalised before it turns.
+
+use super::{
+    Family, Source, accepted,
+    frame::decoder,
+    qwen2::optional_window,
+    recipe::{HeadNorms, Recipe},
+};
+use crate::{ir::Graph, model::ModelError};
+use ygg_kernels::RopePairing;
+
+/// Qwen 3, dense.
+pub(super) static QWEN3: Family = Family {
+    name: "qwen3",
+    classes: &[("qwen3", "Qwen3ForCausalLM")],
+    pairing: |_| RopePairing::Halves,
+    is_tied_by_default: false,
+    accept: |fields, config| {
+        accepted::common(fields, config)?;
+        accepted::activation(fields, &["hidden_act"], "silu")?;
+        accepted::whole_heads_turn(fields, config)
+    },
+    graph,
+};
+
+fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    let recipe = Recipe { head_norms: HeadNorms::EachHead, ..Recipe::llama(source.config) };
+    decoder(source, &optional_window(source, recipe)?)
+}

@@ -1,0 +1,166 @@
+//! What makes the graph of one decoder family: how it differs from Llama's. Its default is Llama's.
+
+use super::Source;
+use crate::{
+    ir::{RopeId, WeightId},
+    model::{ModelConfig, ModelError, RopeConfig},
+};
+use ygg_kernels::Nonlinearity;
+
+/// Where a sub-layer is normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Norms {
+    /// What goes in.
+    Before,
+    /// What comes out, before it is added to the residual stream.
+    After,
+    /// Both.
+    Both,
+}
+
+/// What of queries and keys is normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeadNorms {
+    /// Nothing.
+    None,
+    /// Every head by itself, all with one gain.
+    EachHead,
+    /// All heads of a row together.
+    AllHeads,
+}
+
+/// How one layer attends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LayerRule {
+    /// Which of the family's rotary embeddings turns its queries and keys; none where they are not turned.
+    pub(super) rope: Option<usize>,
+    /// Positions that a row sees, its own the last of them; all without it.
+    pub(super) window: Option<u32>,
+}
+
+/// What a decoder computes beside its sizes.
+#[derive(Clone, Debug)]
+pub(super) struct Recipe {
+    /// Where sub-layers are normalised.
+    pub(super) norms: Norms,
+    /// What of queries and keys is normalised, before they turn.
+    pub(super) head_norms: HeadNorms,
+    /// Whether the products of queries, keys and values have biases.
+    pub(super) has_biases: bool,
+    /// Whether files have queries, keys and values in one tensor, and gate and up in one.
+    pub(super) has_fused_tensors: bool,
+    /// Function of the MLPs' gates.
+    pub(super) function: Nonlinearity,
+    /// What is added to stored gains.
+    pub(super) gain_offset: f32,
+    /// Factor on embeddings.
+    pub(super) embedding_scale: f32,
+    /// Factor on what a sub-layer adds to the residual stream.
+    pub(super) residual_scale: f32,
+    /// Factor on products of queries and keys.
+    pub(super) score_scale: f32,
+    /// Bound of scores.
+    pub(super) score_softcap: Option<f32>,
+    /// Factor on the rows that the head multiplies, and so on logits.
+    pub(super) logit_scale: f32,
+    /// Bound of logits.
+    pub(super) logit_softcap: Option<f32>,
+    /// Rotary embeddings.
+    pub(super) ropes: Vec<RopeConfig>,
+    /// One for each layer.
+    pub(super) layers: Vec<LayerRule>,
+}
+
+impl Recipe {
+    /// Llama's.
+    pub(super) fn llama(config: &ModelConfig) -> Self {
+        Self {
+            norms: Norms::Before,
+            head_norms: HeadNorms::None,
+            has_biases: false,
+            has_fused_tensors: false,
+            function: Nonlinearity::Silu,
+            gain_offset: 0.0,
+            embedding_scale: 1.0,
+            residual_scale: 1.0,
+            score_scale: inverse_root(config.head_dim as f64),
+            score_softcap: None,
+            logit_scale: 1.0,
+            logit_softcap: None,
+            ropes: vec![config.rope.clone()],
+            layers: vec![LayerRule { rope: Some(0), window: None }; config.layers],
+        }
+    }
+
+    /// The same with a window where the model has one: in the layers that `layer_types` or, where a file has none, `is_windowed` names.
+    ///
+    /// # Errors
+    /// [`ModelError`] for a window of no positions, and for kinds of layers that attend in another way.
+    pub(super) fn windowed(
+        mut self,
+        source: &Source<'_>,
+        is_windowed: impl Fn(usize) -> bool,
+    ) -> Result<Self, ModelError> {
+        let kinds = source.fields.texts("layer_types")?;
+        if let Some(kinds) = kinds.as_ref().filter(|kinds| kinds.len() != self.layers.len()) {
+            let expected = format!("one for each of {} layers", self.layers.len());
+            return Err(ModelError::invalid("key `layer_types`", expected, kinds.len()));
+        }
+        let key = source.key("attention.sliding_window", "sliding_window");
+        let window = source.fields.count(&key)?;
+        for (number, layer) in self.layers.iter_mut().enumerate() {
+            let is_windowed = match kinds.as_ref().map(|kinds| kinds[number].as_str()) {
+                None => window.is_some() && is_windowed(number),
+                Some("sliding_attention") => true,
+                Some("full_attention") => false,
+                Some(other) => {
+                    return Err(ModelError::unsupported(
+                        "key `layer_types`",
+                        format_args!("`{other}`"),
+                        "`full_attention`, `sliding_attention`",
+                    ));
+                }
+            };
+            if !is_windowed {
+                continue;
+            }
+            let Some(window) = window.filter(|window| *window > 0) else {
+                let found = window.map_or("none".to_owned(), |window| window.to_string());
+                return Err(ModelError::invalid(format_args!("key `{key}`"), "a window above 0", found));
+            };
+            // A window that no context fills is none.
+            layer.window = u32::try_from(window).ok().filter(|_| window < source.config.context);
+        }
+        Ok(self)
+    }
+}
+
+/// `1 / sqrt(x)`.
+pub(super) fn inverse_root(x: f64) -> f32 {
+    (1.0 / x.sqrt()) as f32
+}
+
+/// The weights of one layer.
+pub(super) struct LayerWeights {
+    pub(super) before_attention: Option<WeightId>,
+    pub(super) query: WeightId,
+    pub(super) key: WeightId,
+    pub(super) value: WeightId,
+    /// Of queries, keys and values.
+    pub(super) biases: Option<[WeightId; 3]>,
+    /// Of queries and keys.
+    pub(super) head_norms: Option<[WeightId; 2]>,
+    pub(super) attention_output: WeightId,
+    pub(super) after_attention: Option<WeightId>,
+    pub(super) before_mlp: Option<WeightId>,
+    pub(super) gate: WeightId,
+    pub(super) up: WeightId,
+    pub(super) down: WeightId,
+    pub(super) after_mlp: Option<WeightId>,
+}
+
+/// How a layer attends, in its graph.
+pub(super) struct Attending {
+    pub(super) rope: Option<RopeId>,
+    pub(super) window: Option<u32>,
+}

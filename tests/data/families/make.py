@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+"""Makes a tiny random model of each family, as safetensors and as GGUF, and what transformers computes with it in float32.
+
+    python3 make.py [NAME ...]
+
+Needs torch, transformers, safetensors and gguf (versions: README.md). Writes NAME/ beside this script; without names, all of them.
+"""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+HERE = Path(__file__).resolve().parent
+TEXT_TOKENS = 96
+FILE_LIMIT_BYTES = 300_000
+
+COMMON = dict(
+    hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    vocab_size=131, max_position_embeddings=128, rms_norm_eps=1e-5, rope_theta=10000.0, hidden_act="silu",
+    bos_token_id=1, eos_token_id=2, pad_token_id=0, tie_word_embeddings=False,
+)
+
+
+def family(architecture, model_type, arch, logit_std=2.0, final_gain=1.0, permute=False, lengths=(TEXT_TOKENS,), **config):
+    """`final_gain`: mean gain of the last norm; above 1 it allows small tied embeddings, which the layers outweigh.
+    `permute`: rows of Q and K are reordered for rotation of adjacent pairs. `lengths`: tokens of each text."""
+    config = {k: v for k, v in {**COMMON, **config}.items() if v is not DROP}
+    config = {"architectures": [architecture], "model_type": model_type, "torch_dtype": "bfloat16", **config}
+    return dict(config=config, arch=arch, logit_std=logit_std, final_gain=final_gain,
+                permute=permute, lengths=lengths)
+
+
+DROP = object()
+
+# In the style of published config.json files; lfm2 and olmo2 in the newer one, with `rope_parameters`.
+FAMILIES = {
+    "qwen2": family("Qwen2ForCausalLM", "qwen2", "qwen2", tie_word_embeddings=True, vocab_size=151, rms_norm_eps=1e-6,
+                    use_sliding_window=False),
+    "qwen3": family("Qwen3ForCausalLM", "qwen3", "qwen3", head_dim=24, rope_theta=1000.0,
+                    rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)),
+    "llama": family("LlamaForCausalLM", "llama", "llama", permute=True, tie_word_embeddings=True, head_dim=24,
+                    vocab_size=257,
+                    rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                      original_max_position_embeddings=32)),
+    "mistral": family("MistralForCausalLM", "mistral", "llama", permute=True, num_attention_heads=6, head_dim=16,
+                      sliding_window=21, num_hidden_layers=3, intermediate_size=64),
+    "smollm3": family("SmolLM3ForCausalLM", "smollm3", "smollm3", permute=True, tie_word_embeddings=True,
+                      num_hidden_layers=4, intermediate_size=64, no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4,
+                      use_sliding_window=False, num_key_value_heads=1),
+    "granite": family("GraniteForCausalLM", "granite", "granite", permute=True, tie_word_embeddings=True,
+                      attention_multiplier=0.15625, embedding_multiplier=0.75, residual_multiplier=0.625,
+                      logits_scaling=2.5, final_gain=6.0),
+    "olmo2": family("Olmo2ForCausalLM", "olmo2", "olmo2", vocab_size=97, rope_theta=DROP, rms_norm_eps=1e-6,
+                    rope_parameters=dict(rope_type="default", rope_theta=5000.0)),
+    "phi3": family("Phi3ForCausalLM", "phi3", "phi3", tie_word_embeddings=True, lengths=(TEXT_TOKENS, 60),
+                   partial_rotary_factor=0.75, original_max_position_embeddings=64, max_position_embeddings=256,
+                   sliding_window=512,
+                   rope_scaling=dict(type="longrope", short_factor=[1.0, 1.0625, 1.125, 1.25, 1.5, 1.75],
+                                     long_factor=[1.0, 1.25, 2.0, 3.5, 6.0, 9.0])),
+    "gemma2": family("Gemma2ForCausalLM", "gemma2", "gemma2", tie_word_embeddings=True, head_dim=24,
+                     hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+                     sliding_window=19, query_pre_attn_scalar=24, attn_logit_softcapping=4.0,
+                     final_logit_softcapping=8.0, logit_std=2.5, final_gain=8.0),
+    "gemma3": family("Gemma3ForCausalLM", "gemma3_text", "gemma3", final_gain=3.0, tie_word_embeddings=True, hidden_size=32,
+                     num_attention_heads=4, num_key_value_heads=1, head_dim=24, intermediate_size=64,
+                     num_hidden_layers=6, hidden_act=DROP, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+                     sliding_window=17, sliding_window_pattern=6, query_pre_attn_scalar=24, rope_theta=1000000.0,
+                     rope_local_base_freq=10000.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
+    "lfm2": family("Lfm2ForCausalLM", "lfm2", "lfm2", tie_word_embeddings=True, num_hidden_layers=3, hidden_act=DROP,
+                   layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, conv_bias=False,
+                   block_auto_adjust_ff_dim=True, block_ff_dim=96, intermediate_size=96, block_multiple_of=32,
+                   block_ffn_dim_multiplier=1.0, rms_norm_eps=DROP, norm_eps=1e-5, rope_theta=DROP,
+                   rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
+}
+
+
+def exact(values):
+    """The nearest values that BF16 and F16 both represent."""
+    values = values.to(torch.bfloat16).to(torch.float32)
+    return torch.where(values.abs() < 2.0**-16, torch.zeros_like(values), values)
+
+
+def fill(model, spec, seed):
+    """Random weights whose logits have a deviation near `logit_std` and whose attention is far from uniform."""
+    generator = torch.Generator().manual_seed(seed)
+    config = model.config
+    gains_are_offsets = spec["arch"].startswith("gemma")
+    scaling = getattr(config, "logits_scaling", 1.0)
+    head_std = spec["logit_std"] * scaling / spec["final_gain"] / math.sqrt(config.hidden_size)
+    tied = config.tie_word_embeddings
+    for name, parameter in sorted(model.named_parameters()):
+        noise = torch.randn(parameter.shape, generator=generator)
+        if "norm" in name:
+            mean = 1.5 if any(f".{x}_norm." in name or f".{x}_layernorm." in name for x in "qk") else 1.0
+            mean = spec["final_gain"] if name == "model.norm.weight" else mean
+            values = mean - float(gains_are_offsets) + 0.25 * noise
+        elif name.endswith(".bias"):
+            values = 0.5 * noise
+        elif name == "lm_head.weight":
+            values = head_std * noise
+        elif "embed_tokens" in name:
+            values = (head_std if tied else 0.5) * noise
+        elif "conv.conv" in name:
+            values = noise / math.sqrt(parameter.shape[-1])
+        else:
+            gain = 1.6 if any(x in name for x in ("q_proj", "k_proj", "qkv_proj")) else 1.0
+            values = gain * noise / math.sqrt(parameter.shape[1])
+        with torch.no_grad():
+            parameter.copy_(exact(values))
+
+
+def make_text(length, vocab, seed):
+    """Random tokens, the third quarter a copy of the first: attention has something to find."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, vocab, (length,), generator=generator).tolist()
+    quarter = length // 4
+    ids[2 * quarter : 3 * quarter] = ids[:quarter]
+    return ids
+
+
+def run(model, ids):
+    """Reference outputs of one text."""
+    with torch.no_grad():
+        logits = model(torch.tensor([ids]), use_cache=False).logits[0].float()
+    top = logits.topk(2, dim=-1)
+    logp = torch.log_softmax(logits.double(), dim=-1)
+    nll = -logp[:-1].gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+    margin = top.values[:, 0] - top.values[:, 1]
+    print(f"    {len(ids)} tokens: logits std {logits.std():.2f}, {len(set(top.indices[:, 0].tolist()))} different argmax, "
+          f"{(margin > 0.05).float().mean():.0%} of margins over 0.05, mean nll {nll.mean():.3f}")
+    return dict(
+        token_ids=ids,
+        argmax=top.indices[:, 0].tolist(),
+        margin=[round(float(x), 5) for x in margin],
+        nll=[round(float(x), 5) for x in nll],
+        mean_nll=round(float(nll.mean()), 6),
+    )
+
+
+def interleave(rows, heads):
+    """Rows of each head from (first half, second half) order to adjacent pairs."""
+    halves = rows.reshape(heads, 2, -1, *rows.shape[1:])
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows.shape)
+
+
+def write_metadata(writer, c, spec):
+    """Hyperparameters under the keys that llama.cpp's converter writes for this architecture."""
+    rope = c.get("rope_parameters") or {}
+    scaling = c.get("rope_scaling") or {}
+    heads, arch = c["num_attention_heads"], spec["arch"]
+    head_dim = c["hidden_size"] // heads
+    writer.add_block_count(c["num_hidden_layers"])
+    writer.add_context_length(c["max_position_embeddings"])
+    writer.add_embedding_length(c["hidden_size"])
+    writer.add_head_count(heads)
+    writer.add_layer_norm_rms_eps(c.get("rms_norm_eps", c.get("norm_eps")))
+    writer.add_rope_freq_base(c.get("rope_theta", rope.get("rope_theta")))
+    writer.add_vocab_size(c["vocab_size"])
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_tokenizer_model("no_vocab")
+    if "head_dim" in c:
+        head_dim = c["head_dim"]
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+    if arch in ("llama", "granite", "smollm3"):
+        writer.add_rope_dimension_count(head_dim)
+    if arch == "lfm2":
+        attention = [t == "full_attention" for t in c["layer_types"]]
+        writer.add_head_count_kv([c["num_key_value_heads"] if x else 0 for x in attention])
+        writer.add_shortconv_l_cache(c["conv_L_cache"])
+        width = int(c["block_ffn_dim_multiplier"] * int(2 * c["block_ff_dim"] / 3))
+        multiple = c["block_multiple_of"]
+        writer.add_feed_forward_length(multiple * -(-width // multiple))
+    else:
+        writer.add_head_count_kv(c["num_key_value_heads"])
+        writer.add_feed_forward_length(c["intermediate_size"])
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(scaling["factor"])
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+    elif kind == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(scaling["factor"])
+    elif kind == "longrope":
+        original = c["original_max_position_embeddings"]
+        stretch = c["max_position_embeddings"] / original
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_dimension_count(int(c["partial_rotary_factor"] * head_dim))
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(stretch) / math.log(original)))
+    if arch == "granite":
+        writer.add_attention_scale(c["attention_multiplier"])
+        writer.add_embedding_scale(c["embedding_multiplier"])
+        writer.add_residual_scale(c["residual_multiplier"])
+        writer.add_logit_scale(c["logits_scaling"])
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(c["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(c["final_logit_softcapping"])
+    if arch == "gemma3":
+        writer.add_rope_freq_base_swa(c["rope_local_base_freq"])
+    if "sliding_window" in c:
+        writer.add_sliding_window(c["sliding_window"])
+
+
+def rope_factors(c):
+    """The tensors of divisors of rotary frequencies, by GGUF name."""
+    scaling = c.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind == "longrope":
+        return {f"rope_factors_{x}.weight": np.array(scaling[f"{x}_factor"], np.float32) for x in ("long", "short")}
+    if kind != "llama3":
+        return {}
+    head_dim = c.get("head_dim", c["hidden_size"] // c["num_attention_heads"])
+    turns = scaling["original_max_position_embeddings"] / (
+        2 * math.pi * np.float64(c["rope_theta"]) ** (np.arange(0, head_dim, 2) / head_dim))
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    return {"rope_freqs.weight": (1 / (kept + (1 - kept) / scaling["factor"])).astype(np.float32)}
+
+
+def gguf_tensors(c, spec, weights):
+    """Name -> array (F32 or F16), as llama.cpp's converter stores them."""
+    arch = next(k for k, v in gguf.MODEL_ARCH_NAMES.items() if v == spec["arch"])
+    names = gguf.get_tensor_name_map(arch, c["num_hidden_layers"])
+    tensors = rope_factors(c)
+    for name, tensor in weights.items():
+        new = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if new is None:
+            raise ValueError(f"{name}: gguf knows no name for it in {spec['arch']}")
+        values = tensor.float().numpy()
+        if "conv.conv" in name:
+            values = values.squeeze(1)
+        if spec["permute"] and (".q_proj." in name or ".k_proj." in name):
+            values = interleave(values, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
+        if spec["arch"].startswith("gemma") and name.endswith("norm.weight"):
+            values = values + np.float32(1)
+        dense = values.ndim == 2 and "conv.conv" not in name
+        tensors[new] = values.astype(np.float16) if dense else values
+    return tensors
+
+
+def write_gguf(path, c, spec, tensors):
+    writer = gguf.GGUFWriter(path, spec["arch"])
+    writer.add_name(f"random {c['model_type']}")
+    write_metadata(writer, c, spec)
+    for name, values in tensors.items():
+        writer.add_tensor(name, values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def check_gguf(path, c, spec, tensors, weights):
+    """The file read back holds what was written, and undoing the converter's changes gives the weights."""
+    read = {t.name: np.array(t.data) for t in gguf.GGUFReader(path).tensors}
+    assert read.keys() == tensors.keys(), read.keys() ^ tensors.keys()
+    for name, values in tensors.items():
+        assert read[name].dtype == values.dtype and np.array_equal(read[name], values), name
+    arch = next(k for k, v in gguf.MODEL_ARCH_NAMES.items() if v == spec["arch"])
+    names = gguf.get_tensor_name_map(arch, c["num_hidden_layers"])
+    for name, tensor in weights.items():
+        values = read[names.get_name(name, try_suffixes=(".weight", ".bias"))].astype(np.float32)
+        original = tensor.float().numpy().reshape(values.shape)
+        if spec["permute"] and (".q_proj." in name or ".k_proj." in name):
+            heads = c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
+            width = values.shape[0] // heads
+            order = [h * width + 2 * (i % (width // 2)) + i // (width // 2) for h in range(heads) for i in range(width)]
+            values = values[order]
+        if spec["arch"].startswith("gemma") and name.endswith("norm.weight"):
+            original = original + np.float32(1)
+        assert np.array_equal(values, original), name
+
+
+def make(name, seed):
+    spec = FAMILIES[name]
+    c = spec["config"]
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(c, indent=2) + "\n")
+    config = AutoConfig.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    fill(model, spec, seed)
+    if c["tie_word_embeddings"]:
+        model.tie_weights()
+
+    weights = {k: v.to(torch.bfloat16).contiguous() for k, v in model.state_dict().items()}
+    if c["tie_word_embeddings"]:
+        weights.pop("lm_head.weight", None)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    # What is published is what is run: the model is loaded again from the files.
+    model, report = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    assert not any(report.values()), report
+    model.eval()
+
+    tensors = gguf_tensors(c, spec, weights)
+    write_gguf(folder / "model.gguf", c, spec, tensors)
+    check_gguf(folder / "model.gguf", c, spec, tensors, load_file(folder / "model.safetensors"))
+
+    print(f"{name}: {sum(p.numel() for p in weights.values())} weights")
+    texts = [run(model, make_text(n, c["vocab_size"], seed + 1000 + i)) for i, n in enumerate(spec["lengths"])]
+    lines = ",\n".join("{" + ",\n ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in t.items()) + "}" for t in texts)
+    (folder / "expected.json").write_text('{"texts": [\n' + lines + "\n]}\n")
+    for file in ("model.safetensors", "model.gguf"):
+        size = (folder / file).stat().st_size
+        assert size <= FILE_LIMIT_BYTES, f"{name}/{file}: {size} bytes"
+
+
+def main():
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or FAMILIES:
+        make(name, 23 + list(FAMILIES).index(name))
+
+
+if __name__ == "__main__":
+    main()

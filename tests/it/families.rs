@@ -1,0 +1,201 @@
+//! Every family of models: tiny ones, in both containers, against what Hugging Face transformers computes in float32.
+//!
+//! `tests/data/families` holds the models and the reference outputs; its README says what each model has.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use ygg_kernels::{KvFormat, Tier, WeightFormat};
+use yggc::model::{Container, Model, ModelError};
+
+use crate::{
+    row_invariance::any_rows,
+    tiny_model::{Class, TinyModel, cases, session},
+};
+
+/// Folders of the families there are.
+const FAMILIES: [&str; 10] =
+    ["qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3"];
+/// Distance of the two highest logits from which on the most probable token must be the reference's.
+const CLEAR: f32 = 0.05;
+/// The same where linears round activations to 8 bits of mantissa: logits are off by more.
+const CLEAR_OF_BF16: f32 = 0.1;
+/// Relative difference of the mean negative log-likelihood.
+const NLL: f64 = 0.005;
+
+#[derive(Debug, Deserialize)]
+struct Expected {
+    texts: Vec<Text>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Text {
+    token_ids: Vec<u32>,
+    argmax: Vec<u32>,
+    margin: Vec<f32>,
+    mean_nll: f64,
+}
+
+fn data(family: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families").join(family)
+}
+
+/// The folder of a family with a changed configuration. Fixtures have no tokenizer, which a folder must have: it gets an empty one.
+fn open_folder(family: &str, edit: impl FnOnce(&mut Value)) -> Result<Model, ModelError> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let name = "model.safetensors";
+    fs::copy(data(family).join(name), folder.path().join(name)).expect("the model is there");
+    let config = fs::read(data(family).join("config.json")).expect("the configuration is there");
+    let mut config = serde_json::from_slice(&config).expect("JSON");
+    edit(&mut config);
+    fs::write(folder.path().join("config.json"), config.to_string()).expect("the folder can be written");
+    fs::write(folder.path().join("tokenizer.json"), "{}").expect("the folder can be written");
+    Model::open(folder.path())
+}
+
+/// The model of a family in a container.
+fn open(family: &str, container: Container) -> Model {
+    let opened = match container {
+        Container::Gguf => Model::open(&data(family).join("model.gguf")),
+        Container::Folder => open_folder(family, |_| ()),
+    };
+    opened.unwrap_or_else(|error| panic!("{family} as {container:?}: {error}"))
+}
+
+/// All of them, each opened once.
+pub(crate) fn models() -> &'static [TinyModel] {
+    static MODELS: OnceLock<Vec<TinyModel>> = OnceLock::new();
+    MODELS.get_or_init(|| {
+        let containers = [(Container::Gguf, WeightFormat::F16), (Container::Folder, WeightFormat::BF16)];
+        let named = FAMILIES.iter().flat_map(|family| containers.map(|container| (family, container)));
+        named
+            .map(|(family, (container, format))| {
+                TinyModel::of(format!("{family} as {container:?}"), open(family, container), format)
+            })
+            .collect()
+    })
+}
+
+fn texts(model: &TinyModel) -> Vec<Text> {
+    let family = model.name.split(' ').next().expect("a name");
+    let path = data(family).join("expected.json");
+    let expected: Expected =
+        serde_json::from_slice(&fs::read(path).expect("the reference is there")).expect("a reference");
+    expected.texts
+}
+
+/// `-ln` of the probability of a token.
+fn nll(logits: &[f32], token: u32) -> f64 {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|x| f64::from(x - largest).exp()).sum();
+    sum.ln() - f64::from(logits[token as usize] - largest)
+}
+
+fn argmax(logits: &[f32]) -> u32 {
+    (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).expect("logits") as u32
+}
+
+fn compare(model: &TinyModel, class: Class, kv_format: KvFormat) -> Vec<String> {
+    let set = model.build(class, kv_format, vec![1, 16]);
+    let mut wrong = Vec::new();
+    let clear = match (class.tier, model.format) {
+        (Tier::Cuda | Tier::Avx512 | Tier::Amx, WeightFormat::BF16) => CLEAR_OF_BF16,
+        _ => CLEAR,
+    };
+    for text in texts(model) {
+        // As long as the text: models with factors for short and for long texts choose by it.
+        let mut session = session(&set, text.token_ids.len(), 1, 1);
+        let (mut sum, mut differ) = (0.0, Vec::new());
+        let visit = |i: usize, logits: &[f32]| {
+            if let Some(next) = text.token_ids.get(i + 1) {
+                sum += nll(logits, *next);
+            }
+            if text.margin[i] > clear && argmax(logits) != text.argmax[i] {
+                differ.push((i, text.margin[i]));
+            }
+        };
+        session.score(&text.token_ids, visit).expect("it fits");
+        let found = sum / (text.token_ids.len() - 1) as f64;
+        let relative = (found / text.mean_nll - 1.0).abs();
+        if relative > NLL || !differ.is_empty() {
+            let what = format!("{} on {class} with {kv_format} cache", model.name);
+            wrong.push(format!(
+                "{what}: nll {found:.5}, not {:.5}; other tokens at {differ:?}",
+                text.mean_nll
+            ));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_family_is_what_transformers_computes() {
+    let mut wrong = Vec::new();
+    for model in models() {
+        for class in model.classes() {
+            for kv_format in [KvFormat::F32, KvFormat::F16] {
+                wrong.extend(compare(model, class, kv_format));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn rows_of_every_family_do_not_depend_on_each_other() {
+    for model in models() {
+        for class in model.classes() {
+            any_rows(model, class, if class.tier == Tier::Reference { 1 } else { cases(class, 3) });
+        }
+    }
+}
+
+/// What a graph does not compute is named, the first of it, with what would run.
+#[test]
+fn what_a_family_does_not_compute_is_refused_by_name() {
+    let as_llama = |config: &mut Value| {
+        config["model_type"] = json!("llama");
+        config["architectures"] = json!(["LlamaForCausalLM"]);
+        config["rope_scaling"] = Value::Null;
+    };
+    type Edit = Box<dyn FnOnce(&mut Value)>;
+    let set = |key: &'static str, value: Value| -> Edit { Box::new(move |config| config[key] = value) };
+    let cases: Vec<(&str, Edit, &[&str])> = vec![
+        ("lfm2", Box::new(|_| ()), &["`model_type`", "`lfm2`", "`qwen2`, `qwen3`"]),
+        ("qwen2", Box::new(as_llama), &["self_attn.k_proj.bias`", "a bias", "llama models"]),
+        ("qwen3", Box::new(as_llama), &["self_attn.k_norm.weight`", "a norm", "llama models"]),
+        ("gemma2", Box::new(as_llama), &["`hidden_act`", "gelu", "`silu`"]),
+        ("qwen2", set("attention_bias", json!(true)), &["`attention_bias`", "`true`"]),
+        (
+            "mistral",
+            set("layer_types", json!(["chunked_attention", "full_attention", "full_attention"])),
+            &["`layer_types`", "chunked"],
+        ),
+        ("mistral", set("layer_types", json!(["full_attention"])), &["`layer_types`", "one for each of 3"]),
+        ("mistral", set("sliding_window", json!(0)), &["`sliding_window`", "above 0"]),
+        ("smollm3", set("no_rope_layers", json!([1])), &["`no_rope_layers`", "one for each of 4"]),
+        ("granite", set("logits_scaling", json!(0.0)), &["`logits_scaling`", "not 0"]),
+        ("gemma2", set("attn_logit_softcapping", json!(-1.0)), &["`attn_logit_softcapping`", "above 0"]),
+        ("gemma3", set("sliding_window_pattern", json!(0)), &["`sliding_window_pattern`", "above 0"]),
+        ("gemma3", set("rope_local_base_freq", json!(0.5)), &["`rope_local_base_freq`", "above 1"]),
+        ("phi3", set("partial_rotary_factor", json!(0.5)), &["`rope_scaling`", "4 divisors"]),
+    ];
+    for (family, edit, parts) in cases {
+        let error = open_folder(family, edit).expect_err(family).to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{family}: {error}, without {parts:?}");
+    }
+    let error = Model::open(&data("lfm2").join("model.gguf")).expect_err("no such family").to_string();
+    assert!(error.contains("`general.architecture`") && error.contains("`lfm2`"), "{error}");
+}
+
+#[test]
+fn every_tensor_of_every_family_is_read() {
+    for model in models() {
+        assert_eq!(model.model.unused_tensors, Vec::<String>::new(), "{}", model.name);
+    }
+}
