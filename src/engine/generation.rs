@@ -60,7 +60,7 @@ pub(super) struct Terms {
 
 impl<'e> Generation<'e> {
     pub(super) fn new(engine: &'e mut Engine, terms: Terms) -> Self {
-        let detokenizer = engine.loaded().tokenizer().detokenizer();
+        let detokenizer = engine.loaded().tokenizer().continuation();
         let Terms { stops, cancel, prompt_len, max_tokens } = terms;
         Self {
             engine,

@@ -286,6 +286,10 @@ pub(super) fn tokenizer(model: &Model) -> Result<(Tokenizer, Option<String>), Er
                 unknown: v.unknown,
                 padding: v.padding,
                 add_bos: v.add_bos,
+                scores: v.scores.clone(),
+                add_space_prefix: v.add_space_prefix,
+                removes_extra_spaces: v.removes_extra_spaces,
+                character_table: v.character_table.clone(),
             };
             Ok((Tokenizer::from_vocabulary(vocabulary)?, model.chat_template.clone()))
         }

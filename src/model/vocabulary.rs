@@ -1,7 +1,7 @@
 //! Tokenizer data of a model's files, as plain data for the room `text`.
 
 /// Where the tokenizer comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum VocabularySource {
     /// Out of a GGUF file's metadata.
     Gguf(GgufVocabulary),
@@ -15,7 +15,7 @@ pub enum VocabularySource {
 }
 
 /// The `tokenizer.ggml.*` metadata. Ids are below the number of tokens; nothing else is checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GgufVocabulary {
     /// Kind of tokenizer; `gpt2` is byte-level BPE.
     pub model: String,
@@ -37,6 +37,14 @@ pub struct GgufVocabulary {
     pub padding: Option<u32>,
     /// Whether encoding puts `bos` in front; `None` leaves it to the custom of `pre`.
     pub add_bos: Option<bool>,
+    /// Score of every token, by id; empty if the file has none.
+    pub scores: Vec<f32>,
+    /// Whether encoding puts a space in front; `None` leaves it to the custom of `model`.
+    pub add_space_prefix: Option<bool>,
+    /// Whether encoding makes one space of several; `None` leaves it to the custom of `model`.
+    pub removes_extra_spaces: Option<bool>,
+    /// What characters become before encoding, as SentencePiece compiles it.
+    pub character_table: Option<Vec<u8>>,
 }
 
 impl GgufVocabulary {

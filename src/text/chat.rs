@@ -6,7 +6,6 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::disguise::Disguise;
-use super::matcher::Piece;
 use super::{ChatTemplate, TextError, Tokenizer};
 
 /// The author of a message. A closed set: templates build control tokens from roles, so a role is never free text.
@@ -102,12 +101,10 @@ impl Tokenizer {
         let layout =
             template.render(&disguised, generation_prompt, &self.name(self.bos()), &self.name(self.eos()))?;
         let mut ids = Vec::new();
-        for piece in controls.split(&layout) {
-            match piece {
-                Piece::Token(id) => ids.push(id),
-                Piece::Text(text) => self.push_literal(&disguise.removed_from(text), &mut ids),
-            }
-        }
+        let literal = |text: &str, is_start: bool, ids: &mut Vec<u32>| {
+            self.push_literal(&disguise.removed_from(text), is_start, ids);
+        };
+        self.push_pieces(&layout, literal, &mut ids);
         Ok(ids)
     }
 }

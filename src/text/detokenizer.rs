@@ -14,7 +14,8 @@ const MAX_PENDING: usize = 3;
 /// Turns a stream of tokens into text, holding back the bytes of a character until the last has come.
 ///
 /// Its outputs joined together, [`Detokenizer::finish`] included, equal
-/// [`Tokenizer::decode`](super::Tokenizer::decode) of all tokens. A push allocates nothing, unless a token is longer than
+/// [`Tokenizer::decode`](super::Tokenizer::decode) of all tokens if it begins where they do
+/// ([`Tokenizer::detokenizer`](super::Tokenizer::detokenizer)). A push allocates nothing, unless a token is longer than
 /// 1 KiB.
 #[derive(Debug, Clone)]
 pub struct Detokenizer {
@@ -22,18 +23,33 @@ pub struct Detokenizer {
     /// Bytes not yet text; between pushes, the beginning of one character.
     pending: Vec<u8>,
     text: String,
+    begins: Begin,
+}
+
+/// Where a stream begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// At the beginning of a text: a space that the vocabulary puts there is left out.
+    Text,
+    /// Behind a prompt: a space there is a space.
+    Middle,
 }
 
 impl Detokenizer {
-    pub(super) fn new(lexicon: Arc<Lexicon>) -> Self {
+    pub(super) fn new(lexicon: Arc<Lexicon>, begins: Begin) -> Self {
         let bytes = lexicon.longest().min(RESERVED_TOKEN_BYTES) + MAX_PENDING;
         let text = String::with_capacity(bytes * char::REPLACEMENT_CHARACTER.len_utf8());
-        Self { lexicon, pending: Vec::with_capacity(bytes), text }
+        Self { lexicon, pending: Vec::with_capacity(bytes), text, begins }
     }
 
     /// The text that token `id` completes; empty for a control token or in the middle of a character.
     pub fn push(&mut self, id: u32) -> &str {
-        self.pending.extend_from_slice(self.lexicon.text_bytes(id).unwrap_or(OUTSIDE));
+        let mut bytes = self.lexicon.text_bytes(id).unwrap_or(OUTSIDE);
+        if self.begins == Begin::Text && !bytes.is_empty() {
+            self.begins = Begin::Middle;
+            bytes = self.lexicon.without_prefix(bytes);
+        }
+        self.pending.extend_from_slice(bytes);
         self.text.clear();
         let mut done = 0;
         while done < self.pending.len() {
@@ -62,8 +78,9 @@ impl Detokenizer {
     }
 
     /// The rest at the end of the tokens: U+FFFD for an incomplete character. Afterwards it is ready for a new
-    /// text.
+    /// text, from its beginning.
     pub fn finish(&mut self) -> &str {
+        self.begins = Begin::Text;
         self.text.clear();
         if !self.pending.is_empty() {
             self.text.push(char::REPLACEMENT_CHARACTER);

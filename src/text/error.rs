@@ -4,10 +4,10 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// The model file's tokenizer is not a byte-level byte-pair encoding.
+    /// The model file's tokenizer is of a kind that we do not know.
     #[error(
-        "the model's tokenizer is of kind `{found}`, but only `gpt2` (byte-level BPE) is supported: use a model \
-         with such a tokenizer, or the Hugging Face folder if it has a byte-level tokenizer.json"
+        "the model's tokenizer is of kind `{found}`, but only `gpt2` (byte-level BPE), `llama` (SentencePiece BPE) and `t5` (Unigram) \
+         are supported: use a model with such a tokenizer, or the Hugging Face folder if it has one in tokenizer.json"
     )]
     UnsupportedModel {
         /// The kind the file names.
@@ -26,7 +26,7 @@ pub enum TextError {
     },
     /// A part of a tokenizer file is well formed, but needs an unsupported feature.
     #[error(
-        "{part} is {found}, but only {supported} is supported: use a model with a byte-level BPE tokenizer"
+        "{part} is {found}, but only {supported} is supported: use a model with a BPE or Unigram tokenizer of that form"
     )]
     Unsupported {
         /// Which part of which file.
@@ -94,6 +94,22 @@ pub enum TextError {
         /// The byte.
         byte: u8,
     },
+    /// Some text would have no token.
+    #[error(
+        "the vocabulary has neither an unknown token nor tokens for all bytes ({byte:#04x} is missing): the file is damaged"
+    )]
+    NoUnknownToken {
+        /// The first byte without a token.
+        byte: u8,
+    },
+    /// Pieces and scores do not pair up, or a score is no number.
+    #[error("the vocabulary has {tokens} tokens and {scores} scores, expected a finite score for each: the file is damaged")]
+    BadScores {
+        /// How many tokens there are.
+        tokens: usize,
+        /// How many scores there are.
+        scores: usize,
+    },
     /// A merge that is not two spellings with one space between them.
     #[error("merge {index} is {merge:?}, expected two tokens with one space between: the file is damaged")]
     MalformedMerge {
@@ -158,7 +174,7 @@ pub enum TextError {
         reason: String,
     },
     /// A role that no conversation has.
-    #[error("the role of a message is {found:?}, expected system, user, assistant or tool")]
+    #[error("the role of a message is {found:?}, expected system, developer, user, assistant or tool")]
     UnknownRole {
         /// The role found.
         found: String,

@@ -1,22 +1,36 @@
-//! Finds fixed strings in text: at the leftmost place, the longest of them.
+//! Finds fixed strings in text: at the leftmost place, the longest of them. A string may take the white space beside it along, or stand
+//! for whole words only (`lstrip`, `rstrip` and `single_word` of Hugging Face's added tokens).
 
 use std::collections::BTreeMap;
 
+/// What a string demands of the text around it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Edges {
+    /// White space before belongs to it.
+    pub(super) strips_left: bool,
+    /// White space behind belongs to it.
+    pub(super) strips_right: bool,
+    /// No letter, digit or underscore is beside it.
+    pub(super) is_word: bool,
+}
+
 /// A set of non-empty strings, each with its token id.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Matcher {
     ids: BTreeMap<String, u32>,
+    /// Of the strings that demand something.
+    edges: BTreeMap<u32, Edges>,
     /// Distinct lengths in bytes, longest first.
     lengths: Vec<usize>,
-    /// Whether a string starts with this byte.
-    starts: [bool; 256],
+    /// The bytes that strings start with, ascending.
+    starts: Vec<u8>,
 }
 
 /// A part of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece<'t> {
-    /// One of the strings, as its id.
-    Token(u32),
+    /// One of the strings, as its id, and the length in bytes of what it took.
+    Token(u32, usize),
     /// Text between matches; never empty.
     Text(&'t str),
 }
@@ -24,15 +38,18 @@ pub(super) enum Piece<'t> {
 impl Matcher {
     /// # Panics
     /// If a string is empty: the caller has checked them.
-    pub(super) fn new(ids: BTreeMap<String, u32>) -> Self {
-        let mut starts = [false; 256];
+    pub(super) fn new(ids: BTreeMap<String, u32>, edges: BTreeMap<u32, Edges>) -> Self {
         let mut lengths: Vec<usize> = ids.keys().map(String::len).collect();
-        for text in ids.keys() {
-            starts[usize::from(*text.as_bytes().first().expect("strings to match are not empty"))] = true;
-        }
         lengths.sort_unstable_by_key(|&length| std::cmp::Reverse(length));
         lengths.dedup();
-        Self { ids, lengths, starts }
+        let first = |text: &String| *text.as_bytes().first().expect("strings to match are not empty");
+        let mut starts: Vec<u8> = ids.keys().map(first).collect();
+        starts.dedup();
+        Self { ids, edges, lengths, starts }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
     }
 
     /// Every string, in order.
@@ -47,13 +64,11 @@ impl Matcher {
 
     /// The longest string that starts at byte `at` of `text`: its length in bytes and its id.
     pub(super) fn match_at(&self, text: &str, at: usize) -> Option<(usize, u32)> {
-        if !self.starts[usize::from(*text.as_bytes().get(at)?)] {
-            return None;
-        }
+        self.starts.binary_search(text.as_bytes().get(at)?).ok()?;
         self.lengths.iter().find_map(|&length| Some((length, self.id(text.get(at..at + length)?)?)))
     }
 
-    /// Cuts `text` at the strings; the pieces joined are `text`.
+    /// Cuts `text` at the strings. The lengths of the pieces add up to that of `text`.
     pub(super) fn split<'t>(&self, text: &'t str) -> Vec<Piece<'t>> {
         let mut pieces = Vec::new();
         let (mut at, mut plain) = (0, 0);
@@ -62,12 +77,23 @@ impl Matcher {
                 at += 1;
                 continue;
             };
-            if plain < at {
-                pieces.push(Piece::Text(&text[plain..at]));
+            let edges = self.edges.get(&id).copied().unwrap_or_default();
+            let (mut start, mut end) = (at, at + length);
+            at = end;
+            if edges.is_word && !stands_alone(text, start, end) {
+                continue;
             }
-            pieces.push(Piece::Token(id));
-            at += length;
-            plain = at;
+            if edges.strips_left {
+                start = plain + text[plain..start].trim_end().len();
+            }
+            if edges.strips_right {
+                end = text.len() - text[end..].trim_start().len();
+            }
+            if plain < start {
+                pieces.push(Piece::Text(&text[plain..start]));
+            }
+            pieces.push(Piece::Token(id, end - start));
+            (at, plain) = (end, end);
         }
         if plain < text.len() {
             pieces.push(Piece::Text(&text[plain..]));
@@ -76,19 +102,30 @@ impl Matcher {
     }
 }
 
+/// Whether no part of a word is beside the place in `text`.
+fn stands_alone(text: &str, start: usize, end: usize) -> bool {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    !text[..start].ends_with(is_word) && !text[end..].starts_with(is_word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn matcher(strings: &[&str]) -> Matcher {
-        Matcher::new(strings.iter().zip(0..).map(|(text, id)| ((*text).to_owned(), id)).collect())
+        with_edges(strings, BTreeMap::new())
+    }
+
+    fn with_edges(strings: &[&str], edges: BTreeMap<u32, Edges>) -> Matcher {
+        Matcher::new(strings.iter().zip(0..).map(|(text, id)| ((*text).to_owned(), id)).collect(), edges)
     }
 
     #[test]
     fn leftmost_then_longest() {
         use Piece::{Text, Token};
         let found = matcher(&["ab", "abc", "bcd", "é"]);
-        assert_eq!(found.split("xabcdé-ab"), [Text("x"), Token(1), Text("d"), Token(3), Text("-"), Token(0)]);
+        let expected = [Text("x"), Token(1, 3), Text("d"), Token(3, 2), Text("-"), Token(0, 2)];
+        assert_eq!(found.split("xabcdé-ab"), expected);
         assert_eq!(found.split(""), []);
         assert_eq!(found.split("ñè"), [Text("ñè")]);
     }
@@ -97,5 +134,24 @@ mod tests {
     fn a_string_cut_by_a_character_border_is_no_match() {
         assert_eq!(matcher(&["a"]).match_at("é", 1), None);
         assert_eq!(matcher(&["aé", "a"]).match_at("aè", 0), Some((1, 1)));
+    }
+
+    #[test]
+    fn a_string_takes_the_white_space_beside_it_along() {
+        use Piece::{Text, Token};
+        let left = Edges { strips_left: true, ..Edges::default() };
+        let right = Edges { strips_right: true, ..Edges::default() };
+        let found = with_edges(&["<l>", "<r>"], BTreeMap::from([(0, left), (1, right)]));
+        assert_eq!(found.split("a <l> b"), [Text("a"), Token(0, 4), Text(" b")]);
+        assert_eq!(found.split("a <r>\n\u{3000}b"), [Text("a "), Token(1, 7), Text("b")]);
+        assert_eq!(found.split(" <r> <l> "), [Text(" "), Token(1, 4), Token(0, 3), Text(" ")]);
+    }
+
+    #[test]
+    fn a_word_stands_alone() {
+        use Piece::{Text, Token};
+        let word = Edges { is_word: true, ..Edges::default() };
+        let found = with_edges(&["ab"], BTreeMap::from([(0, word)]));
+        assert_eq!(found.split("ab cab ab_ (ab)"), [Token(0, 2), Text(" cab ab_ ("), Token(0, 2), Text(")")]);
     }
 }

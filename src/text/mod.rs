@@ -5,12 +5,14 @@
 //! time; a [`ChatTemplate`] formats a conversation as the model was trained to read it.
 //!
 //! Invariants:
-//! - Only byte-level byte-pair encodings are accepted. A vocabulary, pre-tokenizer or setting that is not known
-//!   exactly is refused: a nearly right tokenizer would silently degrade every answer.
+//! - Byte-pair encodings over bytes or SentencePiece's marks, and Unigram, are accepted, with the steps of the `tokenizers` crate. A
+//!   vocabulary, pre-tokenizer or setting that is not known exactly is refused: a nearly right tokenizer would silently degrade every
+//!   answer.
 //! - Text encoded as [`Special::Literal`] never yields a control token, and neither does the text of a message of a
 //!   conversation ([`Tokenizer::encode_chat`]).
 //! - `decode(encode(text)) == text`, except for bytes the vocabulary has no token for
-//!   ([`Tokenizer::missing_bytes`]) and, where the tokenizer normalises, up to Unicode normalisation form C.
+//!   ([`Tokenizer::missing_bytes`]), characters that become the unknown token, `▁` in SentencePiece vocabularies, and what the
+//!   tokenizer's own normalisation changes.
 //! - For every way of cutting a token sequence, a detokenizer's output joined together equals
 //!   [`Tokenizer::decode`] of the whole.
 //! - Vocabularies, tokenizer files and templates are untrusted: they give errors, never panics.
@@ -20,16 +22,20 @@
 mod byte_level;
 mod chat;
 mod chat_template;
+mod charsmap;
 mod detokenizer;
 mod disguise;
 mod error;
 mod lexicon;
 mod matcher;
 mod pre_tokenizer;
+mod sentence_piece;
 mod stop_strings;
 mod tokenizer;
+mod tokenizer_config;
 mod tokenizer_json;
 mod vocabulary;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -40,5 +46,5 @@ pub use detokenizer::Detokenizer;
 pub use error::TextError;
 pub use stop_strings::{Heard, StopStrings};
 pub use tokenizer::{Special, TokenDifference, Tokenizer};
-pub use tokenizer_json::TokenizerConfig;
+pub use tokenizer_config::TokenizerConfig;
 pub use vocabulary::{TokenKind, Vocabulary};

@@ -1,4 +1,7 @@
-//! Normalisation of text and its division into words before merging, by the rules that a GGUF file names.
+//! The rules that cut text into words before merging, by the names that GGUF files give them.
+//!
+//! Each is the pre-tokenizer of the Hugging Face tokenizers that llama.cpp knows by the name (`tokenizer.ggml.pre`, decided in its
+//! `llama-vocab.cpp`).
 
 use tokenizers::normalizers::{NFC, NormalizerWrapper};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -9,38 +12,107 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::tokenizer::SplitDelimiterBehavior;
 
 use super::TextError;
+use super::words::Steps;
 
-/// The steps from text to words.
+/// The steps from text to words, and what else hangs on the name.
 pub(super) struct Rules {
-    pub(super) normalizer: Option<NormalizerWrapper>,
-    pub(super) pre_tokenizer: PreTokenizerWrapper,
+    pub(super) steps: Steps,
     /// A word that is itself a token is taken whole, whatever the merges say.
     pub(super) ignore_merges: bool,
     /// Whether a prompt starts with the BOS token when the file does not say.
     pub(super) add_bos: bool,
 }
 
-const SUPPORTED: [&str; 4] = ["smollm", "gpt-2", "llama-bpe", "qwen2"];
+const SUPPORTED: [&str; 29] = [
+    "smollm",
+    "gpt-2",
+    "llama-bpe",
+    "qwen2",
+    "llama3",
+    "llama-v3",
+    "lfm2",
+    "tekken",
+    "gpt-4o",
+    "llama4",
+    "dbrx",
+    "smaug-bpe",
+    "glm4",
+    "chatglm-bpe",
+    "deepseek-llm",
+    "deepseek-coder",
+    "deepseek-v3",
+    "deepseek-r1-qwen",
+    "qwen35",
+    "stablelm2",
+    "starcoder",
+    "refact",
+    "codeshell",
+    "phi-2",
+    "mpt",
+    "olmo",
+    "granite-docling",
+    "seed-coder",
+    "default",
+];
+
+/// Endings of English words, as Llama 3 and its kin cut them off.
+const ENDINGS: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+
+/// Letters of upper and of lower case with their marks, and a character before them that is neither letter nor number.
+const UPPER: &str = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]";
+const LOWER: &str = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]";
+const BEFORE: &str = r"[^\r\n\p{L}\p{N}]?";
+
+/// White space, its last character left to the word behind.
+const SPACES: &str = r"\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// The letters that have case, as the vocabularies of DeepSeek LLM list them.
+const DEEPSEEK_LETTERS: &str = "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅ\
+    ὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-\
+    ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃";
 
 impl Rules {
-    /// The rules called `name` in `tokenizer.ggml.pre`: those of the Hugging Face tokenizers of SmolLM2, GPT-2,
-    /// Llama 3 and Qwen2.
+    /// The rules called `name` in `tokenizer.ggml.pre`.
     ///
     /// # Errors
     /// Any other name.
     pub(super) fn named(name: &str) -> Result<Self, TextError> {
+        let plain = |steps| Self { steps, ignore_merges: false, add_bos: false };
+        let whole = |steps| Self { steps, ignore_merges: true, add_bos: true };
         Ok(match name {
-            "gpt-2" => Self::new(vec![words()]),
-            "smollm" => Self::new(vec![Digits::new(true).into(), words()]),
-            "llama-bpe" => Self {
-                ignore_merges: true,
-                add_bos: true,
-                ..Self::new(vec![case_blind_words(r"\p{N}{1,3}"), bytes()])
-            },
-            "qwen2" => Self {
-                normalizer: Some(NormalizerWrapper::NFC(NFC)),
-                ..Self::new(vec![case_blind_words(r"\p{N}"), bytes()])
-            },
+            "gpt-2" | "phi-2" | "mpt" | "olmo" | "granite-docling" => plain(steps(vec![words()])),
+            "smollm" | "starcoder" | "refact" | "codeshell" => {
+                plain(steps(vec![Digits::new(true).into(), words()]))
+            }
+            "llama-bpe" | "llama3" | "llama-v3" | "lfm2" => whole(split(&[&case_blind(r"\p{N}{1,3}")])),
+            "dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe" => plain(split(&[&case_blind(r"\p{N}{1,3}")])),
+            "qwen2" | "stablelm2" | "deepseek-r1-qwen" => plain(composed(split(&[&case_blind(r"\p{N}")]))),
+            "qwen35" => plain(composed(split(&[&with_marks()]))),
+            "tekken" => whole(split(&[&cased(r"\p{N}", "")])),
+            "gpt-4o" | "llama4" => plain(split(&[&cased(r"\p{N}{1,3}", &format!("{ENDINGS}?"))])),
+            "seed-coder" => plain(split(&[&seed_coder()])),
+            "deepseek-v3" => plain(split(&[r"\p{N}{1,3}", "[一-龥\u{3040}-ゟ゠-ヿ]+", &deepseek_words()])),
+            "deepseek-coder" => plain(split(&[
+                r"[\r\n]",
+                r"\s?\p{L}+",
+                r"\s?\p{P}+",
+                "[一-龥ࠀ-一가-\u{D7FF}]+",
+                r"\p{N}",
+            ])),
+            "deepseek-llm" => plain(split(&[
+                r"[\r\n]",
+                &format!(r"\s?[{DEEPSEEK_LETTERS}]+"),
+                r"\s?[!-/:-~！-／：-～‘-‟\u{3000}-。]+",
+                r"\s+$",
+                "[一-龥ࠀ-一가-\u{D7FF}]+",
+                r"\p{N}",
+            ])),
+            "default" => plain(split(&[
+                r"[\p{P}\$\+<=>\^~\|]+",
+                r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+                r"\p{N}+",
+                "[0-9][0-9][0-9]",
+            ])),
             _ => {
                 return Err(TextError::UnsupportedPreTokenizer {
                     found: name.to_owned(),
@@ -49,15 +121,15 @@ impl Rules {
             }
         })
     }
+}
 
-    fn new(steps: Vec<PreTokenizerWrapper>) -> Self {
-        Self {
-            normalizer: None,
-            pre_tokenizer: Sequence::new(steps).into(),
-            ignore_merges: false,
-            add_bos: false,
-        }
-    }
+fn steps(steps: Vec<PreTokenizerWrapper>) -> Steps {
+    Steps { normalizer: None, pre_tokenizer: Some(Sequence::new(steps).into()) }
+}
+
+/// The same for text with its characters composed.
+fn composed(steps: Steps) -> Steps {
+    Steps { normalizer: Some(NormalizerWrapper::NFC(NFC)), ..steps }
 }
 
 /// GPT-2's words, spelled in bytes.
@@ -65,24 +137,53 @@ fn words() -> PreTokenizerWrapper {
     ByteLevel::new(false, true, true).into()
 }
 
-/// The byte-level spelling alone.
-fn bytes() -> PreTokenizerWrapper {
-    ByteLevel::new(false, true, false).into()
+/// Words cut by each of the patterns in turn, spelled in bytes.
+fn split(patterns: &[&str]) -> Steps {
+    let splits = patterns.iter().map(|&pattern| {
+        Split::new(SplitPattern::Regex(pattern.into()), SplitDelimiterBehavior::Isolated, false)
+            .expect("the patterns are constants")
+            .into()
+    });
+    steps(splits.chain([ByteLevel::new(false, true, false).into()]).collect())
 }
 
 /// Words as Llama 3 and Qwen2 cut them; they differ in how many digits make a `number`.
-fn case_blind_words(number: &str) -> PreTokenizerWrapper {
-    let pattern = [
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
-        r"[^\r\n\p{L}\p{N}]?\p{L}+",
-        number,
-        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
-        r"\s*[\r\n]+",
-        r"\s+(?!\S)",
-        r"\s+",
-    ]
-    .join("|");
-    Split::new(SplitPattern::Regex(pattern), SplitDelimiterBehavior::Isolated, false)
-        .expect("the pattern is one of two constants")
-        .into()
+fn case_blind(number: &str) -> String {
+    format!(r"{ENDINGS}|{BEFORE}\p{{L}}+|{number}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{SPACES}")
+}
+
+/// Words as Qwen 3.5 cuts them: marks belong to the letters before them.
+fn with_marks() -> String {
+    format!(r"{ENDINGS}|{BEFORE}[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{SPACES}")
+}
+
+/// Words as GPT-4o and Tekken cut them: a letter of upper case behind one of lower case begins a word.
+fn cased(number: &str, endings: &str) -> String {
+    format!(
+        r"{BEFORE}{UPPER}*{LOWER}+{endings}|{BEFORE}{UPPER}+{LOWER}*{endings}|{number}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{SPACES}"
+    )
+}
+
+/// Words as Seed-Coder cuts them: line ends are never joined to punctuation.
+fn seed_coder() -> String {
+    format!(r"{ENDINGS}|{BEFORE}\p{{L}}+|\p{{N}}{{1}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{SPACES}")
+}
+
+/// Words as DeepSeek V3 cuts them.
+fn deepseek_words() -> String {
+    let punctuation = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"##;
+    let letters = r"[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+";
+    format!(r"{punctuation}|{letters}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{SPACES}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_the_list_is_known() {
+        for name in SUPPORTED {
+            assert!(Rules::named(name).is_ok(), "{name}");
+        }
+    }
 }

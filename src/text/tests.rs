@@ -39,6 +39,7 @@ fn vocabulary(pre_tokenizer: &str) -> Vocabulary {
         unknown: Some(0),
         padding: Some(2),
         add_bos: Some(false),
+        ..Vocabulary::default()
     }
 }
 

@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::models::ModelWrapper;
+use tokenizers::models::bpe::Vocab;
 
-use super::lexicon::Lexicon;
+use super::detokenizer::Begin;
+use super::lexicon::{Lexicon, Search, Spelling};
 use super::matcher::Piece;
 use super::pre_tokenizer::Rules;
+use super::sentence_piece::{merges_by_score, merging_steps, unigram_steps};
+use super::words::{ModelParts, Steps, Words, bpe, unigram};
 use super::{Detokenizer, TextError, TokenKind, Vocabulary, byte_level};
 
 /// Names of control tokens that end a turn or a text in published models.
-const END_NAMES: [&str; 8] = [
+const END_NAMES: [&str; 11] = [
     "<|im_end|>",
     "<|eot_id|>",
     "<|eom_id|>",
@@ -20,6 +24,9 @@ const END_NAMES: [&str; 8] = [
     "<|endoftext|>",
     "<|end|>",
     "<|end_of_turn|>",
+    "<end_of_turn>",
+    "<｜end▁of▁sentence｜>",
+    "<eos>",
     "</s>",
 ];
 
@@ -56,7 +63,7 @@ pub enum Special {
 /// # Ok::<(), yggc::text::TextError>(())
 /// ```
 pub struct Tokenizer {
-    words: tokenizers::Tokenizer,
+    words: Words,
     pub(super) lexicon: Arc<Lexicon>,
     missing_bytes: Vec<u8>,
     bos: Option<u32>,
@@ -69,10 +76,15 @@ pub struct Tokenizer {
 pub(super) struct Parts {
     pub(super) tokens: Vec<String>,
     pub(super) kinds: Vec<TokenKind>,
-    pub(super) merges: Vec<(String, String)>,
-    pub(super) rules: Rules,
+    pub(super) spelling: Spelling,
+    /// How tokens are found in text, where they say.
+    pub(super) searches: BTreeMap<u32, Search>,
+    pub(super) steps: Steps,
+    pub(super) model: ModelParts,
+    pub(super) unknown: Option<u32>,
     pub(super) bos: Option<u32>,
     pub(super) eos: Option<u32>,
+    pub(super) add_bos: bool,
 }
 
 /// An id with different texts in two vocabularies.
@@ -92,51 +104,113 @@ impl Tokenizer {
     /// # Errors
     /// A kind of tokenizer or a pre-tokenizer that is not supported, and every inconsistency in the data.
     pub fn from_vocabulary(vocabulary: Vocabulary) -> Result<Self, TextError> {
-        let Vocabulary { model, tokens, kinds, merges, pre_tokenizer, bos, eos, unknown, padding, add_bos } =
-            vocabulary;
-        if model != "gpt2" {
-            return Err(TextError::UnsupportedModel { found: model });
+        check_special("unknown", vocabulary.unknown, vocabulary.tokens.len())?;
+        check_special("padding", vocabulary.padding, vocabulary.tokens.len())?;
+        match vocabulary.model.as_str() {
+            "gpt2" => Self::byte_level(vocabulary),
+            "llama" | "t5" => Self::sentence_piece(vocabulary),
+            _ => Err(TextError::UnsupportedModel { found: vocabulary.model }),
         }
-        let mut rules = Rules::named(&pre_tokenizer)?;
-        rules.add_bos = add_bos.unwrap_or(rules.add_bos);
-        for (name, id) in [("unknown", unknown), ("padding", padding)] {
-            check_special(name, id, tokens.len())?;
-        }
+    }
+
+    fn byte_level(vocabulary: Vocabulary) -> Result<Self, TextError> {
+        let Rules { steps, ignore_merges, add_bos } = Rules::named(&vocabulary.pre_tokenizer)?;
         let merges = (0..)
-            .zip(merges)
+            .zip(vocabulary.merges)
             .map(|(index, merge)| split_merge(index, &merge))
             .collect::<Result<Vec<_>, TextError>>()?;
-        Self::build(Parts { tokens, kinds, merges, rules, bos, eos })
+        Self::build(Parts {
+            tokens: vocabulary.tokens,
+            kinds: vocabulary.kinds,
+            spelling: Spelling::ByteLevel,
+            searches: BTreeMap::new(),
+            steps,
+            model: ModelParts::Bpe { merges, ignore_merges, byte_fallback: false, fuse_unknown: false },
+            unknown: None,
+            bos: vocabulary.bos,
+            eos: vocabulary.eos,
+            add_bos: vocabulary.add_bos.unwrap_or(add_bos),
+        })
+    }
+
+    fn sentence_piece(vocabulary: Vocabulary) -> Result<Self, TextError> {
+        let Vocabulary { model, tokens, mut kinds, scores, pre_tokenizer, bos, eos, unknown, .. } = vocabulary;
+        if !matches!(pre_tokenizer.as_str(), "" | "default" | "gemma") {
+            return Err(TextError::UnsupportedPreTokenizer {
+                found: pre_tokenizer,
+                supported: "default, gemma (this is a SentencePiece vocabulary)".into(),
+            });
+        }
+        if scores.len() != tokens.len() || scores.iter().any(|score| !score.is_finite()) {
+            return Err(TextError::BadScores { tokens: tokens.len(), scores: scores.len() });
+        }
+        if let Some(kind) = unknown.and_then(|id| kinds.get_mut(id as usize))
+            && *kind == TokenKind::Normal
+        {
+            *kind = TokenKind::Unknown;
+        }
+        let byte_fallback = kinds.contains(&TokenKind::Byte);
+        let is_unigram = model == "t5";
+        let space_prefix = vocabulary.add_space_prefix.unwrap_or(!is_unigram);
+        let (steps, model) = if is_unigram {
+            let table = vocabulary.character_table.as_deref();
+            let collapse = vocabulary.removes_extra_spaces.unwrap_or(false);
+            let scores = scores.into_iter().map(f64::from).collect();
+            let steps = unigram_steps(table, space_prefix, collapse)?;
+            (steps, ModelParts::Unigram { scores, byte_fallback })
+        } else {
+            let pieces: Vec<(u32, &str)> = (0..)
+                .zip(tokens.iter().map(String::as_str))
+                .zip(&kinds)
+                .filter(|((_, text), kind)| {
+                    !text.is_empty() && matches!(kind, TokenKind::Normal | TokenKind::UserDefined | TokenKind::Byte)
+                })
+                .map(|(piece, _)| piece)
+                .collect();
+            let merges = merges_by_score(&pieces, &scores);
+            let (ignore_merges, fuse_unknown) = (false, true);
+            (
+                merging_steps(space_prefix),
+                ModelParts::Bpe { merges, ignore_merges, byte_fallback, fuse_unknown },
+            )
+        };
+        Self::build(Parts {
+            tokens,
+            kinds,
+            spelling: Spelling::Marks { space_prefix },
+            searches: BTreeMap::new(),
+            steps,
+            model,
+            unknown,
+            bos,
+            eos,
+            add_bos: vocabulary.add_bos.unwrap_or(!is_unigram),
+        })
     }
 
     pub(super) fn build(parts: Parts) -> Result<Self, TextError> {
-        let Parts { tokens, kinds, merges, rules, bos, eos } = parts;
-        let lexicon = Lexicon::new(&tokens, kinds)?;
+        let Parts { tokens, kinds, spelling, searches, steps, model, unknown, bos, eos, add_bos } = parts;
+        let lexicon = Arc::new(Lexicon::new(&tokens, kinds, spelling, &searches)?);
         check_special("bos", bos, lexicon.len())?;
         check_special("eos", eos, lexicon.len())?;
-
         let spelled: Vocab = (0..)
-            .zip(tokens)
+            .zip(&tokens)
             .filter(|(id, text)| lexicon.is_spelled(*id, text))
-            .map(|(id, text)| (text, id))
+            .map(|(id, text)| (text.clone(), id))
             .collect();
-        let missing_bytes = missing_bytes(&spelled)?;
-        check_merges(&merges, &spelled)?;
-        let model = BPE::builder()
-            .vocab_and_merges(spelled, merges)
-            .ignore_merges(rules.ignore_merges)
-            .build()
-            .expect("the merges have been checked against the vocabulary");
-        let mut words = tokenizers::Tokenizer::new(model);
-        words.with_normalizer(rules.normalizer).expect("there are no added tokens to normalise");
-        words.with_pre_tokenizer(Some(rules.pre_tokenizer));
+        let missing_bytes = match spelling {
+            Spelling::ByteLevel => missing_bytes(&spelled)?,
+            Spelling::Marks { space_prefix: _ } => Vec::new(),
+        };
+        let model = build_model(model, &tokens, spelled, spelling, unknown)?;
+        let words = Words::new(steps, Arc::clone(&lexicon), model);
 
         let mut end_ids: Vec<u32> = END_NAMES.iter().filter_map(|name| lexicon.controls.id(name)).collect();
         end_ids.extend(eos);
         end_ids.sort_unstable();
         end_ids.dedup();
-        let add_bos = rules.add_bos && bos.is_some();
-        Ok(Self { words, lexicon: Arc::new(lexicon), missing_bytes, bos, eos, end_ids, add_bos })
+        let add_bos = add_bos && bos.is_some();
+        Ok(Self { words, lexicon, missing_bytes, bos, eos, end_ids, add_bos })
     }
 
     /// The tokens of `text`, with nothing added before or after.
@@ -147,17 +221,26 @@ impl Tokenizer {
     pub fn encode(&self, text: &str, special: Special) -> Vec<u32> {
         let mut ids = Vec::new();
         match special {
-            Special::Literal => self.push_literal(text, &mut ids),
-            Special::Parse => {
-                for piece in self.lexicon.controls.split(text) {
-                    match piece {
-                        Piece::Token(id) => ids.push(id),
-                        Piece::Text(text) => self.push_literal(text, &mut ids),
-                    }
-                }
-            }
+            Special::Literal => self.push_literal(text, true, &mut ids),
+            Special::Parse => self.push_pieces(text, |text, is_start, ids| self.push_literal(text, is_start, ids), &mut ids),
         }
         ids
+    }
+
+    /// Appends the ids of `text`, whose control tokens are parsed; `literal` appends those of what is between them, and is told
+    /// whether it begins the text.
+    pub(super) fn push_pieces(
+        &self,
+        text: &str,
+        literal: impl Fn(&str, bool, &mut Vec<u32>),
+        ids: &mut Vec<u32>,
+    ) {
+        for (index, piece) in self.lexicon.controls.split(text).into_iter().enumerate() {
+            match piece {
+                Piece::Token(id, _) => ids.push(id),
+                Piece::Text(text) => literal(text, index == 0, ids),
+            }
+        }
     }
 
     /// The tokens of a raw prompt: control tokens are parsed, and where the model wants it the BOS token leads,
@@ -171,14 +254,11 @@ impl Tokenizer {
         ids
     }
 
-    pub(super) fn push_literal(&self, text: &str, ids: &mut Vec<u32>) {
-        for piece in self.lexicon.user_defined.split(text) {
+    pub(super) fn push_literal(&self, text: &str, is_start: bool, ids: &mut Vec<u32>) {
+        for (index, piece) in self.lexicon.user_defined.split(text).into_iter().enumerate() {
             match piece {
-                Piece::Token(id) => ids.push(id),
-                Piece::Text(text) => {
-                    let words = self.words.encode_fast(text, false);
-                    ids.extend_from_slice(words.expect("byte-level BPE takes any text").get_ids());
-                }
+                Piece::Token(id, _) => ids.push(id),
+                Piece::Text(text) => self.words.push(text, is_start && index == 0, ids),
             }
         }
     }
@@ -191,13 +271,20 @@ impl Tokenizer {
         for &id in ids {
             bytes.extend_from_slice(self.token_bytes(id).unwrap_or(OUTSIDE));
         }
-        String::from_utf8_lossy(&bytes).into_owned()
+        String::from_utf8_lossy(self.lexicon.without_prefix(&bytes)).into_owned()
     }
 
-    /// A streaming decoder over this vocabulary.
+    /// A streaming decoder over this vocabulary, for tokens that begin a text.
     #[must_use]
     pub fn detokenizer(&self) -> Detokenizer {
-        Detokenizer::new(Arc::clone(&self.lexicon))
+        Detokenizer::new(Arc::clone(&self.lexicon), Begin::Text)
+    }
+
+    /// A streaming decoder for tokens that continue a text: a space that they begin with is kept, where
+    /// [`Tokenizer::detokenizer`] leaves one out that SentencePiece vocabularies put before every text.
+    #[must_use]
+    pub fn continuation(&self) -> Detokenizer {
+        Detokenizer::new(Arc::clone(&self.lexicon), Begin::Middle)
     }
 
     /// The bytes that token `id` adds to a text, perhaps a part of a character; none for a control token. `None` outside the
@@ -326,6 +413,46 @@ fn missing_bytes(spelled: &Vocab) -> Result<Vec<u8>, TextError> {
     match missing.iter().find(|&&byte| matches!(byte, b'\n' | b' '..=b'~')) {
         Some(&byte) => Err(TextError::MissingByte { byte }),
         None => Ok(missing),
+    }
+}
+
+/// The model over a vocabulary that has been read; `spelled` are the tokens that it may yield.
+///
+/// # Errors
+/// Merges that do not fit the vocabulary, and text that would have no token.
+fn build_model(
+    model: ModelParts,
+    tokens: &[String],
+    mut spelled: Vocab,
+    spelling: Spelling,
+    unknown: Option<u32>,
+) -> Result<ModelWrapper, TextError> {
+    match model {
+        ModelParts::Bpe { merges, ignore_merges, byte_fallback, fuse_unknown } => {
+            check_merges(&merges, &spelled)?;
+            let unknown = unknown.map(|id| (tokens[id as usize].clone(), id));
+            if spelling != Spelling::ByteLevel && unknown.is_none() {
+                let missing = (0..=255_u8).find(|byte| !spelled.contains_key(&format!("<{byte:#04X}>")));
+                if let Some(byte) = missing.filter(|_| byte_fallback).or((!byte_fallback).then_some(0)) {
+                    return Err(TextError::NoUnknownToken { byte });
+                }
+            }
+            spelled.extend(unknown.clone());
+            let name = unknown.map(|(name, _)| name);
+            Ok(bpe(spelled, merges, [ignore_merges, byte_fallback, fuse_unknown], name))
+        }
+        ModelParts::Unigram { scores, byte_fallback } => {
+            let unknown = unknown.ok_or(TextError::NoUnknownToken { byte: 0 })?;
+            if scores.iter().any(|score| !score.is_finite()) {
+                return Err(TextError::BadScores { tokens: tokens.len(), scores: scores.len() });
+            }
+            // Added tokens behind the pieces have no score; they and control tokens are no pieces.
+            let scores = scores.into_iter().chain(std::iter::repeat(0.0));
+            let pieces = tokens.iter().zip(scores).map(|(text, score)| {
+                (if spelled.contains_key(text) { text.clone() } else { String::new() }, score)
+            });
+            Ok(unigram(pieces.collect(), unknown, byte_fallback))
+        }
     }
 }
 

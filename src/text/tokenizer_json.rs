@@ -1,144 +1,271 @@
-//! Reads Hugging Face `tokenizer.json` and `tokenizer_config.json`.
+//! Reads Hugging Face `tokenizer.json`.
 //!
-//! The file is read into our own types, checked, and built like a GGUF's vocabulary: only what a byte-level BPE needs
-//! is accepted, so nothing in the file is passed on unchecked.
+//! Steps before and behind the model are read as the `tokenizers` crate's own types. Vocabulary, merges and added tokens are read here,
+//! because the crate hides what occurs twice; they are checked and built like a GGUF's.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{self, MapAccess, Visitor};
-use tokenizers::normalizers::{NFC, NormalizerWrapper};
+use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
+use serde_json::Value;
+use tokenizers::decoders::DecoderWrapper;
+use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::pre_tokenizers::digits::Digits;
-use tokenizers::pre_tokenizers::sequence::Sequence;
-use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::tokenizer::SplitDelimiterBehavior;
+use tokenizers::processors::PostProcessorWrapper;
+use tokenizers::{
+    Decoder, Encoding, NormalizedString, Normalizer, OffsetReferential, OffsetType, PostProcessor, PreTokenizedString,
+    PreTokenizer, Token,
+};
 
-use super::lexicon::check_size;
-use super::pre_tokenizer::Rules;
+use super::lexicon::{Search, Spelling, byte_token, check_size};
+use super::matcher::Edges;
 use super::tokenizer::{Parts, split_merge};
-use super::{TextError, TokenKind, Tokenizer};
+use super::words::{ModelParts, Steps, normalize};
+use super::{TextError, TokenKind, Tokenizer, TokenizerConfig, charsmap};
 
-/// The fields of `tokenizer_config.json` that are used.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TokenizerConfig {
-    /// `bos_token`: the text of the token that begins a text.
-    pub bos: Option<String>,
-    /// `eos_token`: the text of the token that ends one.
-    pub eos: Option<String>,
-    /// `add_bos_token`; without it, tokenizer.json's post-processor decides.
-    pub add_bos: Option<bool>,
-    /// `chat_template`; of several named ones, `default`.
-    pub chat_template: Option<String>,
-}
-
-impl TokenizerConfig {
-    /// Reads the bytes of a `tokenizer_config.json`.
-    ///
-    /// # Errors
-    /// Not JSON, or one of the four fields has another form than Hugging Face gives it.
-    pub fn from_json(bytes: &[u8]) -> Result<Self, TextError> {
-        let file: ConfigFile = parse("tokenizer_config.json", bytes)?;
-        let chat_template = file.chat_template.and_then(|template| match template {
-            TemplateField::One(source) => Some(source),
-            TemplateField::Named(templates) => {
-                templates.into_iter().find(|named| named.name == "default").map(|named| named.template)
-            }
-        });
-        Ok(Self {
-            bos: file.bos_token.map(TokenField::text),
-            eos: file.eos_token.map(TokenField::text),
-            add_bos: file.add_bos_token,
-            chat_template,
-        })
-    }
-}
+const FILE: &str = "tokenizer.json";
 
 impl Tokenizer {
     /// A tokenizer from the bytes of a `tokenizer.json` and the fields of its `tokenizer_config.json`.
     ///
     /// # Errors
-    /// Not JSON of that form, anything but a byte-level BPE, and every inconsistency in the data.
+    /// Not JSON of that form, a model other than BPE and Unigram, a decoder that is neither byte-level nor SentencePiece's, and every
+    /// inconsistency in the data.
     pub fn from_json(bytes: &[u8], config: &TokenizerConfig) -> Result<Self, TextError> {
-        let outline: Outline = parse("tokenizer.json", bytes)?;
-        require(outline.model.kind.as_deref().unwrap_or("BPE"), "model.type", "BPE")?;
-        let file: TokenizerFile = parse("tokenizer.json", bytes)?;
-        let model = file.model;
-        require(
-            model.continuing_subword_prefix.as_deref().unwrap_or(""),
-            "model.continuing_subword_prefix",
-            "",
-        )?;
-        require(model.end_of_word_suffix.as_deref().unwrap_or(""), "model.end_of_word_suffix", "")?;
-        require(&model.dropout.unwrap_or(0.0).to_string(), "model.dropout", "0")?;
+        let outline: Outline = parse(bytes)?;
+        let kind = outline.model.kind.as_deref().unwrap_or("BPE");
+        match kind {
+            "BPE" => Self::from_file(parse::<TokenizerFile<BpeField>>(bytes)?, config),
+            "Unigram" => Self::from_file(parse::<TokenizerFile<UnigramField>>(bytes)?, config),
+            _ => Err(unsupported("model.type", format!("{kind:?}"), "BPE and Unigram")),
+        }
+    }
 
-        let added = added_kinds(&file.added_tokens)?;
-        let (tokens, kinds) = tokens_by_id(model.vocab.0, &added)?;
-        let leading = leading_token(file.post_processor)?;
-        let named = |name, text: Option<&String>| {
-            let Some(text) = text else { return Ok(None) };
-            match tokens.iter().position(|token| token == text) {
-                Some(id) => Ok(Some(id as u32)),
-                None => Err(TextError::UnknownSpecialToken {
-                    name,
-                    found: format!("{text:?}"),
-                    vocab_len: tokens.len(),
-                }),
-            }
-        };
-        let bos = named("bos", config.bos.as_ref().or(leading.as_ref()))?;
+    fn from_file<M: ModelField>(file: TokenizerFile<M>, config: &TokenizerConfig) -> Result<Self, TextError> {
+        let steps = steps(file.normalizer, file.pre_tokenizer)?;
+        let spelling = spelling(file.decoder, &steps)?;
+        let model = file.model.read()?;
+
+        let added = added_tokens(&file.added_tokens)?;
+        let (tokens, mut kinds) = tokens_by_id(model.vocab, &added)?;
+        if model.byte_fallback {
+            let ordinary = kinds.iter_mut().zip(&tokens).filter(|(kind, _)| **kind == TokenKind::Normal);
+            ordinary.filter(|(_, text)| byte_token(text).is_some()).for_each(|(kind, _)| *kind = TokenKind::Byte);
+        }
+        let unknown = model.unknown.resolve(&tokens)?;
+        if let Some(id) = unknown
+            && kinds[id as usize] == TokenKind::Normal
+        {
+            kinds[id as usize] = TokenKind::Unknown;
+        }
+        let leading = leading_token(file.post_processor, &tokens)?;
+        let named = |name, text: Option<&String>| text.map(|text| id_of(name, text, &tokens)).transpose();
+        let bos = named("bos", config.bos.as_ref())?.or(leading);
         let eos = named("eos", config.eos.as_ref())?;
+        let searches = searches(&file.added_tokens, &steps);
+        let add_bos = config.add_bos.unwrap_or(leading.is_some());
+        let model = model.parts;
+        Self::build(Parts { tokens, kinds, spelling, searches, steps, model, unknown, bos, eos, add_bos })
+    }
+}
 
+fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, TextError> {
+    serde_json::from_slice(bytes).map_err(|error| TextError::Json { file: FILE, reason: error.to_string() })
+}
+
+fn unsupported(part: &str, found: String, supported: &str) -> TextError {
+    TextError::Unsupported { part: format!("{FILE}: {part}"), found, supported: supported.to_owned() }
+}
+
+fn id_of(name: &'static str, text: &str, tokens: &[String]) -> Result<u32, TextError> {
+    match tokens.iter().position(|token| token == text) {
+        Some(id) => Ok(id as u32),
+        None => Err(TextError::UnknownSpecialToken {
+            name,
+            found: format!("{text:?}"),
+            vocab_len: tokens.len(),
+        }),
+    }
+}
+
+/// A step as the crate reads it.
+fn step<T: DeserializeOwned>(part: &str, field: Option<Value>) -> Result<Option<T>, TextError> {
+    let read = |field| {
+        serde_json::from_value(field)
+            .map_err(|error| unsupported(part, error.to_string(), "what the tokenizers library reads"))
+    };
+    field.filter(|field| !field.is_null()).map(read).transpose()
+}
+
+/// A text that no step of a language model fails on.
+const TRIAL: &str = " a é\n1";
+
+/// # Errors
+/// A step that is not known, fails, or is a damaged table of characters.
+fn steps(normalizer: Option<Value>, pre_tokenizer: Option<Value>) -> Result<Steps, TextError> {
+    let normalizer: Option<NormalizerWrapper> = step("normalizer", normalizer)?;
+    if let Some(normalizer) = &normalizer {
+        check_tables(normalizer)?;
+        normalizer
+            .normalize(&mut NormalizedString::from(TRIAL))
+            .map_err(|error| unsupported("normalizer", error.to_string(), "one that takes any text"))?;
+    }
+    let pre_tokenizer: Option<PreTokenizerWrapper> = step("pre_tokenizer", pre_tokenizer)?;
+    if let Some(pre_tokenizer) = &pre_tokenizer {
+        pre_tokenizer
+            .pre_tokenize(&mut PreTokenizedString::from(TRIAL))
+            .map_err(|error| unsupported("pre_tokenizer", error.to_string(), "one that takes any text"))?;
+    }
+    Ok(Steps { normalizer, pre_tokenizer })
+}
+
+fn check_tables(normalizer: &NormalizerWrapper) -> Result<(), TextError> {
+    match normalizer {
+        NormalizerWrapper::Sequence(steps) => steps.as_ref().iter().try_for_each(check_tables),
+        NormalizerWrapper::Precompiled(table) => {
+            let value = serde_json::to_value(table).map_err(|error| charsmap::damaged(&error.to_string()))?;
+            let encoded = value.get("precompiled_charsmap").and_then(Value::as_str).unwrap_or_default();
+            charsmap::check(&charsmap::decode_base64(encoded)?)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How tokens spell text, by what the decoder makes of two tokens in each spelling; without one, by what the steps make of a text.
+fn spelling(decoder: Option<Value>, steps: &Steps) -> Result<Spelling, TextError> {
+    let supported = "ByteLevel, or SentencePiece's marks";
+    let Some(decoder) = step::<DecoderWrapper>("decoder", decoder)? else {
+        return if spells_bytes(steps) {
+            Ok(Spelling::ByteLevel)
+        } else {
+            Err(unsupported("decoder", "missing".into(), supported))
+        };
+    };
+    let decoded = |tokens: [&str; 2]| {
+        let tokens = tokens.map(str::to_owned).to_vec();
+        decoder.decode_chain(tokens).map(|texts| texts.concat()).unwrap_or_default()
+    };
+    match decoded(["▁a", "▁b"]).as_str() {
+        "a b" => return Ok(Spelling::Marks { space_prefix: true }),
+        " a b" => return Ok(Spelling::Marks { space_prefix: false }),
+        _ => {}
+    }
+    let found = decoded(["Ġa", "Ġb"]);
+    if found != " a b" {
+        return Err(unsupported("decoder", format!("one that makes {found:?} of Ġa and Ġb"), supported));
+    }
+    if !spells_bytes(steps) {
+        let found = "a list without a ByteLevel step, unlike decoder";
+        return Err(unsupported("pre_tokenizer", found.into(), "a list that ends with a ByteLevel step"));
+    }
+    Ok(Spelling::ByteLevel)
+}
+
+/// Whether the steps spell a text in the byte-level alphabet.
+fn spells_bytes(steps: &Steps) -> bool {
+    let mut words = PreTokenizedString::from(normalize(steps.normalizer.as_ref(), "aé"));
+    let tried = steps.pre_tokenizer.as_ref().is_none_or(|step| step.pre_tokenize(&mut words).is_ok());
+    let words = words.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
+    tried && words.into_iter().map(|(word, _, _)| word).collect::<String>().contains("Ã©")
+}
+
+/// The model's own part of the file.
+struct ReadModel {
+    vocab: Vec<(String, u32)>,
+    parts: ModelParts,
+    byte_fallback: bool,
+    unknown: Unknown,
+}
+
+enum Unknown {
+    None,
+    Named(String),
+    Id(u32),
+}
+
+impl Unknown {
+    fn resolve(&self, tokens: &[String]) -> Result<Option<u32>, TextError> {
+        match self {
+            Self::None => Ok(None),
+            Self::Named(text) => id_of("unknown", text, tokens).map(Some),
+            Self::Id(id) if (*id as usize) < tokens.len() => Ok(Some(*id)),
+            Self::Id(id) => Err(TextError::UnknownSpecialToken {
+                name: "unknown",
+                found: format!("id {id}"),
+                vocab_len: tokens.len(),
+            }),
+        }
+    }
+}
+
+trait ModelField {
+    fn read(self) -> Result<ReadModel, TextError>;
+}
+
+impl ModelField for UnigramField {
+    fn read(self) -> Result<ReadModel, TextError> {
+        let byte_fallback = self.byte_fallback;
+        let (vocab, scores) = (0..).zip(self.vocab).map(|(id, (piece, score))| ((piece, id), score)).unzip();
+        let parts = ModelParts::Unigram { scores, byte_fallback };
+        let unknown = self.unk_id.map_or(Unknown::None, Unknown::Id);
+        Ok(ReadModel { vocab, parts, byte_fallback, unknown })
+    }
+}
+
+impl ModelField for BpeField {
+    fn read(self) -> Result<ReadModel, TextError> {
+        let empty = [
+            ("model.continuing_subword_prefix", self.continuing_subword_prefix),
+            ("model.end_of_word_suffix", self.end_of_word_suffix),
+        ];
+        for (part, found) in empty {
+            if let Some(found) = found.filter(|found| !found.is_empty()) {
+                return Err(unsupported(part, format!("{found:?}"), "\"\""));
+            }
+        }
+        if let Some(dropout) = self.dropout.filter(|dropout| *dropout != 0.0) {
+            return Err(unsupported("model.dropout", format!("{:?}", dropout.to_string()), "\"0\""));
+        }
         let merges = (0..)
-            .zip(model.merges)
+            .zip(self.merges)
             .map(|(index, merge)| match merge {
                 MergeField::Joined(merge) => split_merge(index, &merge),
                 MergeField::Pair(left, right) => Ok((left, right)),
             })
             .collect::<Result<Vec<_>, TextError>>()?;
-        let rules = Rules {
-            normalizer: normalizer(file.normalizer),
-            pre_tokenizer: pre_tokenizer(file.pre_tokenizer)?,
-            ignore_merges: model.ignore_merges,
-            add_bos: config.add_bos.unwrap_or(leading.is_some()),
-        };
-        Self::build(Parts { tokens, kinds, merges, rules, bos, eos })
+        let Self { ignore_merges, byte_fallback, fuse_unk: fuse_unknown, .. } = self;
+        let parts = ModelParts::Bpe { merges, ignore_merges, byte_fallback, fuse_unknown };
+        let unknown = self.unk_token.map_or(Unknown::None, Unknown::Named);
+        Ok(ReadModel { vocab: self.vocab.0, parts, byte_fallback, unknown })
     }
-}
-
-fn parse<'a, T: Deserialize<'a>>(file: &'static str, bytes: &'a [u8]) -> Result<T, TextError> {
-    serde_json::from_slice(bytes).map_err(|error| TextError::Json { file, reason: error.to_string() })
-}
-
-fn require(found: &str, part: &str, supported: &str) -> Result<(), TextError> {
-    if found == supported {
-        return Ok(());
-    }
-    Err(unsupported(part, format!("{found:?}"), &format!("{supported:?}")))
-}
-
-fn unsupported(part: &str, found: String, supported: &str) -> TextError {
-    TextError::Unsupported { part: format!("tokenizer.json: {part}"), found, supported: supported.to_owned() }
 }
 
 /// Added tokens by id, with their kinds.
-fn added_kinds(added: &[AddedToken]) -> Result<BTreeMap<u32, (&str, TokenKind)>, TextError> {
+fn added_tokens(added: &[AddedToken]) -> Result<BTreeMap<u32, (&str, TokenKind)>, TextError> {
     let mut kinds = BTreeMap::new();
-    for token in added {
-        let AddedToken { id, content, special, single_word, lstrip, rstrip } = token;
-        for (set, flag) in [(single_word, "single_word"), (lstrip, "lstrip"), (rstrip, "rstrip")] {
-            if *set {
-                return Err(unsupported(&format!("added token {content:?}: {flag}"), "true".into(), "false"));
-            }
-        }
+    for AddedToken { id, content, special, .. } in added {
         let kind = if *special { TokenKind::Control } else { TokenKind::UserDefined };
         if let Some((first, _)) = kinds.insert(*id, (content.as_str(), kind)) {
             return Err(TextError::DuplicateId { id: *id, first: first.to_owned(), second: content.clone() });
         }
     }
     Ok(kinds)
+}
+
+/// How added tokens are found in text. One that is sought in normalised text stays as it is where normalising does not change it.
+fn searches(added: &[AddedToken], steps: &Steps) -> BTreeMap<u32, Search> {
+    let search = |token: &AddedToken| Search {
+        edges: Edges {
+            strips_left: token.lstrip,
+            strips_right: token.rstrip,
+            is_word: token.single_word,
+        },
+        normal_form: (token.normalized.unwrap_or(!token.special) && steps.normalizer.is_some())
+            .then(|| normalize(steps.normalizer.as_ref(), &token.content).get().to_owned())
+            .filter(|normal| !normal.is_empty()),
+    };
+    added.iter().map(|token| (token.id, search(token))).collect()
 }
 
 /// Texts and kinds by id; an id that the file leaves out is an empty, unused token.
@@ -169,82 +296,27 @@ fn tokens_by_id(
     Ok(tokens.into_iter().map(|token| token.unwrap_or((String::new(), TokenKind::Unused))).unzip())
 }
 
-fn normalizer(field: Option<NormalizerField>) -> Option<NormalizerWrapper> {
-    fn composes(field: &NormalizerField) -> bool {
-        match field {
-            NormalizerField::Nfc => true,
-            NormalizerField::Sequence { normalizers } => normalizers.iter().any(composes),
-        }
-    }
-    field.filter(composes).map(|_| NormalizerWrapper::NFC(NFC))
-}
-
-fn pre_tokenizer(field: Option<PreTokenizerField>) -> Result<PreTokenizerWrapper, TextError> {
-    fn flatten(field: PreTokenizerField, steps: &mut Vec<PreTokenizerField>) {
-        match field {
-            PreTokenizerField::Sequence { pretokenizers } => {
-                pretokenizers.into_iter().for_each(|step| flatten(step, steps));
-            }
-            step => steps.push(step),
-        }
-    }
-    let mut fields = Vec::new();
-    field.into_iter().for_each(|field| flatten(field, &mut fields));
-    let is_byte_level = |step: &PreTokenizerField| matches!(step, PreTokenizerField::ByteLevel { .. });
-    let byte_levels = fields.iter().filter(|step| is_byte_level(step)).count();
-    if byte_levels != 1 || !fields.last().is_some_and(is_byte_level) {
-        let found = format!("a list of {} steps with {byte_levels} ByteLevel", fields.len());
-        return Err(unsupported("pre_tokenizer", found, "a list that ends with its one ByteLevel step"));
-    }
-    let steps = fields.into_iter().map(step).collect::<Result<Vec<_>, TextError>>()?;
-    Ok(Sequence::new(steps).into())
-}
-
-fn step(field: PreTokenizerField) -> Result<PreTokenizerWrapper, TextError> {
-    Ok(match field {
-        PreTokenizerField::Sequence { .. } => unreachable!("sequences have been flattened"),
-        PreTokenizerField::Digits { individual_digits } => Digits::new(individual_digits).into(),
-        PreTokenizerField::ByteLevel { add_prefix_space: true, .. } => {
-            return Err(unsupported("pre_tokenizer: ByteLevel: add_prefix_space", "true".into(), "false"));
-        }
-        PreTokenizerField::ByteLevel { add_prefix_space: false, use_regex } => {
-            ByteLevel::new(false, true, use_regex).into()
-        }
-        PreTokenizerField::Split { behavior: SplitDelimiterBehavior::Removed, .. } => {
-            return Err(unsupported(
-                "pre_tokenizer: Split: behavior",
-                "Removed".into(),
-                "one that keeps all text",
-            ));
-        }
-        PreTokenizerField::Split { pattern, behavior, invert } => Split::new(pattern, behavior, invert)
-            .map_err(|error| {
-                unsupported("pre_tokenizer: Split: pattern", error.to_string(), "a regular expression")
-            })?
-            .into(),
-    })
-}
-
-/// The token that the post-processor puts before a text.
-fn leading_token(field: Option<PostProcessorField>) -> Result<Option<String>, TextError> {
-    match field {
-        None | Some(PostProcessorField::ByteLevel) => Ok(None),
-        Some(PostProcessorField::Sequence { processors }) => {
-            let mut leading = None;
-            for processor in processors {
-                leading = leading_token(Some(processor))?.or(leading);
-            }
-            Ok(leading)
-        }
-        Some(PostProcessorField::TemplateProcessing { single }) => match single.as_slice() {
-            [TemplatePiece::Sequence {}] => Ok(None),
-            [TemplatePiece::SpecialToken { id }, TemplatePiece::Sequence {}] => Ok(Some(id.clone())),
-            _ => Err(unsupported(
-                "post_processor: TemplateProcessing: single",
-                format!("a list of {} pieces", single.len()),
-                "the text after at most one special token",
-            )),
-        },
+/// The token that the post-processor puts before a text, by what it makes of a text of one token.
+fn leading_token(field: Option<Value>, tokens: &[String]) -> Result<Option<u32>, TextError> {
+    const TEXT: u32 = u32::MAX;
+    let Some(processor) = step::<PostProcessorWrapper>("post_processor", field)? else { return Ok(None) };
+    let text = Encoding::from_tokens(vec![Token::new(TEXT, "a".into(), (0, 1))], 0);
+    let processed = processor
+        .process(text, None, true)
+        .map_err(|error| unsupported("post_processor", error.to_string(), "one that takes any text"))?;
+    match processed.get_ids() {
+        [TEXT] => Ok(None),
+        [id, TEXT] if (*id as usize) < tokens.len() => Ok(Some(*id)),
+        [id, TEXT] => Err(TextError::UnknownSpecialToken {
+            name: "bos",
+            found: format!("id {id}"),
+            vocab_len: tokens.len(),
+        }),
+        found => Err(unsupported(
+            "post_processor",
+            format!("one that makes {} tokens of one", found.len()),
+            "one that puts at most one special token before the text",
+        )),
     }
 }
 
@@ -261,13 +333,14 @@ struct OutlineModel {
 }
 
 #[derive(Deserialize)]
-struct TokenizerFile {
+struct TokenizerFile<M> {
     #[serde(default)]
     added_tokens: Vec<AddedToken>,
-    normalizer: Option<NormalizerField>,
-    pre_tokenizer: Option<PreTokenizerField>,
-    post_processor: Option<PostProcessorField>,
-    model: ModelField,
+    normalizer: Option<Value>,
+    pre_tokenizer: Option<Value>,
+    post_processor: Option<Value>,
+    decoder: Option<Value>,
+    model: M,
 }
 
 #[derive(Deserialize)]
@@ -282,17 +355,31 @@ struct AddedToken {
     lstrip: bool,
     #[serde(default)]
     rstrip: bool,
+    normalized: Option<bool>,
 }
 
 #[derive(Deserialize)]
-struct ModelField {
+struct BpeField {
     vocab: VocabField,
     merges: Vec<MergeField>,
     dropout: Option<f32>,
     continuing_subword_prefix: Option<String>,
     end_of_word_suffix: Option<String>,
+    unk_token: Option<String>,
+    #[serde(default)]
+    fuse_unk: bool,
+    #[serde(default)]
+    byte_fallback: bool,
     #[serde(default)]
     ignore_merges: bool,
+}
+
+#[derive(Deserialize)]
+struct UnigramField {
+    vocab: Vec<(String, f64)>,
+    unk_id: Option<u32>,
+    #[serde(default)]
+    byte_fallback: bool,
 }
 
 #[derive(Deserialize)]
@@ -300,92 +387,6 @@ struct ModelField {
 enum MergeField {
     Joined(String),
     Pair(String, String),
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type")]
-enum NormalizerField {
-    #[serde(rename = "NFC")]
-    Nfc,
-    Sequence {
-        normalizers: Vec<NormalizerField>,
-    },
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type")]
-enum PreTokenizerField {
-    Sequence {
-        pretokenizers: Vec<PreTokenizerField>,
-    },
-    Digits {
-        individual_digits: bool,
-    },
-    ByteLevel {
-        add_prefix_space: bool,
-        #[serde(default = "yes")]
-        use_regex: bool,
-    },
-    Split {
-        pattern: SplitPattern,
-        behavior: SplitDelimiterBehavior,
-        #[serde(default)]
-        invert: bool,
-    },
-}
-
-fn yes() -> bool {
-    true
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type")]
-enum PostProcessorField {
-    ByteLevel,
-    Sequence { processors: Vec<PostProcessorField> },
-    TemplateProcessing { single: Vec<TemplatePiece> },
-}
-
-#[derive(Deserialize)]
-enum TemplatePiece {
-    Sequence {},
-    SpecialToken { id: String },
-}
-
-#[derive(Deserialize)]
-struct ConfigFile {
-    bos_token: Option<TokenField>,
-    eos_token: Option<TokenField>,
-    add_bos_token: Option<bool>,
-    chat_template: Option<TemplateField>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TokenField {
-    Text(String),
-    Object { content: String },
-}
-
-impl TokenField {
-    fn text(self) -> String {
-        match self {
-            Self::Text(content) | Self::Object { content } => content,
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TemplateField {
-    One(String),
-    Named(Vec<NamedTemplate>),
-}
-
-#[derive(Deserialize)]
-struct NamedTemplate {
-    name: String,
-    template: String,
 }
 
 /// The vocabulary as a list: a map would hide a text that occurs twice.

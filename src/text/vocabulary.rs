@@ -4,9 +4,9 @@ use super::TextError;
 
 /// A tokenizer as a GGUF file describes it. [`Tokenizer::from_vocabulary`](super::Tokenizer::from_vocabulary)
 /// checks it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Vocabulary {
-    /// `tokenizer.ggml.model`: the kind of tokenizer; `gpt2` is byte-level BPE.
+    /// `tokenizer.ggml.model`: the kind of tokenizer; `gpt2` is byte-level BPE, `llama` SentencePiece's BPE, `t5` its Unigram.
     pub model: String,
     /// `tokenizer.ggml.tokens`: each token's text in the file's spelling, by id.
     pub tokens: Vec<String>,
@@ -14,6 +14,8 @@ pub struct Vocabulary {
     pub kinds: Vec<TokenKind>,
     /// `tokenizer.ggml.merges`: pairs with a space between, the first to be merged first.
     pub merges: Vec<String>,
+    /// `tokenizer.ggml.scores`: of every token, by id; empty in byte-level vocabularies.
+    pub scores: Vec<f32>,
     /// `tokenizer.ggml.pre`: the rule that cuts text into words; empty if the file names none.
     pub pre_tokenizer: String,
     /// `tokenizer.ggml.bos_token_id`.
@@ -24,8 +26,14 @@ pub struct Vocabulary {
     pub unknown: Option<u32>,
     /// `tokenizer.ggml.padding_token_id`.
     pub padding: Option<u32>,
-    /// `tokenizer.ggml.add_bos_token`; without it the pre-tokenizer's default applies (`llama-bpe` adds one).
+    /// `tokenizer.ggml.add_bos_token`; without it the pre-tokenizer's default applies (`llama-bpe` and `llama` add one).
     pub add_bos: Option<bool>,
+    /// `tokenizer.ggml.add_space_prefix`: whether SentencePiece puts a space before a text; without it, `llama` does.
+    pub add_space_prefix: Option<bool>,
+    /// `tokenizer.ggml.remove_extra_whitespaces`: whether Unigram makes one space of several; without it, it does not.
+    pub removes_extra_spaces: Option<bool>,
+    /// `tokenizer.ggml.precompiled_charsmap`: what Unigram makes of characters before it cuts them.
+    pub character_table: Option<Vec<u8>>,
 }
 
 /// Kind of a token. The numbers are GGUF's.

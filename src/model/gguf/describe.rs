@@ -169,6 +169,10 @@ fn vocabulary(file: &GgufFile) -> Result<GgufVocabulary, ModelError> {
         unknown: id("tokenizer.ggml.unknown_token_id")?,
         padding: id("tokenizer.ggml.padding_token_id")?,
         add_bos: file.flag("tokenizer.ggml.add_bos_token")?,
+        scores: file.floats("tokenizer.ggml.scores")?.unwrap_or_default().to_vec(),
+        add_space_prefix: file.flag("tokenizer.ggml.add_space_prefix")?,
+        removes_extra_spaces: file.flag("tokenizer.ggml.remove_extra_whitespaces")?,
+        character_table: file.bytes("tokenizer.ggml.precompiled_charsmap")?,
         tokens,
     })
 }

@@ -213,6 +213,21 @@ impl GgufFile {
         self.typed(key, "a token id", |value| u32::try_from(value.as_count()?).ok())
     }
 
+    pub(super) fn floats(&self, key: &str) -> Result<Option<&[f32]>, ModelError> {
+        self.typed(key, "an array of 32-bit floats", |value| match value {
+            Value::Array(Array::F32(v)) => Some(v.as_slice()),
+            _ => None,
+        })
+    }
+
+    pub(super) fn bytes(&self, key: &str) -> Result<Option<Vec<u8>>, ModelError> {
+        self.typed(key, "an array of bytes", |value| match value {
+            Value::Array(Array::U8(v)) => Some(v.clone()),
+            Value::Array(Array::I8(v)) => Some(v.iter().map(|byte| byte.cast_unsigned()).collect()),
+            _ => None,
+        })
+    }
+
     pub(super) fn small_counts(&self, key: &str) -> Result<Option<Vec<u32>>, ModelError> {
         self.typed(key, "an array of 32-bit integers of at least 0", |value| match value {
             Value::Array(Array::U32(v)) => Some(v.clone()),
