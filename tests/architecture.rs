@@ -95,9 +95,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("serde_path_to_error", &["serve"]),
     ("sha2", &["cli"]),
     ("signal_hook", &["cli"]),
+    ("terminal_size", &["cli"]),
     ("thiserror", &["*"]),
     ("tokenizers", &["text"]),
     ("tokio", &["serve"]),
+    ("unicode_width", &["cli"]),
     ("ureq", &["cli"]),
     ("zip", &["cli"]),
 ];
