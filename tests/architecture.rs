@@ -100,6 +100,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tokenizers", &["text"]),
     ("tokio", &["serve"]),
     ("unicode_width", &["cli"]),
+    ("tower_http", &["serve"]),
     ("ureq", &["cli"]),
     ("zip", &["cli"]),
 ];
