@@ -84,9 +84,12 @@ const CRATES: &[(&str, &[&str])] = &[
     ("serde_path_to_error", &["serve"]),
     ("sha2", &["cli"]),
     ("signal_hook", &["cli"]),
+    ("terminal_size", &["cli"]),
     ("thiserror", &["*"]),
     ("tokenizers", &["text"]),
     ("tokio", &["serve"]),
+    ("unicode_width", &["cli"]),
+    ("tower_http", &["serve"]),
     ("ureq", &["cli"]),
     ("zip", &["cli"]),
 ];

@@ -52,8 +52,9 @@ pub struct CellSamples {
 pub struct Wanted<'a> {
     /// Cells without which there is no use in measuring.
     pub needed: &'a [Cell],
-    /// Cells that are left out, all of them, where the first round with them takes more than its share of the fewest rounds.
-    pub spare: &'a [Cell],
+    /// Groups of further cells, the most useful first. Where the first round takes more than its share of the fewest rounds, the groups
+    /// that it has not finished by then are left out.
+    pub spare: &'a [Vec<Cell>],
 }
 
 /// What a grid gave.
@@ -61,7 +62,7 @@ pub struct Wanted<'a> {
 pub struct Measurement {
     /// Samples of every cell that was measured, in the order the cells were given.
     pub cells: Vec<CellSamples>,
-    /// Whether the spare cells were left out.
+    /// Whether spare cells were left out.
     pub is_spared: bool,
     /// Cells that stayed above the noise threshold.
     pub noisy: Vec<Cell>,
@@ -120,8 +121,8 @@ pub enum GridError<E: std::error::Error + 'static> {
 
 /// Measures cells in rounds (A B C, A B C, ...), so that a slow drift of the machine affects all of them alike.
 ///
-/// Every cell is warmed up first, and short forwards again before each sample. The first round shows whether there is time for the spare
-/// cells. After [`GridSettings::repetitions`] rounds the
+/// Every cell is warmed up first, and short forwards again before each sample. Warm-up and first round show for which spare cells there is
+/// time. After [`GridSettings::repetitions`] rounds the
 /// noisy cells are measured further, also in rounds, until they are quiet or have [`GridSettings::most`] samples.
 /// `progress` gets (runs done, runs expected); the second number grows when noisy cells need more.
 ///
@@ -152,9 +153,9 @@ pub fn measure_grid_with_clock<S: Subject>(
     mut progress: impl FnMut(usize, usize),
     elapsed: impl Fn(&S) -> Duration,
 ) -> Result<Measurement, GridError<S::Error>> {
-    let mut cells: Vec<&Cell> = wanted.needed.iter().chain(wanted.spare).collect();
-    let needed = wanted.needed.len();
-    if needed == 0 {
+    let mut cells: Vec<&Cell> = wanted.needed.iter().chain(wanted.spare.iter().flatten()).collect();
+    let all = cells.len();
+    if wanted.needed.is_empty() {
         return Err(GridError::Empty);
     }
     check(&cells, settings)?;
@@ -166,14 +167,25 @@ pub fn measure_grid_with_clock<S: Subject>(
         spent: elapsed(subject),
     };
     let share = settings.budget / u32::try_from(settings.fewest).expect("few rounds");
-    // Only the cells behind the needed ones are given up: nothing can be done without the others.
-    let gives_up = |place: usize, subject: &S| place >= needed && elapsed(subject) > share;
+    // A cell that is given up takes its group and those behind it along. Nothing can be done without the needed ones.
+    let group_begins = |place: usize| {
+        let lengths = std::iter::once(wanted.needed.len()).chain(wanted.spare.iter().map(Vec::len));
+        let begins = lengths.scan(0, |sum, length| {
+            *sum += length;
+            Some(*sum)
+        });
+        begins.take_while(|begin| *begin <= place).last()
+    };
+    let kept = |place: usize, most: Duration, subject: &S| {
+        if elapsed(subject) > most { group_begins(place) } else { None }
+    };
 
     for place in 0..cells.len() {
         let cell = cells[place];
         subject.warm_up(cell).map_err(|source| GridError::Subject { cell: cell.clone(), source })?;
-        if gives_up(place, subject) {
-            cells.truncate(needed);
+        // The first round takes about twice the time of the warm-up.
+        if let Some(kept) = kept(place, share / 3, subject) {
+            cells.truncate(kept);
             break;
         }
         if spent(subject) {
@@ -195,10 +207,12 @@ pub fn measure_grid_with_clock<S: Subject>(
             }
             let time = run(subject, cells[place], samples[place].last())?;
             samples[place].push(time);
-            if round == 0 && gives_up(place, subject) {
-                cells.truncate(needed);
-                samples.truncate(needed);
-                (total, done) = (needed * settings.repetitions, needed);
+            if round == 0
+                && let Some(kept) = kept(place, share, subject)
+            {
+                cells.truncate(kept);
+                samples.truncate(kept);
+                (total, done) = (kept * settings.repetitions, kept);
                 break;
             }
             done += 1;
@@ -228,7 +242,7 @@ pub fn measure_grid_with_clock<S: Subject>(
     }
 
     let noisy = cells.iter().zip(&samples).filter(|(_, s)| is_noisy(s)).map(|(c, _)| (*c).clone()).collect();
-    let is_spared = cells.len() < needed + wanted.spare.len();
+    let is_spared = cells.len() < all;
     let cells = cells
         .into_iter()
         .zip(samples)

@@ -10,6 +10,7 @@ use clap_complete::Shell;
 use ygg_profiler::CellSelection;
 use yggc::{ir::WeightFormat, model::synthetic::SyntheticSpec, planner::Fix};
 
+mod answer;
 mod cache;
 mod environment;
 mod names;
@@ -20,6 +21,7 @@ mod serve;
 mod tests;
 mod verify;
 
+pub(crate) use answer::{AnswerArgs, SamplingArgs};
 pub(crate) use cache::{CacheArgs, CacheCommand, EntryKind};
 pub(crate) use environment::Environment;
 #[cfg(test)]
@@ -32,7 +34,7 @@ pub(crate) use names::{
 pub(crate) use serve::ServeArgs;
 pub(crate) use verify::VerifyArgs;
 
-use numbers::{at_least_one, min_p, size, temperature, threads, top_p, width, widths};
+use numbers::{at_least_one, size, temperature, threads, width, widths};
 
 /// Exactly lossless speculative decoding, planned for this machine
 #[derive(Debug, Parser)]
@@ -388,7 +390,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) context: ContextArgs,
     #[command(flatten)]
-    pub(crate) sampling: SamplingArgs,
+    pub(crate) answer: AnswerArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Drafter model: the present path of the plan's, or, without --plan, one to make a plan with on first use
@@ -401,16 +403,15 @@ pub(crate) struct RunArgs {
     /// Use the plan even if it was made for another machine, model or build
     #[arg(long, requires = "plan", help_heading = "Drafting")]
     pub(crate) force: bool,
-    /// Prompt [default: an interactive chat]
+    /// Prompt, - for standard input [default: standard input if that is no terminal, else a chat]
     #[arg(short = 'p', long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
     /// Read the prompt from a file (UTF-8), - for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// Most tokens to generate
-    #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true,
-          default_value_t = 256)]
-    pub(crate) max_tokens: usize,
+    /// Chat even if standard input is no terminal; every line is a message
+    #[arg(long, conflicts_with = "prompt_source")]
+    pub(crate) chat: bool,
     /// Use no chat template, and recognise special tokens in the prompt
     #[arg(long, requires = "prompt_source")]
     pub(crate) raw: bool,
@@ -445,25 +446,6 @@ pub(crate) struct SkipArgs {
     /// Shape of the drafts of drafter swift
     #[arg(long, value_name = "G", value_enum, default_value_t = DraftGrowthName::Equal, help_heading = "Drafting")]
     pub(crate) draft_growth: DraftGrowthName,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SamplingArgs {
-    /// Sampling temperature; 0 is greedy: always the most probable token
-    #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true, default_value_t = 0.0, help_heading = "Sampling")]
-    pub(crate) temperature: f32,
-    /// Sample among the K most probable tokens
-    #[arg(long, value_name = "K", value_parser = at_least_one, allow_negative_numbers = true, help_heading = "Sampling")]
-    pub(crate) top_k: Option<usize>,
-    /// Sample among the most probable tokens whose probabilities sum to P, in (0, 1]
-    #[arg(long, value_name = "P", value_parser = top_p, allow_negative_numbers = true, help_heading = "Sampling")]
-    pub(crate) top_p: Option<f32>,
-    /// Sample among tokens of at least M times the highest probability, in [0, 1]
-    #[arg(long, value_name = "M", value_parser = min_p, allow_negative_numbers = true, help_heading = "Sampling")]
-    pub(crate) min_p: Option<f32>,
-    /// Seed of sampling; the same seed gives the same answer
-    #[arg(long, value_name = "S", default_value_t = 0, help_heading = "Sampling")]
-    pub(crate) seed: u64,
 }
 
 #[derive(Debug, Args)]

@@ -82,7 +82,7 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
     // Reads the free memory, so it must come before the weights are loaded.
     let options = machine.options(&path, args.context.context);
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache)?;
-    let options = Options { store: args.store.store.clone(), draft_model, ..options };
+    let options = Options { store: settings::store(&args.store)?, draft_model, ..options };
     let mut options = settings::with_skip(&args.skip, options);
     let needs_plan = args.arms.iter().any(|arm| !matches!(arm, ArmName::Ar | ArmName::Eager));
     let (prepared, plans, absent) = match given {

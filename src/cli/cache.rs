@@ -6,6 +6,7 @@
 //! <cache>/partial/                  work in progress of the process that holds the lock
 //! <cache>/lock
 //! <cache>/plans/                    see plan_cache.rs
+//! <cache>/chat_history              lines typed in chats
 //! <cache>/hub/                      see fetch/hub.rs
 //! <cache>/packed/                   packed weights, one file per model, written by the library (`Model::kept_in`)
 //! <cache>/kernels/                  kernels compiled for a GPU
@@ -157,6 +158,11 @@ impl CacheDir {
     /// The folder of plans, with a lock of its own (see `plan_cache.rs`).
     pub(crate) fn plans(&self) -> PathBuf {
         self.root.join("plans")
+    }
+
+    /// Lines typed in chats.
+    pub(crate) fn chat_history(&self) -> PathBuf {
+        self.root.join("chat_history")
     }
 
     /// The folder of packed weights, with a lock of its own, which the library takes to write there.

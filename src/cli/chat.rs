@@ -3,32 +3,48 @@
 //! At a terminal there is a line editor with history, and Ctrl-C ends an answer. Piped input is read line by line, and
 //! Ctrl-C ends the program.
 
-use yggc::engine::{Engine, ErrorKind, FinishReason, Message, Prompt, Report, Request, Role};
+use yggc::engine::{Engine, ErrorKind, FinishReason, Message, Prompt, Report, Role};
 
 use self::{
-    input::{HELP, Input},
+    input::{BLOCK, HELP, Input},
     interrupt::Interrupts,
     lines::{Lines, NextLine},
+    wrap::Wrap,
 };
-use crate::cli::{args::RunArgs, error::Failure, output, settings, stats, stream::stream};
+use crate::cli::{
+    args::{AnswerArgs, RunArgs},
+    cache::CachePlace,
+    error::Failure,
+    output, settings, stats,
+    stream::stream,
+};
 
 mod input;
 mod interrupt;
 mod lines;
+mod wrap;
+
+/// The part of the context that is kept free for an answer, at most.
+const ANSWERS_PART: usize = 4;
 
 /// A running conversation.
 struct Chat<'a> {
     engine: &'a mut Engine,
-    args: &'a RunArgs,
+    settings: AnswerArgs,
+    /// Whether the oldest turns make room for new ones.
+    drops_old: bool,
+    shows_stats: bool,
+    wrap: Wrap,
     interrupts: Option<Interrupts>,
+    /// Questions and answers in turn.
     messages: Vec<Message>,
-    /// Report of the last answer.
-    report: Option<Report>,
+    /// End and report of the last answer.
+    last: Option<(FinishReason, Report)>,
 }
 
 /// Answers line by line until the input ends. A message that does not fit the context is refused and forgotten; the
 /// conversation before it stays.
-pub(crate) fn command(engine: &mut Engine, args: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn command(engine: &mut Engine, args: &RunArgs, cache: &CachePlace) -> Result<(), Failure> {
     if engine.loaded().chat_template()?.is_none() {
         return Err(Failure::Input(
             "the model has no chat template, so there can be no chat: expected one in its files, found none; give the \
@@ -36,12 +52,21 @@ pub(crate) fn command(engine: &mut Engine, args: &RunArgs) -> Result<(), Failure
                 .to_owned(),
         ));
     }
-    let mut lines = Lines::of_stdin()?;
+    let mut lines = Lines::of_stdin(cache.dir().ok().map(|cache| cache.chat_history()))?;
     let interrupts = if lines.are_typed() { Some(Interrupts::watch().map_err(no_handler)?) } else { None };
     output::remark("chat: /help lists the commands, Ctrl-D (end of input) quits");
-    let mut chat = Chat { engine, args, interrupts, messages: Vec::new(), report: None };
+    let mut chat = Chat {
+        engine,
+        settings: args.answer.clone(),
+        drops_old: true,
+        shows_stats: args.stats,
+        wrap: Wrap::of_stdout(),
+        interrupts,
+        messages: Vec::new(),
+        last: None,
+    };
     loop {
-        let line = match lines.next()? {
+        let line = match lines.next("> ")? {
             NextLine::Line(line) => line,
             NextLine::Dropped => continue,
             NextLine::End => return Ok(()),
@@ -49,7 +74,14 @@ pub(crate) fn command(engine: &mut Engine, args: &RunArgs) -> Result<(), Failure
         match Input::new(&line) {
             Input::Nothing => {}
             Input::Message(text) => chat.answer(text)?,
+            Input::Block(first) => {
+                if let Some(text) = block(first, &mut lines)? {
+                    chat.answer(&text)?;
+                }
+            }
             Input::Help => output::remark(HELP),
+            Input::Set(None) => chat.show_settings(),
+            Input::Set(Some((name, value))) => chat.set(name, value.trim()),
             Input::Stats => chat.stats(),
             Input::Reset => chat.messages.clear(),
             Input::Quit => return Ok(()),
@@ -64,30 +96,53 @@ fn no_handler(error: std::io::Error) -> Failure {
     Failure::Device(format!("Ctrl-C cannot be watched for: {error}; pipe the lines of the chat in instead"))
 }
 
+/// A message of several lines, whose first is `first`; `None` if it is dropped, or empty. The end of the input ends it.
+fn block(first: &str, lines: &mut Lines) -> Result<Option<String>, Failure> {
+    let mut text = first.to_owned();
+    while !text.trim_end().ends_with(BLOCK) {
+        match lines.next(". ")? {
+            NextLine::Line(line) => {
+                text.push('\n');
+                text.push_str(line.trim_end_matches(['\r', '\n']));
+            }
+            NextLine::Dropped => return Ok(None),
+            NextLine::End => break,
+        }
+    }
+    let text = text.trim_end();
+    let text = text.strip_suffix(BLOCK).unwrap_or(text).trim();
+    Ok(if text.is_empty() { None } else { Some(text.to_owned()) })
+}
+
 impl Chat<'_> {
     /// Answers a message. The text of a cancelled answer becomes part of the conversation.
     fn answer(&mut self, text: &str) -> Result<(), Failure> {
         self.messages.push(Message::new(Role::User, text));
-        let mut request = Request {
-            max_tokens: self.args.max_tokens,
-            sampling: settings::sampling(&self.args.sampling),
-            ..Request::new(Prompt::Chat(self.messages.clone()))
-        };
+        let prompt = self.prompt()?;
+        let mut request = settings::request(&self.settings, prompt);
         if let Some(interrupts) = &self.interrupts {
             request.cancel = interrupts.begin();
         }
         let mut answer = String::new();
-        match stream(self.engine, &request, |text| answer.push_str(text)) {
+        let wrap = &mut self.wrap;
+        let streamed = stream(self.engine, &request, |text| {
+            answer.push_str(text);
+            output::text(wrap.push(text))
+        });
+        match streamed {
             Ok((reason, report)) => {
-                output::text("\n")?;
+                output::text(format_args!("{}\n", wrap.finish()))?;
                 if reason == FinishReason::Cancelled {
                     output::remark("stopped");
                 }
-                if self.args.stats {
-                    output::remark(stats::table(&report).trim_end());
+                if let Some(cut) = stats::cut(reason, &report, self.settings.max_tokens) {
+                    output::remark(format_args!("{cut}; in this chat /set n N"));
+                }
+                if self.shows_stats {
+                    output::remark(stats::table(reason, &report).trim_end());
                 }
                 self.messages.push(Message::new(Role::Assistant, answer));
-                self.report = Some(report);
+                self.last = Some((reason, report));
             }
             Err(Failure::Engine(error)) if error.kind() == ErrorKind::Input => {
                 self.messages.pop();
@@ -98,9 +153,55 @@ impl Chat<'_> {
         Ok(())
     }
 
+    /// The conversation, without its oldest turns if they leave no room for an answer.
+    fn prompt(&mut self) -> Result<Prompt, Failure> {
+        let context = self.engine.context();
+        let room = self.settings.max_tokens.unwrap_or(usize::MAX).min(context / ANSWERS_PART);
+        let mut dropped = 0;
+        loop {
+            let system = self.settings.system.iter().map(|text| Message::new(Role::System, text.as_str()));
+            let prompt = Prompt::Chat(system.chain(self.messages.iter().cloned()).collect());
+            let fits = prompt.token_ids(self.engine.loaded()).map_or(true, |ids| ids.len() + room <= context);
+            if fits || !self.drops_old || self.messages.len() < 3 {
+                if dropped > 0 {
+                    output::remark(format_args!(
+                        "the context of {context} tokens is full: the oldest {dropped} turns were dropped; /set drop off \
+                         refuses messages instead, --context N holds more"
+                    ));
+                }
+                return Ok(prompt);
+            }
+            self.messages.drain(..2);
+            dropped += 1;
+        }
+    }
+
+    fn show_settings(&self) {
+        let or = |on| if on { "on" } else { "off" }.to_owned();
+        let mut rows: Vec<_> = self.settings.shown();
+        rows.push(("drop", or(self.drops_old)));
+        for (name, value) in rows {
+            output::remark(format_args!("{name:<20}{value}"));
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        let done = match (name, value) {
+            ("drop", "on" | "off") => {
+                self.drops_old = value == "on";
+                Ok(())
+            }
+            ("drop", _) => Err("expected on or off".to_owned()),
+            _ => self.settings.set(name, value),
+        };
+        if let Err(refused) = done {
+            output::remark(format_args!("/set {name}: {refused}"));
+        }
+    }
+
     fn stats(&self) {
-        match &self.report {
-            Some(report) => output::remark(stats::table(report).trim_end()),
+        match &self.last {
+            Some((reason, report)) => output::remark(stats::table(*reason, report).trim_end()),
             None => output::remark("there is no answer yet"),
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! <cache>/plans/KEY.profile   the profile, as `yggc profile` writes it
 //! <cache>/plans/KEY.plan      the plan made from it, written after it
-//! <cache>/plans/KEY.failure   why no plan could be made, so that it is not tried again on every run
+//! <cache>/plans/KEY.failure   why no plan could be made, so that it is not tried again on every run, but an hour later
 //! <cache>/plans/lock
 //! ```
 //!
@@ -15,6 +15,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use sha2::{Digest, Sha256};
@@ -25,6 +26,9 @@ use crate::cli::{
     cache::{CacheDir, CacheError, hex, take_lock},
     error::Failure,
 };
+
+/// Time after which a plan that could not be made is tried again: what was in its way, such as another program's load, may be gone.
+const RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 /// The place of the cached plan of one set of fingerprints; the plan may not exist.
 #[derive(Debug)]
@@ -69,13 +73,19 @@ impl CachedPlan {
     pub(crate) fn find(&self) -> Found {
         let path = self.path();
         if !path.exists() {
-            // An unreadable reason counts as none: planning is tried again.
-            return fs::read_to_string(self.failure_path()).map_or(Found::Nothing, Found::Failure);
+            return self.fresh_failure().map_or(Found::Nothing, Found::Failure);
         }
         match plan::read(&path).and_then(|plan| FittedPlan::new(plan, &self.here)) {
             Ok(fitted) => Found::Plan(Box::new((*fitted).clone())),
             Err(why) => Found::Unusable(why),
         }
+    }
+
+    /// The reason of a failure that is not old; an unreadable one counts as none.
+    fn fresh_failure(&self) -> Option<String> {
+        let path = self.failure_path();
+        let age = fs::metadata(&path).ok()?.modified().ok()?.elapsed().unwrap_or_default();
+        (age < RETRY_AFTER).then(|| fs::read_to_string(path).ok())?
     }
 
     /// Takes the lock of all plans: measurements of two processes would disturb each other. `on_wait` is called before

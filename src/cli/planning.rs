@@ -151,7 +151,7 @@ fn failed_before(model: Model, place: &CachedPlan, reason: &str) -> (Prepared, P
     without(
         Prepared::Open(Box::new(model)),
         format!(
-            "no plan could be made on first use: {reason}; remove `{}` to try again, or give a plan with --plan",
+            "no plan could be made on first use: {reason}; it is tried again an hour later, or when `{}` is removed; or give a plan with --plan",
             place.failure_path().display()
         ),
     )

@@ -1,6 +1,6 @@
 //! `yggc run`: answers a prompt with streamed text or one JSON object; without a prompt, a chat.
 
-use yggc::engine::{Engine, Message, Options, Prompt, Request, Role};
+use yggc::engine::{Engine, Message, Options, Prompt, Role};
 
 use crate::cli::{
     args::RunArgs,
@@ -22,7 +22,7 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     let model = loading::open(&path, cache)?;
     let options = Options {
         drafter: settings::drafter(args),
-        store: args.store.store.clone(),
+        store: settings::store(&args.store)?,
         draft_model: fetch::resolve_drafter(args.draft_model.as_deref(), cache)?,
         ..machine.options(&path, args.context.context)
     };
@@ -35,32 +35,43 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     if let Some(file) = &args.ngram_state {
         ngram_state::resume(&mut engine, file)?;
     }
-    answer(&mut engine, args, prompt)?;
+    answer(&mut engine, args, prompt, cache)?;
     args.skip_state.as_deref().map_or(Ok(()), |file| skip_state::keep(&mut engine, file))?;
     args.ngram_state.as_deref().map_or(Ok(()), |file| ngram_state::keep(&mut engine, file))
 }
 
 /// Answers the prompt, or chats without one.
-fn answer(engine: &mut Engine, args: &RunArgs, prompt: Option<String>) -> Result<(), Failure> {
+fn answer(
+    engine: &mut Engine,
+    args: &RunArgs,
+    prompt: Option<String>,
+    cache: &CachePlace,
+) -> Result<(), Failure> {
     if args.stats {
         output::remark(stats::memory(engine.memory()));
     }
-    let Some(text) = prompt else { return chat::command(engine, args) };
-    let prompt =
-        if args.raw { Prompt::Raw(text) } else { Prompt::Chat(vec![Message::new(Role::User, text)]) };
-    let sampling = settings::sampling(&args.sampling);
-    let request = Request { max_tokens: args.max_tokens, sampling, ..Request::new(prompt) };
-    let report = if args.json {
+    let Some(text) = prompt else { return chat::command(engine, args, cache) };
+    let prompt = if args.raw {
+        Prompt::Raw(text)
+    } else {
+        let system = args.answer.system.iter().map(|text| Message::new(Role::System, text.as_str()));
+        Prompt::Chat(system.chain([Message::new(Role::User, text)]).collect())
+    };
+    let request = settings::request(&args.answer, prompt);
+    let (reason, report) = if args.json {
         let answer = engine.generate(&request)?.collect_answer()?;
         output::json(&stats::AnswerJson::new(&answer))?;
-        answer.report
+        (answer.finish_reason, answer.report)
     } else {
-        let (_, report) = stream(engine, &request, |_| {})?;
+        let (reason, report) = stream(engine, &request, |text| output::text(text))?;
         output::text("\n")?;
-        report
+        if let Some(cut) = stats::cut(reason, &report, args.answer.max_tokens) {
+            output::remark(cut);
+        }
+        (reason, report)
     };
     if args.stats {
-        output::remark(stats::table(&report).trim_end());
+        output::remark(stats::table(reason, &report).trim_end());
     }
     Ok(())
 }

@@ -50,6 +50,13 @@ pub(crate) fn command(args: &ScoreArgs, cache: &CachePlace) -> Result<(), Failur
         Source::Text(text) => loaded.tokenizer().encode_prompt(&text),
         Source::Ids(ids) => ids,
     };
+    let most = loaded.set().model_context();
+    if ids.len() > most {
+        return Err(Failure::Input(format!(
+            "the text has {} tokens: expected at most {most}, which the model's context holds; score a part of it",
+            ids.len()
+        )));
+    }
     let Score { tokens, mean_nll, perplexity } = measure::score(&loaded, &ids, Pinning::default())?;
     if args.json {
         let token = |ScoredToken { id, nll, argmax }| TokenJson { id, nll, argmax };

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
-use yggc::engine::{DEFAULT_CONTEXT, DrafterChoice, Options};
+use yggc::engine::{DrafterChoice, Options};
 
 use crate::{
     cli::{
@@ -23,16 +23,21 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
     let model = loading::open(&path, cache)?;
     let drafter = if args.no_spec { DrafterChoice::Plain } else { DrafterChoice::Planned };
-    let options =
-        Options { drafter, store: args.store.store.clone(), ..machine.options(&path, args.context.context) };
+    let options = Options {
+        drafter,
+        store: settings::store(&args.store)?,
+        draft_model: fetch::resolve_drafter(args.draft_model.as_deref(), cache)?,
+        ..machine.options(&path, args.context.context)
+    };
     let (prepared, options) = planning::with_plan(model, options, given, machine, cache)?;
     let engine = prepared.engine(&options)?;
-    let context =
-        args.context.context.unwrap_or_else(|| engine.loaded().set().model_context().min(DEFAULT_CONTEXT));
+    let context = engine.context();
     let settings = Settings {
         address: SocketAddr::new(args.host, args.port),
         model_name: model_name(args, &path),
         key,
+        origins: args.cors_origin.clone(),
+        logs_requests: args.access_log,
         drafter: match args.drafter {
             _ if args.no_spec => "none".to_owned(),
             None => "plan".to_owned(),

@@ -2,13 +2,16 @@
 
 use std::{
     fs,
-    io::{self, Read},
-    path::Path,
+    io::{self, IsTerminal, Read},
+    path::{Path, PathBuf},
 };
 
 use yggc::{
     backend::available_tiers,
-    engine::{Activations, DrafterChoice, KvFormat, Options, Sampling, Tier, default_threads},
+    engine::{
+        Activations, Adjustment, DrafterChoice, KvFormat, Options, Prompt, Request, Sampling, Tier,
+        default_threads,
+    },
     plan::DrafterId,
     policy::{SkipObjective, SkipSearchSettings},
     speculate::DraftGrowth,
@@ -16,11 +19,11 @@ use yggc::{
 
 use crate::cli::{
     args::{
-        ActivationsName, CacheName, DeviceArgs, DeviceName, DraftGrowthName, DrafterName, IsaName, RunArgs,
-        SamplingArgs, SkipArgs, SkipObjectiveName,
+        ActivationsName, AnswerArgs, CacheName, DeviceArgs, DeviceName, DraftGrowthName, DrafterName,
+        IsaName, RunArgs, SamplingArgs, SkipArgs, SkipObjectiveName, StoreArgs,
     },
     error::Failure,
-    memory,
+    memory, output,
 };
 
 /// The cache format of a name.
@@ -81,7 +84,7 @@ impl Machine {
             cuda()?;
         }
         let activations = activations.unwrap_or(tier.activations());
-        Ok(Self { tier, activations, cache, threads: args.threads.unwrap_or_else(default_threads) })
+        Ok(Self { tier, activations, cache, threads: threads(args.threads) })
     }
 
     /// Options of an engine on this machine, without plan and drafter.
@@ -95,6 +98,21 @@ impl Machine {
             memory_limit: memory::available(),
             ..Options::new(model)
         }
+    }
+}
+
+/// The number of threads that was asked for, as far as there are processors: threads that wait for each other's turn take many times as
+/// long.
+fn threads(asked: Option<usize>) -> usize {
+    let processors = default_threads();
+    match asked {
+        Some(asked) if asked > processors => {
+            output::remark(format_args!(
+                "--threads {asked}: this process may use {processors} processors, and so many threads work"
+            ));
+            processors
+        }
+        asked => asked.unwrap_or(processors),
     }
 }
 
@@ -167,22 +185,58 @@ pub(crate) fn sampling(args: &SamplingArgs) -> Sampling {
     }
 }
 
-/// The prompt, or `None` for a chat.
+/// What is asked for beside the prompt.
+pub(crate) fn request(args: &AnswerArgs, prompt: Prompt) -> Request {
+    let adjustment = Adjustment {
+        bias: args.logit_bias.clone(),
+        repetition: args.repetition_penalty,
+        frequency: args.frequency_penalty,
+        presence: args.presence_penalty,
+    };
+    Request {
+        // The context ends an answer that has no limit.
+        max_tokens: args.max_tokens.unwrap_or(usize::MAX),
+        sampling: sampling(&args.sampling),
+        adjustment,
+        stop: args.stop.clone(),
+        ..Request::new(prompt)
+    }
+}
+
+/// The prompt, or `None` for a chat. Text that is piped in without a prompt is the prompt.
 ///
 /// # Errors
 /// [`Failure::Input`] if it is empty or its file is not UTF-8.
 pub(crate) fn prompt(args: &RunArgs) -> Result<Option<String>, Failure> {
+    let stdin = Path::new("-");
     let prompt = match (&args.prompt, &args.prompt_file) {
-        (None, None) => return Ok(None),
+        (None, None) if args.chat || io::stdin().is_terminal() => return Ok(None),
+        (None, None) => read_text(stdin, "prompt")?,
+        (Some(prompt), _) if prompt == "-" => read_text(stdin, "prompt")?,
         (Some(prompt), _) => prompt.clone(),
         (None, Some(file)) => read_text(file, "prompt")?,
     };
     if prompt.is_empty() {
         return Err(Failure::Input(
-            "the prompt is empty: expected some text; leave -p and --prompt-file out for a chat".to_owned(),
+            "the prompt is empty: expected some text; a chat without a terminal is `yggc run --chat`"
+                .to_owned(),
         ));
     }
     Ok(Some(prompt))
+}
+
+/// The corpus store of the arguments.
+///
+/// # Errors
+/// [`Failure::Input`] if it is not there.
+pub(crate) fn store(args: &StoreArgs) -> Result<Option<PathBuf>, Failure> {
+    match &args.store {
+        Some(store) if !store.exists() => Err(Failure::Input(format!(
+            "there is no corpus store `{}`: expected the file of `yggc corpus build`; check --store",
+            store.display()
+        ))),
+        store => Ok(store.clone()),
+    }
 }
 
 /// The text of a file, or of standard input, which `-` means.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
 use yggc::{
-    engine::{Answer, Report, StageReport},
+    engine::{Answer, FinishReason, Report, StageReport},
     plan::DrafterId,
     policy::SkipCounts,
     runtime::Memory,
@@ -141,6 +141,16 @@ impl<'a> StatsJson<'a> {
     }
 }
 
+/// An end in the words of `--stats`.
+fn ending(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "by the model",
+        FinishReason::StopString { index: _ } => "at a stop string",
+        FinishReason::Length => "at the limit of -n or the context",
+        FinishReason::Cancelled => "by Ctrl-C",
+    }
+}
+
 /// Memory in one line.
 pub(crate) fn memory(memory: Memory) -> String {
     let Memory { weight_bytes, session_bytes } = memory;
@@ -151,14 +161,28 @@ pub(crate) fn memory(memory: Memory) -> String {
     )
 }
 
+/// Why an answer is incomplete, with the flag that lets it go on; `None` of a complete one. `max_tokens` is what `-n` says.
+pub(crate) fn cut(reason: FinishReason, report: &Report, max_tokens: Option<usize>) -> Option<String> {
+    let tokens = report.tokens;
+    match reason {
+        FinishReason::Stop | FinishReason::StopString { index: _ } | FinishReason::Cancelled => None,
+        FinishReason::Length if max_tokens == Some(tokens) => {
+            Some(format!("cut off after {tokens} tokens, as -n says; a larger -n, or none, lets it go on"))
+        }
+        FinishReason::Length => Some(format!(
+            "cut off after {tokens} tokens: the context is full; --context N makes room for more"
+        )),
+    }
+}
+
 /// The table of `--stats`.
-pub(crate) fn table(report: &Report) -> String {
+pub(crate) fn table(reason: FinishReason, report: &Report) -> String {
     let mut out = String::new();
-    write_table(report, &mut out).expect("a string accepts every write");
+    write_table(reason, report, &mut out).expect("a string accepts every write");
     out
 }
 
-fn write_table(report: &Report, out: &mut String) -> std::fmt::Result {
+fn write_table(reason: FinishReason, report: &Report, out: &mut String) -> std::fmt::Result {
     let or_none = |number: Option<f64>, digits: usize| {
         number.map_or_else(|| "-".to_owned(), |number| format!("{number:.digits$}"))
     };
@@ -170,6 +194,7 @@ fn write_table(report: &Report, out: &mut String) -> std::fmt::Result {
         or_none(report.tpot_ms, 2)
     )?;
     writeln!(out, "tokens     {tokens} in {steps} steps, {} a step (AAL)", or_none(report.aal, 2))?;
+    writeln!(out, "ended      {}", ending(reason))?;
     if report.reused_tokens > 0 {
         writeln!(out, "prompt     {} tokens kept of the request before", report.reused_tokens)?;
     }

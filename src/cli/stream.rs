@@ -1,14 +1,14 @@
-//! Streams an answer to stdout.
+//! Runs a request and hands on its text as it is generated.
 
 use yggc::engine::{Engine, Event, FinishReason, Report, Request};
 
-use crate::cli::{error::Failure, output};
+use crate::cli::error::Failure;
 
-/// Answers a request and writes its text as it is generated; `heard` gets every piece as well. Returns the finish reason and the report.
+/// Answers a request; `write` gets its text piece by piece. Returns the finish reason and the report.
 pub(crate) fn stream(
     engine: &mut Engine,
     request: &Request,
-    mut heard: impl FnMut(&str),
+    mut write: impl FnMut(&str) -> Result<(), Failure>,
 ) -> Result<(FinishReason, Report), Failure> {
     let mut end = None;
     for event in engine.generate(request)? {
@@ -20,8 +20,7 @@ pub(crate) fn stream(
             }
         };
         if !text.is_empty() {
-            output::text(&text)?;
-            heard(&text);
+            write(&text)?;
         }
     }
     end.ok_or_else(|| Failure::Internal("a generation ended without saying so".to_owned()))

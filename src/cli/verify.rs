@@ -15,7 +15,7 @@ use crate::cli::{
     fetch, loading, output,
     planning::{self, Prepared},
     progress,
-    settings::Machine,
+    settings::{self, Machine},
 };
 
 /// Widths to verify without a plan.
@@ -76,7 +76,8 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
         Ok(plan) => (Some(plan), None),
         Err(reason) => (None, Some(reason)),
     };
-    let engine = Options { plan, plan_absent_reason, store: args.store.store.clone(), draft_model, ..engine };
+    let engine =
+        Options { plan, plan_absent_reason, store: settings::store(&args.store)?, draft_model, ..engine };
     let extent = if args.quick { Extent::Quick } else { Extent::Thorough };
     let options = VerifyOptions { engine, prompts, extent };
     let bar = progress::parts();

@@ -171,7 +171,12 @@ impl<'e> Generation<'e> {
         self.engine.decoder.cut(self.prompt_len + self.yielded);
         let mut text = String::new();
         if self.stopped.is_none() {
-            match self.stops.push(self.detokenizer.finish()) {
+            let rest = match reason {
+                FinishReason::Stop | FinishReason::StopString { index: _ } => self.detokenizer.finish(),
+                // The bytes of a character that was cut in the middle are no text.
+                FinishReason::Length | FinishReason::Cancelled => "",
+            };
+            match self.stops.push(rest) {
                 Heard::Text(piece) => {
                     text.push_str(piece);
                     text.push_str(self.stops.finish());

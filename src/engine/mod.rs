@@ -195,7 +195,7 @@ impl Engine {
             is_cancelled: &|| cancel.is_cancelled(),
         })?;
         let prompt_len = prompt.len();
-        let max_tokens = (*max_tokens).min(self.decoder.session().context() - prompt_len);
+        let max_tokens = (*max_tokens).min(self.context() - prompt_len);
         let terms = Terms { stops: stop.clone(), cancel: cancel.clone(), prompt_len, max_tokens };
         Ok(Generation::new(self, terms))
     }
@@ -224,7 +224,7 @@ impl Engine {
     /// # Errors
     /// [`Error`] of kind `Input` with the lengths.
     pub fn check_prompt(&self, prompt: &[u32]) -> Result<(), Error> {
-        let context = self.decoder.session().context();
+        let context = self.context();
         if prompt.len() < context {
             return Ok(());
         }
@@ -242,6 +242,11 @@ impl Engine {
     /// [`Error`] of kind `Device` with what it said when it failed.
     pub fn check_device(&self) -> Result<(), Error> {
         Ok(self.decoder.session().check_device()?)
+    }
+
+    /// Most tokens of prompt and answer together.
+    pub fn context(&self) -> usize {
+        self.decoder.session().context()
     }
 
     /// The model with its tokenizer and executables.

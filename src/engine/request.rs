@@ -155,7 +155,8 @@ pub enum Event {
     Finished {
         /// Why.
         reason: FinishReason,
-        /// Text held back for a character or a stop string that never came.
+        /// Text held back for a stop string that never came, or U+FFFD for a character that the model left unfinished. Of a character that
+        /// a limit or a cancellation cut, nothing.
         text: String,
         /// The request's numbers.
         report: Box<Report>,

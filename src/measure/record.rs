@@ -228,7 +228,7 @@ pub(super) fn grid_error(error: GridError<Error>) -> Error {
 
 /// Measures latencies and records traces. `loaded` must have been opened with [`ProfileOptions::WIDTHS`]; the widths it
 /// has are those that are measured. Where the budget is too short for them all, drafters that run a model have no latencies, and a plan
-/// says that it lacks them.
+/// says that it lacks them; where it is shorter still, wide forwards and long contexts have none.
 ///
 /// # Errors
 /// [`Error`] when a drafter cannot be made, the prompts do not fit or the budget is too small for a single round.
@@ -243,6 +243,7 @@ pub fn profile(
         )
         .with_hint(Hint::Processor));
     }
+    let begun = now();
     let mut drafters = drafters(loaded, options)?;
     drafters.retain(|(_, kind)| options.with_learners || !kind.learns());
     let loaded = &loaded.with_drafters(drafters.iter().map(|(_, kind)| kind))?;
@@ -299,7 +300,9 @@ pub fn profile(
         token_traces.extend(requests);
     }
 
-    let settings = GridSettings { budget: rest / 2, ..GridSettings::default() };
+    // A slow machine's recordings may have taken longer than their share.
+    let left = options.budget.saturating_sub(begun.elapsed()).max(rest / 8);
+    let settings = GridSettings { budget: left.min(rest / 2), ..GridSettings::default() };
     let longest = contexts[contexts.len() - 1];
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;
@@ -345,6 +348,34 @@ fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize
     Ok(contexts.into_iter().collect())
 }
 
+/// The cells in groups, of which a grid without time leaves out the last: narrow widths, which every plan needs, then wider ones, then
+/// longer contexts, then widths that only wide trees need. Drafters that run a model, and walks of a device, have most of the cells and come
+/// last: no plan needs them.
+fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)]) -> Vec<Vec<Cell>> {
+    const GROUPS: usize = 6;
+    let runs_a_model =
+        |name: &DrafterName| drafters.iter().any(|(known, kind)| known == name && kind.runs_a_model());
+    let shortest = cells.iter().map(|cell| cell.context).min();
+    let group = |cell: &Cell| match &cell.stage {
+        Stage::VerifyWalk | Stage::Host(HostStage::Grow | HostStage::Predict) => GROUPS - 1,
+        stage if stage.drafter().is_some_and(runs_a_model) => GROUPS - 1,
+        _ => {
+            let by_width = match cell.width {
+                1 | 4 => 0,
+                2 | 8 => 1,
+                ..=16 => 2,
+                _ => 4,
+            };
+            by_width.max(if Some(cell.context) > shortest { 3 } else { 0 })
+        }
+    };
+    let mut groups = vec![Vec::new(); GROUPS];
+    for cell in cells {
+        groups[group(&cell)].push(cell);
+    }
+    groups
+}
+
 /// Measures the cells, and gives self-tuning drafters the samples of the fixed ones that they start as.
 fn latencies(
     subject: &mut StepSubject,
@@ -353,12 +384,8 @@ fn latencies(
     settings: &GridSettings,
     advance: impl FnMut(usize, usize),
 ) -> Result<Vec<CellSamples>, Error> {
-    // Drafters that run a model have most of the cells, and no plan needs them, nor walks of the device.
-    let runs_a_model =
-        |name: &DrafterName| drafters.iter().any(|(known, kind)| known == name && kind.runs_a_model());
-    let (spare, needed): (Vec<Cell>, Vec<Cell>) = cells
-        .into_iter()
-        .partition(|cell| cell.stage == Stage::VerifyWalk || cell.stage.drafter().is_some_and(runs_a_model));
+    let mut spare = by_usefulness(cells, drafters);
+    let needed = spare.remove(0);
     let wanted = Wanted { needed: &needed, spare: &spare };
     let mut measured = measure_grid(subject, wanted, settings, advance).map_err(grid_error)?.cells;
     for (name, twin) in drafters.iter().filter_map(|(name, kind)| Some((name, twin(kind, drafters)?))) {
@@ -370,10 +397,7 @@ fn latencies(
     Ok(measured)
 }
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "what is left of the budget is shared among the last recordings"
-)]
+#[allow(clippy::disallowed_methods, reason = "what is left of the budget is shared among what comes last")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -10,7 +10,7 @@ use crate::{
     engine::{Error, Loaded, Sampling, tune},
     plan::{ChosenTuning, DrafterKind},
     runtime::{Pinning, Session, SessionOptions},
-    speculate::{self, Decoder, Limits, StepShape, TraceObserver, make_drafter},
+    speculate::{self, Begin, Decoder, Limits, StepShape, TraceObserver, make_drafter},
     tree::{NodeId, TokenTree},
 };
 
@@ -25,7 +25,8 @@ pub(super) struct TraceOptions<'a> {
     pub(super) tokens: usize,
     /// Temperature of the requests.
     pub(super) temperature: f32,
-    /// No prompt but the first is begun after this time, and no step but the first of a prompt.
+    /// No prompt but the first is begun after this time, and no step but the first of a prompt. The first is read in twice the time, or not
+    /// at all.
     pub(super) budget: Duration,
     pub(super) tunings: &'a [ChosenTuning],
     pub(super) prompts: &'a [&'a CalibrationPrompt],
@@ -109,8 +110,12 @@ pub(super) fn record(
         }
         let sampling = Sampling { temperature: options.temperature, seed: i as u64, ..Sampling::GREEDY };
         let tokens = options.tokens.min(context - ids.len());
-        let is_over = || start.elapsed() > options.budget;
-        let (steps, seen) = record_prompt(loaded, &mut decoder, ids, sampling, tokens, is_over)?;
+        // The first request may take longer: without one there is nothing to plan by.
+        let most = if i == 0 { 2 * options.budget } else { options.budget };
+        let is_over = || start.elapsed() > most;
+        let Some((steps, seen)) = record_prompt(loaded, &mut decoder, ids, sampling, tokens, is_over)? else {
+            break;
+        };
         features.push(seen);
         recorded.push(PromptTrace { kind: prompt.kind.clone(), steps });
         requests.push(TokenTrace {
@@ -120,6 +125,12 @@ pub(super) fn record(
             output: decoder.history()[ids.len()..].to_vec(),
         });
         progress(i + 1, prompts.len());
+    }
+    if requests.is_empty() && start.elapsed() > options.budget {
+        return Err(Error::input(format!(
+            "no calibration prompt was read in {:.1?}: expected one or more; allow more time",
+            start.elapsed()
+        )));
     }
     if requests.is_empty() {
         return Err(Error::input(format!(
@@ -146,6 +157,7 @@ pub(super) fn trace(name: &DrafterName, options: &TraceOptions<'_>, prompts: Vec
     }
 }
 
+/// One request; `None` if `is_over` before its prompt is read.
 fn record_prompt(
     loaded: &Loaded,
     decoder: &mut Decoder,
@@ -153,9 +165,10 @@ fn record_prompt(
     sampling: Sampling,
     tokens: usize,
     is_over: impl Fn() -> bool,
-) -> Result<(Vec<StepTrace>, Vec<Vec<f32>>), Error> {
+) -> Result<Option<(Vec<StepTrace>, Vec<Vec<f32>>)>, Error> {
     let (mut steps, mut features) = (Vec::new(), Vec::new());
-    let mut last = decoder.start(prompt, sampling)?;
+    let begin = Begin { is_cancelled: &is_over, ..Begin::new(prompt, sampling) };
+    let Some(mut last) = decoder.begin(&begin)? else { return Ok(None) };
     // Fewer tokens left than a whole tree can emit would cut the recorded tree.
     let whole = decoder.shape().depth + 1;
     while !loaded.end_ids().contains(&last) {
@@ -172,7 +185,7 @@ fn record_prompt(
         last = *decoder.emitted().last().expect("a step emits");
         steps.push(step_trace(decoder.tree(), context, recorder.expanded, decoder.emitted()));
     }
-    Ok((steps, features))
+    Ok(Some((steps, features)))
 }
 
 pub(super) fn step_trace(

@@ -56,7 +56,7 @@ pub(super) fn measure_tunings(
     Ok(measured)
 }
 
-/// `None` if `left` is over before there are enough rounds.
+/// `None` if `left` is over before there are enough rounds, or would be by the time of one forward.
 fn measure(
     session: &mut Session,
     width: usize,
@@ -76,6 +76,12 @@ fn measure(
     let mut moments = Vec::with_capacity(2 * facts.len() + 1);
     let start = now();
     forward(session, width, context)?.choose(Choice::ARGMAX, None);
+    let warm = start.elapsed();
+    forward(session, width, context)?.choose(Choice::ARGMAX, None);
+    let round = (start.elapsed() - warm) * u32::try_from(most).expect("few candidates");
+    if round * u32::try_from(FEWEST_ROUNDS).expect("few rounds") > left {
+        return Ok(None);
+    }
     for round in 0..MOST_ROUNDS {
         if start.elapsed() >= left {
             if round < FEWEST_ROUNDS {

@@ -1,6 +1,6 @@
 //! Reads a request's body within limits of size and time.
 
-use std::{future::poll_fn, pin::Pin};
+use std::{future::poll_fn, pin::Pin, time::Duration};
 
 use axum::{
     body::{Body, HttpBody},
@@ -10,7 +10,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::Refused;
 
-/// The bytes of a body, at most `most`, all received before `deadline`.
+/// Longest time for a client to send a body: one that sends none holds a connection.
+const BODY_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The bytes of a body, at most `most`, all received before `deadline` and within [`BODY_TIMEOUT`].
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -21,10 +24,10 @@ pub(super) async fn read(
     if announced.is_some_and(|length: u64| length > most as u64) {
         return Err(too_large(most));
     }
-    match timeout_at(deadline, whole(body, most)).await {
+    match timeout_at(deadline.min(Instant::now() + BODY_TIMEOUT), whole(body, most)).await {
         Ok(read) => read,
         Err(_) => {
-            let what = "the body did not come before the request's deadline; send it faster";
+            let what = "the body did not come in time; send it faster";
             Err(Refused::new(StatusCode::REQUEST_TIMEOUT, what))
         }
     }

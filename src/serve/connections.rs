@@ -106,13 +106,26 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
             drop(place);
         });
     }
-    drop(listener);
     service.queue.close();
     let mut drained = std::pin::pin!(graceful.shutdown());
+    // Who watches the service is answered until the end: it drains, and takes no requests.
+    let watched = async {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let connection =
+                        connection(stream, write_timeout, TowerToHyperService::new(router.clone()));
+                    drop(tokio::spawn(connection));
+                }
+                Err(_) => sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    };
     tokio::select! {
         () = &mut drained => return Ok(()),
         () = sleep(service.settings.limits.drain) => {}
         () = signals.next() => {}
+        () = watched => {}
     }
     service.queue.cancel_all();
     // Clients that still do not read are dropped.

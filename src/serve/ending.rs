@@ -1,11 +1,15 @@
 //! The end of a request: its status is counted exactly once, and its decoding is cancelled if it still runs.
 
-use std::sync::Arc;
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 use axum::http::StatusCode;
+use tokio::time::Instant;
 use yggc::engine::CancelHandle;
 
-use super::metrics::Metrics;
+use super::routes::Service;
 
 /// Status counted for a client that left before its answer was complete, as reverse proxies do.
 const CLIENT_LEFT: u16 = 499;
@@ -13,15 +17,16 @@ const CLIENT_LEFT: u16 = 499;
 /// A running request. Dropping it without [`end`](Self::end) means that its client left.
 #[derive(Debug)]
 pub(super) struct Ending {
-    metrics: Arc<Metrics>,
+    service: Arc<Service>,
     route: &'static str,
+    arrived: Instant,
     cancel: CancelHandle,
     has_ended: bool,
 }
 
 impl Ending {
-    pub(super) fn new(metrics: Arc<Metrics>, route: &'static str) -> Self {
-        Self { metrics, route, cancel: CancelHandle::new(), has_ended: false }
+    pub(super) fn new(service: Arc<Service>, route: &'static str, arrived: Instant) -> Self {
+        Self { service, route, arrived, cancel: CancelHandle::new(), has_ended: false }
     }
 
     /// A handle that cancels the request.
@@ -38,7 +43,12 @@ impl Ending {
         if !self.has_ended {
             self.has_ended = true;
             self.cancel.cancel();
-            self.metrics.request(self.route, status);
+            let took = self.arrived.elapsed();
+            self.service.metrics.request(self.route, status, took);
+            if self.service.settings.logs_requests {
+                // A closed stderr is no reason to fail a request.
+                let _ = writeln!(io::stderr(), "{} {status} {:.3} s", self.route, took.as_secs_f64());
+            }
         }
     }
 }

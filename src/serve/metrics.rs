@@ -11,10 +11,10 @@ use std::{
 
 use prometheus_client::{
     encoding::text::encode,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::Registry,
 };
-use yggc::engine::{self, Report};
+use yggc::engine::{self, FinishReason, Report};
 
 use super::answers;
 
@@ -26,6 +26,8 @@ const TTFT_BUCKETS: [f64; 14] =
     [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 /// Buckets of the time per output token in seconds.
 const TPOT_BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0];
+/// Buckets of the time of whole requests in seconds.
+const DURATION_BUCKETS: [f64; 12] = [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
 /// Largest `Retry-After`.
 const MOST_WAIT_S: u64 = 120;
 
@@ -35,8 +37,11 @@ pub(super) struct Metrics {
     requests: Family<Labels, Counter>,
     waiting: Gauge,
     answered: Gauge,
+    waits: Histogram,
+    durations: Histogram,
     ttft: Histogram,
     tpot: Histogram,
+    endings: Family<Labels, Counter>,
     prompt_tokens: Counter,
     reused_tokens: Counter,
     output_tokens: Counter,
@@ -61,6 +66,9 @@ impl Metrics {
             requests: Family::default(),
             waiting: Gauge::default(),
             answered: Gauge::default(),
+            waits: Histogram::new(TTFT_BUCKETS),
+            durations: Histogram::new(DURATION_BUCKETS),
+            endings: Family::default(),
             ttft: Histogram::new(TTFT_BUCKETS),
             tpot: Histogram::new(TPOT_BUCKETS),
             prompt_tokens: Counter::default(),
@@ -82,6 +90,14 @@ impl Metrics {
         registry.register("requests", help, metrics.requests.clone());
         registry.register("queue_length", "Requests that wait for the decoder", metrics.waiting.clone());
         registry.register("requests_running", "Requests that are answered", metrics.answered.clone());
+        let help = "From a request's arrival to the begin of its prefill";
+        registry.register("queue_time_seconds", help, metrics.waits.clone());
+        let help = "From a request's arrival to its end, refused requests included";
+        registry.register("request_duration_seconds", help, metrics.durations.clone());
+        let help = "Finished answers by reason: stop, length or cancelled";
+        registry.register("finished", help, metrics.endings.clone());
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "Version of the program", build);
         let help = "From a request's arrival to its first token (TTFT)";
         registry.register("time_to_first_token_seconds", help, metrics.ttft.clone());
         let help = "Time per output token after the first, of whole requests (TPOT)";
@@ -102,10 +118,16 @@ impl Metrics {
         Self { registry, ..metrics }
     }
 
-    /// Counts the end of a request.
-    pub(super) fn request(&self, route: &'static str, status: u16) {
+    /// Counts the end of a request, as long after its arrival.
+    pub(super) fn request(&self, route: &'static str, status: u16, after: Duration) {
+        self.durations.observe(after.as_secs_f64());
         let labels = vec![("route", route.to_owned()), ("status", status.to_string())];
         self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Records how long a request waited for the decoder.
+    pub(super) fn waited(&self, time: Duration) {
+        self.waits.observe(time.as_secs_f64());
     }
 
     /// Records the time to a request's first token.
@@ -119,7 +141,8 @@ impl Metrics {
     }
 
     /// Records the numbers of a finished request.
-    pub(super) fn finished(&self, report: &Report) {
+    pub(super) fn finished(&self, reason: FinishReason, report: &Report) {
+        self.endings.get_or_create(&vec![("reason", reason.name().to_owned())]).inc();
         self.reused_tokens.inc_by(report.reused_tokens as u64);
         self.output_tokens.inc_by(report.tokens as u64);
         if let Some(tpot_ms) = report.tpot_ms {
@@ -191,5 +214,60 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Content type of the text.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Content type of OpenMetrics text.
+pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Content type of Prometheus' own text format.
+pub(super) const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// OpenMetrics text in Prometheus' own format: a counter is declared by the name of its series, there is no type `info`, and no end.
+pub(super) fn plain(open_metrics: &str) -> String {
+    let mut text = String::new();
+    let lines: Vec<&str> = open_metrics.lines().filter(|line| !line.starts_with("# EOF")).collect();
+    for (i, line) in lines.iter().enumerate() {
+        let declared = line.strip_prefix("# HELP ").or(line.strip_prefix("# TYPE "));
+        let Some((name, said)) = declared.and_then(|rest| rest.split_once(' ')) else {
+            if !line.starts_with("# UNIT ") {
+                text.push_str(&format!("{line}\n"));
+            }
+            continue;
+        };
+        // The type comes with the line itself, or with the one behind the help.
+        let types = [Some(line), lines.get(i + 1)];
+        let is_a = |kind: &str| types.iter().flatten().any(|line| **line == format!("# TYPE {name} {kind}"));
+        let (suffix, said) = match said {
+            "info" => ("_info", "gauge"),
+            said if is_a("info") => ("_info", said),
+            said if is_a("counter") => ("_total", said),
+            said => ("", said),
+        };
+        text.push_str(&format!("{} {name}{suffix} {said}\n", &line[..6]));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_declares_series_by_their_names() {
+        let metrics = Metrics::new();
+        metrics.request("/v1/completions", 200, Duration::from_secs(1));
+        let open = metrics.text((1, 0));
+        assert!(open.ends_with("# EOF\n") && open.contains("# TYPE yggc_requests counter\n"), "{open}");
+        let plain = plain(&open);
+        for part in [
+            "# HELP yggc_requests_total Requests by",
+            "# TYPE yggc_requests_total counter\nyggc_requests_total{",
+            "# TYPE yggc_build_info gauge\nyggc_build_info{version=\"",
+            "# TYPE yggc_request_duration_seconds histogram\n",
+            "yggc_queue_length 1\n",
+        ] {
+            assert!(plain.contains(part), "{part}: {plain}");
+        }
+        assert!(!plain.contains("# EOF") && !plain.contains("# UNIT"), "{plain}");
+        let series = plain.lines().filter(|line| !line.starts_with('#'));
+        let expected = open.lines().filter(|line| !line.starts_with('#'));
+        assert!(series.eq(expected), "{plain}");
+    }
+}

@@ -16,6 +16,7 @@ mod connections;
 mod ending;
 mod error;
 mod events;
+mod guests;
 mod key;
 mod metrics;
 mod queue;
@@ -49,8 +50,7 @@ pub(crate) fn serve(
 ) -> Result<(), ServeError> {
     let (queue, metrics) = (Arc::new(Queue::new(settings.limits.queue)), Arc::new(Metrics::new()));
     let loaded = Arc::new(engine.loaded().clone());
-    let context =
-        options.context.unwrap_or_else(|| loaded.set().model_context().min(yggc::engine::DEFAULT_CONTEXT));
+    let context = engine.context();
     let worker = Worker::new(engine, options, Arc::clone(&loaded), Arc::clone(&metrics));
     let decoding = {
         let queue = Arc::clone(&queue);

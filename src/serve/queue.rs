@@ -49,12 +49,19 @@ pub(super) struct Queue {
     ready: Condvar,
     most: usize,
     abandoned: Notify,
+    closing: Notify,
 }
 
 impl Queue {
     /// At most `most` requests wait while one is answered.
     pub(super) fn new(most: usize) -> Self {
-        Self { state: Mutex::default(), ready: Condvar::new(), most, abandoned: Notify::new() }
+        Self {
+            state: Mutex::default(),
+            ready: Condvar::new(),
+            most,
+            abandoned: Notify::new(),
+            closing: Notify::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,6 +117,7 @@ impl Queue {
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.ready.notify_all();
+        self.closing.notify_waiters();
     }
 
     /// Closes it and cancels everything in it, because the decoder is gone.
@@ -122,6 +130,14 @@ impl Queue {
     /// Waits until the decoder is gone.
     pub(super) async fn abandoned(&self) {
         self.abandoned.notified().await;
+    }
+
+    /// Waits until it is closed.
+    pub(super) async fn closed(&self) {
+        let closing = self.closing.notified();
+        if !self.is_closed() {
+            closing.await;
+        }
     }
 
     /// Whether it was closed.

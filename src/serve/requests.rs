@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Number, Value};
 use yggc::engine::{Adjustment, CancelHandle, Message, Prompt, Request, Role, Sampling};
 
@@ -138,6 +138,7 @@ pub(super) struct Defaults<'a> {
 /// Parses a body of `/v1/chat/completions`.
 pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
     let terms: Terms = parse(body)?;
+    refuse_foreign(body)?;
     let ChatBody {
         messages,
         max_completion_tokens,
@@ -175,6 +176,7 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
 /// Parses a body of `/v1/completions`.
 pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
     let terms: Terms = parse(body)?;
+    refuse_foreign(body)?;
     let CompletionBody { prompt, logprobs, echo, suffix } = parse(body)?;
     if echo == Some(true) {
         return Err(Refused::field("echo", "the prompt is not repeated; leave it out"));
@@ -196,6 +198,61 @@ pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, 
     };
     let max_tokens = terms.max_tokens;
     terms.asked(prompt, logprobs, (max_tokens, COMPLETION_TOKENS), defaults)
+}
+
+/// Fields by which other servers change what is generated, and which mean nothing here.
+const FOREIGN: [&str; 42] = [
+    "add_special_tokens",
+    "allowed_token_ids",
+    "audio",
+    "bad_words",
+    "chat_template",
+    "chat_template_kwargs",
+    "continue_final_message",
+    "dry_multiplier",
+    "dynatemp_range",
+    "format",
+    "grammar",
+    "guided_choice",
+    "guided_grammar",
+    "guided_json",
+    "guided_regex",
+    "ignore_eos",
+    "include_stop_str_in_output",
+    "json_schema",
+    "length_penalty",
+    "logits_processors",
+    "max_length",
+    "min_tokens",
+    "mirostat",
+    "modalities",
+    "n_predict",
+    "num_predict",
+    "prompt_logprobs",
+    "reasoning_effort",
+    "repeat_last_n",
+    "repeat_penalty",
+    "samplers",
+    "skip_special_tokens",
+    "stop_token_ids",
+    "structured_outputs",
+    "tfs_z",
+    "top_a",
+    "truncate_prompt_tokens",
+    "typical_p",
+    "use_beam_search",
+    "web_search_options",
+    "xtc_probability",
+    "xtc_threshold",
+];
+
+/// Refuses a field that would change the answer on another server.
+fn refuse_foreign(body: &[u8]) -> Result<(), Refused> {
+    let fields: BTreeMap<String, Option<IgnoredAny>> = parse(body)?;
+    match FOREIGN.into_iter().find(|name| matches!(fields.get(*name), Some(Some(_)))) {
+        Some(name) => Err(Refused::field(name, "this server has no such setting; leave it out")),
+        None => Ok(()),
+    }
 }
 
 /// Parses the fields of `T`; other fields belong to other structs.

@@ -13,6 +13,7 @@ use axum::{
     body::Body,
     extract::{Path, State},
     http::{HeaderMap, StatusCode, header},
+    middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -29,6 +30,7 @@ use super::{
     body,
     ending::Ending,
     events::{self, Answering},
+    guests,
     metrics::{self, Metrics},
     queue::{Job, Queue, Refusal},
     requests::{self, Asked, Defaults, Delivery},
@@ -59,7 +61,9 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .method_not_allowed_fallback(|| async {
             Refused::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method: GET or POST")
         })
-        .with_state(service)
+        .with_state(Arc::clone(&service))
+        .layer(guests::cors(&service.settings))
+        .layer(middleware::from_fn_with_state(service, guests::check))
 }
 
 /// Response to a request past its deadline.
@@ -85,7 +89,7 @@ async fn completions(State(service): State<Arc<Service>>, headers: HeaderMap, bo
 /// Answers a generating request and counts its end.
 async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMap, body: Body) -> Response {
     let arrived = Instant::now();
-    let mut ending = Ending::new(Arc::clone(&service.metrics), endpoint.route());
+    let mut ending = Ending::new(Arc::clone(service), endpoint.route(), arrived);
     let deadline = arrived + service.settings.limits.deadline;
     let asked = match asked(service, endpoint, headers, body, deadline).await {
         Ok(asked) => asked,
@@ -120,7 +124,10 @@ async fn asked(
         return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, reason).with_code("device_failed"));
     }
     let limits = &settings.limits;
-    let body = body::read(headers, body, limits.body_bytes, deadline).await?;
+    let body = tokio::select! {
+        body = body::read(headers, body, limits.body_bytes, deadline) => body?,
+        () = queue.closed() => return Err(drained()),
+    };
     let (loaded, context) = (Arc::clone(loaded), *context);
     let service = Arc::clone(service);
     // Encoding a long text would block the reactor.
@@ -135,13 +142,21 @@ async fn asked(
             return Err(unknown_model(model_name, found));
         }
         let ids = asked.request.prompt.token_ids(&loaded)?;
+        let field = match endpoint {
+            Endpoint::Chat => "messages",
+            Endpoint::Completions => "prompt",
+        };
+        if ids.is_empty() {
+            return Err(Refused::field(field, "expected a prompt of at least one token, found none"));
+        }
         let most = limits.prompt_tokens.min(context - 1);
-        if ids.is_empty() || ids.len() > most {
-            let field = match endpoint {
-                Endpoint::Chat => "messages",
-                Endpoint::Completions => "prompt",
-            };
-            let what = format!("expected a prompt of 1 to {most} tokens, found {}", ids.len());
+        if ids.len() > most {
+            // Clients look for OpenAI's words.
+            let what = format!(
+                "this model's maximum context length is {context} tokens, of which a prompt may have {most}, but it has {}; send \
+                 a shorter one",
+                ids.len()
+            );
             return Err(Refused::field(field, what).with_code("context_length_exceeded"));
         }
         asked.request.prompt = Prompt::Tokens(ids);
@@ -287,9 +302,13 @@ async fn health(State(service): State<Arc<Service>>) -> Response {
     Json(json!({"status": "ok"})).into_response()
 }
 
-async fn metrics_text(State(service): State<Arc<Service>>) -> Response {
+async fn metrics_text(State(service): State<Arc<Service>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let text = service.metrics.text(service.queue.lengths());
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+    if accepted.contains("application/openmetrics-text") {
+        return ([(header::CONTENT_TYPE, metrics::OPEN_METRICS)], text).into_response();
+    }
+    ([(header::CONTENT_TYPE, metrics::TEXT)], metrics::plain(&text)).into_response()
 }
 
 fn authorise(settings: &Settings, headers: &HeaderMap) -> Result<(), Refused> {

@@ -13,6 +13,10 @@ pub(crate) struct Settings {
     pub(crate) model_name: String,
     /// Key that requests must send, if any.
     pub(crate) key: Option<ApiKey>,
+    /// Origins of web pages that may use the service, in lower case; `*` is all.
+    pub(crate) origins: Vec<String>,
+    /// Whether every request is a line on stderr.
+    pub(crate) logs_requests: bool,
     /// Drafter of requests that name none: `plan`, `none`, or a drafter.
     pub(crate) drafter: String,
     /// Limits on requests.

@@ -89,6 +89,7 @@ impl Worker {
 
 /// Runs a request and sends its events until it ends or the receiver is gone.
 fn decode(engine: &mut Engine, job: &Job, metrics: &Metrics) -> Result<(), engine::Error> {
+    metrics.waited(job.arrived.elapsed());
     let generation = engine.generate(&job.request)?;
     let mut has_begun = false;
     for event in generation {
@@ -99,7 +100,7 @@ fn decode(engine: &mut Engine, job: &Job, metrics: &Metrics) -> Result<(), engin
                 metrics.first_token(job.arrived.elapsed());
             }
             Event::Token { .. } => {}
-            Event::Finished { report, .. } => metrics.finished(report),
+            Event::Finished { reason, report, .. } => metrics.finished(*reason, report),
         }
         if job.events.send(Ok(event)).is_err() {
             break;

@@ -103,9 +103,9 @@ fn the_budget_ends_early_or_is_an_error() {
 
 #[test]
 fn spare_cells_are_left_out_where_time_is_short() {
-    let measured = |budget_us, spare: &[u32]| {
+    let measured = |budget_us, spare: [&[u32]; 2]| {
         let settings = GridSettings { budget: Duration::from_micros(budget_us), ..Default::default() };
-        let (needed, spare) = (cells(&[10, 12]), cells(spare));
+        let (needed, spare) = (cells(&[10, 12]), spare.map(cells));
         let wanted = Wanted { needed: &needed, spare: &spare };
         let mut subject = Scripted::default();
         let mut last = (0, 0);
@@ -117,11 +117,15 @@ fn spare_cells_are_left_out_where_time_is_short() {
         (widths, got.is_spared, last)
     };
     // A round takes 63 us with them, 22 without.
-    assert_eq!(measured(400, &[20, 21]), (vec![10, 12, 20, 21], false, (20, 20)));
-    assert_eq!(measured(189, &[20, 21]), (vec![10, 12, 20, 21], false, (12, 20)));
+    assert_eq!(measured(400, [&[20, 21], &[]]), (vec![10, 12, 20, 21], false, (20, 20)));
+    assert_eq!(measured(189, [&[20, 21], &[]]), (vec![10, 12, 20, 21], false, (12, 20)));
     // The last of them is measured once, in vain.
-    assert_eq!(measured(188, &[20, 21]), (vec![10, 12], true, (10, 10)));
-    assert_eq!(measured(86, &[20, 21]), (vec![10, 12], true, (6, 10)));
+    assert_eq!(measured(188, [&[20, 21], &[]]), (vec![10, 12], true, (10, 10)));
+    assert_eq!(measured(86, [&[20, 21], &[]]), (vec![10, 12], true, (6, 10)));
+    // Of two groups the first stays as long as there is time for it.
+    assert_eq!(measured(400, [&[20], &[21]]), (vec![10, 12, 20, 21], false, (20, 20)));
+    assert_eq!(measured(188, [&[20], &[21]]), (vec![10, 12, 20], true, (13, 15)));
+    assert_eq!(measured(125, [&[20], &[21]]), (vec![10, 12], true, (10, 10)));
 }
 
 #[test]

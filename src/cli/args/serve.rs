@@ -1,10 +1,31 @@
 //! Arguments of `yggc serve`.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+};
 
 use clap::Args;
 
 use super::{ContextArgs, DeviceArgs, DrafterName, ModelArgs, StoreArgs, numbers::at_least_one};
+
+/// An address, or `localhost`.
+fn address(text: &str) -> Result<IpAddr, String> {
+    match text {
+        "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        text => text.parse().map_err(|_| "expected an IP address of this machine, or localhost".to_owned()),
+    }
+}
+
+/// An origin as browsers send it: scheme, host and perhaps a port.
+fn origin(text: &str) -> Result<String, String> {
+    let host = text.split_once("://").map_or("", |(_, host)| host);
+    let is_origin = !host.is_empty() && !host.contains(['/', ' ']) && text.is_ascii();
+    if text == "*" || is_origin {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err("expected a scheme and a host without a path, as in https://example.org, or *".to_owned())
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -16,6 +37,10 @@ pub(crate) struct ServeArgs {
     pub(crate) context: ContextArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// Drafter model: the present path of the plan's, or, without --plan, one to make a plan with on first use
+    /// [default: where the plan's was when it was profiled]
+    #[arg(long, value_name = "PATH", conflicts_with = "no_spec")]
+    pub(crate) draft_model: Option<PathBuf>,
     /// Plan to use [default: the cached plan of this machine and model, made on first use]
     #[arg(long, value_name = "FILE.plan")]
     pub(crate) plan: Option<PathBuf>,
@@ -29,7 +54,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with_all = ["drafter", "plan"])]
     pub(crate) no_spec: bool,
     /// Address to listen on; the default is reachable from this machine only
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
     pub(crate) host: IpAddr,
     /// Port to listen on; 0 chooses a free one
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
@@ -40,6 +65,12 @@ pub(crate) struct ServeArgs {
     /// File with the key that requests must send as a bearer token [default: $YGGC_API_KEY, else no key is required]
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
+    /// Web page that may use the service, as in https://example.org, or * for all; may be repeated
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    pub(crate) cors_origin: Vec<String>,
+    /// Print a line on stderr for every request
+    #[arg(long)]
+    pub(crate) access_log: bool,
     /// Most requests that wait while one is answered; others get status 429
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) queue: usize,

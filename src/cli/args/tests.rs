@@ -30,10 +30,10 @@ fn run_has_the_flags_of_the_contract() {
                 --min-p 0.05 --seed 7 --drafter layer_skip --threads 2 --context 512 \
                 --device cpu --isa amx --activations int8 --stats --json --cache-dir c";
     let Command::Run(run) = parse(line).unwrap() else { panic!("not `run`") };
-    assert_eq!(run.max_tokens, 7);
+    assert_eq!(run.answer.max_tokens, Some(7));
     assert_eq!(run.drafter, Some(DrafterName(DrafterId::LayerSkip)));
-    assert_eq!(run.sampling.temperature, 0.8);
-    assert_eq!(run.sampling.seed, 7);
+    assert_eq!(run.answer.sampling.temperature, 0.8);
+    assert_eq!(run.answer.sampling.seed, 7);
     assert_eq!((run.device.threads, run.context.context), (Some(2), Some(512)));
     assert_eq!((run.device.isa, run.device.activations), (Some(IsaName::Amx), Some(ActivationsName::Int8)));
     assert!(run.raw && run.stats && run.json && run.force && !run.no_spec);
@@ -72,6 +72,10 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("run -p x --temperature nan", "0 or more"),
         ("run -p x --temperature inf", "0 or more"),
         ("run -p x --top-k 0", "at least 1"),
+        ("run -p x --stop=", "--stop <TEXT>"),
+        ("run -p x --repetition-penalty 0", "above 0"),
+        ("run -p x --presence-penalty 3", "from -2 to 2"),
+        ("run -p x --logit-bias 12", "1234+5"),
         ("run -p x --top-p 0", "above 0 and at most 1"),
         ("run -p x --top-p 1.1", "above 0 and at most 1"),
         ("run -p x --min-p -0.1", "from 0 to 1"),
