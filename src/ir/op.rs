@@ -324,7 +324,8 @@ impl Op {
                     (bias.rows, bias.columns) == (1, weight.rows)
                 };
                 let paired = biases.len() == weights.len() && !residual;
-                if !biases.is_empty() && !(paired && biases.iter().zip(weights).all(fits)) {
+                let fit = biases.is_empty() || (paired && biases.iter().zip(weights).all(fits));
+                if !fit {
                     return Err(refuse("a bias of the outputs of every matrix, and no residual".into()));
                 }
                 let out = weights.iter().map(|w| graph.weight(*w).rows).sum();
