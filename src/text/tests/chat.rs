@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{ids, texts, tokenizer};
 use crate::text::{ChatTemplate, Conversation, GenerationPrompt, Message, Role, Special, TextError, Tokenizer};
 
-const SMOLLM2: &str = include_str!("../../../tests/data/text/smollm2.jinja");
+const SMOLLM2: &str = include_str!("../../../tests/data/text/templates/smollm2.jinja");
 
 /// In the manner of Llama 3: trims what is said, prints BOS, refuses a tool's message.
 const TRIMMING: &str = "{{ bos_token }}{%- for message in messages %}
