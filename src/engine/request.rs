@@ -3,7 +3,7 @@
 use crate::{
     sample::{Adjustment, Candidate, Sampling},
     speculate::{Reuse, Speculation},
-    text::{GenerationPrompt, Message, TextError},
+    text::{Conversation, GenerationPrompt, Message, TextError},
 };
 
 use super::{CancelHandle, Error, Loaded, Report};
@@ -29,7 +29,11 @@ impl Prompt {
             Prompt::Chat(messages) => {
                 let template =
                     loaded.chat_template()?.ok_or_else(|| Error::from(TextError::NoChatTemplate))?;
-                Ok(loaded.tokenizer().encode_chat(template, messages, GenerationPrompt::Add)?)
+                let conversation = Conversation {
+                    now: Some(chrono::Local::now().naive_local()),
+                    ..Conversation::new(messages.clone(), GenerationPrompt::Add)
+                };
+                Ok(loaded.tokenizer().encode_chat(template, &conversation)?)
             }
             Prompt::Raw(text) => Ok(loaded.tokenizer().encode_prompt(text)),
             Prompt::Tokens(ids) => Ok(ids.clone()),

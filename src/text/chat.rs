@@ -3,16 +3,19 @@
 use std::fmt;
 use std::str::FromStr;
 
+use chrono::NaiveDateTime;
 use serde::{Serialize, Serializer};
 
 use super::disguise::Disguise;
-use super::{ChatTemplate, TextError, Tokenizer};
+use super::{ChatTemplate, Json, TextError, Tokenizer};
 
 /// The author of a message. A closed set: templates build control tokens from roles, so a role is never free text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Instructions for the whole conversation.
     System,
+    /// Instructions of whoever built the application, where a model tells them from the system's.
+    Developer,
     /// The user.
     User,
     /// The model.
@@ -27,6 +30,7 @@ impl Role {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",
+            Self::Developer => "developer",
             Self::User => "user",
             Self::Assistant => "assistant",
             Self::Tool => "tool",
@@ -44,7 +48,7 @@ impl FromStr for Role {
     type Err = TextError;
 
     fn from_str(name: &str) -> Result<Self, TextError> {
-        [Self::System, Self::User, Self::Assistant, Self::Tool]
+        [Self::System, Self::Developer, Self::User, Self::Assistant, Self::Tool]
             .into_iter()
             .find(|role| role.as_str() == name)
             .ok_or_else(|| TextError::UnknownRole { found: name.to_owned() })
@@ -64,12 +68,15 @@ pub struct Message {
     pub role: Role,
     /// Its text; nothing in it is a control token.
     pub content: String,
+    /// What else templates read of it, in order: `tool_calls`, `tool_call_id`, `name`, `reasoning_content`. One of the names above takes
+    /// its place (`content` may be null).
+    pub fields: Vec<(String, Json)>,
 }
 
 impl Message {
     /// A message.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
-        Self { role, content: content.into() }
+        Self { role, content: content.into(), fields: Vec::new() }
     }
 }
 
@@ -82,10 +89,54 @@ pub enum GenerationPrompt {
     Omit,
 }
 
+/// All that a template lays out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversation {
+    /// The messages, the first said first.
+    pub messages: Vec<Message>,
+    /// Definitions of the tools that the model may call, as JSON schemas; empty for none.
+    pub tools: Vec<Json>,
+    /// Further variables of the template, such as `enable_thinking`.
+    pub variables: Vec<(String, Json)>,
+    /// Whether the model answers next.
+    pub generation_prompt: GenerationPrompt,
+    /// The local time, for templates that print a date; without it they have no clock.
+    pub now: Option<NaiveDateTime>,
+}
+
+impl Conversation {
+    /// Messages alone: no tools, variables or clock.
+    #[must_use]
+    pub fn new(messages: Vec<Message>, generation_prompt: GenerationPrompt) -> Self {
+        Self { messages, tools: Vec::new(), variables: Vec::new(), generation_prompt, now: None }
+    }
+
+    /// Calls `visit` for every text of it.
+    pub(super) fn visit_texts(&mut self, visit: &mut impl FnMut(Place, &mut String)) {
+        for message in &mut self.messages {
+            visit(Place::Content, &mut message.content);
+            message.fields.iter_mut().for_each(|(_, value)| value.visit_texts(visit));
+        }
+        self.tools.iter_mut().for_each(|tool| tool.visit_texts(visit));
+        self.variables.iter_mut().for_each(|(_, value)| value.visit_texts(visit));
+    }
+}
+
+/// Where a text of a conversation stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the content of a message.
+    Content,
+    /// In a structured value.
+    Value,
+    /// As a key of one.
+    Key,
+}
+
 impl Tokenizer {
     /// The tokens of a conversation laid out by the model's template.
     ///
-    /// Control tokens come from the template alone: a message that spells one, alone or together with adjacent template
+    /// Control tokens come from the template alone: a message or tool that spells one, alone or together with adjacent template
     /// text, stays text. Text between two control tokens is encoded in one piece, whether from a message or the template. No BOS token is added; a template that wants one prints it.
     ///
     /// # Errors
@@ -93,13 +144,11 @@ impl Tokenizer {
     pub fn encode_chat(
         &self,
         template: &ChatTemplate,
-        messages: &[Message],
-        generation_prompt: GenerationPrompt,
+        conversation: &Conversation,
     ) -> Result<Vec<u32>, TextError> {
-        let controls = &self.lexicon.controls;
-        let (disguise, disguised) = Disguise::of(messages, template.source(), controls)?;
-        let layout =
-            template.render(&disguised, generation_prompt, &self.name(self.bos()), &self.name(self.eos()))?;
+        let (disguise, disguised) =
+            Disguise::of(conversation, template.source(), &self.lexicon.controls)?;
+        let layout = template.render(&disguised, &self.name(self.bos()), &self.name(self.eos()))?;
         let mut ids = Vec::new();
         let literal = |text: &str, is_start: bool, ids: &mut Vec<u32>| {
             self.push_literal(&disguise.removed_from(text), is_start, ids);

@@ -15,8 +15,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::chat::{Conversation, Place};
 use super::matcher::Matcher;
-use super::{Message, TextError};
+use super::TextError;
 
 /// The supplementary private-use planes.
 const STAND_INS: [std::ops::RangeInclusive<char>; 2] =
@@ -30,50 +31,36 @@ pub(super) struct Disguise {
 }
 
 impl Disguise {
-    /// Disguises `messages` for a template with this source.
+    /// Disguises the texts of `conversation` for a template with this source.
     ///
     /// # Errors
     /// [`TextError::NoStandIn`] if no private-use character is free.
     pub(super) fn of(
-        messages: &[Message],
+        conversation: &Conversation,
         template: &str,
         controls: &Matcher,
-    ) -> Result<(Self, Vec<Message>), TextError> {
-        let places: Vec<BTreeSet<usize>> =
-            messages.iter().map(|message| exposed(&message.content, controls)).collect();
+    ) -> Result<(Self, Conversation), TextError> {
+        let mut disguised = conversation.clone();
+        let mut originals_seen = BTreeSet::new();
+        let mut taken: BTreeSet<char> =
+            controls.strings().chain([template]).flat_map(str::chars).filter(is_stand_in).collect();
+        disguised.visit_texts(&mut |place, text| {
+            taken.extend(text.chars().filter(is_stand_in));
+            let places = exposed(place, text, controls);
+            originals_seen.extend(places.iter().filter_map(|&at| text[at..].chars().next()));
+        });
+        let mut free = STAND_INS.into_iter().flatten().filter(|character| !taken.contains(character));
         let mut stand_ins = BTreeMap::new();
-        if places.iter().any(|places| !places.is_empty()) {
-            let texts = messages.iter().map(|message| message.content.as_str());
-            let taken: BTreeSet<char> = texts
-                .chain(controls.strings())
-                .chain([template])
-                .flat_map(str::chars)
-                .filter(|character| STAND_INS.iter().any(|range| range.contains(character)))
-                .collect();
-            let mut free = STAND_INS.into_iter().flatten().filter(|character| !taken.contains(character));
-            for (message, places) in messages.iter().zip(&places) {
-                for original in places.iter().filter_map(|&at| message.content[at..].chars().next()) {
-                    if let std::collections::btree_map::Entry::Vacant(entry) = stand_ins.entry(original) {
-                        entry.insert(free.next().ok_or(TextError::NoStandIn)?);
-                    }
-                }
-            }
+        for original in originals_seen {
+            stand_ins.insert(original, free.next().ok_or(TextError::NoStandIn)?);
         }
-        let disguised = messages
-            .iter()
-            .zip(&places)
-            .map(|(message, places)| {
-                let characters = message.content.char_indices();
-                let content = characters
-                    .map(
-                        |(at, character)| {
-                            if places.contains(&at) { stand_ins[&character] } else { character }
-                        },
-                    )
-                    .collect();
-                Message { role: message.role, content }
-            })
-            .collect();
+        disguised.visit_texts(&mut |place, text| {
+            let places = exposed(place, text, controls);
+            if !places.is_empty() {
+                let character = |(at, character)| if places.contains(&at) { stand_ins[&character] } else { character };
+                *text = text.char_indices().map(character).collect();
+            }
+        });
         let originals = stand_ins.into_iter().map(|(original, stand_in)| (stand_in, original)).collect();
         Ok((Self { originals }, disguised))
     }
@@ -89,10 +76,19 @@ impl Disguise {
     }
 }
 
-/// The places in `content`, in bytes, of the characters to replace.
-fn exposed(content: &str, controls: &Matcher) -> BTreeSet<usize> {
+fn is_stand_in(character: &char) -> bool {
+    STAND_INS.iter().any(|range| range.contains(character))
+}
+
+/// The places in `content`, in bytes, of the characters to replace. Keys, and values that are names, are what templates look for: only
+/// whole control tokens are replaced in them.
+fn exposed(place: Place, content: &str, controls: &Matcher) -> BTreeSet<usize> {
     let mut places: BTreeSet<usize> =
         (0..content.len()).filter(|&at| controls.match_at(content, at).is_some()).collect();
+    let is_name = content.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
+    if place == Place::Key || (place == Place::Value && is_name) {
+        return places;
+    }
     let trimmed_start = content.len() - content.trim_start().len();
     for (start, text) in [(0, content), (trimmed_start, content.trim())] {
         let (Some((first, _)), Some((last, _))) =

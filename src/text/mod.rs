@@ -26,9 +26,11 @@ mod charsmap;
 mod detokenizer;
 mod disguise;
 mod error;
+mod json;
 mod lexicon;
 mod matcher;
 mod pre_tokenizer;
+mod python;
 mod sentence_piece;
 mod stop_strings;
 mod tokenizer;
@@ -40,10 +42,11 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use chat::{GenerationPrompt, Message, Role};
+pub use chat::{Conversation, GenerationPrompt, Message, Role};
 pub use chat_template::ChatTemplate;
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
+pub use json::Json;
 pub use stop_strings::{Heard, StopStrings};
 pub use tokenizer::{Special, TokenDifference, Tokenizer};
 pub use tokenizer_config::TokenizerConfig;

@@ -2,6 +2,7 @@
 
 mod chat;
 mod encoding;
+mod fixtures;
 mod hostile;
 mod json;
 mod streaming;

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::{ids, texts, tokenizer};
-use crate::text::{ChatTemplate, GenerationPrompt, Message, Role, Special, TextError, Tokenizer};
+use crate::text::{ChatTemplate, Conversation, GenerationPrompt, Message, Role, Special, TextError, Tokenizer};
 
-const SMOLLM2: &str = include_str!("../../../tests/data/text/smollm2.jinja");
+const SMOLLM2: &str = include_str!("../../../tests/data/text/templates/smollm2.jinja");
 
 /// In the manner of Llama 3: trims what is said, prints BOS, refuses a tool's message.
 const TRIMMING: &str = "{{ bos_token }}{%- for message in messages %}
@@ -18,16 +18,20 @@ const TRIMMING: &str = "{{ bos_token }}{%- for message in messages %}
     {{- '<repo_name>assistant\\n\\n' }}
 {%- endif %}";
 
+fn add(messages: &[Message]) -> Conversation {
+    Conversation::new(messages.to_vec(), GenerationPrompt::Add)
+}
+
 fn user(content: &str) -> Vec<Message> {
     vec![Message::new(Role::User, content)]
 }
 
 fn render(source: &str, messages: &[Message]) -> Result<String, TextError> {
-    ChatTemplate::compile(source)?.render(messages, GenerationPrompt::Add, "<BOS>", "<EOS>")
+    ChatTemplate::compile(source)?.render(&add(messages), "<BOS>", "<EOS>")
 }
 
 fn encode(tokenizer: &Tokenizer, source: &str, messages: &[Message]) -> Vec<u32> {
-    tokenizer.encode_chat(&ChatTemplate::compile(source).unwrap(), messages, GenerationPrompt::Add).unwrap()
+    tokenizer.encode_chat(&ChatTemplate::compile(source).unwrap(), &add(messages)).unwrap()
 }
 
 #[test]
@@ -40,7 +44,7 @@ fn smollm2_brings_its_own_system_message() {
     let messages = [Message::new(Role::System, "Be brief."), Message::new(Role::Assistant, "Yes.")];
     let template = ChatTemplate::compile(SMOLLM2).unwrap();
     assert_eq!(
-        template.render(&messages, GenerationPrompt::Omit, "", "").unwrap(),
+        template.render(&Conversation::new(messages.to_vec(), GenerationPrompt::Omit), "", "").unwrap(),
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n"
     );
 }
@@ -154,7 +158,7 @@ fn a_control_token_of_one_character_stays_text_too() {
 
 #[test]
 fn roles_are_a_closed_set() {
-    for role in [Role::System, Role::User, Role::Assistant, Role::Tool] {
+    for role in [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool] {
         assert_eq!(role.to_string().parse(), Ok(role));
     }
     let error = "user<|im_end|>".parse::<Role>().unwrap_err().to_string();
@@ -177,7 +181,7 @@ proptest! {
             let template = ChatTemplate::compile(source).unwrap();
             let spoken = encode(&smollm, source, &messages);
             let bare = source.replace("<|im_start|>", "").replace("<|im_end|>", "").replace("<repo_name>", "");
-            let layout = ChatTemplate::compile(&bare).unwrap().render(&messages, GenerationPrompt::Add, "", "").unwrap();
+            let layout = ChatTemplate::compile(&bare).unwrap().render(&add(&messages), "", "").unwrap();
             prop_assert_eq!(smollm.decode(&spoken), layout);
             prop_assert!(template.source() == source);
         }

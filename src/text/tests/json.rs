@@ -98,14 +98,13 @@ fn an_id_left_out_is_unused() {
 #[test]
 fn what_is_not_supported_is_named() {
     for (pointer, value, named) in [
-        ("/model", json!({"type": "Unigram", "vocab": [["a", 0.0]]}), "model.type is \"Unigram\""),
+        ("/model", json!({"type": "WordPiece", "vocab": {"a": 0}}), "model.type is \"WordPiece\""),
         ("/model/dropout", json!(0.1), "model.dropout is \"0.1\""),
         ("/model/end_of_word_suffix", json!("</w>"), "end_of_word_suffix is \"</w>\""),
-        ("/normalizer", json!({"type": "Lowercase"}), "unknown variant `Lowercase`"),
-        ("/pre_tokenizer", json!({"type": "Metaspace"}), "unknown variant `Metaspace`"),
-        ("/pre_tokenizer", json!(null), "pre_tokenizer is a list of 0 steps with 0 ByteLevel"),
-        ("/pre_tokenizer/pretokenizers/1/add_prefix_space", json!(true), "add_prefix_space is true"),
-        ("/added_tokens/0/lstrip", json!(true), "lstrip is true"),
+        ("/normalizer", json!({"type": "Uppercase"}), "normalizer is"),
+        ("/pre_tokenizer", json!({"type": "Metaspace"}), "pre_tokenizer is"),
+        ("/pre_tokenizer", json!(null), "pre_tokenizer is a list without a ByteLevel step"),
+        ("/decoder", json!({"type": "WordPiece", "prefix": "##", "cleanup": true}), "decoder is"),
         ("/added_tokens/0/id", json!(u32::MAX), "4294967296 token ids"),
         ("/added_tokens/0/id", json!(-1), "tokenizer.json could not be read"),
         ("/added_tokens/0/id", json!(1), "id 1 is given to both"),
@@ -117,11 +116,9 @@ fn what_is_not_supported_is_named() {
         let error = refused(|file| *file.pointer_mut(pointer).unwrap() = value);
         assert!(error.contains(named), "{pointer}: {error}");
     }
-    let split = |pattern: &str, behavior: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": false});
-    for step in [split("a", "Removed"), split("(", "Isolated")] {
-        let error = refused(|file| file["pre_tokenizer"]["pretokenizers"][0] = step);
-        assert!(error.contains("Split"), "{error}");
-    }
+    let split = json!({"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": false});
+    let error = refused(|file| file["pre_tokenizer"]["pretokenizers"][0] = split);
+    assert!(error.contains("pre_tokenizer is"), "{error}");
 }
 
 #[test]
