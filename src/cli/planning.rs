@@ -131,7 +131,7 @@ pub(crate) fn first_use(
     }
     let mut waiting = None;
     let locked =
-        place.lock(|| waiting = Some(progress::spinner("waiting for another yggc that is making a plan")));
+        place.lock(|| waiting = Some(progress::waiting("waiting for another yggc that is making a plan")));
     drop(waiting);
     let locked = match locked {
         Ok(locked) => locked,

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::cli::output;
+
 /// A bar over `total_bytes`, for a transfer.
 pub(crate) fn bytes(what: &str, total_bytes: u64) -> ProgressBar {
     bar(Some(total_bytes), what, "{msg} {wide_bar} {bytes}/{total_bytes}")
@@ -13,6 +15,15 @@ pub(crate) fn bytes(what: &str, total_bytes: u64) -> ProgressBar {
 pub(crate) fn spinner(what: &str) -> ProgressBar {
     let spinner = bar(None, what, "{spinner} {msg}");
     spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
+}
+
+/// A spinner while another process is waited for; where there is no terminal, a line says so.
+pub(crate) fn waiting(what: &str) -> ProgressBar {
+    let spinner = spinner(what);
+    if spinner.is_hidden() {
+        output::remark(what);
+    }
     spinner
 }
 

@@ -1,10 +1,15 @@
 //! How an engine is opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::{plan::Plan, policy::SkipSearchSettings, runtime::Pinning, speculate::DraftGrowth};
+use crate::{
+    plan::{self, Plan},
+    policy::SkipSearchSettings,
+    runtime::Pinning,
+    speculate::DraftGrowth,
+};
 
-use super::{Activations, KvFormat, Tier};
+use super::{Activations, Error, KvFormat, Tier};
 
 /// What drafts. Drafters without a model cost memory that they reserve when the engine opens, the others their share of each step.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -43,13 +48,10 @@ pub struct PlanSource {
 /// With a plan, which is refused where it was not made unless `force` says otherwise:
 ///
 /// ```no_run
-/// use yggc::{engine::{Options, PlanSource}, plan};
+/// use yggc::engine::Options;
 ///
-/// let name = "here.plan".to_owned();
-/// let plan = plan::read(name.as_ref())?;
-/// let options =
-///     Options { plan: Some(PlanSource { plan, name, force: false }), ..Options::new("model.gguf") };
-/// # Ok::<(), plan::PlanError>(())
+/// let options = Options::new("model.gguf").plan_file("here.plan")?;
+/// # Ok::<(), yggc::engine::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -109,5 +111,16 @@ impl Options {
             skip_search: SkipSearchSettings::default(),
             draft_growth: DraftGrowth::default(),
         }
+    }
+
+    /// These options with the plan of a file, which is refused where it was not made.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` if the file cannot be read or is no plan.
+    pub fn plan_file(self, path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let plan = plan::read(path)?;
+        let name = path.display().to_string();
+        Ok(Self { plan: Some(PlanSource { plan, name, force: false }), ..self })
     }
 }

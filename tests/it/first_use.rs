@@ -99,6 +99,18 @@ fn a_plan_is_made_once_survives_a_kill_and_is_remade_when_it_is_damaged() {
 }
 
 #[test]
+fn a_cache_that_cannot_be_written_costs_its_use_and_no_more() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("writable");
+    let output = run(&file).output().expect("yggc starts");
+    success(&output);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.starts_with("decoding plainly: a plan has no place"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
 fn plain_decoding_asks_for_no_plan() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for plain in [&["--no-spec"][..], &["--drafter", "none"]] {
@@ -137,6 +149,12 @@ fn where_no_plan_can_be_made_the_answer_comes_plainly_with_the_reason() {
     assert!(said.contains(failure) && said.contains("to try again"), "{said}");
     let second: serde_json::Value = serde_json::from_str(&success(&again)).expect("one JSON value");
     assert_eq!(second["token_ids"], answer["token_ids"]);
+    // Whatever was in the way may be gone after an hour.
+    let file = fs::File::options().append(true).open(folder.path().join("plans").join(failure));
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    file.and_then(|file| file.set_modified(long_ago)).expect("its time can be set");
+    assert!(String::from_utf8_lossy(&run(&[]).stderr).contains("first use of"));
+    assert!(!String::from_utf8_lossy(&run(&[]).stderr).contains("first use of"));
     fs::remove_file(folder.path().join("plans").join(failure)).expect("it can be removed");
     let said = String::from_utf8_lossy(&run(&[]).stderr).into_owned();
     assert!(said.contains("first use of"), "{said}");

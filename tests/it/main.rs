@@ -31,6 +31,8 @@ mod device_walk;
 mod distill;
 #[cfg(feature = "cli")]
 mod documentation;
+#[cfg(all(feature = "serve", unix))]
+mod documented_walk;
 mod draft_commands;
 mod draft_models;
 mod draft_plans;

@@ -304,3 +304,20 @@ fn engines_of_one_process_do_not_disturb_each_other() {
         }
     });
 }
+
+#[test]
+fn a_limit_cuts_no_character() {
+    let mut engine = engine("plain");
+    // Tokens are drawn from all, so that many are parts of characters.
+    let sampling = Sampling { temperature: 2.0, seed: 5, ..Sampling::GREEDY };
+    let request =
+        |max_tokens| Request { max_tokens, sampling, ..Request::new(Prompt::Raw("one".to_owned())) };
+    let whole = answer(&mut engine, &request(80)).text;
+    let mut cut = 0;
+    for tokens in 1..60 {
+        let found = answer(&mut engine, &request(tokens));
+        assert!(whole.starts_with(&found.text), "{tokens}: {:?} of {whole:?}", found.text);
+        cut += usize::from(found.text != engine.loaded().tokenizer().decode(&found.token_ids));
+    }
+    assert!(cut > 0, "no limit fell into a character: {whole:?}");
+}

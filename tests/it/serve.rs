@@ -222,7 +222,9 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
         (400, "messages", with("messages", json!([]))),
         (400, "messages", with("messages", json!([{"role": "oracle", "content": "x"}]))),
         (400, "messages", with("messages", json!([{"role": "user", "content": [{"type": "image_url"}]}]))),
-        (400, "expected a prompt of 1 to", with("messages", json!([{"role": "user", "content": long}]))),
+        (400, "maximum context length is 256", with("messages", json!([{"role": "user", "content": long}]))),
+        (400, "guided_json", with("guided_json", json!({}))),
+        (400, "repeat_penalty", with("repeat_penalty", json!(1.1))),
         (400, "max_tokens", with("max_tokens", json!(0))),
         (400, "max_tokens", with("max_tokens", json!(100_000))),
         (400, "stop", with("stop", json!([""]))),
@@ -254,7 +256,9 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
     }
     for (part, body) in [
         ("one prompt", json!({"prompt": ["a", "b"]})),
-        ("expected a prompt of 1 to", json!({"prompt": []})),
+        ("at least one token", json!({"prompt": []})),
+        ("at least one token", json!({"prompt": ""})),
+        ("grammar", json!({"prompt": "a", "grammar": "root ::= \"a\""})),
         ("echo", json!({"prompt": "a", "echo": true})),
         ("suffix", json!({"prompt": "a", "suffix": "b"})),
         ("best_of", json!({"prompt": "a", "best_of": 3})),
@@ -283,7 +287,7 @@ fn bodies_that_are_too_large_or_no_http_are_refused() {
     assert_eq!(large.status, 413, "{large:?}");
     // One that does not say how long it is.
     let mut chunked = server.connect();
-    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
     let piece = format!("400\r\n{}\r\n", "x".repeat(1024));
     let sent = chunked.write_all(head.as_bytes());
     sent.and_then(|()| chunked.write_all(piece.repeat(3).as_bytes())).expect("it listens");
@@ -352,8 +356,49 @@ fn models_health_and_metrics_tell_of_the_service() {
     assert!(server.metric("yggc_average_accepted_length") >= 1.0);
     let off = "yggc_speculation_off_total{reason=\"switched off by the request\"}";
     assert_eq!((server.metric(off), server.metric("yggc_queue_length")), (1.0, 0.0));
+    let chat = "yggc_requests_total{route=\"/v1/chat/completions\",status=\"200\"}";
+    assert_eq!((server.metric(chat), server.metric("yggc_finished_total{reason=\"length\"}")), (2.0, 2.0));
+    assert_eq!(server.metric("yggc_queue_time_seconds_count"), 2.0);
+    assert_eq!(server.metric("yggc_request_duration_seconds_count"), 3.0);
     let text = server.get("/metrics");
-    assert!(text.text.ends_with("# EOF\n") && text.header("content-type").unwrap().contains("openmetrics"));
+    assert!(text.header("content-type").unwrap().starts_with("text/plain") && !text.text.contains("# EOF"));
+    assert!(text.text.contains("yggc_build_info{version=\""), "{text:?}");
+    let open = server.get_with("/metrics", &[("accept", "application/openmetrics-text; version=1.0.0")]);
+    assert!(open.text.ends_with("# EOF\n") && open.header("content-type").unwrap().contains("openmetrics"));
+}
+
+#[test]
+fn pages_of_other_sites_are_refused_unless_they_are_allowed() {
+    let server =
+        Server::start(model(), &["--no-spec", "--host", "localhost", "--cors-origin", "https://a.example"]);
+    let status = |header: &str, value: &str| server.get_with("/health", &[(header, value)]).status;
+    assert_eq!((status("host", "localhost:1"), status("host", "a.example")), (200, 200));
+    assert_eq!((status("host", "b.example"), status("origin", "https://b.example")), (403, 403));
+    let allowed = server.get_with("/health", &[("origin", "https://a.example")]);
+    assert_eq!(
+        (allowed.status, allowed.header("access-control-allow-origin")),
+        (200, Some("https://a.example"))
+    );
+    assert_eq!(server.get("/health").header("access-control-allow-origin"), None);
+}
+
+#[test]
+fn every_request_is_logged_if_asked_for() {
+    let log = tempfile::NamedTempFile::new().expect("a temporary file");
+    let mut command = on_tiny("serve");
+    command.args(["--no-spec", "--access-log", "--port", "0"]).stderr(log.reopen().expect("the same file"));
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().expect("yggc starts");
+    let mut url = String::new();
+    let stdout = child.stdout.as_mut().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut url).expect("a line");
+    let body = json!({"prompt": "one", "max_tokens": 2}).to_string();
+    let asked =
+        ureq::post(format!("{}/v1/completions", url.trim())).content_type("application/json").send(&body);
+    assert_eq!(asked.expect("answered").status(), 200);
+    child.kill().expect("SIGKILL is sent");
+    child.wait().expect("it ends");
+    let said = fs::read_to_string(log.path()).expect("UTF-8");
+    assert!(said.lines().any(|line| line.starts_with("/v1/completions 200 0.")), "{said}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub(crate) fn fetch(
     fs::create_dir_all(&locks).map_err(CacheError::at("create", &locks))?;
     let mut waiting = None;
     let _lock = take_lock(&locks.join("yggc.lock"), || {
-        waiting = Some(progress::spinner("waiting for another yggc that is fetching"));
+        waiting = Some(progress::waiting("waiting for another yggc that is fetching"));
     })?;
     drop(waiting);
     // The process waited for has usually fetched the same.

@@ -96,7 +96,8 @@ fn a_deadline_ends_what_takes_too_long() {
 
     // A body that does not come.
     let mut slow = server.connect();
-    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\ncontent-length: 50\r\n\r\n{\"model\"";
+    let head =
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{\"model\"";
     slow.write_all(head.as_bytes()).expect("it listens");
     assert_eq!(status(&mut slow), Some(408));
     assert_eq!(server.chat(&chat("hello", 2)).status, 200);
@@ -127,8 +128,9 @@ fn a_signal_lets_answers_end_and_begins_none() {
         let mut waiting = server.begin(&chat("hello", 2));
         server.wait_for(WAITING, 1.0);
         server.signal(name);
-        let address = server.address();
-        wait(|| TcpStream::connect(address).is_err(), "the port to close");
+        wait(|| server.get("/health").json()["status"] == "draining", "the drain");
+        let refused = server.chat(&chat("hello", 2));
+        assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &json!("shutting_down")));
         assert_eq!(status(&mut answered), Some(200), "{name}: what was begun is answered");
         assert_eq!(status(&mut waiting), Some(200), "{name}: what waited too");
         let mut rest = String::new();
@@ -137,6 +139,26 @@ fn a_signal_lets_answers_end_and_begins_none() {
         drop((answered, waiting));
         assert!(server.ended().success(), "{name}");
     }
+}
+
+#[test]
+fn bodies_that_do_not_come_hold_neither_places_nor_the_end_up_for_good() {
+    let mut server = start(&["--connections", "3", "--drain", "3600"]);
+    let head =
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{\"model\"";
+    let begin = || {
+        let mut stream = server.connect();
+        stream.write_all(head.as_bytes()).expect("it listens");
+        stream
+    };
+    let mut slow = [(); 3].map(|()| begin());
+    assert_eq!(server.get("/health").status, 200, "asked when a place is free");
+    assert!(slow.iter_mut().all(|stream| status(stream) == Some(408)));
+    let mut last = begin();
+    server.signal("TERM");
+    assert_eq!(status(&mut last), Some(503));
+    drop((slow, last));
+    assert!(server.ended().success());
 }
 
 #[test]
@@ -155,8 +177,7 @@ fn a_drain_ends_some_time() {
     let mut answered = server.begin(&endless());
     server.wait_for(RUNNING, 1.0);
     server.signal("INT");
-    let address = server.address();
-    wait(|| TcpStream::connect(address).is_err(), "the port to close");
+    wait(|| server.get("/health").status == 503, "the drain");
     server.signal("INT");
     assert_eq!(status(&mut answered), Some(503));
     drop(answered);

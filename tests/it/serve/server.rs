@@ -82,6 +82,13 @@ impl Server {
         reply(agent().get(format!("{}{path}", self.url)).call())
     }
 
+    /// Asks with GET and headers.
+    #[track_caller]
+    pub(super) fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Reply {
+        let request = agent().get(format!("{}{path}", self.url));
+        reply(headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).call())
+    }
+
     /// Asks with POST, with a key if there is one.
     #[track_caller]
     pub(super) fn post_with(&self, path: &str, body: &str, key: Option<&str>) -> Reply {
@@ -107,7 +114,7 @@ impl Server {
         let body = body.to_string();
         let mut stream = self.connect();
         let head = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         stream
