@@ -26,7 +26,11 @@ fn message(part: &[u8]) -> Option<Message> {
 fn given(template: &str, messages: &[Message]) -> bool {
     let Ok(template) = ChatTemplate::compile(template) else { return false };
     let tokenizer = loaded().tokenizer();
-    let Ok(ids) = tokenizer.encode_chat(&template, &Conversation::new(messages.to_vec(), GenerationPrompt::Add)) else { return false };
+    let Ok(ids) =
+        tokenizer.encode_chat(&template, &Conversation::new(messages.to_vec(), GenerationPrompt::Add))
+    else {
+        return false;
+    };
     assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocab_len()), "{ids:?}");
     true
 }
@@ -38,7 +42,11 @@ fn own(messages: &[Message]) -> bool {
         loaded().chat_template().expect("it compiles").expect("the tiny model has one").clone()
     });
     let tokenizer = loaded().tokenizer();
-    let Ok(ids) = tokenizer.encode_chat(template, &Conversation::new(messages.to_vec(), GenerationPrompt::Omit)) else { return false };
+    let Ok(ids) =
+        tokenizer.encode_chat(template, &Conversation::new(messages.to_vec(), GenerationPrompt::Omit))
+    else {
+        return false;
+    };
     let controls = ids.iter().filter(|id| tokenizer.is_control(**id)).count();
     assert_eq!(controls, 2 * messages.len(), "{messages:?}");
     let said: String = messages.iter().map(|m| format!("{}\n{}\n", m.role, m.content)).collect();

@@ -146,8 +146,7 @@ impl Tokenizer {
         template: &ChatTemplate,
         conversation: &Conversation,
     ) -> Result<Vec<u32>, TextError> {
-        let (disguise, disguised) =
-            Disguise::of(conversation, template.source(), &self.lexicon.controls)?;
+        let (disguise, disguised) = Disguise::of(conversation, template.source(), &self.lexicon.controls)?;
         let layout = template.render(&disguised, &self.name(self.bos()), &self.name(self.eos()))?;
         let mut ids = Vec::new();
         let literal = |text: &str, is_start: bool, ids: &mut Vec<u32>| {

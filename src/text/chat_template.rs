@@ -96,8 +96,10 @@ impl ChatTemplate {
 
 /// A message as a template sees it. Reasoning goes by each of its usual names, as in transformers (`_alias_reasoning_fields`).
 fn message(message: &Message) -> Value {
-    let mut entries: Vec<(&str, Value)> =
-        vec![("role", Value::from(message.role.as_str())), ("content", Value::from(message.content.as_str()))];
+    let mut entries: Vec<(&str, Value)> = vec![
+        ("role", Value::from(message.role.as_str())),
+        ("content", Value::from(message.content.as_str())),
+    ];
     let mut set = |name, value| match entries.iter_mut().find(|(known, _)| *known == name) {
         Some(entry) => entry.1 = value,
         None => entries.push((name, value)),
@@ -105,7 +107,8 @@ fn message(message: &Message) -> Value {
     for (name, value) in &message.fields {
         set(name.as_str(), Value::from_serialize(value));
     }
-    let field = |name: &str| message.fields.iter().find(|(known, value)| known == name && *value != Json::Null);
+    let field =
+        |name: &str| message.fields.iter().find(|(known, value)| known == name && *value != Json::Null);
     if let Some((_, reasoning)) = ["reasoning_content", "thinking", "reasoning"].into_iter().find_map(field) {
         set("reasoning_content", Value::from_serialize(reasoning));
         if field("thinking").is_none() {

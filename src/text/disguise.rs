@@ -15,9 +15,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::TextError;
 use super::chat::{Conversation, Place};
 use super::matcher::Matcher;
-use super::TextError;
 
 /// The supplementary private-use planes.
 const STAND_INS: [std::ops::RangeInclusive<char>; 2] =
@@ -57,7 +57,8 @@ impl Disguise {
         disguised.visit_texts(&mut |place, text| {
             let places = exposed(place, text, controls);
             if !places.is_empty() {
-                let character = |(at, character)| if places.contains(&at) { stand_ins[&character] } else { character };
+                let character =
+                    |(at, character)| if places.contains(&at) { stand_ins[&character] } else { character };
                 *text = text.char_indices().map(character).collect();
             }
         });

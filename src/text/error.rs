@@ -103,7 +103,9 @@ pub enum TextError {
         byte: u8,
     },
     /// Pieces and scores do not pair up, or a score is no number.
-    #[error("the vocabulary has {tokens} tokens and {scores} scores, expected a finite score for each: the file is damaged")]
+    #[error(
+        "the vocabulary has {tokens} tokens and {scores} scores, expected a finite score for each: the file is damaged"
+    )]
     BadScores {
         /// How many tokens there are.
         tokens: usize,

@@ -93,7 +93,10 @@ impl Lexicon {
                 if text.is_empty() {
                     return Err(TextError::BadToken { id, text: String::new(), expected: "some text" });
                 }
-                strings.insert(normal_form.filter(|_| kind == TokenKind::UserDefined).unwrap_or_else(|| text.clone()), id);
+                strings.insert(
+                    normal_form.filter(|_| kind == TokenKind::UserDefined).unwrap_or_else(|| text.clone()),
+                    id,
+                );
             }
             match kind {
                 TokenKind::Normal if spelling == Spelling::ByteLevel => match byte_level::bytes_of(text) {

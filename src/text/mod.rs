@@ -20,9 +20,9 @@
 #![forbid(unsafe_code)]
 
 mod byte_level;
+mod charsmap;
 mod chat;
 mod chat_template;
-mod charsmap;
 mod detokenizer;
 mod disguise;
 mod error;

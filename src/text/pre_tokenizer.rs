@@ -92,13 +92,9 @@ impl Rules {
             "gpt-4o" | "llama4" => plain(split(&[&cased(r"\p{N}{1,3}", &format!("{ENDINGS}?"))])),
             "seed-coder" => plain(split(&[&seed_coder()])),
             "deepseek-v3" => plain(split(&[r"\p{N}{1,3}", "[一-龥\u{3040}-ゟ゠-ヿ]+", &deepseek_words()])),
-            "deepseek-coder" => plain(split(&[
-                r"[\r\n]",
-                r"\s?\p{L}+",
-                r"\s?\p{P}+",
-                "[一-龥ࠀ-一가-\u{D7FF}]+",
-                r"\p{N}",
-            ])),
+            "deepseek-coder" => {
+                plain(split(&[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\u{D7FF}]+", r"\p{N}"]))
+            }
             "deepseek-llm" => plain(split(&[
                 r"[\r\n]",
                 &format!(r"\s?[{DEEPSEEK_LETTERS}]+"),

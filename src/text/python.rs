@@ -57,7 +57,9 @@ impl Layout {
             ValueKind::String => self.string(value.as_str().unwrap_or_default(), text),
             ValueKind::Seq | ValueKind::Iterable => {
                 let items: Vec<Value> = value.try_iter()?.collect();
-                self.list(items.len(), ['[', ']'], depth, text, |at, text| self.write(&items[at], depth + 1, text))?;
+                self.list(items.len(), ['[', ']'], depth, text, |at, text| {
+                    self.write(&items[at], depth + 1, text)
+                })?;
             }
             ValueKind::Map => {
                 let mut keys: Vec<Value> = value.try_iter()?.collect();

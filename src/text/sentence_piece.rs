@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use tokenizers::normalizers::{NormalizerWrapper, Precompiled, Prepend, Replace, Sequence, Strip};
 use tokenizers::normalizers::replace::ReplacePattern;
+use tokenizers::normalizers::{NormalizerWrapper, Precompiled, Prepend, Replace, Sequence, Strip};
 use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 
 use super::words::Steps;
@@ -15,8 +15,7 @@ pub(super) const MARK: char = '▁';
 /// The steps of a byte-pair model: spaces become marks, and a mark is put before every piece of text between special tokens if the
 /// vocabulary wants a `space_prefix`.
 pub(super) fn merging_steps(space_prefix: bool) -> Steps {
-    let marks: NormalizerWrapper =
-        Replace::new(" ", MARK.to_string()).expect("a string is a pattern").into();
+    let marks: NormalizerWrapper = Replace::new(" ", MARK.to_string()).expect("a string is a pattern").into();
     let normalizer = if space_prefix {
         Sequence::new(vec![Prepend::new(MARK.to_string()).into(), marks]).into()
     } else {

@@ -134,7 +134,8 @@ impl Tokenizer {
     }
 
     fn sentence_piece(vocabulary: Vocabulary) -> Result<Self, TextError> {
-        let Vocabulary { model, tokens, mut kinds, scores, pre_tokenizer, bos, eos, unknown, .. } = vocabulary;
+        let Vocabulary { model, tokens, mut kinds, scores, pre_tokenizer, bos, eos, unknown, .. } =
+            vocabulary;
         if !matches!(pre_tokenizer.as_str(), "" | "default" | "gemma") {
             return Err(TextError::UnsupportedPreTokenizer {
                 found: pre_tokenizer,
@@ -163,7 +164,8 @@ impl Tokenizer {
                 .zip(tokens.iter().map(String::as_str))
                 .zip(&kinds)
                 .filter(|((_, text), kind)| {
-                    !text.is_empty() && matches!(kind, TokenKind::Normal | TokenKind::UserDefined | TokenKind::Byte)
+                    !text.is_empty()
+                        && matches!(kind, TokenKind::Normal | TokenKind::UserDefined | TokenKind::Byte)
                 })
                 .map(|(piece, _)| piece)
                 .collect();
@@ -222,7 +224,9 @@ impl Tokenizer {
         let mut ids = Vec::new();
         match special {
             Special::Literal => self.push_literal(text, true, &mut ids),
-            Special::Parse => self.push_pieces(text, |text, is_start, ids| self.push_literal(text, is_start, ids), &mut ids),
+            Special::Parse => {
+                self.push_pieces(text, |text, is_start, ids| self.push_literal(text, is_start, ids), &mut ids)
+            }
         }
         ids
     }

@@ -14,8 +14,8 @@ use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::processors::PostProcessorWrapper;
 use tokenizers::{
-    Decoder, Encoding, NormalizedString, Normalizer, OffsetReferential, OffsetType, PostProcessor, PreTokenizedString,
-    PreTokenizer, Token,
+    Decoder, Encoding, NormalizedString, Normalizer, OffsetReferential, OffsetType, PostProcessor,
+    PreTokenizedString, PreTokenizer, Token,
 };
 
 use super::lexicon::{Search, Spelling, byte_token, check_size};
@@ -51,7 +51,9 @@ impl Tokenizer {
         let (tokens, mut kinds) = tokens_by_id(model.vocab, &added)?;
         if model.byte_fallback {
             let ordinary = kinds.iter_mut().zip(&tokens).filter(|(kind, _)| **kind == TokenKind::Normal);
-            ordinary.filter(|(_, text)| byte_token(text).is_some()).for_each(|(kind, _)| *kind = TokenKind::Byte);
+            ordinary
+                .filter(|(_, text)| byte_token(text).is_some())
+                .for_each(|(kind, _)| *kind = TokenKind::Byte);
         }
         let unknown = model.unknown.resolve(&tokens)?;
         if let Some(id) = unknown
@@ -81,11 +83,9 @@ fn unsupported(part: &str, found: String, supported: &str) -> TextError {
 fn id_of(name: &'static str, text: &str, tokens: &[String]) -> Result<u32, TextError> {
     match tokens.iter().position(|token| token == text) {
         Some(id) => Ok(id as u32),
-        None => Err(TextError::UnknownSpecialToken {
-            name,
-            found: format!("{text:?}"),
-            vocab_len: tokens.len(),
-        }),
+        None => {
+            Err(TextError::UnknownSpecialToken { name, found: format!("{text:?}"), vocab_len: tokens.len() })
+        }
     }
 }
 
@@ -256,11 +256,7 @@ fn added_tokens(added: &[AddedToken]) -> Result<BTreeMap<u32, (&str, TokenKind)>
 /// How added tokens are found in text. One that is sought in normalised text stays as it is where normalising does not change it.
 fn searches(added: &[AddedToken], steps: &Steps) -> BTreeMap<u32, Search> {
     let search = |token: &AddedToken| Search {
-        edges: Edges {
-            strips_left: token.lstrip,
-            strips_right: token.rstrip,
-            is_word: token.single_word,
-        },
+        edges: Edges { strips_left: token.lstrip, strips_right: token.rstrip, is_word: token.single_word },
         normal_form: (token.normalized.unwrap_or(!token.special) && steps.normalizer.is_some())
             .then(|| normalize(steps.normalizer.as_ref(), &token.content).get().to_owned())
             .filter(|normal| !normal.is_empty()),

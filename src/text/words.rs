@@ -103,7 +103,8 @@ fn later(pre_tokenizer: &PreTokenizerWrapper) -> Option<PreTokenizerWrapper> {
             let steps: &[PreTokenizerWrapper] = steps.as_ref();
             let changed: Vec<Option<PreTokenizerWrapper>> = steps.iter().map(later).collect();
             changed.iter().any(Option::is_some).then(|| {
-                let steps = changed.into_iter().zip(steps).map(|(new, old)| new.unwrap_or_else(|| old.clone()));
+                let steps =
+                    changed.into_iter().zip(steps).map(|(new, old)| new.unwrap_or_else(|| old.clone()));
                 Sequence::new(steps.collect()).into()
             })
         }

@@ -394,7 +394,6 @@ fn nothing_changes_a_token_of_any_family() {
     shows_something(run_over(families, Kind::TrimmedHead, 60), (500, 10));
     shows_something(run_over(families, Kind::Free(Free::Suffix), 40), (50, 10));
     shows_something(run_over(families, Kind::Adversary, 40), (100, 20));
-    shows_something(run_over(families, Kind::HiddenState, 40), (100, 1));
 }
 
 /// Proposes the true continuation as one chain.

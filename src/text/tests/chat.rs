@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::{ids, texts, tokenizer};
-use crate::text::{ChatTemplate, Conversation, GenerationPrompt, Message, Role, Special, TextError, Tokenizer};
+use crate::text::{
+    ChatTemplate, Conversation, GenerationPrompt, Message, Role, Special, TextError, Tokenizer,
+};
 
 const SMOLLM2: &str = include_str!("../../../tests/data/text/templates/smollm2.jinja");
 

@@ -107,7 +107,8 @@ fn layouts_are_those_of_transformers() {
         let template = ChatTemplate::compile(&source).unwrap();
         let mut laid_out = 0;
         for (case, expected) in cases.iter().zip(expected.as_array().unwrap()) {
-            let prompt = if case.add_generation_prompt { GenerationPrompt::Add } else { GenerationPrompt::Omit };
+            let prompt =
+                if case.add_generation_prompt { GenerationPrompt::Add } else { GenerationPrompt::Omit };
             let conversation = Conversation {
                 tools: case.tools.clone(),
                 variables: case.variables.clone(),
