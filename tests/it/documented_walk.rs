@@ -96,7 +96,6 @@ fn every_documented_command_runs_from_an_empty_cache() {
         let typed = command.replace("cargo run --release -- ", "yggc ").replace("dot -Tsvg", "cat");
         let typed = typed.replace("DRAFTER", "model.gguf").replace("MODEL", "model.gguf");
         let typed = typed.split(" # ").next().unwrap_or_default().trim_end().trim_end_matches('&');
-        eprintln!("$ {typed}");
         run += 1;
         if typed.starts_with("yggc serve") {
             drop(serving.take());

@@ -2,7 +2,6 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
     path::Path,
     sync::OnceLock,
 };
