@@ -157,6 +157,9 @@ pub(super) fn trace(name: &DrafterName, options: &TraceOptions<'_>, prompts: Vec
     }
 }
 
+/// The steps of a request, and what a depth network sees before each.
+type RecordedPrompt = (Vec<StepTrace>, Vec<Vec<f32>>);
+
 /// One request; `None` if `is_over` before its prompt is read.
 fn record_prompt(
     loaded: &Loaded,
@@ -165,7 +168,7 @@ fn record_prompt(
     sampling: Sampling,
     tokens: usize,
     is_over: impl Fn() -> bool,
-) -> Result<Option<(Vec<StepTrace>, Vec<Vec<f32>>)>, Error> {
+) -> Result<Option<RecordedPrompt>, Error> {
     let (mut steps, mut features) = (Vec::new(), Vec::new());
     let begin = Begin { is_cancelled: &is_over, ..Begin::new(prompt, sampling) };
     let Some(mut last) = decoder.begin(&begin)? else { return Ok(None) };
