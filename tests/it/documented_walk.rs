@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::program::{default_model, success};
+use crate::program::default_model;
 
 const DOCUMENTS: [&str; 3] = [
     include_str!("../../README.md"),
@@ -114,7 +114,7 @@ fn every_documented_command_runs_from_an_empty_cache() {
         let typed =
             if is_chat { format!("echo hello | {typed}") } else { typed.replace("curl ", "curl -sSf ") };
         let output = shell(at, &typed).output().expect("bash starts");
-        success(&output);
+        assert!(output.status.success(), "$ {typed}\n{}", String::from_utf8_lossy(&output.stderr));
         let (made, other) = (at.join("here.plan"), at.join("there.plan"));
         if made.exists() && !other.exists() {
             fs::copy(made, other).expect("writable");

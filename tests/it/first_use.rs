@@ -146,7 +146,7 @@ fn where_no_plan_can_be_made_the_answer_comes_plainly_with_the_reason() {
     let names = names_in(&folder.path().join("plans"));
     let failure = names.iter().find(|name| name.ends_with(".failure")).expect("the reason was kept");
     assert!(!said.contains("first use of") && said.contains("24 tokens"), "{said}");
-    assert!(said.contains(failure) && said.contains("to try again"), "{said}");
+    assert!(said.contains(failure) && said.contains("tried again an hour later"), "{said}");
     let second: serde_json::Value = serde_json::from_str(&success(&again)).expect("one JSON value");
     assert_eq!(second["token_ids"], answer["token_ids"]);
     // Whatever was in the way may be gone after an hour.

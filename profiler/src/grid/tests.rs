@@ -124,7 +124,7 @@ fn spare_cells_are_left_out_where_time_is_short() {
     assert_eq!(measured(86, [&[20, 21], &[]]), (vec![10, 12], true, (6, 10)));
     // Of two groups the first stays as long as there is time for it.
     assert_eq!(measured(400, [&[20], &[21]]), (vec![10, 12, 20, 21], false, (20, 20)));
-    assert_eq!(measured(188, [&[20], &[21]]), (vec![10, 12, 20], true, (13, 15)));
+    assert_eq!(measured(188, [&[20], &[21]]), (vec![10, 12, 20], true, (12, 15)));
     assert_eq!(measured(125, [&[20], &[21]]), (vec![10, 12], true, (10, 10)));
 }
 
