@@ -23,7 +23,7 @@ pub(super) struct Rules {
     pub(super) add_bos: bool,
 }
 
-const SUPPORTED: [&str; 29] = [
+const SUPPORTED: [&str; 28] = [
     "smollm",
     "gpt-2",
     "llama-bpe",
@@ -38,7 +38,6 @@ const SUPPORTED: [&str; 29] = [
     "smaug-bpe",
     "glm4",
     "chatglm-bpe",
-    "deepseek-llm",
     "deepseek-coder",
     "deepseek-v3",
     "deepseek-r1-qwen",
@@ -66,11 +65,6 @@ const BEFORE: &str = r"[^\r\n\p{L}\p{N}]?";
 /// White space, its last character left to the word behind.
 const SPACES: &str = r"\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// The letters that have case, as the vocabularies of DeepSeek LLM list them.
-const DEEPSEEK_LETTERS: &str = "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅ\
-    ὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-\
-    ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃";
-
 impl Rules {
     /// The rules called `name` in `tokenizer.ggml.pre`.
     ///
@@ -95,14 +89,6 @@ impl Rules {
             "deepseek-coder" => {
                 plain(split(&[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\u{D7FF}]+", r"\p{N}"]))
             }
-            "deepseek-llm" => plain(split(&[
-                r"[\r\n]",
-                &format!(r"\s?[{DEEPSEEK_LETTERS}]+"),
-                r"\s?[!-/:-~！-／：-～‘-‟\u{3000}-。]+",
-                r"\s+$",
-                "[一-龥ࠀ-一가-\u{D7FF}]+",
-                r"\p{N}",
-            ])),
             "default" => plain(split(&[
                 r"[\p{P}\$\+<=>\^~\|]+",
                 r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",

@@ -295,6 +295,10 @@ fn tokens_by_id(
 /// The token that the post-processor puts before a text, by what it makes of a text of one token.
 fn leading_token(field: Option<Value>, tokens: &[String]) -> Result<Option<u32>, TextError> {
     const TEXT: u32 = u32::MAX;
+    if let Some(token) = field.as_ref().and_then(undefined_token) {
+        let found = format!("a template with {token:?}, which its special_tokens do not have");
+        return Err(unsupported("post_processor", found, "special_tokens with every token of the template"));
+    }
     let Some(processor) = step::<PostProcessorWrapper>("post_processor", field)? else { return Ok(None) };
     let text = Encoding::from_tokens(vec![Token::new(TEXT, "a".into(), (0, 1))], 0);
     let processed = processor
@@ -314,6 +318,17 @@ fn leading_token(field: Option<Value>, tokens: &[String]) -> Result<Option<u32>,
             "one that puts at most one special token before the text",
         )),
     }
+}
+
+/// A special token that a template of the post-processor names and does not define. The crate takes it for granted.
+fn undefined_token(processor: &Value) -> Option<String> {
+    if let Some(steps) = processor["processors"].as_array() {
+        return steps.iter().find_map(undefined_token);
+    }
+    let parts = ["single", "pair"].into_iter().filter_map(|name| processor[name].as_array()).flatten();
+    let named = parts.filter_map(|part| part["SpecialToken"]["id"].as_str());
+    let mut undefined = named.filter(|token| processor["special_tokens"].get(token).is_none());
+    undefined.next().map(str::to_owned)
 }
 
 /// The fields that decide whether the model can be parsed.

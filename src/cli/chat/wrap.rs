@@ -13,11 +13,13 @@ pub(super) struct Wrap {
     spaces: usize,
     word: String,
     word_columns: usize,
+    /// Whether the beginning of the word is written: it fills a line by itself.
+    is_begun: bool,
 }
 
 impl Wrap {
     pub(super) fn new(columns: Option<usize>) -> Self {
-        Self { columns, taken: 0, spaces: 0, word: String::new(), word_columns: 0 }
+        Self { columns, taken: 0, spaces: 0, word: String::new(), word_columns: 0, is_begun: false }
     }
 
     /// At the width of the terminal that stdout is, if it is one.
@@ -51,7 +53,8 @@ impl Wrap {
                     self.word.push(c);
                     self.word_columns += width;
                     if self.word_columns >= columns {
-                        self.end_word(&mut out);
+                        self.write_word(&mut out);
+                        self.is_begun = true;
                     }
                 }
             }
@@ -68,8 +71,13 @@ impl Wrap {
     }
 
     fn end_word(&mut self, out: &mut String) {
+        self.write_word(out);
+        self.is_begun = false;
+    }
+
+    fn write_word(&mut self, out: &mut String) {
         let Some(columns) = self.columns.filter(|_| !self.word.is_empty()) else { return };
-        if self.taken > 0 && self.taken + self.spaces + self.word_columns > columns {
+        if self.taken > 0 && !self.is_begun && self.taken + self.spaces + self.word_columns > columns {
             out.push('\n');
             self.taken = 0;
         } else {

@@ -47,11 +47,15 @@ fn of_several_templates_the_default_one_is_taken() {
 
 #[test]
 fn the_post_processor_may_lead_with_bos() {
-    let template = |single: Value| {
+    let start = "<|im_start|>";
+    let with_tokens = |single: Value, special_tokens: Value| {
         json!({"type": "Sequence", "processors": [
             {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true},
-            {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}},
+            {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": special_tokens},
         ]})
+    };
+    let template = |single: Value| {
+        with_tokens(single, json!({start: {"id": start, "ids": ids(&[start]), "tokens": [start]}}))
     };
     let bos = json!({"SpecialToken": {"id": "<|im_start|>", "type_id": 0}});
     let text = json!({"Sequence": {"id": "A", "type_id": 0}});
@@ -59,6 +63,8 @@ fn the_post_processor_may_lead_with_bos() {
     assert_eq!(tokenizer.encode_prompt("he"), ids(&["<|im_start|>", "he"]));
     let error = refused(|file| file["post_processor"] = template(json!([text, bos])));
     assert!(error.contains("post_processor"), "{error}");
+    let error = refused(|file| file["post_processor"] = with_tokens(json!([bos, text]), json!({})));
+    assert!(error.contains(start) && error.contains("special_tokens"), "{error}");
 }
 
 #[test]

@@ -108,9 +108,9 @@ def marks(name, texts, prefix):
     ids = {piece: i for i, piece in enumerate(pieces)}
     first = len(SPECIALS) + 256
     scores = [0.0 if i < first else float(first - i) for i in range(len(pieces))]
-    merges = []
+    merges, parts = [], set(ids) - set(SPECIALS)
     for piece, score in zip(pieces[first:], scores[first:]):
-        local = [(piece[:c], piece[c:]) for c in range(1, len(piece)) if piece[:c] in ids and piece[c:] in ids]
+        local = [(piece[:c], piece[c:]) for c in range(1, len(piece)) if piece[:c] in parts and piece[c:] in parts]
         merges += [(score, *m) for m in sorted(local, key=lambda m: (ids[m[0]], ids[m[1]]))]
     merges = sorted(merges, key=lambda m: (m[0], len(m[1]), len(m[2])), reverse=True)
     tokenizer = Tokenizer(models.BPE(ids, [(l, r) for _, l, r in merges], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
