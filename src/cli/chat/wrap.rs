@@ -13,13 +13,11 @@ pub(super) struct Wrap {
     spaces: usize,
     word: String,
     word_columns: usize,
-    /// Whether the beginning of the word is written: it fills a line by itself.
-    is_begun: bool,
 }
 
 impl Wrap {
     pub(super) fn new(columns: Option<usize>) -> Self {
-        Self { columns, taken: 0, spaces: 0, word: String::new(), word_columns: 0, is_begun: false }
+        Self { columns, taken: 0, spaces: 0, word: String::new(), word_columns: 0 }
     }
 
     /// At the width of the terminal that stdout is, if it is one.
@@ -46,6 +44,10 @@ impl Wrap {
                 // Scripts of wide characters put no spaces between words.
                 c if width > 1 => {
                     self.end_word(&mut out);
+                    if self.taken + self.spaces + width > columns {
+                        out.push('\n');
+                        (self.taken, self.spaces) = (0, 0);
+                    }
                     (self.word_columns, self.word) = (width, c.to_string());
                     self.end_word(&mut out);
                 }
@@ -53,8 +55,7 @@ impl Wrap {
                     self.word.push(c);
                     self.word_columns += width;
                     if self.word_columns >= columns {
-                        self.write_word(&mut out);
-                        self.is_begun = true;
+                        self.end_word(&mut out);
                     }
                 }
             }
@@ -71,13 +72,9 @@ impl Wrap {
     }
 
     fn end_word(&mut self, out: &mut String) {
-        self.write_word(out);
-        self.is_begun = false;
-    }
-
-    fn write_word(&mut self, out: &mut String) {
         let Some(columns) = self.columns.filter(|_| !self.word.is_empty()) else { return };
-        if self.taken > 0 && !self.is_begun && self.taken + self.spaces + self.word_columns > columns {
+        // Without spaces it goes on with a word that is longer than a line, which the terminal breaks.
+        if self.spaces > 0 && self.taken > 0 && self.taken + self.spaces + self.word_columns > columns {
             out.push('\n');
             self.taken = 0;
         } else {
