@@ -118,7 +118,7 @@ impl Chat<'_> {
     /// Answers a message. The text of a cancelled answer becomes part of the conversation.
     fn answer(&mut self, text: &str) -> Result<(), Failure> {
         self.messages.push(Message::new(Role::User, text));
-        let prompt = self.prompt()?;
+        let prompt = self.prompt();
         let mut request = settings::request(&self.settings, prompt);
         if let Some(interrupts) = &self.interrupts {
             request.cancel = interrupts.begin();
@@ -153,27 +153,37 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// The conversation, without its oldest turns if they leave no room for an answer.
-    fn prompt(&mut self) -> Result<Prompt, Failure> {
+    /// The conversation, without its oldest turns if they leave no room for an answer. A message that does not fit by itself drops none.
+    fn prompt(&mut self) -> Prompt {
         let context = self.engine.context();
         let room = self.settings.max_tokens.unwrap_or(usize::MAX).min(context / ANSWERS_PART);
-        let mut dropped = 0;
-        loop {
+        let prompt = |from: usize| {
             let system = self.settings.system.iter().map(|text| Message::new(Role::System, text.as_str()));
-            let prompt = Prompt::Chat(system.chain(self.messages.iter().cloned()).collect());
-            let fits = prompt.token_ids(self.engine.loaded()).map_or(true, |ids| ids.len() + room <= context);
-            if fits || !self.drops_old || self.messages.len() < 3 {
-                if dropped > 0 {
-                    output::remark(format_args!(
-                        "the context of {context} tokens is full: the oldest {dropped} turns were dropped; /set drop off \
-                         refuses messages instead, --context N holds more"
-                    ));
-                }
-                return Ok(prompt);
-            }
-            self.messages.drain(..2);
-            dropped += 1;
+            Prompt::Chat(system.chain(self.messages[from..].iter().cloned()).collect())
+        };
+        let whole = prompt(0);
+        if !self.drops_old {
+            return whole;
         }
+        for from in (0..self.messages.len()).step_by(2) {
+            let shorter = prompt(from);
+            // What the template refuses, the engine will refuse.
+            let Ok(ids) = shorter.token_ids(self.engine.loaded()) else { break };
+            let is_last = from + 1 == self.messages.len();
+            if ids.len() + if is_last { 1 } else { room } > context {
+                continue;
+            }
+            if from > 0 {
+                self.messages.drain(..from);
+                output::remark(format_args!(
+                    "the context of {context} tokens is full: the oldest turns were dropped, {} of them; /set drop off refuses \
+                     messages instead, --context N holds more",
+                    from / 2
+                ));
+            }
+            return shorter;
+        }
+        whole
     }
 
     fn show_settings(&self) {

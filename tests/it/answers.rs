@@ -154,7 +154,7 @@ fn a_prompt_may_come_from_a_file() {
 fn a_chat_answers_line_by_line_and_forgets_on_reset() {
     let chat = |lines: &str| {
         let mut child = on_tiny("run")
-            .args(["-n", "6", "--no-spec"])
+            .args(["-n", "6", "--no-spec", "--chat"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

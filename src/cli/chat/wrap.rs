@@ -44,6 +44,10 @@ impl Wrap {
                 // Scripts of wide characters put no spaces between words.
                 c if width > 1 => {
                     self.end_word(&mut out);
+                    if self.taken + self.spaces + width > columns {
+                        out.push('\n');
+                        (self.taken, self.spaces) = (0, 0);
+                    }
                     (self.word_columns, self.word) = (width, c.to_string());
                     self.end_word(&mut out);
                 }
@@ -69,7 +73,8 @@ impl Wrap {
 
     fn end_word(&mut self, out: &mut String) {
         let Some(columns) = self.columns.filter(|_| !self.word.is_empty()) else { return };
-        if self.taken > 0 && self.taken + self.spaces + self.word_columns > columns {
+        // Without spaces it goes on with a word that is longer than a line, which the terminal breaks.
+        if self.spaces > 0 && self.taken > 0 && self.taken + self.spaces + self.word_columns > columns {
             out.push('\n');
             self.taken = 0;
         } else {
