@@ -27,7 +27,7 @@ pub struct DraftPhaseSize {
 }
 
 impl Session {
-    /// Prepares to [grow](Forward::grow) trees, among the tokens of a trimmed head if one is named, in one launch each; `None` where the
+    /// Prepares to [grow](Forward::begin_growth) trees, among the tokens of a trimmed head if one is named, in one launch each; `None` where the
     /// device runs forwards only.
     ///
     /// # Errors
@@ -72,10 +72,12 @@ impl Session {
 }
 
 impl<'a> Forward<'a> {
-    /// As [`grow`](Self::grow), but only begins: [`Session::grown`] waits.
+    /// Begins it as the first forward of a draft phase that grows a tree of `depth` growths from its last row, leaving out the groups of
+    /// `skip`: the rows were [pushed behind](Self::push_behind), and nodes go to the slots of their numbers behind the last one's.
+    /// [`Session::grown`] waits for it. Allocates nothing.
     ///
     /// # Panics
-    /// As `grow`.
+    /// If the phase was not prepared for as much, or the tree leaves the context.
     pub fn begin_growth(self, phase: DraftPhase, depth: usize, choice: Choice, skip: Option<&SkipSet>) {
         let Self { session, width } = self;
         let role = Role::Candidates(width, phase.head);
