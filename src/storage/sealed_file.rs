@@ -95,7 +95,10 @@ impl Seal {
         let checksum = blake3::Hash::from_bytes(header[20..52].try_into().expect("32 bytes"));
         let actual = blake3::hash(payload);
         if checksum != actual {
-            return Err(SealError::new(format!("the checksum {checksum}"), actual.to_string()));
+            return Err(SealError::new(
+                format!("the checksum {checksum}"),
+                format!("{actual}: the file is damaged"),
+            ));
         }
         Ok(payload)
     }

@@ -298,7 +298,7 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
         drafters: vec!["layer_skip".to_owned(), "model".to_owned()],
         draft_models: draft_models().to_vec(),
         head_sizes: Vec::new(),
-        budget: Duration::from_secs(20),
+        budget: Duration::from_secs(40),
         temperatures: Vec::new(),
         with_learners: false,
         tokens: 24,
