@@ -72,6 +72,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("libc", &["kernels", "backend", "storage"]),
     ("memmap2", &["storage"]),
+    ("base64", &["text"]),
     ("chrono", &["text", "engine"]),
     ("minijinja", &["text"]),
     ("minijinja_contrib", &["text"]),

@@ -3,6 +3,8 @@
 //! The table is the length of a trie in bytes, the trie as a double array of 32-bit units, and the replacements, each ended by a zero
 //! byte (`Normalizer::EncodePrecompiledCharsMap` in SentencePiece's `normalizer.cc`; the units in Darts-clone's `darts.h`).
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use super::TextError;
 
 /// The error of a damaged table.
@@ -19,18 +21,7 @@ pub(super) fn damaged(found: &str) -> TextError {
 /// # Errors
 /// [`TextError::Unsupported`] for anything but base64.
 pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, TextError> {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let (mut bytes, mut bits, mut held) = (Vec::with_capacity(text.len() / 4 * 3), 0_u32, 0);
-    for character in text.trim_end_matches('=').bytes() {
-        let digit = DIGITS.iter().position(|&digit| digit == character);
-        bits = bits << 6 | digit.ok_or_else(|| damaged("not base64"))? as u32;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-        }
-    }
-    Ok(bytes)
+    STANDARD.decode(text).map_err(|error| damaged(&format!("not base64: {error}")))
 }
 
 /// Checks that no text can lead out of the table.

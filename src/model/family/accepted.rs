@@ -5,6 +5,22 @@ use crate::model::{
     Container, ModelConfig, ModelError,
     config::{equal, only},
 };
+use ygg_kernels::RopePairing;
+
+/// Refuses what no family like Llama has: the three checks below, with SwiGLU.
+pub(super) fn like_llama(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
+    common(fields, config)?;
+    activation(fields, &["hidden_act"], "silu")?;
+    whole_heads_turn(fields, config)
+}
+
+/// Pairs of rotated elements where GGUF files have the rows of queries and keys reordered, so that pairs are neighbours.
+pub(super) fn adjacent_in_gguf(container: Container) -> RopePairing {
+    match container {
+        Container::Gguf => RopePairing::Adjacent,
+        Container::Folder => RopePairing::Halves,
+    }
+}
 
 /// Refuses experts, heads of another size for values, and biases that no family has.
 pub(super) fn common(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {

@@ -1,26 +1,15 @@
 //! Granite: Llama with factors on embeddings, residuals, scores and logits.
 
 use super::{Family, Source, accepted, frame::decoder, recipe::Recipe};
-use crate::{
-    ir::Graph,
-    model::{Container, ModelError},
-};
-use ygg_kernels::RopePairing;
+use crate::{ir::Graph, model::ModelError};
 
 /// Granite 3, dense.
 pub(super) static GRANITE: Family = Family {
     name: "granite",
     classes: &[("granite", "GraniteForCausalLM")],
-    pairing: |container| match container {
-        Container::Gguf => RopePairing::Adjacent,
-        Container::Folder => RopePairing::Halves,
-    },
+    pairing: accepted::adjacent_in_gguf,
     is_tied_by_default: false,
-    accept: |fields, config| {
-        accepted::common(fields, config)?;
-        accepted::activation(fields, &["hidden_act"], "silu")?;
-        accepted::whole_heads_turn(fields, config)
-    },
+    accept: accepted::like_llama,
     graph,
 };
 

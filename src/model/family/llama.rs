@@ -1,11 +1,7 @@
 //! Llama: RMS norm, rotary positions, grouped-query attention, SwiGLU, untied or tied head, no biases. Mistral is the same with a window.
 
 use super::{Family, Source, accepted, frame::decoder, recipe::Recipe};
-use crate::{
-    ir::Graph,
-    model::{Container, ModelConfig, ModelError, config::Fields},
-};
-use ygg_kernels::RopePairing;
+use crate::{ir::Graph, model::ModelError};
 
 /// Llama 2 and 3, SmolLM 2, TinyLlama; Mistral and Ministral, whose GGUF files call themselves llama.
 pub(in crate::model) static LLAMA: Family = Family {
@@ -15,21 +11,11 @@ pub(in crate::model) static LLAMA: Family = Family {
         ("mistral", "MistralForCausalLM"),
         ("ministral", "MinistralForCausalLM"),
     ],
-    pairing: |container| match container {
-        Container::Gguf => RopePairing::Adjacent,
-        Container::Folder => RopePairing::Halves,
-    },
+    pairing: accepted::adjacent_in_gguf,
     is_tied_by_default: false,
-    accept,
+    accept: accepted::like_llama,
     graph,
 };
-
-/// Refuses models that compute something else than the graph.
-fn accept(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
-    accepted::common(fields, config)?;
-    accepted::activation(fields, &["hidden_act"], "silu")?;
-    accepted::whole_heads_turn(fields, config)
-}
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     let recipe = Recipe::llama(source.config);

@@ -14,11 +14,7 @@ pub(super) static OLMO2: Family = Family {
     classes: &[("olmo2", "Olmo2ForCausalLM")],
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
-    accept: |fields, config| {
-        accepted::common(fields, config)?;
-        accepted::activation(fields, &["hidden_act"], "silu")?;
-        accepted::whole_heads_turn(fields, config)
-    },
+    accept: accepted::like_llama,
     graph,
 };
 

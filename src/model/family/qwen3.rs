@@ -15,11 +15,7 @@ pub(super) static QWEN3: Family = Family {
     classes: &[("qwen3", "Qwen3ForCausalLM")],
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
-    accept: |fields, config| {
-        accepted::common(fields, config)?;
-        accepted::activation(fields, &["hidden_act"], "silu")?;
-        accepted::whole_heads_turn(fields, config)
-    },
+    accept: accepted::like_llama,
     graph,
 };
 

@@ -1,26 +1,15 @@
 //! SmolLM 3: Llama, of whose layers some do not turn queries and keys.
 
 use super::{Family, Source, accepted, frame::decoder, qwen2::optional_window, recipe::Recipe};
-use crate::{
-    ir::Graph,
-    model::{Container, ModelError},
-};
-use ygg_kernels::RopePairing;
+use crate::{ir::Graph, model::ModelError};
 
 /// SmolLM 3.
 pub(super) static SMOLLM3: Family = Family {
     name: "smollm3",
     classes: &[("smollm3", "SmolLM3ForCausalLM")],
-    pairing: |container| match container {
-        Container::Gguf => RopePairing::Adjacent,
-        Container::Folder => RopePairing::Halves,
-    },
+    pairing: accepted::adjacent_in_gguf,
     is_tied_by_default: true,
-    accept: |fields, config| {
-        accepted::common(fields, config)?;
-        accepted::activation(fields, &["hidden_act"], "silu")?;
-        accepted::whole_heads_turn(fields, config)
-    },
+    accept: accepted::like_llama,
     graph,
 };
 
