@@ -16,7 +16,10 @@ class Yggc:
     """`yggc` with the model, threads and context of this comparison."""
 
     def __init__(self, options):
-        self.program, self.plan = options.yggc, options.plan
+        self.program = options.yggc
+        self.planned = ["--plan", options.plan] if options.plan else []
+        if options.draft_model:
+            self.planned += ["--draft-model", options.draft_model]
         self.device = ["--model", options.model, "--threads", str(options.threads)]
         self.context = ["--context", str(options.context)]
         self.folder = tempfile.TemporaryDirectory()
@@ -40,7 +43,7 @@ class Yggc:
         prompts = f"{self.folder.name}/prompts.jsonl"
         with open(prompts, "w") as file:
             file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
-        plan = ["--plan", self.plan] if self.plan and arms != ["ar"] else []
+        plan = self.planned if arms != ["ar"] else []
         once = ["--prompts", prompts, "--arms", ",".join(arms), "-n", str(tokens), "--repetitions", "1", "--json"]
         setting = [*self.device, *self.context, "--activations", activations]
         bench = json.loads(self.command("bench", *setting, *plan, *once))
@@ -77,8 +80,9 @@ class Peer:
             if not os.path.exists(path):
                 sys.exit(f"{path} is missing: README.md beside compare.py says how it is built for this machine")
         command = [python, str(HERE / "peer_worker.py"), engine, where, variant]
+        draft = [options.draft_model] if options.draft_model else []
         self.process = subprocess.Popen(
-            [*command, options.model, str(options.threads), str(options.context)],
+            [*command, options.model, str(options.threads), str(options.context), *draft],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -104,8 +108,9 @@ class Peer:
             pass  # reply() says how it ended.
         return self.reply()
 
-    def answer(self, flash, prompt, tokens, lookup=None):
-        return self.ask(do="answer", flash=flash, prompt=prompt, tokens=tokens, lookup=lookup)
+    def answer(self, flash, prompt, tokens, **speculation):
+        """A greedy answer, by `lookup` or `draft` if one of them is given."""
+        return self.ask(do="answer", flash=flash, prompt=prompt, tokens=tokens, **speculation)
 
     def decode(self, flash, prompt, tokens):
         return self.ask(do="decode", flash=flash, prompt=prompt, tokens=tokens)

@@ -23,6 +23,8 @@ WIDTHS = "1,2,4,8,16,32,64"
 # Where `yggc bench --kernels` measures.
 DEPTHS = [200, 1000]
 PREDICTED = [2, 4, 8, 10]
+# Most tokens that a peer's drafter model drafts, and the least probability of one; the last is llama.cpp's own choice.
+DRAFTED = [(2, 0.0), (4, 0.0), (8, 0.0), (16, 0.75)]
 # Prompts of the file that the AR arms answer, and that `yggc bench` answers in one go beside llama.cpp.
 AR_PROMPTS, GROUP = 3, 8
 # How often every variant of a peer answers the first prompt before the fastest is chosen.
@@ -47,6 +49,7 @@ def parser():
     add("--tokens", type=int, default=128, help="tokens of an answer at most [%(default)s]")
     add("--context", type=int, default=4608, help="tokens of prompt and answer together [%(default)s]")
     add("--plan", help="yggc's plan for the whole answers [the cached one, made on first use]")
+    add("--draft-model", metavar="FILE", help="drafter model of all programs in whole answers [peers draft by lookup]")
     add("--ngram", type=int, default=2, help="longest n-gram of llama.cpp's prompt lookup [%(default)s]")
     add("--depth", type=int, choices=DEPTHS, default=200, help="tokens in the cache of forwards by width [%(default)s]")
     add("--widths", default=WIDTHS, help="rows of those forwards, separated by commas [%(default)s]")
@@ -87,8 +90,12 @@ def check(asked, given):
             asked.error(f"--against: expected some of {', '.join(arms.VARIANTS)}, found {name}")
     if "ik_llama.cpp" in given.against and not given.ik:
         asked.error("--against: ik_llama.cpp needs --ik with its source tree")
-    if "answers" in given.only and "llama.cpp" not in given.against:
-        asked.error("--against: `answers` compares lookup of llama.cpp: name it too, or leave `answers` out of --only")
+    if "answers" in given.only and "llama.cpp" not in given.against and not given.draft_model:
+        asked.error(
+            "--against: `answers` compares speculation: name llama.cpp too, give --draft-model, or leave `answers` out of --only"
+        )
+    if given.draft_model and not os.path.isfile(given.draft_model):
+        asked.error(f"--draft-model: no file `{given.draft_model}`")
     numbers = ["repetitions", "tries", "tokens", "context", "ngram", "depth", "forwards", "prefill_tokens", "deep_tokens"]
     for name in numbers:
         if getattr(given, name) < 1:
@@ -186,7 +193,7 @@ class Comparison:
             options={
                 key: value
                 for key, value in vars(self.given).items()
-                if key not in ["model", "yggc", "peers", "ik", "prompts", "plan", "out"]
+                if key not in ["model", "draft_model", "yggc", "peers", "ik", "prompts", "plan", "out"]
             },
         )
 
@@ -353,17 +360,24 @@ class Comparison:
             self.in_turn(self.of_peers(peer) + self.measured(yggc), repetition)
 
     def answers(self, chosen, prompts):
-        """Whole answers with prefill: plain on all sides, and with the speculation of yggc and of llama.cpp."""
-        lookups = {f"llama.cpp lookup {n}": {"ngram": self.given.ngram, "predicted": n} for n in PREDICTED}
-        peer_arms = {f"{name} plain": (name, None) for name in chosen}
-        peer_arms |= {arm: ("llama.cpp", lookup) for arm, lookup in lookups.items()}
+        """Whole answers with prefill: plain on all sides, and with the speculation of yggc and of the peers."""
+        peer_arms = {f"{name} plain": (name, {}) for name in chosen}
+        if self.given.draft_model:
+            for predicted, least in DRAFTED:
+                draft = {"draft": {"predicted": predicted, "least": least}}
+                label = f"{predicted} of {least} or more" if least else f"{predicted}"
+                peer_arms |= {f"{name} draft {label}": (name, draft) for name in chosen}
+        elif "llama.cpp" in chosen:
+            for predicted in PREDICTED:
+                lookup = {"lookup": {"ngram": self.given.ngram, "predicted": predicted}}
+                peer_arms[f"llama.cpp lookup {predicted}"] = ("llama.cpp", lookup)
         activations = self.given.activations[0]
 
         def peer(repetition, arm, group):
-            name, lookup = peer_arms[arm]
+            name, speculation = peer_arms[arm]
             variant, flash = chosen[name]
             for prompt in group:
-                answer = self.peers[name, variant].answer(flash, prompt["ids"], self.given.tokens, lookup)
+                answer = self.peers[name, variant].answer(flash, prompt["ids"], self.given.tokens, **speculation)
                 self.record(
                     "answers",
                     arm=arm,

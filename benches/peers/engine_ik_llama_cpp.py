@@ -94,26 +94,29 @@ def log(level, text, _):
 
 
 class Engine:
-    def __init__(self, where, variant, model, _threads):
-        self.api = library(where)
+    def __init__(self, where, variant, _threads):
+        self.variant, self.api = variant, library(where)
         commit = subprocess.run(["git", "-C", where, "rev-parse", "HEAD"], capture_output=True, text=True)
         self.version = commit.stdout.strip() or None
         self.api.llama_log_set(log, None)
         self.api.llama_backend_init()
+
+    def load(self, model):
         params = self.api.llama_model_default_params()
         params.n_gpu_layers = 0
-        params.repack_tensors = variant == "repacked"
-        params.use_mmap = variant == "mapped"
-        self.model = self.api.llama_model_load_from_file(os.fsencode(model), params)
-        if not self.model:
+        params.repack_tensors = self.variant == "repacked"
+        params.use_mmap = self.variant == "mapped"
+        loaded = self.api.llama_model_load_from_file(os.fsencode(model), params)
+        if not loaded:
             raise RuntimeError(f"ik_llama.cpp cannot load the model {model}: expected a GGUF file that it supports")
+        return loaded
 
-    def context(self, flash, threads, capacity, batch):
+    def context(self, model, flash, threads, capacity, batch):
         params = self.api.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = capacity, batch, batch
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn = flash
-        return self.api.llama_init_from_model(self.model, params)
+        return self.api.llama_init_from_model(model, params)
 
     def forget(self, context, position):
         return self.api.llama_kv_cache_seq_rm(context, 0, position, -1)

@@ -63,17 +63,20 @@ class Engine:
     api = llama_cpp
     version = llama_cpp.__version__
 
-    def __init__(self, _where, _variant, model, threads):
+    def __init__(self, _where, _variant, threads):
         llama_cpp.llama_log_set(log, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
-        params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = 0
-        self.model = llama_cpp.llama_model_load_from_file(os.fsencode(model), params)
-        if not self.model:
-            raise RuntimeError(f"llama.cpp cannot load the model {model}: expected a GGUF file that it supports")
         self.pool = Threadpool(threads)
 
-    def context(self, flash, threads, capacity, batch):
+    def load(self, model):
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = 0
+        loaded = llama_cpp.llama_model_load_from_file(os.fsencode(model), params)
+        if not loaded:
+            raise RuntimeError(f"llama.cpp cannot load the model {model}: expected a GGUF file that it supports")
+        return loaded
+
+    def context(self, model, flash, threads, capacity, batch):
         params = llama_cpp.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = capacity, batch, batch, 1
         params.n_threads = params.n_threads_batch = threads
@@ -81,7 +84,7 @@ class Engine:
             llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash else llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         )
         params.no_perf = True
-        context = llama_cpp.llama_init_from_model(self.model, params)
+        context = llama_cpp.llama_init_from_model(model, params)
         if context:
             self.pool.attach(context)
         return context

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs one peer for compare.py: one JSON request a line on standard input, one JSON reply a line on standard output.
 
-usage: peer_worker.py ENGINE WHERE VARIANT MODEL THREADS CONTEXT
+usage: peer_worker.py ENGINE WHERE VARIANT MODEL THREADS CONTEXT [DRAFT-MODEL]
 
 ENGINE is a module of this folder, engine_llama_cpp or engine_ik_llama_cpp, which says what WHERE and VARIANT are. The C
 interface is used so that a peer pays for nothing but its own work: logits only of the rows that are looked at, the greedy
@@ -26,15 +26,16 @@ def as_array(pointer, kind, count):
 
 
 class Worker:
-    """One model with a context of each kind of attention."""
+    """One model with a context of each kind of attention, and the worker of a drafter model if there is one."""
 
-    def __init__(self, engine, threads, capacity):
-        self.engine, self.api, self.capacity = engine, engine.api, capacity
-        self.vocab = self.api.llama_model_get_vocab(engine.model)
+    def __init__(self, engine, model, threads, capacity, draft=None):
+        self.engine, self.api, self.capacity, self.model = engine, engine.api, capacity, engine.load(model)
+        self.draft = Worker(engine, draft, threads, capacity) if draft else None
+        self.vocab = self.api.llama_model_get_vocab(self.model)
         self.vocabulary = self.api.llama_vocab_n_tokens(self.vocab)
         self.contexts = {}
         for flash in ("off", "on"):
-            self.contexts[flash] = engine.context(flash == "on", threads, capacity, BATCH)
+            self.contexts[flash] = engine.context(self.model, flash == "on", threads, capacity, BATCH)
             if not self.contexts[flash]:
                 raise RuntimeError(f"no context of {capacity} tokens can be opened with flash attention {flash}")
         # Ids in the cache of each context that `decode` filled it with.
@@ -49,17 +50,19 @@ class Worker:
 
     def about(self):
         text = ctypes.create_string_buffer(256)
-        self.api.llama_model_desc(self.engine.model, text, len(text))
+        self.api.llama_model_desc(self.model, text, len(text))
         return {
             "version": self.engine.version,
             "system": self.api.llama_print_system_info().decode(),
             "model": text.value.decode(),
-            "parameters": self.api.llama_model_n_params(self.engine.model),
-            "bytes": self.api.llama_model_size(self.engine.model),
+            "parameters": self.api.llama_model_n_params(self.model),
+            "bytes": self.api.llama_model_size(self.model),
         }
 
     def use(self, flash):
         self.flash, self.current = flash, self.contexts[flash]
+        if self.draft:
+            self.draft.use(flash)
 
     def forget(self, position):
         """Drops the cache from `position` on."""
@@ -90,7 +93,7 @@ class Worker:
         return logits[0]
 
     def answer(self, request):
-        """A greedy answer to the end of text or `tokens` tokens; `lookup` drafts with the engine's prompt lookup."""
+        """A greedy answer to the end of text or `tokens` tokens; `lookup` drafts with the engine's prompt lookup, `draft` by a model."""
         prompt, most = request["prompt"], request["tokens"]
         if len(prompt) + most > self.capacity:
             raise RuntimeError(
@@ -98,10 +101,14 @@ class Worker:
             )
         lookup = request.get("lookup")
         drafter = lookup and self.engine.lookup(**lookup)
+        if request.get("draft"):
+            drafter = ModelDrafter(self.draft, **request["draft"])
         history = numpy.empty(len(prompt) + most, dtype=numpy.intc)
         history[: len(prompt)] = prompt
         start = time.perf_counter()
         token = int(self.prefill(prompt).argmax())
+        if request.get("draft"):
+            drafter.begin(prompt)
         first = time.perf_counter()
         history[len(prompt)] = token
         length, steps, drafted = len(prompt) + 1, 0, 0
@@ -159,17 +166,46 @@ class Worker:
         return {"forward_ms": times[1:]}
 
 
+class ModelDrafter:
+    """Greedy tokens of a drafter model: at most `predicted`, none behind one that it holds less probable than `least`."""
+
+    def __init__(self, worker, predicted, least):
+        self.worker, self.predicted, self.least = worker, predicted, least
+
+    def begin(self, prompt):
+        """Reads the prompt, which counts as a part of prefill, as it does for yggc."""
+        self.worker.prefill(prompt)
+        self.held = list(prompt)
+
+    def __call__(self, history):
+        ids = history.tolist()
+        same = next((place for place, (a, b) in enumerate(zip(self.held, ids)) if a != b), min(len(self.held), len(ids)))
+        keep = min(same, len(ids) - 1)
+        self.worker.forget(keep)
+        logits, draft = self.worker.forward(ids[keep:], keep, 1)[0], []
+        while True:
+            token = int(logits.argmax())
+            if self.least and 1 / numpy.exp(logits - logits[token]).sum() < self.least:
+                break
+            draft.append(token)
+            if len(draft) == self.predicted:
+                break
+            logits = self.worker.forward([token], len(ids) + len(draft) - 1, 1)[0]
+        self.held = ids + draft[:-1]
+        return draft
+
+
 def main():
-    if len(sys.argv) != 7:
+    if len(sys.argv) not in (7, 8):
         sys.exit(__doc__)
-    name, where, variant, model, threads, capacity = sys.argv[1:]
+    name, where, variant, model, threads, capacity, *draft = sys.argv[1:]
 
     def reply(answer):
         print(json.dumps(answer), flush=True)
 
     try:
-        engine = importlib.import_module(name).Engine(where, variant, model, int(threads))
-        worker = Worker(engine, int(threads), int(capacity))
+        engine = importlib.import_module(name).Engine(where, variant, int(threads))
+        worker = Worker(engine, model, int(threads), int(capacity), *draft)
         engine.pause()
         requests = {"answer": worker.answer, "decode": worker.decode, "width": worker.width}
         reply(worker.about())
