@@ -2,7 +2,10 @@
 
 use std::ffi::c_char;
 
-use yggc::engine::{Adjustment, Message, Prompt, Request, Reuse, Role, Sampling, Speculation};
+use yggc::engine::{
+    Adjustment, Conversation, GenerationPrompt, Message, Prompt, Request, Reuse, Role, Sampling, Speculation,
+    Variables,
+};
 
 use super::{
     cancel::Cancel,
@@ -66,6 +69,8 @@ pub struct GenerateRequest {
     pub no_spec: u32,
     /// Not 0: reuses nothing of the previous request, so the whole prompt is run.
     pub no_reuse: u32,
+    /// Variables of the model's chat template as a JSON object, such as `{"enable_thinking": false}`; only with `messages`.
+    pub chat_template_kwargs: *const c_char,
 }
 
 // SAFETY: plain data of C that begins with its size; null pointers and zeros are values.
@@ -147,11 +152,21 @@ unsafe fn prompt(given: &GenerateRequest) -> Result<Prompt, Failure> {
     let text = unsafe { pointers::text(given.prompt, "prompt")? };
     // SAFETY: as the caller's.
     let tokens = unsafe { pointers::elements(given.tokens, given.token_count, "tokens")? };
+    // SAFETY: as the caller's.
+    let variables = unsafe { pointers::text(given.chat_template_kwargs, "chat_template_kwargs")? };
+    if variables.is_some() && messages.is_empty() {
+        return Err(Failure::usage("chat_template_kwargs without messages: expected both or neither"));
+    }
     match (messages, text, tokens) {
         ([_, ..], None, []) => {
             // SAFETY: as the caller's.
             let messages = messages.iter().map(|given| unsafe { message(given) });
-            messages.collect::<Result<_, _>>().map(Prompt::Chat)
+            let variables = variables.map_or(Ok(Variables::default()), str::parse);
+            Ok(Prompt::Chat(Conversation {
+                variables: variables
+                    .map_err(|error| Failure::usage(format!("chat_template_kwargs: {error}")))?,
+                ..Conversation::new(messages.collect::<Result<_, _>>()?, GenerationPrompt::Add)
+            }))
         }
         ([], Some(text), []) => Ok(Prompt::Raw(text.to_owned())),
         ([], None, [_, ..]) => Ok(Prompt::Tokens(tokens.to_vec())),
@@ -209,6 +224,7 @@ mod tests {
             presence_penalty: 0.0,
             no_spec: 0,
             no_reuse: 0,
+            chat_template_kwargs: ptr::null(),
         }
     }
 
@@ -252,11 +268,16 @@ mod tests {
             presence_penalty: 2.0,
             no_spec: 1,
             no_reuse: 2,
+            chat_template_kwargs: c"{\"enable_thinking\": false}".as_ptr(),
             ..given()
         });
         let found = found.unwrap();
         let said = vec![Message::new(Role::System, "Be kind."), Message::new(Role::User, "")];
-        assert_eq!((found.prompt, found.max_tokens), (Prompt::Chat(said), 9));
+        let conversation = Conversation {
+            variables: r#"{"enable_thinking": false}"#.parse().unwrap(),
+            ..Conversation::new(said, GenerationPrompt::Add)
+        };
+        assert_eq!((found.prompt, found.max_tokens), (Prompt::Chat(conversation), 9));
         let sampling = Sampling { temperature: 0.5, top_k: 4, top_p: 0.75, min_p: 0.25, seed: 7 };
         assert_eq!(found.sampling, sampling);
         let adjustment = Adjustment { bias: Vec::new(), repetition: 1.5, frequency: -1.0, presence: 2.0 };
@@ -280,6 +301,7 @@ mod tests {
         let (role, text) = (c"user".as_ptr(), c"ab".as_ptr());
         let [no_role, other_role, no_content] =
             [message(ptr::null(), text), message(c"robot".as_ptr(), text), message(role, ptr::null())];
+        let good = message(role, text);
         let of_message =
             |message: &ChatMessage| GenerateRequest { messages: message, message_count: 1, ..given() };
         let [null, empty] = [ptr::null(), c"".as_ptr()];
@@ -292,6 +314,8 @@ mod tests {
             (of_message(&no_content), "content of a message is NULL"),
             (GenerateRequest { stop: &null, stop_count: 1, ..asked() }, "stop string"),
             (GenerateRequest { stop: &empty, stop_count: 1, ..asked() }, "stop string"),
+            (GenerateRequest { chat_template_kwargs: text, ..asked() }, "without messages"),
+            (GenerateRequest { chat_template_kwargs: text, ..of_message(&good) }, "JSON object"),
             (GenerateRequest { temperature: -1.0, ..asked() }, "temperature"),
             (GenerateRequest { top_p: 1.5, ..asked() }, "top-p"),
             (GenerateRequest { min_p: f32::NAN, ..asked() }, "min-p"),

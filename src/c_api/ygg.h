@@ -140,6 +140,8 @@ typedef struct ygg_request {
     uint32_t no_spec;
     // Not 0: reuses nothing of the previous request, so the whole prompt is run.
     uint32_t no_reuse;
+    // Variables of the model's chat template as a JSON object, such as `{"enable_thinking": false}`; only with `messages`.
+    const char *chat_template_kwargs;
 } ygg_request;
 
 // A token of an answer and the text that became final with it.

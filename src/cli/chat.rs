@@ -157,10 +157,7 @@ impl Chat<'_> {
     fn prompt(&mut self) -> Prompt {
         let context = self.engine.context();
         let room = self.settings.max_tokens.unwrap_or(usize::MAX).min(context / ANSWERS_PART);
-        let prompt = |from: usize| {
-            let system = self.settings.system.iter().map(|text| Message::new(Role::System, text.as_str()));
-            Prompt::Chat(system.chain(self.messages[from..].iter().cloned()).collect())
-        };
+        let prompt = |from: usize| self.settings.chat(self.messages[from..].iter().cloned());
         let whole = prompt(0);
         if !self.drops_old {
             return whole;

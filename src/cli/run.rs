@@ -51,12 +51,8 @@ fn answer(
         output::remark(stats::memory(engine.memory()));
     }
     let Some(text) = prompt else { return chat::command(engine, args, cache) };
-    let prompt = if args.raw {
-        Prompt::Raw(text)
-    } else {
-        let system = args.answer.system.iter().map(|text| Message::new(Role::System, text.as_str()));
-        Prompt::Chat(system.chain([Message::new(Role::User, text)]).collect())
-    };
+    let prompt =
+        if args.raw { Prompt::Raw(text) } else { args.answer.chat([Message::new(Role::User, text)]) };
     let request = settings::request(&args.answer, prompt);
     let (reason, report) = if args.json {
         let answer = engine.generate(&request)?.collect_answer()?;

@@ -23,7 +23,7 @@ pub use crate::{
     runtime::Pinning,
     sample::{Adjustment, Sampling, argmax},
     speculate::{Reuse, Speculation},
-    text::{Message, Role, Special},
+    text::{Conversation, GenerationPrompt, Json, Message, Role, Special, TextError, Variables},
 };
 pub use cancel::CancelHandle;
 pub use draft_models::DraftModel;
@@ -78,7 +78,7 @@ use report::Background;
 /// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
 /// let mut engine = Engine::open(&Options::new(&model))?;
 /// let mut turns = vec![Message::new(Role::User, "Name a river.")];
-/// let request = |turns: &[Message]| Request { max_tokens: 8, ..Request::new(Prompt::Chat(turns.to_vec())) };
+/// let request = |turns: &[Message]| Request { max_tokens: 8, ..Request::new(Prompt::chat(turns.to_vec())) };
 /// let answer = engine.generate(&request(&turns))?.collect_answer()?;
 /// turns.push(Message::new(Role::Assistant, answer.text));
 /// turns.push(Message::new(Role::User, "And another?"));

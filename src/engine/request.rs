@@ -11,8 +11,9 @@ use super::{CancelHandle, Error, Loaded, Report};
 /// What the text continues. Laying it out and encoding it costs time in proportion to its length, and no forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
-    /// A conversation laid out by the model's chat template; nothing in a message becomes a control token.
-    Chat(Vec<Message>),
+    /// A conversation laid out by the model's chat template; nothing in a message becomes a control token. Where it says no time, it is
+    /// now.
+    Chat(Conversation),
     /// Text as it is; control tokens in it are recognised.
     Raw(String),
     /// Token ids as they are.
@@ -20,19 +21,22 @@ pub enum Prompt {
 }
 
 impl Prompt {
+    /// A conversation that the model answers, of messages alone.
+    pub fn chat(messages: Vec<Message>) -> Self {
+        Self::Chat(Conversation::new(messages, GenerationPrompt::Add))
+    }
+
     /// The prompt's token ids.
     ///
     /// # Errors
     /// [`Error`] of kind `Input` when the model has no chat template or the template refuses.
     pub fn token_ids(&self, loaded: &Loaded) -> Result<Vec<u32>, Error> {
         match self {
-            Prompt::Chat(messages) => {
+            Prompt::Chat(conversation) => {
                 let template =
                     loaded.chat_template()?.ok_or_else(|| Error::from(TextError::NoChatTemplate))?;
-                let conversation = Conversation {
-                    now: Some(chrono::Local::now().naive_local()),
-                    ..Conversation::new(messages.clone(), GenerationPrompt::Add)
-                };
+                let now = conversation.now.or_else(|| Some(chrono::Local::now().naive_local()));
+                let conversation = Conversation { now, ..conversation.clone() };
                 Ok(loaded.tokenizer().encode_chat(template, &conversation)?)
             }
             Prompt::Raw(text) => Ok(loaded.tokenizer().encode_prompt(text)),
@@ -56,7 +60,7 @@ impl Prompt {
 ///     sampling: Sampling { temperature: 0.7, seed: 3, ..Sampling::GREEDY },
 ///     adjustment: Adjustment { presence: 0.5, ..Adjustment::NONE },
 ///     stop: vec!["6.".to_owned()],
-///     ..Request::new(Prompt::Chat(vec![question]))
+///     ..Request::new(Prompt::chat(vec![question]))
 /// };
 /// assert!(request.sampling.validate().is_ok());
 /// ```

@@ -25,7 +25,7 @@ impl CalibrationPrompt {
     /// [`Error`] of kind `Input` when the model's chat template is broken or refuses.
     pub fn token_ids(&self, loaded: &Loaded) -> Result<Vec<u32>, Error> {
         let asked = match loaded.chat_template()? {
-            Some(_) => Prompt::Chat(vec![Message::new(Role::User, self.text.as_str())]),
+            Some(_) => Prompt::chat(vec![Message::new(Role::User, self.text.as_str())]),
             None => Prompt::Raw(self.text.clone()),
         };
         asked.token_ids(loaded)

@@ -7,7 +7,10 @@ use std::{
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Number, Value};
-use yggc::engine::{Adjustment, CancelHandle, Message, Prompt, Request, Role, Sampling};
+use yggc::engine::{
+    Adjustment, CancelHandle, Conversation, GenerationPrompt, Message, Prompt, Request, Role, Sampling,
+    Variables,
+};
 
 use super::{answers::Refused, settings::Limits, worker::PLANNED};
 
@@ -71,6 +74,7 @@ struct ChatBody {
     tools: Option<Vec<Value>>,
     functions: Option<Vec<Value>>,
     response_format: Option<Value>,
+    chat_template_kwargs: Option<Variables>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -147,6 +151,7 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         tools,
         functions,
         response_format,
+        chat_template_kwargs,
     } = parse(body)?;
     for (field, asked) in [("tools", tools), ("functions", functions)] {
         if asked.is_some_and(|tools| !tools.is_empty()) {
@@ -170,7 +175,11 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         }
     };
     let max_tokens = max_completion_tokens.or(terms.max_tokens);
-    terms.asked(Prompt::Chat(messages), log_probs, (max_tokens, defaults.limits.output_tokens), defaults)
+    let conversation = Conversation {
+        variables: chat_template_kwargs.unwrap_or_default(),
+        ..Conversation::new(messages, GenerationPrompt::Add)
+    };
+    terms.asked(Prompt::Chat(conversation), log_probs, (max_tokens, defaults.limits.output_tokens), defaults)
 }
 
 /// Parses a body of `/v1/completions`.
@@ -201,13 +210,12 @@ pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, 
 }
 
 /// Fields by which other servers change what is generated, and which mean nothing here.
-const FOREIGN: [&str; 42] = [
+const FOREIGN: [&str; 41] = [
     "add_special_tokens",
     "allowed_token_ids",
     "audio",
     "bad_words",
     "chat_template",
-    "chat_template_kwargs",
     "continue_final_message",
     "dry_multiplier",
     "dynatemp_range",
@@ -477,10 +485,14 @@ mod tests {
             ],
             "max_tokens": 7, "max_completion_tokens": 9, "seed": -1, "top_k": -1, "stop": "s", "stream": true,
             "stream_options": {"include_usage": true}, "logit_bias": {"5": -1.5}, "drafter": "layer_skip_v8192",
+            "chat_template_kwargs": {"enable_thinking": false},
         });
         let Asked { request, drafter, delivery, .. } = asked(&body);
-        let Prompt::Chat(messages) = &request.prompt else { panic!("{request:?}") };
+        let Prompt::Chat(Conversation { messages, variables, .. }) = &request.prompt else {
+            panic!("{request:?}")
+        };
         assert_eq!(messages[0], Message::new(Role::System, "ab"));
+        assert_eq!(variables.to_string(), r#"{"enable_thinking":false}"#);
         assert_eq!((request.max_tokens, request.sampling.seed, request.sampling.top_k), (9, u64::MAX, 0));
         assert_eq!((request.stop, request.adjustment.bias), (vec!["s".to_owned()], vec![(5, -1.5)]));
         assert_eq!((drafter.as_str(), delivery), ("layer_skip_v8192", Delivery::Stream { usage: true }));
@@ -492,6 +504,7 @@ mod tests {
             (json!({"messages": [], "temperature": "hot"}), "temperature"),
             (json!({"messages": [{"role": 3}]}), "messages[0].role"),
             (json!({"messages": [], "logit_bias": {"1": "x"}}), "logit_bias"),
+            (json!({"messages": [], "chat_template_kwargs": {"messages": []}}), "chat_template_kwargs"),
         ] {
             let refused = chat(body.to_string().as_bytes(), &DEFAULTS).unwrap_err();
             let said = refused.body()["error"]["param"].as_str().unwrap_or_default().to_owned();

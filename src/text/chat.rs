@@ -4,10 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use chrono::NaiveDateTime;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::disguise::Disguise;
 use super::{ChatTemplate, Json, TextError, Tokenizer};
+
+/// Variables that templates have of the conversation.
+const OWN_VARIABLES: [&str; 5] = ["messages", "tools", "documents", "add_generation_prompt", "strftime_now"];
 
 /// The author of a message. A closed set: templates build control tokens from roles, so a role is never free text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +92,49 @@ pub enum GenerationPrompt {
     Omit,
 }
 
+/// Variables of a template beside those that every conversation has, in order, as an object in JSON. Other programs call them
+/// `chat_template_kwargs`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Json")]
+pub struct Variables(Vec<(String, Json)>);
+
+impl Variables {
+    /// Names and values.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(String, Json)> {
+        self.0.iter()
+    }
+}
+
+impl TryFrom<Json> for Variables {
+    type Error = TextError;
+
+    fn try_from(value: Json) -> Result<Self, TextError> {
+        let refused = |found: &str| TextError::TemplateVariables { found: found.to_owned() };
+        let Json::Object(entries) = value else { return Err(refused("another JSON value")) };
+        match entries.iter().find(|(name, _)| OWN_VARIABLES.contains(&name.as_str())) {
+            Some((name, _)) => Err(refused(&format!("`{name}`, which the conversation itself sets"))),
+            None => Ok(Self(entries)),
+        }
+    }
+}
+
+impl FromStr for Variables {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        let refused =
+            |error: serde_json::Error| TextError::TemplateVariables { found: format!("no JSON: {error}") };
+        Self::try_from(serde_json::from_str::<Json>(text).map_err(refused)?)
+    }
+}
+
+impl fmt::Display for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = serde_json::to_string(&Json::Object(self.0.clone())).expect("JSON can be written");
+        f.write_str(&text)
+    }
+}
+
 /// All that a template lays out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
@@ -97,7 +143,7 @@ pub struct Conversation {
     /// Definitions of the tools that the model may call, as JSON schemas; empty for none.
     pub tools: Vec<Json>,
     /// Further variables of the template, such as `enable_thinking`.
-    pub variables: Vec<(String, Json)>,
+    pub variables: Variables,
     /// Whether the model answers next.
     pub generation_prompt: GenerationPrompt,
     /// The local time, for templates that print a date; without it they have no clock.
@@ -108,7 +154,7 @@ impl Conversation {
     /// Messages alone: no tools, variables or clock.
     #[must_use]
     pub fn new(messages: Vec<Message>, generation_prompt: GenerationPrompt) -> Self {
-        Self { messages, tools: Vec::new(), variables: Vec::new(), generation_prompt, now: None }
+        Self { messages, tools: Vec::new(), variables: Variables::default(), generation_prompt, now: None }
     }
 
     /// Calls `visit` for every text of it.
@@ -118,7 +164,7 @@ impl Conversation {
             message.fields.iter_mut().for_each(|(_, value)| value.visit_texts(visit));
         }
         self.tools.iter_mut().for_each(|tool| tool.visit_texts(visit));
-        self.variables.iter_mut().for_each(|(_, value)| value.visit_texts(visit));
+        self.variables.0.iter_mut().for_each(|(_, value)| value.visit_texts(visit));
     }
 }
 

@@ -13,6 +13,14 @@ pub enum TextError {
         /// The kind the file names.
         found: String,
     },
+    /// Variables for a chat template are no object, or take the place of the conversation's own.
+    #[error(
+        "expected variables of the chat template as a JSON object, as in {{\"enable_thinking\": false}}, found {found}"
+    )]
+    TemplateVariables {
+        /// What was given.
+        found: String,
+    },
     /// The rule that cuts text into words is not one we know exactly.
     #[error(
         "the model's pre-tokenizer is `{found}`, but only {supported} are supported: use the model's Hugging Face \

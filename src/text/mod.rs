@@ -42,7 +42,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use chat::{Conversation, GenerationPrompt, Message, Role};
+pub use chat::{Conversation, GenerationPrompt, Message, Role, Variables};
 pub use chat_template::ChatTemplate;
 pub use detokenizer::Detokenizer;
 pub use error::TextError;

@@ -139,7 +139,7 @@ fn exam() -> &'static Exam {
             .into_iter()
             .zip(SETTINGS.iter().cycle())
             .map(|(prompt, &(sampling, threads))| {
-                let asked = Prompt::Chat(vec![Message::new(Role::User, prompt.text)]);
+                let asked = Prompt::chat(vec![Message::new(Role::User, prompt.text)]);
                 let ids = asked.token_ids(&loaded).expect("a chat prompt");
                 Question { kind: prompt.kind, sampling, threads, prompt: ids, truth: Vec::new() }
             })

@@ -1,6 +1,7 @@
 //! What `yggc run` asks for in every answer: length, sampling, penalties, stop strings. `/set` of the chat changes it.
 
 use clap::{Args, builder::NonEmptyStringValueParser};
+use yggc::engine::{Conversation, GenerationPrompt, Message, Prompt, Role, TextError, Variables};
 
 use super::numbers::{at_least_one, min_p, number, temperature, top_p};
 
@@ -33,6 +34,9 @@ pub(crate) struct AnswerArgs {
     /// Instructions to the model, before the conversation
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
     pub(crate) system: Option<String>,
+    /// Variables of the model's chat template, as in '{"enable_thinking": false}'
+    #[arg(long, value_name = "JSON", conflicts_with = "raw", default_value_t, hide_default_value = true)]
+    pub(crate) chat_template_kwargs: Variables,
     /// End the answer before this text; may be repeated
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
     pub(crate) stop: Vec<String>,
@@ -70,6 +74,15 @@ fn bias(text: &str) -> Result<(u32, f32), String> {
 }
 
 impl AnswerArgs {
+    /// The messages behind the system's.
+    pub(crate) fn chat(&self, messages: impl IntoIterator<Item = Message>) -> Prompt {
+        let system = self.system.iter().map(|text| Message::new(Role::System, text.as_str()));
+        Prompt::Chat(Conversation {
+            variables: self.chat_template_kwargs.clone(),
+            ..Conversation::new(system.chain(messages).collect(), GenerationPrompt::Add)
+        })
+    }
+
     /// Names of settings, with what they are set to.
     pub(crate) fn shown(&self) -> Vec<(&'static str, String)> {
         let or = |value: Option<String>, otherwise: &str| value.unwrap_or_else(|| otherwise.to_owned());
@@ -86,6 +99,7 @@ impl AnswerArgs {
             ("frequency-penalty", self.frequency_penalty.to_string()),
             ("stop", if stop.is_empty() { "none".to_owned() } else { format!("{stop:?}") }),
             ("system", or(system.clone(), "none")),
+            ("chat-template-kwargs", self.chat_template_kwargs.to_string()),
         ]
     }
 
@@ -112,6 +126,9 @@ impl AnswerArgs {
             "frequency-penalty" => self.frequency_penalty = penalty(value)?,
             "stop" => self.stop = optional(value, |text| Ok(text.to_owned()))?.into_iter().collect(),
             "system" => self.system = optional(value, |text| Ok(text.to_owned()))?,
+            "chat-template-kwargs" => {
+                self.chat_template_kwargs = value.parse().map_err(|error: TextError| error.to_string())?;
+            }
             _ => return Err("there is no such setting; /set alone lists them".to_owned()),
         }
         Ok(())
@@ -139,7 +156,11 @@ mod tests {
         let mut args = line.answer;
         let before = args.shown();
         for (name, _) in &before {
-            let value = if *name == "min-p" { "0.5" } else { "1" };
+            let value = match *name {
+                "min-p" => "0.5",
+                "chat-template-kwargs" => r#"{"enable_thinking":1}"#,
+                _ => "1",
+            };
             args.set(name, value).unwrap();
         }
         let after = args.shown();
@@ -148,9 +169,14 @@ mod tests {
             args.set(name, value).unwrap();
         }
         assert_eq!(args.shown(), before);
-        for (name, value, expected) in
-            [("top-p", "2", "at most 1"), ("n", "0", "at least 1"), ("colour", "red", "no such setting")]
-        {
+        for (name, value, expected) in [
+            ("top-p", "2", "at most 1"),
+            ("n", "0", "at least 1"),
+            ("colour", "red", "no such setting"),
+            ("chat-template-kwargs", "[1]", "a JSON object"),
+            ("chat-template-kwargs", r#"{"tools":[]}"#, "`tools`"),
+            ("chat-template-kwargs", "{", "no JSON"),
+        ] {
             let refused = args.set(name, value).unwrap_err();
             assert!(refused.contains(expected), "{refused}");
         }

@@ -111,7 +111,7 @@ fn layouts_are_those_of_transformers() {
                 if case.add_generation_prompt { GenerationPrompt::Add } else { GenerationPrompt::Omit };
             let conversation = Conversation {
                 tools: case.tools.clone(),
-                variables: case.variables.clone(),
+                variables: Json::Object(case.variables.clone()).try_into().unwrap(),
                 now: chrono::NaiveDate::from_ymd_opt(2026, 3, 5).and_then(|day| day.and_hms_opt(7, 8, 9)),
                 ..Conversation::new(case.messages.iter().map(message).collect(), prompt)
             };
