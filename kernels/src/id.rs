@@ -64,8 +64,10 @@ pub enum Tier {
     Portable,
     /// AVX2 with FMA and F16C.
     Avx2,
-    /// AVX-512 with BF16.
+    /// AVX-512 with VNNI.
     Avx512,
+    /// AVX-512 with VNNI and BF16.
+    Avx512Bf16,
     /// AMX tiles with BF16, beside AVX-512.
     Amx,
     /// An NVIDIA GPU. No tier of the processor: whether there is one, its backend knows.
@@ -74,8 +76,8 @@ pub enum Tier {
 
 impl Tier {
     /// Every tier, slowest first.
-    pub const ALL: [Self; 6] =
-        [Self::Reference, Self::Portable, Self::Avx2, Self::Avx512, Self::Amx, Self::Cuda];
+    pub const ALL: [Self; 7] =
+        [Self::Reference, Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx, Self::Cuda];
 
     /// The fastest tier of this processor.
     pub fn detect_best() -> Self {
@@ -86,7 +88,9 @@ impl Tier {
     pub fn is_available(self) -> bool {
         match self {
             Self::Reference | Self::Portable => true,
-            Self::Avx2 | Self::Avx512 | Self::Amx => crate::cpu::Kernels::for_tier(self).is_some(),
+            Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {
+                crate::cpu::Kernels::for_tier(self).is_some()
+            }
             Self::Cuda => false,
         }
     }
@@ -94,7 +98,7 @@ impl Tier {
     /// Hash of the sources of its kernels: two builds with the same one compute the same bits at the same speed.
     pub const fn kernel_set(self) -> &'static str {
         match self {
-            Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Amx => {
+            Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {
                 env!("YGG_KERNEL_SET")
             }
             Self::Cuda => env!("YGG_CUDA_KERNEL_SET"),
@@ -104,7 +108,9 @@ impl Tier {
     /// The default activations of its linears.
     pub const fn activations(self) -> Activations {
         match self {
-            Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Amx => Activations::Int8,
+            Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {
+                Activations::Int8
+            }
             Self::Cuda => Activations::Native,
         }
     }
@@ -116,6 +122,7 @@ impl Tier {
             Self::Portable => "portable",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Avx512Bf16 => "avx512bf16",
             Self::Amx => "amx",
             Self::Cuda => "cuda",
         }
@@ -130,7 +137,7 @@ impl fmt::Display for Tier {
 
 /// The name of a tier was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown tier `{found}`; expected reference, portable, avx2, avx512, amx or cuda")]
+#[error("unknown tier `{found}`; expected reference, portable, avx2, avx512, avx512bf16, amx or cuda")]
 pub struct UnknownTier {
     /// What was given.
     pub found: String,

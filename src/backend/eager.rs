@@ -31,7 +31,7 @@ pub fn load_eager(
         Tier::Cuda => Ok(Arc::new(cuda::CudaExecutables::load_eager(programs, device, weights, threads)?)),
         #[cfg(not(feature = "cuda"))]
         Tier::Cuda => Err(BackendError::NoCuda { reason: NOT_BUILT_IN.to_owned() }),
-        Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Amx => {
+        Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => {
             let unfused = cpu::CpuExecutables::load(programs, device, &NotKept(weights), threads)?;
             Ok(Arc::new(cpu::EagerExecutables::new(unfused)))
         }

@@ -192,7 +192,7 @@ pub fn load(
         Tier::Reference => {
             Ok(Arc::new(reference::ReferenceExecutables::load(programs, device.kv_format, weights)))
         }
-        Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Amx => {
+        Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => {
             Ok(Arc::new(cpu::CpuExecutables::load(programs, device, weights, threads)?))
         }
         #[cfg(feature = "cuda")]

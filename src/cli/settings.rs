@@ -139,6 +139,7 @@ fn tier(name: IsaName) -> Result<Tier, Failure> {
         IsaName::Portable => Tier::Portable,
         IsaName::Avx2 => Tier::Avx2,
         IsaName::Avx512 => Tier::Avx512,
+        IsaName::Avx512Bf16 => Tier::Avx512Bf16,
         IsaName::Amx => Tier::Amx,
     };
     if tier.is_available() {
@@ -308,6 +309,7 @@ mod tests {
             (IsaName::Portable, Tier::Portable),
             (IsaName::Avx2, Tier::Avx2),
             (IsaName::Avx512, Tier::Avx512),
+            (IsaName::Avx512Bf16, Tier::Avx512Bf16),
             (IsaName::Amx, Tier::Amx),
         ] {
             match tier(name) {

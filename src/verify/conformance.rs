@@ -101,7 +101,7 @@ const INT8_TOLERANCE: f32 = 0.05;
 /// weights of these formats.
 ///
 /// Tiers add in another order than the scalar f64 judge: some 300 roundings of 2^-24 per sum, in a dozen sums one
-/// behind the other. Where the numeric class rounds activations to bf16 (AVX-512 and AMX over bf16 weights, CUDA),
+/// behind the other. Where the numeric class rounds activations to bf16 (AVX-512 BF16 and AMX over bf16 weights, CUDA),
 /// every one of those linears is off by some 2^-9 of its result, and the largest of ten thousand errors is four times
 /// the usual one. Where the cache is f16, a difference before the rounding may become one of 2^-11 after it; where it is q8, one of a 127th of
 /// the largest element, so that it is judged on the whole instead.
@@ -111,10 +111,10 @@ pub fn logit_tolerance(
     kv_format: KvFormat,
 ) -> f32 {
     let rounds_activations = match tier {
-        Tier::Avx512 | Tier::Amx => formats.any(|format| format == WeightFormat::BF16),
+        Tier::Avx512Bf16 | Tier::Amx => formats.any(|format| format == WeightFormat::BF16),
         // To halves where weights are halves.
         Tier::Cuda => formats.any(|format| format != WeightFormat::F32),
-        Tier::Reference | Tier::Portable | Tier::Avx2 => false,
+        Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512 => false,
     };
     match (rounds_activations, kv_format) {
         (_, KvFormat::Q8) => 0.4,

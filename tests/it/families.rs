@@ -104,7 +104,7 @@ fn compare(model: &TinyModel, class: Class, kv_format: KvFormat) -> Vec<String> 
     let set = model.build(class, kv_format, vec![1, 16]);
     let mut wrong = Vec::new();
     let clear = match (class.tier, model.format) {
-        (Tier::Cuda | Tier::Avx512 | Tier::Amx, WeightFormat::BF16) => CLEAR_OF_BF16,
+        (Tier::Cuda | Tier::Avx512Bf16 | Tier::Amx, WeightFormat::BF16) => CLEAR_OF_BF16,
         _ => CLEAR,
     };
     for text in texts(model) {

@@ -82,7 +82,7 @@ impl Layout {
             (Some(coding), Activations::Int8) => Self::Coded(Coded::of(coding, is_split)),
             (Some(_), Activations::Native) => Self::F32Sums,
             (None, _) => match (format, tier) {
-                (WeightFormat::BF16, Tier::Avx512) => Self::Bf16,
+                (WeightFormat::BF16, Tier::Avx512Bf16) => Self::Bf16,
                 (WeightFormat::BF16, Tier::Amx) => Self::Bf16Tiles,
                 _ => Self::F32,
             },

@@ -48,9 +48,7 @@ impl AvxVnni {
     }
 }
 
-/// Proof of AVX-512 F, BW, VL, DQ, BF16 and VNNI, with the operating system saving their registers.
-///
-/// No processor has BF16 without VNNI: <https://en.wikipedia.org/wiki/AVX-512>.
+/// Proof of AVX-512 F, BW, VL, DQ and VNNI, with the operating system saving their registers.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx512(());
@@ -72,9 +70,26 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512bf16")
             && is_x86_feature_detected!("avx512vnni");
         has.then_some(Self(()))
+    }
+}
+
+/// Proof of all of [`Avx512`] and of AVX-512 BF16.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx512Bf16(());
+
+#[cfg(target_arch = "x86_64")]
+impl Avx512Bf16 {
+    /// The proof, if this processor has them all.
+    pub fn detect() -> Option<Self> {
+        (Avx512::detect().is_some() && is_x86_feature_detected!("avx512bf16")).then_some(Self(()))
+    }
+
+    /// What it proves beside.
+    pub(super) const fn avx512(self) -> Avx512 {
+        Avx512(())
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 #[cfg(target_arch = "x86_64")]
 use super::{
     amx, avx2, avx512,
-    isa::{Amx, Avx2, Avx512, AvxVnni},
+    isa::{Amx, Avx2, Avx512, Avx512Bf16, AvxVnni},
 };
 use crate::{Activations, AppendKv, Nonlinearity, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
 use std::ops::Range;
@@ -46,6 +46,8 @@ enum Isa {
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
     #[cfg(target_arch = "x86_64")]
+    Avx512Bf16(Avx512Bf16),
+    #[cfg(target_arch = "x86_64")]
     Amx(Amx),
     #[cfg(all(test, target_arch = "x86_64"))]
     EmulatedAmx(Avx512),
@@ -65,7 +67,7 @@ macro_rules! dispatch {
             Isa::AvxVnni(_) => unsafe { avx2::vnni::$op($($arg),*) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Isa::Avx512(_) => unsafe { avx512::$op($($arg),*) },
+            Isa::Avx512(_) | Isa::Avx512Bf16(_) => unsafe { avx512::$op($($arg),*) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             Isa::Amx(_) => unsafe { amx::on_hardware::$op($($arg),*) },
@@ -104,10 +106,16 @@ impl Kernels {
         Self::of(Isa::AvxVnni(proof))
     }
 
-    /// AVX-512 with BF16.
+    /// AVX-512 with VNNI.
     #[cfg(target_arch = "x86_64")]
     pub const fn avx512(proof: Avx512) -> Self {
         Self::of(Isa::Avx512(proof))
+    }
+
+    /// AVX-512 with VNNI and BF16.
+    #[cfg(target_arch = "x86_64")]
+    pub const fn avx512_bf16(proof: Avx512Bf16) -> Self {
+        Self::of(Isa::Avx512Bf16(proof))
     }
 
     /// AMX tiles beside AVX-512.
@@ -124,7 +132,8 @@ impl Kernels {
 
     /// The fastest tier of this processor.
     pub fn best() -> Self {
-        let fast = [Tier::Amx, Tier::Avx512, Tier::Avx2].into_iter().find_map(Self::for_tier);
+        let fast =
+            [Tier::Amx, Tier::Avx512Bf16, Tier::Avx512, Tier::Avx2].into_iter().find_map(Self::for_tier);
         fast.unwrap_or(Self::portable())
     }
 
@@ -138,9 +147,11 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Tier::Avx512 => Avx512::detect().map(Self::avx512),
             #[cfg(target_arch = "x86_64")]
+            Tier::Avx512Bf16 => Avx512Bf16::detect().map(Self::avx512_bf16),
+            #[cfg(target_arch = "x86_64")]
             Tier::Amx => Amx::detect().map(Self::amx),
             #[cfg(not(target_arch = "x86_64"))]
-            Tier::Avx2 | Tier::Avx512 | Tier::Amx => None,
+            Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => None,
         }
     }
 
@@ -154,6 +165,8 @@ impl Kernels {
             Isa::AvxVnni(proof) => proof.avx2().call(work),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(proof) => proof.call(work),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Bf16(proof) => proof.avx512().call(work),
             #[cfg(target_arch = "x86_64")]
             Isa::Amx(proof) => proof.avx512().call(work),
             #[cfg(all(test, target_arch = "x86_64"))]
@@ -180,6 +193,8 @@ impl Kernels {
             Isa::Avx2(_) | Isa::AvxVnni(_) => Tier::Avx2,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(_) => Tier::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Bf16(_) => Tier::Avx512Bf16,
             #[cfg(target_arch = "x86_64")]
             Isa::Amx(_) => Tier::Amx,
             #[cfg(all(test, target_arch = "x86_64"))]

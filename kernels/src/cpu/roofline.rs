@@ -26,9 +26,9 @@ impl Arithmetic {
     pub const fn of(class: NumericClass) -> Self {
         match class.operand {
             Operand::Weight(WeightFormat::BF16) => match class.tier {
-                Tier::Avx512 => Self::Bf16,
+                Tier::Avx512Bf16 => Self::Bf16,
                 Tier::Amx => Self::Tiles,
-                Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Cuda => Self::F32,
+                Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Cuda => Self::F32,
             },
             Operand::Weight(format) => match class.activations.over(format) {
                 Activations::Int8 => Self::Int8,
@@ -63,10 +63,12 @@ impl Kernels {
             (Tier::Avx2, Arithmetic::F32) => unsafe { avx2::products(rounds) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            (Tier::Avx512 | Tier::Amx, Arithmetic::F32) => unsafe { avx512::products_f32(rounds) },
+            (Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx, Arithmetic::F32) => unsafe {
+                avx512::products_f32(rounds)
+            },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            (Tier::Avx512 | Tier::Amx, Arithmetic::Bf16) => unsafe { avx512::products_bf16(rounds) },
+            (Tier::Avx512Bf16 | Tier::Amx, Arithmetic::Bf16) => unsafe { avx512::products_bf16(rounds) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             (Tier::Amx, Arithmetic::Tiles) => unsafe { amx::products(rounds) },
@@ -76,14 +78,21 @@ impl Kernels {
             (Tier::Avx2, Arithmetic::Int8) => unsafe { avx2::products_int8(rounds) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            (Tier::Avx512 | Tier::Amx, Arithmetic::Int8) => unsafe { avx512::products_int8(rounds) },
-            (Tier::Reference | Tier::Portable | Tier::Avx2, Arithmetic::Bf16)
-            | (Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512, Arithmetic::Tiles) => {
+            (Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx, Arithmetic::Int8) => unsafe {
+                avx512::products_int8(rounds)
+            },
+            (Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512, Arithmetic::Bf16)
+            | (
+                Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16,
+                Arithmetic::Tiles,
+            ) => {
                 panic!("{} kernels do not multiply {}", self.tier(), arithmetic.name())
             }
             (Tier::Cuda, _) => unreachable!("no kernels of a processor"),
             #[cfg(not(target_arch = "x86_64"))]
-            (Tier::Avx2 | Tier::Avx512 | Tier::Amx, _) => unreachable!("no such processor"),
+            (Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx, _) => {
+                unreachable!("no such processor")
+            }
         };
         black_box(sum);
         rounds * round
@@ -98,10 +107,10 @@ impl Kernels {
             Tier::Avx2 => unsafe { avx2::read(bytes) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Tier::Avx512 | Tier::Amx => unsafe { avx512::read(bytes) },
+            Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => unsafe { avx512::read(bytes) },
             Tier::Cuda => unreachable!("no kernels of a processor"),
             #[cfg(not(target_arch = "x86_64"))]
-            Tier::Avx2 | Tier::Avx512 | Tier::Amx => unreachable!("no such processor"),
+            Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => unreachable!("no such processor"),
         }
     }
 }
@@ -229,7 +238,7 @@ mod avx512 {
     /// Vectors of sixteen in flight.
     const SUMS: usize = 24;
 
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
     pub(super) fn products_f32(rounds: u64) -> (u64, f32) {
         let mut sums = start();
         let (a, b) = (_mm512_set1_ps(factor()), _mm512_set1_ps(factor()));
@@ -254,7 +263,7 @@ mod avx512 {
         (2 * 32 * SUMS as u64, total(sums))
     }
 
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vnni")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
     pub(super) fn products_int8(rounds: u64) -> (u64, f32) {
         let mut sums = [_mm512_setzero_si512(); SUMS];
         for (i, sum) in sums.iter_mut().enumerate() {
@@ -274,7 +283,7 @@ mod avx512 {
     }
 
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
     fn start() -> [__m512; SUMS] {
         let mut sums = [_mm512_setzero_ps(); SUMS];
         for (i, sum) in sums.iter_mut().enumerate() {
@@ -284,7 +293,7 @@ mod avx512 {
     }
 
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
     fn total(sums: [__m512; SUMS]) -> f32 {
         let mut all = _mm512_setzero_ps();
         for sum in sums {
@@ -293,7 +302,7 @@ mod avx512 {
         _mm512_cvtss_f32(all)
     }
 
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
     pub(super) fn read(bytes: &[u8]) -> u64 {
         let mut sums = [_mm512_setzero_si512(); 8];
         let (whole, rest) = bytes.as_chunks::<512>();
@@ -344,12 +353,15 @@ mod tests {
         }
         if Kernels::for_tier(Tier::Avx512).is_some() {
             // SAFETY: the tier is available.
-            let (f32s, bf16s, bytes) =
-                unsafe { (avx512::products_f32(10), avx512::products_bf16(10), avx512::products_int8(10)) };
+            let (f32s, bytes) = unsafe { (avx512::products_f32(10), avx512::products_int8(10)) };
             assert_eq!(f32s, (768, expected(24.0, 1.0)));
-            assert_eq!(bf16s, (1536, expected(24.0, 2.0)));
             // Four products of 1 a lane.
             assert_eq!(bytes, (3072, expected(24.0, 16.0)));
+        }
+        if Kernels::for_tier(Tier::Avx512Bf16).is_some() {
+            // SAFETY: the tier is available.
+            let bf16s = unsafe { avx512::products_bf16(10) };
+            assert_eq!(bf16s, (1536, expected(24.0, 2.0)));
         }
     }
 

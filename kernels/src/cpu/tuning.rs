@@ -133,7 +133,7 @@ impl Tuning {
         let mut all = vec![Self::DEFAULT];
         match tier {
             Tier::Reference | Tier::Portable | Tier::Cuda => return all,
-            Tier::Avx2 | Tier::Avx512 | Tier::Amx => {}
+            Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => {}
         }
         if !format.is_dense() {
             all.extend(READINGS.map(|Reading { streams, ahead }| Self {

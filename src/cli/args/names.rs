@@ -83,6 +83,8 @@ pub(crate) enum IsaName {
     Portable,
     Avx2,
     Avx512,
+    #[value(name = "avx512bf16")]
+    Avx512Bf16,
     Amx,
 }
 

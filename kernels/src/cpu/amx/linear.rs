@@ -18,7 +18,7 @@ use crate::{
         activations::Layout,
         avx512::{
             self,
-            lanes::{load, nonlinear, store},
+            lanes::{load, nonlinear, store, store_bf16},
             rms_norm::{normed, scale},
         },
         packing::{BLOCK, TILE},
@@ -40,7 +40,7 @@ impl Totals {
 }
 
 /// Lays activations out, normalised first if asked: see [`Layout::Bf16Tiles`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(in crate::cpu) fn prepare(
     layout: Layout,
     group: usize,
@@ -56,7 +56,7 @@ pub(in crate::cpu) fn prepare(
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 fn prepare_tiles(x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
     let blocks = x.columns().div_ceil(BLOCK);
     for w in 0..x.width() {
@@ -70,18 +70,14 @@ fn prepare_tiles(x: Rows<'_>, norm: Option<Norm<'_>>, scratch: &mut [u8]) {
                 low = normed(low, scale, load(weight, b * BLOCK));
                 high = normed(high, scale, load(weight, b * BLOCK + 16));
             }
-            // SAFETY: both are 64 bytes of plain data.
-            let pairs = unsafe { std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low)) };
             let place = first * blocks + b * rows + (w - first);
-            let bytes = &mut scratch[place * ROW_BYTES..][..ROW_BYTES];
-            // SAFETY: 64 bytes.
-            unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), pairs) }
+            store_bf16(scratch[place * ROW_BYTES..].first_chunk_mut().expect("a row"), low, high);
         }
     }
 }
 
 /// Plain products of the given tiles.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(super) fn linear<T: Tiles>(
     weights: &PackedLinear,
     x: &Prepared<'_>,
@@ -116,7 +112,7 @@ pub(super) fn linear<T: Tiles>(
 }
 
 /// Gated products of the given tiles.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(super) fn linear_gated<T: Tiles>(
     function: Nonlinearity,
     weights: &PackedLinear,
@@ -191,7 +187,7 @@ fn chunks<'x>(x: &Prepared<'x>) -> impl Iterator<Item = Chunk<'x>> {
 }
 
 /// Results of one stored tile for one chunk, by the kernel made for as many groups.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 fn products<T: Tiles>(
     registers: &mut T,
     weights: &PackedLinear,

@@ -2,10 +2,10 @@
 
 mod dense;
 
-use dense::{BF16, F16, F32, dense};
+use dense::{BF16, BF16Pairs, F16, F32, dense, dense_pairs};
 
 use super::{
-    lanes::{load, nonlinear, store},
+    lanes::{load, nonlinear, store, store_bf16},
     rms_norm,
     vector::Zmm,
 };
@@ -23,7 +23,7 @@ use crate::{
 use std::{arch::x86_64::*, ops::Range};
 
 /// Lays activations out, normalised first if asked.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(in crate::cpu) fn prepare(
     layout: Layout,
     group: usize,
@@ -45,29 +45,10 @@ pub(in crate::cpu) fn prepare(
         };
         let place = Place::new(layout, group, x.width(), x.columns(), w);
         for b in 0..x.columns().div_ceil(BLOCK) {
-            let to = &mut scratch[place.block(b)];
-            assert_eq!(to.len(), 2 * BLOCK);
-            let pairs = bits(_mm512_cvtne2ps_pbh(value(b * BLOCK + 16), value(b * BLOCK)));
-            // SAFETY: 64 bytes.
-            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), pairs) };
+            let to = scratch[place.block(b)].first_chunk_mut().expect("64 bytes");
+            store_bf16(to, value(b * BLOCK), value(b * BLOCK + 16));
         }
     }
-}
-
-/// The 32 values as plain bits.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn bits(pairs: __m512bh) -> __m512i {
-    // SAFETY: both are 64 bytes of plain data.
-    unsafe { std::mem::transmute::<__m512bh, __m512i>(pairs) }
-}
-
-/// Plain bits as 32 values.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn pairs(bits: __m512i) -> __m512bh {
-    // SAFETY: both are 64 bytes of plain data.
-    unsafe { std::mem::transmute::<__m512i, __m512bh>(bits) }
 }
 
 /// How results of stored tiles come about.
@@ -91,7 +72,7 @@ impl Products for InVectors {
 }
 
 /// Plain products of the given tiles.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(in crate::cpu) fn linear(
     weights: &PackedLinear,
     x: &Prepared<'_>,
@@ -103,7 +84,7 @@ pub(in crate::cpu) fn linear(
 }
 
 /// Gated products of the given tiles.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(in crate::cpu) fn linear_gated(
     function: Nonlinearity,
     weights: &PackedLinear,
@@ -115,7 +96,7 @@ pub(in crate::cpu) fn linear_gated(
 }
 
 /// As [`linear`], by the given products.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(in crate::cpu) fn linear_by(
     by: &mut impl Products,
     weights: &PackedLinear,
@@ -143,7 +124,7 @@ pub(in crate::cpu) fn linear_by(
 }
 
 /// As [`linear_gated`], by the given products.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(in crate::cpu) fn linear_gated_by(
     by: &mut impl Products,
     function: Nonlinearity,
@@ -165,7 +146,7 @@ pub(in crate::cpu) fn linear_gated_by(
 }
 
 /// Results of the stored tiles of a product.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
     let format = product.weights.format();
     if !format.is_dense() {
@@ -175,26 +156,28 @@ fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
     for (t, sums) in sums.iter_mut().enumerate() {
         let operands = product.operands(t);
         macro_rules! by_rows {
-            ($format:ty) => {
+            ($dense:ident, $format:ty) => {
                 match product.rows {
-                    1 => dense::<$format, 1>(operands, &mut sums.0),
-                    2 => dense::<$format, 2>(operands, &mut sums.0),
-                    3 => dense::<$format, 3>(operands, &mut sums.0),
-                    4 => dense::<$format, 4>(operands, &mut sums.0),
-                    5 => dense::<$format, 5>(operands, &mut sums.0),
-                    6 => dense::<$format, 6>(operands, &mut sums.0),
-                    7 => dense::<$format, 7>(operands, &mut sums.0),
-                    8 => dense::<$format, 8>(operands, &mut sums.0),
+                    1 => $dense::<$format, 1>(operands, &mut sums.0),
+                    2 => $dense::<$format, 2>(operands, &mut sums.0),
+                    3 => $dense::<$format, 3>(operands, &mut sums.0),
+                    4 => $dense::<$format, 4>(operands, &mut sums.0),
+                    5 => $dense::<$format, 5>(operands, &mut sums.0),
+                    6 => $dense::<$format, 6>(operands, &mut sums.0),
+                    7 => $dense::<$format, 7>(operands, &mut sums.0),
+                    8 => $dense::<$format, 8>(operands, &mut sums.0),
                     _ => unreachable!("no kernel for a group of {} rows", product.rows),
                 }
             };
         }
-        // SAFETY: the tile is stored, and the group holds `rows` rows of all blocks in the class's layout.
+        // SAFETY: the tile is stored, and the group holds `rows` rows of all blocks in the class's layout. Only a processor with BF16
+        // has activations in bf16.
         unsafe {
-            match format {
-                WeightFormat::BF16 => by_rows!(BF16),
-                WeightFormat::F16 => by_rows!(F16),
-                _ => by_rows!(F32),
+            match (format, product.layout) {
+                (WeightFormat::BF16, Layout::Bf16) => by_rows!(dense_pairs, BF16Pairs),
+                (WeightFormat::BF16, _) => by_rows!(dense, BF16),
+                (WeightFormat::F16, _) => by_rows!(dense, F16),
+                _ => by_rows!(dense, F32),
             }
         }
     }

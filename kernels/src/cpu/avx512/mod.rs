@@ -1,8 +1,9 @@
-//! The AVX-512 tier: F, BW, VL, DQ, BF16 and VNNI.
+//! The AVX-512 tiers: F, BW, VL, DQ and VNNI, with or without BF16.
 //!
 //! Numeric classes of a linear over dense weights:
-//! * bf16: activations rounded once to bf16; products by `VDPBF16PS` in two chains (even and odd column pairs).
-//! * f16 and f32: f32 activations, fused products, two chains (even and odd columns).
+//! * f32 activations, fused products, two chains (even and odd columns).
+//! * bf16 where the processor has BF16: activations rounded once to bf16; products by `VDPBF16PS` in two chains (even and odd column
+//!   pairs).
 //!
 //! Over weights of codes they are those of every tier: see [`super::codes`].
 //!

@@ -79,7 +79,7 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn call<W: Work>(self, work: W) -> W::Out {
-        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
         fn on_avx512<W: Work>(s: Avx512, work: W) -> W::Out {
             work.run(s)
         }

@@ -8,7 +8,7 @@ use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 ///
 /// # Safety
 /// `operands` name a bf16 tile and a prepared chunk of `G` groups; `registers` are configured for it.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(super) unsafe fn dense<T: Tiles, const G: usize>(
     registers: &mut T,
     operands: Operands,
