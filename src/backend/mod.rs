@@ -35,9 +35,12 @@ pub use ygg_kernels::{
 use ygg_kernels::{Matrix, RopeTable, Tails};
 
 use crate::ir::{
-    DeviceSpec, IdVec, Op, OutputId, Program, ProgramId, RopeSpec, RowInputs, WeightId, WeightSource,
-    WeightSpec,
+    DeviceSpec, IdVec, Op, OutputId, Program, ProgramId, RopeSpec, RowInputs, WeightFormat, WeightId,
+    WeightSource, WeightSpec,
 };
+
+/// Weight formats that run on a GPU.
+pub const CUDA_FORMATS: [WeightFormat; 9] = ygg_kernels::cuda::packing::Layout::FORMATS;
 
 /// How many slots a cache has, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

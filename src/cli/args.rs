@@ -59,6 +59,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Download a known model, or one of the Hugging Face hub, into the cache; print its path
     Fetch(FetchArgs),
+    /// List the families, formats, instruction sets and names of models, and how each was tested
+    Models(ModelsArgs),
     /// List, check and remove cached models, packed weights and plans
     Cache(CacheArgs),
     /// Show a model's config, tensors, graph, passes, program and memory
@@ -106,6 +108,13 @@ pub(crate) struct ManArgs {
 pub(crate) struct FetchArgs {
     /// A known name, such as smollm2-135m-instruct, or a model of the Hugging Face hub: hf:OWNER/REPO[/FILE.gguf]
     pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -60,6 +60,44 @@ pub(crate) const KNOWN_MODELS: [KnownModel; 1] = [
     },
 ];
 
+/// A model of the Hugging Face hub with a name of its own.
+#[derive(Debug)]
+pub(crate) struct HubModel {
+    pub(crate) name: &'static str,
+    /// As [`HubName`] reads it.
+    pub(crate) hub: &'static str,
+    pub(crate) megabytes: u32,
+    pub(crate) licence: &'static str,
+}
+
+/// Hub models that are called by a name.
+pub(crate) const HUB_MODELS: [HubModel; 4] = [
+    HubModel {
+        name: "qwen2.5-coder-0.5b-instruct",
+        hub: "hf:Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+        megabytes: 491,
+        licence: "Apache-2.0",
+    },
+    HubModel {
+        name: "qwen2.5-coder-1.5b-instruct",
+        hub: "hf:Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        megabytes: 1117,
+        licence: "Apache-2.0",
+    },
+    HubModel {
+        name: "qwen2.5-0.5b-instruct",
+        hub: "hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf",
+        megabytes: 491,
+        licence: "Apache-2.0",
+    },
+    HubModel {
+        name: "qwen2.5-1.5b-instruct",
+        hub: "hf:Qwen/Qwen2.5-1.5B-Instruct-GGUF/qwen2.5-1.5b-instruct-q4_k_m.gguf",
+        megabytes: 1117,
+        licence: "Apache-2.0",
+    },
+];
+
 /// The model of a command without `-m`.
 pub(crate) const DEFAULT_MODEL: KnownModel = KNOWN_MODELS[0];
 
@@ -76,7 +114,8 @@ pub(crate) enum Part {
 pub(crate) enum FetchError {
     /// Bad input: no model has this name.
     #[error(
-        "no known model is called `{name}`; known: {}, and hf:OWNER/REPO; a model file is given as -m PATH.gguf",
+        "no known model is called `{name}`; known: {}, and hf:OWNER/REPO; a model file is given as -m PATH.gguf; `yggc models` lists what can \
+         be run",
         known_names()
     )]
     UnknownName { name: String },
@@ -123,7 +162,8 @@ pub(crate) fn known(name: &str) -> Option<&'static KnownModel> {
 }
 
 fn known_names() -> String {
-    KNOWN_MODELS.map(|model| model.name).join(", ")
+    let names = KNOWN_MODELS.iter().map(|model| model.name).chain(HUB_MODELS.iter().map(|model| model.name));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// `yggc fetch NAME`: downloads the model unless it is cached, and prints its path.
@@ -138,12 +178,19 @@ pub(crate) fn command(name: &str, cache: &CachePlace) -> Result<(), Failure> {
     output::text(format_args!("{}\n", path.display()))
 }
 
-/// The path of a model of the hub, if the name is one of those.
+/// The path of a model of the hub, if the name is one of those. What a named one is, is said before it is downloaded.
 fn of_hub(name: &str, part: Part, cache: &CachePlace) -> Option<Result<PathBuf, FetchError>> {
+    let named = HUB_MODELS.iter().find(|model| model.name == name);
+    let announce = || {
+        if let Some(HubModel { name, hub, megabytes, licence }) = named {
+            output::remark(format_args!("{name} is {hub}: {megabytes} MB, licence {licence}"));
+        }
+    };
     let fetch = |name: HubName| {
         let settings = HubSettings::new(&cache.environment)?;
-        Ok(hub::fetch(&name, part, &settings, &cache.dir()?)?)
+        Ok(hub::fetch(&name, part, &settings, &cache.dir()?, announce)?)
     };
+    let name = named.map_or(name, |model| model.hub);
     Some(HubName::parse(name)?.map_err(FetchError::from).and_then(fetch))
 }
 

@@ -16,6 +16,7 @@ mod fetch;
 mod inspect;
 mod loading;
 mod memory;
+mod models;
 mod ngram_state;
 mod output;
 mod plan;
@@ -72,6 +73,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     cache.keep_compiled_kernels();
     match cli.command {
         Command::Fetch(args) => fetch::command(&args.name, &cache),
+        Command::Models(args) => models::command(&args),
         Command::Cache(args) => cache::command(&args, &cache),
         Command::Inspect(args) => inspect::command(&args, &cache),
         Command::Score(args) => score::command(&args, &cache),

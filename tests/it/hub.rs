@@ -75,6 +75,20 @@ fn folder_model() -> (tempfile::TempDir, Repository) {
     (folder, repository)
 }
 
+#[test]
+fn names_of_hub_models_say_size_and_licence_before_the_download() {
+    let file = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf";
+    let bytes = fs::read(model()).expect("the tiny model");
+    let hub = Hub::new(Repository::new("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", &[(file, &bytes)]));
+    let scene = Scene::new();
+    let first = scene.fetch(&hub, "qwen2.5-coder-0.5b-instruct");
+    assert_eq!(fs::read(line(&first)).expect("a path"), bytes);
+    let said = String::from_utf8_lossy(&first.stderr).into_owned();
+    assert!(said.contains("491 MB, licence Apache-2.0"), "{said}");
+    let again = scene.fetch(&hub, "qwen2.5-coder-0.5b-instruct");
+    assert_eq!((line(&again), again.stderr.is_empty()), (line(&first), true));
+}
+
 fn line(output: &Output) -> PathBuf {
     PathBuf::from(success(output).trim_end())
 }

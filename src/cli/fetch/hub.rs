@@ -48,12 +48,13 @@ struct Kept<'a> {
     record: PathBuf,
 }
 
-/// The path of the model, a file or a folder; downloads what is not cached of it.
+/// The path of the model, a file or a folder; downloads what is not cached of it, after a call of `announce`.
 pub(crate) fn fetch(
     name: &HubName,
     part: Part,
     settings: &HubSettings,
     cache: &CacheDir,
+    announce: impl FnOnce(),
 ) -> Result<PathBuf, HubError> {
     // Whichever part is named, it is the same model.
     let name = &name.file.as_deref().map_or_else(|| name.clone(), |file| name.of_file(&first_part(file)));
@@ -82,6 +83,7 @@ pub(crate) fn fetch(
     if let Some(path) = kept.find(part) {
         return Ok(path);
     }
+    announce();
     match kept.download(part, settings) {
         Err(HubError::Network { why, .. }) if let Some(path) = kept.find_anything(part) => {
             remark(format_args!(

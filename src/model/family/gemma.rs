@@ -14,6 +14,9 @@ use ygg_kernels::{Nonlinearity, RopePairing};
 /// Gemma 2: bounds on scores and logits, a window in every other layer.
 pub(super) static GEMMA2: Family = Family {
     name: "gemma2",
+    models: "Gemma 2",
+    beside_llama: "GELU, scaled embeddings, norms before and after sub-layers, bounds of scores and logits, a window in every other layer",
+    tried: &[],
     classes: &[("gemma2", "Gemma2ForCausalLM")],
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: true,
@@ -24,6 +27,9 @@ pub(super) static GEMMA2: Family = Family {
 /// Gemma 3, its models of text: normalised heads, a window and another rotation in most layers.
 pub(super) static GEMMA3: Family = Family {
     name: "gemma3",
+    models: "Gemma 3, models of text",
+    beside_llama: "as `gemma2` without bounds; every head is normalised; five of six layers have a window and a rotation of their own",
+    tried: &[],
     classes: &[("gemma3_text", "Gemma3ForCausalLM")],
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: true,

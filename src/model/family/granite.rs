@@ -6,6 +6,9 @@ use crate::{ir::Graph, model::ModelError};
 /// Granite 3, dense.
 pub(super) static GRANITE: Family = Family {
     name: "granite",
+    models: "Granite 3, dense",
+    beside_llama: "factors on embeddings, residuals, scores and logits",
+    tried: &[],
     classes: &[("granite", "GraniteForCausalLM")],
     pairing: accepted::adjacent_in_gguf,
     is_tied_by_default: false,

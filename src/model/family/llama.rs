@@ -6,6 +6,9 @@ use crate::{ir::Graph, model::ModelError};
 /// Llama 2 and 3, SmolLM 2, TinyLlama; Mistral and Ministral, whose GGUF files call themselves llama.
 pub(in crate::model) static LLAMA: Family = Family {
     name: "llama",
+    models: "Llama 2 and 3.x, SmolLM 2, TinyLlama, Mistral, Ministral",
+    beside_llama: "Mistral: a window, where the file has one",
+    tried: &["SmolLM2 135M: float32, llama.cpp"],
     classes: &[
         ("llama", "LlamaForCausalLM"),
         ("mistral", "MistralForCausalLM"),

@@ -49,6 +49,12 @@ static FAMILIES: &[&Family] = &[
 pub struct Family {
     /// Its name. GGUF files have it in `general.architecture` and in front of their keys.
     pub name: &'static str,
+    /// Models of the family.
+    pub models: &'static str,
+    /// What its graph computes beside Llama's.
+    pub beside_llama: &'static str,
+    /// Whole models that were compared with another program; tiny models of every family are.
+    pub tried: &'static [&'static str],
     /// What `config.json` may say: `model_type`, and the class that `architectures` then contains.
     pub(super) classes: &'static [(&'static str, &'static str)],
     /// Which elements of a head are rotated together.
@@ -83,6 +89,11 @@ impl Source<'_> {
 }
 
 impl Family {
+    /// Every family.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        FAMILIES.iter().copied()
+    }
+
     /// As [`Source::key`].
     fn key(&self, container: Container, gguf: &str, folder: &str) -> String {
         match container {

@@ -11,6 +11,9 @@ use ygg_kernels::RopePairing;
 /// OLMo 2.
 pub(super) static OLMO2: Family = Family {
     name: "olmo2",
+    models: "OLMo 2",
+    beside_llama: "norms behind sub-layers, and over all queries and all keys of a row",
+    tried: &[],
     classes: &[("olmo2", "Olmo2ForCausalLM")],
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,

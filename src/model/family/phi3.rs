@@ -7,6 +7,9 @@ use ygg_kernels::RopePairing;
 /// Phi 3, 3.5 and 4, and their mini models.
 pub(super) static PHI3: Family = Family {
     name: "phi3",
+    models: "Phi 3, 3.5, 4, and their mini models",
+    beside_llama: "fused tensors, rotation of a part of a head, factors for long contexts, a window",
+    tried: &[],
     classes: &[("phi3", "Phi3ForCausalLM")],
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,

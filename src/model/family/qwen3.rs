@@ -12,6 +12,9 @@ use ygg_kernels::RopePairing;
 /// Qwen 3, dense.
 pub(super) static QWEN3: Family = Family {
     name: "qwen3",
+    models: "Qwen 3, dense",
+    beside_llama: "every head of queries and keys is normalised",
+    tried: &[],
     classes: &[("qwen3", "Qwen3ForCausalLM")],
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,

@@ -6,6 +6,9 @@ use crate::{ir::Graph, model::ModelError};
 /// SmolLM 3.
 pub(super) static SMOLLM3: Family = Family {
     name: "smollm3",
+    models: "SmolLM 3",
+    beside_llama: "one layer of four does not turn queries and keys",
+    tried: &[],
     classes: &[("smollm3", "SmolLM3ForCausalLM")],
     pairing: accepted::adjacent_in_gguf,
     is_tied_by_default: true,

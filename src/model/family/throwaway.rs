@@ -7,6 +7,9 @@ use ygg_kernels::RopePairing;
 
 pub(super) static THROWAWAY: Family = Family {
     name: "throwaway",
+    models: "none",
+    beside_llama: "scaled embeddings",
+    tried: &[],
     classes: &[("throwaway", "ThrowawayForCausalLM")],
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
