@@ -63,7 +63,7 @@ fn formats() -> Table<3> {
 fn tiers() -> Table<3> {
     let needs = |tier| match tier {
         Tier::Reference => None,
-        Tier::Portable => Some(("any processor", "natively and by every test")),
+        Tier::Portable => Some(("any processor", "on every machine")),
         Tier::Avx2 => Some(("AVX2, FMA, F16C; AVX-VNNI is used if there", "natively, AVX-VNNI as well")),
         Tier::Avx512 => Some(("AVX-512 F, BW, VL, DQ and VNNI", "natively")),
         Tier::Avx512Bf16 => Some(("also AVX-512 BF16", "natively")),
