@@ -5,13 +5,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use ygg_kernels::{KvFormat, Tier, WeightFormat};
-use yggc::model::{Container, Model, ModelError};
+use yggc::model::{Container, Model, ModelError, in_eight_bits};
 
 use crate::{
     row_invariance::any_rows,
@@ -27,6 +27,8 @@ const CLEAR: f32 = 0.05;
 const CLEAR_OF_BF16: f32 = 0.1;
 /// Relative difference of the mean negative log-likelihood.
 const NLL: f64 = 0.005;
+/// The same of weights in eight bits, which move single tokens.
+const NLL_OF_EIGHT_BITS: f64 = 0.01;
 
 #[derive(Debug, Deserialize)]
 struct Expected {
@@ -103,9 +105,10 @@ fn argmax(logits: &[f32]) -> u32 {
 fn compare(model: &TinyModel, class: Class, kv_format: KvFormat) -> Vec<String> {
     let set = model.build(class, kv_format, vec![1, 16]);
     let mut wrong = Vec::new();
-    let clear = match (class.tier, model.format) {
-        (Tier::Cuda | Tier::Avx512Bf16 | Tier::Amx, WeightFormat::BF16) => CLEAR_OF_BF16,
-        _ => CLEAR,
+    let (clear, limit) = match (class.tier, model.format) {
+        (_, WeightFormat::Q8_0) => (f32::INFINITY, NLL_OF_EIGHT_BITS),
+        (Tier::Cuda | Tier::Avx512Bf16 | Tier::Amx, WeightFormat::BF16) => (CLEAR_OF_BF16, NLL),
+        _ => (CLEAR, NLL),
     };
     for text in texts(model) {
         // As long as the text: models with factors for short and for long texts choose by it.
@@ -122,7 +125,7 @@ fn compare(model: &TinyModel, class: Class, kv_format: KvFormat) -> Vec<String> 
         session.score(&text.token_ids, visit).expect("it fits");
         let found = sum / (text.token_ids.len() - 1) as f64;
         let relative = (found / text.mean_nll - 1.0).abs();
-        if relative > NLL || !differ.is_empty() {
+        if relative > limit || !differ.is_empty() {
             let what = format!("{} on {class} with {kv_format} cache", model.name);
             wrong.push(format!(
                 "{what}: nll {found:.5}, not {:.5}; other tokens at {differ:?}",
@@ -142,6 +145,18 @@ fn every_family_is_what_transformers_computes() {
                 wrong.extend(compare(model, class, kv_format));
             }
         }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_family_keeps_its_likelihood_in_eight_bits() {
+    let mut wrong = Vec::new();
+    for family in FAMILIES {
+        let mut model = open(family, Container::Folder);
+        (model.graph, model.weights) = in_eight_bits(&model.graph, Arc::clone(&model.weights), 0, 1);
+        let model = TinyModel::of(format!("{family} in eight bits"), model, WeightFormat::Q8_0);
+        wrong.extend(model.classes().into_iter().flat_map(|class| compare(&model, class, KvFormat::F16)));
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
