@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod cache;
 mod chat;
+mod contents;
 mod corpus;
 mod definition;
 mod distill;
@@ -71,7 +72,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     #[cfg(feature = "cuda")]
     cache.keep_compiled_kernels();
     match cli.command {
-        Command::Fetch(args) => fetch::command(&args.name, &cache),
+        Command::Fetch(args) => fetch::command(&args, &cache),
         Command::Cache(args) => cache::command(&args, &cache),
         Command::Inspect(args) => inspect::command(&args, &cache),
         Command::Score(args) => score::command(&args, &cache),
