@@ -53,8 +53,6 @@ impl CurvePoint {
 pub(super) struct Axes<'a> {
     pub(super) x: &'a str,
     pub(super) y: &'a str,
-    /// The end of the vertical axis; `None`: the highest point.
-    pub(super) top: Option<f64>,
 }
 
 /// An SVG document of `size` pixels with the output of `draw` on white.
@@ -85,8 +83,7 @@ pub(super) fn curves(axes: Axes<'_>, curves: &[Curve]) -> Result<String, Failure
     svg(SIZE, |area| {
         let points = || curves.iter().flat_map(|curve| &curve.points);
         let right = points().map(|point| point.x).fold(0.0, f64::max).max(1e-9);
-        let top =
-            axes.top.unwrap_or_else(|| points().map(|point| point.high).fold(0.0, f64::max) * 1.05).max(1e-9);
+        let top = (points().map(|point| point.high).fold(0.0, f64::max) * 1.05).max(1e-9);
         let mut chart = ChartBuilder::on(area)
             .margin(12)
             .x_label_area_size(44)
