@@ -20,7 +20,7 @@ use super::{
 pub(super) fn surface(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     page.paragraph(
         "Predicted speed-up over plain decoding. Wv is the most rows that a step verifies; each cell has the better of \
-         verifying so many at every step and choosing at every step. Each drafter is shown with its best Wd. Darker is faster, and the \
+         verifying so many at every step and choosing at every step. Each drafter is shown with its best Wd. Within a map darker is faster, and the \
          frame is around the chosen shape.",
     );
     let chosen = plan.chosen();
@@ -35,14 +35,16 @@ pub(super) fn surface(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     if maps.is_empty() {
         page.paragraph("No shape but plain decoding was priced.");
     }
-    let speedups = || maps.iter().flat_map(|(_, shapes)| shapes).map(|priced| priced.speedup);
-    let range = (speedups().fold(f64::INFINITY, f64::min), speedups().fold(0.0, f64::max));
     for (SubPlan { name, shape: Shape { draft_width, .. }, .. }, shapes) in &maps {
         let mut best: BTreeMap<(u32, u32), f64> = BTreeMap::new();
         for PricedShape { shape, speedup, .. } in shapes {
             let cell = best.entry((shape.verify_width, shape.depth)).or_insert(*speedup);
             *cell = cell.max(*speedup);
         }
+        let range = (
+            best.values().copied().fold(f64::INFINITY, f64::min),
+            best.values().copied().fold(0.0, f64::max),
+        );
         let is_here = chosen.name == *name && chosen.shape.draft_width == *draft_width;
         let at = (chosen.shape.verify_width, chosen.shape.depth);
         let cells = best.iter().map(|(place, value)| {

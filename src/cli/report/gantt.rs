@@ -95,6 +95,7 @@ fn draw(bars: &[Bar]) -> Result<String, Failure> {
             .configure_mesh()
             .disable_y_mesh()
             .light_line_style(WHITE)
+            .max_light_lines(1)
             .x_desc("time from the start of the step, us")
             .y_labels(bars.len() + 1)
             .y_label_offset(-(ROW as i32) / 2)

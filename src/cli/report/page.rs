@@ -14,7 +14,7 @@ th, td { padding: .15rem .7rem; text-align: right; border-bottom: 1px solid #ddd
 tr.chosen td { font-weight: 700; background: #eee }
 figure { margin: 1rem 0; display: inline-block; vertical-align: top; max-width: 100% } figcaption { font-weight: 600; max-width: 44rem }
 .wide { overflow-x: auto } p.verdict { font-size: 1.25rem; font-weight: 600 } dt { font-weight: 600 } dd { margin: 0 0 .5rem 1.5rem }
-ul { padding-left: 1.2rem; overflow-wrap: anywhere } svg { max-width: 100%; height: auto } nav a { margin-right: 1rem; white-space: nowrap }
+ul { padding-left: 1.2rem; overflow-wrap: anywhere } svg { max-width: 100%; height: auto; font-family: sans-serif } nav a { margin-right: 1rem; white-space: nowrap }
 ";
 
 /// A page under construction: finished sections, then an open one.
