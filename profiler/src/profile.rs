@@ -97,6 +97,14 @@ pub enum ProfileError {
         /// Why.
         source: io::Error,
     },
+    /// The content of a file is not one.
+    #[error("`{path}`: {error}")]
+    Of {
+        /// The file.
+        path: String,
+        /// Why.
+        error: Box<ProfileError>,
+    },
     /// The content is not a profile.
     #[error("not a profile: expected JSON written by `yggc profile`, found {found}")]
     Json {
@@ -261,8 +269,9 @@ impl Profile {
     /// [`ProfileError`] if the file cannot be read, is no profile or contradicts itself.
     pub fn read(path: &Path) -> Result<Self, ProfileError> {
         let bytes = fs::read(path).map_err(|source| file_error("read", path, source))?;
-        let text = std::str::from_utf8(&bytes).map_err(|e| ProfileError::Json { found: e.to_string() })?;
-        Profile::from_json(text)
+        let text = std::str::from_utf8(&bytes).map_err(|e| ProfileError::Json { found: e.to_string() });
+        text.and_then(Profile::from_json)
+            .map_err(|error| ProfileError::Of { path: path.display().to_string(), error: Box::new(error) })
     }
 }
 

@@ -108,6 +108,9 @@ pub(crate) struct ManArgs {
 pub(crate) struct FetchArgs {
     /// A known name, such as smollm2-135m-instruct, or a model of the Hugging Face hub: hf:OWNER/REPO[/FILE.gguf]
     pub(crate) name: String,
+    /// Read the model whole and compare it with what was published, and with what it held when it was first opened
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 #[derive(Debug, Args)]

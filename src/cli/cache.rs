@@ -7,6 +7,7 @@
 //! <cache>/lock
 //! <cache>/plans/                    see plan_cache.rs
 //! <cache>/chat_history              lines typed in chats
+//! <cache>/contents/                 see contents.rs
 //! <cache>/hub/                      see fetch/hub.rs
 //! <cache>/packed/                   packed weights, one file per model, written by the library (`Model::kept_in`)
 //! <cache>/kernels/                  kernels compiled for a GPU
@@ -160,6 +161,16 @@ impl CacheDir {
         self.root.join("plans")
     }
 
+    /// What models held when they were first opened (see `contents.rs`).
+    pub(crate) fn contents(&self) -> PathBuf {
+        self.root.join("contents")
+    }
+
+    /// Where the file of a known model is, once fetched.
+    pub(crate) fn place_of(&self, identity: &FileIdentity) -> PathBuf {
+        self.models().join(identity.file_name)
+    }
+
     /// Lines typed in chats.
     pub(crate) fn chat_history(&self) -> PathBuf {
         self.root.join("chat_history")
@@ -172,7 +183,7 @@ impl CacheDir {
 
     /// The cached file, if it exists with the right size and was verified; a file without a proof is hashed now.
     pub(crate) fn find(&self, identity: &FileIdentity) -> Result<Option<PathBuf>, CacheError> {
-        let path = self.models().join(identity.file_name);
+        let path = self.place_of(identity);
         match fs::metadata(&path) {
             Ok(found) if found.is_file() && found.len() == identity.bytes => {}
             Ok(_) => return Ok(None),

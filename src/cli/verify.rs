@@ -1,5 +1,7 @@
 //! `yggc verify`: proves on this machine that speculation changes no answer; prints one line per property.
 
+use std::time::{Duration, Instant};
+
 use indicatif::ProgressBar;
 use serde::Serialize;
 use yggc::{
@@ -11,6 +13,7 @@ use yggc::{
 use crate::cli::{
     args::VerifyArgs,
     cache::CachePlace,
+    contents::{Compared, Remembered},
     error::Failure,
     fetch, loading, output,
     planning::{self, Prepared},
@@ -63,6 +66,7 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache)?;
     let model = loading::open(&path, cache)?;
+    let remembered = Remembered::new(&model, cache);
     // Reads the free memory, so it must come before the weights are loaded.
     let engine = machine.options(&path, Some(DEFAULT_CONTEXT));
     let (prepared, plan) = match given {
@@ -80,16 +84,22 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
         Options { plan, plan_absent_reason, store: settings::store(&args.store)?, draft_model, ..engine };
     let extent = if args.quick { Extent::Quick } else { Extent::Thorough };
     let options = VerifyOptions { engine, prompts, extent };
+    output::remark(format_args!(
+        "verifying takes {} minutes at most, unless one case of every kind takes longer",
+        extent.longest().as_secs().div_ceil(60)
+    ));
+    let contents = contents(remembered.as_ref())?;
+    let mut printed = if args.json { Ok(()) } else { output::text(line(&contents)) };
     let bar = progress::parts();
-    let mut printed = Ok(());
-    let verification = verify::verify(&loaded, &options, &mut |progress| match progress {
-        verify::Progress::Checking { what, done, total } => advance(&bar, what, done, total),
+    let mut verification = verify::verify(&loaded, &options, &mut |progress| match progress {
+        verify::Progress::Checking { what, done, total, left } => advance(&bar, what, (done, total), left),
         verify::Progress::Checked(property) if !args.json && printed.is_ok() => {
             printed = bar.suspend(|| output::text(line(property)));
         }
         verify::Progress::Checked(_) => {}
     })?;
     bar.finish_and_clear();
+    verification.properties.insert(0, contents);
     printed?;
     if args.json {
         output::json(&json(&verification, &loaded, &options))?;
@@ -97,10 +107,35 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     result(&verification)
 }
 
-fn advance(bar: &ProgressBar, what: &'static str, done: usize, total: usize) {
+/// Whether the model holds what it held when it was first opened, as a property.
+#[expect(clippy::disallowed_methods, reason = "how long it takes is reported")]
+fn contents(model: Option<&Remembered>) -> Result<Property, Failure> {
+    let start = Instant::now();
+    let (verdict, said) = match model.map(Remembered::compare).transpose() {
+        Err(Failure::Cache(error)) => (Verdict::NotChecked, error.to_string()),
+        Err(error) => return Err(error),
+        Ok(Some(Compared::Same(tensors))) => {
+            (Verdict::Holds, format!("{tensors} tensors are as published or first opened"))
+        }
+        Ok(Some(Compared::Differs(how))) => (Verdict::Broken, how),
+        Ok(Some(Compared::First(tensors))) => (
+            Verdict::NotChecked,
+            format!("no earlier state is known; {tensors} tensors are remembered from now on"),
+        ),
+        Ok(None) => (Verdict::NotChecked, "there is no cache folder to remember the model in".to_owned()),
+    };
+    Ok(Property { name: "model", verdict, said, seconds: start.elapsed().as_secs_f64() })
+}
+
+fn advance(bar: &ProgressBar, what: &'static str, (done, total): (usize, usize), left: Duration) {
     bar.set_length(total as u64);
     bar.set_position(done as u64);
-    bar.set_message(format!("verifying {what}"));
+    bar.set_message(format!("verifying {what}, at most {} left", clock(left)));
+}
+
+/// Minutes and seconds.
+fn clock(span: Duration) -> String {
+    format!("{}:{:02}", span.as_secs() / 60, span.as_secs() % 60)
 }
 
 /// A property on one line.
@@ -139,7 +174,9 @@ fn result(verification: &Verification) -> Result<(), Failure> {
     if broken.is_empty() {
         return Ok(());
     }
-    let advice = if broken == ["plan"] {
+    let advice = if broken == ["model"] {
+        "the model is not what it was, so its answers are not; see what was printed"
+    } else if broken == ["plan"] {
         "answers are exact all the same; make a plan here with `yggc profile` and `yggc plan`"
     } else {
         "answers with speculation may differ from plain decoding's here; decode with --no-spec, and report this with what was printed"

@@ -11,6 +11,7 @@
 
 mod check;
 mod config;
+mod contents;
 mod error;
 mod family;
 mod fingerprint;
@@ -29,6 +30,7 @@ mod vocabulary;
 pub use check::check_bytes;
 use config::ConfigKeys;
 pub use config::ModelConfig;
+pub use contents::Contents;
 pub use error::ModelError;
 pub use family::Family;
 use fingerprint::Identity;

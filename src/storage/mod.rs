@@ -1,5 +1,5 @@
 //! Memory maps behind a safe interface: model files and corpus stores are read through [`MappedFile`]. Also
-//! files with a checked header ([`Seal`]), and the free space of disks.
+//! files with a checked header ([`Seal`]), the free space of disks, and threads that read files when idle.
 //!
 //! Invariant: the bytes lent by a map live as long as any clone of it, never move, and number [`MappedFile::len`].
 //!
@@ -13,6 +13,7 @@ mod copied_bytes;
 mod disk;
 mod file_faults;
 mod file_stamp;
+mod idle_thread;
 mod mapped_file;
 mod sealed_file;
 
@@ -20,5 +21,6 @@ pub use copied_bytes::CopiedBytes;
 pub use disk::free_bytes;
 pub use file_faults::tell_file_faults;
 pub use file_stamp::FileStamp;
+pub use idle_thread::when_idle;
 pub use mapped_file::{MappedFile, StorageError};
 pub use sealed_file::{Seal, SealError};

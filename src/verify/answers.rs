@@ -10,7 +10,7 @@ use crate::{
     measure::interleaved,
 };
 
-use super::{VerifyOptions, extent::Stopwatch, halt::Halt, subject::Subject, walk::Tell};
+use super::{VerifyOptions, extent::Clock, halt::Halt, subject::Subject, walk::Tell};
 
 /// Longest sequence of the engines, in tokens.
 const ANSWER_CONTEXT: usize = 1024;
@@ -19,20 +19,22 @@ const ANSWER_CONTEXT: usize = 1024;
 pub(super) fn greedy_answers_are_plain_ones(
     subject: &Subject<'_>,
     options: &VerifyOptions,
+    clock: Clock,
     tell: Tell<'_>,
 ) -> Result<String, Halt> {
     let (prompts, tokens) = (options.extent.of(6, 40), options.extent.of(32, 96));
-    compare_all(subject, options, prompts, tokens, &[Terms::GREEDY], tell)
+    compare_all(subject, options, prompts, tokens, &[Terms::GREEDY], clock, tell)
 }
 
 /// Requests that are drawn with a seed, filtered, penalised and biased.
 pub(super) fn sampled_answers_are_plain_ones(
     subject: &Subject<'_>,
     options: &VerifyOptions,
+    clock: Clock,
     tell: Tell<'_>,
 ) -> Result<String, Halt> {
     let (prompts, tokens) = (options.extent.of(2, 12), options.extent.of(24, 64));
-    compare_all(subject, options, prompts, tokens, &Terms::sampled(), tell)
+    compare_all(subject, options, prompts, tokens, &Terms::sampled(), clock, tell)
 }
 
 /// How a request's tokens are chosen.
@@ -137,6 +139,7 @@ fn compare_all(
     prompts: usize,
     tokens: usize,
     terms: &[Terms],
+    clock: Clock,
     tell: Tell<'_>,
 ) -> Result<String, Halt> {
     let Some(source) = &options.engine.plan else {
@@ -153,7 +156,6 @@ fn compare_all(
     };
     let mut judge = Judge { plain: opened(None, DrafterChoice::Plain)?, answers: BTreeMap::new() };
     let entrants = entrants(source);
-    let patience = options.extent.patience() / entrants.len() as u32;
     let total = entrants.len() * questions.len();
     let (mut tally, mut left_out, mut names) = (Tally::default(), Vec::new(), Vec::new());
     for (place, (name, choice)) in entrants.iter().enumerate() {
@@ -167,9 +169,8 @@ fn compare_all(
             Err(error) => return Err(error.into()),
         };
         names.push(name.as_str());
-        let watch = Stopwatch::start();
         for number in 0..questions.len() {
-            if number > 0 && watch.elapsed() > patience {
+            if number > 0 && clock.is_up_for(place + 1, entrants.len()) {
                 break;
             }
             let question = (place + number) % questions.len();

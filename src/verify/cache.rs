@@ -6,7 +6,7 @@ use crate::runtime::{Pinning, Session};
 use super::{
     VerifyOptions,
     case_seed::CaseSeed,
-    extent::Stopwatch,
+    extent::Clock,
     halt::Halt,
     subject::{Subject, bits},
     walk::Tell,
@@ -21,6 +21,7 @@ const MOST_NODES: usize = 24;
 pub(super) fn any_history_leaves_the_sequence(
     subject: &Subject<'_>,
     options: &VerifyOptions,
+    clock: Clock,
     tell: Tell<'_>,
 ) -> Result<String, Halt> {
     let cases = options.extent.of(24, 200);
@@ -33,9 +34,8 @@ pub(super) fn any_history_leaves_the_sequence(
         most_nodes: subject.widest().min(MOST_NODES),
     };
     let mut fresh = subject.session(1, Pinning::Floating)?;
-    let watch = Stopwatch::start();
     let (mut done, mut actions) = (0, 0);
-    while done < cases && (done == 0 || watch.elapsed() <= options.extent.patience()) {
+    while done < cases && (done == 0 || !clock.is_up()) {
         let mut seed = CaseSeed::new(done as u64);
         history.truncate(0);
         for _ in 0..seed.within(4, 16) {

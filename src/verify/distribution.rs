@@ -15,6 +15,7 @@ use crate::{
 use super::{
     VerifyOptions,
     case_seed::CaseSeed,
+    extent::Clock,
     halt::Halt,
     subject::{Draw, Subject},
     walk::Tell,
@@ -33,6 +34,7 @@ const BIAS_PERCENT: usize = 5;
 pub(super) fn draws_follow_the_distribution(
     subject: &Subject<'_>,
     options: &VerifyOptions,
+    clock: Clock,
     tell: Tell<'_>,
 ) -> Result<String, Halt> {
     let prompts = options.prompts.iter().take(options.extent.of(2, 8));
@@ -40,6 +42,9 @@ pub(super) fn draws_follow_the_distribution(
     let (mut tests, mut draws) = (0, 0);
     let total = prompts.len();
     for (number, prompt) in prompts.enumerate() {
+        if number > 0 && clock.is_up() {
+            break;
+        }
         let ids = prompt.token_ids(&subject.loaded)?;
         let row = session.restart(&ids[..ids.len().min(subject.context())])?.to_vec();
         for case in cases(&row, number as u64)? {

@@ -11,7 +11,7 @@ use crate::{
 use super::{
     VerifyOptions,
     case_seed::CaseSeed,
-    extent::Stopwatch,
+    extent::Clock,
     halt::Halt,
     subject::{SPARE_SLOTS, Subject, bits},
     walk::Tell,
@@ -28,6 +28,7 @@ const SHORT_PREFIX: usize = 40;
 pub(super) fn rows_do_not_depend_on_company(
     subject: &Subject<'_>,
     options: &VerifyOptions,
+    clock: Clock,
     tell: Tell<'_>,
 ) -> Result<String, Halt> {
     let set = subject.loaded.set();
@@ -40,10 +41,9 @@ pub(super) fn rows_do_not_depend_on_company(
         .map(|threads| subject.session(threads, Pinning::Floating))
         .collect::<Result<Vec<_>, _>>()?;
     let (mut rows_compared, mut done) = (0, 0);
-    let watch = Stopwatch::start();
     for round in 0..rounds {
         for width in widths {
-            if round > 0 && watch.elapsed() > options.extent.patience() {
+            if round > 0 && clock.is_up() {
                 break;
             }
             let mut seed = CaseSeed::new((round * widths.len() + done) as u64);

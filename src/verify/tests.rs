@@ -92,6 +92,12 @@ fn a_reduction_that_depends_on_width_is_found() {
 }
 
 #[test]
+fn a_sub_layer_that_is_left_out_is_found() {
+    let verification = verified(Fault::SubLayerLeftOut, &sound);
+    assert_eq!(broken(&verification), ["kernels"], "{verification:?}");
+}
+
+#[test]
 fn a_slot_that_is_off_by_one_is_found() {
     let verification = verified(Fault::OffByOneSlot, &sound);
     assert_eq!(broken(&verification), ["cache"], "{verification:?}");

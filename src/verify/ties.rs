@@ -14,6 +14,7 @@ use crate::{
 use super::{
     VerifyOptions,
     case_seed::CaseSeed,
+    extent::Clock,
     halt::Halt,
     subject::{Subject, bits},
     walk::Tell,
@@ -31,6 +32,7 @@ const COMPARED: usize = 10;
 pub(super) fn the_lowest_token_wins(
     subject: &Subject<'_>,
     options: &VerifyOptions,
+    clock: Clock,
     tell: Tell<'_>,
 ) -> Result<String, Halt> {
     let set = &subject.tied;
@@ -43,6 +45,9 @@ pub(super) fn the_lowest_token_wins(
     let rounds = options.extent.of(4, 32);
     let mut rows = 0;
     for round in 0..rounds {
+        if round > 0 && clock.is_up() {
+            break;
+        }
         for width in set.widths() {
             let tokens = CaseSeed::new(round as u64).tokens(*width, VOCABULARY);
             let mut forward = session.forward(*width)?;

@@ -1,12 +1,12 @@
 //! Checks all properties, one after the other.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::engine::{Error, Loaded};
 
 use super::{
-    Property, Verdict, Verification, VerifyOptions, answers, cache, conformance, distribution,
-    extent::Stopwatch, halt::Halt, rows, subject::Subject, ties,
+    Property, Verdict, Verification, VerifyOptions, answers, cache, conformance, distribution, extent::Clock,
+    halt::Halt, rows, subject::Subject, ties,
 };
 
 /// Progress of a verification.
@@ -20,6 +20,8 @@ pub enum Progress<'a> {
         done: usize,
         /// Cases in all; fewer are run if they take long.
         total: usize,
+        /// Time until the end of the whole verification at the latest ([`Extent::longest`](super::Extent::longest)).
+        left: Duration,
     },
     /// It has been checked.
     Checked(&'a Property),
@@ -29,7 +31,7 @@ pub enum Progress<'a> {
 pub(super) type Tell<'a> = &'a mut dyn FnMut(usize, usize);
 
 /// A check returns what it compared, or why it stopped early.
-type Check = fn(&Subject<'_>, &VerifyOptions, Tell<'_>) -> Result<String, Halt>;
+type Check = fn(&Subject<'_>, &VerifyOptions, Clock, Tell<'_>) -> Result<String, Halt>;
 
 /// The properties; those that others rely on come first.
 const PROPERTIES: [(&str, Check); 8] = [
@@ -46,7 +48,7 @@ const PROPERTIES: [(&str, Check); 8] = [
 /// Checks every property that losslessness rests on, with `loaded`, which must have been loaded with the widths of the plan that the
 /// options name.
 ///
-/// Takes minutes, and some megabytes more than an engine: hundreds of forwards of one row, some tokens of the scalar reference, and answers
+/// Takes [`Extent::longest`](super::Extent::longest) at most, and some megabytes more than an engine: hundreds of forwards of one row, some tokens of the scalar reference, and answers
 /// of every drafter of the plan. A property that does not hold is not an error but part of the result.
 ///
 /// # Errors
@@ -70,17 +72,20 @@ pub(super) fn verify_subject(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Verification, Error> {
     let mut properties = Vec::with_capacity(PROPERTIES.len());
-    for (name, check) in PROPERTIES {
-        progress(Progress::Checking { what: name, done: 0, total: 1 });
-        let watch = Stopwatch::start();
-        let mut tell = |done, total| progress(Progress::Checking { what: name, done, total });
-        let (verdict, said) = match check(subject, options, &mut tell) {
+    let whole = Clock::start(options.extent.longest());
+    for (place, (name, check)) in PROPERTIES.into_iter().enumerate() {
+        // What a check leaves of its share is for those behind it.
+        let clock = Clock::start(whole.left() / (PROPERTIES.len() - place) as u32);
+        let mut tell =
+            |done, total| progress(Progress::Checking { what: name, done, total, left: whole.left() });
+        tell(0, 1);
+        let (verdict, said) = match check(subject, options, clock, &mut tell) {
             Ok(compared) => (Verdict::Holds, compared),
             Err(Halt::Broken(found)) => (Verdict::Broken, found),
             Err(Halt::NotChecked(why)) => (Verdict::NotChecked, why),
             Err(Halt::Failed(error)) => return Err(error.while_doing(&format!("verifying `{name}`"))),
         };
-        let property = Property { name, verdict, said, seconds: watch.elapsed().as_secs_f64() };
+        let property = Property { name, verdict, said, seconds: clock.elapsed().as_secs_f64() };
         progress(Progress::Checked(&property));
         properties.push(property);
     }

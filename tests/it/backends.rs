@@ -51,6 +51,10 @@ fn compare(expected: &[Vec<f32>], found: &[Vec<f32>], tolerance: f32, what: &str
     );
 }
 
+fn tolerance(tier: Tier, format: WeightFormat, cache: KvFormat, layers: usize, expected: &[Vec<f32>]) -> f32 {
+    logit_tolerance(tier, [format].into_iter(), cache, layers, expected.iter().map(Vec::len).sum())
+}
+
 /// The root of the mean square of all logits.
 fn spread(logits: &[Vec<f32>], what: &str) -> f32 {
     let count = logits.iter().map(Vec::len).sum::<usize>() as f32;
@@ -106,7 +110,13 @@ fn every_tier_follows_the_reference_on_every_format() {
                             compare(
                                 &expected,
                                 &found,
-                                logit_tolerance(class.tier, [format].into_iter(), kv_format),
+                                tolerance(
+                                    class.tier,
+                                    format,
+                                    kv_format,
+                                    model.model.config.layers,
+                                    &expected,
+                                ),
                                 &what,
                             );
                         }
@@ -260,7 +270,7 @@ fn ops_that_no_pass_fuses_follow_the_reference_too() {
                 if kv_format == KvFormat::Q8 {
                     compare_on_the_whole(&expected, &found, &what);
                 } else {
-                    compare(&expected, &found, logit_tolerance(tier, [format].into_iter(), kv_format), &what);
+                    compare(&expected, &found, tolerance(tier, format, kv_format, 1, &expected), &what);
                 }
 
                 let mut session = session(&set, 64, 1, 2);

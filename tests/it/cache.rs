@@ -32,6 +32,7 @@ impl Scene {
         write("cache/plans/0123.failure", "too slow\nfor this\n");
         write("cache/partial/77/half.whl", "half");
         write("cache/kernels/some.cubin", "kernels");
+        write("cache/contents/abcd.json", "{}");
         write("cache/hub/tiny--repo.json", "{}");
         write("cache/hub/tiny--repo/a.gguf.json", "{}");
         write("hf/hub/models--tiny--repo/blobs/b", "12345");
@@ -68,7 +69,10 @@ impl Scene {
 #[test]
 fn everything_is_listed_with_size_and_name_and_removed_by_it() {
     let scene = Scene::new();
-    assert_eq!(scene.kinds(), ["model", "hub", "packed", "plan", "failure", "kernels", "partial"]);
+    assert_eq!(
+        scene.kinds(),
+        ["model", "hub", "packed", "plan", "failure", "kernels", "contents", "partial"]
+    );
     let entries = scene.entries();
     let name = |at: usize| entries[at]["name"].as_str().expect("text");
     assert_eq!([name(0), name(1), name(3), name(4)], ["large.gguf", "hf:tiny/repo", "4567", "0123"]);
@@ -90,7 +94,7 @@ fn everything_is_listed_with_size_and_name_and_removed_by_it() {
     // A model goes with what was packed from it.
     let said = success(&scene.yggc("cache rm large.gguf 0123"));
     assert!(said.starts_with("3 entries, "), "{said}");
-    assert_eq!(scene.kinds(), ["hub", "plan", "kernels", "partial"]);
+    assert_eq!(scene.kinds(), ["hub", "plan", "kernels", "contents", "partial"]);
     success(&scene.yggc("cache rm hf:tiny/repo"));
     assert!(!scene.at("hf/hub/models--tiny--repo").exists() && !scene.at("cache/hub/tiny--repo").exists());
     assert!(scene.at("hf/hub/models--others--repo").exists(), "what others fetched stays");
@@ -100,7 +104,7 @@ fn everything_is_listed_with_size_and_name_and_removed_by_it() {
 fn kinds_are_cleared_and_the_hub_only_where_it_is_named() {
     let scene = Scene::new();
     success(&scene.yggc("cache clear packed failure"));
-    assert_eq!(scene.kinds(), ["model", "hub", "plan", "kernels", "partial"]);
+    assert_eq!(scene.kinds(), ["model", "hub", "plan", "kernels", "contents", "partial"]);
     success(&scene.yggc("cache clear"));
     assert_eq!(scene.kinds(), ["hub"]);
     success(&scene.yggc("cache clear hub"));

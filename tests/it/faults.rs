@@ -206,6 +206,28 @@ fn a_result_that_cannot_be_told_is_an_error() {
     }
 }
 
+/// `yggc ... | head -c 0`.
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let mut show = yggc();
+    show.args(["plan", "show"]).arg(plan_file());
+    let mut child = show.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("yggc starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}
+
+#[test]
+fn a_small_stack_is_enough() {
+    let mut run = on_tiny("run");
+    run.args(["-p", "one two", "-n", "4", "--plan"]).arg(plan_file());
+    let mut inspect = on_tiny("inspect");
+    inspect.args(["--stage", "graph"]);
+    for command in [run, inspect] {
+        success(&limited("-s 512", &command).output().expect("sh starts"));
+    }
+}
+
 /// The end of a run that must not be an abort: its exit code and what it said.
 fn ended(output: &Output) -> (i32, String) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -103,6 +103,36 @@ fn a_fetch_killed_in_the_middle_leaves_a_usable_cache() {
     Command::new("kill").arg(pip.trim_end()).status().expect("kill starts");
 }
 
+/// A real `python3` with a module `pip` that hangs.
+#[test]
+fn a_killed_fetch_leaves_no_pip_behind() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (module, started) = (folder.path().join("pip"), folder.path().join("pid"));
+    fs::create_dir(&module).expect("writable");
+    let hang = "import os, sys, time\nassert sys.argv[1] == 'download'\n\
+                open(os.environ['STARTED'] + '.new', 'w').write(str(os.getpid()))\n\
+                os.rename(os.environ['STARTED'] + '.new', os.environ['STARTED'])\ntime.sleep(120)\n";
+    fs::write(module.join("__main__.py"), hang).expect("writable");
+    fs::write(module.join("__init__.py"), "").expect("writable");
+    let mut command = yggc();
+    command.args(["fetch", "smollm2-135m-instruct", "--cache-dir"]).arg(folder.path().join("cache"));
+    command.env("PYTHONPATH", folder.path()).env("STARTED", &started).stderr(Stdio::null());
+    let mut killed = command.spawn().expect("yggc starts");
+    wait_for(&started, &mut killed);
+    let pid = fs::read_to_string(&started).expect("the process id is there");
+    let is_there = || Path::new("/proc").join(&pid).exists();
+    assert!(is_there());
+    killed.kill().expect("SIGKILL is sent");
+    killed.wait().expect("it ends");
+    for _ in 0..100 {
+        if !is_there() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("pip {pid} outlived the program that started it");
+}
+
 #[test]
 fn without_python_the_error_says_how_to_give_a_path() {
     let folder = tempfile::tempdir().expect("a temporary folder");

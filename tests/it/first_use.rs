@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::OnceLock,
@@ -44,6 +45,21 @@ fn plan_in(cache: &Path) -> PathBuf {
     assert!(lock == "lock" && plan.ends_with(".plan") && profile.ends_with(".profile"), "{names:?}");
     assert_eq!(plan.strip_suffix(".plan"), profile.strip_suffix(".profile"));
     cache.join("plans").join(plan)
+}
+
+#[test]
+fn a_second_first_use_says_that_it_waits() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::create_dir_all(folder.path().join("plans")).expect("writable");
+    let lock = fs::File::create(folder.path().join("plans/lock")).expect("writable");
+    lock.lock().expect("nobody else holds it");
+    let mut waits = run(folder.path());
+    let mut waits = waits.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("yggc starts");
+    let mut said = String::new();
+    BufReader::new(waits.stderr.take().expect("piped")).read_line(&mut said).expect("a line");
+    assert_eq!(said, "waiting for another yggc that is making a plan\n");
+    waits.kill().expect("it waits");
+    waits.wait().expect("it ends");
 }
 
 #[test]

@@ -1,37 +1,46 @@
 //! `plan explain` and `plan diff` as whole programs: what they say, the HTML page, and what they refuse.
 
-use std::{collections::BTreeSet, fs};
+use std::fs;
 
-use yggc::plan::{self, Band, PLAN_FORMAT};
+use yggc::{
+    measure::plan_from_profile,
+    plan::{self, Band, PLAN_FORMAT},
+    planner::Fix,
+};
 
 use crate::{
+    committed_plans::machine_profile,
     program::{failure, success, yggc},
     tiny_commands::{json, keys, on_tiny, plan, profile},
     xml::elements,
 };
 
 /// The sections of every page.
-const SECTIONS: [&str; 14] = [
-    "summary",
-    "temperatures",
-    "drafters",
-    "parts",
-    "surface",
+const SECTIONS: [&str; 16] = [
+    "verdict",
     "step",
-    "latency",
+    "surface",
+    "drafters",
     "acceptance",
+    "latency",
+    "temperatures",
+    "parts",
     "reliability",
     "chains",
     "objective",
     "alternatives",
     "tunings",
     "remarks",
+    "origin",
+    "glossary",
 ];
 
 #[test]
 fn a_plan_explains_itself() {
     let said = success(&yggc().args(["plan", "explain"]).arg(plan()).output().expect("yggc starts"));
+    assert!(said.starts_with("verdict      ") && said.contains("sure to within"), "{said}");
     for part in [
+        "for more     ",
         "chosen ",
         "may be noise",
         "why each drafter won or lost",
@@ -64,6 +73,7 @@ fn a_plan_explains_itself() {
             "refused",
             "staircases",
             "temperature",
+            "verdict",
         ]
     );
     let read = plan::read(plan()).expect("the plan is there");
@@ -111,7 +121,7 @@ fn a_temperature_is_told_of_by_itself() {
     success(&explain(&["--temperature", "1", "--html"]).arg(&page).output().expect("yggc starts"));
     let html = fs::read_to_string(&page).expect("written");
     elements(&html).unwrap_or_else(|wrong| panic!("{wrong}"));
-    assert!(html.contains("The sections below are for temperature 0.8."));
+    assert!(html.contains("The other sections are for temperature 0.8."));
     let said = failure(&explain(&["--temperature", "-1"]).output().expect("yggc starts"), 2);
     assert!(said.contains("--temperature"), "{said}");
 
@@ -162,15 +172,57 @@ fn the_page_is_well_formed_and_whole() {
     ] {
         assert!(figures.iter().any(|label| label.contains(part)), "{part}: {figures:?}");
     }
-    let drafted: BTreeSet<(String, u32)> = plan::read(plan())
-        .expect("the plan is there")
-        .priced()
-        .filter(|shape| shape.shape.depth > 0)
-        .map(|shape| (shape.name.to_string(), shape.shape.draft_width))
-        .collect();
-    for (name, draft_width) in drafted {
-        let map = format!("{name}, Wd {draft_width}: speed-up");
+    let read = plan::read(plan()).expect("the plan is there");
+    for sub_plan in read.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain()) {
+        let map = format!("{}, Wd {}: speed-up", sub_plan.name, sub_plan.shape.draft_width);
         assert!(figures.iter().any(|label| label.starts_with(&map)), "{map}: {figures:?}");
+    }
+    // A table that is wider than the screen scrolls by itself.
+    assert!(of("table").len() > 3);
+    assert_eq!(html.matches("<div class=\"wide\">\n<table>").count(), of("table").len());
+    for word in ["Dd", "Wd", "Wv, rows", "tokens/step", "drafter", "verifier", "speed-up"] {
+        assert!(html.contains(&format!("<dt>{word}</dt>")), "{word}");
+    }
+}
+
+/// The plan of a kept profile, of which the chosen drafter is known: what a reader sees first, and what is folded.
+#[test]
+fn the_verdict_and_the_winners_charts_come_first_and_the_page_is_small() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, page) = (folder.path().join("kept.plan"), folder.path().join("why.html"));
+    let profile = ygg_profiler::Profile::read(&machine_profile()).expect("it is kept");
+    let kept = plan_from_profile(&profile, &Fix::default()).expect("it can be planned");
+    plan::write(&kept, &file).expect("a valid plan");
+    let chosen = kept.chosen();
+    assert!(!chosen.is_plain());
+    let gain = format!(
+        "{:.2}x plain decoding by {} (predicted, sure to within",
+        chosen.predicted.speedup, chosen.name
+    );
+    for command in ["show", "explain"] {
+        let said = success(&yggc().args(["plan", command]).arg(&file).output().expect("yggc starts"));
+        assert!(said.starts_with(&format!("verdict      {gain}")), "{said}");
+        assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("for more     ")), "{said}");
+        assert!(!said.contains("host:decide at context"), "noise of microseconds: {said}");
+    }
+    success(
+        &yggc().args(["plan", "explain"]).arg(&file).arg("--html").arg(&page).output().expect("yggc starts"),
+    );
+    let html = fs::read_to_string(&page).expect("written");
+    elements(&html).unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert!(html.len() < 200_000, "{} bytes", html.len());
+    let place = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text}"));
+    let first_map =
+        html[place("id=\"surface\"")..].find("<figcaption>").expect("a map") + place("id=\"surface\"");
+    assert!(html[first_map..].starts_with(&format!("<figcaption>{}, Wd", chosen.name)), "{}", chosen.name);
+    assert!(place(&gain) < place("<svg") && place("Stages of the chosen step") < first_map);
+    // Neighbours that differ in their shape alone are one row.
+    let alternatives = &html[place("id=\"alternatives\"")..place("id=\"tunings\"")];
+    let rows: Vec<Vec<&str>> =
+        alternatives.split("<tr").skip(2).map(|row| row.split("<td>").skip(1).collect()).collect();
+    assert!(rows.iter().any(|row| row[8].contains(" more")), "{alternatives}");
+    for pair in rows.windows(2) {
+        assert!(pair[0][0] != pair[1][0] || pair[0][4..8] != pair[1][4..8], "{pair:?}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::{fs, io::Write, process::Command};
 use serde_json::{Value, json};
 
 mod load;
+mod metrics;
 mod openai;
 mod server;
 mod soak;
@@ -363,6 +364,10 @@ fn models_health_and_metrics_tell_of_the_service() {
     let text = server.get("/metrics");
     assert!(text.header("content-type").unwrap().starts_with("text/plain") && !text.text.contains("# EOF"));
     assert!(text.text.contains("yggc_build_info{version=\""), "{text:?}");
+    let families = metrics::checked(&text.text);
+    for (name, kind) in [("yggc_requests_total", "counter"), ("yggc_queue_time_seconds", "histogram")] {
+        assert_eq!(families.get(name).map(String::as_str), Some(kind), "{families:?}");
+    }
     let open = server.get_with("/metrics", &[("accept", "application/openmetrics-text; version=1.0.0")]);
     assert!(open.text.ends_with("# EOF\n") && open.header("content-type").unwrap().contains("openmetrics"));
 }

@@ -47,6 +47,8 @@ pub(crate) enum EntryKind {
     Failure,
     /// Kernels compiled for a GPU
     Kernels,
+    /// Digests of the tensors of models as they were first opened
+    Contents,
     /// Remains of an interrupted download
     Partial,
 }
@@ -61,6 +63,7 @@ impl EntryKind {
             Self::Plan => "plan",
             Self::Failure => "failure",
             Self::Kernels => "kernels",
+            Self::Contents => "contents",
             Self::Partial => "partial",
         }
     }

@@ -24,7 +24,7 @@ pub(crate) struct VerifyArgs {
     /// Prompts to compare answers on: one JSON object per line that has "text" or "turns" [default: the set shipped with yggc]
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) prompts: Option<PathBuf>,
-    /// Check fewer cases: under three minutes for the default model
+    /// Check fewer cases: three minutes at most instead of fifteen, unless one case of every kind takes longer
     #[arg(long)]
     pub(crate) quick: bool,
     /// Print one JSON object

@@ -50,6 +50,7 @@ pub(crate) fn entries(place: &CachePlace) -> Result<Vec<Entry>, Failure> {
     entries.extend(plans(&cache)?);
     let folders = [
         (EntryKind::Kernels, "kernels", None),
+        (EntryKind::Contents, "contents", None),
         (EntryKind::Partial, "partial", Some(cache.root.join("lock"))),
     ];
     for (kind, name, lock) in folders {
@@ -136,7 +137,11 @@ impl Entry {
                 };
                 Ok(self.paths.iter().find_map(of_file))
             }
-            EntryKind::Hub | EntryKind::Failure | EntryKind::Kernels | EntryKind::Partial => Ok(None),
+            EntryKind::Hub
+            | EntryKind::Failure
+            | EntryKind::Kernels
+            | EntryKind::Contents
+            | EntryKind::Partial => Ok(None),
         }
     }
 }

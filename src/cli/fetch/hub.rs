@@ -197,3 +197,11 @@ impl Choice {
         }
     }
 }
+
+/// The SHA-256 by which the hub's cache names a file, if `path` is one of its blobs.
+pub(crate) fn digest_in_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let is_blob = path.parent()?.file_name()? == "blobs";
+    let is_sha256 = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_blob && is_sha256).then(|| name.to_owned())
+}

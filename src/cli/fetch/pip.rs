@@ -11,6 +11,18 @@ use std::{
 
 use crate::cli::{cache::CacheError, fetch::FetchError};
 
+/// Runs pip below a thread that ends the process when its input ends: that is when this program has ended, however it did.
+const WATCHED_PIP: &str = "\
+import os, runpy, sys, threading
+def watch():
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+threading.Thread(target=watch, daemon=True).start()
+sys.argv[0] = 'pip'
+runpy.run_module('pip', run_name='__main__', alter_sys=True)
+";
+
 /// Interval of progress updates.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -24,7 +36,7 @@ pub(super) struct Pip {
 impl Pip {
     /// The pip of the shell's `python3`.
     pub(super) fn of_path() -> Self {
-        Self::new("python3", ["-m", "pip"])
+        Self::new("python3", ["-c", WATCHED_PIP])
     }
 
     pub(super) fn new(
@@ -58,10 +70,10 @@ impl Pip {
             .args(["--disable-pip-version-check", "--progress-bar", "off", "--retries", "2", "--dest"])
             .arg(&wheels)
             .arg(requirement)
-            // `python3 -m` would run a file called pip.py from the folder it is started in.
+            // Python would run a file called pip.py from the folder it is started in.
             .current_dir(&temporary)
             .env("TMPDIR", &temporary)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(log)
             .stderr(log_copy)
             .spawn()

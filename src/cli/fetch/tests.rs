@@ -203,7 +203,7 @@ fn a_model_is_a_known_name_or_a_path() {
     };
     let resolve = |text: &str| resolve(Some(Path::new(text)), &place);
     let here = scene.folder.path().to_str().unwrap();
-    for path in ["missing.gguf", "./smollm2-135m-instruct", "models/missing", here] {
+    for path in ["missing.gguf", "./smollm2-135m-instruct", "./models", "some/models/missing", here] {
         assert_eq!(resolve(path).unwrap(), Path::new(path));
     }
     let error = resolve("hf:smollm3").unwrap_err();
@@ -213,6 +213,14 @@ fn a_model_is_a_known_name_or_a_path() {
     let error = resolve("smollm3").unwrap_err();
     assert!(matches!(error, FetchError::UnknownName { .. }));
     assert!(error.to_string().contains("smollm2-135m-instruct"), "{error}");
+    for (typed, meant) in [
+        ("SmolLM2-135M-Instruct", "`smollm2-135m-instruct` is meant"),
+        ("HF:owner/repo", "`hf:owner/repo` is meant"),
+        ("owner/repo", "it is called hf:owner/repo"),
+    ] {
+        let error = resolve(typed).unwrap_err().to_string();
+        assert!(error.contains(meant), "{error}");
+    }
 }
 
 #[test]

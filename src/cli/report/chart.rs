@@ -53,8 +53,6 @@ impl CurvePoint {
 pub(super) struct Axes<'a> {
     pub(super) x: &'a str,
     pub(super) y: &'a str,
-    /// The end of the vertical axis; `None`: the highest point.
-    pub(super) top: Option<f64>,
 }
 
 /// An SVG document of `size` pixels with the output of `draw` on white.
@@ -74,7 +72,23 @@ pub(super) fn svg(
             .and_then(|()| area.present().map_err(DrawError::from))
     };
     drawn.map_err(|error| Failure::Internal(format!("a figure of the report cannot be drawn: {error}")))?;
-    Ok(out)
+    Ok(compact(&out))
+}
+
+/// The same drawing without what every element repeats: the page's style sheet names the font.
+fn compact(svg: &str) -> String {
+    let without =
+        [" opacity=\"1\"", " font-family=\"sans-serif\"", " stroke=\"none\"", " stroke-width=\"1\""];
+    let svg = without.iter().fold(svg.to_owned(), |svg, part| svg.replace(part, ""));
+    let svg = svg.replace(">\n", ">").replace("\n<", "<").replace(" \"", "\"");
+    let mut parts = svg.split("font-size=\"");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (size, rest) = part.split_once('"').unwrap_or((part, ""));
+        let size = size.parse::<f64>().map_or_else(|_| size.to_owned(), |size| format!("{size:.1}"));
+        out.push_str(&format!("font-size=\"{size}\"{rest}"));
+    }
+    out
 }
 
 /// The curves with their spreads as one chart.
@@ -85,8 +99,7 @@ pub(super) fn curves(axes: Axes<'_>, curves: &[Curve]) -> Result<String, Failure
     svg(SIZE, |area| {
         let points = || curves.iter().flat_map(|curve| &curve.points);
         let right = points().map(|point| point.x).fold(0.0, f64::max).max(1e-9);
-        let top =
-            axes.top.unwrap_or_else(|| points().map(|point| point.high).fold(0.0, f64::max) * 1.05).max(1e-9);
+        let top = (points().map(|point| point.high).fold(0.0, f64::max) * 1.05).max(1e-9);
         let mut chart = ChartBuilder::on(area)
             .margin(12)
             .x_label_area_size(44)
@@ -101,6 +114,7 @@ pub(super) fn curves(axes: Axes<'_>, curves: &[Curve]) -> Result<String, Failure
             .label_style((FONT, 15))
             .bold_line_style(GRID)
             .light_line_style(WHITE)
+            .max_light_lines(1)
             .draw()?;
         for (place, Curve { label, points }) in curves.iter().enumerate() {
             let style = ShapeStyle::from(&COLOURS[place % COLOURS.len()]).stroke_width(2);

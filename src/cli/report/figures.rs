@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::Stage;
 use yggc::{
-    plan::{Calibration, HeldOut, Interval, Plan, PricedShape, SubPlan},
+    plan::{Calibration, HeldOut, Interval, Plan, PricedShape, Shape, SubPlan},
     planner::report::explain::{Explanation, Staircase},
 };
 
@@ -16,30 +16,36 @@ use super::{
     page::Page,
 };
 
-/// One map per drafter and Wd: predicted speed-up over Dd and Wv, with the better rule for choosing rows.
+/// One map per drafter at its best Wd, the chosen drafter first: predicted speed-up over Dd and Wv, with the better rule for choosing rows.
 pub(super) fn surface(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     page.paragraph(
         "Predicted speed-up over plain decoding. Wv is the most rows that a step verifies; each cell has the better of \
-         verifying so many at every step and choosing at every step. Darker is faster, and the frame is around the chosen \
-         shape.",
+         verifying so many at every step and choosing at every step. Each drafter is shown with its best Wd. Within a map darker is faster, and the \
+         frame is around the chosen shape.",
     );
-    let mut maps: BTreeMap<(String, u32), Vec<PricedShape>> = BTreeMap::new();
-    for priced in plan.priced().filter(|priced| priced.shape.depth > 0) {
-        maps.entry((priced.name.to_string(), priced.shape.draft_width)).or_default().push(priced);
+    let chosen = plan.chosen();
+    let mut maps: Vec<(&SubPlan, Vec<PricedShape>)> = Vec::new();
+    for sub_plan in plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain()) {
+        let draft_width = sub_plan.shape.draft_width;
+        let is_here =
+            |shape: &PricedShape| shape.name == sub_plan.name && shape.shape.draft_width == draft_width;
+        maps.push((sub_plan, plan.priced().filter(is_here).collect()));
     }
+    maps.sort_by_key(|(sub_plan, _)| sub_plan.name != chosen.name);
     if maps.is_empty() {
         page.paragraph("No shape but plain decoding was priced.");
     }
-    let speedups = || maps.values().flatten().map(|priced| priced.speedup);
-    let range = (speedups().fold(f64::INFINITY, f64::min), speedups().fold(0.0, f64::max));
-    let chosen = plan.chosen();
-    for ((name, draft_width), shapes) in &maps {
+    for (SubPlan { name, shape: Shape { draft_width, .. }, .. }, shapes) in &maps {
         let mut best: BTreeMap<(u32, u32), f64> = BTreeMap::new();
         for PricedShape { shape, speedup, .. } in shapes {
             let cell = best.entry((shape.verify_width, shape.depth)).or_insert(*speedup);
             *cell = cell.max(*speedup);
         }
-        let is_here = chosen.name.as_str() == name && chosen.shape.draft_width == *draft_width;
+        let range = (
+            best.values().copied().fold(f64::INFINITY, f64::min),
+            best.values().copied().fold(0.0, f64::max),
+        );
+        let is_here = chosen.name == *name && chosen.shape.draft_width == *draft_width;
         let at = (chosen.shape.verify_width, chosen.shape.depth);
         let cells = best.iter().map(|(place, value)| {
             let ((column, row), value) = (*place, *value);
@@ -82,7 +88,7 @@ pub(super) fn latencies(page: &mut Page, explanation: &Explanation) -> Result<()
                 })
                 .collect(),
         };
-        let axes = Axes { x: "W, rows of the forward", y: "time, ms", top: None };
+        let axes = Axes { x: "W, rows of the forward", y: "time, ms" };
         let svg = curves(axes, &staircases.iter().map(curve).collect::<Vec<_>>())?;
         page.figure(&format!("{stage}: time of a forward (measured)"), &svg);
     }
@@ -96,9 +102,8 @@ pub(super) fn acceptance(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     if by_depth.is_empty() && by_rank.is_empty() {
         page.paragraph("No drafted token was judged.");
     }
-    let depths = Axes { x: "depth, drafted tokens", y: "share of steps that accept so many", top: Some(1.0) };
-    let ranks =
-        Axes { x: "rank of the drafter's candidate", y: "share that the verifier chose", top: Some(1.0) };
+    let depths = Axes { x: "depth, drafted tokens", y: "share of steps that accept so many" };
+    let ranks = Axes { x: "rank of the drafter's candidate", y: "share that the verifier chose" };
     for (axes, curves_of, caption) in [
         (depths, by_depth, "Acceptance by depth, at each drafter's best shape (measured)"),
         (ranks, by_rank, "Acceptance by rank (measured)"),
@@ -138,10 +143,7 @@ pub(super) fn reliability(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
         "Nodes of prompts that the probabilities were not fitted to, by interval of predicted probability. On the diagonal, \
          what was predicted happened.",
     );
-    let mut all = vec![Curve {
-        label: "as predicted".to_owned(),
-        points: vec![CurvePoint::exact(0.0, 0.0), CurvePoint::exact(1.0, 1.0)],
-    }];
+    let mut all = Vec::new();
     for (name, HeldOut { nodes, error, raw_error, intervals }) in judged {
         let seen = intervals.iter().filter(|interval| interval.nodes > 0);
         let points = seen.map(|Interval { nodes, expected, accepted }| {
@@ -154,7 +156,10 @@ pub(super) fn reliability(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
             raw_error * 100.0
         ));
     }
-    let axes = Axes { x: "probability predicted", y: "share accepted", top: Some(1.0) };
+    let end = all.iter().flat_map(|curve| &curve.points).map(|point| point.x).fold(0.0, f64::max);
+    let diagonal = vec![CurvePoint::exact(0.0, 0.0), CurvePoint::exact(end, end)];
+    all.insert(0, Curve { label: "as predicted".to_owned(), points: diagonal });
+    let axes = Axes { x: "probability predicted", y: "share accepted" };
     page.figure("Reliability on held-out prompts (measured)", &curves(axes, &all)?);
     Ok(())
 }

@@ -11,7 +11,7 @@ use plotters::{
     },
 };
 use ygg_profiler::Worker;
-use yggc::plan::{StageTime, SubPlan};
+use yggc::{plan::SubPlan, planner::report::notable_stages};
 
 use crate::cli::error::Failure;
 
@@ -27,6 +27,7 @@ const PADDING: u32 = 4;
 const LEFT: u32 = 150;
 const BELOW: u32 = 46;
 const MARGIN: u32 = 12;
+const GREY: RGBColor = RGBColor(130, 130, 130);
 
 /// One stage of a step.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,24 +49,31 @@ pub(super) fn step(page: &mut Page, sub_plan: &SubPlan) -> Result<(), Failure> {
          that it adds to those beside which it runs; where a step chooses its rows, the times are means over the steps replayed.",
         sub_plan.name, predicted.step_us, predicted.aal
     ));
-    let svg = draw(&bars(&predicted.stages))?;
+    let svg = draw(&bars(sub_plan))?;
     page.figure("Stages of the chosen step (predicted)", &svg);
     Ok(())
 }
 
-fn bars(stages: &[StageTime]) -> Vec<Bar> {
-    let mut start_us = 0.0;
-    let bar = |StageTime { stage, us }: &StageTime| {
+/// Stages that take a notable share of the step in their order, the others together behind them.
+fn bars(sub_plan: &SubPlan) -> Vec<Bar> {
+    let (stages, others, others_us) = notable_stages(sub_plan);
+    let mut bars = Vec::new();
+    let mut push = |name: String, us: f64, colour: RGBColor| {
+        let start_us = bars.last().map_or(0.0, |bar: &Bar| bar.start_us + bar.us);
+        bars.push(Bar { name, start_us, us, colour });
+    };
+    for (stage, us) in stages {
         let colour = match stage.worker() {
             Worker::Verifier => RGBColor(16, 42, 92),
             Worker::Drafter => RGBColor(201, 84, 18),
-            Worker::Host(_) => RGBColor(130, 130, 130),
+            Worker::Host(_) => GREY,
         };
-        let bar = Bar { name: stage.to_string(), start_us, us: *us, colour };
-        start_us += us;
-        bar
-    };
-    stages.iter().map(bar).collect()
+        push(stage.to_string(), us, colour);
+    }
+    if others > 0 {
+        push(format!("{others} others"), others_us, GREY);
+    }
+    bars
 }
 
 fn draw(bars: &[Bar]) -> Result<String, Failure> {
@@ -87,6 +95,7 @@ fn draw(bars: &[Bar]) -> Result<String, Failure> {
             .configure_mesh()
             .disable_y_mesh()
             .light_line_style(WHITE)
+            .max_light_lines(1)
             .x_desc("time from the start of the step, us")
             .y_labels(bars.len() + 1)
             .y_label_offset(-(ROW as i32) / 2)
@@ -104,7 +113,7 @@ fn draw(bars: &[Bar]) -> Result<String, Failure> {
             chart.draw_series([EmptyElement::at((*start_us, row + 1)) + edge])?;
             let style =
                 TextStyle::from((FONT, 14).into_font()).color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-            let number = Text::new(format!("{us:.1} us"), (5, ROW as i32 / 2), style);
+            let number = Text::new(format!("{us:.0} us"), (5, ROW as i32 / 2), style);
             chart.draw_series([EmptyElement::at((start_us + us, row + 1)) + number])?;
         }
         Ok(())

@@ -23,9 +23,9 @@ const DARK: RGBColor = RGBColor(16, 42, 92);
 
 /// A heat map.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct HeatMap<'a> {
-    pub(super) x: &'a str,
-    pub(super) y: &'a str,
+pub(super) struct HeatMap {
+    pub(super) x: &'static str,
+    pub(super) y: &'static str,
     pub(super) columns: Vec<u32>,
     pub(super) rows: Vec<u32>,
     pub(super) cells: Vec<HeatCell>,
@@ -47,12 +47,18 @@ pub(super) struct HeatCell {
 ///
 /// # Errors
 /// As [`svg`].
-pub(super) fn heat_map(map: &HeatMap<'_>) -> Result<String, Failure> {
+pub(super) fn heat_map(map: &HeatMap) -> Result<String, Failure> {
     let HeatMap { x, y, columns, rows, cells, range: (least, most) } = map;
     let count = |labels: &[u32]| u32::try_from(labels.len()).expect("axes are short").max(1);
     let (across, up) = (count(columns), count(rows));
     let size = (LEFT + across * CELL.0 + 2 * MARGIN, BELOW + up * CELL.1 + 2 * MARGIN);
     let place = |labels: &[u32], label: u32| labels.iter().position(|other| *other == label).map(to_i32);
+    // A name that is longer than its axis would be cut.
+    let name = |whole: &'static str, cells: u32, enough: u32| match cells < enough {
+        true => whole.split(',').next().unwrap_or(whole),
+        false => whole,
+    };
+    let (x, y) = (name(*x, across, 5), name(*y, up, 3));
     svg(size, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(MARGIN)
@@ -67,8 +73,8 @@ pub(super) fn heat_map(map: &HeatMap<'_>) -> Result<String, Failure> {
         chart
             .configure_mesh()
             .disable_mesh()
-            .x_desc(*x)
-            .y_desc(*y)
+            .x_desc(x)
+            .y_desc(y)
             .x_labels(columns.len() + 1)
             .y_labels(rows.len() + 1)
             .x_label_offset(width / 2)

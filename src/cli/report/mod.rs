@@ -3,7 +3,7 @@
 //! [`html`] explains the plan and lays the sections out on a [`Page`](page::Page); figures are SVG made by
 //! `chart`, `heat_map` and `gantt` from the plan's own numbers. [`write()`] puts it into a file.
 //!
-//! Invariants: the page is well-formed XML and needs neither script nor network; whatever a colour shows, a number, a marker or a
+//! Invariants: the verdict comes first, and of the charts the chosen drafter's; the page is well-formed XML and needs neither script nor network; whatever a colour shows, a number, a marker or a
 //! position shows too.
 
 mod chart;
@@ -58,18 +58,18 @@ fn html(plan: &Plan, temperature: f32) -> Result<String, Failure> {
     let explanation = explain_at(plan, temperature);
     let plan = &*plan.of_band(plan.band_for(temperature));
     let mut page = Page::new(&format!("Why {} of {}", explanation.chosen, plan.fingerprints.model.name));
-    tables::summary(&mut page, plan, &explanation);
-    tables::temperatures(&mut page, &explanation);
-    tables::drafters(&mut page, &explanation);
-    tables::parts(&mut page, &explanation);
-    page.section("surface", "Speed-up over depth, width and rows");
-    figures::surface(&mut page, plan)?;
+    tables::verdict(&mut page, &explanation);
     page.section("step", "The chosen step");
     gantt::step(&mut page, plan.chosen())?;
-    page.section("latency", "Time of a forward");
-    figures::latencies(&mut page, &explanation)?;
+    page.section("surface", "Speed-up over depth, width and rows");
+    figures::surface(&mut page, plan)?;
+    tables::drafters(&mut page, &explanation);
     page.section("acceptance", "Acceptance");
     figures::acceptance(&mut page, plan)?;
+    page.section("latency", "Time of a forward");
+    figures::latencies(&mut page, &explanation)?;
+    tables::temperatures(&mut page, &explanation);
+    tables::parts(&mut page, &explanation);
     page.section("reliability", "Reliability of the acceptance probabilities");
     figures::reliability(&mut page, plan)?;
     tables::chains(&mut page, &explanation);
@@ -77,5 +77,7 @@ fn html(plan: &Plan, temperature: f32) -> Result<String, Failure> {
     tables::alternatives(&mut page, plan);
     tables::tunings(&mut page, plan);
     tables::remarks(&mut page, &explanation);
+    tables::origin(&mut page, plan);
+    tables::glossary(&mut page);
     Ok(format!("{START}{}", page.finish()))
 }

@@ -12,8 +12,9 @@ table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular
 caption { text-align: left; font-weight: 600; padding: .3rem 0 }
 th, td { padding: .15rem .7rem; text-align: right; border-bottom: 1px solid #ddd } th { border-bottom: 2px solid #666 }
 tr.chosen td { font-weight: 700; background: #eee }
-figure { margin: 1rem 0; display: inline-block; vertical-align: top } figcaption { font-weight: 600; max-width: 44rem }
-svg { max-width: 100%; height: auto } nav a { margin-right: 1rem; white-space: nowrap }
+figure { margin: 1rem 0; display: inline-block; vertical-align: top; max-width: 100% } figcaption { font-weight: 600; max-width: 44rem }
+.wide { overflow-x: auto } p.verdict { font-size: 1.25rem; font-weight: 600 } dt { font-weight: 600 } dd { margin: 0 0 .5rem 1.5rem }
+ul { padding-left: 1.2rem; overflow-wrap: anywhere } svg { max-width: 100%; height: auto; font-family: sans-serif } nav a { margin-right: 1rem; white-space: nowrap }
 ";
 
 /// A page under construction: finished sections, then an open one.
@@ -44,6 +45,19 @@ impl Page {
         self.push(format_args!("<p>{}</p>\n", escape(&text.to_string())));
     }
 
+    /// What the page comes to.
+    pub(super) fn verdict(&mut self, text: &str) {
+        self.push(format_args!("<p class=\"verdict\">{}</p>\n", escape(text)));
+    }
+
+    /// Words and what they mean.
+    pub(super) fn definitions(&mut self, words: &[(&str, &str)]) {
+        let word = |(word, meaning): &(&str, &str)| {
+            format!("<dt>{}</dt>\n<dd>{}</dd>\n", escape(word), escape(meaning))
+        };
+        self.push(format_args!("<dl>\n{}</dl>\n", words.iter().map(word).collect::<String>()));
+    }
+
     /// A list of items; nothing without any.
     pub(super) fn list(&mut self, items: impl IntoIterator<Item = impl Display>) {
         let items: Vec<String> =
@@ -66,7 +80,7 @@ impl Page {
         let heads: String =
             titles.iter().map(|title| format!("<th scope=\"col\">{}</th>", escape(title))).collect();
         self.push(format_args!(
-            "<table>\n<caption>{}</caption>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n",
+            "<div class=\"wide\">\n<table>\n<caption>{}</caption>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n",
             escape(caption)
         ));
         for (place, row) in rows.iter().enumerate() {
@@ -74,7 +88,7 @@ impl Page {
             let row: String = row.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
             self.push(format_args!("<tr{class}>{row}</tr>\n"));
         }
-        self.body.push_str("</tbody>\n</table>\n");
+        self.body.push_str("</tbody>\n</table>\n</div>\n");
     }
 
     /// A figure from an SVG document, with a description for screen readers.

@@ -2,7 +2,7 @@
 
 use ygg_profiler::Fingerprints;
 use yggc::{
-    plan::{LeftOut, Plan, PricedShape, Refusal, Schedule},
+    plan::{LeftOut, Plan, Refusal, Schedule},
     planner::report::{
         TUNING_TITLES, drafter_cell,
         explain::{
@@ -18,11 +18,40 @@ use super::page::Page;
 /// Most alternatives that are listed.
 const ALTERNATIVES: usize = 40;
 
-pub(super) fn summary(page: &mut Page, plan: &Plan, explanation: &Explanation) {
-    page.section("summary", "What was chosen");
-    let Explanation { chosen, fixed, context, considered, margin, .. } = explanation;
+/// What the words of the page mean.
+const GLOSSARY: [(&str, &str); 12] = [
+    ("plain decoding", "one token per forward of the model, without a drafter; in tables, the drafter none"),
+    ("drafter", "what proposes tokens: text that was seen before, a part of the model, or a small model"),
+    (
+        "verifier",
+        "the model itself; it checks all proposals of a step in one forward, so that the output is that of plain decoding",
+    ),
+    ("step", "one round: a tree of tokens is proposed, verified, and accepted as far as the verifier agrees"),
+    ("speed-up", "time per token of plain decoding over that of the drafter"),
+    ("Dd", "how many times a tree grows in a step: the depth of the draft"),
+    ("Wd", "tokens that are added at each growth: the width of the draft; 1 is a chain"),
+    (
+        "Wv, rows",
+        "tokens of the tree that are verified; <= where each step chooses how many, up to this number",
+    ),
+    ("tokens/step", "tokens that a step gives on average, the verifier's own at its end included"),
+    ("committed tokens", "prompt and answer so far, which a forward attends to"),
+    ("acceptance", "how often the verifier agrees with a proposal"),
+    ("predicted, measured", "measured was read from a clock or counted; predicted was computed from that"),
+];
+
+pub(super) fn verdict(page: &mut Page, explanation: &Explanation) {
+    page.section("verdict", "Verdict");
+    let Explanation { verdict, chosen, temperature, fixed, context, considered, margin, .. } = explanation;
+    page.verdict(&format!("{}.", verdict.gain));
+    if !verdict.advice.is_empty() {
+        page.paragraph("For more:");
+        page.list(verdict.advice.iter().map(|advice| advice.replace('`', "")));
+    }
     let reasons = explanation.drafters.iter().filter(|drafter| is_chosen(drafter.outcome));
-    reasons.for_each(|drafter| page.paragraph(format_args!("{chosen}, {}.", drafter.reason)));
+    reasons.for_each(|drafter| {
+        page.paragraph(format_args!("For temperature {temperature}, {chosen} was {}.", drafter.reason));
+    });
     if !fixed.is_empty() {
         page.paragraph(format_args!("Fixed by the user: {fixed}."));
     }
@@ -33,6 +62,10 @@ pub(super) fn summary(page: &mut Page, plan: &Plan, explanation: &Explanation) {
         needed * 100.0,
         best * 100.0
     ));
+}
+
+pub(super) fn origin(page: &mut Page, plan: &Plan) {
+    page.section("origin", "Made for and by");
     let Fingerprints { machine, model, build } = &plan.fingerprints;
     page.list([
         format!("Machine: {machine}"),
@@ -40,10 +73,11 @@ pub(super) fn summary(page: &mut Page, plan: &Plan, explanation: &Explanation) {
         format!("Build: plan format {}, kernels {}", build.plan_format, build.kernels),
         format!("Made by {}, calibration {}", plan.created_by, plan.calibration),
     ]);
-    page.paragraph(
-        "Times of forwards and acceptance were measured; times of steps, tokens per step and speed-ups are predicted from \
-         them.",
-    );
+}
+
+pub(super) fn glossary(page: &mut Page) {
+    page.section("glossary", "Glossary");
+    page.definitions(&GLOSSARY);
 }
 
 pub(super) fn temperatures(page: &mut Page, explanation: &Explanation) {
@@ -54,7 +88,7 @@ pub(super) fn temperatures(page: &mut Page, explanation: &Explanation) {
             .paragraph("Only greedy requests were recorded, so requests of every temperature go by them.");
     }
     page.paragraph(format_args!(
-        "A request goes by the recorded temperature that is nearest to its own. The sections below are for temperature {}.",
+        "A request goes by the recorded temperature that is nearest to its own. The other sections are for temperature {}.",
         explanation.temperature
     ));
     let is_told = |place: usize| bands[place].temperature == explanation.temperature;
@@ -72,7 +106,9 @@ pub(super) fn drafters(page: &mut Page, explanation: &Explanation) {
 
 pub(super) fn parts(page: &mut Page, explanation: &Explanation) {
     page.section("parts", "What each part adds");
-    page.paragraph("The best shape with a part and all parts before it, against the best without it.");
+    page.paragraph(
+        "The best shape with a part and all parts before it, against the best without it; a part that is not listed changes nothing.",
+    );
     page.table("Parts of a step (predicted)", &tables::parts(&explanation.parts), |_| false);
 }
 
@@ -95,10 +131,9 @@ pub(super) fn chains(page: &mut Page, explanation: &Explanation) {
 
 pub(super) fn alternatives(page: &mut Page, plan: &Plan) {
     page.section("alternatives", "Alternatives");
-    let chosen = plan.chosen().priced();
-    let best: Vec<PricedShape> = plan.priced().take(ALTERNATIVES).collect();
-    let caption = format!("Best {} of {} shapes (predicted)", best.len(), plan.alternatives.len());
-    page.table(&caption, &tables::alternatives(&best), |place| best[place] == chosen);
+    let (table, chosen) = tables::alternatives(plan, ALTERNATIVES);
+    let caption = format!("Best {} of {} shapes (predicted)", table.rows.len(), plan.alternatives.len());
+    page.table(&caption, &table, |row| Some(row) == chosen);
 }
 
 pub(super) fn tunings(page: &mut Page, plan: &Plan) {

@@ -4,9 +4,13 @@ use std::fmt::{self, Display, Write};
 use serde_json::{Value, json as value};
 use ygg_profiler::{DrafterFile, DrafterName, Fingerprints};
 
+use super::{
+    explain::tables::{self, Table},
+    verdict::{Verdict, findings, notable_stages, verdict},
+};
 use crate::plan::{
     Calibration, ChosenTuning, DepthReport, DepthRule, GrowthRule, HeldOut, LeftOut, Plan, PlannedPredictor,
-    PricedShape, Refusal, RowChoice, RowRule, Schedule, Shape, SubPlan, WidthCost,
+    Refusal, RowChoice, RowRule, Schedule, Shape, SubPlan, WidthCost,
 };
 
 /// Alternatives shown to people.
@@ -41,6 +45,7 @@ pub fn json(plan: &Plan) -> Value {
 fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     let Fingerprints { machine, model, build } = &plan.fingerprints;
     let widths = |widths: &[u32]| widths.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+    write_verdict(out, &verdict(plan))?;
     writeln!(out, "plan         {}", describe(plan.chosen()))?;
     for band in &plan.bands {
         writeln!(out, "{:<12} {}", format!("at {}", band.temperature), describe(band.chosen()))?;
@@ -73,13 +78,20 @@ fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
     write_best_shapes(out, plan)?;
     write_chosen_step(out, plan.chosen())?;
     writeln!(out, "\nbest of {} shapes", plan.alternatives.len())?;
-    write_priced(out, plan.priced().take(ALTERNATIVES))?;
+    write_titled(out, tables::alternatives(plan, ALTERNATIVES).0)?;
     write_list(out, "refused: the traces do not reach", plan.refused.iter().map(describe_refusal))?;
     let left_out = plan.left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
     write_list(out, "drafters left out", left_out)?;
     write_predictors(out, &plan.predictors)?;
     write_tunings(out, &plan.tunings)?;
-    write_list(out, "findings in the latency table", plan.table.findings())
+    write_list(out, "findings in the latency table", findings(plan))
+}
+
+/// The verdict, and what would give more.
+pub(super) fn write_verdict(out: &mut String, Verdict { gain, advice }: &Verdict) -> fmt::Result {
+    writeln!(out, "verdict      {gain}")?;
+    let heads = std::iter::once("for more    ").chain(std::iter::repeat("            "));
+    advice.iter().zip(heads).try_for_each(|(advice, head)| writeln!(out, "{head} {advice}"))
 }
 
 /// The files that drafters need.
@@ -128,9 +140,12 @@ fn write_best_shapes(out: &mut String, plan: &Plan) -> fmt::Result {
 /// Where the time of the chosen step goes, how it chooses its rows, and what it accepts.
 fn write_chosen_step(out: &mut String, chosen: &SubPlan) -> fmt::Result {
     writeln!(out, "\nstages of the chosen step (predicted)")?;
-    let stages = &chosen.predicted.stages;
-    let rows: Vec<[String; 2]> =
-        stages.iter().map(|s| [s.stage.to_string(), format!("{:.1} us", s.us)]).collect();
+    let (stages, others, others_us) = notable_stages(chosen);
+    let mut rows: Vec<[String; 2]> =
+        stages.iter().map(|(stage, us)| [stage.to_string(), format!("{us:.0} us")]).collect();
+    if others > 0 {
+        rows.push([format!("{others} others"), format!("{others_us:.0} us")]);
+    }
     write_table(out, &rows)?;
     let RowChoice { rule, widths, rate: _, calibration } = &chosen.row_choice;
     if *rule == RowRule::BestRate {
@@ -193,32 +208,6 @@ fn write_predictors(out: &mut String, predictors: &[PlannedPredictor]) -> fmt::R
             speedup(told_speedup),
             if network.is_some() { "yes" } else { "no" }.to_owned(),
         ]);
-    }
-    write_table(out, &rows)
-}
-
-/// Priced shapes, a line each.
-pub(super) fn write_priced(out: &mut String, shapes: impl IntoIterator<Item = PricedShape>) -> fmt::Result {
-    let mut rows =
-        vec![["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "speed-up"].map(str::to_owned)];
-    for priced in shapes {
-        let PricedShape {
-            name,
-            shape,
-            growth,
-            schedule,
-            depth_rule,
-            rule,
-            aal,
-            step_us,
-            tpot_us: _,
-            speedup,
-        } = priced;
-        let [depth, draft_width, verify_width] = shape_cells(&shape, depth_rule, rule);
-        let name = drafter_cell(&name, growth, schedule);
-        let numbers = [format!("{aal:.2}"), format!("{step_us:.0}"), format!("{speedup:.2}")];
-        let [aal, step, speedup] = numbers;
-        rows.push([name, depth, draft_width, verify_width, aal, step, speedup]);
     }
     write_table(out, &rows)
 }
@@ -347,6 +336,12 @@ pub(super) fn write_table(out: &mut String, rows: &[impl AsRef<[String]>]) -> fm
         writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  "))?;
     }
     Ok(())
+}
+
+/// A table with its titles.
+pub(super) fn write_titled(out: &mut String, Table { titles, rows }: Table) -> fmt::Result {
+    let titles = titles.into_iter().map(str::to_owned).collect();
+    write_table(out, &[vec![titles], rows].concat())
 }
 
 /// What a schedule adds to the description of a shape: nothing, or words behind a comma.

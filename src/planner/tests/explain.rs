@@ -13,6 +13,7 @@ use crate::{
         report::{
             explain,
             explain::{AlphaSource, DrafterReason, Outcome, Part, PartGain, text},
+            verdict::{Verdict, verdict},
         },
     },
 };
@@ -148,4 +149,30 @@ fn staircases_are_the_table() {
     assert_eq!(stages, ["verify", "draft:layer_skip"], "one width makes no staircase");
     let ratios: Vec<f64> = explanation.staircases[0].stairs.iter().filter_map(|stair| stair.ratio).collect();
     assert_eq!(ratios, [90.0, 92.0, 95.0, 97.0, 99.0].map(|us| us / 90.0));
+}
+
+#[test]
+fn the_verdict_is_as_sure_as_the_measurements() {
+    let plan = plan(&good_profile(), "").unwrap();
+    let Verdict { gain, advice } = verdict(&plan);
+    let speedup = plan.chosen().predicted.speedup;
+    assert_eq!(gain, format!("{speedup:.2}x plain decoding by lookup (predicted, sure to within 3 %)"));
+    assert!(advice.iter().any(|advice| advice.contains("--draft-model")), "{advice:?}");
+    assert!(!advice.iter().any(|advice| advice.contains("noisy")), "{advice:?}");
+
+    let mut noisy = good_profile();
+    let of_verify = noisy.measurements.iter_mut().filter(|cell| cell.cell.stage == Stage::Verify);
+    of_verify.for_each(|cell| {
+        let us = cell.samples_us[0];
+        cell.samples_us = [0.7, 0.8, 1.0, 1.2, 1.3].map(|factor| factor * us).to_vec();
+    });
+    let Verdict { gain, advice } = verdict(&super::search::plan(&noisy, "").unwrap());
+    let sure: f64 = gain.rsplit("within ").next().unwrap().trim_end_matches(" %)").parse().unwrap();
+    assert!(sure > 10.0, "{gain}");
+    assert!(advice[0].contains("--cells noisy"), "{advice:?}");
+
+    let fixed = super::search::plan(&good_profile(), "drafter=layer_skip").unwrap();
+    assert!(verdict(&fixed).advice[0].contains("leave out `--fix drafter=layer_skip`"));
+    let plain = super::search::plan(&good_profile(), "drafter=none").unwrap();
+    assert!(verdict(&plain).gain.starts_with("plain decoding"));
 }

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     OffByOneSlot,
     /// Of tokens with equal logits the highest id is chosen first.
     HighestIdFirst,
+    /// The first sub-layer does not run, whatever the width.
+    SubLayerLeftOut,
 }
 
 /// The same executables with the fault in every replay.
@@ -88,6 +90,14 @@ impl FaultyReplay {
         self.inner.instruments().expect("the backend has instruments")
     }
 
+    fn skipped(&self, skipped: &[bool]) -> Vec<bool> {
+        let mut skipped = skipped.to_vec();
+        if let (Fault::SubLayerLeftOut, Some(first)) = (self.executables.fault, skipped.first_mut()) {
+            *first = true;
+        }
+        skipped
+    }
+
     fn note(&mut self, program: ProgramId) {
         let Faulty { inner: executables, fault } = &*self.executables;
         let binding = executables.programs()[program].binding;
@@ -105,7 +115,8 @@ impl FaultyReplay {
                 Fault::None
                 | Fault::OffByOneSlot
                 | Fault::WidthDependentReduction(_)
-                | Fault::HighestIdFirst => {}
+                | Fault::HighestIdFirst
+                | Fault::SubLayerLeftOut => {}
             }
         }
     }
@@ -128,7 +139,7 @@ impl Replay for FaultyReplay {
     }
 
     fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
-        self.inner.replay(program, inputs, skipped);
+        self.inner.replay(program, inputs, &self.skipped(skipped));
         self.note(program);
     }
 
@@ -164,7 +175,10 @@ impl Capabilities for FaultyReplay {
     fn verifications(&mut self) -> Option<&mut dyn Verifications> {
         match self.executables.fault {
             Fault::None => self.inner.verifications(),
-            Fault::WidthDependentReduction(_) | Fault::OffByOneSlot | Fault::HighestIdFirst => None,
+            Fault::WidthDependentReduction(_)
+            | Fault::OffByOneSlot
+            | Fault::HighestIdFirst
+            | Fault::SubLayerLeftOut => None,
         }
     }
 }
@@ -177,7 +191,8 @@ impl Instruments for FaultyReplay {
         skipped: &[bool],
         observer: Observer<'_>,
     ) {
-        self.instruments_of_inner().replay_observed(program, inputs, skipped, observer);
+        let skipped = self.skipped(skipped);
+        self.instruments_of_inner().replay_observed(program, inputs, &skipped, observer);
         self.note(program);
     }
 

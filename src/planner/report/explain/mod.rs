@@ -19,6 +19,7 @@ use crate::{
     planner::{
         NOISE_MARGIN,
         compare::{chains, parts},
+        report::verdict::{Verdict, findings, verdict},
     },
 };
 
@@ -35,6 +36,8 @@ pub use text::text;
 /// Why a plan is as it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
+    /// What it comes to.
+    pub verdict: Verdict,
     /// The temperature whose requests the sub-plans, parts and prices are for.
     pub temperature: f32,
     /// The drafter of the chosen sub-plan.
@@ -63,7 +66,7 @@ pub struct Explanation {
     pub refused: Vec<Refusal>,
     /// Drafters without evidence.
     pub left_out: Vec<LeftOut>,
-    /// What is odd about the latencies measured.
+    /// What is odd about the latencies measured, as far as it is notable.
     pub findings: Vec<String>,
 }
 
@@ -110,7 +113,8 @@ pub fn explain_at(plan: &Plan, temperature: f32) -> Explanation {
         staircases: staircase::staircases(&plan.table),
         refused: plan.refused.clone(),
         left_out: plan.left_out.clone(),
-        findings: plan.table.findings().iter().map(ToString::to_string).collect(),
+        findings: findings(plan),
+        verdict: verdict(plan),
     }
 }
 

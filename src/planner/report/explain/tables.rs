@@ -1,7 +1,7 @@
 //! The tables of an explanation, for its text and for its HTML page.
 
 use crate::{
-    plan::PricedShape,
+    plan::{Plan, PricedShape},
     planner::report::show::{drafter_cell, shape_cells},
 };
 
@@ -18,6 +18,9 @@ pub struct Table {
 
 /// Titles of [`priced_cells`].
 const PRICED: [&str; 8] = ["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us", "us/token", "speed-up"];
+
+/// Cells of a priced shape up to its Wv.
+const SHAPE_END: usize = 4;
 
 impl Table {
     /// A table of priced shapes, with cells before and behind theirs.
@@ -45,9 +48,33 @@ fn priced_cells(priced: &PricedShape) -> Vec<String> {
     row
 }
 
-/// Priced shapes alone.
-pub fn alternatives(shapes: &[PricedShape]) -> Table {
-    Table::priced(&[], &[], shapes.iter().map(|shape| (Vec::new(), shape, Vec::new())))
+/// The best `most` priced shapes, and the row of the chosen one if it is among them. Of neighbours that differ in Dd, Wd or Wv alone the first
+/// is shown, with the number of the others.
+pub fn alternatives(plan: &Plan, most: usize) -> (Table, Option<usize>) {
+    let (chosen, mut chosen_row) = (plan.chosen().priced(), None);
+    let mut rows: Vec<(Vec<String>, usize)> = Vec::new();
+    for shape in plan.priced() {
+        let cells = priced_cells(&shape);
+        let is_alike = |(last, _): &&mut (Vec<String>, usize)| {
+            last[0] == cells[0] && last[SHAPE_END..] == cells[SHAPE_END..]
+        };
+        if let Some((_, alike)) = rows.last_mut().filter(is_alike) {
+            *alike += 1;
+        } else if rows.len() < most {
+            rows.push((cells, 0));
+        } else {
+            break;
+        }
+        if shape == chosen {
+            chosen_row = Some(rows.len() - 1);
+        }
+    }
+    let row = |(mut cells, alike): (Vec<String>, usize)| {
+        cells.push(if alike == 0 { String::new() } else { format!("{alike} more") });
+        cells
+    };
+    let titles = [&PRICED[..], &["alike"]].concat();
+    (Table { titles, rows: rows.into_iter().map(row).collect() }, chosen_row)
 }
 
 /// What requests of each temperature get.
@@ -68,18 +95,24 @@ pub fn drafters(drafters: &[DrafterReason]) -> Table {
     Table::priced(&[], &["draft us", "verify us", "host us"], rows)
 }
 
-/// What each part adds.
+/// What each part adds; parts that leave a drafter's best shape as it was are left out.
 pub fn parts(parts: &[PartGain]) -> Table {
-    let rows = parts.iter().map(|PartGain { part, best, gain }| {
-        (Vec::new(), best, vec![format!("{:+.1} %", (gain - 1.0) * 100.0), part.name().to_owned()])
-    });
+    let adds = |place: &usize| *place == 0 || parts[*place].best != parts[*place - 1].best;
+    let rows =
+        (0..parts.len()).filter(adds).map(|place| &parts[place]).map(|PartGain { part, best, gain }| {
+            (Vec::new(), best, vec![format!("{:+.1} %", (gain - 1.0) * 100.0), part.name().to_owned()])
+        });
     Table::priced(&[], &["adds", "part"], rows)
 }
 
 /// The best shapes of every drafter by either objective.
 pub fn objectives(by_drafter: &[Contrast]) -> Table {
-    let both = by_drafter.iter().flat_map(|c| [(&c.by_speed, "time"), (&c.by_aal, "step")]);
-    let rows = both.map(|(shape, per)| (Vec::new(), shape, vec![per.to_owned()]));
+    let shapes = |c: &'_ Contrast| match &c.by_speed == &c.by_aal {
+        true => vec![(c.by_speed.clone(), "both")],
+        false => vec![(c.by_speed.clone(), "time"), (c.by_aal.clone(), "step")],
+    };
+    let shapes: Vec<_> = by_drafter.iter().flat_map(shapes).collect();
+    let rows = shapes.iter().map(|(shape, per)| (Vec::new(), shape, vec![(*per).to_owned()]));
     Table::priced(&[], &["most per"], rows)
 }
 

@@ -8,13 +8,12 @@ use ygg_profiler::Stage;
 
 use crate::{
     plan::{Acceptance, LeftOut, PricedShape},
-    planner::report::show::{describe_refusal, write_list, write_table},
+    planner::report::show::{describe_refusal, write_list, write_table, write_titled, write_verdict},
 };
 
 use super::{
     BandReason, ChainAnalysis, DrafterReason, Explanation, Margin, ObjectiveContrast, PartGain, Stair,
-    Staircase,
-    tables::{self, Table},
+    Staircase, tables,
 };
 
 /// The explanation as text of several lines.
@@ -26,6 +25,7 @@ pub fn text(explanation: &Explanation) -> String {
 
 fn write_text(explanation: &Explanation, out: &mut String) -> fmt::Result {
     let Explanation {
+        verdict,
         temperature,
         chosen,
         fixed,
@@ -42,6 +42,7 @@ fn write_text(explanation: &Explanation, out: &mut String) -> fmt::Result {
         left_out,
         findings,
     } = explanation;
+    write_verdict(out, verdict)?;
     writeln!(out, "chosen       {chosen}, for requests of temperature {temperature}")?;
     if !fixed.is_empty() {
         writeln!(out, "fixed        {fixed}")?;
@@ -97,7 +98,10 @@ fn write_parts(out: &mut String, parts: &[PartGain]) -> fmt::Result {
     if parts.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nwhat each part adds (predicted; the best shape with it and all parts before it)")?;
+    writeln!(
+        out,
+        "\nwhat each part adds (predicted; the best shape with it and all parts before it; those not listed change nothing)"
+    )?;
     write_titled(out, tables::parts(parts))
 }
 
@@ -166,9 +170,4 @@ fn write_staircases(out: &mut String, staircases: &[Staircase]) -> fmt::Result {
         write_table(out, &rows)?;
     }
     Ok(())
-}
-
-fn write_titled(out: &mut String, Table { titles, rows }: Table) -> fmt::Result {
-    let titles = titles.into_iter().map(str::to_owned).collect();
-    write_table(out, &[vec![titles], rows].concat())
 }
