@@ -7,7 +7,7 @@ use super::{
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, ValueId, WeightId},
+    ir::{ConvSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, ValueId, WeightId},
     model::{ModelConfig, ModelError, TensorTable},
 };
 use ygg_kernels::RopePairing;
@@ -120,7 +120,12 @@ pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, Mod
     };
     refuse_unread(config, tensors, &list)?;
 
-    let kv = KvSpec { layers: config.layers, kv_heads: config.kv_heads, head_dim: config.head_dim };
+    let kv = KvSpec {
+        layers: config.layers,
+        kv_heads: config.kv_heads,
+        head_dim: config.head_dim,
+        conv: ConvSpec::default(),
+    };
     let mut graph = Graph::new(&config.name, list.specs, kv);
     let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), recipe)?;
     let mut x = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;
