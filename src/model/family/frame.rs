@@ -106,7 +106,7 @@ impl<'a> Frame<'a> {
 /// [`ModelError`] for a tensor that is missing, has another shape, or is one that no graph of this recipe reads.
 pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, ModelError> {
     let Source { config, fields, tensors } = *source;
-    let naming = Naming::of(fields.container());
+    let naming = Naming { renamed: recipe.names, ..Naming::of(fields.container()) };
     let mut list = WeightList { tensors, specs: Vec::new() };
     let table = [config.vocabulary, config.hidden_size];
     let embedding = list.find(naming.weight("token_embd", "model.embed_tokens"), &table)?;
@@ -120,11 +120,12 @@ pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, Mod
     };
     refuse_unread(config, tensors, &list)?;
 
+    let convolutions = recipe.layers.iter().filter(|layer| layer.taps.is_some()).count();
     let kv = KvSpec {
-        layers: config.layers,
+        layers: config.layers - convolutions,
         kv_heads: config.kv_heads,
         head_dim: config.head_dim,
-        conv: ConvSpec::default(),
+        conv: ConvSpec { layers: convolutions, channels: config.hidden_size },
     };
     let mut graph = Graph::new(&config.name, list.specs, kv);
     let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), recipe)?;
