@@ -53,7 +53,8 @@
 //!
 //! Shapes are written in brackets, `q: [W, H, E]`, with one meaning for each letter everywhere: `W` token rows of a forward
 //! (the width), `R` rows that get logits, `D` hidden size, `F` hidden size of the MLPs, `H` query heads, `G` key/value heads, `E`
-//! elements of a head, `V` vocabulary. Of a step, `Dd` is its depth (growths), `Wd` the nodes of a growth, `Wv` the rows verified.
+//! elements of a head, `C` channels of a short convolution, `T` its taps, `V` vocabulary. Of a step, `Dd` is its depth (growths),
+//! `Wd` the nodes of a growth, `Wv` the rows verified.
 
 pub mod backend;
 pub mod compile;

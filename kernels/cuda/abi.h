@@ -244,6 +244,22 @@ typedef struct YggAttention {
     YggFragments next; // of a product that reads the result, too: H * D is then a multiple of YGG_TILE_K
 } YggAttention;
 
+// Each row keeps the product of its first and its last channels, and gives the ones between times the sum of what the last rows of its
+// sequence keep, each times its tap. `C` channels, `T` taps.
+typedef struct YggShortConv {
+    YggStep step;
+    YggRows x; // [W, 3 C]
+    const float* taps; // [C, T], that of the row itself last
+    const u32* slots;    // [W]
+    const u32* prefix;   // [W]
+    const u32* tail_len; // [W]
+    const u32* tails;    // [W, tail_capacity]
+    u32 tail_capacity;
+    u32 tap_count; // T
+    float* kept; // [S, C] of the layer
+    YggRows out; // [W, C]
+} YggShortConv;
+
 // Which candidates a forward wants of every row.
 typedef struct YggChoice {
     u32 k;
@@ -344,21 +360,21 @@ typedef struct YggWalk {
     YggPath path;
 } YggWalk;
 
-// Keys and values of a path's rows move to the slots from its root's on, in order, in all layers.
+// What a path's rows have in planes of a cache moves to the slots from its root's on, in order.
 typedef struct YggPathMoves {
-    u8* cache; // [layers][keys, values][G, S, D]
+    u8* cache; // [planes][S][slot_bytes]: of keys and values of a head, or of what convolutions keep
     u32 slots;  // S
-    u32 slot_bytes; // of one head
+    u32 slot_bytes; // of one plane
     const u32* row_slots; // [W]: where the forward wrote its rows
     YggPath path;
 } YggPathMoves;
 
-// Keys and values of slots from[i] move to first + i, in order, in all layers.
+// Slots from[i] of planes of a cache move to first + i, in order.
 typedef struct YggMoves {
-    u8* cache; // [layers][keys, values][G, S, D]
-    u32 planes; // 2 * layers * G
+    u8* cache; // [planes][S][slot_bytes], as for paths
+    u32 planes;
     u32 slots;  // S
-    u32 slot_bytes; // of one head
+    u32 slot_bytes; // of one plane
     u32 first;
     u32 count;
     u32 from[64]; // YGG_MOST_WIDTH
@@ -369,7 +385,7 @@ typedef struct YggPoison {
     void* cache;
     u32 planes;
     u32 slots;
-    u32 head_dim;
+    u32 head_dim; // elements of a slot of one plane
     u32 first;
     u32 count;
     u32 halves; // 1: f16, 0: f32

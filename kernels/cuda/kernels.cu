@@ -2,6 +2,7 @@
 #include "rows.cuh"
 #include "linear.cuh"
 #include "attention.cuh"
+#include "short_conv.cuh"
 #include "candidates.cuh"
 #include "growth.cuh"
 #include "pruning.cuh"

@@ -30,6 +30,8 @@ pub enum OpKind {
     Softcap,
     /// Gather of rows.
     SelectRows,
+    /// Convolution of every channel over the last rows of each row's sequence.
+    ShortConv,
     /// The best tokens of rows of logits, which are products of a matrix if it reads one.
     Candidates,
 }
@@ -50,6 +52,7 @@ impl OpKind {
             Self::Scale => "scale",
             Self::Softcap => "softcap",
             Self::SelectRows => "select_rows",
+            Self::ShortConv => "short_conv",
             Self::Candidates => "candidates",
         }
     }

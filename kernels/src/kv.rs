@@ -1,9 +1,11 @@
-//! Views of one layer's KV memory and of what each row sees of it.
+//! Views of what one layer keeps of every slot, and of what each row sees of it.
 
 pub(crate) mod codes;
 mod inputs;
+mod short_conv;
 
 pub use inputs::{AppendKv, Attention, PartialsShape, Scoring};
+pub use short_conv::{ConvLayer, ShortConv};
 
 use std::{cell::UnsafeCell, fmt, marker::PhantomData};
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`format`](mod@format) | how a weight matrix lies in a model file, and its exact meaning |
 //! | [`rows`] | views of `[W, columns]` buffers |
-//! | [`kv`] | views of a layer's KV memory and of the rows' ancestors in it |
+//! | [`kv`] | views of what a layer keeps of every slot, and of the rows' ancestors in it |
 //! | [`rope`] | rotary tables, shared by every implementation |
 //! | [`candidates`] | what is kept of a row of logits, to the last bit |
 //! | [`id`] | names of kernels and their numeric classes |
@@ -17,7 +17,7 @@
 //! There is one numeric class per (op, operand format, activations, tier), by rule ([`id::KernelId`]).
 //!
 //! Letters in shapes: `W` token rows, `K` input columns, `N` output columns, `H` query heads, `G` KV heads,
-//! `D` head dimension, `S` slots.
+//! `D` head dimension, `C` channels and `T` taps of a short convolution, `S` slots.
 //!
 //! No op of [`cpu`] allocates.
 
@@ -38,7 +38,7 @@ mod testing;
 pub use candidates::{Candidates, Choice};
 pub use format::{Matrix, WeightFormat};
 pub use id::{Activations, KernelId, NumericClass, OpKind, Operand, Tier};
-pub use kv::{AppendKv, Attention, KvFormat, KvLayer, PartialsShape, Scoring, Tails};
+pub use kv::{AppendKv, Attention, ConvLayer, KvFormat, KvLayer, PartialsShape, Scoring, ShortConv, Tails};
 pub use nonlinearity::Nonlinearity;
 pub use rope::{Rope, RopePairing, RopeTable};
 pub use rows::{Norm, Rows, RowsMut};

@@ -1,12 +1,12 @@
-//! Memory of one request: the arena that steps share and the key/value cache.
+//! Memory of one request: the arena that steps share and the cache.
 
 #[cfg(feature = "compare")]
 use std::collections::BTreeMap;
 use std::{alloc::Layout, ops::Range, ptr::NonNull};
 
-use ygg_kernels::{KvFormat, KvLayer, Rows, RowsMut, cpu::allocate};
+use ygg_kernels::{ConvLayer, KvFormat, KvLayer, Rows, RowsMut, cpu::allocate};
 
-use crate::ir::{KvSpec, Region};
+use crate::ir::{ConvSpec, KvSpec, Region};
 
 use super::BackendError;
 
@@ -194,11 +194,12 @@ impl Arena {
     }
 }
 
-/// Keys and values of all layers: `[layer][keys, values]`, each as [`KvLayer`] says, zeroed at first so that whatever
-/// is read is finite.
+/// Keys and values of all layers: `[layer][keys, values]`, each as [`KvLayer`] says, and what convolutions keep: `[layer]`, as
+/// [`ConvLayer`] says. Zeroed at first so that whatever is read is finite.
 #[derive(Debug)]
 pub(super) struct KvCache {
     block: Block,
+    kept: Block,
     spec: KvSpec,
     format: KvFormat,
     slots: usize,
@@ -206,12 +207,21 @@ pub(super) struct KvCache {
 
 impl KvCache {
     pub(super) fn bytes(spec: KvSpec, format: KvFormat, slots: usize) -> usize {
+        Self::kv_bytes(spec, format, slots) + Self::conv_bytes(spec, slots)
+    }
+
+    fn kv_bytes(spec: KvSpec, format: KvFormat, slots: usize) -> usize {
         2 * spec.layers * KvLayer::bytes(format, spec.kv_heads, slots, spec.head_dim)
     }
 
+    fn conv_bytes(KvSpec { conv: ConvSpec { layers, channels }, .. }: KvSpec, slots: usize) -> usize {
+        layers * ConvLayer::bytes(slots, channels)
+    }
+
     pub(super) fn new(spec: KvSpec, format: KvFormat, slots: usize) -> Result<Self, BackendError> {
-        let block = Block::zeroed(Self::bytes(spec, format, slots), "the key/value cache")?;
-        Ok(Self { block, spec, format, slots })
+        let block = Block::zeroed(Self::kv_bytes(spec, format, slots), "the key/value cache")?;
+        let kept = Block::zeroed(Self::conv_bytes(spec, slots), "what convolutions keep")?;
+        Ok(Self { block, kept, spec, format, slots })
     }
 
     fn half(&self) -> usize {
@@ -229,19 +239,43 @@ impl KvCache {
         unsafe { KvLayer::from_raw(keys, values, self.format, kv_heads, self.slots, head_dim) }
     }
 
-    /// Every layer, to change its slots.
+    /// # Safety
+    /// While the view lives, only ops touch the layer, and no two of them the same channel.
+    pub(super) unsafe fn conv(&self, layer: usize) -> ConvLayer<'_> {
+        let ConvSpec { channels, .. } = self.spec.conv;
+        let bytes = ConvLayer::bytes(self.slots, channels);
+        let start = self.kept.at(layer * bytes, bytes).cast();
+        // SAFETY: inside the block, zeroed or written by ops; sharing is the caller's promise.
+        unsafe { ConvLayer::from_raw(start, self.slots, channels) }
+    }
+
+    /// Every layer of keys and values, to change its slots.
     fn layers(&mut self) -> impl Iterator<Item = KvLayer<'_>> {
         let cache = &*self;
         // SAFETY: `&mut self` is borrowed as long as the views live, so nothing else touches the cache.
         (0..cache.spec.layers).map(move |layer| unsafe { cache.layer(layer) })
     }
 
+    /// Every layer of convolutions, to change its slots.
+    fn convs(&mut self) -> impl Iterator<Item = ConvLayer<'_>> {
+        let cache = &*self;
+        // SAFETY: as for the layers of keys and values.
+        (0..cache.spec.conv.layers).map(move |layer| unsafe { cache.conv(layer) })
+    }
+
     /// Copies slots `from[i]` to `first + i`, in order.
     pub(super) fn copy_slots(&mut self, from: &[u32], first: u32) {
+        let moves = || from.iter().map(|slot| *slot as usize).zip(first as usize..);
         for layer in self.layers() {
-            for (source, destination) in from.iter().zip(first..) {
+            for (source, destination) in moves() {
                 // SAFETY: the cache is ours alone.
-                unsafe { layer.copy_slot(*source as usize, destination as usize) };
+                unsafe { layer.copy_slot(source, destination) };
+            }
+        }
+        for layer in self.convs() {
+            for (source, destination) in moves() {
+                // SAFETY: as above.
+                unsafe { layer.copy_slot(source, destination) };
             }
         }
     }
@@ -249,15 +283,20 @@ impl KvCache {
     /// Fills slots with finite noise from a linear congruential sequence.
     pub(super) fn poison(&mut self, slots: Range<u32>, seed: u64) {
         let mut state = seed | 1;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 20) as f32 - 8.0
+        };
         for layer in self.layers() {
             for slot in slots.clone() {
-                let noise = || {
-                    state =
-                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    (state >> 40) as f32 / (1 << 20) as f32 - 8.0
-                };
                 // SAFETY: the cache is ours alone.
-                unsafe { layer.fill_slot(slot as usize, noise) };
+                unsafe { layer.fill_slot(slot as usize, &mut noise) };
+            }
+        }
+        for layer in self.convs() {
+            for slot in slots.clone() {
+                // SAFETY: as above.
+                unsafe { layer.fill_slot(slot as usize, &mut noise) };
             }
         }
     }

@@ -37,6 +37,7 @@ pub(super) fn select_kernel(
         Op::Rope(_) => (OpKind::Rope, None),
         Op::AppendKv { .. } => (OpKind::AppendKv, None),
         Op::Attention { .. } => (OpKind::Attention, None),
+        Op::ShortConv { .. } => (OpKind::ShortConv, None),
         Op::Add => (OpKind::Add, None),
         Op::Scale { .. } => (OpKind::Scale, None),
         Op::Softcap { .. } => (OpKind::Softcap, None),

@@ -32,6 +32,7 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
             let window = window.map_or(String::new(), |window| format!(" window={window}"));
             format!(" layer={layer} heads={heads} scale={scale}{softcap}{window}{}", rope(r))
         }
+        Op::ShortConv { layer, taps } => format!(" layer={layer} {}", weight_name(*taps)),
         Op::Candidates { head: None, most, tokens } => format!(" most={most}{}", kept(tokens)),
         Op::Candidates { head: Some(Head { weights, norm: n }), most, tokens } => {
             let names: Vec<_> = weights.iter().map(|w| weight_name(*w)).collect();
@@ -132,6 +133,7 @@ pub fn step_name(program: &Program, step: &Step) -> String {
         | Op::Rope(_)
         | Op::AppendKv { .. }
         | Op::Attention { .. }
+        | Op::ShortConv { .. }
         | Op::Add
         | Op::Scale { .. }
         | Op::Softcap { .. }

@@ -36,7 +36,7 @@ pub struct WeightId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RopeId(pub u32);
 
-/// A sub-layer that can be skipped: norm .. last linear + residual. Attention of layer `l` is `2l`, its MLP `2l + 1`.
+/// A sub-layer that can be skipped: norm .. last linear + residual. Attention of layer `l`, or what it has instead, is `2l`, its MLP `2l + 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupId(pub u32);
 
@@ -134,15 +134,26 @@ impl RopeSpec {
     }
 }
 
-/// Shape of the key/value cache the graph needs.
+/// Shape of the cache the graph needs: keys and values, and what short convolutions keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvSpec {
-    /// Layers with a cache.
+    /// Layers with keys and values.
     pub layers: usize,
     /// Key/value heads `G`.
     pub kv_heads: usize,
     /// Head width `E`.
     pub head_dim: usize,
+    /// Short convolutions.
+    pub conv: ConvSpec,
+}
+
+/// Shape of what short convolutions keep of every slot; nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConvSpec {
+    /// Layers with one, counted by themselves.
+    pub layers: usize,
+    /// Channels of each, `C`.
+    pub channels: usize,
 }
 
 /// What the symbolic rows are bound to.
@@ -450,7 +461,7 @@ impl Graph {
         &self.ropes[id.0 as usize]
     }
 
-    /// Shape of the key/value cache.
+    /// Shape of the cache.
     pub fn kv(&self) -> KvSpec {
         self.kv
     }

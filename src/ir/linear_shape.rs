@@ -27,7 +27,9 @@ impl LinearShape {
         let outputs = match step.op.weights() {
             OpWeights::Stack { weights, .. } => outputs_of(weights),
             OpWeights::Gated { gate, .. } => outputs_of(&[gate]),
-            OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) => return None,
+            OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => {
+                return None;
+            }
         };
         let x = step.operands[0].region().expect("a product has a left side");
         Some(Self { kernel: step.kernel, outputs, columns: x.columns, rows: x.rows })

@@ -24,8 +24,8 @@ mod work;
 pub use device_spec::{DeviceSpec, KernelChoice};
 pub use dump::{graph_dot, graph_text, program_dot, program_text, step_name};
 pub use graph::{
-    Binding, Graph, GroupId, KEPT_ALIGNMENT, KeptBytes, KvSpec, LongRope, Node, PackedDigest, RopeId,
-    RopeSpec, ValueId, WeightId, WeightSource, WeightSpec,
+    Binding, ConvSpec, Graph, GroupId, KEPT_ALIGNMENT, KeptBytes, KvSpec, LongRope, Node, PackedDigest,
+    RopeId, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec,
 };
 pub(crate) use ids::id;
 pub use ids::{Id, IdVec, OutputId, ProgramId, StepId};

@@ -1,8 +1,8 @@
 //! The ops of a graph: what each takes and what it gives.
 
-use ygg_kernels::{Nonlinearity, Scoring, candidates::candidate_columns};
+use ygg_kernels::{Nonlinearity, Scoring, ShortConv, candidates::candidate_columns};
 
-use super::{Dtype, Graph, HeadTokens, RopeId, Rows, ValueType, WeightId};
+use super::{ConvSpec, Dtype, Graph, HeadTokens, RopeId, Rows, ValueType, WeightId};
 
 /// What the host supplies for every row of a forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,6 +114,14 @@ pub enum Op {
         /// Rotation of `q` fused in front.
         rope: Option<RopeId>,
     },
+    /// `(x [W, 3 C], slots, tails) -> [W, C]`: with `x = (b, c, v)`, writes `b * v` to one slot per row, and gives `c` times the sum of what
+    /// each row and those before it in its sequence wrote, each times its tap. [`ygg_kernels::ShortConv`] says it in full.
+    ShortConv {
+        /// Layer of what convolutions keep.
+        layer: usize,
+        /// Vector `[C * T]`: the taps of channel after channel, that of the row itself last.
+        taps: WeightId,
+    },
     /// `(a, b) -> a + b`, same types.
     Add,
     /// `(x) -> factor * x`.
@@ -157,6 +165,8 @@ pub enum OpWeights<'a> {
     Rows(WeightId),
     /// A gain, with nothing behind it.
     Gain(Norm),
+    /// Any other vector.
+    Vector(WeightId),
     /// A product with matrices concatenated by rows.
     Stack {
         /// The matrices.
@@ -216,6 +226,7 @@ impl Op {
             Op::Rope(_) => "rope",
             Op::AppendKv { .. } => "append_kv",
             Op::Attention { .. } => "attention",
+            Op::ShortConv { .. } => "short_conv",
             Op::Add => "add",
             Op::Scale { .. } => "scale",
             Op::Softcap { .. } => "softcap",
@@ -230,6 +241,7 @@ impl Op {
         match self {
             Op::Embed { weight } => OpWeights::Rows(*weight),
             Op::RmsNorm(norm) => OpWeights::Gain(*norm),
+            Op::ShortConv { taps, .. } => OpWeights::Vector(*taps),
             Op::Linear { weights, biases, norm, .. } => OpWeights::Stack { weights, biases, norm: *norm },
             Op::Candidates { head: Some(Head { weights, norm }), .. } => {
                 OpWeights::Stack { weights, biases: &[], norm: *norm }
@@ -400,6 +412,26 @@ impl Op {
                     return Err(refuse(format!("a rotation of heads of width {}", kv.head_dim)));
                 }
                 Ok(operands[0])
+            }
+            Op::ShortConv { layer, taps } => {
+                count(3, "x, slots, tails")?;
+                let (conv, taps) = (graph.kv().conv, graph.weight(*taps));
+                let fits = operands[0].columns == 3 * conv.channels && is(0, Dtype::F32);
+                if !fits || !is(1, Dtype::U32) || !is(2, Dtype::U32) || *layer >= conv.layers {
+                    let ConvSpec { layers, channels } = conv;
+                    return Err(refuse(format!(
+                        "gates and values of {channels} channels, slots, tails, in a layer below {layers}"
+                    )));
+                }
+                let is_whole = taps.rows == 1 && taps.columns.is_multiple_of(conv.channels);
+                if !is_whole || !(1..=ShortConv::MOST_TAPS).contains(&(taps.columns / conv.channels)) {
+                    return Err(refuse(format!(
+                        "1 to {} taps for each of {} channels",
+                        ShortConv::MOST_TAPS,
+                        conv.channels
+                    )));
+                }
+                Ok(ValueType::activation(operands[0].rows, conv.channels))
             }
             Op::Scale { factor } => {
                 count(1, "x")?;

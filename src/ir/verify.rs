@@ -1,7 +1,7 @@
 //! The law of graphs, checked after every pass.
 //!
 //! 1. Every value's type is what its op infers from its operands.
-//! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append.
+//! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append. Each layer of convolutions has one.
 //! 3. What is shown is declared and float, one row per output; so are the hidden rows, if declared, or they are all rows of
 //!    the forward; candidates are read by nothing else.
 //! 4. A group is closed: nothing outside reads a value made inside, but for one value, the residual sum, whose
@@ -40,6 +40,7 @@ fn types(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
 
 fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
     let mut appended = vec![None; graph.kv().layers];
+    let mut convolved = vec![None; graph.kv().conv.layers];
     for value in order {
         match graph.node(*value).op {
             Op::AppendKv { layer, .. } => {
@@ -51,6 +52,12 @@ fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
                 let effect = graph.operands(*value)[1];
                 if appended[layer] != Some(effect) {
                     return Err(law(value, format!("the append of layer {layer}"), effect));
+                }
+            }
+            Op::ShortConv { layer, .. } => {
+                if let Some(earlier) = convolved[layer].replace(*value) {
+                    let expected = format!("one convolution in layer {layer}");
+                    return Err(law(value, expected, format!("{earlier} too")));
                 }
             }
             Op::Input(_)
@@ -122,6 +129,7 @@ pub fn residual_operand(graph: &Graph, value: ValueId) -> Option<ValueId> {
         | Op::Rope(_)
         | Op::AppendKv { .. }
         | Op::Attention { .. }
+        | Op::ShortConv { .. }
         | Op::Scale { .. }
         | Op::Softcap { .. }
         | Op::Slice { .. }

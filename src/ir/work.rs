@@ -66,6 +66,14 @@ impl Work {
                 let stored = inputs.slots().iter().filter(|slot| **slot != KvLayer::NO_SLOT).count();
                 (read + stored * kv_row_bytes, 0)
             }
+            Op::ShortConv { taps, .. } => {
+                let conv = program.kv.conv;
+                let count = program.weights[taps.0 as usize].columns / conv.channels;
+                let kept = inputs.slots().iter().filter(|slot| **slot != KvLayer::NO_SLOT).count();
+                let before: usize = lengths(inputs).map(|length| length.min(count).saturating_sub(1)).sum();
+                let bytes = read + written + (kept + before) * conv.channels * size_of::<f32>();
+                (bytes + weight_bytes(&[*taps], None), 0)
+            }
             Op::Attention { heads, scoring, .. } => {
                 let window = scoring.window.map_or(usize::MAX, |window| window as usize);
                 let seen: usize = lengths(inputs).map(|length| length.min(window)).sum();

@@ -110,14 +110,14 @@ impl ModelConfig {
             Turned::Elements(elements) => elements,
             Turned::Share(share) => (head_dim as f64 * share) as usize,
         };
-        let config = Self {
+        let mut config = Self {
             family,
             name,
             layers: count(&keys.layers)?,
             hidden_size,
             feed_forward: count(&keys.feed_forward)?,
             heads,
-            kv_heads: fields.count(&keys.kv_heads)?.unwrap_or(heads),
+            kv_heads: kv_heads(fields, &keys.kv_heads)?.unwrap_or(heads),
             head_dim,
             vocabulary,
             context: count(&keys.context)?,
@@ -127,7 +127,8 @@ impl ModelConfig {
             tied_head,
         };
         config.check(keys)?;
-        (family.accept)(fields, &config)?;
+        (family.accept)(fields, &mut config)?;
+        config.check(keys)?;
         Ok(config)
     }
 
@@ -166,6 +167,20 @@ impl ModelConfig {
             return Err(ModelError::invalid(key(&keys.rotated), expected, self.rotated));
         }
         self.rope.check(self.rotated, &keys.rope_base, &keys.rope_scaling)
+    }
+}
+
+/// Key/value heads, which a file may list layer by layer: as many in every layer that attends, 0 in the others.
+fn kv_heads(fields: &dyn Fields, key: &str) -> Result<Option<usize>, ModelError> {
+    let Ok(Some(of_layers)) = fields.counts(key) else { return fields.count(key) };
+    let mut attending = of_layers.into_iter().filter(|heads| *heads > 0);
+    let first = attending.next();
+    match attending.find(|heads| Some(*heads) != first) {
+        None => Ok(first),
+        Some(other) => {
+            let found = format!("{} in one layer, {other} in another", first.unwrap_or(0));
+            Err(ModelError::unsupported(format_args!("key `{key}`"), found, "as many in all that attend"))
+        }
     }
 }
 

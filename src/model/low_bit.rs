@@ -45,7 +45,7 @@ pub fn in_eight_bits(
 /// The matrices that rows are multiplied by.
 fn products(graph: &Graph) -> Vec<WeightId> {
     let of_op = |value| match graph.node(value).op.weights() {
-        OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) => Vec::new(),
+        OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => Vec::new(),
         OpWeights::Stack { weights, biases: _, norm: _ } => weights.to_vec(),
         OpWeights::Gated { gate, up, norm: _ } => vec![gate, up],
     };

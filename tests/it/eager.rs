@@ -110,6 +110,7 @@ fn unfused_programs_have_every_op_of_the_graph_and_bytes_for_each() {
                 | Op::RmsNorm(_)
                 | Op::Gate(_)
                 | Op::Rope(_)
+                | Op::ShortConv { .. }
                 | Op::Add
                 | Op::Scale { .. }
                 | Op::Softcap { .. }

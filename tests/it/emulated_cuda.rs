@@ -398,10 +398,18 @@ fn every_kernel_once() {
             .expect("the model is written");
         let model = Model::open(&path).expect("a generated model opens");
         let is_long = head_dim == 24 && !is_eager;
-        let text = Dice::new(6).tokens(if is_long { 262 } else { 9 }, model.config.vocabulary);
-        let expected = shown(&model, Tier::Reference, &text, false);
-        close(&expected, &shown(&model, Tier::Cuda, &text, is_eager));
+        shows_the_same(&model, if is_long { 262 } else { 9 }, is_eager);
     }
+    let convolutions = "tests/data/families/lfm2/model.gguf";
+    let model = Model::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(convolutions));
+    shows_the_same(&model.expect("a model of the tests opens"), 9, false);
+}
+
+/// As the reference does, behind so many tokens.
+fn shows_the_same(model: &Model, tokens: usize, is_eager: bool) {
+    let text = Dice::new(6).tokens(tokens, model.config.vocabulary);
+    let expected = shown(model, Tier::Reference, &text, false);
+    close(&expected, &shown(model, Tier::Cuda, &text, is_eager));
 }
 
 /// Numbers beside the reference's: off by what rounding to bf16 explains, far less than one wrong element.

@@ -11,7 +11,10 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use ygg_kernels::{KvFormat, Tier, WeightFormat};
-use yggc::model::{Container, Model, ModelError, in_eight_bits};
+use yggc::{
+    ir::graph_text,
+    model::{Container, Model, ModelError, in_eight_bits},
+};
 
 use crate::{
     row_invariance::any_rows,
@@ -19,8 +22,8 @@ use crate::{
 };
 
 /// Folders of the families there are.
-const FAMILIES: [&str; 10] =
-    ["qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3"];
+const FAMILIES: [&str; 11] =
+    ["qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3", "lfm2"];
 /// Distance of the two highest logits from which on the most probable token must be the reference's.
 const CLEAR: f32 = 0.05;
 /// The same where linears round activations to 8 bits of mantissa: logits are off by more.
@@ -181,7 +184,7 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
     type Edit = Box<dyn FnOnce(&mut Value)>;
     let set = |key: &'static str, value: Value| -> Edit { Box::new(move |config| config[key] = value) };
     let cases: Vec<(&str, Edit, &[&str])> = vec![
-        ("lfm2", Box::new(|_| ()), &["`model_type`", "`lfm2`", "`qwen2`, `qwen3`"]),
+        ("llama", set("model_type", json!("mamba")), &["`model_type`", "`mamba`", "`qwen2`, `qwen3`"]),
         ("qwen2", Box::new(as_llama), &["self_attn.k_proj.bias`", "a bias", "llama models"]),
         ("qwen3", Box::new(as_llama), &["self_attn.k_norm.weight`", "a norm", "llama models"]),
         ("gemma2", Box::new(as_llama), &["`hidden_act`", "gelu", "`silu`"]),
@@ -199,13 +202,50 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
         ("gemma3", set("sliding_window_pattern", json!(0)), &["`sliding_window_pattern`", "above 0"]),
         ("gemma3", set("rope_local_base_freq", json!(0.5)), &["`rope_local_base_freq`", "above 1"]),
         ("phi3", set("partial_rotary_factor", json!(0.5)), &["`rope_scaling`", "4 divisors"]),
+        ("lfm2", set("conv_bias", json!(true)), &["`conv_bias`", "`true`"]),
+        ("lfm2", set("conv_L_cache", json!(4)), &["conv.conv.weight`", "[64, 1, 4]", "[64, 1, 3]"]),
+        ("lfm2", set("conv_L_cache", Value::Null), &["`conv_L_cache`", "taps"]),
+        (
+            "lfm2",
+            set("layer_types", json!(["conv", "full_attention"])),
+            &["`layer_types`", "one for each of 3"],
+        ),
+        ("lfm2", set("layer_types", json!(["conv", "moe", "conv"])), &["`layer_types`", "`moe`"]),
+        ("lfm2", set("block_multiple_of", json!(0)), &["`block_multiple_of`", "1 to 65536"]),
+        ("lfm2", set("block_ffn_dim_multiplier", json!(-1.0)), &["`block_ffn_dim_multiplier`", "above 0"]),
+        ("lfm2", set("rope_parameters", Value::Null), &["`rope_theta`"]),
+        ("lfm2", set("theta", json!(5000.0)), &["`theta`", "5000", "as `rope_theta`"]),
     ];
     for (family, edit, parts) in cases {
         let error = open_folder(family, edit).expect_err(family).to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{family}: {error}, without {parts:?}");
     }
-    let error = Model::open(&data("lfm2").join("model.gguf")).expect_err("no such family").to_string();
-    assert!(error.contains("`general.architecture`") && error.contains("`lfm2`"), "{error}");
+}
+
+/// Which layers of LFM 2 attend is said in two ways, and so is the hidden size of its MLPs.
+#[test]
+fn published_configurations_of_lfm2_mean_the_same() {
+    let expected = graph_text(&open("lfm2", Container::Folder).graph);
+    let opened = open_folder("lfm2", |config| {
+        let config = config.as_object_mut().expect("an object");
+        for key in ["layer_types", "intermediate_size", "tie_word_embeddings", "rope_parameters"] {
+            config.remove(key).expect("it is there");
+        }
+        for (key, value) in [
+            ("full_attn_idxs", json!([1])),
+            ("tie_embedding", json!(true)),
+            ("rope_theta", json!(1e6)),
+            ("theta", json!(1e6)),
+        ] {
+            config.insert(key.to_owned(), value);
+        }
+    });
+    let opened = opened.expect("it opens");
+    assert_eq!(opened.config.feed_forward, 64);
+    assert_eq!(
+        graph_text(&opened.graph).lines().skip(1).collect::<Vec<_>>(),
+        expected.lines().skip(1).collect::<Vec<_>>()
+    );
 }
 
 #[test]

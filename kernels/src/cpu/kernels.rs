@@ -8,6 +8,7 @@ use super::{
     lanes::{Lanes, Portable, Work},
     packing::{PackedLinear, TILE},
     rms_norm::RmsNorm,
+    short_conv::Convolve,
     tuning::Tuning,
 };
 #[cfg(target_arch = "x86_64")]
@@ -15,7 +16,7 @@ use super::{
     amx, avx2, avx512,
     isa::{Amx, Avx2, Avx512, Avx512Bf16, AvxVnni},
 };
-use crate::{Activations, AppendKv, Nonlinearity, Norm, Rope, Rows, RowsMut, Tier, WeightFormat};
+use crate::{Activations, AppendKv, Nonlinearity, Norm, Rope, Rows, RowsMut, ShortConv, Tier, WeightFormat};
 use std::ops::Range;
 
 /// What a linear does with its results.
@@ -363,6 +364,17 @@ impl Kernels {
         args.check();
         assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
         self.call(Append { args, units });
+    }
+
+    /// Keeps what goes into the given units ([`ShortConv::units`]) of a short convolution, and writes their channels of `out` (`[W, C]`).
+    /// Equal bits in every tier.
+    ///
+    /// # Panics
+    /// If shapes disagree or a slot is outside the cache.
+    pub fn short_conv(self, args: &ShortConv<'_>, units: Range<usize>, out: RowsMut<'_>) {
+        args.check(&out);
+        assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
+        self.call(Convolve { args, units, out });
     }
 
     /// `out = function(gate) * up` for the given rows, all `[W, columns]`. Equal bits in every tier.

@@ -103,6 +103,7 @@ mod packing;
 mod prepare;
 mod rms_norm;
 mod roofline;
+mod short_conv;
 mod tuning;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod candidates;
 mod int8;
 mod linear;
 mod pointwise;
+mod short_conv;
 mod tuning;
 
 #[cfg(target_arch = "x86_64")]

@@ -402,6 +402,38 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct YggShortConv {
+    pub step: YggStep,
+    pub x: YggRows,
+    pub taps: *const f32,
+    pub slots: *const u32_,
+    pub prefix: *const u32_,
+    pub tail_len: *const u32_,
+    pub tails: *const u32_,
+    pub tail_capacity: u32_,
+    pub tap_count: u32_,
+    pub kept: *mut f32,
+    pub out: YggRows,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggShortConv"][::core::mem::size_of::<YggShortConv>() - 120usize];
+    ["Alignment of YggShortConv"][::core::mem::align_of::<YggShortConv>() - 8usize];
+    ["Offset of field: YggShortConv::step"][::core::mem::offset_of!(YggShortConv, step) - 0usize];
+    ["Offset of field: YggShortConv::x"][::core::mem::offset_of!(YggShortConv, x) - 16usize];
+    ["Offset of field: YggShortConv::taps"][::core::mem::offset_of!(YggShortConv, taps) - 40usize];
+    ["Offset of field: YggShortConv::slots"][::core::mem::offset_of!(YggShortConv, slots) - 48usize];
+    ["Offset of field: YggShortConv::prefix"][::core::mem::offset_of!(YggShortConv, prefix) - 56usize];
+    ["Offset of field: YggShortConv::tail_len"][::core::mem::offset_of!(YggShortConv, tail_len) - 64usize];
+    ["Offset of field: YggShortConv::tails"][::core::mem::offset_of!(YggShortConv, tails) - 72usize];
+    ["Offset of field: YggShortConv::tail_capacity"]
+        [::core::mem::offset_of!(YggShortConv, tail_capacity) - 80usize];
+    ["Offset of field: YggShortConv::tap_count"][::core::mem::offset_of!(YggShortConv, tap_count) - 84usize];
+    ["Offset of field: YggShortConv::kept"][::core::mem::offset_of!(YggShortConv, kept) - 88usize];
+    ["Offset of field: YggShortConv::out"][::core::mem::offset_of!(YggShortConv, out) - 96usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct YggChoice {
     pub k: u32_,
     pub inverse: f32,

@@ -14,6 +14,7 @@ mod rms_norm;
 mod rope;
 mod scale;
 mod select_rows;
+mod short_conv;
 
 pub use add::{add, add_bias, add_into};
 pub use append_kv::append_kv;
@@ -27,3 +28,4 @@ pub use rms_norm::rms_norm;
 pub use rope::rope;
 pub use scale::scale;
 pub use select_rows::select_rows;
+pub use short_conv::short_conv;

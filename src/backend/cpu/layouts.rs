@@ -40,6 +40,10 @@ pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
                 None
             }
             OpWeights::Gain(norm) => Some(norm),
+            OpWeights::Vector(weight) => {
+                add(weight, "f32 values".to_owned(), "taps".to_owned());
+                None
+            }
             OpWeights::Stack { weights, biases, norm } => {
                 for weight in weights {
                     let used = match weights.len() {

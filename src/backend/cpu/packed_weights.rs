@@ -24,7 +24,7 @@ enum Key {
     Stack(Vec<WeightId>),
     /// Gate and up in turn.
     Gated(WeightId, WeightId),
-    /// A norm's gain, or biases behind each other.
+    /// A norm's gain, taps, or biases behind each other.
     Vector(Vec<WeightId>),
 }
 
@@ -41,7 +41,7 @@ impl Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MatrixId(usize);
 
-/// Number of a gain or of biases.
+/// Number of a gain, of taps or of biases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VectorId(usize);
 
@@ -156,7 +156,7 @@ fn keys_of(op: &Op) -> Vec<Key> {
     match op.weights() {
         OpWeights::Nothing => Vec::new(),
         OpWeights::Rows(weight) => vec![Key::Stack(vec![weight])],
-        OpWeights::Gain(norm) => vec![Key::Vector(vec![norm.weight])],
+        OpWeights::Gain(Norm { weight, .. }) | OpWeights::Vector(weight) => vec![Key::Vector(vec![weight])],
         OpWeights::Stack { weights, biases, norm } => {
             with_vectors(Key::Stack(weights.to_vec()), biases, norm)
         }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ygg_kernels::{
-    Attention, KvLayer, Rope, RopeTable, Rows, RowsMut,
+    Attention, ConvLayer, KvLayer, Rope, RopeTable, Rows, RowsMut,
     cpu::{FoundLayout, Kernels, Tuning},
 };
 
@@ -165,6 +165,11 @@ impl<'a> Forward<'a> {
         // SAFETY: appends and reads of a layer are different steps; units of an append are disjoint, but for padding
         // rows, which are given no slot.
         unsafe { self.cache.layer(layer) }
+    }
+
+    pub(super) fn conv(&self, layer: usize) -> ConvLayer<'a> {
+        // SAFETY: units of a convolution are disjoint channels, and no other step touches the layer.
+        unsafe { self.cache.conv(layer) }
     }
 
     pub(super) fn scratch(&self, worker: Worker<'_>) -> &'a mut [u8] {

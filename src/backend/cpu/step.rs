@@ -1,7 +1,7 @@
 //! A step with its weights and regions resolved, and how it is shared between threads.
 
 use ygg_kernels::{
-    AppendKv, Attention, Nonlinearity, Norm, PartialsShape, Rope, Rows, Scoring,
+    AppendKv, Attention, Nonlinearity, Norm, PartialsShape, Rope, Rows, Scoring, ShortConv,
     candidates::ranges,
     cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, TILE, Tuning, head_scratch_bytes},
 };
@@ -37,6 +37,7 @@ enum Kind {
     Rope { rope: RopeId, x: Region, out: Region },
     AppendKv { layer: usize, rope: Option<RopeId>, k: Region, v: Region },
     Attention { layer: usize, heads: usize, scoring: Scoring, rope: Option<RopeId>, q: Region, out: Region },
+    ShortConv { layer: usize, taps: VectorId, x: Region, out: Region },
     Add { a: Region, b: Region, out: Region },
     AddInto { a: Region, out: Region },
     Scale { factor: f32, x: Region, out: Region },
@@ -108,6 +109,12 @@ impl CpuStep {
                 scoring: *scoring,
                 rope: *rope,
                 q: operand(0),
+                out: region(&step.result),
+            },
+            Op::ShortConv { layer, taps } => Kind::ShortConv {
+                layer: *layer,
+                taps: weights.vector_id(&[*taps]),
+                x: operand(0),
                 out: region(&step.result),
             },
             Op::Add if step.result == step.operands[0] => {
@@ -187,6 +194,7 @@ impl CpuStep {
             | Kind::Rope { .. }
             | Kind::AppendKv { .. }
             | Kind::Attention { .. }
+            | Kind::ShortConv { .. }
             | Kind::Add { .. }
             | Kind::AddInto { .. }
             | Kind::Scale { .. }
@@ -274,6 +282,16 @@ impl CpuStep {
                 } else {
                     kernels.attention(&attention, units, scratch, forward.write(out));
                 }
+            }
+            Kind::ShortConv { layer, taps, x, out } => {
+                let conv = ShortConv {
+                    x: forward.read(x),
+                    taps: weights.vector(*taps),
+                    slots: inputs.slots(),
+                    tails: crate::backend::tails(inputs),
+                    memory: forward.conv(*layer),
+                };
+                kernels.short_conv(&conv, worker.share(conv.units()), forward.write(out));
             }
             Kind::Add { a, b, out } => {
                 let rows = worker.share(out.rows);

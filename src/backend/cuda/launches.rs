@@ -3,11 +3,13 @@
 use std::ffi::c_void;
 
 use ygg_kernels::{
-    KvFormat, Nonlinearity, RopePairing, Scoring, WeightFormat,
+    ConvLayer, KvFormat, Nonlinearity, RopePairing, Scoring, WeightFormat,
     cuda::{abi::*, packing::Layout},
 };
 
-use crate::ir::{self, HeadTokens, IdVec, KvSpec, Op, Program, Region, RopeId, Step, StepId, WeightId};
+use crate::ir::{
+    self, ConvSpec, HeadTokens, IdVec, KvSpec, Op, Program, Region, RopeId, Step, StepId, WeightId,
+};
 
 use super::{
     super::BackendError,
@@ -25,6 +27,8 @@ pub(super) struct Addresses<'a> {
     pub(super) inputs: u64,
     pub(super) words: InputWords,
     pub(super) cache: u64,
+    /// What convolutions keep.
+    pub(super) kept: u64,
     pub(super) slots: usize,
     pub(super) context: usize,
     /// Of every rope: cosines, then sines.
@@ -129,7 +133,7 @@ impl<'a> Launches<'a> {
             Op::Input(_) | Op::Slice { .. } => unreachable!("inputs and views are no steps"),
             Op::Embed { weight } => self.embed(in_step, *weight, out()),
             Op::RmsNorm(norm) => {
-                let gain = float(self.weights.gain(norm.weight));
+                let gain = float(self.weights.vector(norm.weight));
                 let columns = self.program.weights[norm.weight.0 as usize].columns;
                 let params = YggNormRows {
                     step: in_step,
@@ -206,6 +210,7 @@ impl<'a> Launches<'a> {
                 let rope = self.rope(rope.filter(|_| projection_at(2).is_none()));
                 self.attention(in_step, operand(0), (*layer, *heads, *scoring), rope, out(), fragments)
             }
+            Op::ShortConv { layer, taps } => self.short_conv(in_step, operand(0), (*layer, *taps), out()),
             Op::Candidates { head: None, most, tokens } => {
                 self.candidates(in_step, operand(0), *most, tokens.as_ref(), out())
             }
@@ -300,6 +305,31 @@ impl<'a> Launches<'a> {
             self.launch(&name, grid, YGG_ATTENTION_THREADS, shared, params)?,
             self.launch("ygg_attention_join", [heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
         ])
+    }
+
+    fn short_conv(
+        &self,
+        step: YggStep,
+        x: YggRows,
+        (layer, taps): (usize, WeightId),
+        out: YggRows,
+    ) -> Result<Vec<Launch>, BackendError> {
+        let ConvSpec { channels, .. } = self.program.kv.conv;
+        let params = YggShortConv {
+            step,
+            x,
+            taps: float(self.weights.vector(taps)),
+            slots: self.input(self.at.words.slots),
+            prefix: self.input(self.at.words.prefix),
+            tail_len: self.input(self.at.words.tail_len),
+            tails: self.input(self.at.words.tails),
+            tail_capacity: number(self.at.words.tail_capacity),
+            tap_count: number(self.program.weights[taps.0 as usize].columns / channels),
+            kept: float_mut(self.at.kept + (layer * ConvLayer::bytes(self.at.slots, channels)) as u64),
+            out,
+        };
+        let blocks = channels.div_ceil(YGG_ROW_THREADS as usize);
+        Ok(vec![self.launch("ygg_short_conv", [blocks, 1, 1], YGG_ROW_THREADS, 0, params)?])
     }
 
     /// The address of a word of the inputs.
@@ -423,7 +453,7 @@ impl<'a> Launches<'a> {
         let prepare = YggPrepare {
             step: in_step,
             x,
-            gain: norm.map_or(std::ptr::null(), |n| float(self.weights.gain(n.weight))),
+            gain: norm.map_or(std::ptr::null(), |n| float(self.weights.vector(n.weight))),
             eps: norm.map_or(0.0, |n| n.eps),
             out: YggFragments {
                 data: fragments as *mut c_void,

@@ -1,7 +1,7 @@
 //! Where things lie in the block of device memory that one request has.
 
 use cudarc::driver::{CudaStream, result};
-use ygg_kernels::KvFormat;
+use ygg_kernels::{ConvLayer, KvFormat};
 
 use crate::ir::{KvSpec, Program};
 
@@ -17,6 +17,8 @@ pub(super) struct Places {
     pub(super) arena: usize,
     pub(super) inputs: usize,
     pub(super) cache: usize,
+    /// What convolutions keep.
+    pub(super) kept: usize,
     pub(super) ropes: Vec<usize>,
     pub(super) fragments: [usize; 2],
     pub(super) logits: usize,
@@ -39,13 +41,14 @@ impl Places {
         let longest = |of: &dyn Fn(&Program) -> usize| programs.iter().map(of).max().unwrap_or(0);
         let input_words = longest(&|p| InputWords::of(p, options).words);
         let result_words = longest(&|p| ResultWords::of(p).words());
-        let KvSpec { layers, kv_heads, head_dim, .. } = first.kv;
-        let cache_bytes = 2 * layers * kv_heads * options.layout.slots() * head_dim * kv_format.bytes();
+        let (slots, KvSpec { layers, kv_heads, head_dim, conv }) = (options.layout.slots(), first.kv);
+        let cache_bytes = 2 * layers * kv_heads * slots * head_dim * kv_format.bytes();
         let mut bump = Bump::default();
         let mut places = Self {
             arena: bump.take(longest(&|p| p.arena_bytes)),
             inputs: bump.take(input_words * size_of::<u32>()),
             cache: bump.take(cache_bytes),
+            kept: bump.take(conv.layers * ConvLayer::bytes(slots, conv.channels)),
             ropes: first
                 .ropes
                 .iter()

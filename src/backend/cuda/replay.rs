@@ -62,8 +62,8 @@ pub(super) struct CudaReplay {
     pub(super) ground: Ground,
     pub(super) executables: Arc<CudaExecutables>,
     pub(super) stream: Arc<CudaStream>,
-    moves: Launch,
-    poison: Launch,
+    moves: Vec<Launch>,
+    poison: Vec<Launch>,
     reads: Vec<(Launch, u64)>,
     multiply: Launch,
     nothing: Launch,
@@ -105,7 +105,8 @@ impl CudaReplay {
 
         let start = memory.at(0, 0);
         let at = |offset: usize| start + offset as u64;
-        let cache = Cache::new(&programs[ProgramId::FIRST].kv, kv_format, options, at(places.cache));
+        let in_memory = [places.cache, places.kept].map(at);
+        let cache = Cache::new(&programs[ProgramId::FIRST].kv, kv_format, options, in_memory);
         let ground = Ground {
             arena: at(places.arena),
             cache,
@@ -162,6 +163,7 @@ impl CudaReplay {
             inputs,
             words: InputWords::of(program, options),
             cache: cache.at(),
+            kept: cache.kept_at(),
             slots: options.layout.slots(),
             context: options.layout.context,
             ropes,
@@ -431,12 +433,14 @@ impl Replay for CudaReplay {
             replay.executables.device.bind()?;
             let chunks = from.chunks(YGG_MOST_WIDTH as usize);
             for (chunk, first) in chunks.zip((first..).step_by(YGG_MOST_WIDTH as usize)) {
-                // SAFETY: made with this structure.
-                let params = unsafe { replay.moves.params_mut::<YggMoves>() };
-                params.first = first;
-                params.count = u32::try_from(chunk.len()).expect("few moves");
-                params.from[..chunk.len()].copy_from_slice(chunk);
-                replay.moves.on(&replay.stream)?;
+                for moves in &mut replay.moves {
+                    // SAFETY: made with this structure.
+                    let params = unsafe { moves.params_mut::<YggMoves>() };
+                    params.first = first;
+                    params.count = u32::try_from(chunk.len()).expect("few moves");
+                    params.from[..chunk.len()].copy_from_slice(chunk);
+                    moves.on(&replay.stream)?;
+                }
             }
             Ok(())
         });
@@ -487,10 +491,12 @@ impl Instruments for CudaReplay {
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
         self.attempt(|replay| {
             replay.executables.device.bind()?;
-            // SAFETY: made with this structure.
-            let params = unsafe { replay.poison.params_mut::<YggPoison>() };
-            (params.first, params.count, params.seed) = (slots.start, slots.end - slots.start, seed);
-            replay.poison.on(&replay.stream)
+            replay.poison.iter_mut().try_for_each(|poison| {
+                // SAFETY: made with this structure.
+                let params = unsafe { poison.params_mut::<YggPoison>() };
+                (params.first, params.count, params.seed) = (slots.start, slots.end - slots.start, seed);
+                poison.on(&replay.stream)
+            })
         });
     }
 }

@@ -42,7 +42,7 @@ impl ScratchBytes {
                     most.fragments =
                         most.fragments.max(fragment_bytes(x.expect("a product has a left side")));
                 }
-                OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) => {}
+                OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => {}
             }
             if let Op::Attention { heads, .. } = &step.op {
                 let vectors = x.expect("queries").rows * heads * partitions(context);

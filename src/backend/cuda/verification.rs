@@ -113,7 +113,7 @@ impl Verification {
             }
             let stream = &replay.stream;
             walk.on(stream)?;
-            moves.on(stream)?;
+            moves.iter().try_for_each(|moves| moves.on(stream))?;
             // SAFETY: inside the block; the host's words live as long as the graph, and are read after the stream has been waited for.
             let copied = unsafe {
                 result::memcpy_dtoh_async(results.words_mut(), memory.at(0, 0), stream.cu_stream())
@@ -121,7 +121,7 @@ impl Verification {
             check("fetch a path", copied)
         };
         replay.write_rows(inputs.words, &inputs.words.first_root());
-        if device.is_cold(prune.iter().chain([&walk, &moves])) {
+        if device.is_cold(prune.iter().chain([&walk]).chain(&moves)) {
             work(replay)?;
             check("run a verification", replay.stream.synchronize())?;
         }

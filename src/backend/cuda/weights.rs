@@ -31,8 +31,8 @@ enum Key {
     Stack(Vec<WeightId>, Option<HalvesTogether>),
     /// Rows as the file has them, to be embedded.
     Rows(WeightId),
-    /// A norm's gain, as f32.
-    Gain(WeightId),
+    /// A norm's gain, or taps, as f32.
+    Vector(WeightId),
     /// Biases behind each other, as f32; in the order of their outputs in the stack.
     Biases(Vec<WeightId>, Option<HalvesTogether>),
     /// The tokens of a trimmed head.
@@ -44,7 +44,7 @@ impl Key {
     fn weights(&self) -> &[WeightId] {
         match self {
             Self::Stack(weights, _) | Self::Biases(weights, _) => weights,
-            Self::Rows(weight) | Self::Gain(weight) => std::slice::from_ref(weight),
+            Self::Rows(weight) | Self::Vector(weight) => std::slice::from_ref(weight),
             Self::Names(_) => &[],
         }
     }
@@ -128,8 +128,8 @@ impl Weights {
         self.plain(&Key::Rows(weight))
     }
 
-    pub(super) fn gain(&self, weight: WeightId) -> u64 {
-        self.plain(&Key::Gain(weight))
+    pub(super) fn vector(&self, weight: WeightId) -> u64 {
+        self.plain(&Key::Vector(weight))
     }
 
     /// 0 where there are none.
@@ -171,12 +171,12 @@ fn keys_of(program: &Program, number: usize) -> Vec<Key> {
 fn weight_keys(op: &Op, order: Option<HalvesTogether>) -> Vec<Key> {
     let with_gain = |norm: Option<Norm>, stacks: &[&[WeightId]]| {
         let stacks = stacks.iter().map(|ids| Key::Stack(ids.to_vec(), order));
-        norm.map(|n| Key::Gain(n.weight)).into_iter().chain(stacks).collect()
+        norm.map(|n| Key::Vector(n.weight)).into_iter().chain(stacks).collect()
     };
     match op.weights() {
         OpWeights::Nothing => Vec::new(),
         OpWeights::Rows(weight) => vec![Key::Rows(weight)],
-        OpWeights::Gain(norm) => vec![Key::Gain(norm.weight)],
+        OpWeights::Gain(Norm { weight, .. }) | OpWeights::Vector(weight) => vec![Key::Vector(weight)],
         OpWeights::Stack { weights, biases, norm } => {
             let mut keys: Vec<Key> = with_gain(norm, &[weights]);
             keys.extend((!biases.is_empty()).then(|| Key::Biases(biases.to_vec(), order)));
@@ -190,7 +190,7 @@ fn weight_keys(op: &Op, order: Option<HalvesTogether>) -> Vec<Key> {
 enum Part<'a> {
     Stack(Stack<'a>),
     Rows(&'a [u8]),
-    /// Numbers of four bytes: of gains and biases, or ids of tokens.
+    /// Numbers of four bytes: of gains, taps and biases, or ids of tokens.
     Words(Vec<u32>),
 }
 
@@ -207,7 +207,7 @@ impl<'a> Part<'a> {
                 })
             }
             Key::Rows(id) => Self::Rows(matrix(id)?.bytes()),
-            Key::Gain(id) => Self::of_floats(crate::backend::vector(&[*id], specs, source)?),
+            Key::Vector(id) => Self::of_floats(crate::backend::vector(&[*id], specs, source)?),
             Key::Biases(ids, order) => {
                 let biases = crate::backend::vector(ids, specs, source)?;
                 let from = |output| order.map_or(output, |order| order.output(output));

@@ -3,8 +3,8 @@
 use std::{ops::Range, sync::Arc};
 
 use ygg_kernels::{
-    Activations, AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Rows, RowsMut, cpu::Kernels,
-    reference as kernels,
+    Activations, AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Rows, RowsMut, ShortConv,
+    cpu::Kernels, reference as kernels,
 };
 
 use crate::ir::{
@@ -250,6 +250,17 @@ impl ReferenceReplay {
                     scoring: *scoring,
                 };
                 kernels::attention(&attention, write());
+            }
+            Op::ShortConv { layer, taps } => {
+                let conv = ShortConv {
+                    x: read(0),
+                    taps: &self.executables.vector(&[*taps]),
+                    slots: inputs.slots(),
+                    tails: super::tails(inputs),
+                    // SAFETY: one thread runs one op at a time.
+                    memory: unsafe { self.cache.conv(*layer) },
+                };
+                kernels::short_conv(&conv, write());
             }
             Op::Add if result == step.operands[0].region() => kernels::add_into(read(1), write()),
             Op::Add => kernels::add(read(0), read(1), write()),

@@ -5,7 +5,9 @@ use std::f32::consts::FRAC_1_SQRT_2;
 use proptest::prelude::*;
 use ygg_kernels::{Nonlinearity, RopePairing, Scoring, WeightFormat};
 
-use crate::ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId, WeightSpec};
+use crate::ir::{
+    ConvSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId, WeightSpec,
+};
 
 /// Where the factor on the queries stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,7 +88,12 @@ impl Shape {
 
     /// The model's graph, of symbolic width.
     pub(super) fn graph(&self) -> Graph {
-        let kv = KvSpec { layers: self.layers, kv_heads: self.kv_heads, head_dim: self.head_dim };
+        let kv = KvSpec {
+            layers: self.layers,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            conv: ConvSpec::default(),
+        };
         let weights = self.weights();
         let names = weights.iter().map(|w| w.name.clone()).collect();
         let mut graph = Graph::new("example", weights, kv);
@@ -218,7 +225,8 @@ impl Builder<'_> {
 }
 
 /// A stream `[W, 8]` and the logits `[R, 8]` over what `build` makes of it. Weights: 0 and 1 are square in F32, 2 in
-/// BF16, 3 is a gain, 4 a bias, 5 the gain of heads of 4. Cache: two layers of one head of 4. Rotations: 0 of heads of 4, 1 of heads of 2.
+/// BF16, 3 is a gain, 4 a bias, 5 the gain of heads of 4, 6 makes gates and values of 8 channels, 7 holds 3 taps of each. Cache: two layers
+/// of one head of 4, and many of convolutions. Rotations: 0 of heads of 4, 1 of heads of 2.
 pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let weights = [
         ("a", 8, WeightFormat::F32),
@@ -229,8 +237,14 @@ pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     ]
     .map(|(name, rows, format)| WeightSpec::new(name, rows, 8, format));
     let of_heads = WeightSpec::new("gain of heads", 1, 4, WeightFormat::F32);
-    let weights = weights.into_iter().chain([of_heads]).collect();
-    let mut graph = Graph::new("small", weights, KvSpec { layers: 2, kv_heads: 1, head_dim: 4 });
+    let gates = WeightSpec::new("gates", 24, 8, WeightFormat::F32);
+    let taps = WeightSpec::new("taps", 1, 24, WeightFormat::F32);
+    let weights = weights.into_iter().chain([of_heads, gates, taps]).collect();
+    let mut graph = Graph::new(
+        "small",
+        weights,
+        KvSpec { layers: 2, kv_heads: 1, head_dim: 4, conv: ConvSpec { layers: 64, channels: 8 } },
+    );
     let ropes = [4, 2].map(|head_dim| {
         let inv_freq = (0..head_dim / 2).map(|i| 1.0 / (i + 1) as f32).collect();
         graph.add_rope(RopeSpec::new(head_dim, RopePairing::Halves, inv_freq))
@@ -239,7 +253,7 @@ pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
         [Input::Tokens, Input::Positions, Input::Slots, Input::Tails, Input::OutputRows]
             .map(|input| graph.add(Op::Input(input), &[], None).unwrap());
     let stream = graph.add(Op::Embed { weight: WeightId(0) }, &[tokens], None).unwrap();
-    let mut small = Small { graph, stream, positions, slots, tails, ropes, group: None };
+    let mut small = Small { graph, stream, positions, slots, tails, ropes, group: None, convolutions: 0 };
     let last = build(&mut small);
     let mut graph = small.graph;
     let logits = graph.add(Op::SelectRows, &[last, rows], None).unwrap();
@@ -256,6 +270,8 @@ pub(super) struct Small {
     pub(super) tails: ValueId,
     pub(super) ropes: [RopeId; 2],
     pub(super) group: Option<GroupId>,
+    /// Those that there are.
+    convolutions: usize,
 }
 
 impl Small {
@@ -302,6 +318,14 @@ impl Small {
 
     pub(super) fn append(&mut self, k: ValueId, v: ValueId) -> ValueId {
         self.add(Op::AppendKv { layer: 0, rope: None }, &[k, v, self.slots, self.positions])
+    }
+
+    /// A convolution over the last three positions, in a layer of its own.
+    pub(super) fn short_conv(&mut self, x: ValueId) -> ValueId {
+        let gated = self.linear(6, x);
+        let op = Op::ShortConv { layer: self.convolutions, taps: WeightId(7) };
+        self.convolutions += 1;
+        self.add(op, &[gated, self.slots, self.tails])
     }
 
     /// Attention to the last two positions, of bounded scores.

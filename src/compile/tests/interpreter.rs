@@ -340,6 +340,19 @@ impl Model<'_> {
                 let Tensor::Cache { k, v } = operands[1] else { panic!("attention reads a cache") };
                 self.attended(&self.maybe_rotated(x(), *rope), (k, v), *heads, *scoring)
             }
+            Op::ShortConv { taps, .. } => {
+                let (rows, taps, channels) = (x(), self.weight_row(*taps, 0), self.kv.conv.channels);
+                let count = taps.len() / channels;
+                let kept = rows.map_rows(|_, x| (0..channels).map(|c| x[c] * x[2 * channels + c]).collect());
+                rows.map_rows(|row, x| {
+                    let of_channel = |c: usize| -> f64 {
+                        let back = self.forward.paths[row].iter().rev().zip((0..count).rev());
+                        x[channels + c]
+                            * back.map(|(at, tap)| taps[c * count + tap] * kept.row(*at)[c]).sum::<f64>()
+                    };
+                    (0..channels).map(of_channel).collect()
+                })
+            }
             Op::Add => x().zip(y(), |a, b| a + b),
             Op::Scale { factor } => x().map_rows(|_, x| x.iter().map(|x| x * f64::from(*factor)).collect()),
             Op::Softcap { cap } => {

@@ -30,7 +30,7 @@ struct Block {
 }
 
 fn block() -> impl Strategy<Value = Block> {
-    let instruction = (0u32..18, any::<Index>(), any::<Index>());
+    let instruction = (0u32..19, any::<Index>(), any::<Index>());
     let instructions = prop::collection::vec(instruction, 1..7);
     (any::<bool>(), instructions, any::<Index>(), prop::bool::weighted(0.3)).prop_map(
         |(grouped, instructions, residual, residual_outlives)| Block {
@@ -91,6 +91,7 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
             let product = small.biased(1, a);
             small.sum(b, product)
         }
+        17 => small.short_conv(a),
         _ => small.sum(a, b),
     }
 }

@@ -3,7 +3,7 @@
 use ygg_kernels::{Nonlinearity, Scoring, WeightFormat};
 
 use super::*;
-use crate::ir::{Head, Input, KvSpec, Norm, WeightId, WeightSpec};
+use crate::ir::{ConvSpec, Head, Input, KvSpec, Norm, WeightId, WeightSpec};
 
 const ATTENTION: GroupId = GroupId(0);
 
@@ -32,7 +32,8 @@ fn attention(layer: usize) -> Op {
 fn lawful() -> Parts {
     let weights =
         vec![matrix("embed", 10, 8), matrix("kv", 4, 8), matrix("head", 10, 8), matrix("gain", 1, 8)];
-    let mut graph = Graph::new("law", weights, KvSpec { layers: 2, kv_heads: 1, head_dim: 4 });
+    let conv = ConvSpec { layers: 1, channels: 2 };
+    let mut graph = Graph::new("law", weights, KvSpec { layers: 2, kv_heads: 1, head_dim: 4, conv });
     let mut add = |op: Op, operands: &[ValueId], group| graph.add(op, operands, group).unwrap();
     let inputs = [Input::Tokens, Input::Positions, Input::Slots, Input::Tails, Input::OutputRows]
         .map(|input| add(Op::Input(input), &[], None));
@@ -101,6 +102,27 @@ fn refuses_attention_over_the_append_of_another_layer() {
     let operands = graph.operands(attended);
     graph.rewrite(attended, attention(1), &operands).unwrap();
     assert!(breach(&graph).contains("the append of layer 1"));
+}
+
+#[test]
+fn refuses_a_second_convolution_in_a_layer_and_taps_that_do_not_fit() {
+    let Parts { mut graph, stream, append, attended, .. } = lawful();
+    let (slots, tails) = (graph.operands(append)[2], graph.operands(attended)[2]);
+    let x = graph.add(Op::Slice { start: 0, len: 6 }, &[stream], None).unwrap();
+    let conv = |layer, taps| Op::ShortConv { layer, taps: WeightId(taps) };
+    for (op, x, part) in [
+        (conv(0, 3), stream, "of 2 channels"),
+        (conv(1, 3), x, "a layer below 1"),
+        (conv(0, 0), x, "1 to 8 taps for each of 2"),
+    ] {
+        let refused = graph.add(op, &[x, slots, tails], None).unwrap_err().to_string();
+        assert!(refused.contains(part), "{refused}");
+    }
+    let first = graph.add(conv(0, 3), &[x, slots, tails], None).unwrap();
+    assert_eq!(verify(&graph), Ok(()));
+    graph.add(conv(0, 3), &[x, slots, tails], None).unwrap();
+    let found = breach(&graph);
+    assert!(found.contains("one convolution in layer 0") && found.contains(&first.to_string()), "{found}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::model::{
 use ygg_kernels::RopePairing;
 
 /// Refuses what no family like Llama has: the three checks below, with SwiGLU.
-pub(super) fn like_llama(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
+pub(super) fn like_llama(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelError> {
     common(fields, config)?;
     activation(fields, &["hidden_act"], "silu")?;
     whole_heads_turn(fields, config)
@@ -30,7 +30,9 @@ pub(super) fn common(fields: &dyn Fields, config: &ModelConfig) -> Result<(), Mo
             let key = format!("{name}.expert_count");
             only(&key, fields.count(&key)?, 0, "no mixture of experts")?;
             let key = format!("{name}.attention.value_length");
-            equal(&key, fields.count(&key)?, config.head_dim, "the head size")
+            equal(&key, fields.count(&key)?, config.head_dim, "the head size")?;
+            // One number, not one for each layer.
+            fields.count(&format!("{name}.attention.head_count_kv")).map(drop)
         }
         Container::Folder => ["attention_bias", "mlp_bias"]
             .into_iter()

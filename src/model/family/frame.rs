@@ -7,7 +7,7 @@ use super::{
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, ValueId, WeightId},
+    ir::{ConvSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, ValueId, WeightId},
     model::{ModelConfig, ModelError, TensorTable},
 };
 use ygg_kernels::RopePairing;
@@ -106,7 +106,7 @@ impl<'a> Frame<'a> {
 /// [`ModelError`] for a tensor that is missing, has another shape, or is one that no graph of this recipe reads.
 pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, ModelError> {
     let Source { config, fields, tensors } = *source;
-    let naming = Naming::of(fields.container());
+    let naming = Naming { renamed: recipe.names, ..Naming::of(fields.container()) };
     let mut list = WeightList { tensors, specs: Vec::new() };
     let table = [config.vocabulary, config.hidden_size];
     let embedding = list.find(naming.weight("token_embd", "model.embed_tokens"), &table)?;
@@ -120,7 +120,13 @@ pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, Mod
     };
     refuse_unread(config, tensors, &list)?;
 
-    let kv = KvSpec { layers: config.layers, kv_heads: config.kv_heads, head_dim: config.head_dim };
+    let convolutions = recipe.layers.iter().filter(|layer| layer.taps.is_some()).count();
+    let kv = KvSpec {
+        layers: config.layers - convolutions,
+        kv_heads: config.kv_heads,
+        head_dim: config.head_dim,
+        conv: ConvSpec { layers: convolutions, channels: config.hidden_size },
+    };
     let mut graph = Graph::new(&config.name, list.specs, kv);
     let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), recipe)?;
     let mut x = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;

@@ -42,7 +42,7 @@ const LOCAL_BASE: f64 = 10_000.0;
 /// One layer of so many has no window, where a file does not say.
 const PATTERN: usize = 6;
 
-fn accept(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
+fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelError> {
     accepted::common(fields, config)?;
     accepted::activation(fields, &["hidden_activation", "hidden_act"], "gelu_pytorch_tanh")?;
     accepted::whole_heads_turn(fields, config)

@@ -10,7 +10,7 @@ use super::{
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{Graph, KvSpec, Op, WeightId, WeightSpec, verify},
+    ir::{ConvSpec, Graph, KvSpec, Op, WeightId, WeightSpec, verify},
     model::{Container, ModelConfig, ModelError, TensorTable},
 };
 
@@ -71,12 +71,17 @@ impl HiddenStateGraph {
             WeightId(u32::try_from(list.specs.len() - 1).expect("few weights"))
         };
         let halves = [half("tokens", &mut list), half("hidden rows", &mut list)];
-        let naming = Naming { container: Container::Folder, layers: "layers." };
+        let naming = Naming { layers: "layers.", ..Naming::of(Container::Folder) };
         let recipe = Recipe::llama(config);
         let weights = LayerWeights::find(&mut list, naming, 0, config, &recipe)?;
         let norm = list.gain("norm.weight".to_owned(), width, 0.0)?;
 
-        let kv = KvSpec { layers: 1, kv_heads: config.kv_heads, head_dim: config.head_dim };
+        let kv = KvSpec {
+            layers: 1,
+            kv_heads: config.kv_heads,
+            head_dim: config.head_dim,
+            conv: ConvSpec::default(),
+        };
         let mut graph = Graph::new(&config.name, list.specs, kv);
         let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), &recipe)?;
         let token = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;

@@ -1,8 +1,8 @@
-//! One layer of a decoder, attention and then MLP, as a recipe has it: its weights in a file, and its part of the graph.
+//! One layer of a decoder, attention or a convolution and then MLP, as a recipe has it: its weights in a file, and its part of the graph.
 
 use super::{
     frame::{Frame, linear},
-    recipe::{Attending, HeadNorms, LayerWeights, Norms, Recipe},
+    recipe::{Attending, AttentionWeights, HeadNorms, LayerWeights, Norms, Recipe, SubLayerWeights},
     weights::{Naming, WeightList},
 };
 use crate::{
@@ -24,7 +24,6 @@ impl LayerWeights {
         recipe: &Recipe,
     ) -> Result<Self, ModelError> {
         let (d, f, e) = (config.hidden_size, config.feed_forward, config.head_dim);
-        let (queries, keys) = (config.heads * e, config.kv_heads * e);
         let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
         let is_before = recipe.norms != Norms::After;
         let is_after = recipe.norms != Norms::Before;
@@ -33,6 +32,61 @@ impl LayerWeights {
             found.transpose()
         };
         let before_attention = gain(list, is_before, "attn_norm", "input_layernorm", d)?;
+        let (sub_layer, attention_output) = match recipe.layers[index].taps {
+            None => {
+                let attention = AttentionWeights::find(list, naming, index, config, recipe)?;
+                let output = list.find(name("attn_output", "self_attn.o_proj"), &[d, config.heads * e])?;
+                (SubLayerWeights::Attention(attention), output)
+            }
+            Some(taps) => {
+                let input = list.find(name("shortconv.in_proj", "conv.in_proj"), &[3 * d, d])?;
+                let taps = list.taps(naming, name("shortconv.conv", "conv.conv"), [d, taps])?;
+                let output = list.find(name("shortconv.out_proj", "conv.out_proj"), &[d, d])?;
+                (SubLayerWeights::ShortConv { input, taps }, output)
+            }
+        };
+        let after_attention = gain(list, is_after, "post_attention_norm", "post_attention_layernorm", d)?;
+        let mlp_norm = match recipe.norms {
+            Norms::Before => "post_attention_layernorm",
+            Norms::Both | Norms::After => "pre_feedforward_layernorm",
+        };
+        let before_mlp = gain(list, is_before, "ffn_norm", mlp_norm, d)?;
+        let [gate, up] = if recipe.has_fused_tensors {
+            list.parts(name("ffn_up", "mlp.gate_up_proj"), [f, f], d)?
+        } else {
+            [
+                list.find(name("ffn_gate", "mlp.gate_proj"), &[f, d])?,
+                list.find(name("ffn_up", "mlp.up_proj"), &[f, d])?,
+            ]
+        };
+        let down = list.find(name("ffn_down", "mlp.down_proj"), &[d, f])?;
+        let after_mlp = gain(list, is_after, "post_ffw_norm", "post_feedforward_layernorm", d)?;
+        Ok(Self {
+            before_attention,
+            sub_layer,
+            attention_output,
+            after_attention,
+            before_mlp,
+            gate,
+            up,
+            down,
+            after_mlp,
+        })
+    }
+}
+
+impl AttentionWeights {
+    /// Looks up the weights that make queries, keys and values.
+    fn find(
+        list: &mut WeightList<'_>,
+        naming: Naming,
+        index: usize,
+        config: &ModelConfig,
+        recipe: &Recipe,
+    ) -> Result<Self, ModelError> {
+        let (d, e) = (config.hidden_size, config.head_dim);
+        let (queries, keys) = (config.heads * e, config.kv_heads * e);
+        let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
         let [query, key, value] = if recipe.has_fused_tensors {
             list.parts(name("attn_qkv", "self_attn.qkv_proj"), [queries, keys, keys], d)?
         } else {
@@ -65,38 +119,7 @@ impl LayerWeights {
             ]),
             None => None,
         };
-        let attention_output = list.find(name("attn_output", "self_attn.o_proj"), &[d, queries])?;
-        let after_attention = gain(list, is_after, "post_attention_norm", "post_attention_layernorm", d)?;
-        let mlp_norm = match recipe.norms {
-            Norms::Before => "post_attention_layernorm",
-            Norms::Both | Norms::After => "pre_feedforward_layernorm",
-        };
-        let before_mlp = gain(list, is_before, "ffn_norm", mlp_norm, d)?;
-        let [gate, up] = if recipe.has_fused_tensors {
-            list.parts(name("ffn_up", "mlp.gate_up_proj"), [f, f], d)?
-        } else {
-            [
-                list.find(name("ffn_gate", "mlp.gate_proj"), &[f, d])?,
-                list.find(name("ffn_up", "mlp.up_proj"), &[f, d])?,
-            ]
-        };
-        let down = list.find(name("ffn_down", "mlp.down_proj"), &[d, f])?;
-        let after_mlp = gain(list, is_after, "post_ffw_norm", "post_feedforward_layernorm", d)?;
-        Ok(Self {
-            before_attention,
-            query,
-            key,
-            value,
-            biases,
-            head_norms,
-            attention_output,
-            after_attention,
-            before_mlp,
-            gate,
-            up,
-            down,
-            after_mlp,
-        })
+        Ok(Self { query, key, value, biases, head_norms })
     }
 }
 
@@ -113,8 +136,15 @@ pub(super) fn layer(
     let (attention, mlp) = (Some(GroupId(number)), Some(GroupId(number + 1)));
 
     let n = frame.maybe_norm(graph, weights.before_attention, x, attention)?;
-    let heads = attend(frame, graph, layer, weights, recipe, n)?;
-    let out = graph.add(linear(weights.attention_output), &[heads], attention)?;
+    let out = match &weights.sub_layer {
+        SubLayerWeights::Attention(weights) => attend(frame, graph, layer, weights, recipe, n)?,
+        SubLayerWeights::ShortConv { input, taps } => {
+            let gated = graph.add(linear(*input), &[n], attention)?;
+            let conv = Op::ShortConv { layer: recipe.cache_layer(layer), taps: *taps };
+            graph.add(conv, &[gated, frame.slots, frame.tails], attention)?
+        }
+    };
+    let out = graph.add(linear(weights.attention_output), &[out], attention)?;
     let out = frame.maybe_norm(graph, weights.after_attention, out, attention)?;
     let x = add(graph, recipe, x, out, attention)?;
 
@@ -132,7 +162,7 @@ fn attend(
     frame: &Frame<'_>,
     graph: &mut Graph,
     layer: usize,
-    weights: &LayerWeights,
+    weights: &AttentionWeights,
     recipe: &Recipe,
     n: ValueId,
 ) -> Result<ValueId, ModelError> {
@@ -156,6 +186,7 @@ fn attend(
     };
     let q = turned(graph, q)?;
     let k = turned(graph, k)?;
+    let layer = recipe.cache_layer(layer);
     let append = Op::AppendKv { layer, rope: None };
     let appended = graph.add(append, &[k, v, slots, positions], group)?;
     let q = graph.add(Op::Scale { factor: recipe.score_scale }, &[q], group)?;

@@ -9,6 +9,7 @@ mod gemma;
 mod granite;
 mod hidden_state;
 mod layer;
+mod lfm2;
 mod llama;
 mod olmo2;
 mod phi3;
@@ -41,6 +42,7 @@ static FAMILIES: &[&Family] = &[
     &phi3::PHI3,
     &granite::GRANITE,
     &olmo2::OLMO2,
+    &lfm2::LFM2,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];
@@ -61,8 +63,8 @@ pub struct Family {
     pub(super) pairing: fn(Container) -> RopePairing,
     /// Whether the head is the embedding matrix where a `config.json` does not say.
     pub(super) is_tied_by_default: bool,
-    /// Refuses configurations that mean something else than the graph.
-    pub(super) accept: fn(&dyn Fields, &ModelConfig) -> Result<(), ModelError>,
+    /// Refuses configurations that mean something else than the graph, and puts right what the family states in its own way.
+    pub(super) accept: fn(&dyn Fields, &mut ModelConfig) -> Result<(), ModelError>,
     /// Builds the graph.
     graph: fn(&Source<'_>) -> Result<Graph, ModelError>,
 }

@@ -29,13 +29,15 @@ pub(super) enum HeadNorms {
     AllHeads,
 }
 
-/// How one layer attends.
+/// How one layer attends, or what it does instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LayerRule {
     /// Which of the family's rotary embeddings turns its queries and keys; none where they are not turned.
     pub(super) rope: Option<usize>,
     /// Positions that a row sees, its own the last of them; all without it.
     pub(super) window: Option<u32>,
+    /// Taps of the short convolution that it has in place of attention.
+    pub(super) taps: Option<usize>,
 }
 
 /// What a decoder computes beside its sizes.
@@ -69,6 +71,8 @@ pub(super) struct Recipe {
     pub(super) ropes: Vec<RopeConfig>,
     /// One for each layer.
     pub(super) layers: Vec<LayerRule>,
+    /// Names of weights: those that other families' files have, and what this family's have.
+    pub(super) names: &'static [(&'static str, &'static str)],
 }
 
 impl Recipe {
@@ -88,8 +92,16 @@ impl Recipe {
             logit_scale: 1.0,
             logit_softcap: None,
             ropes: vec![config.rope.clone()],
-            layers: vec![LayerRule { rope: Some(0), window: None }; config.layers],
+            layers: vec![LayerRule { rope: Some(0), window: None, taps: None }; config.layers],
+            names: &[],
         }
+    }
+
+    /// The number of a layer among those that attend, or among those with a convolution: that of its cache.
+    pub(super) fn cache_layer(&self, layer: usize) -> usize {
+        let has_taps = |layer: &LayerRule| layer.taps.is_some();
+        let like = has_taps(&self.layers[layer]);
+        self.layers[..layer].iter().filter(|rule| has_taps(rule) == like).count()
     }
 
     /// The same with a window where the model has one: in the layers that `layer_types` or, where a file has none, `is_windowed` names.
@@ -143,13 +155,8 @@ pub(super) fn inverse_root(x: f64) -> f32 {
 /// The weights of one layer.
 pub(super) struct LayerWeights {
     pub(super) before_attention: Option<WeightId>,
-    pub(super) query: WeightId,
-    pub(super) key: WeightId,
-    pub(super) value: WeightId,
-    /// Of queries, keys and values.
-    pub(super) biases: Option<[WeightId; 3]>,
-    /// Of queries and keys.
-    pub(super) head_norms: Option<[WeightId; 2]>,
+    pub(super) sub_layer: SubLayerWeights,
+    /// Of what is in place of attention, too.
     pub(super) attention_output: WeightId,
     pub(super) after_attention: Option<WeightId>,
     pub(super) before_mlp: Option<WeightId>,
@@ -157,6 +164,23 @@ pub(super) struct LayerWeights {
     pub(super) up: WeightId,
     pub(super) down: WeightId,
     pub(super) after_mlp: Option<WeightId>,
+}
+
+/// The weights of the sub-layer in front of an MLP, but for its output's.
+pub(super) enum SubLayerWeights {
+    Attention(AttentionWeights),
+    ShortConv { input: WeightId, taps: WeightId },
+}
+
+/// The weights that make queries, keys and values.
+pub(super) struct AttentionWeights {
+    pub(super) query: WeightId,
+    pub(super) key: WeightId,
+    pub(super) value: WeightId,
+    /// Of queries, keys and values.
+    pub(super) biases: Option<[WeightId; 3]>,
+    /// Of queries and keys.
+    pub(super) head_norms: Option<[WeightId; 2]>,
 }
 
 /// How a layer attends, in its graph.

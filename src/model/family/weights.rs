@@ -12,6 +12,8 @@ pub(super) struct Naming {
     pub(super) container: Container,
     /// What stands before a layer's index.
     pub(super) layers: &'static str,
+    /// Names that are others here: those asked for, and what files have.
+    pub(super) renamed: &'static [(&'static str, &'static str)],
 }
 
 impl Naming {
@@ -21,15 +23,14 @@ impl Naming {
             Container::Gguf => "blk.",
             Container::Folder => "model.layers.",
         };
-        Self { container, layers }
+        Self { container, layers, renamed: &[] }
     }
 
     /// The weight that GGUF files and Hugging Face folders call by these names.
     pub(super) fn weight(self, gguf: &str, folder: &str) -> String {
-        match self.container {
-            Container::Gguf => format!("{gguf}.weight"),
-            Container::Folder => format!("{folder}.weight"),
-        }
+        let asked = if self.container == Container::Gguf { gguf } else { folder };
+        let renamed = self.renamed.iter().find(|(usual, _)| *usual == asked);
+        format!("{}.weight", renamed.map_or(asked, |(_, own)| own))
     }
 
     /// The bias that stands beside a weight of one layer.
@@ -96,10 +97,32 @@ impl WeightList<'_> {
     /// # Errors
     /// As [`find`](Self::find), and for a quantised tensor.
     pub(super) fn vector(&mut self, name: String, len: usize, what: &str) -> Result<WeightId, ModelError> {
-        let id = self.find(name, &[len])?;
-        let spec = &self.specs[id.0 as usize];
+        let format = self.format_of(&name, &[len])?;
+        self.dense(WeightSpec::new(name, 1, len, format), what)
+    }
+
+    /// The taps of a convolution of so many channels, those of a channel together.
+    ///
+    /// # Errors
+    /// As [`vector`](Self::vector).
+    pub(super) fn taps(
+        &mut self,
+        naming: Naming,
+        name: String,
+        [channels, taps]: [usize; 2],
+    ) -> Result<WeightId, ModelError> {
+        let shape: &[usize] = match naming.container {
+            Container::Gguf => &[channels, taps],
+            Container::Folder => &[channels, 1, taps],
+        };
+        let format = self.format_of(&name, shape)?;
+        self.dense(WeightSpec::new(name, 1, channels * taps, format), "taps")
+    }
+
+    /// A weight that is to be numbers.
+    fn dense(&mut self, spec: WeightSpec, what: &str) -> Result<WeightId, ModelError> {
         if spec.format.is_dense() {
-            return Ok(id);
+            return Ok(self.push(spec));
         }
         Err(ModelError::unsupported(
             format_args!("tensor `{}`", spec.name),

@@ -305,6 +305,15 @@ fn bad_configurations_are_named_by_key() {
     refused_config(&[("llama.attention.head_count", text("4"))], &["head_count", "integer", "string \"4\""]);
     refused_config(&[("llama.attention.head_count_kv", count(0))], &["head_count_kv`", "found 0"]);
     refused_config(&[("llama.attention.head_count_kv", count(3))], &["head_count_kv`", "divisor of the 4"]);
+    let of_layers = |heads: &[i32]| Some(Value::Array(Array::I32(heads.to_vec())));
+    refused_config(
+        &[("llama.attention.head_count_kv", of_layers(&[2, 0]))],
+        &["head_count_kv`", "array of 2"],
+    );
+    refused_config(
+        &[("llama.attention.head_count_kv", of_layers(&[2, 4]))],
+        &["head_count_kv`", "2 in one", "4"],
+    );
     refused_config(
         &[("llama.embedding_length", count(34))],
         &["embedding_length`", "multiple of the 4", "34"],

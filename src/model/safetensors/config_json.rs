@@ -118,17 +118,22 @@ fn kind(value: &Value) -> String {
     }
 }
 
-fn keys() -> ConfigKeys {
+/// What the fields are called in this file.
+fn keys(json: &Object) -> ConfigKeys {
+    let first_of = |names: [&str; 2]| {
+        let is_there = |name: &&str| json.get(name).is_some();
+        names.into_iter().find(is_there).unwrap_or(names[1]).to_owned()
+    };
     ConfigKeys {
         layers: "num_hidden_layers".to_owned(),
         hidden_size: "hidden_size".to_owned(),
-        feed_forward: "intermediate_size".to_owned(),
+        feed_forward: first_of(["block_ff_dim", "intermediate_size"]),
         heads: "num_attention_heads".to_owned(),
         kv_heads: "num_key_value_heads".to_owned(),
         head_dim: "head_dim".to_owned(),
         vocabulary: "vocab_size".to_owned(),
         context: "max_position_embeddings".to_owned(),
-        rms_eps: "rms_norm_eps".to_owned(),
+        rms_eps: first_of(["norm_eps", "rms_norm_eps"]),
         rope_base: "rope_theta".to_owned(),
         rope_scaling: "rope_scaling".to_owned(),
         rotated: "partial_rotary_factor".to_owned(),
@@ -176,9 +181,10 @@ fn numbers(json: &Object, name: &str, family: &'static Family) -> Result<ModelCo
             "F32, F16 and BF16 weights, or a GGUF file",
         ));
     }
-    let keys = keys();
+    let keys = keys(json);
     let vocabulary = json.required(json.count(&keys.vocabulary)?, &keys.vocabulary, "an integer above 0")?;
-    let tied_head = json.flag("tie_word_embeddings")?.unwrap_or(family.is_tied_by_default);
+    let tied_head = json.flag("tie_embedding")?.or(json.flag("tie_word_embeddings")?);
+    let tied_head = tied_head.unwrap_or(family.is_tied_by_default);
     let own =
         Own { name: name.to_owned(), vocabulary, rope: rope(json, &keys)?, turned: turned(json)?, tied_head };
     ModelConfig::read(family, json, &keys, own)

@@ -1,0 +1,118 @@
+//! LFM 2: Llama, most of whose layers have a short convolution in place of attention; the others normalise every head before it turns.
+
+use super::{
+    Family, Source, accepted,
+    frame::decoder,
+    recipe::{HeadNorms, Recipe},
+};
+use crate::{
+    ir::Graph,
+    model::{
+        Container, ModelConfig, ModelError,
+        config::{Fields, only, required},
+    },
+};
+use ygg_kernels::RopePairing;
+
+/// LFM 2, dense.
+pub(super) static LFM2: Family = Family {
+    name: "lfm2",
+    models: "LFM 2, dense",
+    beside_llama: "most layers have a gated short convolution in place of attention; in the others every head is normalised",
+    tried: &[],
+    classes: &[("lfm2", "Lfm2ForCausalLM")],
+    pairing: |_| RopePairing::Halves,
+    is_tied_by_default: true,
+    accept,
+    graph,
+};
+
+/// What its files call what Llama's call otherwise.
+const NAMES: &[(&str, &str)] = &[
+    ("output_norm", "token_embd_norm"),
+    ("model.norm", "model.embedding_norm"),
+    ("input_layernorm", "operator_norm"),
+    ("self_attn.o_proj", "self_attn.out_proj"),
+    ("self_attn.q_norm", "self_attn.q_layernorm"),
+    ("self_attn.k_norm", "self_attn.k_layernorm"),
+    ("post_attention_layernorm", "ffn_norm"),
+    ("mlp.gate_proj", "feed_forward.w1"),
+    ("mlp.up_proj", "feed_forward.w3"),
+    ("mlp.down_proj", "feed_forward.w2"),
+];
+
+/// What the hidden size of MLPs is a multiple of where a `config.json` does not say.
+const MULTIPLE: usize = 256;
+
+fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelError> {
+    accepted::whole_heads_turn(fields, config)?;
+    if fields.container() == Container::Gguf {
+        return Ok(());
+    }
+    only("conv_bias", fields.flag("conv_bias")?, false, "no biases")?;
+    let base = fields.float("rope_parameters.rope_theta")?.or(fields.float("rope_theta")?);
+    let base = required(base, "rope_theta", "the base of the rotation")?;
+    only("theta", fields.float("theta")?, base, "as `rope_theta`")?;
+    if fields.flag("block_auto_adjust_ff_dim")? != Some(false) {
+        config.feed_forward = adjusted(fields, config.feed_forward)?;
+    }
+    Ok(())
+}
+
+/// The hidden size of MLPs that a `config.json` states as one and a half times that of an MLP with three matrices.
+fn adjusted(fields: &dyn Fields, stated: usize) -> Result<usize, ModelError> {
+    let factor = fields.float("block_ffn_dim_multiplier")?.unwrap_or(1.0);
+    if !(factor > 0.0 && factor <= 16.0) {
+        let key = "key `block_ffn_dim_multiplier`";
+        return Err(ModelError::invalid(key, "a factor above 0 and at most 16", factor));
+    }
+    let multiple = fields.count("block_multiple_of")?.unwrap_or(MULTIPLE);
+    if !(1..=1 << 16).contains(&multiple) {
+        return Err(ModelError::invalid("key `block_multiple_of`", "1 to 65536", multiple));
+    }
+    Ok(((factor * (2 * stated / 3) as f64) as usize).next_multiple_of(multiple).max(multiple))
+}
+
+/// Which layers attend; the others have a convolution.
+fn attending(source: &Source<'_>) -> Result<Vec<bool>, ModelError> {
+    let Source { config, fields, .. } = *source;
+    let of_all = |key: &str, found: Vec<bool>| {
+        if found.len() == config.layers {
+            return Ok(found);
+        }
+        let expected = format!("one for each of {} layers", config.layers);
+        Err(ModelError::invalid(format_args!("key `{key}`"), expected, found.len()))
+    };
+    if fields.container() == Container::Gguf {
+        let key = source.key("attention.head_count_kv", "");
+        let heads = required(fields.counts(&key)?, &key, "a list of key/value heads, 0 for convolutions")?;
+        return of_all(&key, heads.into_iter().map(|heads| heads > 0).collect());
+    }
+    let key = "layer_types";
+    if let Some(kinds) = fields.texts(key)? {
+        let attends = |kind: &String| match kind.as_str() {
+            "full_attention" => Ok(true),
+            "conv" => Ok(false),
+            other => Err(ModelError::unsupported(
+                format_args!("key `{key}`"),
+                format_args!("`{other}`"),
+                "`full_attention`, `conv`",
+            )),
+        };
+        return of_all(key, kinds.iter().map(attends).collect::<Result<_, _>>()?);
+    }
+    let indices = fields.counts("full_attn_idxs")?;
+    let attends = |layer| indices.as_ref().is_none_or(|indices| indices.contains(&layer));
+    Ok((0..config.layers).map(attends).collect())
+}
+
+fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    let key = source.key("shortconv.l_cache", "conv_L_cache");
+    let taps = required(source.fields.count(&key)?, &key, "the taps of a convolution")?;
+    let llama = Recipe::llama(source.config);
+    let mut recipe = Recipe { head_norms: HeadNorms::EachHead, names: NAMES, ..llama };
+    for (layer, attends) in recipe.layers.iter_mut().zip(attending(source)?) {
+        layer.taps = (!attends).then_some(taps);
+    }
+    decoder(source, &recipe)
+}
