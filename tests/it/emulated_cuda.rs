@@ -400,9 +400,8 @@ fn every_kernel_once() {
         let is_long = head_dim == 24 && !is_eager;
         shows_the_same(&model, if is_long { 262 } else { 9 }, is_eager);
     }
-    let convolutions = "tests/data/families/lfm2/model.gguf";
-    let model = Model::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(convolutions));
-    shows_the_same(&model.expect("a model of the tests opens"), 9, false);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/families/lfm2/model.gguf");
+    shows_the_same(&Model::open(Path::new(file)).expect("it has convolutions"), 9, false);
 }
 
 /// As the reference does, behind so many tokens.
