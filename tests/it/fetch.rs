@@ -109,7 +109,7 @@ fn a_killed_fetch_leaves_no_pip_behind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (module, started) = (folder.path().join("pip"), folder.path().join("pid"));
     fs::create_dir(&module).expect("writable");
-    let hang = "import os, sys, time\nassert sys.argv[1] == 'download'\n\
+    let hang = "import os, sys, time\nassert sys.argv[1] == 'download'\nassert sys.stdin.read() == ''\n\
                 open(os.environ['STARTED'] + '.new', 'w').write(str(os.getpid()))\n\
                 os.rename(os.environ['STARTED'] + '.new', os.environ['STARTED'])\ntime.sleep(120)\n";
     fs::write(module.join("__main__.py"), hang).expect("writable");

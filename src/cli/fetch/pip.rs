@@ -11,11 +11,14 @@ use std::{
 
 use crate::cli::{cache::CacheError, fetch::FetchError};
 
-/// Runs pip below a thread that ends the process when its input ends: that is when this program has ended, however it did.
+/// Runs pip, without input, below a thread that ends the process when the input that it was started with ends: that is when this program
+/// has ended, however it did.
 const WATCHED_PIP: &str = "\
 import os, runpy, sys, threading
+started_with = os.dup(0)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 def watch():
-    while os.read(0, 1):
+    while os.read(started_with, 1):
         pass
     os._exit(1)
 threading.Thread(target=watch, daemon=True).start()
