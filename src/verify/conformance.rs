@@ -109,8 +109,8 @@ const LINEARS_OF_A_LAYER: usize = 4;
 ///   three times the usual one. The smallest difference before a rounding becomes a whole step behind it where a value lies between two
 ///   codes, and after some layers the codes of both are roundings independent of each other: each is off by 3/127/sqrt(12), their
 ///   difference by sqrt(2) times that, 2^-6.7.
-/// - In the same way, 2^-11 for an f16 cache, and 2^-9 where the class rounds activations to bf16 (over bf16 weights) or halves, which
-///   the reference does not.
+/// - In the same way, 2^-11 for an f16 cache, and 2^-8.5 where the class rounds what the reference does not: activations to bf16 (over
+///   bf16 weights) or halves, and on a GPU the values of codes, by 2^-9 each.
 /// - Sums in another order: the roundings to 2^-24 of some thousand terms, 2^-18.
 ///
 /// These are errors independent of each other, so that their squares add up over all layers.
@@ -129,7 +129,7 @@ fn usual_difference(
     };
     let of_linear = match activations {
         Activations::Int8 => 2f64.powf(-6.7),
-        Activations::Native if rounds_activations => 2f64.powi(-9),
+        Activations::Native if rounds_activations => 2f64.powf(-8.5),
         Activations::Native => 2f64.powi(-18),
     };
     let of_attention = match cache {

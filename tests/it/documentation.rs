@@ -17,6 +17,7 @@ fn repository() -> &'static Path {
 fn documents() -> Vec<(PathBuf, String)> {
     let listed = fs::read_dir(repository().join("docs")).expect("docs/ can be listed");
     let docs = listed.map(|entry| entry.expect("docs/ can be listed").path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let others = [
         "README.md",
         "benches/README.md",

@@ -58,7 +58,7 @@ pub(super) fn heat_map(map: &HeatMap) -> Result<String, Failure> {
         true => whole.split(',').next().unwrap_or(whole),
         false => whole,
     };
-    let (x, y) = (name(*x, across, 5), name(*y, up, 3));
+    let (x, y) = (name(x, across, 5), name(y, up, 3));
     svg(size, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(MARGIN)

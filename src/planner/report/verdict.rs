@@ -66,25 +66,19 @@ fn advice(plan: &Plan) -> Vec<String> {
         && predicted.speedup > plan.chosen().predicted.speedup * (1.0 + NOISE_MARGIN)
     {
         advice.push(format!(
-            "leave out `--fix {}`: without it {name} is predicted {:.2}x",
+            "fix less: without `{}` {name} is predicted {:.2}x",
             plan.fixed, predicted.speedup
         ));
     }
     let widest = plan.chosen().shape.verify_width;
     if judged(plan, move |width| width <= widest).any(|summary| summary.noisy) {
-        advice.push(
-            "measure what is noisy again while the machine is idle: `yggc profile --again PROFILE --cells noisy`"
-                .to_owned(),
-        );
+        advice.push("measure what is noisy again while the machine is idle".to_owned());
     }
     if plan.by_drafter.iter().all(|sub_plan| sub_plan.drafter.draft_model().is_none()) {
-        advice.push(
-            "try a small model of the same vocabulary as drafter: `yggc profile --draft-model PATH`"
-                .to_owned(),
-        );
+        advice.push("try a small model of the same vocabulary as drafter".to_owned());
     }
     if plan.calibration == "shipped" {
-        advice.push("calibrate with prompts of your own: `yggc profile --prompts FILE.jsonl`".to_owned());
+        advice.push("calibrate with prompts of your own".to_owned());
     }
     advice
 }

@@ -107,7 +107,7 @@ pub fn parts(parts: &[PartGain]) -> Table {
 
 /// The best shapes of every drafter by either objective.
 pub fn objectives(by_drafter: &[Contrast]) -> Table {
-    let shapes = |c: &'_ Contrast| match &c.by_speed == &c.by_aal {
+    let shapes = |c: &'_ Contrast| match c.by_speed == c.by_aal {
         true => vec![(c.by_speed.clone(), "both")],
         false => vec![(c.by_speed.clone(), "time"), (c.by_aal.clone(), "step")],
     };
