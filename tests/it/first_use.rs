@@ -134,7 +134,9 @@ fn plain_decoding_asks_for_no_plan() {
         assert_eq!(answer["stats"]["drafter"], "none");
         assert_eq!(answer["stats"]["spec_off_reason"], "switched off by the request");
     }
-    assert_eq!(names_in(folder.path()), [""; 0]);
+    // What the model held is remembered if there was time to.
+    let names = names_in(folder.path());
+    assert!(names.iter().all(|name| name == "contents"), "{names:?}");
 }
 
 #[test]
