@@ -8,7 +8,7 @@ pub(in crate::model) static LLAMA: Family = Family {
     name: "llama",
     models: "Llama 2 and 3.x, SmolLM 2, TinyLlama, Mistral, Ministral",
     beside_llama: "Mistral: a window, where the file has one",
-    tried: &["SmolLM2 135M: float32, llama.cpp"],
+    tried: &["SmolLM2 135M: float32"],
     classes: &[
         ("llama", "LlamaForCausalLM"),
         ("mistral", "MistralForCausalLM"),

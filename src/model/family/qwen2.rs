@@ -9,7 +9,7 @@ pub(super) static QWEN2: Family = Family {
     name: "qwen2",
     models: "Qwen 2, 2.5, 2.5 Coder, DeepSeek R1 Distill Qwen",
     beside_llama: "biases on queries, keys and values",
-    tried: &["Qwen2.5 Coder 0.5B: llama.cpp", "Qwen2.5 Coder 1.5B: ik_llama.cpp"],
+    tried: &["Qwen2.5 Coder 0.5B: llama.cpp, ik_llama.cpp"],
     classes: &[("qwen2", "Qwen2ForCausalLM")],
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
