@@ -5,14 +5,14 @@
 //! without one are summed by 16 inputs; bytes are multiplied with their signs and summed in 32 bits.
 
 use super::{
-    Ints, MANY, Operands, Sums, TOGETHER, Vector, fetch,
+    Distances, Ints, MANY, Operands, Sums, TOGETHER, Vector, fetch,
     scales::{Close, Of, after_block, scales, unit},
     unpack::{Codes, quad, quad_with_signs},
 };
 use crate::{
     cpu::{
         activations::{Coded, SUMS},
-        packing::{PART, TILE},
+        packing::{CodeLayout, PART, TILE},
     },
     format::Kind,
 };
@@ -27,16 +27,68 @@ pub(in crate::cpu) unsafe fn int8<V: Vector, K: Kind>(v: V, operands: Operands, 
         let operands = operands.of_tile(Of::<V, K>::LAYOUT, i * operands.streams);
         // SAFETY: promised by the caller.
         unsafe {
-            match (operands.rows, sums.len()) {
-                (rows, _) if rows > Of::<V, K>::FEW => many::<V, K>(v, operands, sums),
-                (1, 1) => few::<V, K, 1, false>(v, operands, sums),
-                (2, 1) => few::<V, K, 2, false>(v, operands, sums),
-                (3, 1) => few::<V, K, 3, false>(v, operands, sums),
-                (_, 1) => few::<V, K, 4, false>(v, operands, sums),
-                (1, _) => few::<V, K, 1, true>(v, operands, sums),
-                (2, _) => few::<V, K, 2, true>(v, operands, sums),
-                (3, _) => few::<V, K, 3, true>(v, operands, sums),
-                _ => few::<V, K, 4, true>(v, operands, sums),
+            match (Of::<V, K>::VECTORS, sums.len()) {
+                (1, 1) => of_tiles::<V, K, 1, 1>(v, operands, sums),
+                (1, _) => of_tiles::<V, K, 1, 2>(v, operands, sums),
+                (_, 1) => of_tiles::<V, K, 2, 1>(v, operands, sums),
+                _ => of_tiles::<V, K, 4, 1>(v, operands, sums),
+            }
+        }
+    }
+}
+
+/// As [`int8`], of one or two tiles, whose `J C` vectors of outputs meet a row in `J` turns of `C`, which share the broadcast of its bytes.
+///
+/// # Safety
+/// As `int8`, for as many tiles.
+#[inline(always)]
+unsafe fn of_tiles<V: Vector, K: Kind, const J: usize, const C: usize>(
+    v: V,
+    operands: Operands,
+    sums: &mut [Sums],
+) {
+    assert_eq!(sums.len() * Of::<V, K>::VECTORS, J * C);
+    // SAFETY: promised by the caller.
+    unsafe {
+        match operands.rows {
+            rows if rows > Of::<V, K>::FEW => many::<V, K>(v, operands, sums),
+            1 => few::<V, K, 1, J, C>(v, operands, sums),
+            2 => few::<V, K, 2, J, C>(v, operands, sums),
+            3 => few::<V, K, 3, J, C>(v, operands, sums),
+            _ => few::<V, K, 4, J, C>(v, operands, sums),
+        }
+    }
+}
+
+/// Tile and first output of a vector.
+#[inline(always)]
+fn tile_of<V: Vector>(vector: usize) -> (usize, usize) {
+    let vectors = TILE / V::LANES;
+    (vector / vectors, vector % vectors * V::LANES)
+}
+
+/// Blocks at one place of the tiles that are read in turn.
+#[derive(Clone, Copy)]
+struct Place<const C: usize> {
+    first: *const u8,
+    /// From a tile to the next.
+    tile: usize,
+}
+
+impl<const C: usize> Place<C> {
+    /// Block and first output of vector `c` of turn `j`.
+    #[inline(always)]
+    fn vector<V: Vector>(self, j: usize, c: usize) -> (*const u8, usize) {
+        let (t, n) = tile_of::<V>(j * C + c);
+        (self.first.wrapping_add(t * self.tile), n)
+    }
+
+    /// Fetches part `p` of the blocks of turn `j`, once for each block.
+    #[inline(always)]
+    fn fetch<V: Vector>(self, layout: CodeLayout, j: usize, p: usize, ahead: usize) {
+        for c in 0..C {
+            if let (block, 0) = self.vector::<V>(j, c) {
+                fetch(layout, block, p, ahead);
             }
         }
     }
@@ -65,34 +117,46 @@ unsafe fn start<V: Vector, K: Kind>(v: V, row: *const u8) -> Two<V> {
     }
 }
 
-/// Sums of `R` rows over a part.
+/// Sums of `R` rows over a part, of each vector.
 ///
 /// # Safety
-/// `codes` points to a part's codes for the vector's outputs, `x` to row 0 of that part, `stride` is from row to row.
+/// `codes` point to a part's codes for the vectors' outputs, `x` to row 0 of that part, `stride` is from row to row.
 #[inline(always)]
-unsafe fn part<V: Vector, K: Kind, const R: usize>(
+unsafe fn part<V: Vector, K: Kind, const R: usize, const C: usize>(
     v: V,
-    codes: *const u8,
+    codes: [*const u8; C],
     x: *const u8,
     stride: usize,
-) -> [Two<V>; R] {
-    let mut sums = [[v.no_sum(); 2]; R];
+) -> [[Two<V>; C]; R] {
+    let mut sums = [[[v.no_sum(); 2]; C]; R];
     // SAFETY: promised by the caller.
     unsafe {
         for (r, sums) in sums.iter_mut().enumerate() {
-            *sums = start::<V, K>(v, x.add(r * stride));
+            *sums = [start::<V, K>(v, x.add(r * stride)); C];
         }
         for q in 0..PART / 4 {
             if const { Of::<V, K>::SIGNED } {
-                let bytes = quad_with_signs::<V, K>(v, codes, q);
+                let mut bytes = [quad_with_signs::<V, K>(v, codes[0], q); C];
+                if const { C > 1 } {
+                    bytes[C - 1] = quad_with_signs::<V, K>(v, codes[C - 1], q);
+                }
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    sums[0] = v.dot_signed(sums[0], bytes, x.add(r * stride + 4 * q));
+                    let x = x.add(r * stride + 4 * q);
+                    for (sums, bytes) in sums.iter_mut().zip(bytes) {
+                        sums[0] = v.dot_signed(sums[0], bytes, x);
+                    }
                 }
             } else {
-                let bytes = quad::<V, K>(v, codes, q);
+                let mut bytes = [quad::<V, K>(v, codes[0], q); C];
+                if const { C > 1 } {
+                    bytes[C - 1] = quad::<V, K>(v, codes[C - 1], q);
+                }
                 let half = if const { Of::<V, K>::HALVES } { q / 4 } else { 0 };
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    sums[half] = v.dot(sums[half], bytes, x.add(r * stride + 4 * q));
+                    let x = x.add(r * stride + 4 * q);
+                    for (sums, bytes) in sums.iter_mut().zip(bytes) {
+                        sums[half] = v.dot(sums[half], bytes, x);
+                    }
                 }
             }
         }
@@ -124,136 +188,140 @@ fn scaled<V: Vector, K: Kind>(v: V, sums: Two<V>, scales: [V::Scale; 2]) -> V::I
     }
 }
 
-/// A value of each vector of outputs of a tile, of each row: of vectors of sixteen only the first is used.
-type Each<X, const R: usize> = [[X; 2]; R];
+/// A value of each vector of a turn, of each row.
+type Each<X, const R: usize, const C: usize> = [[X; C]; R];
 
-/// Adds part `p` of a block to the integers of rows.
+/// Adds part `p` of blocks to the integers of rows.
 ///
 /// # Safety
-/// `block` is a packed block with groups, `x` are the rows of its part.
+/// `place` has packed blocks with groups, `x` are the rows of their part.
 #[inline(always)]
-unsafe fn add_part<V: Vector, K: Kind, const R: usize>(
+unsafe fn add_part<V: Vector, K: Kind, const R: usize, const C: usize>(
     v: V,
-    block: *const u8,
+    place: Place<C>,
+    j: usize,
     p: usize,
     x: *const u8,
-    ahead: usize,
-    ints: &mut Each<V::Ints, R>,
+    ints: &mut Each<V::Ints, R, C>,
 ) {
     let layout = Of::<V, K>::LAYOUT;
-    fetch(layout, block, p, ahead);
-    for i in 0..Of::<V, K>::VECTORS {
-        // SAFETY: promised by the caller.
-        unsafe {
-            let codes = block.add(layout.codes + p * layout.part_bytes + 4 * V::LANES * i);
-            let found = part::<V, K, R>(v, codes, x, const { Coded::row_bytes(K::CODING) });
-            let scales = scales::<V, K>(v, block, p, V::LANES * i);
+    let at: [_; C] = std::array::from_fn(|c| place.vector::<V>(j, c));
+    // SAFETY: promised by the caller.
+    unsafe {
+        let codes = at.map(|(block, n)| block.add(layout.codes + p * layout.part_bytes + 4 * n));
+        let found = part::<V, K, R, C>(v, codes, x, const { Coded::row_bytes(K::CODING) });
+        for (c, (block, n)) in at.into_iter().enumerate() {
+            let scales = scales::<V, K>(v, block, p, n);
             for (ints, found) in ints.iter_mut().zip(found) {
-                ints[i] = v.add(ints[i], scaled::<V, K>(v, found, scales));
+                ints[c] = v.add(ints[c], scaled::<V, K>(v, found[c], scales));
             }
         }
     }
 }
 
-/// Adds a block of 256, whose integers are there, to the totals of rows.
+/// Adds blocks of 256, whose integers are there, to the totals of rows.
 ///
 /// # Safety
-/// `block` is a packed block with groups, `x` is what follows the rows of its parts.
+/// `place` has packed blocks with groups, `x` is what follows the rows of their parts.
 #[inline(always)]
-unsafe fn add_closed<V: Vector, K: Kind, const R: usize>(
+unsafe fn add_closed<V: Vector, K: Kind, const R: usize, const C: usize>(
     v: V,
-    block: *const u8,
+    place: Place<C>,
+    j: usize,
     x: *const u8,
-    ints: &Each<V::Ints, R>,
-    totals: &mut Each<V::Floats, R>,
+    ints: &Each<V::Ints, R, C>,
+    totals: &mut Each<V::Floats, R, C>,
 ) {
-    for i in 0..Of::<V, K>::VECTORS {
+    for c in 0..C {
+        let (block, n) = place.vector::<V>(j, c);
         // SAFETY: promised by the caller.
         unsafe {
-            let close = Close::new::<K>(v, block, V::LANES * i);
+            let close = Close::new::<K>(v, block, n);
             for (r, total) in totals.iter_mut().enumerate() {
-                total[i] = close.total::<K>(v, total[i], ints[r][i], x.add(r * SUMS));
+                total[c] = close.total::<K>(v, total[c], ints[r][c], x.add(r * SUMS));
             }
         }
     }
 }
 
-/// Adds a block of 32 to the totals of rows.
+/// Adds blocks of 32 to the totals of rows.
 ///
 /// # Safety
-/// `block` is a packed block without groups, `x` are its rows.
+/// `place` has packed blocks without groups, `x` are their rows.
 #[inline(always)]
-unsafe fn add_block<V: Vector, K: Kind, const R: usize>(
+unsafe fn add_block<V: Vector, K: Kind, const R: usize, const C: usize>(
     v: V,
-    block: *const u8,
+    place: Place<C>,
+    j: usize,
     x: *const u8,
-    ahead: usize,
-    totals: &mut Each<V::Floats, R>,
+    totals: &mut Each<V::Floats, R, C>,
 ) {
     let layout = Of::<V, K>::LAYOUT;
     let row = const { Coded::row_bytes(K::CODING) };
-    fetch(layout, block, 0, ahead);
-    for i in 0..Of::<V, K>::VECTORS {
-        // SAFETY: promised by the caller.
-        unsafe {
-            let found = part::<V, K, R>(v, block.add(layout.codes + 4 * V::LANES * i), x, row);
-            let unit = unit::<V, K>(v, block, V::LANES * i);
-            for (r, total) in totals.iter_mut().enumerate() {
-                let ints = whole::<V, K>(v, found[r]);
-                total[i] = after_block::<V, K>(v, total[i], ints, unit, x.add(r * row));
+    let at: [_; C] = std::array::from_fn(|c| place.vector::<V>(j, c));
+    // SAFETY: promised by the caller.
+    unsafe {
+        let codes = at.map(|(block, n)| block.add(layout.codes + 4 * n));
+        let found = part::<V, K, R, C>(v, codes, x, row);
+        for (c, (block, n)) in at.into_iter().enumerate() {
+            let unit = unit::<V, K>(v, block, n);
+            for (r, (total, found)) in totals.iter_mut().zip(found).enumerate() {
+                let ints = whole::<V, K>(v, found[c]);
+                total[c] = after_block::<V, K>(v, total[c], ints, unit, x.add(r * row));
             }
         }
     }
 }
 
-/// `R` rows of one or two tiles, with all sums in registers. Two tiles are read in turn: two streams of memory.
+/// `R` rows, with all sums in registers. Two tiles are two streams of memory.
 ///
 /// # Safety
-/// As [`int8`], for `R` rows and as many tiles.
+/// As [`of_tiles`], for `R` rows.
 #[inline(always)]
-unsafe fn few<V: Vector, K: Kind, const R: usize, const TWO: bool>(
+unsafe fn few<V: Vector, K: Kind, const R: usize, const J: usize, const C: usize>(
     v: V,
     operands: Operands,
     sums: &mut [Sums],
 ) {
-    let Operands { tile: mut first, blocks, mut x, ahead, .. } = operands;
+    let Operands { tile: first, blocks, mut x, .. } = operands;
     let layout = Of::<V, K>::LAYOUT;
+    let distances = Distances::new(layout, &operands, sums.len());
     let row = const { Coded::row_bytes(K::CODING) };
-    let to_second = blocks * layout.bytes;
-    let (mut totals, mut second_totals) = ([[v.zero(); 2]; R], [[v.zero(); 2]; R]);
-    for _ in 0..blocks {
-        let second = first.wrapping_add(to_second);
+    let mut place = Place { first, tile: blocks * layout.bytes };
+    let mut totals = [[[v.zero(); C]; R]; J];
+    for b in 0..blocks {
+        let ahead = distances.at(b);
         // SAFETY: the block of the tiles and its rows are inside what the caller named.
         unsafe {
             if const { K::CODING.has_groups() } {
-                let (mut ints, mut second_ints) = ([[v.no_ints(); 2]; R], [[v.no_ints(); 2]; R]);
+                let mut ints = [[[v.no_ints(); C]; R]; J];
                 for p in 0..layout.parts {
-                    add_part::<V, K, R>(v, first, p, x, ahead, &mut ints);
-                    if const { TWO } {
-                        add_part::<V, K, R>(v, second, p, x, ahead, &mut second_ints);
+                    for (j, ints) in ints.iter_mut().enumerate() {
+                        place.fetch::<V>(layout, j, p, ahead);
+                        add_part::<V, K, R, C>(v, place, j, p, x, ints);
                     }
                     x = x.add(R * row);
                 }
-                add_closed::<V, K, R>(v, first, x, &ints, &mut totals);
-                if const { TWO } {
-                    add_closed::<V, K, R>(v, second, x, &second_ints, &mut second_totals);
+                for (j, (ints, totals)) in ints.iter().zip(&mut totals).enumerate() {
+                    add_closed::<V, K, R, C>(v, place, j, x, ints, totals);
                 }
                 x = x.add(R * SUMS);
             } else {
-                add_block::<V, K, R>(v, first, x, ahead, &mut totals);
-                if const { TWO } {
-                    add_block::<V, K, R>(v, second, x, ahead, &mut second_totals);
+                for (j, totals) in totals.iter_mut().enumerate() {
+                    place.fetch::<V>(layout, j, 0, ahead);
+                    add_block::<V, K, R, C>(v, place, j, x, totals);
                 }
                 x = x.add(R * row);
             }
         }
-        first = first.wrapping_add(layout.bytes);
+        place.first = place.first.wrapping_add(layout.bytes);
     }
-    for (totals, sums) in [totals, second_totals].iter().zip(sums) {
-        for (total, sums) in totals.iter().zip(&mut sums.0) {
-            for (i, total) in total.iter().take(Of::<V, K>::VECTORS).enumerate() {
+    for (j, totals) in totals.iter().enumerate() {
+        for (r, totals) in totals.iter().enumerate() {
+            for (c, total) in totals.iter().enumerate() {
+                let (t, n) = tile_of::<V>(j * C + c);
                 // SAFETY: a row has the outputs of a tile.
-                unsafe { v.store(sums.as_mut_ptr().add(V::LANES * i), *total) };
+                unsafe { v.store(sums[t].0[r].as_mut_ptr().add(n), *total) };
             }
         }
     }
@@ -312,13 +380,15 @@ unsafe fn turn<V: Vector, K: Kind>(v: V, bytes: &[V::Bytes; 8], row: *const u8, 
 /// As [`int8`].
 #[inline(always)]
 unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) {
-    let Operands { mut tile, blocks, mut x, rows, ahead, .. } = operands;
+    let Operands { mut tile, blocks, mut x, rows, .. } = operands;
     assert!(rows <= MANY);
     let layout = Of::<V, K>::LAYOUT;
+    let distances = Distances::new(layout, &operands, sums.len());
     let row = const { Coded::row_bytes(K::CODING) };
     let mut memory = [Ints::ZERO; TOGETHER];
     sums.iter_mut().for_each(|sums| sums.0[..rows].fill([0.0; TILE]));
-    for _ in 0..blocks {
+    for b in 0..blocks {
+        let ahead = distances.at(b);
         let block = |t: usize| tile.wrapping_add(t * blocks * layout.bytes);
         // SAFETY: the block of the tiles and its rows are inside what the caller named, totals and integers have room for
         // `MANY` rows.

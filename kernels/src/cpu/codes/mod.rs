@@ -80,6 +80,36 @@ impl Operands {
     }
 }
 
+/// Distances of fetching in tiles that are read in turn: the next tile of a stream lies behind those of the other streams.
+#[derive(Clone, Copy)]
+struct Distances {
+    /// For blocks before `turn`.
+    near: usize,
+    /// For the others, whose distance reaches one tile further.
+    far: usize,
+    turn: usize,
+}
+
+impl Distances {
+    #[inline(always)]
+    fn new(layout: CodeLayout, operands: &Operands, streams: usize) -> Self {
+        let Operands { blocks, ahead, .. } = *operands;
+        let tile = blocks * layout.bytes;
+        if ahead == 0 || streams == 1 {
+            return Self { near: ahead, far: ahead, turn: 0 };
+        }
+        let others = (streams - 1) * tile;
+        let near = ahead + ahead / tile * others;
+        Self { near, far: near + others, turn: blocks - ahead % tile / layout.bytes }
+    }
+
+    /// That of block `b` of a tile.
+    #[inline(always)]
+    fn at(self, b: usize) -> usize {
+        if b < self.turn { self.near } else { self.far }
+    }
+}
+
 /// From this distance on, what is fetched goes to the second cache: the first may lose it before its use.
 #[cfg(target_arch = "x86_64")]
 const FAR: usize = 4096;

@@ -10,7 +10,7 @@
 //! most above, so vectors multiply them.
 
 use super::{
-    Ints, MANY, Operands, Sums, Vector, fetch,
+    Distances, Ints, MANY, Operands, Sums, Vector, fetch,
     scales::{Close, Of, scales},
     unpack::{Codes, quad},
 };
@@ -147,9 +147,10 @@ unsafe fn one_group<V: TileVector, T: Tiles, K: Kind>(
     room: &mut Room,
     sums: &mut [Sums],
 ) {
-    let Operands { tile, blocks, x, rows, ahead, .. } = operands;
+    let Operands { tile, blocks, x, rows, .. } = operands;
     let row = const { Coded::row_bytes(K::CODING) };
     let layout = Of::<V, K>::LAYOUT;
+    let distances = Distances::new(layout, &operands, sums.len());
     let block = |t: usize, b: usize| tile.wrapping_add((t * blocks + b) * layout.bytes);
     let rows_of = |b: usize| x.wrapping_add(b * rows * (8 * row + SUMS));
     let Room { weights, ints: [low, high] } = room;
@@ -157,7 +158,7 @@ unsafe fn one_group<V: TileVector, T: Tiles, K: Kind>(
     unsafe {
         for (t, weights) in weights.iter_mut().enumerate().take(sums.len()) {
             for (p, weights) in weights.iter_mut().enumerate().take(EARLY) {
-                write::<V, K>(v, block(t, 0), p, ahead, weights);
+                write::<V, K>(v, block(t, 0), p, distances.at(0), weights);
             }
         }
         for b in 0..blocks {
@@ -168,6 +169,7 @@ unsafe fn one_group<V: TileVector, T: Tiles, K: Kind>(
             for p in 0..8 {
                 let early = 8 * b + p + EARLY;
                 if early < 8 * blocks {
+                    let ahead = distances.at(early / 8);
                     for (t, weights) in weights.iter_mut().enumerate().take(sums.len()) {
                         let weights = &mut weights[early % 8];
                         write::<V, K>(v, block(t, early / 8), early % 8, ahead, weights);
