@@ -136,6 +136,7 @@ impl Vector for Ymm {
     common!();
 
     const SPLIT: bool = true;
+    const FEW: [usize; 2] = [4, 2];
 
     intrinsics! {
         fn total(self, sum: __m256i) -> __m256i = _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
@@ -195,6 +196,7 @@ impl Vector for VnniYmm {
     common!();
 
     const SPLIT: bool = false;
+    const FEW: [usize; 2] = [4, 2];
 
     #[inline(always)]
     fn total(self, sum: __m256i) -> __m256i {

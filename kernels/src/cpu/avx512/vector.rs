@@ -25,6 +25,7 @@ impl Zmm {
 impl Vector for Zmm {
     const LANES: usize = 16;
     const SPLIT: bool = false;
+    const FEW: [usize; 2] = [4, 4];
     type Bytes = __m512i;
     type Sum = __m512i;
     type Ints = __m512i;

@@ -25,6 +25,7 @@ fn shifted(four: Four, shift: impl Fn(u16) -> u16) -> Four {
 impl<const N: usize> Vector for Array<N> {
     const LANES: usize = N;
     const SPLIT: bool = false;
+    const FEW: [usize; 2] = [0, 0];
     type Bytes = [Four; N];
     type Sum = [i32; N];
     type Ints = [i32; N];

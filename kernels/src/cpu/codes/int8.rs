@@ -23,6 +23,10 @@ use crate::{
 /// `operands` names tiles of the kind, and a group of at most [`MANY`] rows in its layout of codes.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn int8<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) {
+    if const { Of::<V, K>::FEW == 0 } {
+        // SAFETY: promised by the caller.
+        return unsafe { many::<V, K>(v, operands, sums) };
+    }
     for (i, sums) in sums.chunks_mut(operands.streams).enumerate() {
         let operands = operands.of_tile(Of::<V, K>::LAYOUT, i * operands.streams);
         // SAFETY: promised by the caller.

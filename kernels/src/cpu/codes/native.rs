@@ -28,6 +28,13 @@ const FEW: usize = 4;
 pub(in crate::cpu) unsafe fn native<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) {
     for (t, sums) in sums.iter_mut().enumerate() {
         let operands = operands.of_tile(const { K::LAYOUT }, t);
+        if const { V::FEW[1] == 0 } {
+            for first in 0..operands.rows {
+                // SAFETY: promised by the caller.
+                unsafe { few::<V, K, 1>(v, operands, first, &mut sums.0[first..]) };
+            }
+            continue;
+        }
         for first in (0..operands.rows).step_by(FEW) {
             let sums = &mut sums.0[first..];
             // SAFETY: promised by the caller.

@@ -22,7 +22,7 @@ impl<V: Vector, K: Kind> Of<V, K> {
     pub(super) const HALVES: bool =
         K::CODING.group_len() == 16 || V::SPLIT && !Self::SIGNED && K::BIAS == 0 && K::LARGEST > 15;
     /// Rows of two tiles whose sums stay in registers.
-    pub(super) const FEW: usize = if K::CODING.has_groups() || Self::VECTORS == 1 { 4 } else { 2 };
+    pub(super) const FEW: usize = V::FEW[if K::CODING.has_groups() { 0 } else { 1 }];
     const UNIT: Unit = match K::CODING.scales {
         Scales::Block { unit, .. } => unit,
         Scales::Signed { .. } | Scales::WithMins { .. } => Unit::F16,

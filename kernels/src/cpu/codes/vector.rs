@@ -10,6 +10,9 @@ pub(in crate::cpu) trait Vector: Copy {
     const LANES: usize;
     /// Whether sums of products have 16 bits, two for each output, so that codes must have at most six bits.
     const SPLIT: bool;
+    /// Rows up to which each number of rows has a kernel of its own, whose sums stay in registers: over formats with groups, and over others.
+    /// None where the compiler chooses the registers.
+    const FEW: [usize; 2];
     /// Four bytes, or two 16-bit numbers, for each output.
     type Bytes: Copy;
     /// A sum of products in progress.
