@@ -20,7 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("storage", &[]),
     ("sample", &[]),
     ("tree", &[]),
-    ("text", &[]),
+    ("text", &["storage"]),
     ("model", &["ir", "storage"]),
     ("compile", &["ir"]),
     ("backend", &["ir"]),
@@ -30,7 +30,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("speculate", &["runtime", "tree", "plan", "policy", "sample", "storage"]),
     ("engine", &["model", "backend", "runtime", "tree", "plan", "policy", "speculate", "sample", "text"]),
     ("planner", &["tree", "plan", "policy"]),
-    ("measure", &["engine", "runtime", "tree", "speculate", "plan", "policy", "planner"]),
+    ("measure", &["storage", "engine", "runtime", "tree", "speculate", "plan", "policy", "planner"]),
     ("verify", &["ir", "model", "backend", "runtime", "engine", "plan", "sample", "measure"]),
     // These see the library from outside, as `yggc::`: two belong to the program, the last is a package of its own.
     ("serve", &[]),

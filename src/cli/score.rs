@@ -6,6 +6,7 @@ use serde::Serialize;
 use yggc::{
     engine::{Loaded, Pinning},
     measure::{self, Score, ScoredToken},
+    storage::json_fault,
 };
 
 use crate::cli::{
@@ -80,8 +81,9 @@ fn source(args: &ScoreArgs) -> Result<Source, Failure> {
 fn read_ids(file: &Path) -> Result<Vec<u32>, Failure> {
     serde_json::from_str(&settings::read_text(file, "list of token ids")?).map_err(|error| {
         Failure::Input(format!(
-            "`{}` is no list of token ids: expected a JSON array of whole numbers such as [1, 2, 3], found {error}",
-            file.display()
+            "`{}` is no list of token ids: expected a JSON array of whole numbers such as [1, 2, 3], found {}",
+            file.display(),
+            json_fault(&error)
         ))
     })
 }

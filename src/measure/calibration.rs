@@ -4,7 +4,10 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::engine::{Error, Loaded, Message, Prompt, Role};
+use crate::{
+    engine::{Error, Loaded, Message, Prompt, Role},
+    storage::json_fault,
+};
 
 /// The shipped set: JSON lines with `id`, `kind` and `text`.
 pub const SHIPPED_PROMPTS: &str = include_str!("../../plans/calibration/prompts.jsonl");
@@ -74,7 +77,7 @@ fn parse(text: &str, name: &str) -> Result<Vec<CalibrationPrompt>, Error> {
                 number + 1
             ))
         };
-        let line: Line = serde_json::from_str(line).map_err(|e| refused(e.to_string()))?;
+        let line: Line = serde_json::from_str(line).map_err(|e| refused(json_fault(&e)))?;
         let text = line.text.or_else(|| line.turns.and_then(|t| t.into_iter().next()));
         let text = text.filter(|t| !t.trim().is_empty()).ok_or_else(|| refused("none of them".to_owned()))?;
         prompts.push(CalibrationPrompt { kind: line.kind.unwrap_or_else(|| "prompt".to_owned()), text });

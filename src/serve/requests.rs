@@ -7,9 +7,12 @@ use std::{
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Number, Value};
-use yggc::engine::{
-    Adjustment, CancelHandle, Conversation, GenerationPrompt, Message, Prompt, Request, Role, Sampling,
-    Variables,
+use yggc::{
+    engine::{
+        Adjustment, CancelHandle, Conversation, GenerationPrompt, Message, Prompt, Request, Role, Sampling,
+        Variables,
+    },
+    storage::json_fault,
 };
 
 use super::{answers::Refused, settings::Limits, worker::PLANNED};
@@ -50,7 +53,7 @@ struct StreamOptions {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a value of another form than one text or a list of them")]
 enum OneOrMore<T> {
     One(T),
     More(Vec<T>),
@@ -84,7 +87,7 @@ struct MessageBody {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a content that is neither a text nor a list of parts")]
 enum Content {
     Text(String),
     Parts(Vec<Part>),
@@ -105,7 +108,7 @@ struct CompletionBody {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a prompt that is neither a text, a list of token ids, nor a list of either")]
 enum PromptBody {
     Text(String),
     Tokens(Vec<u32>),
@@ -265,20 +268,20 @@ fn refuse_foreign(body: &[u8]) -> Result<(), Refused> {
 
 /// Parses the fields of `T`; other fields belong to other structs.
 fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused> {
-    let refused = |error: &dyn std::fmt::Display| {
-        Refused::request(format!("the body is no such request: expected a JSON object, {error}"))
+    let refused = |found: &str| {
+        Refused::request(format!("the body is no such request: expected a JSON object, found {found}"))
     };
     // serde would also accept a list for a struct.
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(refused(&"found something else"));
+        return Err(refused("something else"));
     }
     let mut json = serde_json::Deserializer::from_slice(body);
     let parsed =
         serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string() {
-            path if path == "." => refused(error.inner()),
-            path => Refused::field(path, error.inner()),
+            path if path == "." => refused(&json_fault(error.inner())),
+            path => Refused::field(path, format!("found {}", json_fault(error.inner()))),
         })?;
-    json.end().map_err(|error| refused(&error))?;
+    json.end().map_err(|error| refused(&json_fault(&error)))?;
     Ok(parsed)
 }
 
@@ -508,7 +511,7 @@ mod tests {
         ] {
             let refused = chat(body.to_string().as_bytes(), &DEFAULTS).unwrap_err();
             let said = refused.body()["error"]["param"].as_str().unwrap_or_default().to_owned();
-            assert!(said.starts_with(field) && refused.message.contains("expected"), "{refused:?}");
+            assert!(said.starts_with(field) && refused.message.contains("found"), "{refused:?}");
         }
     }
 

@@ -1,5 +1,5 @@
 //! Memory maps behind a safe interface: model files and corpus stores are read through [`MappedFile`]. Also
-//! files with a checked header ([`Seal`]), the free space of disks, and threads that read files when idle.
+//! files with a checked header ([`Seal`]), the free space of disks, threads that read files when idle, and what is wrong with a JSON text.
 //!
 //! Invariant: the bytes lent by a map live as long as any clone of it, never move, and number [`MappedFile::len`].
 //!
@@ -14,6 +14,7 @@ mod disk;
 mod file_faults;
 mod file_stamp;
 mod idle_thread;
+mod json_fault;
 mod mapped_file;
 mod sealed_file;
 
@@ -22,5 +23,6 @@ pub use disk::free_bytes;
 pub use file_faults::tell_file_faults;
 pub use file_stamp::FileStamp;
 pub use idle_thread::when_idle;
+pub use json_fault::json_fault;
 pub use mapped_file::{MappedFile, StorageError};
 pub use sealed_file::{Seal, SealError};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::disguise::Disguise;
 use super::{ChatTemplate, Json, TextError, Tokenizer};
+use crate::storage::json_fault;
 
 /// Variables that templates have of the conversation.
 const OWN_VARIABLES: [&str; 5] = ["messages", "tools", "documents", "add_generation_prompt", "strftime_now"];
@@ -122,8 +123,7 @@ impl FromStr for Variables {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Self, TextError> {
-        let refused =
-            |error: serde_json::Error| TextError::TemplateVariables { found: format!("no JSON: {error}") };
+        let refused = |error: serde_json::Error| TextError::TemplateVariables { found: json_fault(&error) };
         Self::try_from(serde_json::from_str::<Json>(text).map_err(refused)?)
     }
 }

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::TextError;
+use crate::storage::json_fault;
 
 /// The fields of `tokenizer_config.json` that are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +25,7 @@ impl TokenizerConfig {
     /// Not JSON, or one of the four fields has another form than Hugging Face gives it.
     pub fn from_json(bytes: &[u8]) -> Result<Self, TextError> {
         let file: ConfigFile = serde_json::from_slice(bytes)
-            .map_err(|error| TextError::Json { file: "tokenizer_config.json", reason: error.to_string() })?;
+            .map_err(|error| TextError::Json { file: "tokenizer_config.json", reason: json_fault(&error) })?;
         let chat_template = file.chat_template.and_then(|template| match template {
             TemplateField::One(source) => Some(source),
             TemplateField::Named(templates) => {
@@ -49,7 +50,7 @@ struct ConfigFile {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a token that is neither a text nor an object with `content`")]
 enum TokenField {
     Text(String),
     Object { content: String },
@@ -64,7 +65,7 @@ impl TokenField {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a chat template that is neither a text nor a list of named ones")]
 enum TemplateField {
     One(String),
     Named(Vec<NamedTemplate>),

@@ -23,6 +23,7 @@ use super::matcher::Edges;
 use super::tokenizer::{Parts, split_merge};
 use super::words::{ModelParts, Steps, normalize};
 use super::{TextError, TokenKind, Tokenizer, TokenizerConfig, charsmap};
+use crate::storage::json_fault;
 
 const FILE: &str = "tokenizer.json";
 
@@ -73,7 +74,7 @@ impl Tokenizer {
 }
 
 fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, TextError> {
-    serde_json::from_slice(bytes).map_err(|error| TextError::Json { file: FILE, reason: error.to_string() })
+    serde_json::from_slice(bytes).map_err(|error| TextError::Json { file: FILE, reason: json_fault(&error) })
 }
 
 fn unsupported(part: &str, found: String, supported: &str) -> TextError {
@@ -394,7 +395,7 @@ struct UnigramField {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a merge that is neither a text nor a pair of texts")]
 enum MergeField {
     Joined(String),
     Pair(String, String),

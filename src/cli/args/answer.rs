@@ -175,7 +175,7 @@ mod tests {
             ("colour", "red", "no such setting"),
             ("chat-template-kwargs", "[1]", "a JSON object"),
             ("chat-template-kwargs", r#"{"tools":[]}"#, "`tools`"),
-            ("chat-template-kwargs", "{", "no JSON"),
+            ("chat-template-kwargs", "{", "breaks off"),
         ] {
             let refused = args.set(name, value).unwrap_err();
             assert!(refused.contains(expected), "{refused}");

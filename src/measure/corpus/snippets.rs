@@ -9,7 +9,10 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::engine::{Error, Loaded, Special};
+use crate::{
+    engine::{Error, Loaded, Special},
+    storage::json_fault,
+};
 
 use super::cannot;
 
@@ -148,7 +151,7 @@ impl Input {
             ));
         }
         let Document { text, turns } = serde_json::from_slice(&line)
-            .map_err(|error| refused_line(&self.path, self.line, &error.to_string()))?;
+            .map_err(|error| refused_line(&self.path, self.line, &json_fault(&error)))?;
         if text.is_none() && turns.is_none() {
             return Err(refused_line(&self.path, self.line, "neither"));
         }

@@ -4,10 +4,13 @@ use serde_json::{Map, Value};
 
 use super::rope_json::{rope, turned};
 
-use crate::model::{
-    ConfigKeys, Container, Family, ModelConfig, ModelError,
-    config::{Fields, Own},
-    family::LLAMA,
+use crate::{
+    model::{
+        ConfigKeys, Container, Family, ModelConfig, ModelError,
+        config::{Fields, Own},
+        family::LLAMA,
+    },
+    storage::json_fault,
 };
 
 /// A JSON object whose look-ups name key, expected and found; `null` counts as absent.
@@ -21,7 +24,7 @@ impl Object {
         match serde_json::from_slice(bytes) {
             Ok(Value::Object(entries)) => Ok(Self { prefix: String::new(), entries }),
             Ok(other) => Err(ModelError::invalid("content", "a JSON object", kind(&other))),
-            Err(e) => Err(ModelError::invalid("content", "JSON", e)),
+            Err(e) => Err(ModelError::invalid("content", "JSON", json_fault(&e))),
         }
     }
 

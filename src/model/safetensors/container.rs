@@ -9,7 +9,10 @@ use serde::{
 };
 use ygg_kernels::WeightFormat;
 
-use crate::model::{ModelError, TensorInfo, TensorTable, tensor_bytes};
+use crate::{
+    model::{ModelError, TensorInfo, TensorTable, tensor_bytes},
+    storage::json_fault,
+};
 
 const LENGTH_BYTES: usize = 8;
 const MAX_HEADER_BYTES: u64 = 100_000_000;
@@ -60,7 +63,9 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
 pub fn parse(bytes: &[u8]) -> Result<SafetensorsFile, ModelError> {
     let header = header(bytes)?;
     let header_bytes = LENGTH_BYTES + header.len();
-    let refuse = |e: serde_json::Error| ModelError::invalid("safetensors header", "a lawful tensor table", e);
+    let refuse = |e: serde_json::Error| {
+        ModelError::invalid("safetensors header", "a lawful tensor table", json_fault(&e))
+    };
     let UniqueMap(names) = serde_json::from_slice::<UniqueMap<IgnoredAny>>(header).map_err(refuse)?;
     // Checks that tensors lie one behind the other and have the size that shape and dtype give.
     let metadata: Metadata = serde_json::from_slice(header).map_err(refuse)?;

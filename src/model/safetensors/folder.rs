@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::{HiddenStateParts, ModelError, Parts},
-    storage::MappedFile,
+    storage::{MappedFile, json_fault},
 };
 
 /// Weights in one file.
@@ -110,7 +110,7 @@ fn weight_files(folder: &Path) -> Result<(Vec<String>, Option<WeightMap>), Model
 /// The `weight_map` of an index, whose paths must stay inside the folder.
 pub(super) fn weight_map(index: &[u8]) -> Result<WeightMap, ModelError> {
     let index: Index = serde_json::from_slice(index)
-        .map_err(|e| ModelError::invalid("index", "JSON with `weight_map`", e))?;
+        .map_err(|e| ModelError::invalid("index", "JSON with `weight_map`", json_fault(&e)))?;
     let UniqueMap(map) = index.weight_map;
     if map.is_empty() {
         return Err(ModelError::invalid("key `weight_map`", "at least one tensor", "none"));

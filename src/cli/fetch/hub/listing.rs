@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use yggc::model::gguf::part_names;
+use yggc::{model::gguf::part_names, storage::json_fault};
 
 use super::{HubError, HubName, name::is_inside};
 use crate::cli::fetch::Part;
@@ -124,7 +124,8 @@ struct Index {
 /// If it is no index, or names a file outside the repository.
 pub(super) fn shards(name: &HubName, index: &[u8]) -> Result<Vec<String>, HubError> {
     let damaged = |why: String| HubError::Index { repository: name.repository(), why };
-    let index: Index = serde_json::from_slice(index).map_err(|error| damaged(error.to_string()))?;
+    let index: Index =
+        serde_json::from_slice(index).map_err(|error| damaged(format!("it has {}", json_fault(&error))))?;
     let files: BTreeSet<String> = index.weight_map.into_values().collect();
     match files.iter().find(|file| !is_inside(file)) {
         Some(outside) => {
@@ -199,7 +200,8 @@ mod tests {
         let read = |text: &str| shards(&name("hf:a/b"), text.as_bytes()).map_err(|error| error.to_string());
         let index = r#"{"weight_map": {"x": "b.safetensors", "y": "a.safetensors", "z": "b.safetensors"}}"#;
         assert_eq!(read(index).unwrap(), ["a.safetensors", "b.safetensors"]);
-        for (bad, why) in [("{", "EOF"), ("{}", "weight_map"), (r#"{"weight_map": {"x": "../y"}}"#, "`../y`")]
+        for (bad, why) in
+            [("{", "breaks off"), ("{}", "weight_map"), (r#"{"weight_map": {"x": "../y"}}"#, "`../y`")]
         {
             let error = read(bad).unwrap_err();
             assert!(error.contains(why), "{error}");
