@@ -168,7 +168,7 @@ fn every_family_keeps_its_likelihood_in_eight_bits() {
 fn rows_of_every_family_do_not_depend_on_each_other() {
     for model in models() {
         for class in model.classes() {
-            any_rows(model, class, if class.tier == Tier::Reference { 1 } else { cases(class, 3) });
+            any_rows(model, class, if class.tier == Tier::Reference { 1 } else { cases(class, 2) });
         }
     }
 }
