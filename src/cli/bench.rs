@@ -88,7 +88,10 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
     let (prepared, plans, absent) = match given {
         given if !given.is_empty() || !needs_plan => (Prepared::Open(Box::new(model)), given, None),
         _ => match planning::first_use(model, options.draft_model.as_deref(), machine, cache)? {
-            (prepared, Ok(plan)) => (prepared, vec![plan], None),
+            (prepared, Ok(plan)) => {
+                planning::leave_out_unmeasured(&mut options.draft_model, &plan.plan);
+                (prepared, vec![plan], None)
+            }
             (prepared, Err(reason)) => (prepared, Vec::new(), Some(reason)),
         },
     };

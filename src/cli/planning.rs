@@ -1,6 +1,9 @@
 //! The plan of a command without `--plan`: the cached one, made on first use.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use indicatif::ProgressBar;
 use yggc::{
@@ -92,10 +95,27 @@ pub(crate) fn with_plan(
     let draft_model = options.draft_model.as_deref();
     let (prepared, plan) = first_use(model, draft_model, machine, cache)?;
     match plan {
-        Ok(plan) => options.plan = Some(plan),
+        Ok(plan) => {
+            leave_out_unmeasured(&mut options.draft_model, &plan.plan);
+            options.plan = Some(plan);
+        }
         Err(reason) => options.plan_absent_reason = Some(reason),
     }
     Ok((prepared, options))
+}
+
+/// Goes on without a drafter model that the time of a first use was too short to measure: speculation changes no answer.
+pub(crate) fn leave_out_unmeasured(draft_model: &mut Option<PathBuf>, plan: &Plan) {
+    if plan.by_drafter.iter().any(|sub_plan| sub_plan.drafter.draft_model().is_some()) {
+        return;
+    }
+    if let Some(path) = draft_model.take() {
+        let path = path.display();
+        remark(format_args!(
+            "going on without the drafter model `{path}`: the first use had no time to measure it; measure it with `yggc profile --drafter \
+             model --draft-model {path} -o FILE`, then plan with `yggc plan --profile FILE -o FILE.plan`"
+        ));
+    }
 }
 
 /// A plan, or the reason why there is none.

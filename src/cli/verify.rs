@@ -64,14 +64,20 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     let given = args.plan.as_deref().map(|file| planning::given(file, false)).transpose()?;
     let prompts = args.prompts.as_deref().map_or_else(|| Ok(calibration_prompts()), read_prompts)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
-    let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache)?;
+    let mut draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache)?;
     let model = loading::open(&path, cache)?;
     let remembered = Remembered::new(&model, cache);
     // Reads the free memory, so it must come before the weights are loaded.
     let engine = machine.options(&path, Some(DEFAULT_CONTEXT));
     let (prepared, plan) = match given {
         Some(plan) => (Prepared::Open(Box::new(model)), Ok(plan)),
-        None => planning::first_use(model, draft_model.as_deref(), machine, cache)?,
+        None => {
+            let (prepared, plan) = planning::first_use(model, draft_model.as_deref(), machine, cache)?;
+            if let Ok(source) = &plan {
+                planning::leave_out_unmeasured(&mut draft_model, &source.plan);
+            }
+            (prepared, plan)
+        }
     };
     let widths =
         plan.as_ref().map_or_else(|_| UNPLANNED_WIDTHS.to_vec(), |source| source.plan.planned.widths());

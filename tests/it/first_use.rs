@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use yggc::model::synthetic::SyntheticSpec;
+use yggc::{model::synthetic::SyntheticSpec, plan};
 
 use crate::{
     program::success,
@@ -112,6 +112,35 @@ fn a_plan_is_made_once_survives_a_kill_and_is_remade_when_it_is_damaged() {
     assert!(said.contains("damaged") && said.contains("making it again"), "{said}");
     assert_eq!(third["token_ids"], first["token_ids"]);
     assert_ne!(fs::read(plan_in(cache)).expect("the plan is there"), damaged);
+}
+
+/// The plan of a first use that had no time for the drafter model, which a slow machine makes.
+#[test]
+fn a_drafter_model_that_was_not_measured_is_left_out_with_what_to_do() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cache = folder.path();
+    let draft = ["--draft-model", quick_model().to_str().expect("UTF-8")];
+    let first = json(run(cache).args(draft));
+    let place = plan_in(cache);
+    let mut plan = plan::read(&place).expect("a plan");
+    let is_kept: Vec<bool> =
+        plan.by_drafter.iter().map(|sub_plan| sub_plan.drafter.draft_model().is_none()).collect();
+    let moved = |from: u16| is_kept[..usize::from(from)].iter().filter(|kept| **kept).count() as u16;
+    plan.by_drafter.retain(|sub_plan| sub_plan.drafter.draft_model().is_none());
+    plan.alternatives.retain(|alternative| is_kept[usize::from(alternative.drafter)]);
+    plan.alternatives.iter_mut().for_each(|alternative| alternative.drafter = moved(alternative.drafter));
+    plan.chosen_index = 0;
+    plan::write(&plan, &place).expect("a plan");
+
+    let output = run(cache).args(draft).output().expect("yggc starts");
+    let found: serde_json::Value = serde_json::from_str(&success(&output)).expect("one JSON value");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("without the drafter model") && said.contains("yggc profile --drafter model"),
+        "{said}"
+    );
+    assert_eq!(found["token_ids"], first["token_ids"]);
+    assert_eq!(found["stats"]["plan"], place.to_str().expect("UTF-8"));
 }
 
 #[test]
