@@ -277,6 +277,26 @@ unsafe fn add_block<V: Vector, K: Kind, const R: usize, const C: usize>(
     }
 }
 
+/// Does something for turns `0..$count`, of which there are 1, 2 or 4, each with a place of its own: in a loop, sums would lie in memory.
+macro_rules! each_turn {
+    ($count:ident, $j:ident => $do:block) => {
+        {
+            let $j = 0;
+            $do
+        }
+        if const { $count > 1 } {
+            let $j = 1;
+            $do
+        }
+        if const { $count > 2 } {
+            let $j = 2;
+            $do
+            let $j = 3;
+            $do
+        }
+    };
+}
+
 /// `R` rows, with all sums in registers. Two tiles are two streams of memory.
 ///
 /// # Safety
@@ -300,21 +320,21 @@ unsafe fn few<V: Vector, K: Kind, const R: usize, const J: usize, const C: usize
             if const { K::CODING.has_groups() } {
                 let mut ints = [[[v.no_ints(); C]; R]; J];
                 for p in 0..layout.parts {
-                    for (j, ints) in ints.iter_mut().enumerate() {
+                    each_turn!(J, j => {
                         place.fetch::<V>(layout, j, p, ahead);
-                        add_part::<V, K, R, C>(v, place, j, p, x, ints);
-                    }
+                        add_part::<V, K, R, C>(v, place, j, p, x, &mut ints[j]);
+                    });
                     x = x.add(R * row);
                 }
-                for (j, (ints, totals)) in ints.iter().zip(&mut totals).enumerate() {
-                    add_closed::<V, K, R, C>(v, place, j, x, ints, totals);
-                }
+                each_turn!(J, j => {
+                    add_closed::<V, K, R, C>(v, place, j, x, &ints[j], &mut totals[j]);
+                });
                 x = x.add(R * SUMS);
             } else {
-                for (j, totals) in totals.iter_mut().enumerate() {
+                each_turn!(J, j => {
                     place.fetch::<V>(layout, j, 0, ahead);
-                    add_block::<V, K, R, C>(v, place, j, x, totals);
-                }
+                    add_block::<V, K, R, C>(v, place, j, x, &mut totals[j]);
+                });
                 x = x.add(R * row);
             }
         }
