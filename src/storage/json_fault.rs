@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_without_types_of_rust() {
+    fn faults_are_said_in_the_terms_of_json() {
         let cases = [
             ("", "an empty text"),
             (r#"{"text": "a"#, "a text that breaks off at line 1, column 11"),

@@ -6,9 +6,9 @@ use crate::{
     format::Unit,
 };
 
-/// `N` outputs, with sums of 32 bits.
+/// `N` outputs, with sums of 32 bits; up to `FEW` rows have kernels of their own.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Array<const N: usize>;
+pub(in crate::cpu) struct Array<const N: usize, const FEW: usize>;
 
 /// Four bytes of each output; numbers of 16 bits lie in pairs of them.
 type Four = [u8; 4];
@@ -22,10 +22,10 @@ fn shifted(four: Four, shift: impl Fn(u16) -> u16) -> Four {
     [a[0], a[1], b[0], b[1]]
 }
 
-impl<const N: usize> Vector for Array<N> {
+impl<const N: usize, const FEW: usize> Vector for Array<N, FEW> {
     const LANES: usize = N;
     const SPLIT: bool = false;
-    const FEW: [usize; 2] = [0, 0];
+    const FEW: [usize; 2] = [FEW; 2];
     type Bytes = [Four; N];
     type Sum = [i32; N];
     type Ints = [i32; N];
@@ -260,7 +260,7 @@ impl<const N: usize> Vector for Array<N> {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl super::TileVector for Array<16> {
+impl super::TileVector for Array<16, 0> {
     type Factor = [i32; 16];
     type Biased = ([i32; 16], u8);
 

@@ -73,13 +73,13 @@ fn tile_of<V: Vector>(vector: usize) -> (usize, usize) {
 
 /// Blocks at one place of the tiles that are read in turn.
 #[derive(Clone, Copy)]
-struct Place<const C: usize> {
+struct BlocksAt<const C: usize> {
     first: *const u8,
     /// From a tile to the next.
     tile: usize,
 }
 
-impl<const C: usize> Place<C> {
+impl<const C: usize> BlocksAt<C> {
     /// Block and first output of vector `c` of turn `j`.
     #[inline(always)]
     fn vector<V: Vector>(self, j: usize, c: usize) -> (*const u8, usize) {
@@ -198,18 +198,18 @@ type Each<X, const R: usize, const C: usize> = [[X; C]; R];
 /// Adds part `p` of blocks to the integers of rows.
 ///
 /// # Safety
-/// `place` has packed blocks with groups, `x` are the rows of their part.
+/// `blocks_at` has packed blocks with groups, `x` are the rows of their part.
 #[inline(always)]
 unsafe fn add_part<V: Vector, K: Kind, const R: usize, const C: usize>(
     v: V,
-    place: Place<C>,
+    blocks_at: BlocksAt<C>,
     j: usize,
     p: usize,
     x: *const u8,
     ints: &mut Each<V::Ints, R, C>,
 ) {
     let layout = Of::<V, K>::LAYOUT;
-    let at: [_; C] = std::array::from_fn(|c| place.vector::<V>(j, c));
+    let at: [_; C] = std::array::from_fn(|c| blocks_at.vector::<V>(j, c));
     // SAFETY: promised by the caller.
     unsafe {
         let codes = at.map(|(block, n)| block.add(layout.codes + p * layout.part_bytes + 4 * n));
@@ -226,18 +226,18 @@ unsafe fn add_part<V: Vector, K: Kind, const R: usize, const C: usize>(
 /// Adds blocks of 256, whose integers are there, to the totals of rows.
 ///
 /// # Safety
-/// `place` has packed blocks with groups, `x` is what follows the rows of their parts.
+/// `blocks_at` has packed blocks with groups, `x` is what follows the rows of their parts.
 #[inline(always)]
 unsafe fn add_closed<V: Vector, K: Kind, const R: usize, const C: usize>(
     v: V,
-    place: Place<C>,
+    blocks_at: BlocksAt<C>,
     j: usize,
     x: *const u8,
     ints: &Each<V::Ints, R, C>,
     totals: &mut Each<V::Floats, R, C>,
 ) {
     for c in 0..C {
-        let (block, n) = place.vector::<V>(j, c);
+        let (block, n) = blocks_at.vector::<V>(j, c);
         // SAFETY: promised by the caller.
         unsafe {
             let close = Close::new::<K>(v, block, n);
@@ -251,18 +251,18 @@ unsafe fn add_closed<V: Vector, K: Kind, const R: usize, const C: usize>(
 /// Adds blocks of 32 to the totals of rows.
 ///
 /// # Safety
-/// `place` has packed blocks without groups, `x` are their rows.
+/// `blocks_at` has packed blocks without groups, `x` are their rows.
 #[inline(always)]
 unsafe fn add_block<V: Vector, K: Kind, const R: usize, const C: usize>(
     v: V,
-    place: Place<C>,
+    blocks_at: BlocksAt<C>,
     j: usize,
     x: *const u8,
     totals: &mut Each<V::Floats, R, C>,
 ) {
     let layout = Of::<V, K>::LAYOUT;
     let row = const { Coded::row_bytes(K::CODING) };
-    let at: [_; C] = std::array::from_fn(|c| place.vector::<V>(j, c));
+    let at: [_; C] = std::array::from_fn(|c| blocks_at.vector::<V>(j, c));
     // SAFETY: promised by the caller.
     unsafe {
         let codes = at.map(|(block, n)| block.add(layout.codes + 4 * n));
@@ -311,7 +311,7 @@ unsafe fn few<V: Vector, K: Kind, const R: usize, const J: usize, const C: usize
     let layout = Of::<V, K>::LAYOUT;
     let distances = Distances::new(layout, &operands, sums.len());
     let row = const { Coded::row_bytes(K::CODING) };
-    let mut place = Place { first, tile: blocks * layout.bytes };
+    let mut blocks_at = BlocksAt { first, tile: blocks * layout.bytes };
     let mut totals = [[[v.zero(); C]; R]; J];
     for b in 0..blocks {
         let ahead = distances.at(b);
@@ -321,24 +321,24 @@ unsafe fn few<V: Vector, K: Kind, const R: usize, const J: usize, const C: usize
                 let mut ints = [[[v.no_ints(); C]; R]; J];
                 for p in 0..layout.parts {
                     each_turn!(J, j => {
-                        place.fetch::<V>(layout, j, p, ahead);
-                        add_part::<V, K, R, C>(v, place, j, p, x, &mut ints[j]);
+                        blocks_at.fetch::<V>(layout, j, p, ahead);
+                        add_part::<V, K, R, C>(v, blocks_at, j, p, x, &mut ints[j]);
                     });
                     x = x.add(R * row);
                 }
                 each_turn!(J, j => {
-                    add_closed::<V, K, R, C>(v, place, j, x, &ints[j], &mut totals[j]);
+                    add_closed::<V, K, R, C>(v, blocks_at, j, x, &ints[j], &mut totals[j]);
                 });
                 x = x.add(R * SUMS);
             } else {
                 each_turn!(J, j => {
-                    place.fetch::<V>(layout, j, 0, ahead);
-                    add_block::<V, K, R, C>(v, place, j, x, &mut totals[j]);
+                    blocks_at.fetch::<V>(layout, j, 0, ahead);
+                    add_block::<V, K, R, C>(v, blocks_at, j, x, &mut totals[j]);
                 });
                 x = x.add(R * row);
             }
         }
-        place.first = place.first.wrapping_add(layout.bytes);
+        blocks_at.first = blocks_at.first.wrapping_add(layout.bytes);
     }
     for (j, totals) in totals.iter().enumerate() {
         for (r, totals) in totals.iter().enumerate() {

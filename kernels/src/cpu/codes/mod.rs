@@ -83,11 +83,11 @@ impl Operands {
 /// Distances of fetching in tiles that are read in turn: the next tile of a stream lies behind those of the other streams.
 #[derive(Clone, Copy)]
 struct Distances {
-    /// For blocks before `turn`.
+    /// For blocks before `far_from`.
     near: usize,
     /// For the others, whose distance reaches one tile further.
     far: usize,
-    turn: usize,
+    far_from: usize,
 }
 
 impl Distances {
@@ -96,17 +96,17 @@ impl Distances {
         let Operands { blocks, ahead, .. } = *operands;
         let tile = blocks * layout.bytes;
         if ahead == 0 || streams == 1 {
-            return Self { near: ahead, far: ahead, turn: 0 };
+            return Self { near: ahead, far: ahead, far_from: 0 };
         }
         let others = (streams - 1) * tile;
         let near = ahead + ahead / tile * others;
-        Self { near, far: near + others, turn: blocks - ahead % tile / layout.bytes }
+        Self { near, far: near + others, far_from: blocks - ahead % tile / layout.bytes }
     }
 
     /// That of block `b` of a tile.
     #[inline(always)]
     fn at(self, b: usize) -> usize {
-        if b < self.turn { self.near } else { self.far }
+        if b < self.far_from { self.near } else { self.far }
     }
 }
 

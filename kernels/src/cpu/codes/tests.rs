@@ -1,6 +1,7 @@
-//! Kernels over eight outputs with sums of 32 bits, as by AVX-VNNI, emulated: the bits of the portable tier, which has sixteen.
+//! Kernels of other tiers, emulated: over eight outputs as by AVX-VNNI, over sixteen as by AVX-512, each with sums of few rows in registers.
+//! They have the bits of the portable tier, which has no such kernels. And where fetching leads.
 
-use super::{Array, Operands, Sums, int8, native};
+use super::{Array, CodeLayout, Distances, Operands, Sums, int8, native};
 use crate::{
     Activations, Matrix, Rows, RowsMut, WeightFormat,
     cpu::{Epilogue, Kernels, PackedLinear, TILE},
@@ -8,28 +9,29 @@ use crate::{
     testing::{Noise, Scratch, bits, matrix},
 };
 
-struct Eight<'a> {
+/// Few rows of `N` outputs at a time.
+struct Few<'a, const N: usize> {
     operands: Operands,
     activations: Activations,
     sums: &'a mut [Sums],
 }
 
-impl Visitor for Eight<'_> {
+impl<const N: usize> Visitor for Few<'_, N> {
     type Output = ();
 
     fn visit<K: Kind>(self) {
         // SAFETY: the operands are of a stored tile and a prepared group.
         unsafe {
             match self.activations {
-                Activations::Int8 => int8::<_, K>(Array::<8>, self.operands, self.sums),
-                Activations::Native => native::<_, K>(Array::<8>, self.operands, self.sums),
+                Activations::Int8 => int8::<_, K>(Array::<N, 4>, self.operands, self.sums),
+                Activations::Native => native::<_, K>(Array::<N, 4>, self.operands, self.sums),
             }
         }
     }
 }
 
 #[test]
-fn eight_outputs_at_a_time_have_the_bits_of_sixteen() {
+fn kernels_of_few_rows_have_the_bits_of_the_portable_tier() {
     let mut noise = Noise::new(31);
     for format in WeightFormat::ALL.into_iter().filter(|format| !format.is_dense()) {
         let columns = 3 * format.block_len();
@@ -57,19 +59,54 @@ fn eight_outputs_at_a_time_have_the_bits_of_sixteen() {
             for (tiles, streams) in [(1, 1), (2, 1), (2, 2)] {
                 let mut sums = [Sums::ZERO; 2];
                 let operands = Operands { streams, ..operands };
-                format.visit(Eight { operands, activations, sums: &mut sums[..tiles] });
-                for (t, sums) in sums[..tiles].iter().enumerate() {
-                    for (r, sums) in sums.0[..rows].iter().enumerate() {
-                        assert_eq!(
-                            bits(sums),
-                            bits(&expected[(2 * r + t) * TILE..][..TILE]),
-                            "{format}, {activations}, row {r} of {rows}, tile {t} of {tiles}"
-                        );
+                let mut others = [Sums::ZERO; 2];
+                format.visit(Few::<8> { operands, activations, sums: &mut sums[..tiles] });
+                format.visit(Few::<16> { operands, activations, sums: &mut others[..tiles] });
+                for (lanes, sums) in [(8, sums), (16, others)] {
+                    for (t, sums) in sums[..tiles].iter().enumerate() {
+                        for (r, sums) in sums.0[..rows].iter().enumerate() {
+                            assert_eq!(
+                                bits(sums),
+                                bits(&expected[(2 * r + t) * TILE..][..TILE]),
+                                "{format}, {activations}, {lanes} outputs, row {r} of {rows}, tile {t} of {tiles}"
+                            );
+                        }
                     }
                 }
             }
         }
     }
+}
+
+/// What is fetched lies as far on in the stream, block by block, as the distance says.
+#[test]
+fn fetching_stays_in_its_stream() {
+    let coding = WeightFormat::Q4_1.coding().expect("codes");
+    let layout = CodeLayout::of(coding);
+    for blocks in [1, 2, 7, 18] {
+        let tile = blocks * layout.bytes;
+        for streams in [1, 2] {
+            // Bytes of one stream among those of tiles one behind the other.
+            let place = |t: usize, at: usize| (at / tile * streams + t) * tile + at % tile;
+            for ahead in [1, 5, 12, 40].map(|blocks| blocks * layout.bytes) {
+                let (tile, x) = (std::ptr::null(), std::ptr::null());
+                let operands = Operands { tile, blocks, x, rows: 1, streams, ahead };
+                let distances = Distances::new(layout, &operands, streams);
+                for (t, b) in (0..streams).flat_map(|t| (0..blocks).map(move |b| (t, b))) {
+                    let at = b * layout.bytes;
+                    let expected = place(t, at + ahead) - place(t, at);
+                    assert_eq!(
+                        distances.at(b),
+                        expected,
+                        "block {b} of {blocks}, {streams} streams, {ahead}"
+                    );
+                }
+            }
+        }
+    }
+    let none =
+        Operands { tile: std::ptr::null(), blocks: 3, x: std::ptr::null(), rows: 1, streams: 2, ahead: 0 };
+    assert_eq!([0, 2].map(|b| Distances::new(layout, &none, 2).at(b)), [0, 0]);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -93,7 +130,7 @@ mod in_tiles {
             unsafe {
                 let mut registers = Emulated::configured(shapes(self.operands.rows));
                 let room = &mut Box::new(Room::EMPTY);
-                tiled::<_, _, K>(Array::<16>, &mut registers, self.operands, room, self.sums);
+                tiled::<_, _, K>(Array::<16, 0>, &mut registers, self.operands, room, self.sums);
             }
         }
     }

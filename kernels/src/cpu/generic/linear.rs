@@ -24,7 +24,7 @@ pub(in crate::cpu) fn prepare(
     scratch: &mut [u8],
 ) {
     let scale = |row: &[f32], eps| rms_norm::scale(Portable, row, eps);
-    prepare_rows(Array::<TILE>, layout, group, x, norm, scale, scratch);
+    prepare_rows(Array::<TILE, 0>, layout, group, x, norm, scale, scratch);
 }
 
 /// Plain products of the given tiles.
@@ -98,9 +98,9 @@ impl Visitor for CodedProducts<'_> {
         // SAFETY: operands are as promised.
         unsafe {
             if self.is_coded {
-                int8::<_, K>(Array::<TILE>, self.operands, self.sums);
+                int8::<_, K>(Array::<TILE, 0>, self.operands, self.sums);
             } else {
-                native::<_, K>(Array::<TILE>, self.operands, self.sums);
+                native::<_, K>(Array::<TILE, 0>, self.operands, self.sums);
             }
         }
     }
