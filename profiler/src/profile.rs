@@ -1,5 +1,9 @@
 //! A profile: everything measured and recorded on one machine with one model, as one JSON file.
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -159,6 +163,15 @@ impl Profile {
     /// [`TableError`] if a sample is not a time.
     pub fn table(&self) -> Result<LatencyTable, TableError> {
         LatencyTable::from_samples(&self.measurements, self.noise_threshold)
+    }
+
+    /// The drafters of which steps were recorded and no latency was measured, for want of time: no plan can use them.
+    pub fn without_latencies(&self) -> Vec<&DrafterName> {
+        let traced = self.traces.iter().map(|trace| &trace.drafter);
+        let recorded: BTreeSet<_> =
+            traced.chain(self.live_traces.iter().map(|trace| &trace.drafter)).collect();
+        let measured: BTreeSet<_> = self.measurements.iter().filter_map(|m| m.cell.stage.drafter()).collect();
+        recorded.difference(&measured).copied().collect()
     }
 
     /// Checks every number and every reference between the parts.

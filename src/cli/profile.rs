@@ -88,8 +88,9 @@ fn draft_model_at(profile: &mut Profile, path: &Path) -> Result<(), Failure> {
 /// Prints a summary of the profile.
 fn report(args: &ProfileArgs, profile: &Profile, done: fmt::Arguments<'_>) -> Result<(), Failure> {
     let findings = profile.table().map_err(ygg_profiler::ProfileError::from)?.findings().len();
+    let lacking: Vec<_> = profile.without_latencies().into_iter().map(ToString::to_string).collect();
     output::text(format_args!(
-        "{}: {done} on {}, {} requests recorded at {}{}\n",
+        "{}: {done} on {}, {} requests recorded at {}{}{}\n",
         args.output.display(),
         profile.fingerprints.machine,
         profile.token_traces.len(),
@@ -98,6 +99,13 @@ fn report(args: &ProfileArgs, profile: &Profile, done: fmt::Arguments<'_>) -> Re
             several =>
                 format!("temperatures {}", several.iter().map(f32::to_string).collect::<Vec<_>>().join(", ")),
         },
-        if findings == 0 { String::new() } else { format!("; {findings} findings, see `yggc plan show`") }
+        if findings == 0 { String::new() } else { format!("; {findings} findings, see `yggc plan show`") },
+        match &lacking[..] {
+            [] => String::new(),
+            _ => format!(
+                "; no time was left for the latencies of {}, which no plan can use: a larger --budget measures them",
+                lacking.join(", ")
+            ),
+        }
     ))
 }

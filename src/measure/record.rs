@@ -227,7 +227,7 @@ pub(super) fn grid_error(error: GridError<Error>) -> Error {
 }
 
 /// Measures latencies and records traces. `loaded` must have been opened with [`ProfileOptions::WIDTHS`]; the widths it
-/// has are those that are measured. Where the budget is too short for them all, drafters that run a model have no latencies, and a plan
+/// has are those that are measured. Where the budget is too short for them all, the last drafters that run a model have no latencies, and a plan
 /// says that it lacks them; where it is shorter still, wide forwards and long contexts have none.
 ///
 /// # Errors
@@ -349,27 +349,29 @@ fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize
 }
 
 /// The cells in groups, of which a grid without time leaves out the last: narrow widths, which every plan needs, then wider ones, then
-/// longer contexts, then widths that only wide trees need. Drafters that run a model, and walks of a device, have most of the cells and come
-/// last: no plan needs them.
+/// longer contexts, then widths that only wide trees need, then walks of a device. Drafters that run a model have most of the cells and come
+/// last, each by itself in the order of `drafters`: no plan needs them, and where one has no time left, those before it are still priced.
 fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)]) -> Vec<Vec<Cell>> {
-    const GROUPS: usize = 6;
-    let runs_a_model =
-        |name: &DrafterName| drafters.iter().any(|(known, kind)| known == name && kind.runs_a_model());
+    const WITHOUT_DRAFTERS: usize = 6;
+    let that_runs_a_model =
+        |name: &DrafterName| drafters.iter().position(|(known, kind)| known == name && kind.runs_a_model());
     let shortest = cells.iter().map(|cell| cell.context).min();
     let group = |cell: &Cell| match &cell.stage {
-        Stage::VerifyWalk | Stage::Host(HostStage::Grow | HostStage::Predict) => GROUPS - 1,
-        stage if stage.drafter().is_some_and(runs_a_model) => GROUPS - 1,
-        _ => {
-            let by_width = match cell.width {
-                1 | 4 => 0,
-                2 | 8 => 1,
-                ..=16 => 2,
-                _ => 4,
-            };
-            by_width.max(if Some(cell.context) > shortest { 3 } else { 0 })
-        }
+        Stage::VerifyWalk | Stage::Host(HostStage::Grow | HostStage::Predict) => WITHOUT_DRAFTERS - 1,
+        stage => match stage.drafter().and_then(that_runs_a_model) {
+            Some(drafter) => WITHOUT_DRAFTERS + drafter,
+            None => {
+                let by_width = match cell.width {
+                    1 | 4 => 0,
+                    2 | 8 => 1,
+                    ..=16 => 2,
+                    _ => 4,
+                };
+                by_width.max(if Some(cell.context) > shortest { 3 } else { 0 })
+            }
+        },
     };
-    let mut groups = vec![Vec::new(); GROUPS];
+    let mut groups = vec![Vec::new(); WITHOUT_DRAFTERS + drafters.len()];
     for cell in cells {
         groups[group(&cell)].push(cell);
     }
@@ -482,4 +484,44 @@ fn acceptance(
         }
     }
     Ok(Acceptance { traces, token_traces, predictors })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::LayerSkipSettings;
+
+    #[test]
+    fn drafters_that_run_a_model_come_last_and_each_by_itself() {
+        let drafter = |name: &str, skipped: u32| {
+            let kind: DrafterKind = LayerSkipSettings { skipped: vec![skipped], head_tokens: None }.into();
+            (DrafterName::new(name).unwrap(), kind)
+        };
+        let drafters = [drafter("b", 1), drafter("a", 2)];
+        let cell = |stage: Stage, width, context| Cell { stage, width, context };
+        let draft = |i: usize, width| cell(Stage::Draft(drafters[i].0.clone()), width, 100);
+        let grow = cell(Stage::Host(HostStage::Grow), 2, 100);
+        let [narrow, longer, wide] =
+            [(1, 100), (1, 200), (32, 100)].map(|(width, context)| cell(Stage::Verify, width, context));
+        let cells = vec![
+            draft(1, 1),
+            wide.clone(),
+            draft(0, 1),
+            longer.clone(),
+            grow.clone(),
+            draft(1, 2),
+            narrow.clone(),
+        ];
+        let groups = by_usefulness(cells, &drafters);
+        let groups: Vec<_> = groups.into_iter().filter(|group| !group.is_empty()).collect();
+        let expected = [
+            vec![narrow],
+            vec![longer],
+            vec![wide],
+            vec![grow],
+            vec![draft(0, 1)],
+            vec![draft(1, 1), draft(1, 2)],
+        ];
+        assert_eq!(groups, expected);
+    }
 }

@@ -114,6 +114,14 @@ fn profile() -> Profile {
 }
 
 #[test]
+fn a_recorded_drafter_without_a_measured_stage_has_no_latencies() {
+    let mut profile = profile();
+    assert!(profile.without_latencies().is_empty());
+    profile.measurements.retain(|measured| measured.cell.stage == Stage::Verify);
+    assert_eq!(profile.without_latencies(), [&name()]);
+}
+
+#[test]
 fn a_profile_survives_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profile.json");
