@@ -1,23 +1,26 @@
-"""Reads a model of the llama family from a GGUF file or a Hugging Face folder into plain float32 tensors.
+"""Reads a model from a GGUF file or a Hugging Face folder into plain float32 tensors.
 
-Both become the same thing: Hugging Face's tensor names, rotation of halves, and a `Shape`.
+Both become the same thing: Hugging Face's tensor names, rotation of halves, a `Shape`, and the `Traits` of the family.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy
 import torch
 from safetensors import safe_open
 
+from .family import FAMILIES, OPTIONAL, PAIRED, Traits, traits_of_folder, traits_of_gguf
 from .refusal import Refusal, require
 from .vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a llama model. Letters in this package: D width, H heads, K heads of keys, E of a head, F feed-forward, V vocabulary."""
+    """Sizes of a model. Letters in this package: D width, H heads, K heads of keys, E of a head, F feed-forward, V vocabulary."""
 
     layers: int
     width: int
@@ -38,8 +41,14 @@ class Checkpoint:
     name: str
     licence: str
     shape: Shape
+    traits: Traits
     tensors: dict[str, torch.Tensor]
-    vocabulary: Vocabulary
+    read_vocabulary: Callable[[], Vocabulary]
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Read when it is first asked for. Raises Refusal where the files have none that can be used."""
+        return self.read_vocabulary()
 
     @property
     def embedding(self) -> torch.Tensor:
@@ -55,7 +64,7 @@ class Checkpoint:
 def read(path: Path) -> Checkpoint:
     """The model at `path`: a `.gguf` file, or a folder with config.json, *.safetensors and tokenizer.json.
 
-    Raises Refusal for anything else, and for models that are not plain llama.
+    Raises Refusal for anything else, and for models of other families than `FAMILIES`.
     """
     if path.is_dir():
         found = _read_folder(path)
@@ -72,6 +81,8 @@ GGUF_NAMES = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "attn_output": "self_attn.o_proj",
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
@@ -97,63 +108,66 @@ def _read_gguf(path: Path) -> Checkpoint:
     def value(key: str, default=None):
         field = reader.fields.get(key)
         if field is None:
-            require(default is not None, f"`{path}` has no `{key}`; expected the metadata of a llama model")
+            require(default is not None, f"`{path}` has no `{key}`; expected the metadata of a model")
             return default
         return field.contents()
 
-    architecture = value("general.architecture")
-    require(
-        architecture == "llama",
-        f"`{path}` is a `{architecture}`; expected the architecture `llama`, the only one that can be distilled",
-    )
-    heads = value("llama.attention.head_count")
-    width = value("llama.embedding_length")
-    scaling = value("llama.rope.scaling.type", "none")
-    scaled = scaling != "none" or any(tensor.name == "rope_freqs.weight" for tensor in reader.tensors)
-    require(not scaled, f"`{path}` stretches its rotation ({scaling}); expected a model without, which is all that is trained here")
-    shape = Shape(
-        layers=value("llama.block_count"),
-        width=width,
-        heads=heads,
-        kv_heads=value("llama.attention.head_count_kv", heads),
-        head_width=value("llama.rope.dimension_count", width // heads),
-        feed_forward=value("llama.feed_forward_length"),
-        vocabulary=len(value("tokenizer.ggml.tokens")),
-        context=value("llama.context_length"),
-        epsilon=value("llama.attention.layer_norm_rms_epsilon"),
-        rope_theta=value("llama.rope.freq_base", 10000.0),
-    )
-    tensors = {}
+    arch = value("general.architecture")
+    require(arch in FAMILIES.values(), f"`{path}` is a `{arch}`; expected an architecture that can be distilled: {_listed(FAMILIES.values())}")
+    heads, width = value(f"{arch}.attention.head_count"), value(f"{arch}.embedding_length")
+    head_width = value(f"{arch}.attention.key_length", width // heads)
+    tensors, factors = {}, None
     for tensor in reader.tensors:
-        name = _hugging_face_name(tensor.name)
-        require(name is not None, f"`{path}` has a tensor `{tensor.name}`, which no plain llama model has")
         data = numpy.array(gguf.quants.dequantize(tensor.data, tensor.tensor_type), dtype=numpy.float32)
         data = torch.from_numpy(data)
-        if name.endswith(("q_proj.weight", "k_proj.weight")):
-            data = _halves_from_pairs(data, shape.head_width)
+        if tensor.name == "rope_freqs.weight":
+            factors = data
+            continue
+        name = _hugging_face_name(tensor.name)
+        require(name is not None, f"`{path}` has a tensor `{tensor.name}`, which no `{arch}` model that can be distilled has")
+        if arch in PAIRED and (".self_attn.q_proj." in name or ".self_attn.k_proj." in name):
+            data = _halves_from_pairs(data, head_width)
         tensors[name] = data
+    embedding = tensors.get("model.embed_tokens.weight")
+    require(embedding is not None, f"`{path}` has no `token_embd.weight`; expected every tensor of a model")
+    shape = Shape(
+        layers=value(f"{arch}.block_count"),
+        width=width,
+        heads=heads,
+        kv_heads=value(f"{arch}.attention.head_count_kv", heads),
+        head_width=head_width,
+        feed_forward=value(f"{arch}.feed_forward_length"),
+        vocabulary=len(embedding),
+        context=value(f"{arch}.context_length"),
+        epsilon=value(f"{arch}.attention.layer_norm_rms_epsilon"),
+        rope_theta=value(f"{arch}.rope.freq_base", 10000.0),
+    )
     return Checkpoint(
         name=value("general.name", path.stem),
         licence=value("general.license", "not stated"),
         shape=shape,
+        traits=traits_of_gguf(value, arch, factors, head_width, shape.rope_theta, shape.layers, path),
         tensors=tensors,
-        vocabulary=Vocabulary.from_gguf(value, path),
+        read_vocabulary=lambda: Vocabulary.from_gguf(value, path),
     )
+
+
+def _listed(names) -> str:
+    return ", ".join(dict.fromkeys(names))
 
 
 def _hugging_face_name(name: str) -> str | None:
     if name in _GGUF_OUTSIDE:
         return _GGUF_OUTSIDE[name]
     parts = name.split(".")
-    if len(parts) == 4 and parts[0] == "blk" and parts[2] in GGUF_NAMES and parts[3] == "weight":
-        return f"model.layers.{parts[1]}.{GGUF_NAMES[parts[2]]}.weight"
+    if len(parts) == 4 and parts[0] == "blk" and parts[2] in GGUF_NAMES:
+        return f"model.layers.{parts[1]}.{GGUF_NAMES[parts[2]]}.{parts[3]}"
     return None
 
 
 def _halves_from_pairs(weight: torch.Tensor, head_width: int) -> torch.Tensor:
-    """GGUF's llama rotates neighbours, Hugging Face's the halves of a head: the rows [H * E, D] in the latter's order."""
-    rows, columns = weight.shape
-    return weight.reshape(rows // head_width, head_width // 2, 2, columns).transpose(1, 2).reshape(rows, columns).contiguous()
+    """GGUF's llama rotates neighbours, Hugging Face's the halves of a head: the rows [H * E, ...] in the latter's order."""
+    return weight.reshape(-1, head_width // 2, 2, *weight.shape[1:]).transpose(1, 2).reshape(weight.shape).contiguous()
 
 
 def pairs_from_halves(weight: torch.Tensor, head_width: int) -> torch.Tensor:
@@ -189,15 +203,12 @@ def read_safetensors(folder: Path) -> dict[str, torch.Tensor]:
 def _read_folder(folder: Path) -> Checkpoint:
     config = read_json(folder / "config.json")
     kind = config.get("model_type")
-    require(kind == "llama", f"`{folder}` is a `{kind}`; expected the model_type `llama`, the only one that can be distilled")
+    require(kind in FAMILIES, f"`{folder}` is a `{kind}`; expected a model_type that can be distilled: {_listed(FAMILIES)}")
     rope = config.get("rope_parameters") or {}
-    scaling = config.get("rope_scaling") or {}
-    kinds = {rope.get("rope_type", "default"), scaling.get("rope_type", scaling.get("type", "default"))}
-    require(kinds == {"default"}, f"`{folder}` stretches its rotation ({', '.join(sorted(kinds))}); expected a model without")
 
     def value(key: str, default=None):
         found = config.get(key, default)
-        require(found is not None, f"`{folder}/config.json` has no `{key}`; expected the config of a llama model")
+        require(found is not None, f"`{folder}/config.json` has no `{key}`; expected the config of a model")
         return found
 
     heads, width = value("num_attention_heads"), value("hidden_size")
@@ -217,8 +228,9 @@ def _read_folder(folder: Path) -> Checkpoint:
         name=config.get("_name_or_path") or folder.name,
         licence="not stated",
         shape=shape,
+        traits=traits_of_folder(config, shape.head_width, shape.rope_theta, shape.layers, folder),
         tensors=read_safetensors(folder),
-        vocabulary=Vocabulary.from_folder(folder),
+        read_vocabulary=lambda: Vocabulary.from_folder(folder),
     )
 
 
@@ -226,23 +238,30 @@ def _check(found: Checkpoint, path: Path) -> None:
     shape = found.shape
     queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
     layer = {
-        "input_layernorm": (shape.width,),
-        "self_attn.q_proj": (queries, shape.width),
-        "self_attn.k_proj": (keys, shape.width),
-        "self_attn.v_proj": (keys, shape.width),
-        "self_attn.o_proj": (shape.width, queries),
-        "post_attention_layernorm": (shape.width,),
-        "mlp.gate_proj": (shape.feed_forward, shape.width),
-        "mlp.up_proj": (shape.feed_forward, shape.width),
-        "mlp.down_proj": (shape.width, shape.feed_forward),
+        "input_layernorm.weight": (shape.width,),
+        "self_attn.q_proj.weight": (queries, shape.width),
+        "self_attn.k_proj.weight": (keys, shape.width),
+        "self_attn.v_proj.weight": (keys, shape.width),
+        "self_attn.o_proj.weight": (shape.width, queries),
+        "post_attention_layernorm.weight": (shape.width,),
+        "mlp.gate_proj.weight": (shape.feed_forward, shape.width),
+        "mlp.up_proj.weight": (shape.feed_forward, shape.width),
+        "mlp.down_proj.weight": (shape.width, shape.feed_forward),
     }
+    # All layers have them or none has.
+    sizes = dict(zip(OPTIONAL, ((queries,), (keys,), (keys,), (shape.head_width,), (shape.head_width,)), strict=True))
+    layer.update({name: size for name, size in sizes.items() if f"model.layers.0.{name}" in found.tensors})
     expected = {"model.embed_tokens.weight": (shape.vocabulary, shape.width), "model.norm.weight": (shape.width,)}
     for number in range(shape.layers):
-        expected.update({f"model.layers.{number}.{name}.weight": size for name, size in layer.items()})
+        expected.update({f"model.layers.{number}.{name}": size for name, size in layer.items()})
+    if "lm_head.weight" in found.tensors:
+        expected["lm_head.weight"] = (shape.vocabulary, shape.width)
     for name, size in expected.items():
         tensor = found.tensors.get(name)
-        require(tensor is not None, f"`{path}` has no tensor `{name}`; expected every tensor of a llama model")
+        require(tensor is not None, f"`{path}` has no tensor `{name}`; expected every tensor of a model")
         require(
             tuple(tensor.shape) == size,
             f"`{path}`: expected `{name}` of shape {list(size)}, found {list(tensor.shape)}",
         )
+    unread = sorted(set(found.tensors) - set(expected))
+    require(not unread, f"`{path}` has a tensor `{unread[0] if unread else ''}`, which would be left out; expected a model without")

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from .checkpoint import Checkpoint, Shape, read_json, read_safetensors
+from .family import plain_frequencies
 from .layer import DecoderLayer, Scale, TreeAttention, UnrolledAttention
 from .llama import rms_norm, rotation
 from .refusal import require
@@ -77,7 +78,7 @@ class HiddenDrafter(nn.Module):
         return nn.functional.smooth_l1_loss(ours, rms_norm(hidden, self.verifier_norm, self.shape.epsilon))
 
     def _rotation(self, positions: torch.Tensor):
-        return rotation(positions, self.shape.head_width, self.shape.rope_theta)
+        return rotation(positions, plain_frequencies(self.shape.head_width, self.shape.rope_theta))
 
     def save(self, folder: Path) -> None:
         """Writes the folder that drafts from: config.json and model.safetensors, bfloat16."""

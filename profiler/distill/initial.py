@@ -1,6 +1,6 @@
 """Where a hidden-state drafter begins: as a layer of the verifier whose input is guessed from what the drafter is given.
 
-The layer, and the final norm, are copies. `eh_proj` is the linear least-squares guess of what that layer reads, from the token's
+The layer, and the final norm, are copies, without the biases and norms of heads that the drafter has none of. `eh_proj` is the linear least-squares guess of what that layer reads, from the token's
 embedding and the hidden row before it; both are brought to unit variance by `enorm` and `hnorm`.
 """
 

@@ -1,4 +1,4 @@
-"""The llama decoder in plain PyTorch: its parts, and the verifier that decodes many sequences at once over a static cache.
+"""The llama decoder in plain PyTorch: its parts, and the verifier, a llama with its family's traits, that decodes many sequences at once.
 
 Letters: B sequences, T positions, S slots of the cache, D width, H heads, K heads of keys, E of a head, V vocabulary.
 """
@@ -15,12 +15,11 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Ten
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon) * weight.float()
 
 
-def rotation(positions: torch.Tensor, head_width: int, theta: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines [..., E] of positions [...], halves alike as Hugging Face has them."""
-    halves = torch.arange(0, head_width, 2, dtype=torch.float64) / head_width
-    angles = positions.double().unsqueeze(-1) * (theta ** -halves).to(positions.device)
+def rotation(positions: torch.Tensor, frequencies: torch.Tensor, gain: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines [..., E], times `gain`, of positions [...] by frequencies [E / 2]; halves alike as Hugging Face has them."""
+    angles = positions.double().unsqueeze(-1) * frequencies.to(positions.device)
     angles = torch.cat((angles, angles), -1)
-    return angles.cos().float(), angles.sin().float()
+    return gain * angles.cos().float(), gain * angles.sin().float()
 
 
 def rotate(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
@@ -70,7 +69,7 @@ class Verifier:
     """The model whose text is learned: linears in `dtype`, the residual stream and norms in float32."""
 
     def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype, device: str = "cpu"):
-        self.shape = checkpoint.shape
+        self.shape, self.traits = checkpoint.shape, checkpoint.traits
         self.dtype = dtype
         self.device = device
         self.embedding = checkpoint.embedding.to(device)
@@ -82,9 +81,17 @@ class Verifier:
             def weight(name: str, number=number) -> torch.Tensor:
                 return checkpoint.tensors[f"model.layers.{number}.{name}.weight"].to(device)
 
+            def optional(name: str, number=number) -> torch.Tensor | None:
+                found = checkpoint.tensors.get(f"model.layers.{number}.self_attn.{name}")
+                return None if found is None else found.to(device)
+
+            biases = [optional(f"{name}_proj.bias") for name in "qkv"]
             self.layers.append({
                 "attention_norm": weight("input_layernorm"),
                 "qkv": torch.cat([weight(f"self_attn.{name}_proj") for name in "qkv"]).to(dtype),
+                "qkv_bias": None if biases[0] is None else torch.cat(biases).to(dtype),
+                "query_norm": optional("q_norm.weight"),
+                "key_norm": optional("k_norm.weight"),
                 "out": weight("self_attn.o_proj").to(dtype),
                 "mlp_norm": weight("post_attention_layernorm"),
                 "gate_up": torch.cat([weight("mlp.gate_proj"), weight("mlp.up_proj")]).to(dtype),
@@ -103,7 +110,9 @@ class Verifier:
         With `layers` only so many layers are run, and the rows are what the next one reads. Rows behind the end of a shorter prompt are made too. They mean nothing, and no row before them sees them.
         """
         sequences, length = ids.shape
-        cosines, sines = rotation(torch.arange(length, device=ids.device), self.shape.head_width, self.shape.rope_theta)
+        positions = torch.arange(length, device=ids.device)
+        cosines, sines = rotation(positions, self.traits.frequencies, self.traits.gain)
+        seen = self._seen(positions, positions) if self.traits.window is not None else None
         cache.hold(length)
         heads = slice(first * self.shape.kv_heads, (first + sequences) * self.shape.kv_heads)
 
@@ -113,7 +122,7 @@ class Verifier:
             cache.values[number][heads, :length] = values.flatten(0, 1)
             groups = self.shape.heads // self.shape.kv_heads
             keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
-            mixed = functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+            mixed = functional.scaled_dot_product_attention(queries, keys, values, seen, is_causal=seen is None)
             return mixed.transpose(1, 2)
 
         return self._forward(ids, cosines[:, None], sines[:, None], attend, layers)
@@ -122,11 +131,11 @@ class Verifier:
     def decode(self, ids: torch.Tensor, positions: torch.Tensor, cache: Cache) -> torch.Tensor:
         """Hidden rows [B, D] of one further token a sequence: ids [B] at positions [B], over what the cache holds before them."""
         shape = self.shape
-        cosines, sines = rotation(positions[:, None], shape.head_width, shape.rope_theta)
+        cosines, sines = rotation(positions[:, None], self.traits.frequencies, self.traits.gain)
         cache.hold(int(positions.max()) + 1)
         places = positions.repeat_interleave(shape.kv_heads)
         heads = torch.arange(len(places), device=ids.device)
-        unseen = (torch.arange(cache.slots, device=ids.device) > places[:, None])[:, None]
+        unseen = ~self._seen(places, torch.arange(cache.slots, device=ids.device))[:, None]
 
         def attend(number, queries, keys, values):
             cache.keys[number][heads, places] = keys.flatten(0, 2)
@@ -139,17 +148,25 @@ class Verifier:
 
         return self._forward(ids[:, None], cosines[:, :, None], sines[:, :, None], attend)[:, 0]
 
+    def _seen(self, rows: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+        """Whether rows at positions [R] see slots [S], [R, S]."""
+        seen = slots <= rows[:, None]
+        return seen if self.traits.window is None else seen & (slots > rows[:, None] - self.traits.window)
+
     def _forward(self, ids, cosines, sines, attend, layers=None) -> torch.Tensor:
         shape = self.shape
         widths = [shape.heads * shape.head_width, shape.kv_heads * shape.head_width, shape.kv_heads * shape.head_width]
         x = self.embedding[ids]
         for number, layer in enumerate(self.layers[:layers]):
             normed = rms_norm(x, layer["attention_norm"], shape.epsilon).to(self.dtype)
-            parts = functional.linear(normed, layer["qkv"]).split(widths, -1)
+            parts = functional.linear(normed, layer["qkv"], layer["qkv_bias"]).split(widths, -1)
             queries, keys, values = (part.unflatten(-1, (-1, shape.head_width)) for part in parts)
-            queries = rotate(queries, cosines, sines).to(self.dtype)
-            keys = rotate(keys, cosines, sines).to(self.dtype)
-            mixed = attend(number, queries, keys, values)
+            if layer["query_norm"] is not None:
+                queries = rms_norm(queries, layer["query_norm"], shape.epsilon)
+                keys = rms_norm(keys, layer["key_norm"], shape.epsilon)
+            if number not in self.traits.unrotated:
+                queries, keys = rotate(queries, cosines, sines), rotate(keys, cosines, sines)
+            mixed = attend(number, queries.to(self.dtype), keys.to(self.dtype), values)
             x = x + functional.linear(mixed.flatten(-2), layer["out"])
             normed = rms_norm(x, layer["mlp_norm"], shape.epsilon).to(self.dtype)
             gate, up = functional.linear(normed, layer["gate_up"]).chunk(2, -1)

@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from .checkpoint import Checkpoint, Shape
+from .family import plain_frequencies
 from .gguf_file import write_gguf
 from .layer import DecoderLayer, Scale, TreeAttention, UnrolledAttention
 from .llama import rms_norm, rotation
@@ -79,7 +80,7 @@ class PlainDrafter(nn.Module):
         return x
 
     def _rotation(self, positions: torch.Tensor):
-        return rotation(positions, self.shape.head_width, self.shape.rope_theta)
+        return rotation(positions, plain_frequencies(self.shape.head_width, self.shape.rope_theta))
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Parameters by Hugging Face's names."""

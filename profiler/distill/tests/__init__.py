@@ -1,4 +1,5 @@
 """Tests of the pieces: `python3 -m unittest distill.tests` beside the package."""
 
 from .test_drafting import *  # noqa: F403
+from .test_families import *  # noqa: F403
 from .test_pieces import *  # noqa: F403

@@ -11,6 +11,7 @@ import torch
 from .. import card, seeds, trim
 from ..checkpoint import _halves_from_pairs, pairs_from_halves, read
 from ..corpus import Corpus, Sequence, is_held_back
+from ..family import plain_frequencies
 from ..llama import Verifier, rms_norm, rotate, rotation
 from ..overlap import GRAM, Overlap
 from ..refusal import Refusal
@@ -34,7 +35,7 @@ class Arithmetic(unittest.TestCase):
             first, second = x[pair], x[pair + 2]
             expected[pair] = first * math.cos(angle) - second * math.sin(angle)
             expected[pair + 2] = second * math.cos(angle) + first * math.sin(angle)
-        torch.testing.assert_close(rotate(torch.tensor(x), *rotation(torch.tensor(position), 4, theta)), torch.tensor(expected))
+        torch.testing.assert_close(rotate(torch.tensor(x), *rotation(torch.tensor(position), plain_frequencies(4, theta))), torch.tensor(expected))
 
     def test_rows_of_gguf_and_hugging_face_are_each_other_s_inverse(self):
         rows = torch.arange(8.0)[:, None].expand(8, 3).contiguous()
@@ -78,8 +79,8 @@ class Files(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             bad = Path(folder) / "bad.gguf"
             bad.write_bytes(b"GGUF but not for long")
-            (Path(folder) / "config.json").write_text('{"model_type": "qwen2"}')
-            for path, said in ((bad, "no GGUF"), (Path(folder), "qwen2"), (Path(folder) / "none", "is no model")):
+            (Path(folder) / "config.json").write_text('{"model_type": "gemma2"}')
+            for path, said in ((bad, "no GGUF"), (Path(folder), "gemma2"), (Path(folder) / "none", "is no model")):
                 with self.assertRaisesRegex(Refusal, said):
                     read(path)
 
