@@ -8,7 +8,7 @@ use std::{
 use ygg_kernels::{Activations, KvFormat, WeightFormat};
 use yggc::{
     model::{
-        HiddenStateModel, Model, RopeConfig,
+        HiddenStateModel, Model, RopeConfig, RopeScaling,
         synthetic::{HiddenStateSpec, SyntheticSpec},
     },
     runtime::{ExecutableSet, Session, SetOptions},
@@ -36,7 +36,7 @@ fn hidden_state(model: &TinyModel, context: usize) -> HiddenStateModel {
         feed_forward: config.feed_forward,
         vocabulary: config.vocabulary,
         context,
-        rope: RopeConfig { base: 5_000.0, ..config.rope.clone() },
+        rope: RopeConfig { base: 5_000.0, scaling: RopeScaling::None },
         ..SyntheticSpec::default()
     };
     let mut spec = HiddenStateSpec::for_verifier(&verifier);

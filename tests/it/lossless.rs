@@ -208,7 +208,8 @@ fn any_pair(case: &mut Case, model: &'static TinyModel, class: Class, dice: &mut
     }
     case.kept = any_kept(draft.vocabulary(), dice);
     // Any weights will do: what is drafted is verified.
-    let of = models().iter().find(|m| m.model.graph.weights()[..] == draft.graph().weights()[..]);
+    let mut any = models().iter().chain(crate::families::models());
+    let of = any.find(|m| m.model.graph.weights()[..] == draft.graph().weights()[..]);
     let weights = of.expect("one of them").model.weights.as_ref();
     let trimmed = draft.with_heads(weights, &[&case.kept]).expect("tokens in order");
     Arc::new(pair.with_draft(DRAFT, Arc::new(trimmed)))
@@ -392,6 +393,8 @@ fn nothing_changes_a_token_of_any_family() {
     let families = crate::families::models();
     shows_something(run_over(families, Kind::LayerSkip, 60), (500, 30));
     shows_something(run_over(families, Kind::TrimmedHead, 60), (500, 10));
+    shows_something(run_over(families, Kind::Model, 40), (500, 10));
+    shows_something(run_over(families, Kind::HiddenState, 60), (500, 10));
     shows_something(run_over(families, Kind::Free(Free::Suffix), 40), (50, 10));
     shows_something(run_over(families, Kind::Adversary, 40), (100, 20));
 }

@@ -43,7 +43,7 @@ impl HiddenStateSpec {
     /// a file cannot be written.
     pub fn write_folder(&self, folder: &Path) -> Result<(), ModelError> {
         let shape = &self.shape;
-        shape.config()?;
+        shape.without_tokenizer()?;
         if shape.rope.scaling != RopeScaling::None {
             return Err(ModelError::unsupported("key `rope.scaling`", "a scaling", "None"));
         }

@@ -96,6 +96,16 @@ impl SyntheticSpec {
     /// # Errors
     /// [`ModelError::Invalid`] if no such model can exist, naming the field.
     pub fn config(&self) -> Result<ModelConfig, ModelError> {
+        let config = self.without_tokenizer()?;
+        if self.vocabulary < LEAST_VOCABULARY {
+            let expected = format!("at least {LEAST_VOCABULARY}");
+            return Err(ModelError::invalid("key `vocabulary`", expected, self.vocabulary));
+        }
+        Ok(config)
+    }
+
+    /// As [`config`](Self::config), of what has no tokenizer and may have any vocabulary.
+    fn without_tokenizer(&self) -> Result<ModelConfig, ModelError> {
         let config = ModelConfig {
             family: self.family,
             name: NAME.to_owned(),
@@ -128,10 +138,6 @@ impl SyntheticSpec {
         })?;
         if let RopeScaling::Yarn { .. } | RopeScaling::LongShort { .. } = self.rope.scaling {
             return Err(ModelError::unsupported("key `rope.scaling`", "YaRN or LongRoPE", "the other rules"));
-        }
-        if self.vocabulary < LEAST_VOCABULARY {
-            let expected = format!("at least {LEAST_VOCABULARY}");
-            return Err(ModelError::invalid("key `vocabulary`", expected, self.vocabulary));
         }
         let block = self.format.block_len();
         let inputs = [
