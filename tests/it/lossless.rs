@@ -393,10 +393,16 @@ fn nothing_changes_a_token_of_any_family() {
     let families = crate::families::models();
     shows_something(run_over(families, Kind::LayerSkip, 60), (500, 30));
     shows_something(run_over(families, Kind::TrimmedHead, 60), (500, 10));
-    shows_something(run_over(families, Kind::Model, 40), (500, 10));
-    shows_something(run_over(families, Kind::HiddenState, 60), (500, 10));
     shows_something(run_over(families, Kind::Free(Free::Suffix), 40), (50, 10));
     shows_something(run_over(families, Kind::Adversary, 40), (100, 20));
+}
+
+/// On a processor: the few cases of a device accept nothing that drafters of random weights propose.
+#[test]
+fn no_drafter_model_changes_a_token_of_any_family() {
+    let families = crate::families::models();
+    shows_something(run_over(families, Kind::Model, 40), (500, 10));
+    shows_something(run_over(families, Kind::HiddenState, 60), (500, 10));
 }
 
 /// Proposes the true continuation as one chain.
