@@ -125,10 +125,11 @@ fn the_most_probable_snippets_are_kept() {
     let ids = loaded.tokenizer().encode(&text[..4_000], yggc::engine::Special::Literal);
     let input = folder.path().join("part.txt");
     fs::write(&input, &text[..4_000]).expect("writable");
-    let nll = |snippet: &&[u32]| score(&loaded, snippet, Pinning::Floating).expect("it scores").mean_nll;
-    let mut expected: Vec<&[u32]> = ids.chunks(32).filter(|snippet| snippet.len() >= 8).collect();
+    let nll = |snippet| score(&loaded, snippet, Pinning::Floating).expect("it scores").mean_nll;
+    let snippets = ids.chunks(32).filter(|snippet| snippet.len() >= 8);
+    let mut expected: Vec<(f64, &[u32])> = snippets.map(|snippet| (nll(snippet), snippet)).collect();
     let all = expected.len();
-    expected.sort_by(|a, b| nll(a).total_cmp(&nll(b)));
+    expected.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     expected.truncate(10);
     let options = CorpusOptions {
         snippet_tokens: 32,
@@ -138,11 +139,11 @@ fn the_most_probable_snippets_are_kept() {
     };
     let report = build_corpus(&loaded, &options, &mut |_| {}).expect("it builds");
     assert_eq!((report.snippets, report.kept_snippets, report.resumed), (all as u64, 10, 0));
-    let highest = nll(expected.last().expect("ten")).exp();
+    let highest = expected.last().expect("ten").0.exp();
     assert!((report.highest_perplexity / highest - 1.0).abs() < 1e-9, "{report:?}, {highest}");
     let store = CorpusStore::open(&path).expect("built");
     assert_eq!(store.snippets(), 10);
-    for snippet in expected {
+    for (_, snippet) in expected {
         let found = store.longest_match(&snippet[..16], 16, 16).expect("it was kept");
         let mut next = Vec::new();
         store.continuations(found.occurrences, 16, |token, _| next.push(token));
