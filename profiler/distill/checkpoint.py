@@ -207,7 +207,8 @@ def _read_folder(folder: Path) -> Checkpoint:
     rope = config.get("rope_parameters") or {}
 
     def value(key: str, default=None):
-        found = config.get(key, default)
+        found = config.get(key)
+        found = default if found is None else found
         require(found is not None, f"`{folder}/config.json` has no `{key}`; expected the config of a model")
         return found
 

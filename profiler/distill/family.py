@@ -76,12 +76,18 @@ def _stretched(kind: str, scaling: dict, original: int, head_width: int, theta: 
     if kind in ("default", "none"):
         return plain, 1.0
     require(kind in ("linear", "llama3", "yarn"), f"`{path}` stretches its rotation by `{kind}`; expected linear, llama3 or yarn")
-    factor = scaling["factor"]
+
+    def number(name: str) -> float:
+        found = scaling.get(name)
+        require(isinstance(found, int | float) and found > 0, f"`{path}` stretches its rotation with a `{name}` of {found}; expected a number above 0")
+        return found
+
+    factor = number("factor")
     if kind == "linear":
         return plain / factor, 1.0
     original = scaling.get("original_max_position_embeddings") or original
     if kind == "llama3":
-        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        low, high = number("low_freq_factor"), number("high_freq_factor")
         turns = original * plain / (2 * math.pi)
         kept = ((turns - low) / (high - low)).clamp(0, 1)
         return plain * kept + plain / factor * (1 - kept), 1.0

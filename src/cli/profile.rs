@@ -103,7 +103,7 @@ fn report(args: &ProfileArgs, profile: &Profile, done: fmt::Arguments<'_>) -> Re
         match &lacking[..] {
             [] => String::new(),
             _ => format!(
-                "; no time was left for the latencies of {}, which no plan can use: a larger --budget measures them",
+                "; no time was left for the latencies of {}, which no plan can use: a new profile with a larger --budget has them",
                 lacking.join(", ")
             ),
         }

@@ -227,8 +227,8 @@ pub(super) fn grid_error(error: GridError<Error>) -> Error {
 }
 
 /// Measures latencies and records traces. `loaded` must have been opened with [`ProfileOptions::WIDTHS`]; the widths it
-/// has are those that are measured. Where the budget is too short for them all, the last drafters that run a model have no latencies, and a plan
-/// says that it lacks them; where it is shorter still, wide forwards and long contexts have none.
+/// has are those that are measured. Where the budget is too short for them all, the last drafters that run a model have no latencies,
+/// and a plan says that it lacks them; where it is shorter still, wide forwards and long contexts have none.
 ///
 /// # Errors
 /// [`Error`] when a drafter cannot be made, the prompts do not fit or the budget is too small for a single round.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from ..checkpoint import read
-from ..family import FAMILIES
+from ..checkpoint import _check, read
+from ..family import FAMILIES, traits_of_folder
 from ..llama import Verifier
 from ..refusal import Refusal
 from . import tiny
@@ -52,11 +52,15 @@ class Families(unittest.TestCase):
                     read(path)
 
     def test_a_tensor_that_would_be_left_out_is_refused(self):
-        from ..checkpoint import _check
-
         found = tiny.checkpoint()
         _check(found, Path("tiny"))
         name = "model.layers.0.mlp.up_proj.bias"
         found = replace(found, tensors={**found.tensors, name: torch.zeros(48)})
         with self.assertRaisesRegex(Refusal, "up_proj.bias"):
             _check(found, Path("tiny"))
+
+    def test_a_rotation_that_lacks_its_factor_is_refused(self):
+        for kind in ("linear", "llama3", "yarn"):
+            config = {"model_type": "llama", "rope_scaling": {"rope_type": kind}, "max_position_embeddings": 128}
+            with self.subTest(kind=kind), self.assertRaisesRegex(Refusal, "`factor` of None"):
+                traits_of_folder(config, 8, 10000.0, 2, "tiny")
