@@ -1,4 +1,4 @@
-"""What exhaustive.py and ablation.py share: `yggc` as they call it, the prompts they ask, and the file they write to."""
+"""What prediction.py, exhaustive.py and ablation.py share: `yggc` as they call it, the prompts they ask, and the file they write to."""
 
 import datetime
 import json
@@ -10,6 +10,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CALIBRATION = ROOT / "plans/calibration/prompts.jsonl"
+UNSEEN = ROOT / "benches/prompts/spec_bench_dev.jsonl"
 # The choice of rows as fixes call it, by what plans call it.
 ROWS = {"widest": "all", "best_rate": "best"}
 # What of a run is kept, beside what it is a run of.
@@ -17,7 +18,7 @@ FIELDS = ["tokens", "steps", "drafted", "aal", "tpot_ms", "ttft_ms", "total_ms",
 
 
 def add_options(parser, prompts, tokens, repetitions):
-    """The options that both scripts have, with their defaults."""
+    """The options that all scripts have, with their defaults."""
     add = parser.add_argument
     add("out", help="where measurements are written, as JSON lines")
     add("--profile", required=True, help="what `yggc profile` measured on this machine")
@@ -25,8 +26,8 @@ def add_options(parser, prompts, tokens, repetitions):
     add("--model", help="a model [yggc's default]")
     add("--threads", type=int, help="worker threads, as many as were profiled [yggc's default]")
     add("--isa", help="instruction set, the one that was profiled [yggc's default]")
-    add("--context", type=int, default=1024, help="tokens of prompt and answer together [%(default)s]")
-    add("--prompts", default=str(CALIBRATION), help="JSON lines that `yggc bench` understands [%(default)s]")
+    add("--context", type=int, default=2048, help="tokens of prompt and answer together [%(default)s]")
+    add("--prompts", default=str(UNSEEN), help="JSON lines that `yggc bench` understands [%(default)s]")
     add("--count", type=int, default=prompts, help="prompts to ask, evenly spread over the file [%(default)s]")
     add("--tokens", type=int, default=tokens, help="tokens of an answer at most [%(default)s]")
     add("--repetitions", type=int, default=repetitions, help="answers of every arm to every prompt [%(default)s]")
@@ -41,7 +42,7 @@ def check_options(parser, given):
     for name, hint in [
         ("yggc", "cargo build --release makes it"),
         ("profile", "yggc profile -o FILE makes it"),
-        ("prompts", "the repository has plans/calibration/prompts.jsonl"),
+        ("prompts", "the repository has benches/prompts/spec_bench_dev.jsonl"),
     ]:
         if not os.path.isfile(getattr(given, name)):
             parser.error(f"--{name}: no file `{getattr(given, name)}`; {hint}")
@@ -130,6 +131,7 @@ class Measuring:
             "growth": growth_name(chosen["growth"]),
             "rows": ROWS[chosen["row_choice"]["rule"]],
             "predicted": {key: predicted[key] for key in ["aal", "step_us", "tpot_us", "ar_tpot_us", "speedup"]},
+            "expected": chosen["unseen"],
         }
 
     def alternatives(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Derives tables from what exhaustive.py or ablation.py measured.
+"""Derives tables from what prediction.py, exhaustive.py or ablation.py measured.
 
 usage: benches/planner/tables.py FILE.jsonl
 
@@ -23,7 +23,7 @@ WITHIN_BEST, WITHIN_PREDICTED = 0.05, 0.10
 
 
 def read(path):
-    return raw_lines.read(path, "exhaustive.py or ablation.py")
+    return raw_lines.read(path, "prediction.py, exhaustive.py or ablation.py")
 
 
 class Arm:
@@ -162,6 +162,48 @@ def exhaustive(rows):
     return "\n".join(text)
 
 
+def by_category(rows):
+    """The speed-up of the plan as it is served, by category of prompts, the least first."""
+    categories = dict.fromkeys(run["category"] for run in rows["run"])
+    measured = {category: arms(rows, phase="unseen", category=category)["plan", "plan"] for category in categories}
+    return sorted((arm.median(arm.speedup), category) for category, arm in measured.items() if arm.speedup)
+
+
+def prediction(rows):
+    configurations = {row.pop("name"): row for row in rows["configuration"]}
+    found = arms(rows, phase="unseen")
+    body, errors, inside = [], [], 0
+    for name, configuration in configurations.items():
+        arm = found.get((name, "plan" if name == "plan" else "unguarded"))
+        if arm is None or not arm.speedup:
+            continue
+        predicted, expected = configuration["predicted"], configuration["expected"]
+        speedup = arm.median(arm.speedup)
+        is_inside = expected["low"] <= speedup <= expected["high"]
+        inside += is_inside
+        errors.append(abs(expected["speedup"] / speedup - 1))
+        body.append(
+            [
+                f"**the plan as served**: {configuration['drafter']}" if name == "plan" else configuration["drafter"],
+                *shape(configuration)[1:],
+                expected["prompts"],
+                f"{predicted['aal']:.2f}, {arm.aal:.2f}",
+                f"{predicted['speedup']:.2f}",
+                f"{expected['speedup']:.2f} ({expected['low']:.2f} to {expected['high']:.2f})",
+                spread(arm.speedup),
+                ratio(expected["speedup"], speedup),
+                "yes" if is_inside else "**no**",
+            ]
+        )
+    head = [*SHAPE, "prompts recorded", "AAL: recorded, measured", "speed-up: recorded prompts", "expected on others"]
+    head += ["measured", "expected by measured", "within the interval"]
+    categories = ", ".join(f"{category} {speedup:.2f}" for speedup, category in by_category(rows))
+    return table("What the plan promises on prompts that the profile has not seen", head, body) + (
+        f"\n{inside} of {len(errors)} measured speed-ups lie within their intervals; the expected ones are off by {statistics.median(errors):.1%} "
+        f"in the median and {max(errors):.1%} at most.\n\nThe plan as served, by category: {categories}.\n"
+    )
+
+
 def ablation(rows):
     configurations = {row.pop("name"): row for row in rows["configuration"]}
     text = []
@@ -217,7 +259,7 @@ def tables(rows):
         f"{header['prompts']['asked']} prompts of {header['prompts']['file']}, at most {options['tokens']} tokens, {repetitions}; "
         f"load before {header['load_1min']:.2f}.\n"
     )
-    return "\n".join([text, {"exhaustive": exhaustive, "ablation": ablation}[header["script"]](rows)])
+    return "\n".join([text, {"prediction": prediction, "exhaustive": exhaustive, "ablation": ablation}[header["script"]](rows)])
 
 
 if __name__ == "__main__":

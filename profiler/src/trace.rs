@@ -8,8 +8,8 @@ use crate::subject::DrafterName;
 /// Log-probabilities come from a float softmax, whose largest entry may round to just above one.
 const LOG_PROB_ROUNDING: f32 = 1e-3;
 
-/// The steps of one model drafter over a calibration set, at one temperature: every step drafted the largest planned
-/// Equal-Growth Tree and verified all of it.
+/// The steps of one model drafter along the answers to a calibration set, at one temperature: at places in a row of an answer it drafted the
+/// largest planned Equal-Growth Tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// Which drafter of the profile.
@@ -33,7 +33,7 @@ pub struct Trace {
 pub struct PromptTrace {
     /// Kind of the prompt, as the calibration set calls it.
     pub kind: String,
-    /// Steps in order.
+    /// Steps in order, each behind more of the answer than the one before.
     pub steps: Vec<StepTrace>,
 }
 
@@ -48,7 +48,7 @@ pub struct StepTrace {
     pub tokens: Vec<u32>,
     /// The forwarded nodes with their best continuations.
     pub expanded: Vec<Expansion>,
-    /// Tokens the verifier emitted: the accepted path, then the bonus token.
+    /// Tokens the verifier says behind the root: the path that it would accept, then the bonus token.
     pub verified: Vec<u32>,
     /// P(at least d drafted tokens are accepted), d = 1, 2, ..., predicted by a depth network that was not trained on this prompt;
     /// empty where none was trained.
@@ -163,6 +163,10 @@ impl Trace {
         for (p, prompt) in self.prompts.iter().enumerate() {
             for (s, step) in prompt.steps.iter().enumerate() {
                 self.validate_step(step).map_err(|fault| error(p, s, fault))?;
+                let context = step.context;
+                let is_behind = s == 0 || prompt.steps[s - 1].context < context;
+                ensure(is_behind, "context", "more than before the step before", context)
+                    .map_err(|fault| error(p, s, fault))?;
             }
         }
         Ok(())

@@ -248,7 +248,7 @@ fn band(
             spec_off_reason: sub_plan.is_plain().then(|| reason.to_owned()),
             guard,
             predicted_tpot_ms: (!is_confident).then_some(sub_plan.predicted.tpot_us / 1e3),
-            predicted_speedup: (!is_confident).then_some(sub_plan.predicted.speedup),
+            predicted_speedup: (!is_confident).then_some(sub_plan.unseen.speedup),
             predicted_stages: if is_confident { Vec::new() } else { predicted_stages },
         },
     })

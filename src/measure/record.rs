@@ -24,9 +24,9 @@ use super::{
     calibration::{CalibrationPrompt, interleaved},
     depth::train_predictor,
     live::recordings,
-    redraft::redraft,
+    redraft::{Redrafted, redraft},
     subject::{Abilities, StepSubject},
-    trace::{Recorded, TraceOptions, record},
+    trace::{TraceOptions, record_requests},
     trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
     warm::{LEAST_BUDGET, TEMPERATURES, WarmTime, record_warm},
@@ -36,8 +36,8 @@ use super::{
 const TRACE_DEPTH: usize = 6;
 /// Nodes per growth of the recorded trees.
 pub(super) const TRACE_WIDTH: usize = 8;
-/// The part of the time for acceptance that requests are recorded in, where trees are recorded too: a plain forward a token
-/// costs a fraction of a tree a step, and what replays drafters without a model should be of many prompts.
+/// The part of the time for acceptance that requests are recorded in, where trees are recorded along them: a plain forward a token
+/// costs a fraction of a tree, and what replays drafters without a model should be of many prompts.
 const REQUESTS_PART: u32 = 3;
 /// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded at least.
 const LIVE_PART: u32 = 8;
@@ -276,7 +276,7 @@ pub fn profile(
         shape,
         tokens: options.tokens,
         temperature: 0.0,
-        budget: time.verified,
+        budget: time.along_answers,
         tunings: &tunings,
         prompts: &prompts,
         pinning: options.pinning,
@@ -286,10 +286,9 @@ pub fn profile(
         acceptance(loaded, &drafters, time, &trace_options, for_predictors, progress)?;
     let trimmed = trimmed_drafters(loaded, &drafters, &options.head_sizes, &prompts, &token_traces)?;
     let loaded = &loaded.with_drafters(trimmed.iter().map(|(_, kind)| kind))?;
-    let trace_options = TraceOptions { budget: time.along_answers, ..trace_options };
     for (name, kind) in &trimmed {
         let advance = |done, total| progress(Progress { what: "trimmed heads", done, total });
-        traces.push(redraft(loaded, (name, kind), &token_traces, &trace_options, advance)?);
+        traces.push(redraft(loaded, (name, kind), &token_traces, &trace_options, advance)?.trace);
     }
     drafters.extend(trimmed);
     for temperature in &options.temperatures {
@@ -409,16 +408,11 @@ fn now() -> Instant {
 struct RecordingTime {
     /// Of the requests, decoded plainly.
     requests: Duration,
-    /// Of a drafter that runs a model, with verification.
-    verified: Duration,
     /// Of a drafter along known answers.
     along_answers: Duration,
 }
 
 impl RecordingTime {
-    /// What a recording with verification takes beside one along its answers, about.
-    const VERIFIED_PARTS: u32 = 3;
-
     /// Shares `budget` between the requests, the drafters, and those that will be made of them with trimmed heads.
     fn share(
         budget: Duration,
@@ -430,8 +424,7 @@ impl RecordingTime {
         let models = count(recorded_models(drafters).len());
         let heads = models * count(sizes_below_half(head_sizes, vocabulary).len());
         let requests = if models == 0 { budget } else { budget / REQUESTS_PART };
-        let along_answers = (budget - requests) / (models.max(1) * Self::VERIFIED_PARTS + heads);
-        Self { requests, verified: along_answers * Self::VERIFIED_PARTS, along_answers }
+        Self { requests, along_answers: (budget - requests) / (models + heads).max(1) }
     }
 }
 
@@ -468,20 +461,18 @@ fn acceptance(
 ) -> Result<Acceptance, Error> {
     let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
     let of_requests = TraceOptions { budget: time.requests, ..*options };
-    let Recorded { requests: token_traces, .. } = record(loaded, None, &of_requests, &mut advance)?;
+    let token_traces = record_requests(loaded, &of_requests, &mut advance)?;
     let models = recorded_models(drafters);
     let for_each = for_predictors / u32::try_from(models.len().max(1)).expect("few drafters");
     let (mut traces, mut predictors) = (Vec::new(), Vec::new());
     for (name, kind) in models {
-        let Recorded { trace, requests: _, features } =
-            record(loaded, Some((name, kind)), options, &mut advance)?;
-        if let Some(mut trace) = trace {
-            // A network is trained for one fixed skip set; a set that changes gets none.
-            if kind.starts_as().is_none() {
-                predictors.extend(train_predictor(&mut trace, features, for_each));
-            }
-            traces.push(trace);
+        let redrafted = redraft(loaded, (name, kind), &token_traces, options, &mut advance)?;
+        let Redrafted { mut trace, features } = redrafted;
+        // A network is trained for one fixed skip set; a set that changes gets none.
+        if kind.starts_as().is_none() {
+            predictors.extend(train_predictor(&mut trace, features, for_each));
         }
+        traces.push(trace);
     }
     Ok(Acceptance { traces, token_traces, predictors })
 }

@@ -1,22 +1,53 @@
-//! Recording a drafter along answers that are known: it drafts at every step of them, and nothing needs to be verified.
+//! Recording a drafter along answers that are known: it drafts at every place of them, and nothing needs to be verified.
 //!
 //! What the verifier says to a drafted tree is how the recorded answer goes on, since every recorded output is plain
-//! decoding's. So a second drafter is recorded without the wide forwards that verification takes, and on the same texts as
-//! the first. The judge, in `tests/it/trimming.rs`, takes every recorded step with a decoder that verifies.
+//! decoding's. So no wide forward verifies, all drafters are recorded on the same texts, and a shape that accepts less than the
+//! recorded one finds its next tree where it would stand itself. The judge, in `tests/it/trimming.rs`, takes every recorded step
+//! with a decoder that verifies.
+//!
+//! Prompts differ more than the places of an answer, so of each answer a few places in a row are recorded, of the next answer the places
+//! behind as many.
+//!
+//! Beside every step stays in memory what a depth network would have seen before it: too much for a profile to keep.
 
 use std::time::Instant;
 
-use ygg_profiler::{DrafterName, PromptTrace, StepTrace, TokenTrace, Trace};
+use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, TokenTrace, Trace};
 
 use crate::{
     engine::{Error, Loaded},
     plan::DrafterKind,
     runtime::Session,
-    speculate::{Budget, Drafter, Stats, make_drafter},
+    speculate::{self, Budget, Drafter, Stats, StepShape, TraceObserver, depth_features, make_drafter},
     tree::{NodeId, TokenTree},
 };
 
-use super::trace::{Recorder, TraceOptions, step_trace, trace};
+use super::trace::TraceOptions;
+
+/// Places of an answer that are recorded, at most.
+const PLACES: usize = 16;
+
+/// What a recording gives.
+#[derive(Debug)]
+pub(super) struct Redrafted {
+    pub(super) trace: Trace,
+    /// By prompt and step of the trace: what a depth network sees before the step, `[2 D]`.
+    pub(super) features: Vec<Vec<Vec<f32>>>,
+}
+
+/// Keeps what a model drafter offered in one step.
+#[derive(Debug, Default)]
+struct Recorder {
+    expanded: Vec<Expansion>,
+}
+
+impl TraceObserver for Recorder {
+    fn expanded(&mut self, node: NodeId, candidates: &[speculate::Candidate]) {
+        let candidates =
+            candidates.iter().map(|c| Candidate { token: c.token, log_prob: c.log_prob }).collect();
+        self.expanded.push(Expansion { node: node.get(), candidates });
+    }
+}
 
 /// A drafter over a session, and the tree that it fills.
 #[derive(Debug)]
@@ -26,7 +57,7 @@ struct Drafting {
     tree: TokenTree,
 }
 
-/// Records the widest trees of a model drafter along `answers`, in order, until the time is over.
+/// Records the widest trees of a model drafter along `answers`, in order, until the time is over; a part of the first in any case.
 ///
 /// # Panics
 /// If the drafter runs no model.
@@ -37,7 +68,7 @@ pub(super) fn redraft(
     answers: &[TokenTrace],
     options: &TraceOptions<'_>,
     mut progress: impl FnMut(usize, usize),
-) -> Result<Trace, Error> {
+) -> Result<Redrafted, Error> {
     let shape = options.shape;
     let longest = answers.iter().map(|answer| answer.prompt.len() + answer.output.len()).max().unwrap_or(0);
     // Room for a tree at the last token.
@@ -45,40 +76,61 @@ pub(super) fn redraft(
     let session = options.session(loaded, context, &shape, Some(kind))?;
     let drafter = make_drafter(kind, &shape, &session)?.expect("a drafter that runs a model");
     let mut drafting = Drafting { session, drafter, tree: TokenTree::with_capacity(shape.tree_nodes()) };
-    let mut prompts = Vec::new();
+    let (mut prompts, mut features) = (Vec::new(), Vec::new());
     let start = Instant::now();
     for (i, answer) in answers.iter().enumerate() {
         if i > 0 && start.elapsed() > options.budget {
             break;
         }
         let is_over = || start.elapsed() > options.budget;
-        let steps = drafting.answer(answer, loaded.end_ids(), shape.depth, is_over)?;
+        let parts = answer.output.len().div_ceil(PLACES).max(1);
+        let first = i % parts * PLACES;
+        let (steps, seen) = drafting.answer(answer, first, loaded.end_ids(), shape.depth, is_over)?;
         prompts.push(PromptTrace { kind: answer.kind.clone(), steps });
+        features.push(seen);
         progress(i + 1, answers.len());
     }
-    Ok(trace(name, options, prompts))
+    let StepShape { depth, draft_width, verify_width: _, top_k, draft_temperature } = shape;
+    let number = |n: usize| u32::try_from(n).expect("shapes are small");
+    let trace = Trace {
+        drafter: name.clone(),
+        temperature: options.temperature,
+        draft_temperature,
+        depth: number(depth),
+        width: number(draft_width),
+        top_k: number(top_k),
+        prompts,
+    };
+    Ok(Redrafted { trace, features })
 }
 
+/// Steps along an answer, and what the depth predictor sees before each.
+type RecordedAnswer = (Vec<StepTrace>, Vec<Vec<f32>>);
+
 impl Drafting {
-    /// The steps of one answer.
+    /// Steps of one answer, behind its token number `first` and those that follow, as far as it tells how they end.
     fn answer(
         &mut self,
         TokenTrace { kind: _, temperature: _, prompt, output }: &TokenTrace,
+        first: usize,
         ends: &[u32],
         depth: usize,
         is_over: impl Fn() -> bool,
-    ) -> Result<Vec<StepTrace>, Error> {
+    ) -> Result<RecordedAnswer, Error> {
         let text = [&prompt[..], output].concat();
-        let mut steps = Vec::new();
-        self.session.restart(prompt)?;
+        let (mut steps, mut features) = (Vec::new(), Vec::new());
         // Tokens known to the step: all but the last of them are committed.
-        let mut len = prompt.len() + 1;
-        while len < text.len() && len + depth <= self.session.context() {
+        let mut len = prompt.len() + first + 1;
+        self.session.restart(&text[..len - 1])?;
+        while steps.len() < PLACES && len < text.len() && len + depth <= self.session.context() {
             if is_over() && !steps.is_empty() {
                 break;
             }
+            let root = text[len - 1];
+            let mut seen = vec![0.0; 2 * self.session.set().model_width()];
+            depth_features(&self.session, 0, root, &mut seen);
             let mut recorder = Recorder::default();
-            self.tree.reset(text[len - 1]);
+            self.tree.reset(root);
             let budget = Budget {
                 session: &mut self.session,
                 history: &text[..len],
@@ -88,12 +140,19 @@ impl Drafting {
             };
             self.drafter.propose(&mut self.tree, budget)?;
             let Some(emitted) = emitted(&self.tree, &text[len..], ends) else { break };
-            let context = u32::try_from(len - 1).expect("contexts are below 2^32");
-            steps.push(step_trace(&self.tree, context, recorder.expanded, &text[len..len + emitted]));
-            self.session.score(&text[len - 1..len - 1 + emitted], |_, _| {})?;
-            len += emitted;
+            steps.push(StepTrace {
+                context: u32::try_from(len - 1).expect("contexts are below 2^32"),
+                parents: self.tree.nodes().map(|n| self.tree.parent(n).map_or(0, NodeId::get)).collect(),
+                tokens: self.tree.nodes().map(|n| self.tree.token(n)).collect(),
+                expanded: recorder.expanded,
+                verified: text[len..len + emitted].to_vec(),
+                predicted: Vec::new(),
+            });
+            features.push(seen);
+            self.session.score(&[root], |_, _| {})?;
+            len += 1;
         }
-        Ok(steps)
+        Ok((steps, features))
     }
 }
 

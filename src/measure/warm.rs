@@ -15,7 +15,7 @@ use crate::{
 use super::{
     record::recorded_models,
     redraft::redraft,
-    trace::{Recorded, TraceOptions, record},
+    trace::{TraceOptions, record_requests},
 };
 
 /// The temperatures that are recorded beside 0.
@@ -68,14 +68,14 @@ pub(super) fn record_warm(
     let for_requests = if models.is_empty() { options.budget } else { options.budget / REQUESTS_PART };
     let for_each =
         (options.budget - for_requests) / u32::try_from(models.len().max(1)).expect("few drafters");
-    // A step that ends with the answer is not recorded, so an answer is longer than a step.
+    // A step that may go on behind the answer is not recorded, so an answer is longer than a step.
     let tokens = (options.tokens / TOKENS_PART).max(2 * (options.shape.depth + 1)).min(options.tokens);
     let of_requests = TraceOptions { budget: for_requests, tokens, ..*options };
-    let Recorded { requests, .. } = record(loaded, None, &of_requests, &mut progress)?;
+    let requests = record_requests(loaded, &of_requests, &mut progress)?;
     let of_drafters = TraceOptions { budget: for_each, ..*options };
-    let traces = models
-        .into_iter()
-        .map(|(name, kind)| redraft(loaded, (name, kind), &requests, &of_drafters, &mut progress));
+    let traces = models.into_iter().map(|(name, kind)| {
+        redraft(loaded, (name, kind), &requests, &of_drafters, &mut progress).map(|redrafted| redrafted.trace)
+    });
     Ok((traces.collect::<Result<_, _>>()?, requests))
 }
 

@@ -77,8 +77,10 @@ pub struct SubPlan {
     pub depth_choice: DepthChoice,
     /// The widths a step may verify, with their costs, and how it chooses.
     pub row_choice: RowChoice,
-    /// Its predicted speed.
+    /// Its predicted speed over the recorded prompts.
     pub predicted: Prediction,
+    /// The speed-up to expect on others.
+    pub unseen: Unseen,
     /// Measured acceptance at this shape.
     pub acceptance: Acceptance,
 }
@@ -107,6 +109,37 @@ impl Prediction {
         let step_us = step_us(&stages);
         let tpot_us = step_us / aal;
         Prediction { aal, step_us, tpot_us, ar_tpot_us, speedup: ar_tpot_us / tpot_us, stages }
+    }
+}
+
+/// The speed-up over plain decoding to expect on prompts that were not recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Unseen {
+    /// Not above what the recorded prompts gave: a shape that is the best of many by some prompts is less so by others.
+    pub speedup: f64,
+    /// In nine of ten cases the speed-up over as many other prompts lies between this
+    pub low: f64,
+    /// and this.
+    pub high: f64,
+    /// Recorded prompts behind it. One alone says nothing of others: the interval holds what is measured with noise.
+    pub prompts: u32,
+}
+
+impl Unseen {
+    /// That of plain decoding.
+    pub const PLAIN: Self = Self { speedup: 1.0, low: 1.0, high: 1.0, prompts: 0 };
+
+    /// Whether it is a gain beyond doubt.
+    pub fn is_gain(&self) -> bool {
+        self.low > 1.0
+    }
+
+    fn validate(&self) -> Result<(), PlanError> {
+        let Self { speedup, low, high, prompts: _ } = *self;
+        let ascends = is_positive(low) && low <= speedup && speedup <= high && is_positive(high);
+        ensure(ascends, "expected speed-up", "finite positive numbers, the lowest first", || {
+            format!("{self:?}")
+        })
     }
 }
 
@@ -249,6 +282,7 @@ impl SubPlan {
             depth_choice,
             row_choice,
             predicted,
+            unseen,
             acceptance,
         } = self;
         drafter.validate()?;
@@ -315,6 +349,7 @@ impl SubPlan {
         let positive = draft_temperature.is_finite() && *draft_temperature > 0.0;
         ensure(positive, "draft temperature", "more than 0", || draft_temperature.to_string())?;
         predicted.validate()?;
+        unseen.validate()?;
         let Acceptance { steps: _, by_depth, by_rank } = acceptance;
         let shares = || by_depth.iter().chain(by_rank);
         ensure(shares().all(|s| (0.0..=1.0).contains(s)), "acceptance", "shares of 0 to 1", || {
@@ -411,7 +446,7 @@ impl Plan {
         self.by_drafter
             .iter()
             .filter(|plan| plan.name.as_str() == drafter || plan.drafter.name() == drafter)
-            .max_by(|a, b| a.predicted.speedup.total_cmp(&b.predicted.speedup))
+            .max_by(|a, b| a.unseen.speedup.total_cmp(&b.unseen.speedup))
     }
 
     /// The depth network of a sub-plan with predicted depth.

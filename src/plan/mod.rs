@@ -29,7 +29,7 @@ pub use bands::{Band, nearest};
 pub use calibration::{Calibration, HeldOut, INTERVALS, Interval, Knot};
 pub use contents::{
     Acceptance, Alternative, ChosenTuning, LeftOut, Plan, PlannedPredictor, PlannedWidths, Prediction,
-    PricedShape, Refusal, SubPlan,
+    PricedShape, Refusal, SubPlan, Unseen,
 };
 pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
 pub use drafter::*;

@@ -2,15 +2,13 @@
 use ygg_profiler::{TableError, Trace};
 
 use super::{
-    AcceptedLengths, TreeReplay,
-    depth_replay::{DepthOutcome, DepthPolicy, replay_depths},
+    Tally, TreeReplay,
+    depth_replay::{DepthPolicy, replay_depths},
     objective::mean_step,
     pricing::{Choosing, Pricing},
     rates::Rates,
 };
-use crate::plan::{
-    Calibration, DepthCost, DepthCosts, RowChoice, RowRule, Schedule, Shape, StageTime, step_us,
-};
+use crate::plan::{Calibration, DepthCost, DepthCosts, RowChoice, RowRule, Schedule, Shape, step_us};
 
 /// The shapes of one drafter, draft width and rule of rows, replayed at fixed depths.
 #[derive(Debug, Clone, Copy)]
@@ -24,34 +22,29 @@ pub(super) struct DepthSearch<'a> {
     pub(super) rates: &'a Rates,
 }
 
-/// A shape whose steps choose their depth, priced.
-#[derive(Debug, Clone)]
-pub(super) struct PricedDepths {
+/// A shape whose steps choose their depth, and what they gave.
+#[derive(Debug)]
+pub(super) struct ReplayedDepths {
     pub(super) shape: Shape,
     pub(super) rows: RowChoice,
     pub(super) depths: DepthCosts,
-    pub(super) accepted: AcceptedLengths,
-    pub(super) stages: Vec<StageTime>,
+    pub(super) tally: Tally<(u32, u32)>,
 }
 
 impl DepthSearch<'_> {
-    /// Prices every shape, all of one draft width and replayed; none unless every step has predictions.
-    pub(super) fn priced(&self, shapes: &[Shape]) -> Result<Vec<PricedDepths>, TableError> {
+    /// Replays every shape, all of one draft width and replayed at fixed depths; none unless every step has predictions.
+    pub(super) fn replayed(&self, shapes: &[Shape]) -> Result<Vec<ReplayedDepths>, TableError> {
         let is_predicted = |trace: &&Trace| trace.steps().all(|step| !step.predicted.is_empty());
         let Some(first) = shapes.first().filter(|_| self.traces.iter().all(is_predicted)) else {
             return Ok(Vec::new());
         };
         let policies = shapes.iter().map(|shape| self.policy(shape)).collect::<Result<Vec<_>, _>>()?;
-        let outcomes = replay_depths(self.traces, first.draft_width, &policies, self.calibration);
-        let priced = policies.into_iter().zip(outcomes).map(|(policy, outcome)| {
-            let DepthOutcome { accepted, steps } = outcome;
+        let tallies = replay_depths(self.traces, first.draft_width, &policies, self.calibration);
+        let replayed = policies.into_iter().zip(tallies).map(|(policy, tally)| {
             let DepthPolicy { shape, rows, depths } = policy;
-            let stages = mean_step(&steps, |(depth, width)| {
-                self.pricing.predicted_depth_step(&Shape { depth, ..shape }, self.rule, width)
-            })?;
-            Ok(PricedDepths { shape, rows, depths, accepted, stages })
+            ReplayedDepths { shape, rows, depths, tally }
         });
-        priced.collect()
+        Ok(replayed.collect())
     }
 
     fn policy(&self, shape: &Shape) -> Result<DepthPolicy, TableError> {
@@ -68,10 +61,11 @@ impl DepthSearch<'_> {
         for depth in 1..=shape.depth {
             let Some(width) = self.width_at(shape, depth) else { continue };
             // A depth that the traces cannot answer for is none to choose.
-            let Ok(steps) = self.replay.steps_by_width(depth, width) else { continue };
+            let Ok(tally) = self.replay.tally(depth, width) else { continue };
             let drafted = Shape { depth, ..*shape };
-            let stages =
-                mean_step(steps, |width| self.pricing.predicted_depth_step(&drafted, self.rule, width))?;
+            let stages = mean_step(tally.steps(), |width| {
+                self.pricing.predicted_depth_step(&drafted, self.rule, width)
+            })?;
             let saved_us = narrowest.step_us - at(depth, narrowest.width)?;
             costs.push(DepthCost { depth, step_us: step_us(&stages), saved_us });
         }
@@ -88,8 +82,8 @@ impl DepthSearch<'_> {
 
     /// How many steps of the shape accept to each depth, as a share of those that were predicted to.
     fn reach(&self, shape: &Shape) -> Vec<f64> {
-        let replayed = self.replay.accepted(shape.depth, shape.verify_width);
-        let accepted = replayed.expect("a shape that was replayed").by_depth();
+        let replayed = self.replay.tally(shape.depth, shape.verify_width);
+        let accepted = replayed.expect("a shape that was replayed").accepted().by_depth();
         let steps = || self.traces.iter().flat_map(|trace| trace.steps());
         let reach = |depth: usize| {
             let predicted: f64 =

@@ -1,61 +1,34 @@
 //! Replaying drafters that need no model: the drafter itself runs over recorded requests.
-use std::collections::BTreeMap;
-
 use ygg_profiler::TokenTrace;
 
-use super::{AcceptedLengths, JudgedNode, tree_replay::judge};
+use super::{JudgedNode, Tally, tree_replay::judge};
 use crate::tree::{NodeId, TokenTree, select};
 use crate::{
     plan::{ProposalLimits, ReplayDrafter, RowChoice, Shape},
     policy::RowScratch,
 };
 
-/// What a shape gave over the recorded requests.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FreeReplay {
-    accepted: AcceptedLengths,
-    /// Steps by the width they ran at.
-    steps_by_width: BTreeMap<u32, u64>,
-}
-
-impl FreeReplay {
-    /// Replays `traces` step by step: propose, accept the longest path the recorded output follows, emit one more token.
-    ///
-    /// The first output token comes from prefill and is the first root. `choice` says how much of a proposal is verified;
-    /// the step runs at the smallest of its widths that holds that. The end of a recorded output shortens no proposal:
-    /// most outputs end where the recording was stopped.
-    ///
-    /// # Panics
-    /// If the widest choice is not the shape's verify width, or the drafter exceeds the limits.
-    pub fn new(
-        traces: &[TokenTrace],
-        drafter: &mut dyn ReplayDrafter,
-        shape: &Shape,
-        choice: &RowChoice,
-    ) -> Self {
-        let mut replay = FreeReplay::default();
-        walk(traces, drafter, shape, choice, |step| {
-            let FreeStep { rest, accepted, rows, .. } = step;
-            replay.record(accepted, rest.len(), choice.planned(rows).width);
-        });
-        replay
-    }
-
-    /// Counts a step that accepted `accepted` drafted tokens, emitted `most` at most and ran at `width`.
-    pub(super) fn record(&mut self, accepted: usize, most: usize, width: u32) {
-        self.accepted.record(accepted, most);
-        *self.steps_by_width.entry(width).or_default() += 1;
-    }
-
-    /// What the steps accepted and emitted.
-    pub fn accepted(&self) -> &AcceptedLengths {
-        &self.accepted
-    }
-
-    /// Steps by the width they ran at.
-    pub fn steps_by_width(&self) -> &BTreeMap<u32, u64> {
-        &self.steps_by_width
-    }
+/// Replays `traces` step by step: propose, accept the longest path the recorded output follows, emit one more token. Steps count by
+/// the width they ran at.
+///
+/// The first output token comes from prefill and is the first root. `choice` says how much of a proposal is verified;
+/// the step runs at the smallest of its widths that holds that. The end of a recorded output shortens no proposal:
+/// most outputs end where the recording was stopped.
+///
+/// # Panics
+/// If the widest choice is not the shape's verify width, or the drafter exceeds the limits.
+pub fn replay_free(
+    traces: &[TokenTrace],
+    drafter: &mut dyn ReplayDrafter,
+    shape: &Shape,
+    choice: &RowChoice,
+) -> Tally<u32> {
+    let mut tally = Tally::default();
+    walk(traces, drafter, shape, choice, |step| {
+        let FreeStep { prompt, rest, accepted, rows, .. } = step;
+        tally.record(prompt, accepted, rest.len(), choice.planned(rows).width);
+    });
+    tally
 }
 
 /// The nodes of all proposals of this shape, wholly verified, whose outcome the recorded outputs tell.

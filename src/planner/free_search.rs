@@ -3,18 +3,15 @@
 use ygg_profiler::{DrafterName, LiveTrace, Stage};
 
 use super::{
-    FreeReplay, SearchError, judge_live, judge_proposals,
+    SearchError, Tally, judge_live, judge_proposals,
     live_replay::recorded_shape,
-    objective::mean_step,
     pricing::Choosing,
     rates::Rates,
-    replay_live,
+    replay_free, replay_live,
     search::{Evidence, Origin, Rows, Search, speculative},
     selection::{Found, Point},
 };
-use crate::plan::{
-    DepthChoice, DepthRule, GrowthChoice, Prediction, ReplayDrafter, RowChoice, Schedule, Shape,
-};
+use crate::plan::{DepthChoice, DepthRule, GrowthChoice, ReplayDrafter, RowChoice, Schedule, Shape};
 
 /// A drafter without a model, for the search to run over the recorded requests.
 #[derive(Debug)]
@@ -63,7 +60,7 @@ impl Search<'_> {
                 let shapes = |depth: &u32| speculative(*depth, draft_width, &measured);
                 for shape in depths.iter().flat_map(|depth| origin.limits.admitted(shapes(depth))) {
                     for rows in &choices_of_rows {
-                        let replay = |choice: &RowChoice| FreeReplay::new(requests, *drafter, &shape, choice);
+                        let replay = |choice: &RowChoice| replay_free(requests, *drafter, &shape, choice);
                         found.points.push(self.free_point(origin, shape, *schedule, rows, replay)?);
                     }
                 }
@@ -115,21 +112,20 @@ impl Search<'_> {
         shape: Shape,
         schedule: Schedule,
         Rows { rule, calibration }: &Rows,
-        mut replay: impl FnMut(&RowChoice) -> FreeReplay,
+        mut replay: impl FnMut(&RowChoice) -> Tally<u32>,
     ) -> Result<Point, SearchError> {
         let pricing = self.pricing(origin.name);
         let mut rates = Rates::new(self.ar_tpot_us);
-        let (row_choice, replayed, predicted) = loop {
+        let (row_choice, tally, priced) = loop {
             let by = Choosing { rule: *rule, calibration: calibration.as_ref(), rate: rates.of(&shape) };
             let row_choice = pricing.free_choice(&shape, schedule, by)?;
-            let replayed = replay(&row_choice);
+            let tally = replay(&row_choice);
             let at = |width| pricing.free_step(&shape, schedule, *rule, width);
-            let stages = mean_step(replayed.steps_by_width(), at)?;
-            let predicted = Prediction::new(replayed.accepted().aal(), stages, self.ar_tpot_us);
+            let priced = tally.priced(self.ar_tpot_us, at)?;
             if rates.are_found(*rule) {
-                break (row_choice, replayed, predicted);
+                break (row_choice, tally, priced);
             }
-            rates.reached(shape, 1.0 / predicted.tpot_us);
+            rates.reached(shape, 1.0 / priced.predicted.tpot_us);
         };
         let evidence = Evidence {
             growth: GrowthChoice::Equal,
@@ -138,10 +134,10 @@ impl Search<'_> {
             draft_temperature: 1.0,
             depth_choice: DepthChoice::Fixed,
             row_choice,
-            lengths: replayed.accepted(),
+            lengths: tally.accepted(),
             by_rank: Vec::new(),
         };
-        Ok(origin.point(shape, evidence, predicted))
+        Ok(origin.point(shape, evidence, priced))
     }
 
     /// The recordings of a drafter that learns, narrowest first. They are of greedy requests, and hold for no others.

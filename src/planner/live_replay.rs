@@ -5,7 +5,7 @@
 //! verify the recorded trees' best nodes, as drafted by a drafter that saw some more rows than it would have.
 use ygg_profiler::{LiveStep, LiveTrace};
 
-use super::{FreeReplay, JudgedNode, free_replay::accepted_length, tree_replay::judge};
+use super::{JudgedNode, Tally, free_replay::accepted_length, tree_replay::judge};
 use crate::tree::{NodeId, Source, TokenTree, select};
 use crate::{
     plan::{RowChoice, Shape},
@@ -17,23 +17,25 @@ pub(super) fn recorded_shape(trace: &LiveTrace) -> Shape {
     Shape { depth: trace.depth, draft_width: trace.width, verify_width: trace.nodes }
 }
 
-/// Replays every step of a recording with as many rows verified as `choice` says.
-pub fn replay_live(trace: &LiveTrace, choice: &RowChoice) -> FreeReplay {
-    let mut replay = FreeReplay::default();
+/// Replays every step of a recording with as many rows verified as `choice` says. Steps count by the width they ran at.
+pub fn replay_live(trace: &LiveTrace, choice: &RowChoice) -> Tally<u32> {
+    let mut tally = Tally::default();
     let nodes = trace.nodes as usize;
     let (mut tree, mut scratch) = (TokenTree::with_capacity(nodes), RowScratch::with_capacity(nodes));
     let mut keep = Vec::new();
-    for step in trace.steps() {
-        draft_again(step, &mut tree);
-        let rows = choice.rows(&mut tree, &mut scratch, None);
-        select(&tree, rows as usize, &mut scratch.prune, &mut keep);
-        let accepted = accepted_length(&tree, &keep, &step.verified);
-        // A step that ended the request inside its tree gives no evidence of depths below.
-        let most = if ends_inside(&tree, &step.verified) { step.verified.len() } else { usize::MAX };
-        let rows = u32::try_from(keep.len()).expect("trees are small");
-        replay.record(accepted, most, choice.planned(rows).width);
+    for (prompt, steps) in trace.prompts.iter().enumerate() {
+        for step in &steps.steps {
+            draft_again(step, &mut tree);
+            let rows = choice.rows(&mut tree, &mut scratch, None);
+            select(&tree, rows as usize, &mut scratch.prune, &mut keep);
+            let accepted = accepted_length(&tree, &keep, &step.verified);
+            // A step that ended the request inside its tree gives no evidence of depths below.
+            let most = if ends_inside(&tree, &step.verified) { step.verified.len() } else { usize::MAX };
+            let rows = u32::try_from(keep.len()).expect("trees are small");
+            tally.record(prompt, accepted, most, choice.planned(rows).width);
+        }
     }
-    replay
+    tally
 }
 
 /// The nodes of all recorded trees whose outcome the recording tells.
@@ -100,8 +102,8 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(|width| aal(&[], &[6, 7, 9], width)), [1.0, 2.0, 3.0, 3.0]);
         assert_eq!([1, 2, 3, 4].map(|width| aal(&[3], &[6, 7, 9], width)), [1.0, 1.0, 2.0, 3.0]);
         assert_eq!([2, 3, 4].map(|width| aal(&[3], &[8, 9], width)), [2.0; 3]);
-        let replay = replay_live(&trace(&[], &[6, 7, 9]), &widest(3));
-        assert_eq!((replay.accepted().steps(), replay.steps_by_width().get(&3)), (2, Some(&2)));
+        let tally = replay_live(&trace(&[], &[6, 7, 9]), &widest(3));
+        assert_eq!((tally.accepted().steps(), tally.steps().get(&3)), (2, Some(&2)));
     }
 
     #[test]
@@ -119,8 +121,8 @@ mod tests {
         let widths = [1, 2, 3, 4].map(|width| WidthCost { width, step_us: f64::from(width) }).to_vec();
         let choice = RowChoice { rule: RowRule::BestRate, widths, rate: 10.0, calibration: None };
         for (pinned, width) in [(&[][..], 1), (&[3], 2), (&[1, 3], 3), (&[1, 2, 3], 4)] {
-            let replay = replay_live(&trace(pinned, &[6, 7, 9]), &choice);
-            assert_eq!(replay.steps_by_width().keys().collect::<Vec<_>>(), [&width]);
+            let tally = replay_live(&trace(pinned, &[6, 7, 9]), &choice);
+            assert_eq!(tally.steps().keys().collect::<Vec<_>>(), [&width]);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The planner: from a profile to the plan that decides everything about speculation on one machine. Offline.
 //!
-//! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`FreeReplay`], [`replay_live`]), prices
+//! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`replay_free`], [`replay_live`]), prices
 //! every shape with the latency table ([`objective`], eq. 3 of Yggdrasil; for trees under every
 //! [`Schedule`](crate::plan::Schedule), by the [`Timeline`] of its [`StageGraph`]), keeps the best sub-plan of every drafter and plain
 //! decoding among them, once for every temperature that requests were recorded at, chooses the tuning of every linear
@@ -29,21 +29,24 @@ pub mod report;
 mod search;
 mod selection;
 mod stages;
+mod tally;
 mod tree_replay;
 mod tree_search;
 mod tunings;
+mod unseen;
 
 pub use acceptance::{AcceptedLengths, acceptance_by_rank};
 pub use calibration::JudgedNode;
 pub use error::SearchError;
 pub use fix::{Fix, FixedWidth, Objective};
-pub use free_replay::{FreeReplay, judge_proposals};
+pub use free_replay::{judge_proposals, replay_free};
 pub use free_search::FreeDrafter;
 pub use live_replay::{judge_live, replay_live};
 pub use makespan::{Lanes, TimeSpan, Timeline};
 pub use search::make_plan;
 pub use selection::NOISE_MARGIN;
 pub use stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
+pub use tally::Tally;
 pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
 pub use tunings::{FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};
 

@@ -8,13 +8,15 @@ use super::{
     objective::plain_step,
     pricing::Pricing,
     selection::{
-        Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors,
+        Best, Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors,
     },
     stages::Tail,
+    tally::Priced,
+    unseen::unseen,
 };
 use crate::plan::{
     Acceptance, Band, Calibration, DepthChoice, DrafterKind, GrowthChoice, LeftOut, Plan, PlannedPredictor,
-    Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan,
+    Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan, Unseen,
 };
 
 /// Makes the plan that follows from `profile`, within what `fix` leaves open.
@@ -122,7 +124,7 @@ impl Origin<'_> {
         all.filter(|(rows, schedule)| schedule.admits_rows(rows.rule)).collect()
     }
 
-    pub(super) fn point(&self, shape: Shape, evidence: Evidence<'_>, predicted: Prediction) -> Point {
+    pub(super) fn point(&self, shape: Shape, evidence: Evidence<'_>, priced: Priced) -> Point {
         let Evidence {
             growth,
             schedule,
@@ -133,10 +135,14 @@ impl Origin<'_> {
             lengths,
             by_rank,
         } = evidence;
+        let Priced { predicted, by_prompt } = priced;
+        // Until the drafter's best is found and judged by other prompts than chose it.
+        let unseen = Unseen::PLAIN;
         let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
         Point {
             place: self.place,
             asked_for: self.asked_for,
+            by_prompt,
             sub_plan: SubPlan {
                 name: self.name.clone(),
                 drafter: self.kind.clone(),
@@ -148,6 +154,7 @@ impl Origin<'_> {
                 depth_choice,
                 row_choice,
                 predicted,
+                unseen,
                 acceptance,
             },
         }
@@ -225,18 +232,23 @@ impl Search<'_> {
 
         let Found { mut points, predicted_depth_speedups, refused } = found;
         points.sort_by(best_first);
-        let best: Vec<&Point> = (0..names.len()).filter_map(|place| best_of(&points, place, fix)).collect();
+        let best = |place| {
+            let point = best_of(&points, place, fix)?;
+            let own = points.iter().filter(move |point| point.place == place);
+            Some(Best { point, unseen: unseen(self.table, self.context, own, point) })
+        };
+        let best: Vec<Best<'_>> = (0..names.len()).filter_map(best).collect();
         let chosen = choose(&best, fix).ok_or_else(|| SearchError::FixImpossible {
             fix: fix.to_string(),
             measured: self.choices(free_drafters),
         })?;
         let mut by_drafter = vec![plain.clone()];
         let mut chosen_index = 0;
-        for point in best {
+        for Best { point, unseen } in best {
             if chosen == Choice::Drafter(point.place) {
                 chosen_index = by_drafter.len() as u32;
             }
-            by_drafter.push(point.sub_plan.clone());
+            by_drafter.push(SubPlan { unseen, ..point.sub_plan.clone() });
         }
         let predictors = predictors(self.recorded.trained, &points, &predicted_depth_speedups, &by_drafter);
         let alternatives = alternatives(&by_drafter, &points);
@@ -347,6 +359,7 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, SearchE
         depth_choice: DepthChoice::Fixed,
         row_choice: RowChoice::fixed(1, ar_tpot_us),
         predicted: Prediction::new(1.0, stages, ar_tpot_us),
+        unseen: Unseen::PLAIN,
         acceptance: Acceptance::default(),
     })
 }

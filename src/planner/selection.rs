@@ -6,15 +6,17 @@ use std::{
 
 use ygg_profiler::DepthPredictor;
 
-use super::{Fix, Objective};
+use super::{
+    Fix, Objective,
+    unseen::{PromptSpeed, is_tie},
+};
 use crate::plan::{
     Alternative, DepthRule, PlannedPredictor, PlannedWidths, Refusal, RowRule, Schedule, Shape, SubPlan,
+    Unseen,
 };
 
-/// How much faster than plain decoding a shape must be predicted before plain decoding is left.
-///
-/// Medians of interleaved repetitions on a quiet machine still differ by about this much between runs, so a smaller
-/// predicted gain may be none.
+/// How far a predicted gain may be off whatever was measured: medians of interleaved repetitions on a quiet machine still differ by about
+/// this much between runs.
 pub const NOISE_MARGIN: f64 = 0.03;
 
 /// One priced shape.
@@ -23,7 +25,15 @@ pub(super) struct Point {
     pub(super) place: usize,
     /// Whether the fix allows choosing it.
     pub(super) asked_for: bool,
+    /// What its steps gave by prompt.
+    pub(super) by_prompt: Vec<PromptSpeed>,
     pub(super) sub_plan: SubPlan,
+}
+
+/// The best shape of a drafter, judged by other prompts than chose it.
+pub(super) struct Best<'p> {
+    pub(super) point: &'p Point,
+    pub(super) unseen: Unseen,
 }
 
 /// What the search found.
@@ -41,9 +51,14 @@ pub(super) enum Choice {
     Drafter(usize),
 }
 
-/// Larger speed-up first. Ties: the smaller shape, then fewer choices per step, then the simpler schedule, then the drafter
-/// named first.
+/// Larger speed-up first, of equal ones the simpler.
 pub(super) fn best_first(a: &Point, b: &Point) -> Ordering {
+    let speedup = |p: &Point| p.sub_plan.predicted.speedup;
+    speedup(b).total_cmp(&speedup(a)).then_with(|| simplest_first(a, b))
+}
+
+/// The smaller shape first, then fewer choices per step, then the simpler schedule, then the drafter named first.
+fn simplest_first(a: &Point, b: &Point) -> Ordering {
     let key = |p: &Point| {
         let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
         let chooses_rows = p.sub_plan.row_choice.rule == RowRule::BestRate;
@@ -59,12 +74,11 @@ pub(super) fn best_first(a: &Point, b: &Point) -> Ordering {
             p.place,
         )
     };
-    let speedup = |p: &Point| p.sub_plan.predicted.speedup;
-    speedup(b).total_cmp(&speedup(a)).then_with(|| key(a).cmp(&key(b)))
+    key(a).cmp(&key(b))
 }
 
-/// The best point of a drafter, given all points best first. By speed, another schedule than the plain one has to gain more
-/// than noise over it.
+/// The best point of a drafter, given all points best first. By speed, the simplest of those that the prompts do not tell from the
+/// fastest; another schedule than the plain one has to gain more than noise over it.
 pub(super) fn best_of<'p>(points: &'p [Point], place: usize, fix: &Fix) -> Option<&'p Point> {
     let own = || points.iter().filter(move |point| point.place == place);
     let best = own().next()?;
@@ -74,7 +88,10 @@ pub(super) fn best_of<'p>(points: &'p [Point], place: usize, fix: &Fix) -> Optio
             let plain = own().find(|point| point.sub_plan.schedule == Schedule::Plain);
             let speedup = |point: &Point| point.sub_plan.predicted.speedup;
             let close = plain.filter(|plain| speedup(best) < (1.0 + NOISE_MARGIN) * speedup(plain));
-            Some(close.unwrap_or(best))
+            let best = close.unwrap_or(best);
+            let of_schedule = own().filter(|point| point.sub_plan.schedule == best.sub_plan.schedule);
+            let as_good = of_schedule.filter(|point| std::ptr::eq(*point, best) || is_tie(best, point));
+            as_good.min_by(|a, b| simplest_first(a, b))
         }
         Objective::Aal => largest_aal(own()),
     }
@@ -87,26 +104,25 @@ fn largest_aal<'p>(mut points: impl Iterator<Item = &'p Point>) -> Option<&'p Po
     Some(points.fold(first, |best, point| if aal(point) > aal(best) { point } else { best }))
 }
 
-/// What to run, given the best point of every drafter; `None` if the fix leaves nothing.
-pub(super) fn choose(points: &[&Point], fix: &Fix) -> Option<Choice> {
+/// What to run, given the best of every drafter: the one that other prompts should gain most by, if the gain is beyond doubt; `None` if
+/// the fix leaves nothing.
+pub(super) fn choose(all: &[Best<'_>], fix: &Fix) -> Option<Choice> {
     if fix.is_plain() {
         return Some(Choice::Plain);
     }
-    let mut asked: Vec<&Point> = points.iter().copied().filter(|point| point.asked_for).collect();
-    asked.sort_by(|a, b| best_first(a, b));
-    let best = match fix.objective() {
-        Objective::Speedup => asked.first().copied(),
-        Objective::Aal => largest_aal(asked.iter().copied()),
-    };
+    let mut asked: Vec<&Best<'_>> = all.iter().filter(|best| best.point.asked_for).collect();
+    asked.sort_by(|a, b| {
+        b.unseen.speedup.total_cmp(&a.unseen.speedup).then_with(|| best_first(a.point, b.point))
+    });
     if fix.asks_for_speculation() {
+        let best = match fix.objective() {
+            Objective::Speedup => asked.first().map(|best| best.point),
+            Objective::Aal => largest_aal(asked.iter().map(|best| best.point)),
+        };
         return best.map(|point| Choice::Drafter(point.place));
     }
-    match best {
-        Some(point) if point.sub_plan.predicted.speedup >= 1.0 + NOISE_MARGIN => {
-            Some(Choice::Drafter(point.place))
-        }
-        Some(_) | None => Some(Choice::Plain),
-    }
+    let gains = asked.iter().find(|best| best.unseen.is_gain());
+    Some(gains.map_or(Choice::Plain, |best| Choice::Drafter(best.point.place)))
 }
 
 /// The widths that the sub-plans run: those their steps may choose among, and of their growths and heads drafted ahead.

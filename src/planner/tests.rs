@@ -9,3 +9,4 @@ mod replay;
 mod search;
 mod static_trees;
 mod synthetic;
+mod unseen;

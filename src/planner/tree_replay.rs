@@ -1,14 +1,15 @@
 //! Replaying recorded steps with smaller Equal-Growth Trees: acceptance of every shape off one trace, without models.
 //!
-//! A trace holds the tree of the largest shape and the candidates of every node it expanded. A smaller tree is grown
-//! from those candidates by the same [`Frontier`], pruned by value as [`crate::tree::select`] does, and walked along the
-//! tokens the verifier emitted. A node that the smaller tree forwards but the recorded one never did has no candidates; a
-//! shape that needs too many such nodes is refused.
+//! A trace holds the tree of the largest shape and the candidates of every node it expanded, at every place of the recorded
+//! answers. A smaller tree is grown from those candidates by the same [`Frontier`], pruned by value as [`crate::tree::select`]
+//! does, and walked along the tokens the verifier emitted. So every shape takes its own steps along the answers: the next one stands
+//! behind the tokens that the last one emitted. A node that the smaller tree forwards but the recorded one never did has no candidates;
+//! a shape that needs too many such nodes is refused.
 use std::collections::BTreeMap;
 
 use ygg_profiler::{Candidate, DrafterName, StepTrace, Trace};
 
-use super::{AcceptedLengths, JudgedNode, SearchError};
+use super::{JudgedNode, SearchError, Tally};
 use crate::tree::{Frontier, NodeId, Source, TokenTree};
 use crate::{
     plan::{Calibration, RowChoice},
@@ -38,12 +39,35 @@ struct DepthCounts {
 #[derive(Debug, Clone)]
 struct Outcome {
     choice: RowChoice,
-    accepted: AcceptedLengths,
-    steps_by_width: BTreeMap<u32, u64>,
+    tally: Tally<u32>,
+    place: StepPlace,
+}
+
+/// Where a shape stands in the recorded answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct StepPlace {
+    prompt: usize,
+    /// The committed tokens behind which its next step stands.
+    context: u64,
+}
+
+impl StepPlace {
+    /// Whether the shape takes a step at this place of a recorded answer, which comes behind the places asked for before.
+    pub(super) fn is_at(&mut self, prompt: usize, context: u32) -> bool {
+        if self.prompt != prompt {
+            *self = Self { prompt, context: 0 };
+        }
+        u64::from(context) >= self.context
+    }
+
+    /// Takes a step that accepted `length` drafted tokens.
+    pub(super) fn step(&mut self, context: u32, length: usize) {
+        self.context = u64::from(context) + length as u64 + 1;
+    }
 }
 
 impl TreeReplay {
-    /// Replays every step of `traces`, all of one drafter, with `draft_width` nodes per growth, at every depth d the traces
+    /// Replays the answers of `traces`, all of one drafter, with `draft_width` nodes per growth, at every depth d the traces
     /// have and verifying as many rows as each of `choices[d - 1]` says, none of which is as wide as another. Nodes are
     /// worth what `calibration` says, else the drafter's probability of their path.
     ///
@@ -62,8 +86,8 @@ impl TreeReplay {
         let depth = traces.iter().map(|t| t.depth).min().unwrap_or(0);
         let outcome = |choice: &RowChoice| Outcome {
             choice: choice.clone(),
-            accepted: AcceptedLengths::default(),
-            steps_by_width: BTreeMap::new(),
+            tally: Tally::default(),
+            place: StepPlace::default(),
         };
         let depths = choices[..depth as usize].iter().map(|choices| DepthCounts {
             outcomes: choices.iter().map(outcome).collect(),
@@ -71,38 +95,23 @@ impl TreeReplay {
         });
         let mut replay = TreeReplay { drafter, draft_width, depths: depths.collect() };
         let mut growth = Growth::new(depth as usize, draft_width as usize, top_k as usize);
-        for trace in traces {
-            for step in trace.steps() {
+        for (prompt, steps) in recorded_prompts(traces) {
+            for step in steps {
                 growth.grow(step, calibration);
-                replay.count(&mut growth, step);
+                replay.count(&mut growth, prompt, step);
             }
         }
         replay
     }
 
-    /// The accepted lengths of a shape.
+    /// What the steps of a shape accepted and emitted, by the width they ran at: all at Wv, unless steps choose.
     ///
     /// # Errors
     /// [`SearchError::IncompleteTrace`] if the shape needs too many nodes that the traces never expanded.
     ///
     /// # Panics
     /// If the depth or the verify width was not replayed.
-    pub fn accepted(&self, depth: u32, verify_width: u32) -> Result<&AcceptedLengths, SearchError> {
-        self.outcome(depth, verify_width).map(|outcome| &outcome.accepted)
-    }
-
-    /// The steps of a shape by the width they ran at: all at Wv, unless steps choose.
-    ///
-    /// # Errors
-    /// [`SearchError::IncompleteTrace`] if the shape needs too many nodes that the traces never expanded.
-    ///
-    /// # Panics
-    /// If the depth or the verify width was not replayed.
-    pub fn steps_by_width(&self, depth: u32, verify_width: u32) -> Result<&BTreeMap<u32, u64>, SearchError> {
-        self.outcome(depth, verify_width).map(|outcome| &outcome.steps_by_width)
-    }
-
-    fn outcome(&self, depth: u32, verify_width: u32) -> Result<&Outcome, SearchError> {
+    pub fn tally(&self, depth: u32, verify_width: u32) -> Result<&Tally<u32>, SearchError> {
         let counts = &self.depths[depth as usize - 1];
         let missing = counts.missing as f64 / counts.forwarded.max(1) as f64;
         if missing > MOST_MISSING {
@@ -115,10 +124,10 @@ impl TreeReplay {
             });
         }
         let found = counts.outcomes.iter().find(|outcome| outcome.choice.widest() == verify_width);
-        Ok(found.expect("the verify width was replayed"))
+        Ok(&found.expect("the verify width was replayed").tally)
     }
 
-    fn count(&mut self, growth: &mut Growth, step: &StepTrace) {
+    fn count(&mut self, growth: &mut Growth, prompt: usize, step: &StepTrace) {
         growth.walk(&step.verified);
         for (depth, counts) in (1..).zip(&mut self.depths) {
             let forwarded = &growth.known[..growth.sizes[depth - 1]];
@@ -127,14 +136,22 @@ impl TreeReplay {
             let most = if growth.is_cut { step.verified.len() } else { usize::MAX };
             growth.place_path(depth);
             let values = &growth.values[..growth.sizes[depth]];
-            for Outcome { choice, accepted, steps_by_width } in &mut counts.outcomes {
+            for Outcome { choice, tally, place } in &mut counts.outcomes {
+                if !place.is_at(prompt, step.context) {
+                    continue;
+                }
                 let rows = choice.rows_of(values, &mut growth.scratch);
-                let verified = growth.places.iter().take_while(|place| **place < rows as usize);
-                accepted.record(verified.count(), most);
-                *steps_by_width.entry(rows).or_default() += 1;
+                let verified = growth.places.iter().take_while(|place| **place < rows as usize).count();
+                tally.record(prompt, verified, most, rows);
+                place.step(step.context, verified);
             }
         }
     }
+}
+
+/// The steps of every prompt of `traces`, with the place of the prompt among all.
+pub(super) fn recorded_prompts<'t>(traces: &[&'t Trace]) -> impl Iterator<Item = (usize, &'t [StepTrace])> {
+    traces.iter().flat_map(|trace| &trace.prompts).map(|prompt| &prompt.steps[..]).enumerate()
 }
 
 /// The nodes of all trees of `traces` with `draft_width` nodes per growth whose outcome the traces tell.
@@ -143,14 +160,14 @@ impl TreeReplay {
 /// As [`TreeReplay::new`].
 pub fn judge_trees(traces: &[&Trace], draft_width: u32) -> Vec<JudgedNode> {
     let mut judged = Vec::new();
-    for trace in traces {
-        let mut growth = Growth::new(trace.depth as usize, draft_width as usize, trace.top_k as usize);
-        for (prompt, steps) in trace.prompts.iter().enumerate() {
-            for step in &steps.steps {
-                growth.grow(step, None);
-                growth.walk(&step.verified);
-                judge(&growth.tree, prompt, &step.verified, &mut judged);
-            }
+    let depth = traces.iter().map(|trace| trace.depth).max().unwrap_or(0) as usize;
+    let top_k = traces.iter().map(|trace| trace.top_k).max().unwrap_or(0) as usize;
+    let mut growth = Growth::new(depth, draft_width as usize, top_k);
+    for (prompt, steps) in recorded_prompts(traces) {
+        for step in steps {
+            growth.grow(step, None);
+            growth.walk(&step.verified);
+            judge(&growth.tree, prompt, &step.verified, &mut judged);
         }
     }
     judged

@@ -6,13 +6,13 @@ use ygg_profiler::Trace;
 
 use super::{
     AcceptedLengths, SearchError, TreeReplay, acceptance_by_rank,
-    depth_search::{DepthSearch, PricedDepths},
+    depth_search::{DepthSearch, ReplayedDepths},
     judge_trees,
-    objective::mean_step,
     pricing::{Choosing, Pricing},
     rates::Rates,
     search::{Evidence, Origin, Rows, Search, speculative},
     selection::Found,
+    tally::Priced,
 };
 use crate::plan::{
     Calibration, DepthChoice, DepthRule, GrowthChoice, GrowthRule, PlanError, Prediction, Refusal, RowChoice,
@@ -72,12 +72,10 @@ impl TreeSpace<'_> {
     }
 
     /// What a replayed shape should give.
-    fn predicted(&self, shape: &Shape, replay: &TreeReplay) -> Result<Prediction, SearchError> {
-        let Shape { depth, verify_width, .. } = *shape;
-        let lengths = replay.accepted(depth, verify_width)?;
-        let steps_by_width = replay.steps_by_width(depth, verify_width)?;
+    fn priced(&self, shape: &Shape, replay: &TreeReplay) -> Result<Priced, SearchError> {
+        let tally = replay.tally(shape.depth, shape.verify_width)?;
         let at = |width| self.pricing.tree_step(shape, self.schedule, self.rule, width);
-        Ok(Prediction::new(lengths.aal(), mean_step(steps_by_width, at)?, self.ar_tpot_us))
+        Ok(tally.priced(self.ar_tpot_us, at)?)
     }
 
     /// Replays all shapes, again for as long as the worth of their steps' time changes.
@@ -92,8 +90,8 @@ impl TreeSpace<'_> {
                 return Ok((replay, rates));
             }
             for shape in self.depths().flat_map(|depth| self.shapes(depth)) {
-                if replay.accepted(shape.depth, shape.verify_width).is_ok() {
-                    let Prediction { aal, step_us, .. } = self.predicted(&shape, &replay)?;
+                if replay.tally(shape.depth, shape.verify_width).is_ok() {
+                    let Prediction { aal, step_us, .. } = self.priced(&shape, &replay)?.predicted;
                     rates.reached(shape, aal / step_us);
                 }
             }
@@ -182,8 +180,10 @@ impl Search<'_> {
         let TreeSpace { pricing, rule, calibration, .. } = *space;
         let traces = &space.trees.traces;
         let search = DepthSearch { traces, pricing, rule, calibration, replay, rates };
-        for PricedDepths { shape, rows, depths, accepted, stages } in search.priced(replayed)? {
-            let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
+        for ReplayedDepths { shape, rows, depths, tally } in search.replayed(replayed)? {
+            let at = |(depth, width)| pricing.predicted_depth_step(&Shape { depth, ..shape }, rule, width);
+            let priced = tally.priced(self.ar_tpot_us, at)?;
+            let predicted = &priced.predicted;
             let best = found.predicted_depth_speedups.entry(origin.place).or_insert(predicted.speedup);
             *best = best.max(predicted.speedup);
             // Steps that do best without drafting are plain decoding, which every plan has.
@@ -191,8 +191,8 @@ impl Search<'_> {
                 continue;
             }
             let evidence =
-                space.trees.evidence(space.schedule, DepthChoice::Predicted(depths), rows, &accepted);
-            found.points.push(origin.point(shape, evidence, predicted));
+                space.trees.evidence(space.schedule, DepthChoice::Predicted(depths), rows, tally.accepted());
+            found.points.push(origin.point(shape, evidence, priced));
         }
         Ok(())
     }
@@ -207,8 +207,8 @@ fn fixed_depths(
 ) -> Result<Vec<Shape>, SearchError> {
     let mut replayed = Vec::new();
     for shape in space.depths().flat_map(|depth| origin.limits.admitted(space.shapes(depth))) {
-        let lengths = match replay.accepted(shape.depth, shape.verify_width) {
-            Ok(lengths) => lengths,
+        let tally = match replay.tally(shape.depth, shape.verify_width) {
+            Ok(tally) => tally,
             Err(SearchError::IncompleteTrace { drafter: name, missing, .. }) => {
                 let Shape { depth, draft_width, .. } = shape;
                 let refusal = Refusal { name, growth: GrowthRule::Equal, depth, draft_width, missing };
@@ -223,9 +223,9 @@ fn fixed_depths(
         if !origin.limits.admits_rule(DepthRule::Fixed) {
             continue;
         }
-        let evidence =
-            space.trees.evidence(space.schedule, DepthChoice::Fixed, space.choice(&shape, rates)?, lengths);
-        found.points.push(origin.point(shape, evidence, space.predicted(&shape, replay)?));
+        let rows = space.choice(&shape, rates)?;
+        let evidence = space.trees.evidence(space.schedule, DepthChoice::Fixed, rows, tally.accepted());
+        found.points.push(origin.point(shape, evidence, space.priced(&shape, replay)?));
     }
     Ok(replayed)
 }

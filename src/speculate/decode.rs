@@ -146,14 +146,6 @@ impl Decoder {
         self.sequence.sampler.log_probs()
     }
 
-    /// Writes what depth networks see of the place where the text now ends, `[2 D]`.
-    ///
-    /// # Panics
-    /// If nothing was started, `features` has another length, or the session was used for something else since.
-    pub fn depth_features(&self, features: &mut [f32]) {
-        super::depth_features(&self.session, self.sequence.last_output, self.sequence.last(), features);
-    }
-
     /// The searches of drafters for the sub-layers that they leave out, that of the way at work first.
     pub fn skip_searches(&mut self) -> impl Iterator<Item = &mut SkipSearch> {
         self.drafters().filter_map(|drafter| drafter.skip_search())

@@ -15,7 +15,7 @@ use yggc::{
     measure::plan_from_profile,
     plan::{self, Calibration, DepthChoice, DrafterKind, LookupSettings, RowChoice, RowRule, WidthCost},
     planner::{
-        AcceptedLengths, Fix, FreeReplay, SearchError, TreeReplay, judge_live, judge_trees, replay_live,
+        AcceptedLengths, Fix, SearchError, TreeReplay, judge_live, judge_trees, replay_free, replay_live,
     },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
@@ -113,9 +113,9 @@ fn a_replayed_lookup_is_the_decoders_step_by_step() {
                         .expect("lengths in order");
                 let requests = std::slice::from_ref(request);
                 let replay =
-                    FreeReplay::new(requests, &mut lookup, &planned(shape), &widest(verify_width as u32));
+                    replay_free(requests, &mut lookup, &planned(shape), &widest(verify_width as u32));
                 assert_eq!(replay.accepted(), &decoded.accepted, "{drafter:?}, {shape:?}");
-                assert_eq!(replay.steps_by_width(), &decoded.by_width, "{drafter:?}, {shape:?}");
+                assert_eq!(replay.steps(), &decoded.by_width, "{drafter:?}, {shape:?}");
             }
         }
     }
@@ -141,9 +141,9 @@ fn a_replayed_suffix_is_the_decoders_request_by_request() {
         let mut suffix = Suffix::new(settings, &StepShape::PLAIN);
         for _ in 0..2 {
             let choice = widest(verify_width as u32);
-            let replay = FreeReplay::new(&profile.token_traces, &mut suffix, &planned(shape), &choice);
+            let replay = replay_free(&profile.token_traces, &mut suffix, &planned(shape), &choice);
             assert_eq!(replay.accepted(), &decoded.accepted, "{shape:?}");
-            assert_eq!(replay.steps_by_width(), &decoded.by_width, "{shape:?}");
+            assert_eq!(replay.steps(), &decoded.by_width, "{shape:?}");
         }
     }
     assert!(drafted > 100, "only {drafted} tokens were drafted");
@@ -219,8 +219,8 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
                 let steps = vec![recorded.clone()];
                 let alone = Trace { prompts: vec![PromptTrace { steps, ..prompt.clone() }], ..trace.clone() };
                 let replay = TreeReplay::new(&[&alone], draft_width as u32, &choices, None);
-                let replayed = match replay.accepted(depth as u32, verify_width as u32) {
-                    Ok(lengths) => lengths.by_depth().len(),
+                let replayed = match replay.tally(depth as u32, verify_width as u32) {
+                    Ok(tally) => tally.accepted().by_depth().len(),
                     // The smaller tree needs a node that the recorded one never forwarded.
                     Err(SearchError::IncompleteTrace { .. }) => continue,
                     Err(other) => panic!("{other}"),
@@ -240,6 +240,40 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
         }
     }
     assert!(compared > 100 && accepted_sum > compared / 2, "{compared} steps, {accepted_sum} accepted");
+}
+
+/// Trees as wide as the recorded ones lack no node, so a replay is exact.
+#[test]
+fn a_replayed_shape_takes_the_steps_that_a_decoder_takes_along_an_answer() {
+    let (loaded, profile) = profiled();
+    let [trace] = &profile.traces[..] else { panic!("one model drafter was recorded") };
+    let (draft_width, top_k, draft_temperature) =
+        (trace.width as usize, trace.top_k as usize, trace.draft_temperature);
+    let (mut steps, mut apart) = (0, 0);
+    for (depth, verify_width) in [(1, 2), (2, 4), (3, 3), (trace.depth as usize, 16)] {
+        let shape = StepShape { depth, draft_width, verify_width, top_k, draft_temperature };
+        let choices = vec![vec![RowChoice::fixed(verify_width as u32, 1.0)]; trace.depth as usize];
+        let mut decoder = decoder(description("layer_skip"), shape);
+        for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
+            let (Some(first), Some(last)) = (prompt.steps.first(), prompt.steps.last()) else { continue };
+            let text = [&request.prompt[..], &request.output].concat();
+            let alone = Trace { prompts: vec![prompt.clone()], ..trace.clone() };
+            let replay = TreeReplay::new(&[&alone], trace.width, &choices, None);
+            let tally = replay.tally(depth as u32, verify_width as u32).expect("all nodes are recorded");
+            let mut expected = AcceptedLengths::default();
+            decoder.start(&text[..first.context as usize], Sampling::GREEDY).expect("the prefix fits");
+            while decoder.history().len() <= last.context as usize + 1 {
+                let room = decoder.session().context() + 1 - decoder.history().len();
+                let limits = Limits { tokens: room, ends: loaded.end_ids() };
+                let accepted = decoder.step(limits, None).expect("the step runs").accepted;
+                expected.record(accepted, decoder.emitted().len());
+            }
+            assert_eq!(tally.accepted(), &expected, "{shape:?}");
+            steps += expected.steps();
+            apart += prompt.steps.len() as u64 - expected.steps();
+        }
+    }
+    assert!(steps > 100 && apart > 20, "{steps} steps, {apart} places passed over");
 }
 
 #[test]
@@ -280,16 +314,15 @@ fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
                 let steps = vec![recorded.clone()];
                 let alone = Trace { prompts: vec![PromptTrace { steps, ..prompt.clone() }], ..trace.clone() };
                 let replay = TreeReplay::new(&[&alone], draft_width, &choices, Some(&calibration));
-                let (Ok(lengths), Ok(by_width)) = (
-                    replay.accepted(depth as u32, verify_width),
-                    replay.steps_by_width(depth as u32, verify_width),
-                ) else {
-                    continue;
-                };
+                let Ok(tally) = replay.tally(depth as u32, verify_width) else { continue };
                 decoder.start(&text[..recorded.context as usize], Sampling::GREEDY).expect("the prefix fits");
                 let (rows, accepted) = step(&mut decoder);
-                assert_eq!(by_width, &BTreeMap::from([(rows as u32, 1)]), "{shape:?}");
-                assert_eq!(lengths.by_depth().len(), accepted.min(recorded.verified.len()), "{shape:?}");
+                assert_eq!(tally.steps(), &BTreeMap::from([(rows as u32, 1)]), "{shape:?}");
+                assert_eq!(
+                    tally.accepted().by_depth().len(),
+                    accepted.min(recorded.verified.len()),
+                    "{shape:?}"
+                );
                 *(if rows < verify_width as usize { &mut narrow } else { &mut wide }) += 1;
             }
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use ygg_profiler::{DrafterFile, DrafterName};
 use yggc::{
     plan::{DrafterKind, PlanError, RetrievalSettings},
-    planner::{AcceptedLengths, FreeReplay},
+    planner::{AcceptedLengths, replay_free},
     sample::Sampling,
     speculate::{CorpusStore, Lookup, Retrieval, SpeculateError, StepShape, StoreError, corpus::Corpus},
 };
@@ -85,9 +85,9 @@ fn a_replayed_retrieval_is_the_decoders_step_by_step() {
                 }
                 let requests = std::slice::from_ref(request);
                 let replay =
-                    FreeReplay::new(requests, &mut replayed, &planned(shape), &widest(verify_width as u32));
+                    replay_free(requests, &mut replayed, &planned(shape), &widest(verify_width as u32));
                 assert_eq!(replay.accepted(), &expected, "{lookup_match:?}, {shape:?}");
-                assert_eq!(replay.steps_by_width(), &by_width, "{lookup_match:?}, {shape:?}");
+                assert_eq!(replay.steps(), &by_width, "{lookup_match:?}, {shape:?}");
             }
         }
     }

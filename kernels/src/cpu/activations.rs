@@ -13,7 +13,7 @@
 
 use super::{
     PackedLinear,
-    codes::{MANY, Operands, TOGETHER, bias, is_wide},
+    codes::{Fetching, MANY, Operands, TOGETHER, bias, is_wide},
     packing::{BLOCK, TILE},
     tuning::{Reading, Tuning},
 };
@@ -201,14 +201,14 @@ impl ProductOperands<'_> {
 
     /// The operands of a kernel, from stored tile `t` on.
     pub(super) fn operands(&self, t: usize) -> Operands {
-        let Reading { streams, ahead } = self.reading;
+        let Reading { streams, ahead, in_pairs } = self.reading;
         Operands {
             tile: self.stored(t).as_ptr(),
             blocks: self.weights.blocks(),
             x: self.group.as_ptr(),
             rows: self.rows,
             streams,
-            ahead,
+            fetching: Fetching { ahead, in_pairs },
         }
     }
 

@@ -18,11 +18,12 @@ const DISTANCES: [usize; 3] = [0, 2048, 4096];
 const LONG_DISTANCE: usize = 4096;
 
 /// Ways of reading codes that are worth trying.
-const READINGS: [Reading; 4] = [
-    Reading { streams: 1, ahead: 0 },
-    Reading { streams: 1, ahead: 8192 },
-    Reading { streams: 2, ahead: 0 },
-    Reading { streams: 2, ahead: 2048 },
+const READINGS: [(usize, Ahead); 5] = [
+    (1, Ahead::Bytes(0)),
+    (1, Ahead::Pairs(4096)),
+    (1, Ahead::Bytes(8192)),
+    (2, Ahead::Bytes(0)),
+    (2, Ahead::Bytes(2048)),
 ];
 
 /// Longest distance that is understood.
@@ -37,6 +38,8 @@ pub enum Ahead {
     Tile,
     /// So many bytes on; 0 leaves it to the processor.
     Bytes(usize),
+    /// So many bytes on, one line of every two: of codes, whose other line the processor brings by itself. Of dense weights all lines.
+    Pairs(usize),
 }
 
 /// How many tiles of codes a linear reads in turn, as so many rising streams of memory.
@@ -54,23 +57,26 @@ pub(super) struct Reading {
     pub(super) streams: usize,
     /// Bytes from a weight to the one that is fetched while it is used; 0 fetches none.
     pub(super) ahead: usize,
+    /// Whether one line of every two is fetched.
+    pub(super) in_pairs: bool,
 }
 
 impl Reading {
-    /// The usual way to read codes. A processor that reads one stream best fetches it ahead by itself, and faster than by request, as
-    /// long as it does little with each line (`is_light`).
+    /// The usual way to read codes. A processor that reads one stream best fetches it ahead by itself, and with more requests under way than
+    /// its first cache has, as long as it does little with each line (`is_light`); but it stops where a page ends. Few requests, a page ahead,
+    /// lead it on.
     fn usual(wants_one_stream: bool, is_light: bool) -> Self {
         match (wants_one_stream, is_light) {
-            (true, true) => Self { streams: 1, ahead: 0 },
-            (true, false) => Self { streams: 1, ahead: 8192 },
-            (false, _) => Self { streams: 2, ahead: 2048 },
+            (true, true) => Self { streams: 1, ahead: 4096, in_pairs: true },
+            (true, false) => Self { streams: 1, ahead: 8192, in_pairs: false },
+            (false, _) => Self { streams: 2, ahead: 2048, in_pairs: false },
         }
     }
 }
 
-/// Whether little is done with each line of weights: few rows, codes without bit planes, products summed in 32 bits.
+/// Whether little is done with each line of weights: few rows, codes without a plane of single bits, products summed in 32 bits.
 fn is_light(format: WeightFormat, layout: Layout, rows: usize) -> bool {
-    let is_plain = format.coding().is_some_and(|coding| matches!(coding.bits, 4 | 8));
+    let is_plain = format.coding().is_some_and(|coding| matches!(coding.bits, 4 | 6 | 8));
     let sums_in_32_bits = match layout {
         Layout::Coded(coded) => !coded.is_split,
         Layout::F32 | Layout::F32Sums | Layout::Bf16 | Layout::Bf16Tiles => false,
@@ -114,7 +120,7 @@ impl Tuning {
     pub fn new(rows: usize, tiles: usize, streams: Streams, ahead: Ahead) -> Result<Self, TuningError> {
         let far = match ahead {
             Ahead::Usual | Ahead::Tile => false,
-            Ahead::Bytes(bytes) => bytes > MOST_AHEAD,
+            Ahead::Bytes(bytes) | Ahead::Pairs(bytes) => bytes > MOST_AHEAD,
         };
         let too_many = match streams {
             Streams::Usual => false,
@@ -136,9 +142,9 @@ impl Tuning {
             Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => {}
         }
         if !format.is_dense() {
-            all.extend(READINGS.map(|Reading { streams, ahead }| Self {
+            all.extend(READINGS.map(|(streams, ahead)| Self {
                 streams: Streams::Count(streams),
-                ahead: Ahead::Bytes(ahead),
+                ahead,
                 ..Self::DEFAULT
             }));
             return all;
@@ -170,21 +176,21 @@ impl Tuning {
     /// How `rows` rows in this layout read these weights.
     pub(super) fn reading(self, weights: &PackedLinear, layout: Layout, rows: usize) -> Reading {
         let usual = if weights.format().is_dense() {
-            Reading { streams: 1, ahead: weights.tile_bytes() }
+            Reading { streams: 1, ahead: weights.tile_bytes(), in_pairs: false }
         } else {
             Reading::usual(wants_one_stream(), is_light(weights.format(), layout, rows))
         };
-        Reading {
-            streams: match self.streams {
-                Streams::Usual => usual.streams,
-                Streams::Count(count) => count,
-            },
-            ahead: match self.ahead {
-                Ahead::Usual => usual.ahead,
-                Ahead::Tile => weights.tile_bytes(),
-                Ahead::Bytes(bytes) => bytes,
-            },
-        }
+        let streams = match self.streams {
+            Streams::Usual => usual.streams,
+            Streams::Count(count) => count,
+        };
+        let (ahead, in_pairs) = match self.ahead {
+            Ahead::Usual => (usual.ahead, usual.in_pairs),
+            Ahead::Tile => (weights.tile_bytes(), false),
+            Ahead::Bytes(bytes) => (bytes, false),
+            Ahead::Pairs(bytes) => (bytes, true),
+        };
+        Reading { streams, ahead, in_pairs }
     }
 
     /// The given tiles, as many at a time as a group of rows meets.
@@ -213,6 +219,7 @@ impl fmt::Display for Tuning {
             Ahead::Usual => f.write_str("usual"),
             Ahead::Tile => f.write_str("tile"),
             Ahead::Bytes(bytes) => write!(f, "{bytes}"),
+            Ahead::Pairs(bytes) => write!(f, "pairs:{bytes}"),
         }
     }
 }
@@ -221,7 +228,7 @@ impl fmt::Display for Tuning {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown tuning `{found}`: expected `rows=R,tiles=T,streams=S,ahead=A` with R of 1 to {MANY}, T of 1 or more, S `usual` or \
-     1 to {TOGETHER}, and A `usual`, `tile` or at most {MOST_AHEAD} bytes"
+     1 to {TOGETHER}, and A `usual`, `tile`, or at most {MOST_AHEAD} bytes, perhaps behind `pairs:`"
 )]
 pub struct TuningError {
     /// What was given.
@@ -247,7 +254,10 @@ impl FromStr for Tuning {
         let ahead = match part("ahead")? {
             "usual" => Ahead::Usual,
             "tile" => Ahead::Tile,
-            bytes => Ahead::Bytes(number(bytes)?),
+            bytes => match bytes.strip_prefix("pairs:") {
+                Some(bytes) => Ahead::Pairs(number(bytes)?),
+                None => Ahead::Bytes(number(bytes)?),
+            },
         };
         if parts.next().is_some() {
             return Err(refused());
@@ -283,6 +293,8 @@ mod tests {
             "rows=8,tiles=0,streams=1,ahead=tile",
             "rows=8,tiles=1,streams=1,ahead=1048577",
             "rows=8,tiles=1,streams=1,ahead=-1",
+            "rows=8,tiles=1,streams=1,ahead=pairs:",
+            "rows=8,tiles=1,streams=1,ahead=pairs:1048577",
             "rows=8,tiles=1,streams=1,ahead=tile,more=1",
             "tiles=1,rows=8,streams=1,ahead=tile",
             "rows=8,tiles=1,streams=3,ahead=tile",
@@ -310,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn fetching_is_left_to_a_processor_that_wants_one_stream_while_it_has_little_to_do() {
+    fn a_processor_that_wants_one_stream_is_led_on_while_it_has_little_to_do() {
         let layout = |format, tier, is_split| Layout::of(format, Activations::Int8, tier, is_split);
         for (format, rows, is_split, expected) in [
             (WeightFormat::Q4_K, 2, false, true),
@@ -318,12 +330,13 @@ mod tests {
             (WeightFormat::Q4_K, 3, false, false),
             (WeightFormat::Q4_K, 1, true, false),
             (WeightFormat::Q5_K, 1, false, false),
-            (WeightFormat::Q6_K, 1, false, false),
+            (WeightFormat::Q6_K, 1, false, true),
+            (WeightFormat::Q6_K, 1, true, false),
         ] {
             let found = is_light(format, layout(format, Tier::Avx512, is_split), rows);
             assert_eq!(found, expected, "{format}, {rows} rows, split: {is_split}");
-            assert_eq!(Reading::usual(true, found).ahead == 0, expected);
-            assert_eq!(Reading::usual(false, found), Reading { streams: 2, ahead: 2048 });
+            assert_eq!(Reading::usual(true, found).in_pairs, expected);
+            assert_eq!(Reading::usual(false, found), Reading { streams: 2, ahead: 2048, in_pairs: false });
         }
         let native = Layout::of(WeightFormat::Q4_K, Activations::Native, Tier::Avx512, false);
         assert!(!is_light(WeightFormat::Q4_K, native, 1));

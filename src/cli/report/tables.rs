@@ -168,6 +168,6 @@ pub(super) fn remarks(page: &mut Page, explanation: &Explanation) {
 fn is_chosen(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Won | Outcome::AskedFor | Outcome::NothingBetter => true,
-        Outcome::SlowerThanPlain | Outcome::WithinNoise | Outcome::Slower | Outcome::Excluded => false,
+        Outcome::SlowerThanPlain | Outcome::Doubtful | Outcome::Slower | Outcome::Excluded => false,
     }
 }

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::{Candidate, StepTrace, Trace};
 
-use crate::planner::{AcceptedLengths, MOST_MISSING};
+use crate::planner::{
+    MOST_MISSING, Tally,
+    tree_replay::{StepPlace, recorded_prompts},
+};
 use crate::tree::Template;
 
 /// The ranks of the verifier's tokens in every recorded step.
@@ -19,6 +22,9 @@ pub(in crate::planner) struct StaticReplay {
 /// One recorded step.
 #[derive(Debug, Clone)]
 struct RankedPath {
+    /// Place of its prompt, and the committed tokens before it.
+    prompt: usize,
+    context: u32,
     /// The rank, from 0 on, of each of the verifier's tokens among its parent's candidates.
     ranks: Vec<usize>,
     end: PathEnd,
@@ -40,19 +46,24 @@ enum PathEnd {
 impl StaticReplay {
     /// Reads every step of `traces`, all of one drafter, with `top_k` candidates a node.
     pub(in crate::planner) fn new(traces: &[&Trace], top_k: u32) -> Self {
-        let steps = traces.iter().flat_map(|trace| trace.steps());
-        Self { steps: steps.map(|step| RankedPath::new(step, top_k as usize)).collect() }
+        let steps =
+            recorded_prompts(traces).flat_map(|(prompt, steps)| steps.iter().map(move |step| (prompt, step)));
+        let path = |(prompt, step)| RankedPath::new(prompt, step, top_k as usize);
+        Self { steps: steps.map(path).collect() }
     }
 
-    /// The accepted lengths of a template, or the share of missing nodes among those that were forwarded on the verifier's
+    /// What the steps of a template accepted and emitted, or the share of missing nodes among those that were forwarded on the verifier's
     /// path, if it is above [`MOST_MISSING`].
     ///
     /// # Errors
     /// That share.
-    pub(in crate::planner) fn accepted(&self, template: &Template) -> Result<AcceptedLengths, f64> {
+    pub(in crate::planner) fn tally(&self, template: &Template) -> Result<Tally<()>, f64> {
         let (mut forwarded, mut missing) = (0u64, 0u64);
-        let mut accepted = AcceptedLengths::default();
-        for RankedPath { ranks, end, said } in &self.steps {
+        let (mut tally, mut place) = (Tally::default(), StepPlace::default());
+        for RankedPath { prompt, context, ranks, end, said } in &self.steps {
+            if !place.is_at(*prompt, *context) {
+                continue;
+            }
             let (mut node, mut length) = (0, 0);
             let mut steps = ranks.iter();
             loop {
@@ -68,15 +79,16 @@ impl StaticReplay {
                 (node, length) = (child, length + 1);
             }
             let most = if *end == PathEnd::Cut { *said } else { usize::MAX };
-            accepted.record(length, most);
+            tally.record(*prompt, length, most, ());
+            place.step(*context, length);
         }
         let missing = missing as f64 / forwarded.max(1) as f64;
-        if missing > MOST_MISSING { Err(missing) } else { Ok(accepted) }
+        if missing > MOST_MISSING { Err(missing) } else { Ok(tally) }
     }
 }
 
 impl RankedPath {
-    fn new(step: &StepTrace, top_k: usize) -> Self {
+    fn new(prompt: usize, step: &StepTrace, top_k: usize) -> Self {
         let candidates: BTreeMap<u32, &[Candidate]> =
             step.expanded.iter().map(|expansion| (expansion.node, expansion.candidates.as_slice())).collect();
         let edges = step.parents.iter().zip(&step.tokens).map(|(parent, token)| (*parent, *token));
@@ -100,6 +112,6 @@ impl RankedPath {
             };
             node = *child;
         }
-        Self { ranks, end, said: step.verified.len() }
+        Self { prompt, context: step.context, ranks, end, said: step.verified.len() }
     }
 }

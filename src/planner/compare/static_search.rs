@@ -3,9 +3,7 @@ use std::collections::BTreeSet;
 
 use crate::tree::Template;
 use crate::{
-    plan::{
-        DepthChoice, GrowthChoice, GrowthRule, Prediction, Refusal, RowRule, Schedule, Shape, StaticTree,
-    },
+    plan::{DepthChoice, GrowthChoice, GrowthRule, Refusal, RowRule, Schedule, Shape, StaticTree},
     planner::{
         SearchError,
         compare::static_replay::StaticReplay,
@@ -38,8 +36,8 @@ impl Search<'_> {
             if origin.limits.admitted([shape]).is_empty() {
                 continue;
             }
-            let accepted = match replay.accepted(&tree.template) {
-                Ok(accepted) => accepted,
+            let tally = match replay.tally(&tree.template) {
+                Ok(tally) => tally,
                 Err(missing) => {
                     let Shape { depth, draft_width, verify_width: _ } = shape;
                     let name = origin.name.clone();
@@ -56,11 +54,11 @@ impl Search<'_> {
                 // Nothing is chosen by what time is worth: that of plain decoding will do.
                 let by = Choosing { rule: RowRule::Widest, calibration: None, rate: 1.0 / self.ar_tpot_us };
                 let rows = pricing.tree_choice(&shape, schedule, by)?;
-                let stages = pricing.tree_step(&shape, schedule, by.rule, shape.verify_width)?;
-                let predicted = Prediction::new(accepted.aal(), stages, self.ar_tpot_us);
-                let evidence = trees.evidence(schedule, DepthChoice::Fixed, rows, &accepted);
+                let at = |()| pricing.tree_step(&shape, schedule, by.rule, shape.verify_width);
+                let priced = tally.priced(self.ar_tpot_us, at)?;
+                let evidence = trees.evidence(schedule, DepthChoice::Fixed, rows, tally.accepted());
                 let evidence = Evidence { growth: choice(rule, tree.clone()), ..evidence };
-                found.points.push(origin.point(shape, evidence, predicted));
+                found.points.push(origin.point(shape, evidence, priced));
             }
         }
         Ok(())

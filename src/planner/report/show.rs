@@ -10,7 +10,7 @@ use super::{
 };
 use crate::plan::{
     Calibration, ChosenTuning, DepthReport, DepthRule, GrowthRule, HeldOut, LeftOut, Plan, PlannedPredictor,
-    Refusal, RowChoice, RowRule, Schedule, Shape, SubPlan, WidthCost,
+    Refusal, RowChoice, RowRule, Schedule, Shape, SubPlan, Unseen, WidthCost,
 };
 
 /// Alternatives shown to people.
@@ -112,14 +112,30 @@ fn write_files(out: &mut String, plan: &Plan) -> fmt::Result {
 
 /// The sub-plan of every drafter, the chosen one marked.
 fn write_best_shapes(out: &mut String, plan: &Plan) -> fmt::Result {
-    writeln!(out, "\nbest shape of every drafter (predicted)")?;
+    writeln!(
+        out,
+        "\nbest shape of every drafter (predicted; the last column on other prompts than the recorded)"
+    )?;
     let mut rows = vec![
-        ["", "drafter", "Dd", "Wd", "Wv", "schedule", "tokens/step", "step us", "us/token", "speed-up"]
-            .map(str::to_owned),
+        [
+            "",
+            "drafter",
+            "Dd",
+            "Wd",
+            "Wv",
+            "schedule",
+            "tokens/step",
+            "step us",
+            "us/token",
+            "speed-up",
+            "on others",
+        ]
+        .map(str::to_owned),
     ];
     for (i, sub_plan) in plan.by_drafter.iter().enumerate() {
         let chosen = if i == plan.chosen_index as usize { "*" } else { "" };
-        let SubPlan { name, shape, growth, schedule, depth_choice, row_choice, predicted, .. } = sub_plan;
+        let SubPlan { name, shape, growth, schedule, depth_choice, row_choice, predicted, unseen, .. } =
+            sub_plan;
         let Shape { depth, draft_width, verify_width } = *shape;
         rows.push([
             chosen.to_owned(),
@@ -132,9 +148,16 @@ fn write_best_shapes(out: &mut String, plan: &Plan) -> fmt::Result {
             format!("{:.0}", predicted.step_us),
             format!("{:.0}", predicted.tpot_us),
             format!("{:.2}", predicted.speedup),
+            if sub_plan.is_plain() { String::new() } else { expected_cell(unseen) },
         ]);
     }
     write_table(out, &rows)
+}
+
+/// An expected speed-up with its interval.
+pub(super) fn expected_cell(unseen: &Unseen) -> String {
+    let Unseen { speedup, low, high, prompts: _ } = unseen;
+    format!("{speedup:.2} ({low:.2} to {high:.2})")
 }
 
 /// Where the time of the chosen step goes, how it chooses its rows, and what it accepts.
@@ -289,7 +312,7 @@ pub(super) fn describe_growth(growth: GrowthRule) -> &'static str {
 }
 
 pub(super) fn describe(sub_plan: &SubPlan) -> String {
-    let SubPlan { name, shape, growth, schedule, depth_choice, row_choice, predicted, .. } = sub_plan;
+    let SubPlan { name, shape, growth, schedule, depth_choice, row_choice, predicted, unseen, .. } = sub_plan;
     let Shape { depth, draft_width, verify_width } = *shape;
     let depth = describe_depth(depth_choice.rule(), depth);
     let ahead = words(*schedule);
@@ -299,8 +322,8 @@ pub(super) fn describe(sub_plan: &SubPlan) -> String {
         return format!("plain decoding, {:.0} us/token predicted", predicted.tpot_us);
     }
     format!(
-        "{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}{ahead}: {:.2} tokens/step, {:.2}x plain decoding predicted",
-        predicted.aal, predicted.speedup
+        "{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}{ahead}: {:.2} tokens/step, {:.2}x plain decoding expected",
+        predicted.aal, unseen.speedup
     )
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use ygg_profiler::{Cell, Finding, Stage, Summary};
 
 use crate::{
-    plan::{Plan, SubPlan},
+    plan::{Plan, SubPlan, Unseen},
     planner::NOISE_MARGIN,
 };
 
@@ -25,13 +25,14 @@ pub struct Verdict {
 /// What `plan` comes to for requests of temperature 0.
 pub fn verdict(plan: &Plan) -> Verdict {
     let chosen = plan.chosen();
-    let (speedup, sure) = (chosen.predicted.speedup, uncertainty(plan) * 100.0);
+    let Unseen { speedup, low, high, prompts: _ } = chosen.unseen;
     let gain = if chosen.is_plain() {
-        let plain = "plain decoding: no drafter that was measured is faster by more than the noise";
-        format!("{plain} (predicted, sure to within {sure:.0} %)")
+        "plain decoding: no drafter that was measured is faster beyond doubt".to_owned()
     } else {
         let name = &chosen.name;
-        format!("{speedup:.2}x plain decoding by {name} (predicted, sure to within {sure:.0} %)")
+        format!(
+            "{speedup:.2}x plain decoding by {name}, expected on other prompts than the recorded ({low:.2} to {high:.2} in nine of ten cases)"
+        )
     };
     Verdict { gain, advice: advice(plan) }
 }
@@ -47,28 +48,14 @@ fn judged<'p>(plan: &'p Plan, width: impl Fn(u32) -> bool + 'p) -> impl Iterator
     plan.table.iter().filter(is_judged).map(|(_, summary)| summary)
 }
 
-/// How far the ratio of the chosen step's time to a plain step's may be off, from the spread of what was measured: 95 % intervals of both
-/// medians, and never less than the margin by which plans are chosen.
-fn uncertainty(plan: &Plan) -> f64 {
-    // Of n normal samples, whose quartiles are 1.35 deviations apart, the median has a deviation of 1.25 / sqrt(n) of theirs.
-    let interval = |summary: &Summary| 1.82 * summary.spread / f64::from(summary.samples.max(1)).sqrt();
-    let widest = plan.chosen().shape.verify_width;
-    let plain = judged(plan, |width| width == 1).map(interval).fold(0.0, f64::max);
-    let chosen = judged(plan, move |width| width > 1 && width <= widest).map(interval).fold(0.0, f64::max);
-    plain.hypot(chosen).max(NOISE_MARGIN)
-}
-
 fn advice(plan: &Plan) -> Vec<String> {
     let mut advice = Vec::new();
-    let best = plan.by_drafter.iter().max_by(|a, b| a.predicted.speedup.total_cmp(&b.predicted.speedup));
-    if let Some(SubPlan { name, predicted, .. }) = best
+    let best = plan.by_drafter.iter().max_by(|a, b| a.unseen.speedup.total_cmp(&b.unseen.speedup));
+    if let Some(SubPlan { name, unseen, .. }) = best
         && !plan.fixed.is_empty()
-        && predicted.speedup > plan.chosen().predicted.speedup * (1.0 + NOISE_MARGIN)
+        && unseen.speedup > plan.chosen().unseen.speedup * (1.0 + NOISE_MARGIN)
     {
-        advice.push(format!(
-            "fix less: without `{}` {name} is predicted {:.2}x",
-            plan.fixed, predicted.speedup
-        ));
+        advice.push(format!("fix less: without `{}` {name} should give {:.2}x", plan.fixed, unseen.speedup));
     }
     let widest = plan.chosen().shape.verify_width;
     if judged(plan, move |width| width <= widest).any(|summary| summary.noisy) {

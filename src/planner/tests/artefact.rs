@@ -128,9 +128,10 @@ fn sealed_nonsense_is_refused_without_panic_or_large_allocation() {
 #[test]
 fn plans_of_another_format_name_both_versions() {
     let mut bytes = encode(&small_plan()).unwrap();
-    bytes[8..12].copy_from_slice(&7u32.to_le_bytes());
+    bytes[8..12].copy_from_slice(&(PLAN_FORMAT + 1).to_le_bytes());
     let error = decode(&bytes).unwrap_err().to_string();
-    assert!(error.contains(&format!("expected format {PLAN_FORMAT}, found format 7")), "{error}");
+    let expected = format!("expected format {PLAN_FORMAT}, found format {}", PLAN_FORMAT + 1);
+    assert!(error.contains(&expected), "{error}");
 }
 
 #[test]

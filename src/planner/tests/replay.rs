@@ -5,7 +5,7 @@ use ygg_profiler::{Candidate, Expansion, StepTrace, TokenTrace};
 use super::synthetic::{Echo, Oracle, fixed_widths, naive_tree, record, recorded_candidates, widest};
 use crate::{
     plan::Shape,
-    planner::{FreeReplay, SearchError, TreeReplay, acceptance_by_rank},
+    planner::{SearchError, TreeReplay, acceptance_by_rank, replay_free},
 };
 
 const WIDTHS: [u32; 6] = [1, 2, 3, 5, 8, 1000];
@@ -22,7 +22,7 @@ proptest! {
         let trace = record(&oracle, 12, width, depth, 6);
         trace.validate().unwrap();
         let replay = TreeReplay::new(&[&trace], width, &fixed_widths(&[1000], depth), None);
-        let accepted = replay.accepted(depth, 1000).unwrap();
+        let accepted = replay.tally(depth, 1000).unwrap().accepted();
         let recorded: usize = trace.steps().map(|step| step.verified.len()).sum();
         prop_assert_eq!(accepted.steps(), 12);
         prop_assert!((accepted.aal() - recorded as f64 / 12.0).abs() < 1e-12);
@@ -40,11 +40,11 @@ proptest! {
         for depth in 1..=depth {
             let fresh = naive_tree(|path| recorded.get(path).cloned(), step.tokens[0], narrow, depth);
             for verify_width in WIDTHS {
-                match replay.accepted(depth, verify_width) {
-                    Ok(accepted) => {
+                match replay.tally(depth, verify_width) {
+                    Ok(tally) => {
                         prop_assert_eq!(fresh.missing, 0);
                         let expected = fresh.accepted(&step.verified, verify_width);
-                        prop_assert_eq!(accepted.aal(), 1.0 + expected as f64);
+                        prop_assert_eq!(tally.accepted().aal(), 1.0 + expected as f64);
                     }
                     Err(SearchError::IncompleteTrace { missing, .. }) => {
                         prop_assert_eq!(missing, fresh.missing as f64 / fresh.forwarded.len() as f64);
@@ -60,7 +60,7 @@ proptest! {
     fn more_rows_and_more_growths_never_accept_less(oracle in oracle(), width in 1u32..5, depth in 1u32..6) {
         let trace = record(&oracle, 8, width, depth, 6);
         let replay = TreeReplay::new(&[&trace], width, &fixed_widths(&WIDTHS, depth), None);
-        let aal = |depth, verify_width| replay.accepted(depth, verify_width).unwrap().aal();
+        let aal = |depth, verify_width| replay.tally(depth, verify_width).unwrap().accepted().aal();
         for depth in 1..=depth {
             prop_assert_eq!(aal(depth, 1), 1.0);
             for pair in WIDTHS.windows(2) {
@@ -78,7 +78,7 @@ proptest! {
         let shape = Shape { depth, draft_width: 1, verify_width: verify_widths[place] };
         let trace = TokenTrace { kind: "t".into(), temperature: 0.0, prompt: vec![1, 2, 1], output };
         let choice = widest(&verify_widths[..=place]);
-        let replay = FreeReplay::new(std::slice::from_ref(&trace), &mut Echo, &shape, &choice);
+        let tally = replay_free(std::slice::from_ref(&trace), &mut Echo, &shape, &choice);
 
         let text = [&trace.prompt[..], &trace.output].concat();
         let (mut at, mut steps, mut rows) = (trace.prompt.len() + 1, 0, 0);
@@ -89,10 +89,10 @@ proptest! {
             steps += 1;
             rows += *verify_widths.iter().find(|w| **w as usize > chain.len()).unwrap();
         }
-        prop_assert_eq!(replay.accepted().steps(), steps);
+        prop_assert_eq!(tally.accepted().steps(), steps);
         if steps > 0 {
-            prop_assert_eq!(replay.accepted().aal(), (trace.output.len() - 1) as f64 / steps as f64);
-            let run: u64 = replay.steps_by_width().iter().map(|(w, steps)| u64::from(*w) * steps).sum();
+            prop_assert_eq!(tally.accepted().aal(), (trace.output.len() - 1) as f64 / steps as f64);
+            let run: u64 = tally.steps().iter().map(|(w, steps)| u64::from(*w) * steps).sum();
             prop_assert_eq!(run, u64::from(rows));
         }
     }
@@ -126,7 +126,7 @@ fn a_step_that_ended_its_request_gives_no_bonus_token() {
         trace.prompts[0].steps.push(chain(verified));
         trace.validate().unwrap();
         let replay = TreeReplay::new(&[&trace], 1, &fixed_widths(&[4], 3), None);
-        let aal = [1, 2, 3].map(|depth| replay.accepted(depth, 4).unwrap().aal());
+        let aal = [1, 2, 3].map(|depth| replay.tally(depth, 4).unwrap().accepted().aal());
         assert_eq!(aal, tokens, "{verified:?}");
     }
 }
@@ -143,8 +143,8 @@ fn shapes_that_the_trace_cannot_answer_for_are_refused() {
     }
     trace.validate().unwrap();
     let replay = TreeReplay::new(&[&trace], 4, &fixed_widths(&[4], 4), None);
-    assert!(replay.accepted(1, 4).is_ok());
-    let error = replay.accepted(3, 4).unwrap_err().to_string();
+    assert!(replay.tally(1, 4).is_ok());
+    let error = replay.tally(3, 4).unwrap_err().to_string();
     assert!(error.contains("Dd 3, Wd 4") && error.contains("at most 1.0 %"), "{error}");
 }
 

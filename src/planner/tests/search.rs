@@ -265,7 +265,7 @@ fn good_drafts_are_chosen_and_every_drafter_kept() {
     assert_eq!(skip.top_k, 5);
     assert!(skip.acceptance.by_depth[0] > 0.5 && skip.acceptance.by_rank.len() == 5);
     assert!(leviathan::gain(skip.acceptance.by_rank[0], 0.1, 2) > 0.0);
-    assert_eq!(plan.context, 115);
+    assert_eq!(plan.context, 390);
     assert_eq!(plan.fingerprints, fingerprints());
     assert!(plan.for_drafter("ngram").is_none());
     let lookup = plan.for_drafter("lookup").unwrap().shape.verify_width;

@@ -115,11 +115,11 @@ proptest! {
         let mut slow = Outcome::default();
         trace.steps().for_each(|step| slowly(&template, step, &mut slow));
         let missing = slow.missing as f64 / slow.forwarded as f64;
-        match StaticReplay::new(&[&trace], 6).accepted(&template) {
-            Ok(accepted) => {
+        match StaticReplay::new(&[&trace], 6).tally(&template) {
+            Ok(tally) => {
                 prop_assert!(missing <= MOST_MISSING, "{:?}", slow);
-                prop_assert_eq!(accepted.steps(), slow.steps as u64);
-                prop_assert!((accepted.aal() - slow.emitted as f64 / slow.steps as f64).abs() < 1e-12, "{:?}", slow);
+                prop_assert_eq!(tally.accepted().steps(), slow.steps as u64);
+                prop_assert!((tally.accepted().aal() - slow.emitted as f64 / slow.steps as f64).abs() < 1e-12, "{:?}", slow);
             }
             Err(found) => {
                 prop_assert!(missing > MOST_MISSING, "{:?}", slow);

@@ -191,7 +191,8 @@ pub(super) fn record_step(oracle: &Oracle, root: u32, width: u32, depth: u32, to
         path.push(token);
     }
     StepTrace {
-        context: 100 + root,
+        // So far from the next that every shape takes every step.
+        context: 100 + 20 * root,
         parents: tree.nodes.iter().map(|node| node.parent as u32).collect(),
         tokens: tree.nodes.iter().map(|node| *node.path.last().unwrap()).collect(),
         expanded: tree

@@ -5,7 +5,7 @@
 //! without one are summed by 16 inputs; bytes are multiplied with their signs and summed in 32 bits.
 
 use super::{
-    Distances, Ints, MANY, Operands, Sums, TOGETHER, Vector, fetch,
+    Distances, Fetching, Ints, MANY, Operands, Sums, TOGETHER, Vector, fetch,
     scales::{Close, Of, after_block, scales, unit},
     unpack::{Codes, quad, quad_with_signs},
 };
@@ -89,10 +89,10 @@ impl<const C: usize> BlocksAt<C> {
 
     /// Fetches part `p` of the blocks of turn `j`, once for each block.
     #[inline(always)]
-    fn fetch<V: Vector>(self, layout: CodeLayout, j: usize, p: usize, ahead: usize) {
+    fn fetch<V: Vector>(self, layout: CodeLayout, j: usize, p: usize, fetching: Fetching) {
         for c in 0..C {
             if let (block, 0) = self.vector::<V>(j, c) {
-                fetch(layout, block, p, ahead);
+                fetch(layout, block, p, fetching);
             }
         }
     }
@@ -314,14 +314,14 @@ unsafe fn few<V: Vector, K: Kind, const R: usize, const J: usize, const C: usize
     let mut blocks_at = BlocksAt { first, tile: blocks * layout.bytes };
     let mut totals = [[[v.zero(); C]; R]; J];
     for b in 0..blocks {
-        let ahead = distances.at(b);
+        let fetching = distances.at(b);
         // SAFETY: the block of the tiles and its rows are inside what the caller named.
         unsafe {
             if const { K::CODING.has_groups() } {
                 let mut ints = [[[v.no_ints(); C]; R]; J];
                 for p in 0..layout.parts {
                     each_turn!(J, j => {
-                        blocks_at.fetch::<V>(layout, j, p, ahead);
+                        blocks_at.fetch::<V>(layout, j, p, fetching);
                         add_part::<V, K, R, C>(v, blocks_at, j, p, x, &mut ints[j]);
                     });
                     x = x.add(R * row);
@@ -332,7 +332,7 @@ unsafe fn few<V: Vector, K: Kind, const R: usize, const J: usize, const C: usize
                 x = x.add(R * SUMS);
             } else {
                 each_turn!(J, j => {
-                    blocks_at.fetch::<V>(layout, j, 0, ahead);
+                    blocks_at.fetch::<V>(layout, j, 0, fetching);
                     add_block::<V, K, R, C>(v, blocks_at, j, x, &mut totals[j]);
                 });
                 x = x.add(R * row);
@@ -412,7 +412,7 @@ unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) 
     let mut memory = [Ints::ZERO; TOGETHER];
     sums.iter_mut().for_each(|sums| sums.0[..rows].fill([0.0; TILE]));
     for b in 0..blocks {
-        let ahead = distances.at(b);
+        let fetching = distances.at(b);
         let block = |t: usize| tile.wrapping_add(t * blocks * layout.bytes);
         // SAFETY: the block of the tiles and its rows are inside what the caller named, totals and integers have room for
         // `MANY` rows.
@@ -420,7 +420,7 @@ unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) 
             if const { K::CODING.has_groups() } {
                 for p in 0..layout.parts {
                     for (t, ints) in memory.iter_mut().enumerate().take(sums.len()) {
-                        add_part_to_many::<V, K>(v, block(t), p, x, rows, ahead, ints);
+                        add_part_to_many::<V, K>(v, block(t), p, x, rows, fetching, ints);
                     }
                     x = x.add(rows * row);
                 }
@@ -430,7 +430,7 @@ unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) 
                 x = x.add(rows * SUMS);
             } else {
                 for (t, sums) in sums.iter_mut().enumerate() {
-                    add_block_to_many::<V, K>(v, block(t), x, rows, ahead, &mut memory[t], sums);
+                    add_block_to_many::<V, K>(v, block(t), x, rows, fetching, &mut memory[t], sums);
                 }
                 x = x.add(rows * row);
             }
@@ -455,13 +455,13 @@ unsafe fn add_part_to_many<V: Vector, K: Kind>(
     p: usize,
     x: *const u8,
     rows: usize,
-    ahead: usize,
+    fetching: Fetching,
     ints: &mut Ints,
 ) {
     let layout = Of::<V, K>::LAYOUT;
     let row = const { Coded::row_bytes(K::CODING) };
     let ints = ints.0.as_mut_ptr().cast::<i32>();
-    fetch(layout, block, p, ahead);
+    fetch(layout, block, p, fetching);
     for i in 0..Of::<V, K>::VECTORS {
         // SAFETY: promised by the caller.
         unsafe {
@@ -518,14 +518,14 @@ unsafe fn add_block_to_many<V: Vector, K: Kind>(
     block: *const u8,
     x: *const u8,
     rows: usize,
-    ahead: usize,
+    fetching: Fetching,
     ints: &mut Ints,
     sums: &mut Sums,
 ) {
     let layout = Of::<V, K>::LAYOUT;
     let row = const { Coded::row_bytes(K::CODING) };
     let (totals, ints) = (sums.0.as_mut_ptr().cast::<f32>(), ints.0.as_mut_ptr().cast::<i32>());
-    fetch(layout, block, 0, ahead);
+    fetch(layout, block, 0, fetching);
     for i in 0..Of::<V, K>::VECTORS {
         // SAFETY: promised by the caller.
         unsafe {

@@ -68,8 +68,16 @@ pub(super) struct Operands {
     pub(super) rows: usize,
     /// Tiles that vectors read in turn.
     pub(super) streams: usize,
-    /// Distance from a weight to the one to fetch ahead of its use; 0 leaves it to the processor.
+    pub(super) fetching: Fetching,
+}
+
+/// What is fetched of weights before their use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fetching {
+    /// Distance from a weight to the one to fetch while it is used; 0 leaves it to the processor.
     pub(super) ahead: usize,
+    /// Whether one line of every two is fetched.
+    pub(super) in_pairs: bool,
 }
 
 impl Operands {
@@ -88,25 +96,26 @@ struct Distances {
     /// For the others, whose distance reaches one tile further.
     far: usize,
     far_from: usize,
+    in_pairs: bool,
 }
 
 impl Distances {
     #[inline(always)]
     fn new(layout: CodeLayout, operands: &Operands, streams: usize) -> Self {
-        let Operands { blocks, ahead, .. } = *operands;
+        let Operands { blocks, fetching: Fetching { ahead, in_pairs }, .. } = *operands;
         let tile = blocks * layout.bytes;
         if ahead == 0 || streams == 1 {
-            return Self { near: ahead, far: ahead, far_from: 0 };
+            return Self { near: ahead, far: ahead, far_from: 0, in_pairs };
         }
         let others = (streams - 1) * tile;
         let near = ahead + ahead / tile * others;
-        Self { near, far: near + others, far_from: blocks - ahead % tile / layout.bytes }
+        Self { near, far: near + others, far_from: blocks - ahead % tile / layout.bytes, in_pairs }
     }
 
-    /// That of block `b` of a tile.
+    /// What to fetch while block `b` of a tile is used.
     #[inline(always)]
-    fn at(self, b: usize) -> usize {
-        if b < self.far_from { self.near } else { self.far }
+    fn at(self, b: usize) -> Fetching {
+        Fetching { ahead: if b < self.far_from { self.near } else { self.far }, in_pairs: self.in_pairs }
     }
 }
 
@@ -114,16 +123,28 @@ impl Distances {
 #[cfg(target_arch = "x86_64")]
 const FAR: usize = 4096;
 
-/// Prefetches part `p` of a block, and what of the block is before or behind all parts, `ahead` bytes on. With `ahead` 0 it prefetches nothing.
+/// Lines that a processor brings together.
+#[cfg(target_arch = "x86_64")]
+const PAIR: usize = 128;
+
+/// Prefetches part `p` of a block, and what of the block is before or behind all parts, as far ahead as it says.
 #[inline(always)]
-fn fetch(layout: CodeLayout, block: *const u8, p: usize, ahead: usize) {
+fn fetch(layout: CodeLayout, block: *const u8, p: usize, Fetching { ahead, in_pairs }: Fetching) {
     #[cfg(target_arch = "x86_64")]
     if ahead != 0 {
         let share = layout.bytes / layout.parts;
         let at = block.wrapping_add(ahead + p * share);
+        if in_pairs {
+            let first = at.wrapping_sub(at.addr() % PAIR);
+            for pair in 0..share.div_ceil(PAIR) {
+                // SAFETY: fetching touches nothing, and every x86-64 processor has the instruction.
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(first.wrapping_add(PAIR * pair).cast()) };
+            }
+            return;
+        }
         for line in 0..share.div_ceil(64) {
             let line = at.wrapping_add(64 * line).cast();
-            // SAFETY: fetching touches nothing, and every x86-64 processor has the instruction.
+            // SAFETY: as above.
             unsafe {
                 if ahead < FAR {
                     _mm_prefetch::<_MM_HINT_T0>(line);
@@ -134,5 +155,5 @@ fn fetch(layout: CodeLayout, block: *const u8, p: usize, ahead: usize) {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (layout, block, p, ahead);
+    let _ = (layout, block, p, ahead, in_pairs);
 }

@@ -91,14 +91,14 @@ unsafe fn few<V: Vector, K: Kind, const R: usize>(
     first: usize,
     sums: &mut [[f32; TILE]],
 ) {
-    let Operands { mut tile, blocks, x, rows, ahead, .. } = operands;
+    let Operands { mut tile, blocks, x, rows, fetching, .. } = operands;
     let layout: CodeLayout = const { K::LAYOUT };
     let by_part = const { PART / K::CODING.group_len() };
     let mut x = x.wrapping_add(first * F32_ROW);
     let mut totals = [[v.zero(); 2]; R];
     for _ in 0..blocks {
         for p in 0..layout.parts {
-            fetch(layout, tile, p, ahead);
+            fetch(layout, tile, p, fetching);
             for i in 0..const { TILE / V::LANES } {
                 // SAFETY: the block of the tile and its rows are inside what the caller named.
                 unsafe {

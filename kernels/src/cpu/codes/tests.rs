@@ -1,7 +1,7 @@
 //! Kernels of other tiers, emulated: over eight outputs as by AVX-VNNI, over sixteen as by AVX-512, each with sums of few rows in registers.
 //! They have the bits of the portable tier, which has no such kernels. And where fetching leads.
 
-use super::{Array, CodeLayout, Distances, Operands, Sums, int8, native};
+use super::{Array, CodeLayout, Distances, Fetching, Operands, Sums, int8, native};
 use crate::{
     Activations, Matrix, Rows, RowsMut, WeightFormat,
     cpu::{Epilogue, Kernels, PackedLinear, TILE},
@@ -54,7 +54,7 @@ fn kernels_of_few_rows_have_the_bits_of_the_portable_tier() {
                 x: prepared.bytes.as_ptr(),
                 rows,
                 streams: 1,
-                ahead: 0,
+                fetching: Fetching { ahead: 0, in_pairs: false },
             };
             for (tiles, streams) in [(1, 1), (2, 1), (2, 2)] {
                 let mut sums = [Sums::ZERO; 2];
@@ -90,13 +90,14 @@ fn fetching_stays_in_its_stream() {
             let place = |t: usize, at: usize| (at / tile * streams + t) * tile + at % tile;
             for ahead in [1, 5, 12, 40].map(|blocks| blocks * layout.bytes) {
                 let (tile, x) = (std::ptr::null(), std::ptr::null());
-                let operands = Operands { tile, blocks, x, rows: 1, streams, ahead };
+                let fetching = Fetching { ahead, in_pairs: false };
+                let operands = Operands { tile, blocks, x, rows: 1, streams, fetching };
                 let distances = Distances::new(layout, &operands, streams);
                 for (t, b) in (0..streams).flat_map(|t| (0..blocks).map(move |b| (t, b))) {
                     let at = b * layout.bytes;
                     let expected = place(t, at + ahead) - place(t, at);
                     assert_eq!(
-                        distances.at(b),
+                        distances.at(b).ahead,
                         expected,
                         "block {b} of {blocks}, {streams} streams, {ahead}"
                     );
@@ -104,9 +105,10 @@ fn fetching_stays_in_its_stream() {
             }
         }
     }
-    let none =
-        Operands { tile: std::ptr::null(), blocks: 3, x: std::ptr::null(), rows: 1, streams: 2, ahead: 0 };
-    assert_eq!([0, 2].map(|b| Distances::new(layout, &none, 2).at(b)), [0, 0]);
+    let fetching = Fetching { ahead: 0, in_pairs: true };
+    let (tile, x) = (std::ptr::null(), std::ptr::null());
+    let none = Operands { tile, blocks: 3, x, rows: 1, streams: 2, fetching };
+    assert_eq!([0, 2].map(|b| Distances::new(layout, &none, 2).at(b)), [fetching; 2]);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -160,7 +162,7 @@ mod in_tiles {
                     x: prepared.bytes.as_ptr(),
                     rows,
                     streams: 2,
-                    ahead: 0,
+                    fetching: Fetching { ahead: 0, in_pairs: false },
                 };
                 for tiles in [1, 2] {
                     let mut sums = [Sums::ZERO; 2];

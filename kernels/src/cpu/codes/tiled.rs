@@ -10,7 +10,7 @@
 //! most above, so vectors multiply them.
 
 use super::{
-    Distances, Ints, MANY, Operands, Sums, Vector, fetch,
+    Distances, Fetching, Ints, MANY, Operands, Sums, Vector, fetch,
     scales::{Close, Of, scales},
     unpack::{Codes, quad},
 };
@@ -169,10 +169,10 @@ unsafe fn one_group<V: TileVector, T: Tiles, K: Kind>(
             for p in 0..8 {
                 let early = 8 * b + p + EARLY;
                 if early < 8 * blocks {
-                    let ahead = distances.at(early / 8);
+                    let fetching = distances.at(early / 8);
                     for (t, weights) in weights.iter_mut().enumerate().take(sums.len()) {
                         let weights = &mut weights[early % 8];
-                        write::<V, K>(v, block(t, early / 8), early % 8, ahead, weights);
+                        write::<V, K>(v, block(t, early / 8), early % 8, fetching, weights);
                     }
                 }
                 registers.load::<4>(rows_of(b).add(p * rows * row), row);
@@ -240,14 +240,14 @@ unsafe fn groups<V: TileVector, T: Tiles, K: Kind>(
     room: &mut Room,
     sums: &mut Sums,
 ) {
-    let Operands { tile, blocks, x, rows, ahead, .. } = operands;
+    let Operands { tile, blocks, x, rows, fetching, .. } = operands;
     let row = const { Coded::row_bytes(K::CODING) };
     let block = |b: usize| tile.wrapping_add(b * Of::<V, K>::LAYOUT.bytes);
     let rows_of = |b: usize| x.wrapping_add(b * rows * (8 * row + SUMS));
     let Room { weights, ints: [low, high] } = room;
     for (p, to) in weights[0].iter_mut().enumerate() {
         // SAFETY: the block is inside what the caller named.
-        unsafe { write::<V, K>(v, block(0), p, ahead, to) };
+        unsafe { write::<V, K>(v, block(0), p, fetching, to) };
     }
     for b in 0..blocks {
         let [even, odd] = &mut *weights;
@@ -263,7 +263,7 @@ unsafe fn groups<V: TileVector, T: Tiles, K: Kind>(
                 // SAFETY: the block is inside what the caller named; 16 rows from each first one are rows of the group.
                 unsafe {
                     if pair == 0 && b + 1 < blocks {
-                        write::<V, K>(v, block(b + 1), p, ahead, next);
+                        write::<V, K>(v, block(b + 1), p, fetching, next);
                     }
                     let x = rows_of(b).add(p * rows * row);
                     registers.load::<6>(now[0].as_ptr().cast(), ROW_BYTES);
@@ -309,11 +309,11 @@ unsafe fn write<V: TileVector, K: Kind>(
     v: V,
     block: *const u8,
     p: usize,
-    ahead: usize,
+    fetching: Fetching,
     to: &mut [[Line; LINES]; 2],
 ) {
     let layout = Of::<V, K>::LAYOUT;
-    fetch(layout, block, p, ahead);
+    fetch(layout, block, p, fetching);
     // SAFETY: promised by the caller; a line has 64 bytes.
     unsafe {
         let codes = block.add(layout.codes + p * layout.part_bytes);

@@ -36,14 +36,16 @@ proptest! {
     #[test]
     fn any_tuning_gives_the_bits_of_the_default(
         f in 0..WeightFormat::ALL.len(), outputs in 17usize..200, blocks in 1usize..4, width in 1usize..40,
-        rows in 1usize..=64, tiles in 1usize..12, streams in 1usize..=2, ahead in proptest::option::of(0usize..20_000), seed: u64,
+        rows in 1usize..=64, tiles in 1usize..12, streams in 1usize..=2, ahead in proptest::option::of(0usize..20_000), in_pairs: bool,
+        seed: u64,
     ) {
         let format = WeightFormat::ALL[f];
         let columns = blocks * format.block_len().max(32);
         let mut noise = Noise::new(seed);
         let x = noise.values(width * columns);
         let others = noise.values((width * outputs).max(columns));
-        let tuning = Tuning::new(rows, tiles, Streams::Count(streams), ahead.map_or(Ahead::Tile, Ahead::Bytes)).unwrap();
+        let distance = if in_pairs { Ahead::Pairs } else { Ahead::Bytes };
+        let tuning = Tuning::new(rows, tiles, Streams::Count(streams), ahead.map_or(Ahead::Tile, distance)).unwrap();
         for weights in linears(format, outputs, columns, &mut noise) {
             for kernels in ways() {
                 let [expected, found] = [Tuning::DEFAULT, tuning]

@@ -7,7 +7,7 @@ use crate::{
         Acceptance, Calibration, DepthChoice, DepthCosts, DrafterKind, GrowthChoice, PricedShape, RowChoice,
         StageTime, StaticTree, SubPlan, WidthCost,
     },
-    planner::report::show::{describe_growth, shape_cells, words},
+    planner::report::show::{describe_growth, expected_cell, shape_cells, words},
 };
 
 use super::{Change, list};
@@ -55,6 +55,7 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         draft_temperature,
         row_choice,
         predicted,
+        unseen,
         acceptance,
     } = a;
     let RowChoice { rule: _, widths, rate, calibration } = row_choice;
@@ -79,6 +80,7 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         Change::of("calibration", calibration, &b.row_choice.calibration, describe_calibration),
         Change::of("stages", &predicted.stages, &b.predicted.stages, stages),
         Change::of("plain us/token", &predicted.ar_tpot_us, &b.predicted.ar_tpot_us, |us| format!("{us:.0}")),
+        Change::of("on other prompts", unseen, &b.unseen, expected_cell),
         Change::of("steps behind acceptance", steps, &b.acceptance.steps, u64::to_string),
         Change::of("accepted to depth 1, 2, ...", by_depth, &b.acceptance.by_depth, shares),
         Change::of("accepted candidate 1, 2, ...", by_rank, &b.acceptance.by_rank, shares),

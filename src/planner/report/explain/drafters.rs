@@ -2,10 +2,7 @@
 use serde::Serialize;
 use ygg_profiler::Worker;
 
-use crate::{
-    plan::{Acceptance, Plan, Prediction, PricedShape, StageTime, SubPlan},
-    planner::NOISE_MARGIN,
-};
+use crate::plan::{Acceptance, Plan, Prediction, PricedShape, StageTime, SubPlan, Unseen};
 
 /// The best shape of one drafter.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -17,8 +14,10 @@ pub struct DrafterReason {
     pub outcome: Outcome,
     /// The outcome in words.
     pub reason: String,
-    /// What it should give.
+    /// What it gives on the recorded prompts.
     pub predicted: Prediction,
+    /// What it should give on others.
+    pub unseen: Unseen,
     /// Where the time of its step goes.
     pub shares: StepShares,
     /// Measured acceptance at this shape.
@@ -40,16 +39,16 @@ pub struct StepShares {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Chosen: nothing else is predicted faster.
+    /// Chosen: nothing else should be faster.
     Won,
     /// Chosen within what the user fixed.
     AskedFor,
-    /// Plain decoding, chosen since nothing is faster by more than the noise.
+    /// Plain decoding, chosen since nothing is faster beyond doubt.
     NothingBetter,
     /// Slower than plain decoding.
     SlowerThanPlain,
-    /// Faster than plain decoding by less than the noise.
-    WithinNoise,
+    /// Faster than plain decoding, but not beyond doubt.
+    Doubtful,
     /// Faster than plain decoding, but not the fastest.
     Slower,
     /// Faster than what was chosen, but excluded by what the user fixed.
@@ -79,6 +78,7 @@ pub(super) fn reasons(plan: &Plan) -> Vec<DrafterReason> {
             outcome,
             reason: words(plan, sub_plan, outcome),
             predicted: sub_plan.predicted.clone(),
+            unseen: sub_plan.unseen,
             shares: StepShares::new(&sub_plan.predicted.stages),
             acceptance: sub_plan.acceptance.clone(),
         }
@@ -88,7 +88,7 @@ pub(super) fn reasons(plan: &Plan) -> Vec<DrafterReason> {
 
 fn outcome(plan: &Plan, place: usize) -> Outcome {
     let (sub_plan, chosen) = (&plan.by_drafter[place], plan.chosen());
-    let speedup = sub_plan.predicted.speedup;
+    let unseen = sub_plan.unseen;
     if place == plan.chosen_index as usize {
         return match (plan.fixed.is_empty(), sub_plan.is_plain()) {
             (false, _) => Outcome::AskedFor,
@@ -96,21 +96,21 @@ fn outcome(plan: &Plan, place: usize) -> Outcome {
             (true, false) => Outcome::Won,
         };
     }
-    if speedup > chosen.predicted.speedup && !plan.fixed.is_empty() {
+    if unseen.speedup > chosen.unseen.speedup && !plan.fixed.is_empty() {
         Outcome::Excluded
     } else if sub_plan.is_plain() {
         Outcome::Slower
-    } else if speedup < 1.0 {
+    } else if unseen.speedup < 1.0 {
         Outcome::SlowerThanPlain
-    } else if speedup < 1.0 + NOISE_MARGIN {
-        Outcome::WithinNoise
+    } else if !unseen.is_gain() {
+        Outcome::Doubtful
     } else {
         Outcome::Slower
     }
 }
 
 fn words(plan: &Plan, sub_plan: &SubPlan, outcome: Outcome) -> String {
-    let (predicted, chosen) = (&sub_plan.predicted, &plan.chosen().predicted);
+    let (predicted, chosen) = (&sub_plan.predicted, &plan.chosen().unseen);
     let plain_us = predicted.ar_tpot_us;
     let StepShares { draft_us, verify_us, host_us } = StepShares::new(&predicted.stages);
     let step = format!(
@@ -122,26 +122,24 @@ fn words(plan: &Plan, sub_plan: &SubPlan, outcome: Outcome) -> String {
         predicted.aal
     );
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    let margin = NOISE_MARGIN * 100.0;
+    let Unseen { speedup, low, high, .. } = sub_plan.unseen;
     match outcome {
         Outcome::Won => format!("chosen: {step}"),
         Outcome::AskedFor => format!("chosen within `{}`: {step}", plan.fixed),
-        Outcome::NothingBetter => format!("chosen: nothing is predicted faster by {margin:.0} % or more"),
+        Outcome::NothingBetter => "chosen: nothing is faster beyond doubt".to_owned(),
         Outcome::SlowerThanPlain => {
-            format!("slower than plain decoding by {:.0} %: {step}", percent(1.0 / predicted.speedup))
+            format!("slower than plain decoding by {:.0} %: {step}", percent(1.0 / speedup))
         }
-        Outcome::WithinNoise => format!(
-            "faster than plain decoding by {:.1} %, and {margin:.0} % may be noise: {step}",
-            percent(predicted.speedup)
-        ),
+        Outcome::Doubtful => {
+            format!("{speedup:.2}x plain decoding, but other prompts may give {low:.2} to {high:.2}: {step}")
+        }
         Outcome::Slower if sub_plan.is_plain() => format!(
             "{:.0} % more time per token than the chosen: a step for every token",
-            percent(predicted.tpot_us / chosen.tpot_us)
+            percent(chosen.speedup / speedup)
         ),
-        Outcome::Slower => format!(
-            "{:.0} % more time per token than the chosen: {step}",
-            percent(predicted.tpot_us / chosen.tpot_us)
-        ),
+        Outcome::Slower => {
+            format!("{:.0} % more time per token than the chosen: {step}", percent(chosen.speedup / speedup))
+        }
         Outcome::Excluded => format!("excluded by `{}`, though predicted faster: {step}", plan.fixed),
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     cpu::{
         activations::Layout,
         avx2::lanes::{LANES, halves, store},
-        codes::Operands,
+        codes::{Fetching, Operands},
         packing::{BLOCK, TILE, block_bytes},
     },
 };
@@ -43,7 +43,7 @@ formats!(BF16 F16 F32);
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn dense<F: Dense, const R: usize>(operands: Operands, sums: &mut [[f32; TILE]]) {
     let block_bytes = const { block_bytes(F::FORMAT) };
-    let Operands { mut tile, blocks, mut x, rows, ahead, .. } = operands;
+    let Operands { mut tile, blocks, mut x, rows, fetching: Fetching { ahead, .. }, .. } = operands;
     let mut totals = [[_mm256_setzero_ps(); R]; VECTORS];
     for _ in 0..blocks {
         for line in 0..block_bytes / 64 {

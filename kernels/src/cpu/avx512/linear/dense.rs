@@ -4,7 +4,7 @@ use crate::{
     WeightFormat,
     cpu::{
         activations::Layout,
-        codes::Operands,
+        codes::{Fetching, Operands},
         packing::{BLOCK, TILE, block_bytes},
     },
 };
@@ -123,7 +123,7 @@ pub(super) unsafe fn dense_pairs<D: Dense, const R: usize>(operands: Operands, s
 unsafe fn walk<D: Dense, const R: usize>(operands: Operands, sums: &mut [[f32; TILE]]) {
     let block_bytes = const { block_bytes(D::FORMAT) };
     let (weight_bytes, x_bytes) = (block_bytes / BLOCK, D::LAYOUT.block_bytes() / BLOCK);
-    let Operands { mut tile, blocks, mut x, ahead, .. } = operands;
+    let Operands { mut tile, blocks, mut x, fetching: Fetching { ahead, .. }, .. } = operands;
     // SAFETY: the caller has the features.
     let zero = unsafe { _mm512_setzero_ps() };
     let (mut even, mut odd) = ([zero; R], [zero; R]);

@@ -1,0 +1,91 @@
+//! What a plan expects of prompts that were not recorded, against such prompts.
+use ygg_profiler::TokenTrace;
+
+use super::{
+    search::plan,
+    synthetic::{profile, samples},
+};
+use crate::plan::{Plan, SubPlan, Unseen};
+
+/// Numbers of a linear congruence.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// A request whose answer repeats its beginning or does not, to a degree of its own.
+fn request(dice: &mut Dice) -> TokenTrace {
+    let repeats = dice.below(100);
+    let prompt: Vec<u32> = (0..8).map(|i| 100 + i).collect();
+    let output = (0..40)
+        .map(|i| if dice.below(100) < repeats { prompt[(i + 1) % 8] } else { 200 + dice.below(1000) as u32 });
+    TokenTrace { kind: "any".into(), temperature: 0.0, output: output.collect(), prompt }
+}
+
+/// Every two rows cost a tenth of a plain step more.
+fn planned(requests: Vec<TokenTrace>, fix: &str) -> Plan {
+    let verify = [(1, 100.0), (2, 105.0), (4, 125.0), (6, 145.0), (9, 175.0)];
+    let mut cells: Vec<_> = verify.map(|(width, us)| samples("verify", width, us)).to_vec();
+    cells.push(samples("draft:lookup", 1, 1.0));
+    plan(&profile(cells, vec![], requests), fix).unwrap()
+}
+
+fn lookup(plan: &Plan) -> &SubPlan {
+    plan.for_drafter("lookup").unwrap()
+}
+
+/// Intervals of many profiles of few prompts, against the speed-up over as many other prompts.
+#[test]
+fn nine_of_ten_intervals_hold_what_other_prompts_give() {
+    let mut dice = Dice(3);
+    let (mut inside, mut narrow, runs) = (0, 0, 120);
+    for _ in 0..runs {
+        let recorded = planned((0..24).map(|_| request(&mut dice)).collect(), "");
+        let SubPlan { shape, row_choice, predicted, unseen, .. } = lookup(&recorded);
+        let Unseen { speedup, low, high, prompts } = *unseen;
+        assert_eq!(prompts, 24);
+        assert!(low < speedup && speedup < high && speedup <= predicted.speedup, "{unseen:?}");
+        let rows = if row_choice.calibration.is_some() { "best" } else { "all" };
+        let fix = format!(
+            "drafter=lookup,Dd={},Wd={},Wv={},rows={rows}",
+            shape.depth, shape.draft_width, shape.verify_width
+        );
+        let others = planned((0..24).map(|_| request(&mut dice)).collect(), &fix);
+        let found = lookup(&others).predicted.speedup;
+        inside += usize::from(low <= found && found <= high);
+        narrow += usize::from(high / low < 1.6);
+    }
+    assert!((runs * 82 / 100..=runs * 97 / 100).contains(&inside), "{inside} of {runs} inside");
+    assert!(narrow > runs / 2, "{narrow} of {runs} intervals say anything");
+}
+
+#[test]
+fn a_gain_that_one_prompt_makes_is_doubted() {
+    let copied: Vec<u32> = (0..40).map(|i| 101 + i % 8).collect();
+    let strange = |first: u32| (0..40).map(|i| first + i).collect();
+    let request =
+        |output| TokenTrace { kind: "any".into(), temperature: 0.0, prompt: (100..109).collect(), output };
+    let others = (1..8).map(|i| request(strange(1000 * i)));
+    let one = planned(others.chain([request(copied.clone())]).collect(), "");
+    let lookup = lookup(&one);
+    assert!(lookup.predicted.speedup > 1.05 && !lookup.unseen.is_gain(), "{:?}", lookup.unseen);
+    assert!(one.chosen().is_plain());
+    // The same gain of every prompt is none to doubt.
+    let all = planned((0..8).map(|_| request(copied.clone())).collect(), "");
+    assert!(!all.chosen().is_plain() && all.chosen().unseen.low > 1.05, "{:?}", all.chosen().unseen);
+}
+
+#[test]
+fn of_shapes_that_prompts_do_not_tell_apart_the_simplest_is_taken() {
+    let mut dice = Dice(9);
+    let plan = planned((0..30).map(|_| request(&mut dice)).collect(), "drafter=lookup");
+    let best = lookup(&plan);
+    let fastest = plan.priced().find(|shape| shape.name == best.name).unwrap();
+    let weight = |shape: &crate::plan::Shape| (shape.verify_width, shape.depth, shape.draft_width);
+    assert!(weight(&best.shape) <= weight(&fastest.shape));
+    assert!(best.predicted.speedup > 0.97 * fastest.speedup, "{best:?}");
+}
