@@ -65,6 +65,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("clap_mangen", &["cli"]),
     ("criterion", &["kernels"]),
     ("cudarc", &["backend"]),
+    ("flate2", &["storage"]),
     ("half", &["kernels", "model", "backend"]),
     ("hf_hub", &["cli"]),
     ("hyper", &["serve"]),

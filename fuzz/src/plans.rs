@@ -9,9 +9,9 @@ use super::sealed::Seal;
 
 const SEAL: Seal = Seal { magic: b"YGGPLAN\0", version: PLAN_FORMAT };
 
-/// Reads a plan file in the form of [`Seal::file`], and shows what it holds in every way.
+/// Reads a plan file in the form of [`Seal::deflated_file`], and shows what it holds in every way.
 pub fn check(input: &[u8]) -> bool {
-    let Ok(plan) = decode(&SEAL.file(input)) else { return false };
+    let Ok(plan) = decode(&SEAL.deflated_file(input)) else { return false };
     let bytes = encode(&plan).expect("a plan that was read can be written");
     let again = encode(&decode(&bytes).expect("what was written can be read"));
     assert_eq!(again.expect("and written again"), bytes);

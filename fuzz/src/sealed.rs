@@ -1,5 +1,9 @@
 //! Files with a checked header, as plans, skip states and saved n-grams are: magic, version, length, BLAKE3, payload.
 
+use std::io::Write;
+
+use flate2::{Compression, write::DeflateEncoder};
+
 /// The magic and the version of a kind of file.
 pub(super) struct Seal {
     pub(super) magic: &'static [u8; 8],
@@ -7,6 +11,16 @@ pub(super) struct Seal {
 }
 
 impl Seal {
+    /// As [`file`](Self::file), with the payload of an input deflated, or none would ever inflate.
+    pub(super) fn deflated_file(&self, input: &[u8]) -> Vec<u8> {
+        let Some((kind, payload)) = input.split_first().filter(|(kind, _)| **kind != 0) else {
+            return self.file(input);
+        };
+        let mut encoder = DeflateEncoder::new(vec![*kind], Compression::fast());
+        let written = encoder.write_all(payload).and_then(|()| encoder.finish());
+        self.file(&written.expect("memory accepts every write"))
+    }
+
     /// The file that an input stands for: behind a zero byte the file as it is; behind any other byte a payload, whose header
     /// is made here, or no damage would ever come past the checksum.
     pub(super) fn file(&self, input: &[u8]) -> Vec<u8> {

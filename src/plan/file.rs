@@ -17,7 +17,7 @@ const SEAL: Seal = Seal { magic: b"YGGPLAN\0", format: PLAN_FORMAT, most_payload
 /// [`PlanError`] if the plan is not valid or larger than any reader accepts.
 pub fn encode(plan: &Plan) -> Result<Vec<u8>, PlanError> {
     plan.validate()?;
-    Ok(SEAL.encode(plan)?)
+    Ok(SEAL.encode_deflated(plan)?)
 }
 
 /// The plan in the bytes of a plan file, validated.
@@ -25,7 +25,7 @@ pub fn encode(plan: &Plan) -> Result<Vec<u8>, PlanError> {
 /// # Errors
 /// [`PlanError`] says in what the bytes are not a whole, unchanged, valid plan of this format.
 pub fn decode(bytes: &[u8]) -> Result<Plan, PlanError> {
-    let plan: Plan = SEAL.decode(bytes)?;
+    let plan: Plan = SEAL.decode_deflated(bytes)?;
     plan.validate()?;
     Ok(plan)
 }

@@ -1,4 +1,5 @@
-//! Sealed files: a checked header, then content in bincode with fixed-size integers. Plans, skip states and saved n-grams are such files.
+//! Sealed files: a checked header, then content in bincode with fixed-size integers, of plans deflated. Plans, skip states and saved n-grams
+//! are such files.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -10,11 +11,12 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Write},
     path::Path,
 };
 
 use bincode::Options;
+use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 use serde::{Serialize, de::DeserializeOwned};
 
 const HEADER_BYTES: usize = 52;
@@ -43,7 +45,7 @@ pub struct Seal {
     pub magic: &'static [u8; 8],
     /// The format version that is written, and the only one that is read.
     pub format: u32,
-    /// A longer payload is neither written nor read.
+    /// A longer payload is neither written nor read, nor one that inflates to more.
     pub most_payload_bytes: u64,
 }
 
@@ -126,6 +128,37 @@ impl Seal {
         options(payload.len() as u64).deserialize(payload).map_err(|error| {
             SealError::new(format!("the fields of format {}", self.format), error.to_string())
         })
+    }
+
+    /// As [`encode`](Self::encode), with a deflated payload.
+    ///
+    /// # Errors
+    /// As `encode`.
+    pub fn encode_deflated(&self, content: &impl Serialize) -> Result<Vec<u8>, SealError> {
+        let whole = self.encode(content)?;
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        let written = encoder.write_all(&whole[HEADER_BYTES..]).and_then(|()| encoder.finish());
+        Ok(self.close(&written.expect("memory accepts every write")))
+    }
+
+    /// As [`decode`](Self::decode), for a deflated payload.
+    ///
+    /// # Errors
+    /// As `decode`.
+    pub fn decode_deflated<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, SealError> {
+        let payload = self.open(bytes)?;
+        let refused = |found: String| SealError::new(format!("the fields of format {}", self.format), found);
+        let mut decoder = DeflateDecoder::new(payload).take(self.most_payload_bytes + 1);
+        let mut whole = Vec::new();
+        decoder.read_to_end(&mut whole).map_err(|error| refused(error.to_string()))?;
+        if whole.len() as u64 > self.most_payload_bytes {
+            return Err(refused(format!("more than {} bytes of them", self.most_payload_bytes)));
+        }
+        let read = decoder.get_ref().total_in();
+        if read != payload.len() as u64 {
+            return Err(refused(format!("{} bytes behind them", payload.len() as u64 - read)));
+        }
+        options(whole.len() as u64).deserialize(&whole).map_err(|error| refused(error.to_string()))
     }
 
     /// The bytes of a file on a disk, at most as many as show that it is too long.

@@ -5,6 +5,7 @@
 
 use std::{
     fs,
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -145,7 +146,12 @@ fn seeds_can_be_written_anew() {
         band.alternatives.truncate(2);
         band.refused.truncate(1);
     }
-    sealed("plans", &plan::encode(&plan).expect("valid"));
+    // The target deflates payloads.
+    let file = plan::encode(&plan).expect("valid");
+    let mut payload = vec![1];
+    flate2::read::DeflateDecoder::new(&file[52..]).read_to_end(&mut payload).expect("it was deflated");
+    write("plans", "valid_file", &[&[0], &file[..]].concat());
+    write("plans", "valid_payload", &payload);
 
     let mut corpus = Corpus::default();
     for snippet in [&[5, 9, 5, 9, 7][..], &[1, 2, 3, 5, 9, 8], &[9, 9, 9, 9]] {

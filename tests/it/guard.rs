@@ -23,8 +23,8 @@ struct Taken {
     worst: f64,
 }
 
-/// Decodes the requests with a lookup sub-plan, where what a step costs beyond a plain one is `beyond` times as planned.
-fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, beyond: f64, guarded: bool) -> Taken {
+/// Decodes the requests with a lookup sub-plan, where every drafted row costs `dearer` plain steps more than planned.
+fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, dearer: f64, guarded: bool) -> Taken {
     let DrafterKind::Lookup(LookupSettings { longest_match, shortest_match }) = sub_plan.drafter else {
         panic!("{:?} is not lookup", sub_plan.drafter)
     };
@@ -60,7 +60,7 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, beyond: f64, guarded: boo
             }
             let planned_us =
                 sub_plan.row_choice.planned(u32::try_from(keep.len()).expect("few rows")).step_us;
-            let step_us = plain_step_us + beyond * (planned_us - plain_step_us);
+            let step_us = planned_us + dearer * plain_step_us * (keep.len() - 1) as f64;
             if guarded {
                 let tokens = u32::try_from(emitted).expect("few tokens");
                 guard = guard.after_speculation(&terms, GuardedStep { tokens, step_us });
@@ -80,11 +80,11 @@ fn it_takes_little_from_requests_that_pay_and_saves_those_that_do_not() {
     let profile = Profile::read(&machine_profile()).expect("a kept profile");
     let plan = plan_from_profile(&profile, &Fix::default()).expect("a whole profile");
     let sub_plan = plan.for_drafter("lookup").expect("it was measured");
-    let [free, guarded] = [false, true].map(|on| decode(&profile.token_traces, sub_plan, 1.0, on));
+    let [free, guarded] = [false, true].map(|on| decode(&profile.token_traces, sub_plan, 0.0, on));
     assert!(free.all < free.plain, "the plan does not pay: {free:?}");
     assert!(guarded.all < 1.005 * free.all, "the guard takes too much: {guarded:?} instead of {free:?}");
     // So dear that speculating loses on the whole: requests are too short to lose little, but not as much.
-    let [free, guarded] = [false, true].map(|on| decode(&profile.token_traces, sub_plan, 6.0, on));
+    let [free, guarded] = [false, true].map(|on| decode(&profile.token_traces, sub_plan, 0.5, on));
     let lost = |taken: &Taken| taken.all / taken.plain - 1.0;
     assert!(lost(&free) > 0.1, "not dear enough: {free:?}");
     assert!(
