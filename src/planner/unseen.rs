@@ -69,14 +69,16 @@ pub(super) fn unseen<'p>(
         0 | 1 => NORMAL,
         n => STUDENT.get(n - 2).copied().unwrap_or(NORMAL + 1.6 / (n as f64 - 1.0)),
     };
-    // As many other prompts differ from all prompts by as much as these do.
-    let of_prompts = student * std::f64::consts::SQRT_2 * standard_error(influences(&best.by_prompt));
+    let of_prompts = student * standard_error(influences(&best.by_prompt));
     let of_cells = NORMAL * cell_error(table, context, best);
-    let margin = of_prompts.hypot(of_cells).hypot(NOISE_MARGIN);
+    let factor = |of_prompts: f64| 1.0 + of_prompts.hypot(of_cells).hypot(NOISE_MARGIN);
+    // As many other prompts differ from all prompts by as much as these do.
+    let of_as_many = factor(std::f64::consts::SQRT_2 * of_prompts);
     Unseen {
         speedup,
-        low: speedup / (1.0 + margin),
-        high: speedup * (1.0 + margin),
+        least: speedup / factor(of_prompts),
+        low: speedup / of_as_many,
+        high: speedup * of_as_many,
         prompts: u32::try_from(prompts).unwrap_or(u32::MAX),
     }
 }

@@ -14,8 +14,8 @@ use crate::{program::default_model, tiny_model::best_tier};
 /// Rows scored at once.
 const WIDTH: usize = 64;
 
-/// So many of the texts, the shortest, are scored by the portable tier: all of them would take it minutes.
-const PORTABLE_TEXTS: usize = 2;
+/// So many of the texts, the shortest, are scored by the portable tier: it takes half a minute for one.
+const PORTABLE_TEXTS: usize = 1;
 /// So many with native activations, which take several times as long as the default; `.ci/full` scores all.
 const NATIVE_TEXTS: usize = 12;
 

@@ -14,7 +14,7 @@ use yggc::{
     runtime::{Choice, Session, Tuning},
 };
 
-use crate::tiny_model::{Class, Dice, bits, models, session};
+use crate::tiny_model::{Class, Dice, best_tier, bits, models, session};
 
 /// Logits of a prompt, of a wide forward behind it, of one row behind that, and the candidates of another.
 fn logits(session: &mut Session, rows: usize) -> Vec<u32> {
@@ -46,9 +46,15 @@ fn logits(session: &mut Session, rows: usize) -> Vec<u32> {
 #[test]
 fn a_forward_has_the_same_bits_whatever_its_tunings() {
     let mut dice = Dice::new(5);
+    let mut chosen = 0;
     for model in models() {
         for class in model.classes() {
             let set = model.set(class);
+            // Some tiers have one way alone.
+            if set.linear_shapes().iter().all(|shape| shape.candidates().len() == 1) {
+                continue;
+            }
+            chosen += 1;
             for (threads, rows) in [(1, 1), (3, 6), (1, 12), (3, 33)] {
                 let (mut expected, mut tuned) =
                     (session(set, 64, 64, threads), session(set, 64, 64, threads));
@@ -60,6 +66,7 @@ fn a_forward_has_the_same_bits_whatever_its_tunings() {
             }
         }
     }
+    assert!(chosen > 0 || best_tier() == Tier::Portable, "nothing was tuned");
 }
 
 #[test]

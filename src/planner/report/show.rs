@@ -156,7 +156,7 @@ fn write_best_shapes(out: &mut String, plan: &Plan) -> fmt::Result {
 
 /// An expected speed-up with its interval.
 pub(super) fn expected_cell(unseen: &Unseen) -> String {
-    let Unseen { speedup, low, high, prompts: _ } = unseen;
+    let Unseen { speedup, low, high, .. } = unseen;
     format!("{speedup:.2} ({low:.2} to {high:.2})")
 }
 

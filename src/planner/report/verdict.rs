@@ -25,7 +25,7 @@ pub struct Verdict {
 /// What `plan` comes to for requests of temperature 0.
 pub fn verdict(plan: &Plan) -> Verdict {
     let chosen = plan.chosen();
-    let Unseen { speedup, low, high, prompts: _ } = chosen.unseen;
+    let Unseen { speedup, low, high, .. } = chosen.unseen;
     let gain = if chosen.is_plain() {
         "plain decoding: no drafter that was measured is faster beyond doubt".to_owned()
     } else {

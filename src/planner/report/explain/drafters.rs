@@ -131,7 +131,9 @@ fn words(plan: &Plan, sub_plan: &SubPlan, outcome: Outcome) -> String {
             format!("slower than plain decoding by {:.0} %: {step}", percent(1.0 / speedup))
         }
         Outcome::Doubtful => {
-            format!("{speedup:.2}x plain decoding, but other prompts may give {low:.2} to {high:.2}: {step}")
+            format!(
+                "{speedup:.2}x plain decoding, but in doubt: {low:.2} to {high:.2} over as many other prompts: {step}"
+            )
         }
         Outcome::Slower if sub_plan.is_plain() => format!(
             "{:.0} % more time per token than the chosen: a step for every token",
