@@ -25,7 +25,7 @@ use yggc::{
     sample::{Adjustment, Sampling},
     speculate::{
         Begin, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Mixed, ModelDrafter, Ngram, Policy,
-        Recycling, Retrieval, Reuse, StepShape, Suffix, Swift,
+        Recycling, Retrieval, Reuse, StepRange, StepShape, Suffix, Swift,
         corpus::{Corpus, CorpusStore},
     },
     tree::Template,
@@ -220,8 +220,20 @@ fn decode(decoder: &mut Decoder, steps: usize) {
     }
 }
 
-/// A decoder that is told how deep to draft and chooses its rows by calibrated values, under a guard that lets everything pass.
+/// Committed tokens from which the counted steps are in another range, like the first.
+const FURTHER: usize = 75;
+
+/// A decoder that is told how deep to draft and chooses its rows by calibrated values, under a guard that lets everything pass, within
+/// both of its ranges.
 fn planned(decoder: Decoder, schedule: Schedule) -> Decoder {
+    let StepShape { depth, verify_width, .. } = SHAPE;
+    let further = StepRange { from: FURTHER, drafts: true, depth, verify_width };
+    let decoder = with_choices(decoder, schedule).with_range(further).expect("a shape like the first");
+    with_choices(decoder, schedule).with_schedule(schedule).expect("a schedule that the drafter can keep")
+}
+
+/// The same decoder, whose newest range goes by predictions and calibrated values.
+fn with_choices(decoder: Decoder, schedule: Schedule) -> Decoder {
     let widths = [1, 4, 8].map(|width| WidthCost { width, step_us: 10.0 + f64::from(width) }).to_vec();
     let knots = vec![Knot { score: 0.0, probability: 0.4 }, Knot { score: 0.5, probability: 0.9 }];
     let calibration = Some(Calibration { by_depth: vec![knots], fitted_nodes: 1, held_out: None });
@@ -257,8 +269,7 @@ fn check_steps(
     }
     let drafter = drafter(name, &session);
     let shape = if drafter.is_some() { SHAPE } else { StepShape::PLAIN };
-    let decoder = Decoder::new(session, drafter, shape).and_then(|decoder| decoder.with_schedule(schedule));
-    let decoder = decoder.expect("a planned width");
+    let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
     let mut decoder = if name == "none" { decoder } else { planned(decoder, schedule) };
     decoder.start(&prompt(), sampling).expect("the prompt fits");
     decode(&mut decoder, 3);
@@ -271,6 +282,7 @@ fn check_steps(
         allocations, 0,
         "{name} on {threads} threads, {schedule}, {sampling:?}: allocations in 40 steps"
     );
+    assert_eq!(decoder.range(), usize::from(name != "none"), "{name} went on to its other range");
     assert_eq!(decoder.stats().drafted > 0, name != "none", "{name} drafted {}", decoder.stats().drafted);
     let walked = if schedule.walks_on_device() && sampling.is_greedy() { 40 } else { 0 };
     assert_eq!(decoder.stats().walked_by_device, walked, "{name}, {schedule}");
@@ -285,7 +297,7 @@ fn check_steps(
 fn check_terms(set: &Arc<ExecutableSet>, (name, schedule): (&str, Schedule), sampling: Sampling) {
     let session = Session::open(Arc::clone(set), &session_options(1)).expect("a session opens");
     let drafter = drafter(name, &session);
-    let decoder = Decoder::new(session, drafter, SHAPE).and_then(|decoder| decoder.with_schedule(schedule));
+    let decoder = Decoder::new(session, drafter, SHAPE);
     let mut decoder = planned(decoder.expect("a planned width"), schedule);
     let adjustment =
         Adjustment { bias: vec![(3, 1.0), (9, -100.0)], repetition: 1.1, frequency: 0.2, presence: -0.1 };

@@ -112,7 +112,18 @@ impl LatencyTable {
         widths.into_iter().collect()
     }
 
-    /// The context tiers of the table, ascending.
+    /// The part of the table that says what steps cost behind `context` committed tokens: forwards of widths that were measured there or
+    /// behind more, and what the host does, which no context changes. `None` where no forward was.
+    pub fn reaching(&self, context: u32) -> Option<LatencyTable> {
+        let is_host = |cell: &Cell| matches!(cell.stage, Stage::Host(_));
+        let reaches: BTreeSet<(&Stage, u32)> =
+            self.cells.keys().filter(|c| c.context >= context && !is_host(c)).map(|c| (&c.stage, c.width)).collect();
+        let cells = self.cells.iter().filter(|(c, _)| is_host(c) || reaches.contains(&(&c.stage, c.width)));
+        let table = LatencyTable { cells: cells.map(|(cell, summary)| (cell.clone(), *summary)).collect() };
+        (!reaches.is_empty()).then_some(table)
+    }
+
+    /// The contexts of the table, ascending.
     pub fn contexts(&self) -> Vec<u32> {
         let contexts: BTreeSet<u32> = self.cells.keys().map(|cell| cell.context).collect();
         contexts.into_iter().collect()
@@ -215,7 +226,7 @@ pub enum Finding {
     WiderIsFaster {
         /// The stage.
         stage: Stage,
-        /// The context tier.
+        /// The context.
         context: u32,
         /// The dearer width.
         narrow: u32,
@@ -230,7 +241,7 @@ pub enum Finding {
     Flat {
         /// The stage.
         stage: Stage,
-        /// The context tier.
+        /// The context.
         context: u32,
         /// The narrowest width.
         narrow: u32,
@@ -339,6 +350,17 @@ mod tests {
         assert_ne!(json, bad);
         assert!(serde_json::from_str::<LatencyTable>(&bad).unwrap_err().to_string().contains("found -1"));
         assert!(serde_json::from_str::<LatencyTable>("[]").unwrap_err().to_string().contains("empty"));
+    }
+
+    #[test]
+    fn a_context_is_reached_by_widths_that_were_measured_there_or_further() {
+        let table = table(&[(1, 10, &[1.0]), (1, 30, &[3.0]), (2, 10, &[2.0]), (4, 40, &[5.0])]).unwrap();
+        let widths = |context| table.reaching(context).map(|part| part.widths(&Stage::Verify));
+        assert_eq!(widths(10), Some(vec![1, 2, 4]));
+        assert_eq!(widths(20), Some(vec![1, 4]));
+        assert_eq!(widths(40), Some(vec![4]));
+        assert_eq!(widths(41), None);
+        assert_eq!(table.reaching(20).unwrap().latency_us(&Stage::Verify, 1, 20).unwrap(), 2.0, "between both");
     }
 
     #[test]

@@ -302,6 +302,11 @@ pub(crate) struct ProfileArgs {
     /// Calibration prompts, JSON lines [default: the set shipped with yggc]
     #[arg(long, value_name = "FILE.jsonl", conflicts_with = "again")]
     pub(crate) prompts: Option<PathBuf>,
+    /// Committed tokens to measure latencies at, from the shortest; a plan has steps for each [default: 128,1024,4096, as far as the
+    /// model's context reaches]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = at_least_one, allow_negative_numbers = true,
+        conflicts_with = "again")]
+    pub(crate) contexts: Vec<usize>,
     /// Existing profile of this machine: measure some of its latencies again and keep the rest
     #[arg(long, value_name = "FILE.profile")]
     pub(crate) again: Option<PathBuf>,

@@ -52,6 +52,9 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let mut options = ProfileOptions::new(budget);
     options.drafters = args.drafters.iter().map(|drafter| drafter.name().to_owned()).collect();
     options.store.clone_from(&args.store);
+    if !args.contexts.is_empty() {
+        options.contexts.clone_from(&args.contexts);
+    }
     if let Some(file) = &args.prompts {
         options.prompts = measure::read_prompts(file)?;
         options.calibration = file.display().to_string();

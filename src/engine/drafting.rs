@@ -4,13 +4,15 @@ use std::path::Path;
 
 use crate::{
     plan::{
-        ChosenTuning, DepthChoice, DepthCosts, DepthNetwork, DrafterFile, DrafterKind, Fingerprints,
-        FittedPlan, GrowthChoice, Plan, Schedule, Stage as PlanStage, SubPlan, Worker,
+        ChosenTuning, ContextRange, DepthChoice, DepthCosts, DepthNetwork, DrafterFile, DrafterKind,
+        Fingerprints, FittedPlan, GrowthChoice, Plan, Prediction, RowChoice, Schedule, Stage as PlanStage,
+        SubPlan, Unseen, Worker,
     },
     policy::{GuardTerms, SkipTimes, StepCosts},
     runtime::{Session, SessionOptions},
     speculate::{
-        Decoder, DraftGrowth, Drafter, ModelDrafter, Policy, SpeculateError, StepShape, make_growing_drafter,
+        Decoder, DraftGrowth, Drafter, ModelDrafter, Policy, SpeculateError, StepRange, StepShape,
+        make_growing_drafter,
     },
 };
 
@@ -36,6 +38,7 @@ pub(super) struct Drafting {
 pub(super) struct BandDrafting {
     pub(super) temperature: f32,
     pub(super) kind: DrafterKind,
+    /// As large as the largest range needs.
     pub(super) shape: StepShape,
     /// How trees grow.
     pub(super) growth: GrowthChoice,
@@ -43,6 +46,14 @@ pub(super) struct BandDrafting {
     pub(super) schedule: Schedule,
     /// Times that the work of a drafter which tunes itself is counted by.
     pub(super) skip_times: Option<SkipTimes>,
+    /// How steps go within each range of contexts, ascending from 0.
+    pub(super) ranges: Vec<RangeDrafting>,
+}
+
+/// What a plan says of the steps within one range of contexts.
+#[derive(Clone, Debug)]
+pub(super) struct RangeDrafting {
+    pub(super) steps: StepRange,
     /// How a step chooses its depth, if it does.
     pub(super) depths: Option<(DepthCosts, DepthNetwork)>,
     /// How steps choose their rows, and what guards requests unless a drafter is forced or nothing is to fall back; `None`
@@ -51,12 +62,12 @@ pub(super) struct BandDrafting {
     pub(super) background: Background,
 }
 
-/// The shape of a sub-plan's steps.
+/// The shape of a sub-plan's steps, as large as the largest range needs.
 fn shape_of(sub_plan: &SubPlan) -> StepShape {
     if sub_plan.is_plain() {
         return StepShape::PLAIN;
     }
-    let crate::plan::Shape { depth, draft_width, verify_width } = sub_plan.shape;
+    let crate::plan::Shape { depth, draft_width, verify_width } = sub_plan.largest_shape();
     StepShape {
         depth: depth as usize,
         draft_width: draft_width as usize,
@@ -72,20 +83,24 @@ pub(super) fn decide(
     options: &Options,
 ) -> Result<Drafting, Error> {
     let plain = |reason: &str| {
+        let range = RangeDrafting {
+            steps: StepRange::whole(&StepShape::PLAIN),
+            depths: None,
+            policy: None,
+            background: Background {
+                drafter: "none".to_owned(),
+                spec_off_reason: Some(reason.to_owned()),
+                ..Background::default()
+            },
+        };
         let band = BandDrafting {
             temperature: 0.0,
             kind: DrafterKind::None,
             shape: StepShape::PLAIN,
             growth: GrowthChoice::Equal,
             schedule: Schedule::Plain,
-            depths: None,
-            policy: None,
             skip_times: None,
-            background: Background {
-                drafter: "none".to_owned(),
-                spec_off_reason: Some(reason.to_owned()),
-                ..Background::default()
-            },
+            ranges: vec![range],
         };
         Drafting { bands: vec![band], widths: Vec::new(), tunings: Vec::new() }
     };
@@ -200,31 +215,24 @@ fn band(
     options: &Options,
     source: &PlanSource,
 ) -> Result<BandDrafting, Error> {
-    let is_guarded = options.drafter == DrafterChoice::Planned && !sub_plan.is_plain();
-    let guard = is_guarded.then_some(GuardTerms {
-        aal: sub_plan.predicted.aal,
-        step_us: sub_plan.predicted.step_us,
-        plain_step_us: sub_plan.predicted.ar_tpot_us,
-    });
-    let depths = match &sub_plan.depth_choice {
-        DepthChoice::Fixed => None,
-        DepthChoice::Predicted(costs) => {
-            let network = plan.network_of(sub_plan).expect("a valid plan has the network that it goes by");
-            Some((costs.clone(), network.clone()))
-        }
-    };
     let is_tuned = sub_plan.drafter.facts().tunes_itself;
     let skip_times = if is_tuned { Some(SkipTimes::of_plan(plan, sub_plan)?) } else { None };
     let is_confident = is_tuned && options.draft_growth == DraftGrowth::Confident;
-    let stages = sub_plan.predicted.stages.iter();
-    let name_of = |stage: &PlanStage| match stage {
-        // Forwards and growths are waited for with the verification behind them.
-        PlanStage::FirstGrowth(_) | PlanStage::NextGrowth(_) if sub_plan.schedule.prunes_on_device() => {
-            "verify"
-        }
-        stage => stage_name(stage),
-    };
-    let predicted_stages = stages.map(|s| (name_of(&s.stage).to_owned(), s.us / 1e3)).collect();
+    let planned = Planned { temperature, plan, sub_plan, is_confident, options, source };
+    let SubPlan { shape, depth_choice, row_choice, predicted, unseen, .. } = sub_plan;
+    let (depth, verify_width) = (shape.depth as usize, shape.verify_width as usize);
+    let steps = StepRange { from: 0, drafts: true, depth, verify_width };
+    let off = sub_plan.is_plain().then(|| reason.to_owned());
+    let first = planned.range(steps, depth_choice, row_choice, (predicted, unseen), off);
+    let is_forced = matches!(options.drafter, DrafterChoice::Forced(_));
+    let further = sub_plan.longer_contexts.iter().map(|range| {
+        let ContextRange { from, context: _, drafts, depth, depth_choice, row_choice, predicted, unseen } = range;
+        let drafts = *drafts || is_forced;
+        let (depth, verify_width) = (*depth as usize, row_choice.widest() as usize);
+        let steps = StepRange { from: *from as usize, drafts, depth, verify_width };
+        let off = (!drafts).then(|| format!("the plan expects no gain of drafting behind {from} tokens"));
+        planned.range(steps, depth_choice, row_choice, (predicted, unseen), off)
+    });
     Ok(BandDrafting {
         temperature,
         kind: match &options.store {
@@ -234,24 +242,72 @@ fn band(
         shape: shape_of(sub_plan),
         growth: sub_plan.growth.clone(),
         schedule: if is_confident { Schedule::Plain } else { sub_plan.schedule },
-        depths,
-        policy: Some(Policy {
-            choice: sub_plan.row_choice.clone(),
-            guard,
-            costs: Some(StepCosts::new(sub_plan.predicted.ar_tpot_us)),
-        }),
         skip_times,
-        background: Background {
-            plan_temperature: Some(temperature),
-            drafter: sub_plan.drafter.name().to_owned(),
-            plan: Some(source.name.clone()),
-            spec_off_reason: sub_plan.is_plain().then(|| reason.to_owned()),
-            guard,
-            predicted_tpot_ms: (!is_confident).then_some(sub_plan.predicted.tpot_us / 1e3),
-            predicted_speedup: (!is_confident).then_some(sub_plan.unseen.speedup),
-            predicted_stages: if is_confident { Vec::new() } else { predicted_stages },
-        },
+        ranges: std::iter::once(first).chain(further).collect(),
     })
+}
+
+/// A sub-plan, with what it is run with.
+struct Planned<'a> {
+    temperature: f32,
+    plan: &'a Plan,
+    sub_plan: &'a SubPlan,
+    /// Whether its drafts stop where the drafter is in doubt, which no prediction knows of.
+    is_confident: bool,
+    options: &'a Options,
+    source: &'a PlanSource,
+}
+
+impl Planned<'_> {
+    /// What its steps go by within one range, and what reports say of them; `off` says why they draft nothing, if so.
+    fn range(
+        &self,
+        steps: StepRange,
+        depth_choice: &DepthChoice,
+        row_choice: &RowChoice,
+        (predicted, unseen): (&Prediction, &Unseen),
+        off: Option<String>,
+    ) -> RangeDrafting {
+        let Self { temperature, plan, sub_plan, is_confident, options, source } = *self;
+        let is_guarded = options.drafter == DrafterChoice::Planned && !sub_plan.is_plain();
+        let Prediction { aal, step_us, tpot_us, ar_tpot_us, speedup: _, ref stages } = *predicted;
+        let guard = is_guarded.then_some(GuardTerms { aal, step_us, plain_step_us: ar_tpot_us });
+        let depths = match depth_choice {
+            DepthChoice::Fixed => None,
+            DepthChoice::Predicted(costs) => {
+                let network = plan.network_of(sub_plan).expect("a valid plan has the network that it goes by");
+                Some((costs.clone(), network.clone()))
+            }
+        };
+        let name_of = |stage: &PlanStage| match stage {
+            // Forwards and growths are waited for with the verification behind them.
+            PlanStage::FirstGrowth(_) | PlanStage::NextGrowth(_) if sub_plan.schedule.prunes_on_device() => {
+                "verify"
+            }
+            stage => stage_name(stage),
+        };
+        let has_prediction = !is_confident && (steps.drafts || sub_plan.is_plain());
+        let predicted_stages = stages.iter().map(|s| (name_of(&s.stage).to_owned(), s.us / 1e3)).collect();
+        RangeDrafting {
+            steps,
+            depths,
+            policy: Some(Policy {
+                choice: row_choice.clone(),
+                guard,
+                costs: Some(StepCosts::new(ar_tpot_us)),
+            }),
+            background: Background {
+                plan_temperature: Some(temperature),
+                drafter: sub_plan.drafter.name().to_owned(),
+                plan: Some(source.name.clone()),
+                spec_off_reason: off,
+                guard,
+                predicted_tpot_ms: has_prediction.then_some(tpot_us / 1e3),
+                predicted_speedup: has_prediction.then_some(unseen.speedup),
+                predicted_stages: if has_prediction { predicted_stages } else { Vec::new() },
+            },
+        }
+    }
 }
 
 /// Bytes that the sessions of drafter models take, and the hidden rows that they read.
@@ -275,7 +331,8 @@ pub(super) fn bytes_beside(
     Ok(bytes + of_hidden)
 }
 
-/// The decoder with a way of stepping for each of `bands`, the first of which is for temperature 0, and what reports say of each.
+/// The decoder with a way of stepping for each of `bands`, the first of which is for temperature 0, and what reports say of each range
+/// of each.
 ///
 /// # Errors
 /// [`Error`] when the session or the model lacks what a way needs.
@@ -286,15 +343,16 @@ pub(super) fn decoder(
     session: Session,
     bands: Vec<BandDrafting>,
     options: &Options,
-) -> Result<(Decoder, Vec<Background>), Error> {
+) -> Result<(Decoder, Vec<Vec<Background>>), Error> {
     let drafters: Vec<_> =
         bands.iter().map(|band| band.drafter(&session, options)).collect::<Result<_, Error>>()?;
-    let backgrounds = bands.iter().map(|band| band.background.clone()).collect();
+    let of_band = |band: &BandDrafting| band.ranges.iter().map(|range| range.background.clone()).collect();
+    let backgrounds = bands.iter().map(of_band).collect();
     let mut bands = bands.into_iter().zip(drafters);
     let (first, drafter) = bands.next().expect("a band at least");
-    let decoder = first.set(Decoder::new(session, drafter, first.shape)?)?;
+    let decoder = first.set(Decoder::new(session, drafter, first.first_shape())?)?;
     let decoder = bands.try_fold(decoder, |decoder, (band, drafter)| {
-        band.set(decoder.with_way(band.temperature, drafter, band.shape)?)
+        band.set(decoder.with_way(band.temperature, drafter, band.first_shape())?)
     })?;
     Ok((decoder, backgrounds))
 }
@@ -320,16 +378,26 @@ impl BandDrafting {
         }
     }
 
+    /// The shape of steps in its first range.
+    fn first_shape(&self) -> StepShape {
+        let StepRange { depth, verify_width, .. } = self.ranges[0].steps;
+        StepShape { depth, verify_width, ..self.shape }
+    }
+
     /// Sets what the newest way of a decoder goes by beside drafter and shape.
-    fn set(&self, decoder: Decoder) -> Result<Decoder, SpeculateError> {
-        let mut decoder = decoder.with_schedule(self.schedule)?;
-        if let Some(policy) = self.policy.clone() {
-            decoder = decoder.with_policy(policy)?;
+    fn set(&self, mut decoder: Decoder) -> Result<Decoder, SpeculateError> {
+        for (place, RangeDrafting { steps, depths, policy, background: _ }) in self.ranges.iter().enumerate() {
+            if place > 0 {
+                decoder = decoder.with_range(*steps)?;
+            }
+            if let Some(policy) = policy.clone() {
+                decoder = decoder.with_policy(policy)?;
+            }
+            if let Some((costs, network)) = depths.clone() {
+                decoder = decoder.with_depths(costs, network)?;
+            }
         }
-        match self.depths.clone() {
-            Some((costs, network)) => decoder.with_depths(costs, network),
-            None => Ok(decoder),
-        }
+        decoder.with_schedule(self.schedule)
     }
 }
 

@@ -89,7 +89,7 @@ impl<'e> Generation<'e> {
     /// The numbers so far.
     pub fn report(&self) -> Report {
         let Engine { decoder, backgrounds, .. } = &*self.engine;
-        Report::new(self.yielded, decoder, &backgrounds[decoder.way()])
+        Report::new(self.yielded, decoder, &backgrounds[decoder.way()][decoder.range()])
     }
 
     /// Runs to the end and gives the whole answer.

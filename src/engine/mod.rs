@@ -94,7 +94,8 @@ pub struct Engine {
     /// Bytes of the sessions of drafter models, and of the hidden rows that they read.
     bytes_beside: usize,
     /// By ways of the decoder.
-    backgrounds: Vec<Background>,
+    /// By way and range of the decoder.
+    backgrounds: Vec<Vec<Background>>,
 }
 
 impl Engine {
@@ -266,7 +267,7 @@ impl Engine {
     /// # Errors
     /// [`Error`] of kind `Input` if no drafter tunes itself, or the state is of another model.
     pub fn restore_skip_state(&mut self, state: SkipState) -> Result<(), Error> {
-        let drafter = self.backgrounds[self.decoder.way()].drafter.clone();
+        let drafter = self.backgrounds[self.decoder.way()][0].drafter.clone();
         let mut searches = self.decoder.skip_searches().peekable();
         if searches.peek().is_none() {
             return Err(Error::input(format!(
@@ -295,7 +296,7 @@ impl Engine {
     pub fn restore_ngrams(&mut self, saved: &[u8]) -> Result<(), Error> {
         let digest = self.loaded.model().fingerprint().to_string();
         let vocabulary = self.loaded.set().vocabulary();
-        let drafter = self.backgrounds[self.decoder.way()].drafter.clone();
+        let drafter = self.backgrounds[self.decoder.way()][0].drafter.clone();
         let mut all = self.decoder.ngrams().peekable();
         if all.peek().is_none() {
             return Err(Error::input(format!(

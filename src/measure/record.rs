@@ -66,7 +66,8 @@ pub struct ProfileOptions {
     pub temperatures: Vec<f32>,
     /// Whether drafters that learn from the verifier are recorded.
     pub with_learners: bool,
-    /// Committed tokens at which latencies are measured.
+    /// Committed tokens at which latencies are measured: the first for the steps that were recorded, every further one for steps of
+    /// requests that have grown so long.
     pub contexts: Vec<usize>,
     /// Most tokens recorded per prompt.
     pub tokens: usize,
@@ -92,7 +93,7 @@ impl ProfileOptions {
             head_sizes: vec![8192, 16384],
             temperatures: if budget < LEAST_BUDGET { Vec::new() } else { TEMPERATURES.to_vec() },
             with_learners: true,
-            contexts: vec![128, 1024],
+            contexts: vec![128, 1024, 4096],
             tokens: 48,
             budget,
             pinning: Pinning::default(),
@@ -228,7 +229,7 @@ pub(super) fn grid_error(error: GridError<Error>) -> Error {
 
 /// Measures latencies and records traces. `loaded` must have been opened with [`ProfileOptions::WIDTHS`]; the widths it
 /// has are those that are measured. Where the budget is too short for them all, the last drafters that run a model have no latencies,
-/// and a plan says that it lacks them; where it is shorter still, wide forwards and long contexts have none.
+/// and a plan says that it lacks them; where it is shorter still, wide forwards and longer contexts have none.
 ///
 /// # Errors
 /// [`Error`] when a drafter cannot be made, the prompts do not fit or the budget is too small for a single round.
@@ -348,29 +349,36 @@ fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize
 }
 
 /// The cells in groups, of which a grid without time leaves out the last: narrow widths, which every plan needs, then wider ones, then
-/// longer contexts, then widths that only wide trees need, then walks of a device. Drafters that run a model have most of the cells and come
-/// last, each by itself in the order of `drafters`: no plan needs them, and where one has no time left, those before it are still priced.
+/// the next longer context, then widths that only wide trees need, then walks of a device. Drafters that run a model have most of the cells
+/// and come last, each by itself in the order of `drafters`: no plan needs them, and where one has no time left, those before it are still
+/// priced. Behind them all come still longer contexts, each in the same order.
 fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)]) -> Vec<Vec<Cell>> {
     const WITHOUT_DRAFTERS: usize = 6;
     let that_runs_a_model =
         |name: &DrafterName| drafters.iter().position(|(known, kind)| known == name && kind.runs_a_model());
-    let shortest = cells.iter().map(|cell| cell.context).min();
-    let group = |cell: &Cell| match &cell.stage {
-        Stage::VerifyWalk | Stage::Host(HostStage::Grow | HostStage::Predict) => WITHOUT_DRAFTERS - 1,
-        stage => match stage.drafter().and_then(that_runs_a_model) {
-            Some(drafter) => WITHOUT_DRAFTERS + drafter,
-            None => {
-                let by_width = match cell.width {
-                    1 | 4 => 0,
-                    2 | 8 => 1,
-                    ..=16 => 2,
-                    _ => 4,
-                };
-                by_width.max(if Some(cell.context) > shortest { 3 } else { 0 })
-            }
-        },
+    let contexts: BTreeSet<u32> = cells.iter().map(|cell| cell.context).collect();
+    let contexts: Vec<u32> = contexts.into_iter().collect();
+    let of_context = WITHOUT_DRAFTERS + drafters.len();
+    let group = |cell: &Cell| {
+        let longer = contexts.iter().position(|context| *context == cell.context).unwrap_or_default();
+        let within = match &cell.stage {
+            Stage::VerifyWalk | Stage::Host(HostStage::Grow | HostStage::Predict) => WITHOUT_DRAFTERS - 1,
+            stage => match stage.drafter().and_then(that_runs_a_model) {
+                Some(drafter) => WITHOUT_DRAFTERS + drafter,
+                None => {
+                    let by_width = match cell.width {
+                        1 | 4 => 0,
+                        2 | 8 => 1,
+                        ..=16 => 2,
+                        _ => 4,
+                    };
+                    by_width.max(if longer > 0 { 3 } else { 0 })
+                }
+            },
+        };
+        longer.saturating_sub(1) * of_context + within
     };
-    let mut groups = vec![Vec::new(); WITHOUT_DRAFTERS + drafters.len()];
+    let mut groups = vec![Vec::new(); contexts.len().max(1) * of_context];
     for cell in cells {
         groups[group(&cell)].push(cell);
     }
@@ -492,9 +500,10 @@ mod tests {
         let cell = |stage: Stage, width, context| Cell { stage, width, context };
         let draft = |i: usize, width| cell(Stage::Draft(drafters[i].0.clone()), width, 100);
         let grow = cell(Stage::Host(HostStage::Grow), 2, 100);
-        let [narrow, longer, wide] =
-            [(1, 100), (1, 200), (32, 100)].map(|(width, context)| cell(Stage::Verify, width, context));
+        let [narrow, longer, wide, longest] = [(1, 100), (1, 200), (32, 100), (1, 300)]
+            .map(|(width, context)| cell(Stage::Verify, width, context));
         let cells = vec![
+            longest.clone(),
             draft(1, 1),
             wide.clone(),
             draft(0, 1),
@@ -512,6 +521,7 @@ mod tests {
             vec![grow],
             vec![draft(0, 1)],
             vec![draft(1, 1), draft(1, 2)],
+            vec![longest],
         ];
         assert_eq!(groups, expected);
     }

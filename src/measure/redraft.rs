@@ -135,6 +135,7 @@ impl Drafting {
                 session: &mut self.session,
                 history: &text[..len],
                 depth,
+                rows: usize::MAX,
                 stats: &mut Stats::default(),
                 observer: Some(&mut recorder),
             };

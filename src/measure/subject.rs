@@ -478,6 +478,7 @@ impl StepSubject {
             session,
             history: &self.history[..=context],
             depth: shape.depth,
+            rows: shape.verify_width,
             stats: &mut stats,
             observer: None,
         };

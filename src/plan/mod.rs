@@ -2,7 +2,7 @@
 //!
 //! A [`Plan`] names for every band of temperatures ([`Band`]) a sub-plan ([`SubPlan`]): the drafter ([`DrafterKind`]), the
 //! [`Shape`] of a step, how its tree grows ([`GrowthChoice`]), in which order its stages run ([`Schedule`]), and how a step chooses
-//! its depth ([`DepthChoice`]) and its rows ([`RowChoice`]). [`write()`] and [`read()`] move plans through checked files; a
+//! its depth ([`DepthChoice`]) and its rows ([`RowChoice`]); depth and rows are others behind longer contexts ([`ContextRange`]). [`write()`] and [`read()`] move plans through checked files; a
 //! [`FittedPlan`] is one whose fingerprints are those of the machine, model and build at hand.
 //!
 //! Invariant: a [`Plan`] that was read or made is valid ([`Plan::validate`]). What is decided while decoding is in `policy`; how a
@@ -12,6 +12,7 @@
 mod bands;
 mod calibration;
 mod contents;
+mod context_range;
 mod depth_choice;
 mod drafter;
 mod error;
@@ -23,14 +24,15 @@ mod proposal;
 mod row_choice;
 mod schedule;
 mod shape;
+mod sub_plan;
 mod token_list;
 
 pub use bands::{Band, nearest};
 pub use calibration::{Calibration, HeldOut, INTERVALS, Interval, Knot};
 pub use contents::{
-    Acceptance, Alternative, ChosenTuning, LeftOut, Plan, PlannedPredictor, PlannedWidths, Prediction,
-    PricedShape, Refusal, SubPlan, Unseen,
+    Alternative, ChosenTuning, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape, Refusal,
 };
+pub use context_range::ContextRange;
 pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
 pub use drafter::*;
 pub use error::PlanError;
@@ -42,6 +44,7 @@ pub use proposal::{ProposalLimits, ReplayDrafter};
 pub use row_choice::{RowChoice, RowRule, WidthCost};
 pub use schedule::Schedule;
 pub use shape::{Shape, StageTime, step_us};
+pub use sub_plan::{Acceptance, Prediction, SubPlan, Unseen};
 pub(crate) use ygg_profiler::named;
 pub use ygg_profiler::{
     BuildFingerprint, DepthNetwork, DepthReport, DrafterFile, Fingerprints, MachineFingerprint,

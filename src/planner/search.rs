@@ -1,5 +1,5 @@
 //! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile, Stage, TokenTrace, Trace};
 
@@ -42,11 +42,14 @@ pub fn make_plan(
     let context = reference_context(&greedy, &table);
     let plain = plain_sub_plan(&table, context)?;
     let ar_tpot_us = plain.predicted.tpot_us;
-    let at = |recorded| Search { profile, recorded, table: &table, context, ar_tpot_us };
-    let (greedy, predictors) = at(greedy).band(&plain, free_drafters, fix)?;
+    let band = |recorded: &Recorded<'_>, free_drafters: &mut [FreeDrafter<'_>]| {
+        let search = Search { profile, recorded, table: &table, context, ar_tpot_us };
+        search.band(&plain, free_drafters, fix)
+    };
+    let (greedy, predictors) = band(&greedy, free_drafters)?;
     let mut bands = Vec::new();
     for temperature in profile.temperatures().into_iter().filter(|temperature| *temperature > 0.0) {
-        match at(Recorded::warm(profile, temperature)).band(&plain, free_drafters, fix) {
+        match band(&Recorded::warm(profile, temperature), free_drafters) {
             Ok((band, _)) => bands.push(band),
             Err(SearchError::FixImpossible { .. } | SearchError::NoEvidence { .. }) => {}
             Err(other) => return Err(other),
@@ -104,7 +107,7 @@ pub(super) struct Origin<'a> {
     /// The schedules that the fix leaves open and its steps can keep.
     pub(super) schedules: Vec<Schedule>,
     pub(super) place: usize,
-    asked_for: bool,
+    pub(super) asked_for: bool,
 }
 
 impl Origin<'_> {
@@ -156,6 +159,7 @@ impl Origin<'_> {
                 predicted,
                 unseen,
                 acceptance,
+                longer_contexts: Vec::new(),
             },
         }
     }
@@ -179,11 +183,12 @@ pub(super) struct Evidence<'a> {
     pub(super) by_rank: Vec<f64>,
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Search<'a> {
     pub(super) profile: &'a Profile,
-    pub(super) recorded: Recorded<'a>,
+    pub(super) recorded: &'a Recorded<'a>,
     pub(super) table: &'a LatencyTable,
-    context: u32,
+    pub(super) context: u32,
     pub(super) ar_tpot_us: f64,
 }
 
@@ -195,8 +200,7 @@ impl Search<'_> {
         free_drafters: &mut [FreeDrafter<'_>],
         fix: &Fix,
     ) -> Result<(Band, Vec<PlannedPredictor>), SearchError> {
-        let mut found =
-            Found { points: Vec::new(), predicted_depth_speedups: BTreeMap::new(), refused: Vec::new() };
+        let mut found = Found::default();
         let mut left_out = Vec::new();
         let mut names = Vec::new();
         let open = Fix::default();
@@ -214,14 +218,11 @@ impl Search<'_> {
             };
             let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
             let origin = Origin { name, kind: &kind, limits, schedules, place: names.len(), asked_for };
-            let searched = match kind.facts().recorded_as {
-                RecordedAs::Nothing => continue,
-                RecordedAs::Trees => self.tree_drafter(&origin, &mut found),
-                RecordedAs::LiveSteps => self.live_drafter(&origin, &mut found),
-                RecordedAs::Requests => self.free_drafter(&origin, free_drafters, &mut found),
-            };
+            if kind.facts().recorded_as == RecordedAs::Nothing {
+                continue;
+            }
             let is_named = asked_for && fix.drafter.is_some();
-            match searched {
+            match self.drafter(&origin, free_drafters, &mut found) {
                 Ok(()) => names.push(name.clone()),
                 Err(SearchError::NoEvidence { drafter: name, expected }) if !is_named => {
                     left_out.push(LeftOut { name, lacks: expected.to_owned() });
@@ -248,13 +249,29 @@ impl Search<'_> {
             if chosen == Choice::Drafter(point.place) {
                 chosen_index = by_drafter.len() as u32;
             }
-            by_drafter.push(SubPlan { unseen, ..point.sub_plan.clone() });
+            let longer_contexts = self.longer_contexts(point, free_drafters, fix)?;
+            by_drafter.push(SubPlan { unseen, longer_contexts, ..point.sub_plan.clone() });
         }
         let predictors = predictors(self.recorded.trained, &points, &predicted_depth_speedups, &by_drafter);
         let alternatives = alternatives(&by_drafter, &points);
         let temperature = self.recorded.temperature;
         let band = Band { temperature, by_drafter, chosen_index, alternatives, refused, left_out };
         Ok((band, predictors))
+    }
+
+    /// Adds the shapes of one drafter, by what was recorded of it.
+    pub(super) fn drafter(
+        &self,
+        origin: &Origin<'_>,
+        free_drafters: &mut [FreeDrafter<'_>],
+        found: &mut Found,
+    ) -> Result<(), SearchError> {
+        match origin.kind.facts().recorded_as {
+            RecordedAs::Nothing => Ok(()),
+            RecordedAs::Trees => self.tree_drafter(origin, found),
+            RecordedAs::LiveSteps => self.live_drafter(origin, found),
+            RecordedAs::Requests => self.free_drafter(origin, free_drafters, found),
+        }
     }
 
     pub(super) fn pricing<'s>(&'s self, drafter: &'s DrafterName) -> Pricing<'s> {
@@ -361,6 +378,7 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, SearchE
         predicted: Prediction::new(1.0, stages, ar_tpot_us),
         unseen: Unseen::PLAIN,
         acceptance: Acceptance::default(),
+        longer_contexts: Vec::new(),
     })
 }
 

@@ -37,6 +37,7 @@ pub(super) struct Best<'p> {
 }
 
 /// What the search found.
+#[derive(Default)]
 pub(super) struct Found {
     pub(super) points: Vec<Point>,
     /// The best speed-up of steps whose depth is predicted, by place of the drafter, planned or not.
@@ -129,8 +130,10 @@ pub(super) fn choose(all: &[Best<'_>], fix: &Fix) -> Option<Choice> {
 pub(super) fn planned_widths<'a>(sub_plans: impl Iterator<Item = &'a SubPlan>) -> PlannedWidths {
     let mut verify = BTreeSet::from([1]);
     let mut draft = BTreeSet::from([1]);
-    for SubPlan { drafter, shape, growth, schedule, row_choice, .. } in sub_plans {
-        let widths = || row_choice.widths.iter().map(|cost| cost.width);
+    for SubPlan { drafter, shape, growth, schedule, row_choice, longer_contexts, .. } in sub_plans {
+        let of_ranges = longer_contexts.iter().map(|range| &range.row_choice);
+        let choices = std::iter::once(row_choice).chain(of_ranges);
+        let widths = || choices.clone().flat_map(|choice| &choice.widths).map(|cost| cost.width);
         verify.extend(widths());
         if drafter.runs_a_model() {
             draft.extend(growth.draft_widths(shape));

@@ -37,6 +37,11 @@ impl StepCosts {
         StepCosts { plain_us, plain: 1.0, beyond: 1.0, plain_in_a_row: 0 }
     }
 
+    /// Goes on from the corrections of steps behind another context, whose plain step was planned to take another time.
+    pub fn go_on_from(&mut self, before: &Self) {
+        *self = StepCosts { plain_us: self.plain_us, ..*before };
+    }
+
     /// Takes note that a plain step took `us`.
     pub fn took_plain(&mut self, us: f64) {
         self.took(self.plain_us, us);

@@ -128,9 +128,7 @@ impl Decoder {
         sequence.stats.prefill = lap.next();
         sequence.history.push(first);
         (sequence.is_started, sequence.speculation) = (true, speculation);
-        if let Some(policy) = &mut way.policy {
-            policy.restart();
-        }
+        way.restart();
         if let Some(ahead) = way.ahead() {
             ahead.forget_heads();
         }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 use super::{
-    Drafter, LogProbs, Ngram, Policy, SpeculateError, Speculation, Stats, StepShape,
+    Drafter, LogProbs, Ngram, Policy, SpeculateError, Speculation, Stats, StepRange, StepShape,
     sequence::Sequence,
     step::StepStorage,
     way::{self, Way},
@@ -46,7 +46,7 @@ impl Decoder {
     }
 
     /// The same decoder, with another way of stepping: for requests whose temperature is nearer to `temperature` than to that
-    /// of any way it has, the first of which is for 0. Schedule, policy and depths that are set from here on are this way's.
+    /// of any way it has, the first of which is for 0. Ranges, schedule, policy and depths that are set from here on are this way's.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -62,6 +62,23 @@ impl Decoder {
         way::push(&mut self.ways, Way::new(temperature, drafter, shape, &self.session)?);
         self.current = self.ways.len() - 1;
         let nodes = shape.tree_nodes().max(self.step.tree.capacity());
+        self.step = StepStorage::with_capacity(nodes);
+        Ok(self)
+    }
+
+    /// The same decoder, with other steps of the same way behind longer contexts: policy and depths that are set from here on are this
+    /// range's. The drafter has to be made for the largest depth and verify width of all ranges, whose nodes may be more than the shape's;
+    /// a schedule is set after them. Tokens are the same in every range.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] as [`new`](Self::new), [`SpeculateError::Schedule`] behind a schedule.
+    ///
+    /// # Panics
+    /// If it does not begin behind the range before.
+    pub fn with_range(mut self, range: StepRange) -> Result<Self, SpeculateError> {
+        let way = &mut self.ways[self.current];
+        way.push_range(range, &self.session)?;
+        let nodes = way.shape.tree_nodes().max(self.step.tree.capacity());
         self.step = StepStorage::with_capacity(nodes);
         Ok(self)
     }
@@ -111,6 +128,7 @@ impl Decoder {
         session.assume_committed(history.len() - 1);
         (sequence.is_cache_known, sequence.is_started) = (false, true);
         sequence.speculation = Speculation::AsOpened;
+        ways[*current].restart();
         if let Some(ahead) = ways[*current].ahead() {
             ahead.forget_heads();
         }
@@ -124,6 +142,11 @@ impl Decoder {
     /// The place of the way that the current request goes by: 0 for the first, 1 for the first that was added.
     pub fn way(&self) -> usize {
         self.current
+    }
+
+    /// The place of the range of contexts that its last step was in, from 0.
+    pub fn range(&self) -> usize {
+        self.ways[self.current].at()
     }
 
     /// Whether the current request drafts.
@@ -175,7 +198,7 @@ impl Decoder {
         &self.sequence.stats
     }
 
-    /// The shape of its steps.
+    /// The shape of its steps, of its largest range.
     pub fn shape(&self) -> &StepShape {
         &self.ways[self.current].shape
     }

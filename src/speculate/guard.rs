@@ -34,6 +34,11 @@ impl Guard {
         self.state = GuardState::new();
     }
 
+    /// Goes on from where the guard of the request's steps so far is.
+    pub(super) fn go_on_from(&mut self, before: &Self) {
+        self.state = before.state;
+    }
+
     /// Whether the next step drafts.
     pub(super) fn drafts(&self) -> bool {
         self.state.drafts()

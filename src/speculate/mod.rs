@@ -7,7 +7,8 @@
 //! predict before a step how deep drafting pays, a guard may stop a request's drafting and try it again later, and measured times may
 //! correct the costs of rows, by the functions in `policy`: that changes the number of steps and no token. Under the schedule that drafts
 //! heads ahead, a step drafts what the next one begins with; that changes no tree. A device may grow the trees of a step, or
-//! verify, walk and commit by itself, with identical output. The temperature of a request may choose its drafter and shape.
+//! verify, walk and commit by itself, with identical output. The temperature of a request may choose its drafter and shape, and
+//! its length the depth and rows of its steps.
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -19,6 +20,7 @@ mod drafter;
 mod error;
 mod guard;
 mod policy;
+mod range;
 mod row_sampler;
 mod sequence;
 mod shape;
@@ -41,6 +43,7 @@ pub use drafter::*;
 pub use error::SpeculateError;
 pub use guard::GuardCounts;
 pub use policy::Policy;
+pub use range::StepRange;
 pub use row_sampler::LogProbs;
 pub use shape::StepShape;
 pub use stats::{ProposerCounts, Stats, StepStage};

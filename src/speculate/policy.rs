@@ -66,6 +66,16 @@ impl PolicyState {
         }
     }
 
+    /// Goes on from the policy of the request's steps so far: guard and costs keep what they know.
+    pub(super) fn go_on_from(&mut self, before: &Self) {
+        if let (Some(guard), Some(before)) = (&mut self.guard, &before.guard) {
+            guard.go_on_from(before);
+        }
+        if let (Some(costs), Some(before)) = (&mut self.costs, &before.costs) {
+            costs.go_on_from(before);
+        }
+    }
+
     /// Whether the next step drafts.
     pub(super) fn drafts(&self) -> bool {
         self.guard.as_ref().is_none_or(Guard::drafts)

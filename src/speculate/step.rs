@@ -11,6 +11,7 @@ use crate::{
 use super::{
     Budget, Decoder, Limits, SpeculateError, StepOutcome, StepStage, TraceObserver, Walk,
     policy::{DepthOfStep, StepDone},
+    range::Range,
     sequence::Sequence,
     stats::Lap,
     verification::Verification,
@@ -102,6 +103,7 @@ impl<'a> Step<'a> {
     fn begin(decoder: &'a mut Decoder, limits: Limits<'a>) -> Self {
         let Decoder { session, ways, current, sequence, step: storage } = decoder;
         sequence.expect_room(session, limits);
+        ways[*current].enter(session.committed());
         storage.tree.reset(sequence.last());
         let before = (sequence.stats.step_time(), sequence.stats.stage_time(StepStage::Tune));
         Self { session, way: &mut ways[*current], sequence, storage, limits, lap: Lap::start(), before }
@@ -125,12 +127,13 @@ impl<'a> Step<'a> {
         let Self { session, way, sequence, storage, lap, .. } = self;
         let is_left_to_device =
             observer.is_none() && way.schedule.prunes_on_device() && way.walks_on_device(&sequence.sampler);
+        let rows = way.range().steps.verify_width;
         let (Some(drafter), depth @ 1..) = (&mut way.drafter, depth.chosen) else {
             return Ok(Proposal::Tree);
         };
         let observer = observer.map(|o| -> &mut dyn TraceObserver { o });
         let (history, stats) = (&sequence.history, &mut sequence.stats);
-        let budget = Budget { session, history, depth, stats, observer };
+        let budget = Budget { session, history, depth, rows, stats, observer };
         if !is_left_to_device {
             // It counts its own time.
             drafter.propose(&mut storage.tree, budget)?;
@@ -147,9 +150,10 @@ impl<'a> Step<'a> {
         let Proposal::Tree = proposal else { return };
         let Self { way, sequence, storage, lap, .. } = self;
         let StepStorage { tree, rows, scratch, .. } = &mut **storage;
-        let most = match &way.policy {
+        let Range { steps, policy, .. } = way.range();
+        let most = match policy {
             Some(policy) => policy.rows(tree, scratch) as usize,
-            None => way.shape.verify_width,
+            None => steps.verify_width,
         };
         sequence.stats.add_time(StepStage::Decide, lap.next());
         select(tree, most, &mut scratch.prune, rows);
@@ -179,7 +183,7 @@ impl<'a> Step<'a> {
         stats.count_rate(emitted.len(), whole);
         // Tries happen in some steps only, and are no part of what a step costs.
         let took = whole - (stats.stage_time(StepStage::Tune) - *tries_before);
-        if let Some(policy) = &mut way.policy {
+        if let Some(policy) = &mut way.range_mut().policy {
             let count = |n: usize| u32::try_from(n).expect("trees are small");
             let step = StepDone {
                 rows: count(rows.len()),

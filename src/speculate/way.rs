@@ -2,7 +2,7 @@
 //!
 //! A plan may draft otherwise for requests that accept less, and one decoder serves them all. All ways are made when the decoder is;
 //! a request goes by one of them, chosen when it begins. They share the session and the storage of steps, which are as large as the
-//! largest of them needs.
+//! largest of them needs. As a request grows, its way goes through ranges of contexts, each with a depth and rows of its own.
 
 use crate::{
     plan::{DepthCosts, DepthNetwork, RowRule, Schedule, nearest},
@@ -11,9 +11,10 @@ use crate::{
 };
 
 use super::{
-    AheadDrafter, Drafter, Policy, SpeculateError, StepShape,
+    AheadDrafter, Drafter, Policy, SpeculateError, StepRange, StepShape,
     depth::DepthPolicy,
     policy::{DepthOfStep, PolicyState},
+    range::Range,
     row_sampler::RowSampler,
     sequence::Sequence,
     stats::{Lap, StepStage},
@@ -26,10 +27,13 @@ pub(super) struct Way {
     /// Requests go by the way whose temperature is nearest to theirs.
     temperature: f32,
     pub(super) drafter: Option<Box<dyn Drafter>>,
+    /// As large as its largest range needs.
     pub(super) shape: StepShape,
     pub(super) schedule: Schedule,
-    pub(super) policy: Option<PolicyState>,
-    depth: Option<DepthPolicy>,
+    /// Ascending from 0 committed tokens; one at least.
+    ranges: Vec<Range>,
+    /// The place of the range that the request is in.
+    at: usize,
     /// By depths from 1: how the device verifies the trees that it has grown by itself.
     pub(super) grown: Vec<GrownVerification>,
     pub(super) verified: Option<VerifiedCandidates>,
@@ -48,27 +52,81 @@ impl Way {
     ) -> Result<Self, SpeculateError> {
         shape.check(session)?;
         let verified = VerifiedCandidates::of(drafter.as_deref(), &shape)?;
-        let schedule = Schedule::Plain;
         Ok(Self {
             temperature,
             drafter,
+            ranges: vec![Range::new(StepRange::whole(&shape))],
+            at: 0,
             shape,
-            schedule,
-            policy: None,
-            depth: None,
+            schedule: Schedule::Plain,
             grown: Vec::new(),
             verified,
         })
     }
 
+    /// As [`Decoder::with_range`](super::Decoder::with_range).
+    pub(super) fn push_range(&mut self, steps: StepRange, session: &Session) -> Result<(), SpeculateError> {
+        let before = self.newest().steps.from;
+        assert!(steps.from > before, "ranges ascend: {} after {before}", steps.from);
+        let StepShape { depth, verify_width, .. } = self.shape;
+        let shape = StepShape {
+            depth: depth.max(steps.depth),
+            verify_width: verify_width.max(steps.verify_width),
+            ..self.shape
+        };
+        if self.schedule != Schedule::Plain {
+            let (expected, found) = ("ranges before it", "one behind it");
+            return Err(SpeculateError::Schedule { schedule: self.schedule, expected, found });
+        }
+        shape.check(session)?;
+        self.verified = VerifiedCandidates::of(self.drafter.as_deref(), &shape)?;
+        self.shape = shape;
+        self.ranges.push(Range::new(steps));
+        Ok(())
+    }
+
+    fn newest(&mut self) -> &mut Range {
+        self.ranges.last_mut().expect("a way has a range")
+    }
+
+    /// Another request begins.
+    pub(super) fn restart(&mut self) {
+        self.at = 0;
+        self.ranges.iter_mut().filter_map(|range| range.policy.as_mut()).for_each(PolicyState::restart);
+    }
+
+    /// Goes to the range of a step behind `committed` tokens, with what the policy of the last one knows. Allocates nothing.
+    pub(super) fn enter(&mut self, committed: usize) {
+        let to = self.ranges.partition_point(|range| range.steps.from <= committed) - 1;
+        if to == self.at {
+            return;
+        }
+        let [before, range] =
+            self.ranges.get_disjoint_mut([self.at, to]).expect("two places among the ranges");
+        if let (Some(policy), Some(before)) = (&mut range.policy, &before.policy) {
+            policy.go_on_from(before);
+        }
+        self.at = to;
+    }
+
+    /// The place of the range that the request is in.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The range that the request is in.
+    pub(super) fn range(&self) -> &Range {
+        &self.ranges[self.at]
+    }
+
+    /// As [`range`](Self::range).
+    pub(super) fn range_mut(&mut self) -> &mut Range {
+        &mut self.ranges[self.at]
+    }
+
     /// As [`Decoder::with_policy`](super::Decoder::with_policy).
     pub(super) fn set_policy(&mut self, policy: Policy) -> Result<(), SpeculateError> {
-        let widest = policy.choice.widest() as usize;
-        if widest != self.shape.verify_width {
-            let expected = format!("{}, the verify width", self.shape.verify_width);
-            return Err(SpeculateError::Shape { what: "widest choice of rows", expected, found: widest });
-        }
-        self.policy = Some(PolicyState::new(policy));
+        self.newest().set_policy(policy)?;
         self.check_rows()
     }
 
@@ -80,7 +138,8 @@ impl Way {
         session: &Session,
     ) -> Result<(), SpeculateError> {
         self.check_predicted_depth()?;
-        self.depth = Some(DepthPolicy::new(costs, network, self.shape.depth, session)?);
+        let range = self.newest();
+        range.depth = Some(DepthPolicy::new(costs, network, range.steps.depth, session)?);
         Ok(())
     }
 
@@ -97,7 +156,7 @@ impl Way {
         }
         self.schedule = schedule;
         let unkept = |expected, found| SpeculateError::Schedule { schedule, expected, found };
-        if self.depth.is_some() {
+        if self.ranges.iter().any(|range| range.depth.is_some()) {
             self.check_predicted_depth()?;
         }
         if schedule.drafts_ahead() && self.ahead().is_none() {
@@ -141,8 +200,11 @@ impl Way {
     /// Checks that no rule chooses rows where the device chooses them.
     fn check_rows(&self) -> Result<(), SpeculateError> {
         let schedule = self.schedule;
-        let rule = self.policy.as_ref().map_or(RowRule::Widest, PolicyState::rule);
-        if schedule.prunes_on_device() && rule != RowRule::Widest {
+        let chooses = |range: &Range| {
+            let rule = range.policy.as_ref().map_or(RowRule::Widest, PolicyState::rule);
+            rule != RowRule::Widest || range.steps.verify_width != self.shape.verify_width
+        };
+        if schedule.prunes_on_device() && self.ranges.iter().any(chooses) {
             let (expected, found) = ("steps that verify all rows of their shape", "ones that choose theirs");
             return Err(SpeculateError::Schedule { schedule, expected, found });
         }
@@ -188,9 +250,10 @@ impl Way {
         sequence: &mut Sequence,
         most: usize,
     ) -> DepthOfStep {
-        let drafts = sequence.drafts() && self.policy.as_ref().is_none_or(PolicyState::drafts);
-        let allowed = if drafts { self.shape.depth.min(most) } else { 0 };
-        let (Some(network), 1..) = (&mut self.depth, allowed) else {
+        let Range { steps, policy, depth } = self.range_mut();
+        let drafts = steps.drafts && sequence.drafts() && policy.as_ref().is_none_or(PolicyState::drafts);
+        let allowed = if drafts { steps.depth.min(most) } else { 0 };
+        let (Some(network), 1..) = (depth, allowed) else {
             return DepthOfStep { allowed, chosen: allowed, saved_us: 0.0 };
         };
         let mut lap = Lap::start();

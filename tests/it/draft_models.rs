@@ -184,6 +184,7 @@ impl Subject {
             session: &mut self.session,
             history: &self.history,
             depth: self.depth.min(room),
+            rows: usize::MAX,
             stats: &mut Stats::default(),
             observer: Some(&mut seen),
         };

@@ -20,6 +20,7 @@ mod chat;
 #[cfg(feature = "cli")]
 mod command_line;
 mod committed_plans;
+mod context_ranges;
 #[cfg(feature = "cli")]
 mod corpus;
 #[cfg(feature = "cli")]

@@ -8,7 +8,7 @@ use super::{
 use crate::plan::{Plan, SubPlan, Unseen};
 
 /// Numbers of a linear congruence.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
     fn below(&mut self, end: u64) -> u64 {
@@ -18,7 +18,7 @@ impl Dice {
 }
 
 /// A request whose answer repeats its beginning or does not, to a degree of its own.
-fn request(dice: &mut Dice) -> TokenTrace {
+pub(super) fn request(dice: &mut Dice) -> TokenTrace {
     let repeats = dice.below(100);
     let prompt: Vec<u32> = (0..8).map(|i| 100 + i).collect();
     let output = (0..40)

@@ -59,7 +59,7 @@ impl Caterpillar {
         budget: Budget<'_>,
         skip: &SkipSet,
     ) -> Result<(), SpeculateError> {
-        let Budget { session, history: _, depth, stats, mut observer } = budget;
+        let Budget { session, history: _, depth, rows: _, stats, mut observer } = budget;
         self.forwards.clear();
         let mut lap = Lap::start();
         let depth = depth.min(MOST_DRAFTED);

@@ -117,9 +117,9 @@ impl Drafter for LayerSkip {
     /// Tree) or of the nodes that have children in the template: what has no children is never forwarded here, and neither is
     /// a root whose head was drafted ahead.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
-        let Budget { session, history, depth, stats, mut observer } = budget;
+        let Budget { session, history, depth, rows, stats, mut observer } = budget;
         if self.phase.is_some() && observer.is_none() {
-            return propose_in_one_launch(self, tree, Budget { session, history, depth, stats, observer });
+            return propose_in_one_launch(self, tree, Budget { session, history, depth, rows, stats, observer });
         }
         self.growth.restart();
         self.forwards.clear();

@@ -45,6 +45,8 @@ pub struct Budget<'a> {
     pub history: &'a [u32],
     /// Deepest useful node.
     pub depth: usize,
+    /// Most rows that the step verifies, root included.
+    pub rows: usize,
     /// Where the drafter's times go.
     pub stats: &'a mut Stats,
     /// Sees the candidates of each expanded node.
@@ -105,7 +107,7 @@ pub trait Drafter: std::fmt::Debug + Send {
     }
 }
 
-/// The proposal of a drafter that needs no session, within `limits` and the budget's depth; counts its time.
+/// The proposal of a drafter that needs no session, within `limits` and the budget's depth and rows; counts its time.
 fn propose_by_history(
     limits: ProposalLimits,
     drafter: &mut dyn ReplayDrafter,
@@ -113,8 +115,9 @@ fn propose_by_history(
     budget: Budget<'_>,
 ) {
     let mut lap = Lap::start();
-    let depth = limits.depth.min(u32::try_from(budget.depth).unwrap_or(u32::MAX));
-    drafter.propose(budget.history, &ProposalLimits { depth, ..limits }, tree);
+    let at_most = |limit: u32, most: usize| limit.min(u32::try_from(most).unwrap_or(u32::MAX));
+    let (depth, nodes) = (at_most(limits.depth, budget.depth), at_most(limits.nodes, budget.rows));
+    drafter.propose(budget.history, &ProposalLimits { depth, nodes, ..limits }, tree);
     budget.stats.add_time(StepStage::Draft, lap.next());
 }
 
@@ -124,9 +127,9 @@ fn propose_in_one_launch(
     tree: &mut TokenTree,
     budget: Budget<'_>,
 ) -> Result<(), SpeculateError> {
-    let Budget { session, history, depth, stats, observer: _ } = budget;
+    let Budget { session, history, depth, rows, stats, observer: _ } = budget;
     let mut lap = Lap::start();
-    if drafter.begin(Budget { session, history, depth, stats, observer: None })? {
+    if drafter.begin(Budget { session, history, depth, rows, stats, observer: None })? {
         drafter.plant(tree, session);
     }
     stats.add_time(StepStage::Draft, lap.next());

@@ -4,7 +4,7 @@ use ygg_profiler::DrafterName;
 
 use crate::{
     plan::{
-        Acceptance, Calibration, DepthChoice, DepthCosts, DrafterKind, GrowthChoice, PricedShape, RowChoice,
+        Acceptance, Calibration, ContextRange, DepthChoice, DepthCosts, DrafterKind, GrowthChoice, PricedShape, RowChoice,
         StageTime, StaticTree, SubPlan, WidthCost,
     },
     planner::report::show::{describe_growth, expected_cell, shape_cells, words},
@@ -57,6 +57,7 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         predicted,
         unseen,
         acceptance,
+        longer_contexts,
     } = a;
     let RowChoice { rule: _, widths, rate, calibration } = row_choice;
     let Acceptance { steps, by_depth, by_rank } = acceptance;
@@ -81,6 +82,9 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         Change::of("stages", &predicted.stages, &b.predicted.stages, stages),
         Change::of("plain us/token", &predicted.ar_tpot_us, &b.predicted.ar_tpot_us, |us| format!("{us:.0}")),
         Change::of("on other prompts", unseen, &b.unseen, expected_cell),
+        Change::of("behind longer contexts", longer_contexts, &b.longer_contexts, |ranges| {
+            list(ranges.iter().map(describe_range))
+        }),
         Change::of("steps behind acceptance", steps, &b.acceptance.steps, u64::to_string),
         Change::of("accepted to depth 1, 2, ...", by_depth, &b.acceptance.by_depth, shares),
         Change::of("accepted candidate 1, 2, ...", by_rank, &b.acceptance.by_rank, shares),
@@ -97,6 +101,12 @@ fn describe_template(growth: &GrowthChoice) -> String {
             format!("{rule}, {} nodes drafted at widths {widths}", template.nodes())
         }
     }
+}
+
+fn describe_range(range: &ContextRange) -> String {
+    let ContextRange { from, drafts, depth, row_choice, unseen, .. } = range;
+    let off = if *drafts { "" } else { ", plainly" };
+    format!("from {from} Dd {depth}, Wv {}, {}{off}", row_choice.widest(), expected_cell(unseen))
 }
 
 fn describe_depths(choice: &DepthChoice) -> String {

@@ -1,0 +1,101 @@
+//! The search of what a drafter's steps do behind longer contexts than were recorded: its best shape is searched again at every longer
+//! context that was measured, with draft width, growth, schedule and rules as they are.
+use super::{
+    Fix, FixedWidth, FreeDrafter, SearchError,
+    objective::plain_step,
+    search::{Origin, Search},
+    selection::{Found, Point, best_first, best_of},
+    unseen::unseen,
+};
+use crate::plan::{ContextRange, RecordedAs, Stage, SubPlan, Unseen, step_us};
+
+/// How many times as long a context has to be to get steps of its own.
+const LONGER: u32 = 2;
+
+impl Search<'_> {
+    /// The context ranges of a drafter's best shape, `best`, as far as enough was measured: the first context at which its stages were not
+    /// measured ends them.
+    ///
+    /// # Errors
+    /// As the search of a drafter.
+    pub(super) fn longer_contexts(
+        &self,
+        best: &Point,
+        free_drafters: &mut [FreeDrafter<'_>],
+        fix: &Fix,
+    ) -> Result<Vec<ContextRange>, SearchError> {
+        let mut ranges = Vec::new();
+        let mut before = self.context;
+        if best.sub_plan.growth.rule().is_static() {
+            return Ok(ranges);
+        }
+        for context in self.table.contexts() {
+            if context < before.saturating_mul(LONGER) {
+                continue;
+            }
+            let Some((steps, unseen)) = self.at_context(context, best, free_drafters, fix)? else { break };
+            let SubPlan { shape, depth_choice, row_choice, predicted, .. } = steps;
+            ranges.push(ContextRange {
+                from: before + (context - before) / 2,
+                context,
+                drafts: unseen.is_gain() || fix.asks_for_speculation(),
+                depth: shape.depth,
+                depth_choice,
+                row_choice,
+                predicted,
+                unseen,
+            });
+            before = context;
+        }
+        Ok(ranges)
+    }
+
+    /// The best steps of the drafter at one context, and what to expect of them on other prompts; `None` where they were not measured.
+    fn at_context(
+        &self,
+        context: u32,
+        best: &Point,
+        free_drafters: &mut [FreeDrafter<'_>],
+        fix: &Fix,
+    ) -> Result<Option<(SubPlan, Unseen)>, SearchError> {
+        let SubPlan { name, drafter, shape, growth, schedule, depth_choice, row_choice, .. } = &best.sub_plan;
+        let Some(table) = self.table.reaching(context) else { return Ok(None) };
+        let has_all = [Stage::Verify, Stage::Draft(name.clone())].iter().all(|stage| table.has_stage(stage));
+        let Ok(plain) = plain_step(&table, context) else { return Ok(None) };
+        if !has_all {
+            return Ok(None);
+        }
+        // The trees of a recording are as deep as it, and fewer of their rows may be verified; the device prunes to one width.
+        let is_live = drafter.facts().recorded_as == RecordedAs::LiveSteps;
+        let limits = Fix {
+            drafter: Some(name.to_string()),
+            depth: fix.depth.or(is_live.then_some(shape.depth)),
+            draft_width: Some(shape.draft_width),
+            verify_width: if schedule.prunes_on_device() {
+                Some(FixedWidth::Rows(shape.verify_width))
+            } else {
+                fix.verify_width
+            },
+            rows: Some(row_choice.rule),
+            depth_rule: Some(depth_choice.rule()),
+            growth: Some(growth.rule()),
+            schedule: Some(*schedule),
+            objective: fix.objective,
+        };
+        let (schedules, asked_for) = (vec![*schedule], best.asked_for);
+        let origin = Origin { name, kind: drafter, limits: &limits, schedules, place: 0, asked_for };
+        let search = Search { table: &table, context, ar_tpot_us: step_us(&plain), ..*self };
+        let mut found = Found::default();
+        match search.drafter(&origin, free_drafters, &mut found) {
+            Ok(()) => {}
+            Err(SearchError::NoEvidence { .. }) => return Ok(None),
+            Err(other) => return Err(other),
+        }
+        let Found { mut points, .. } = found;
+        points.retain(|point| !is_live || point.sub_plan.shape.verify_width <= shape.verify_width);
+        points.sort_by(best_first);
+        let Some(point) = best_of(&points, origin.place, &limits) else { return Ok(None) };
+        let unseen = unseen(&table, context, points.iter(), point);
+        Ok(Some((point.sub_plan.clone(), unseen)))
+    }
+}
