@@ -68,17 +68,15 @@ impl Way {
     pub(super) fn push_range(&mut self, steps: StepRange, session: &Session) -> Result<(), SpeculateError> {
         let before = self.newest().steps.from;
         assert!(steps.from > before, "ranges ascend: {} after {before}", steps.from);
-        let StepShape { depth, verify_width, .. } = self.shape;
-        let shape = StepShape {
-            depth: depth.max(steps.depth),
-            verify_width: verify_width.max(steps.verify_width),
-            ..self.shape
-        };
         if self.schedule != Schedule::Plain {
             let (expected, found) = ("ranges before it", "one behind it");
             return Err(SpeculateError::Schedule { schedule: self.schedule, expected, found });
         }
-        shape.check(session)?;
+        let own = StepShape { depth: steps.depth, verify_width: steps.verify_width, ..self.shape };
+        own.check(session)?;
+        let StepShape { depth, verify_width, .. } = self.shape;
+        let (depth, verify_width) = (depth.max(own.depth), verify_width.max(own.verify_width));
+        let shape = StepShape { depth, verify_width, ..self.shape };
         self.verified = VerifiedCandidates::of(self.drafter.as_deref(), &shape)?;
         self.shape = shape;
         self.ranges.push(Range::new(steps));

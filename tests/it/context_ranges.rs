@@ -65,7 +65,7 @@ fn requests_that_grow_through_any_ranges_are_answered_as_plain_decoding_does() {
             drafted += decoder.stats().drafted;
         }
     }
-    assert!(entered.iter().all(|entered| *entered > 20) && drafted > 2_000, "{entered:?}, {drafted} drafted");
+    assert!(entered.iter().all(|entered| *entered > 10) && drafted > 2_000, "{entered:?}, {drafted} drafted");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn profiled() -> &'static (Arc<Loaded>, Profile) {
     static PROFILED: OnceLock<(Arc<Loaded>, Profile)> = OnceLock::new();
     PROFILED.get_or_init(|| {
         tiny_profiles::profiled(None, &[1, 2, 4, 8, 16], |options| ProfileOptions {
-            contexts: vec![16, 90, 1000],
+            contexts: vec![16, 100, 1000],
             head_sizes: Vec::new(),
             ..options
         })
@@ -107,14 +107,15 @@ fn every_context_that_was_measured_gets_steps_of_its_own() {
     let (_, profile) = profiled();
     let table = profile.table().expect("a good table");
     // The model holds 256 tokens, and the widest rows have to fit behind.
-    assert_eq!(table.contexts(), [16, 90, 189]);
+    assert_eq!(table.contexts(), [16, 100, 189]);
     assert!(table.reaching(189).expect("it was measured").has_stage(&Stage::Verify));
     for name in ["lookup_short", "layer_skip", "suffix"] {
         let plan = plan(name);
         let SubPlan { shape, row_choice, longer_contexts, .. } = plan.chosen();
         let priced: Vec<(u32, u32)> = longer_contexts.iter().map(|range| (range.from, range.context)).collect();
         let from = |context: u32, before: u32| before + (context - before) / 2;
-        assert_eq!(priced, [(from(90, plan.context), 90), (from(189, 90), 189)], "{name}");
+        // No other is twice as long as the one before.
+        assert_eq!(priced, [(from(100, plan.context), 100)], "{name}");
         for ContextRange { drafts, depth, row_choice: rows, predicted, .. } in longer_contexts {
             assert!(*drafts && *depth >= 1 && rows.rule == row_choice.rule, "{name}");
             assert!(predicted.ar_tpot_us > 0.0 && plan.planned.verify.contains(&rows.widest()), "{name}");
@@ -131,7 +132,7 @@ fn answer(engine: &mut Engine, tokens: usize) -> Answer {
 
 /// A plan whose steps verify two rows behind 40 tokens, draft nothing behind 80, and as at first again behind 120.
 fn changing(name: &str) -> Plan {
-    let mut plan = plan(name);
+    let mut plan = Plan { context: 20, ..plan(name) };
     let place = plan.chosen_index as usize;
     let sub_plan = &mut plan.by_drafter[place];
     let SubPlan { shape, depth_choice, row_choice, predicted, unseen, .. } = sub_plan.clone();
