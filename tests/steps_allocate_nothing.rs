@@ -17,8 +17,8 @@ use yggc::{
         synthetic::{HiddenStateSpec, SyntheticSpec},
     },
     plan::{
-        Calibration, DepthCost, DepthCosts, DepthNetwork, Knot, NgramSettings, RowChoice, RowRule, Schedule,
-        SuffixSettings, WidthCost,
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardLimits, Knot, NgramSettings, RowChoice,
+        RowRule, Schedule, SuffixSettings, WidthCost,
     },
     policy::{GuardTerms, SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, StepCosts},
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
@@ -240,7 +240,7 @@ fn with_choices(decoder: Decoder, schedule: Schedule) -> Decoder {
     // Time is worth so little that all is verified, whatever the clock makes of its cost.
     let rule = if schedule.prunes_on_device() { RowRule::Widest } else { RowRule::BestRate };
     let choice = RowChoice { rule, widths, rate: 1e-9, calibration };
-    let guard = GuardTerms { aal: 1.0, step_us: 1.0, plain_step_us: 1e9 };
+    let guard = GuardTerms { aal: 1.0, step_us: 1.0, plain_step_us: 1e9, limits: GuardLimits::DEFAULT };
     let policy = Policy { choice, guard: Some(guard), costs: Some(StepCosts::new(10.0)) };
     let decoder = decoder.with_policy(policy).expect("the widths of the shape");
     match schedule {

@@ -6,13 +6,16 @@ use crate::{
     trace::{Fault, TraceError, check_edges, check_path, ensure, fault},
 };
 
-/// The steps of one such drafter over calibration prompts, decoded greedily one after another in one shape. What it drafts
+/// The steps of one such drafter over calibration prompts, decoded at one temperature one after another in one shape. What it drafts
 /// depends on what it learned before, so every shape needs a recording of its own, except shapes that verify slightly fewer rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveTrace {
     /// Which drafter of the profile.
     pub drafter: DrafterName,
+    /// Temperature of the requests.
+    #[serde(default)]
+    pub temperature: f32,
     /// Dd of the shape.
     pub depth: u32,
     /// Wd of the shape, as the drafter understands it.
@@ -63,7 +66,10 @@ impl LiveTrace {
     /// [`TraceError`] names the first step that is wrong.
     pub fn validate(&self) -> Result<(), TraceError> {
         let error = |prompt, step, fault| TraceError::new(&self.drafter, prompt, step, fault);
-        let LiveTrace { drafter: _, depth, width, nodes, prompts } = self;
+        let LiveTrace { drafter: _, temperature, depth, width, nodes, prompts } = self;
+        if !(temperature.is_finite() && *temperature >= 0.0) {
+            return Err(error(0, 0, fault("temperature", "0 or more", temperature.to_string())));
+        }
         let most = u64::from(*depth) * u64::from(*width) + 1;
         if *depth == 0 || *width == 0 || *nodes < 2 || u64::from(*nodes) > most {
             let found = format!("Dd {depth}, Wd {width}, Wv {nodes}");
@@ -118,6 +124,7 @@ mod tests {
         };
         LiveTrace {
             drafter: DrafterName::new("learner").unwrap(),
+            temperature: 0.0,
             depth: 2,
             width: 2,
             nodes: 4,
@@ -129,7 +136,8 @@ mod tests {
     fn a_good_recording_passes_and_each_broken_rule_is_named() {
         trace().validate().unwrap();
         type Break = fn(&mut LiveTrace);
-        let breaks: [(&str, Break); 11] = [
+        let breaks: [(&str, Break); 12] = [
+            ("temperature", |t| t.temperature = f32::NAN),
             ("shape", |t| t.nodes = 6),
             ("shape", |t| t.depth = 0),
             ("nodes", |t| t.nodes = 3),

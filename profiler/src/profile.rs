@@ -151,7 +151,8 @@ impl Profile {
     pub fn temperatures(&self) -> Vec<f32> {
         let of_traces = self.traces.iter().map(|trace| trace.temperature);
         let of_requests = self.token_traces.iter().map(|request| request.temperature);
-        let mut temperatures: Vec<f32> = of_traces.chain(of_requests).collect();
+        let of_learners = self.live_traces.iter().map(|trace| trace.temperature);
+        let mut temperatures: Vec<f32> = of_traces.chain(of_requests).chain(of_learners).collect();
         temperatures.sort_by(f32::total_cmp);
         temperatures.dedup();
         temperatures

@@ -116,8 +116,12 @@ impl LatencyTable {
     /// behind more, and what the host does, which no context changes. `None` where no forward was.
     pub fn reaching(&self, context: u32) -> Option<LatencyTable> {
         let is_host = |cell: &Cell| matches!(cell.stage, Stage::Host(_));
-        let reaches: BTreeSet<(&Stage, u32)> =
-            self.cells.keys().filter(|c| c.context >= context && !is_host(c)).map(|c| (&c.stage, c.width)).collect();
+        let reaches: BTreeSet<(&Stage, u32)> = self
+            .cells
+            .keys()
+            .filter(|c| c.context >= context && !is_host(c))
+            .map(|c| (&c.stage, c.width))
+            .collect();
         let cells = self.cells.iter().filter(|(c, _)| is_host(c) || reaches.contains(&(&c.stage, c.width)));
         let table = LatencyTable { cells: cells.map(|(cell, summary)| (cell.clone(), *summary)).collect() };
         (!reaches.is_empty()).then_some(table)
@@ -360,7 +364,11 @@ mod tests {
         assert_eq!(widths(20), Some(vec![1, 4]));
         assert_eq!(widths(40), Some(vec![4]));
         assert_eq!(widths(41), None);
-        assert_eq!(table.reaching(20).unwrap().latency_us(&Stage::Verify, 1, 20).unwrap(), 2.0, "between both");
+        assert_eq!(
+            table.reaching(20).unwrap().latency_us(&Stage::Verify, 1, 20).unwrap(),
+            2.0,
+            "between both"
+        );
     }
 
     #[test]

@@ -226,7 +226,8 @@ fn band(
     let first = planned.range(steps, depth_choice, row_choice, (predicted, unseen), off);
     let is_forced = matches!(options.drafter, DrafterChoice::Forced(_));
     let further = sub_plan.longer_contexts.iter().map(|range| {
-        let ContextRange { from, context: _, drafts, depth, depth_choice, row_choice, predicted, unseen } = range;
+        let ContextRange { from, context: _, drafts, depth, depth_choice, row_choice, predicted, unseen } =
+            range;
         let drafts = *drafts || is_forced;
         let (depth, verify_width) = (*depth as usize, row_choice.widest() as usize);
         let steps = StepRange { from: *from as usize, drafts, depth, verify_width };
@@ -271,11 +272,13 @@ impl Planned<'_> {
         let Self { temperature, plan, sub_plan, is_confident, options, source } = *self;
         let is_guarded = options.drafter == DrafterChoice::Planned && !sub_plan.is_plain();
         let Prediction { aal, step_us, tpot_us, ar_tpot_us, speedup: _, ref stages } = *predicted;
-        let guard = is_guarded.then_some(GuardTerms { aal, step_us, plain_step_us: ar_tpot_us });
+        let limits = sub_plan.guard;
+        let guard = is_guarded.then_some(GuardTerms { aal, step_us, plain_step_us: ar_tpot_us, limits });
         let depths = match depth_choice {
             DepthChoice::Fixed => None,
             DepthChoice::Predicted(costs) => {
-                let network = plan.network_of(sub_plan).expect("a valid plan has the network that it goes by");
+                let network =
+                    plan.network_of(sub_plan).expect("a valid plan has the network that it goes by");
                 Some((costs.clone(), network.clone()))
             }
         };
@@ -386,7 +389,8 @@ impl BandDrafting {
 
     /// Sets what the newest way of a decoder goes by beside drafter and shape.
     fn set(&self, mut decoder: Decoder) -> Result<Decoder, SpeculateError> {
-        for (place, RangeDrafting { steps, depths, policy, background: _ }) in self.ranges.iter().enumerate() {
+        for (place, RangeDrafting { steps, depths, policy, background: _ }) in self.ranges.iter().enumerate()
+        {
             if place > 0 {
                 decoder = decoder.with_range(*steps)?;
             }

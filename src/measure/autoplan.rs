@@ -11,7 +11,7 @@ use crate::{
     runtime::Pinning,
 };
 
-use super::{ProfileOptions, plan_from_profile, profile};
+use super::{Learners, ProfileOptions, plan_from_profile, profile};
 
 /// How far a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,12 @@ pub struct AutoplanOptions {
 
 impl Default for AutoplanOptions {
     fn default() -> Self {
-        Self { draft_models: Vec::new(), budget: Duration::from_secs(60), pinning: Pinning::default() }
+        Self { draft_models: Vec::new(), budget: Duration::from_secs(55), pinning: Pinning::default() }
     }
 }
 
-/// Profiles `loaded`, which must have been opened with [`ProfileOptions::WIDTHS`], without trimmed heads, without drafters that
-/// learn and by greedy requests alone, and plans from it.
+/// Profiles `loaded`, which must have been opened with [`ProfileOptions::WIDTHS`], without trimmed heads, and of drafters that learn with
+/// mixtures alone, and plans from it.
 ///
 /// # Errors
 /// As [`profile`] and [`plan_from_profile`].
@@ -51,14 +51,12 @@ pub fn autoplan(
     options: &AutoplanOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Profile, Plan), Error> {
-    // Trimmed heads, drafters that learn and other temperatures are left to profiles of their own, in a time that is short already:
-    // the cells of the heads would take a fourth of it, live recordings an eighth, and every temperature a fifth of what is recorded.
+    // Trimmed heads and learners by themselves are left to profiles with more time: the cells of the heads would take a fourth of it.
     let profile_options = ProfileOptions {
         pinning: options.pinning,
         draft_models: options.draft_models.clone(),
         head_sizes: Vec::new(),
-        with_learners: false,
-        temperatures: Vec::new(),
+        learners: Learners::Mixtures,
         ..ProfileOptions::new(options.budget)
     };
     let profile = profile(loaded, &profile_options, progress)?;

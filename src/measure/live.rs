@@ -22,36 +22,69 @@ const DEPTH: usize = 6;
 /// Rows of a recording beyond those that a drafter always verifies: with fewer it hardly drafts.
 const FEWEST_GUESSED: usize = 3;
 
+/// Which drafters that learn from the verifier are recorded. Every one decodes the prompts by itself, once for every shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learners {
+    /// None.
+    None,
+    /// Mixtures of drafters, in one shape: what pays most, and little time.
+    Mixtures,
+    /// All, in every shape.
+    All,
+}
+
+impl Learners {
+    /// Whether a drafter is recorded, if it learns.
+    pub(super) fn admit(self, kind: &DrafterKind) -> bool {
+        match self {
+            Learners::None => !kind.learns(),
+            Learners::Mixtures => !kind.learns() || matches!(kind, DrafterKind::Mixed(_)),
+            Learners::All => true,
+        }
+    }
+
+    /// Rows of the recorded shapes.
+    fn rows(self) -> &'static [usize] {
+        match self {
+            Learners::None => &[],
+            Learners::Mixtures => &ROWS[1..2],
+            Learners::All => &ROWS,
+        }
+    }
+}
+
 /// A drafter and a shape to record it in.
 #[derive(Debug)]
-pub(super) struct Recording<'a> {
-    name: &'a DrafterName,
-    kind: &'a DrafterKind,
+pub(super) struct Recording {
+    name: DrafterName,
+    kind: DrafterKind,
     shape: StepShape,
 }
 
 /// What is to be recorded of `drafters` with executables of these widths.
-pub(super) fn recordings<'a>(
-    drafters: &'a [(DrafterName, DrafterKind)],
+pub(super) fn recordings(
+    drafters: &[(DrafterName, DrafterKind)],
+    learners: Learners,
     widths: &[usize],
-) -> Vec<Recording<'a>> {
-    let learners = drafters.iter().filter(|(_, kind)| kind.learns());
-    let all = learners.flat_map(|(name, kind)| {
+) -> Vec<Recording> {
+    let all = drafters.iter().filter(|(_, kind)| kind.learns() && learners.admit(kind));
+    let all = all.flat_map(|(name, kind)| {
         let fewest = 1 + kind.facts().pinned_rows as usize + FEWEST_GUESSED;
-        let rows = ROWS.into_iter().filter(move |rows| *rows >= fewest && widths.contains(rows));
+        let rows = learners.rows().iter().copied();
+        let rows = rows.filter(move |rows| *rows >= fewest && widths.contains(rows));
         rows.map(move |verify_width| {
             // Room for the nodes, and two continuations for those that share a tree with others.
             let draft_width = (verify_width - 1).div_ceil(DEPTH).max(2);
             let shape =
                 StepShape { depth: DEPTH, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
-            Recording { name, kind, shape }
+            Recording { name: name.clone(), kind: kind.clone(), shape }
         })
     });
     all.collect()
 }
 
-impl Recording<'_> {
-    /// Decodes the prompts in turn, greedily, until the time is over; the first prompt in any case.
+impl Recording {
+    /// Decodes the prompts in turn, each with a seed of its own, until the time is over; the first prompt in any case.
     #[allow(clippy::disallowed_methods, reason = "the caller's time budget ends the recording")]
     pub(super) fn record(
         &self,
@@ -74,7 +107,9 @@ impl Recording<'_> {
             if !recorded.is_empty() && is_over() {
                 break;
             }
-            let mut last = decoder.start(ids, Sampling::GREEDY)?;
+            let seed = recorded.len() as u64;
+            let sampling = Sampling { temperature: options.temperature, seed, ..Sampling::GREEDY };
+            let mut last = decoder.start(ids, sampling)?;
             let tokens = options.tokens.min(context - ids.len());
             let mut steps = Vec::new();
             while !loaded.end_ids().contains(&last) {
@@ -92,7 +127,8 @@ impl Recording<'_> {
         }
         let number = |n: usize| u32::try_from(n).expect("shapes are small");
         Ok(LiveTrace {
-            drafter: (*name).clone(),
+            drafter: name.clone(),
+            temperature: options.temperature,
             depth: number(shape.depth),
             width: number(shape.draft_width),
             nodes: number(shape.verify_width),

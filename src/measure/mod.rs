@@ -35,6 +35,7 @@ pub use calibration::{CalibrationPrompt, SHIPPED_PROMPTS, calibration_prompts, r
 pub use corpus::{CorpusOptions, CorpusReport, build_corpus};
 pub use kernel_report::{ForwardReport, KernelReport, OpReport, Roofline, Timing};
 pub use kernels::{KernelOptions, kernel_report};
+pub use live::Learners;
 pub use record::{ProfileOptions, profile};
 pub use remeasure::{RemeasureOptions, remeasure};
 pub use replay::plan_from_profile;

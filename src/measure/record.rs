@@ -23,13 +23,13 @@ use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
     depth::train_predictor,
-    live::recordings,
+    live::{Learners, recordings},
     redraft::{Redrafted, redraft},
     subject::{Abilities, StepSubject},
     trace::{TraceOptions, record_requests},
     trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
-    warm::{LEAST_BUDGET, TEMPERATURES, WarmTime, record_warm},
+    warm::{LEAST_BUDGET, TEMPERATURES, WarmTime, record_warm, warm_tokens},
 };
 
 /// Growths of the recorded trees.
@@ -64,8 +64,8 @@ pub struct ProfileOptions {
     pub head_sizes: Vec<usize>,
     /// Temperatures above 0 that requests are recorded at too, ascending; every one has a share of the time for acceptance.
     pub temperatures: Vec<f32>,
-    /// Whether drafters that learn from the verifier are recorded.
-    pub with_learners: bool,
+    /// Which drafters that learn from the verifier are recorded.
+    pub learners: Learners,
     /// Committed tokens at which latencies are measured: the first for the steps that were recorded, every further one for steps of
     /// requests that have grown so long.
     pub contexts: Vec<usize>,
@@ -92,7 +92,7 @@ impl ProfileOptions {
             calibration: "shipped".to_owned(),
             head_sizes: vec![8192, 16384],
             temperatures: if budget < LEAST_BUDGET { Vec::new() } else { TEMPERATURES.to_vec() },
-            with_learners: true,
+            learners: Learners::All,
             contexts: vec![128, 1024, 4096],
             tokens: 48,
             budget,
@@ -246,7 +246,7 @@ pub fn profile(
     }
     let begun = now();
     let mut drafters = drafters(loaded, options)?;
-    drafters.retain(|(_, kind)| options.with_learners || !kind.learns());
+    drafters.retain(|(_, kind)| options.learners.admit(kind));
     let loaded = &loaded.with_drafters(drafters.iter().map(|(_, kind)| kind))?;
     let widest = *loaded.set().widths().last().expect("width 1 is always planned");
     let contexts = contexts(loaded, &options.contexts, widest)?;
@@ -262,8 +262,8 @@ pub fn profile(
     let tunings = choose_tunings(&measured_tunings);
     let for_predictors = options.budget / 20;
     let rest = options.budget - for_tunings - for_predictors;
-    let has_learners = drafters.iter().any(|(_, kind)| kind.learns());
-    let for_live = if has_learners { rest / LIVE_PART } else { Duration::ZERO };
+    let live = recordings(&drafters, options.learners, loaded.set().widths());
+    let for_live = if live.is_empty() { Duration::ZERO } else { rest / LIVE_PART };
     let warm = WarmTime::share(rest / 2 - for_live, &options.temperatures)?;
     let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), &options.head_sizes);
     let shape = StepShape {
@@ -311,12 +311,23 @@ pub fn profile(
     let measurements = latencies(&mut subject, &drafters, cells, &settings, advance)?;
     // What the other recordings left of their time is spent here, where every prompt is decoded anew for every shape.
     let for_live = for_live.max(rest.saturating_sub(start.elapsed()));
-    let live = recordings(&drafters, loaded.set().widths());
-    let mut live_traces = Vec::with_capacity(live.len());
-    for recording in &live {
-        let budget = for_live / u32::try_from(live.len()).expect("few recordings");
-        live_traces.push(recording.record(loaded, &trace_options, budget)?);
-        progress(Progress { what: "drafters that learn", done: live_traces.len(), total: live.len() });
+    let for_live = WarmTime::share(for_live, &options.temperatures)?;
+    let greedy = TraceOptions { budget: for_live.greedy, ..trace_options };
+    let warm = options.temperatures.iter().map(|temperature| TraceOptions {
+        temperature: *temperature,
+        budget: for_live.each,
+        tokens: warm_tokens(&trace_options),
+        ..trace_options
+    });
+    let at_temperatures: Vec<TraceOptions<'_>> = std::iter::once(greedy).chain(warm).collect();
+    let total = live.len() * at_temperatures.len();
+    let mut live_traces = Vec::with_capacity(total);
+    for of_temperature in &at_temperatures {
+        for recording in &live {
+            let budget = of_temperature.budget / u32::try_from(live.len()).expect("few recordings");
+            live_traces.push(recording.record(loaded, of_temperature, budget)?);
+            progress(Progress { what: "drafters that learn", done: live_traces.len(), total });
+        }
     }
     let profile = Profile {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),

@@ -21,7 +21,7 @@ use super::{
 /// The temperatures that are recorded beside 0.
 pub(super) const TEMPERATURES: [f32; 2] = [0.6, 1.0];
 /// The least budget in which they are recorded: with less, too few requests of each are recorded to plan from.
-pub(super) const LEAST_BUDGET: Duration = Duration::from_secs(120);
+pub(super) const LEAST_BUDGET: Duration = Duration::from_secs(45);
 /// The share of greedy requests, beside one part for every other temperature: they are asked most, and train depth predictors.
 const GREEDY_PARTS: u32 = 3;
 /// The part of a temperature's time that its requests are recorded in; drafters have the rest.
@@ -68,15 +68,19 @@ pub(super) fn record_warm(
     let for_requests = if models.is_empty() { options.budget } else { options.budget / REQUESTS_PART };
     let for_each =
         (options.budget - for_requests) / u32::try_from(models.len().max(1)).expect("few drafters");
-    // A step that may go on behind the answer is not recorded, so an answer is longer than a step.
-    let tokens = (options.tokens / TOKENS_PART).max(2 * (options.shape.depth + 1)).min(options.tokens);
-    let of_requests = TraceOptions { budget: for_requests, tokens, ..*options };
+    let of_requests = TraceOptions { budget: for_requests, tokens: warm_tokens(options), ..*options };
     let requests = record_requests(loaded, &of_requests, &mut progress)?;
     let of_drafters = TraceOptions { budget: for_each, ..*options };
     let traces = models.into_iter().map(|(name, kind)| {
         redraft(loaded, (name, kind), &requests, &of_drafters, &mut progress).map(|redrafted| redrafted.trace)
     });
     Ok((traces.collect::<Result<_, _>>()?, requests))
+}
+
+/// Most tokens of an answer above temperature 0, given the options of greedy ones. A step that may go on behind the answer is not recorded,
+/// so an answer is longer than a step.
+pub(super) fn warm_tokens(options: &TraceOptions<'_>) -> usize {
+    (options.tokens / TOKENS_PART).max(2 * (options.shape.depth + 1)).min(options.tokens)
 }
 
 #[cfg(test)]

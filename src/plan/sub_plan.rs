@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, LatencyTable, Stage};
 
 use super::{
-    ContextRange, DepthChoice, DepthCosts, DepthRule, DrafterKind, GrowthChoice, PlanError, PlannedWidths,
-    PricedShape, RowChoice, RowRule, Schedule, Shape, StageTime,
+    ContextRange, DepthChoice, DepthCosts, DepthRule, DrafterKind, GrowthChoice, GuardLimits, PlanError,
+    PlannedWidths, PricedShape, RowChoice, RowRule, Schedule, Shape, StageTime,
     contents::{ensure, is_positive},
     step_us,
 };
@@ -39,6 +39,8 @@ pub struct SubPlan {
     pub unseen: Unseen,
     /// Measured acceptance at this shape.
     pub acceptance: Acceptance,
+    /// What its requests may lose before they stop drafting for a while.
+    pub guard: GuardLimits,
     /// What changes behind longer contexts than the plan's, ascending; before the first and without any nothing does.
     pub longer_contexts: Vec<ContextRange>,
 }
@@ -159,6 +161,7 @@ impl SubPlan {
             predicted,
             unseen,
             acceptance,
+            guard,
             longer_contexts,
         } = self;
         drafter.validate()?;
@@ -174,6 +177,7 @@ impl SubPlan {
         self.validate_steps(shape, depth_choice, row_choice, planned)?;
         predicted.validate()?;
         unseen.validate()?;
+        guard.validate()?;
         let mut before = context;
         for range in longer_contexts {
             let ContextRange { from, depth, depth_choice, row_choice, .. } = range;

@@ -140,9 +140,10 @@ impl Search<'_> {
         Ok(origin.point(shape, evidence, priced))
     }
 
-    /// The recordings of a drafter that learns, narrowest first. They are of greedy requests, and hold for no others.
+    /// The recordings of a drafter that learns, narrowest first.
     pub(super) fn live_traces_of(&self, name: &DrafterName) -> Vec<&LiveTrace> {
-        let all = self.profile.live_traces.iter().filter(|_| self.recorded.temperature == 0.0);
+        let is_here = |trace: &&LiveTrace| trace.temperature == self.recorded.temperature;
+        let all = self.profile.live_traces.iter().filter(is_here);
         let mut traces: Vec<_> =
             all.filter(|trace| trace.drafter == *name && trace.steps().next().is_some()).collect();
         traces.sort_by_key(|trace| trace.nodes);

@@ -84,7 +84,7 @@ mod tests {
         };
         let prompts = vec![LivePrompt { kind: "any".to_owned(), steps: vec![step; 2] }];
         let drafter = DrafterName::new("learner").unwrap();
-        let trace = LiveTrace { drafter, depth: 3, width: 1, nodes: 4, prompts };
+        let trace = LiveTrace { drafter, temperature: 0.0, depth: 3, width: 1, nodes: 4, prompts };
         trace.validate().unwrap();
         trace
     }

@@ -20,6 +20,7 @@ mod error;
 mod fix;
 mod free_replay;
 mod free_search;
+mod guard_limits;
 mod live_replay;
 mod longer_contexts;
 mod makespan;

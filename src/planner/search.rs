@@ -5,6 +5,7 @@ use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile
 
 use super::{
     AcceptedLengths, Fix, FreeDrafter, JudgedNode, SearchError, choose_tunings,
+    guard_limits::guard_limits,
     objective::plain_step,
     pricing::Pricing,
     selection::{
@@ -15,8 +16,8 @@ use super::{
     unseen::unseen,
 };
 use crate::plan::{
-    Acceptance, Band, Calibration, DepthChoice, DrafterKind, GrowthChoice, LeftOut, Plan, PlannedPredictor,
-    Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan, Unseen,
+    Acceptance, Band, Calibration, DepthChoice, DrafterKind, GrowthChoice, GuardLimits, LeftOut, Plan,
+    PlannedPredictor, Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan, Unseen,
 };
 
 /// Makes the plan that follows from `profile`, within what `fix` leaves open.
@@ -159,6 +160,7 @@ impl Origin<'_> {
                 predicted,
                 unseen,
                 acceptance,
+                guard: GuardLimits::DEFAULT,
                 longer_contexts: Vec::new(),
             },
         }
@@ -250,7 +252,8 @@ impl Search<'_> {
                 chosen_index = by_drafter.len() as u32;
             }
             let longer_contexts = self.longer_contexts(point, free_drafters, fix)?;
-            by_drafter.push(SubPlan { unseen, longer_contexts, ..point.sub_plan.clone() });
+            let guard = guard_limits(self.table, self.context, &point.sub_plan, &point.by_prompt);
+            by_drafter.push(SubPlan { unseen, guard, longer_contexts, ..point.sub_plan.clone() });
         }
         let predictors = predictors(self.recorded.trained, &points, &predicted_depth_speedups, &by_drafter);
         let alternatives = alternatives(&by_drafter, &points);
@@ -378,6 +381,7 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, SearchE
         predicted: Prediction::new(1.0, stages, ar_tpot_us),
         unseen: Unseen::PLAIN,
         acceptance: Acceptance::default(),
+        guard: GuardLimits::DEFAULT,
         longer_contexts: Vec::new(),
     })
 }

@@ -20,7 +20,19 @@ struct PromptTally<K> {
     /// Its place among the recorded prompts.
     place: usize,
     tokens: u64,
-    steps: Vec<(K, u64)>,
+    steps: Vec<(K, KindTally)>,
+    /// Tokens of the last step, and the sum over all pairs of neighbours of the product of their tokens.
+    last: u64,
+    products: u64,
+}
+
+/// Steps of one prompt and kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct KindTally {
+    steps: u64,
+    tokens: u64,
+    /// Sum of the squares of the steps' tokens.
+    squares: u64,
 }
 
 /// A shape with its price.
@@ -36,14 +48,22 @@ impl<K: Copy + Ord> Tally<K> {
         self.accepted.record(length, most);
         *self.steps.entry(kind).or_default() += 1;
         if self.prompts.last().is_none_or(|prompt| prompt.place != place) {
-            self.prompts.push(PromptTally { place, tokens: 0, steps: Vec::new() });
+            self.prompts.push(PromptTally { place, tokens: 0, steps: Vec::new(), last: 0, products: 0 });
         }
         let prompt = self.prompts.last_mut().expect("one was pushed");
-        prompt.tokens += (length + 1).min(most) as u64;
-        match prompt.steps.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, steps)) => *steps += 1,
-            None => prompt.steps.push((kind, 1)),
-        }
+        let tokens = (length + 1).min(most) as u64;
+        prompt.tokens += tokens;
+        prompt.products += prompt.last * tokens;
+        prompt.last = tokens;
+        let known = prompt.steps.iter().position(|(known, _)| *known == kind);
+        let place = known.unwrap_or_else(|| {
+            prompt.steps.push((kind, KindTally::default()));
+            prompt.steps.len() - 1
+        });
+        let of_kind = &mut prompt.steps[place].1;
+        of_kind.steps += 1;
+        of_kind.tokens += tokens;
+        of_kind.squares += tokens * tokens;
     }
 
     /// What the steps accepted and emitted.
@@ -69,10 +89,22 @@ impl<K: Copy + Ord> Tally<K> {
         let stages = stages.collect::<Result<BTreeMap<K, Vec<StageTime>>, TableError>>()?;
         let mean = mean_step(&self.steps, |kind| Ok(stages[&kind].clone()))?;
         let times: BTreeMap<K, f64> = stages.iter().map(|(kind, stages)| (*kind, step_us(stages))).collect();
-        let speed = |PromptTally { place, tokens, steps }: &PromptTally<K>| PromptSpeed {
-            place: *place,
-            tokens: *tokens as f64,
-            us: steps.iter().map(|(kind, steps)| *steps as f64 * times[kind]).sum(),
+        let speed = |prompt: &PromptTally<K>| {
+            let PromptTally { place, tokens, ref steps, last: _, products } = *prompt;
+            let sum =
+                |of: &dyn Fn(f64, KindTally) -> f64| steps.iter().map(|(kind, s)| of(times[kind], *s)).sum();
+            PromptSpeed {
+                place,
+                tokens: tokens as f64,
+                us: sum(&|us, s| s.steps as f64 * us),
+                steps: sum(&|_, s| s.steps as f64),
+                earned_squares: sum(&|us, KindTally { steps, tokens, squares }| {
+                    let cost = us / ar_tpot_us;
+                    squares as f64 - 2.0 * cost * tokens as f64 + steps as f64 * cost * cost
+                }),
+                token_squares: sum(&|_, s| s.squares as f64),
+                token_products: products as f64,
+            }
         };
         Ok(Priced {
             predicted: Prediction::new(self.accepted.aal(), mean, ar_tpot_us),

@@ -22,6 +22,21 @@ pub(super) struct PromptSpeed {
     pub(super) place: usize,
     pub(super) tokens: f64,
     pub(super) us: f64,
+    pub(super) steps: f64,
+    /// Sum over the steps of the square of what each earned: its tokens less its time, in plain steps.
+    pub(super) earned_squares: f64,
+    /// Sum over the steps of the square of their tokens.
+    pub(super) token_squares: f64,
+    /// Sum over neighbouring steps of the product of their tokens.
+    pub(super) token_products: f64,
+}
+
+impl PromptSpeed {
+    /// As many tokens in as much time, of steps that nothing is known of.
+    fn of(place: usize, tokens: f64, us: f64) -> Self {
+        let [steps, earned_squares, token_squares, token_products] = [0.0; 4];
+        Self { place, tokens, us, steps, earned_squares, token_squares, token_products }
+    }
 }
 
 /// Time per token of all steps; NaN without any.
@@ -92,7 +107,7 @@ fn fold(place: usize) -> usize {
 /// Time per token where each part of the prompts is priced by the point that is the best of the other parts; `None` unless every
 /// part can be.
 fn cross_fitted<'p>(points: impl Iterator<Item = &'p Point> + Clone) -> Option<f64> {
-    let mut all = PromptSpeed { place: 0, tokens: 0.0, us: 0.0 };
+    let mut all = PromptSpeed::of(0, 0.0, 0.0);
     for left_out in 0..FOLDS {
         let of = |point: &'p Point, is_left_out: bool| {
             point.by_prompt.iter().filter(move |prompt| (fold(prompt.place) == left_out) == is_left_out)
@@ -136,8 +151,7 @@ mod tests {
     use super::*;
 
     fn prompts(speeds: &[(f64, f64)]) -> Vec<PromptSpeed> {
-        let prompt =
-            |(place, (tokens, us)): (usize, &(f64, f64))| PromptSpeed { place, tokens: *tokens, us: *us };
+        let prompt = |(place, (tokens, us)): (usize, &(f64, f64))| PromptSpeed::of(place, *tokens, *us);
         speeds.iter().enumerate().map(prompt).collect()
     }
 

@@ -4,21 +4,14 @@
 //! steps: a step that drafts earns the tokens that it emits and pays what it costs, as the plan says or as
 //! [`StepCosts`](super::StepCosts) corrects it by the clock. The same steps at the same costs always decide the same, and a
 //! request that accepts nothing loses a known number of plain steps, whatever was predicted of it.
+use crate::plan::GuardLimits;
+
 /// Steps after which an entry of the account counts about a third: what happened long ago counts little. Losses of less than
-/// [`MAY_LOSE`] in so many steps are left alone.
+/// [`GuardLimits::may_lose`] in so many steps are left alone.
 const MEMORY_STEPS: f64 = 64.0;
-/// Plain steps that a request may lose before it stops speculating. Several drafts that fail in a row: acceptance comes in
-/// bursts, so that fewer would stop requests that pay.
-const MAY_LOSE: f64 = 2.0;
-/// The most plain steps that count as earned, so that a text which turns bad is soon found out.
-const MOST_CREDIT: f64 = 4.0;
-/// Plain steps that a probe may lose before it has failed.
-const PROBE_MAY_LOSE: f64 = 1.0;
-/// Plain steps that a probe must earn to have succeeded: one accepted token beyond its cost, about.
-const PROBE_EARNS: f64 = 0.5;
-/// Plain steps before the first probe; each probe that fails doubles them. Few at first: a text that begins to repeat
-/// itself is worth more than a probe costs.
-const FIRST_PAUSE: u32 = 16;
+/// Plain steps of the first pause for each that a failed probe loses; each probe that fails doubles them. Few at first: a text that begins
+/// to repeat itself is worth more than a probe costs.
+const FIRST_PAUSE: f64 = 16.0;
 /// Most plain steps before a probe.
 const LONGEST_PAUSE: u32 = 256;
 
@@ -31,6 +24,61 @@ pub struct GuardTerms {
     pub step_us: f64,
     /// Predicted time of a plain step.
     pub plain_step_us: f64,
+    /// What a request may lose.
+    pub limits: GuardLimits,
+}
+
+impl GuardTerms {
+    /// Plain steps that a probe may lose before it has failed.
+    fn probe_may_lose(&self) -> f64 {
+        self.limits.may_lose / 2.0
+    }
+
+    /// Plain steps that a probe must earn to have succeeded.
+    fn probe_earns(&self) -> f64 {
+        self.limits.may_lose / 4.0
+    }
+
+    /// The most plain steps that count as earned, so that a text which turns bad is soon found out.
+    fn most_credit(&self) -> f64 {
+        self.limits.may_lose * 2.0
+    }
+
+    /// Plain steps before the first probe.
+    pub fn first_pause(&self) -> u32 {
+        let steps = FIRST_PAUSE * (self.probe_may_lose() + self.limits.resume);
+        (steps.ceil() as u32).clamp(1, LONGEST_PAUSE)
+    }
+
+    /// The most plain steps that a request of `tokens` tokens can lose where every draft is refused and no step takes more than
+    /// `dearest_us`: what it may lose at first, what the account forgets, and what probes lose that follow one another as closely as pauses
+    /// let them, each with the step that goes beyond.
+    pub fn lost_by_refusals(&self, tokens: u32, dearest_us: f64) -> f64 {
+        let beyond = self.beyond(dearest_us);
+        let mut lost = self.lost_at_first(tokens, beyond);
+        let (mut left, mut pause) = (tokens, self.first_pause());
+        while left > pause {
+            left -= pause;
+            lost += self.probe_may_lose() + self.limits.resume + beyond;
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+        lost
+    }
+
+    /// The same of a request that accepts whatever makes it lose most: probes that succeed, and then lose all that a request may.
+    pub fn most_lost(&self, tokens: u32, dearest_us: f64) -> f64 {
+        let beyond = self.beyond(dearest_us);
+        let probes = f64::from(tokens / self.first_pause());
+        self.lost_at_first(tokens, beyond) + probes * (self.limits.may_lose + self.limits.resume + beyond)
+    }
+
+    fn beyond(&self, dearest_us: f64) -> f64 {
+        (dearest_us / self.plain_step_us - 1.0).max(0.0)
+    }
+
+    fn lost_at_first(&self, tokens: u32, beyond: f64) -> f64 {
+        self.limits.may_lose * (1.0 + f64::from(tokens) / MEMORY_STEPS) + beyond
+    }
 }
 
 /// What one speculative step did.
@@ -62,14 +110,14 @@ pub struct GuardState {
     mode: GuardMode,
     /// Plain steps earned by speculating, less those lost, older ones fading.
     account: f64,
-    /// Plain steps of the next pause.
+    /// Plain steps of the next pause, if they are more than of the first.
     pause: u32,
 }
 
 impl GuardState {
     /// A request's start: it speculates and has earned nothing yet.
     pub fn new() -> Self {
-        GuardState { mode: GuardMode::Speculating, account: 0.0, pause: FIRST_PAUSE }
+        GuardState { mode: GuardMode::Speculating, account: 0.0, pause: 0 }
     }
 
     /// Whether the next step drafts.
@@ -88,13 +136,13 @@ impl GuardState {
     pub fn after_speculation(self, terms: &GuardTerms, step: GuardedStep) -> Self {
         let keep = 1.0 - 1.0 / MEMORY_STEPS;
         let earned = f64::from(step.tokens) - step.step_us / terms.plain_step_us;
-        let account = (keep * self.account + earned).min(MOST_CREDIT);
+        let account = (keep * self.account + earned).min(terms.most_credit());
         let next = GuardState { account, ..self };
         match self.mode {
-            GuardMode::Speculating if account < -MAY_LOSE => next.paused(),
-            GuardMode::Probing if account < -PROBE_MAY_LOSE => next.paused(),
-            GuardMode::Probing if account > PROBE_EARNS => {
-                GuardState { mode: GuardMode::Speculating, pause: FIRST_PAUSE, ..next }
+            GuardMode::Speculating if account < -terms.limits.may_lose => next.paused(terms),
+            GuardMode::Probing if account < -terms.probe_may_lose() => next.paused(terms),
+            GuardMode::Probing if account > terms.probe_earns() => {
+                GuardState { mode: GuardMode::Speculating, pause: 0, ..next }
             }
             GuardMode::Speculating | GuardMode::Probing => next,
             GuardMode::Paused { .. } => panic!("a paused request does not draft"),
@@ -113,9 +161,9 @@ impl GuardState {
         }
     }
 
-    fn paused(self) -> Self {
-        let pause = (2 * self.pause).min(LONGEST_PAUSE);
-        GuardState { mode: GuardMode::Paused { left: self.pause }, pause, ..self }
+    fn paused(self, terms: &GuardTerms) -> Self {
+        let left = self.pause.max(terms.first_pause());
+        GuardState { mode: GuardMode::Paused { left }, pause: (2 * left).min(LONGEST_PAUSE), ..self }
     }
 }
 
@@ -127,9 +175,12 @@ impl Default for GuardState {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    const TERMS: GuardTerms = GuardTerms { aal: 1.6, step_us: 125.0, plain_step_us: 100.0 };
+    const LIMITS: GuardLimits = GuardLimits::DEFAULT;
+    const TERMS: GuardTerms = GuardTerms { aal: 1.6, step_us: 125.0, plain_step_us: 100.0, limits: LIMITS };
 
     /// What steps that each emit as many tokens as `tokens` says did: modes, and predicted time over that of plain decoding.
     fn run(steps: usize, tokens: impl Fn(usize) -> u32) -> (Vec<GuardMode>, f64) {
@@ -171,7 +222,7 @@ mod tests {
         assert!((10..25).contains(&probes), "{probes} probes in 4,000 steps");
         // What may be lost, and the step that goes beyond it, at first and in every probe.
         let beyond = TERMS.step_us / TERMS.plain_step_us - 1.0;
-        let may_lose = MAY_LOSE + beyond + (PROBE_MAY_LOSE + beyond) * probes as f64;
+        let may_lose = LIMITS.may_lose + beyond + (TERMS.probe_may_lose() + beyond) * probes as f64;
         assert!(
             short < 1.05 && long <= 1.0 + may_lose / 4_000.0,
             "{short} and {long} of plain decoding's time"
@@ -192,6 +243,49 @@ mod tests {
         // Good text first: the memory is short enough to see the change.
         let (modes, _) = run(400, |step| if step < 200 { 3 } else { 1 });
         assert!(modes[..200].iter().all(|mode| !is_paused(mode)) && modes[200..280].iter().any(is_paused));
+    }
+
+    proptest! {
+        #[test]
+        fn no_request_loses_more_than_is_stated(
+            may_lose in 1_u32..8, beyond in 1_u32..200, bursts in prop::collection::vec((1_u32..40, prop::sample::select(vec![1_u32, 1, 2, 4])), 1..9),
+            tokens in 1_u32..600,
+        ) {
+            let step_us = 100.0 + f64::from(beyond);
+            let limits = GuardLimits { may_lose: f64::from(may_lose), resume: 0.0 };
+            let terms = GuardTerms { step_us, limits, ..TERMS };
+            let by_step = bursts.iter().flat_map(|(steps, tokens)| std::iter::repeat_n(*tokens, *steps as usize));
+            let (mut state, mut us, mut emitted) = (GuardState::new(), 0.0, 0);
+            for of_step in by_step.cycle() {
+                if emitted >= tokens {
+                    break;
+                }
+                if state.drafts() {
+                    let done = GuardedStep { tokens: of_step, step_us };
+                    (us, emitted) = (us + step_us, emitted + of_step);
+                    state = state.after_speculation(&terms, done);
+                } else {
+                    (us, emitted) = (us + terms.plain_step_us, emitted + 1);
+                    state = state.after_plain();
+                }
+            }
+            let lost = us / terms.plain_step_us - f64::from(emitted);
+            prop_assert!(lost <= terms.most_lost(emitted, step_us), "{lost} of {emitted} tokens");
+            let is_refused = bursts.iter().all(|(_, tokens)| *tokens == 1);
+            prop_assert!(!is_refused || lost <= terms.lost_by_refusals(emitted, step_us), "{lost} of {emitted} tokens");
+        }
+    }
+
+    #[test]
+    fn what_varies_more_may_lose_more_and_pauses_longer() {
+        let of = |may_lose, resume| GuardTerms { limits: GuardLimits { may_lose, resume }, ..TERMS };
+        assert_eq!([of(1.0, 0.0), of(2.0, 0.0), of(2.0, 1.0)].map(|terms| terms.first_pause()), [8, 16, 32]);
+        let until_paused = |terms: GuardTerms| {
+            let step = GuardedStep { tokens: 1, step_us: terms.step_us };
+            let next = |s: &GuardState| s.drafts().then(|| s.after_speculation(&terms, step));
+            std::iter::successors(Some(GuardState::new()), next).count()
+        };
+        assert!(until_paused(of(1.0, 0.0)) < until_paused(of(4.0, 0.0)));
     }
 
     #[test]

@@ -52,7 +52,8 @@ fn requests_that_grow_through_any_ranges_are_answered_as_plain_decoding_does() {
             let range = StepRange { from, drafts: dice.chance(80), depth, verify_width };
             decoder = decoder.with_range(range).expect("no more than the largest");
         }
-        let mut plain = Decoder::new(session(set, 100, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
+        let mut plain =
+            Decoder::new(session(set, 100, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
         for _ in 0..4 {
             let sampling = any_sampling(&mut dice);
             let len = dice.within(1, 30);
@@ -112,7 +113,8 @@ fn every_context_that_was_measured_gets_steps_of_its_own() {
     for name in ["lookup_short", "layer_skip", "suffix"] {
         let plan = plan(name);
         let SubPlan { shape, row_choice, longer_contexts, .. } = plan.chosen();
-        let priced: Vec<(u32, u32)> = longer_contexts.iter().map(|range| (range.from, range.context)).collect();
+        let priced: Vec<(u32, u32)> =
+            longer_contexts.iter().map(|range| (range.from, range.context)).collect();
         let from = |context: u32, before: u32| before + (context - before) / 2;
         // No other is twice as long as the one before.
         assert_eq!(priced, [(from(100, plan.context), 100)], "{name}");
@@ -173,7 +175,10 @@ fn a_request_goes_from_range_to_range_and_its_report_says_where_it_is() {
             let off = found.report.spec_off_reason.as_deref().unwrap_or_default();
             let is_off = off.contains("behind 80 tokens");
             assert_eq!(is_off, tokens == 95, "{name}, {tokens} tokens: {off}");
-            assert_eq!((found.report.drafter.as_str(), is_off), (kind.as_str(), found.report.predicted_tpot_ms.is_none()));
+            assert_eq!(
+                (found.report.drafter.as_str(), is_off),
+                (kind.as_str(), found.report.predicted_tpot_ms.is_none())
+            );
             drafted.push(found.report.drafted);
         }
         assert!(drafted[0] == drafted[4] && drafted[3] > drafted[2], "{name}: {drafted:?}");

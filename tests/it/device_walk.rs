@@ -9,7 +9,7 @@ use ygg_profiler::{Cell, CellSamples, CellSelection, DrafterName, Stage};
 use yggc::{
     backend::Tier,
     engine::{Activations, DrafterChoice, Engine, LoadOptions, Loaded},
-    measure::{ProfileOptions, RemeasureOptions, plan_from_profile, remeasure},
+    measure::{Learners, ProfileOptions, RemeasureOptions, plan_from_profile, remeasure},
     model::synthetic::SyntheticSpec,
     plan::Schedule,
     planner::Fix,
@@ -300,7 +300,7 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
         head_sizes: Vec::new(),
         budget: Duration::from_secs(40),
         temperatures: Vec::new(),
-        with_learners: false,
+        learners: Learners::None,
         tokens: 24,
         ..options
     });

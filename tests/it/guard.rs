@@ -33,8 +33,8 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, dearer: f64, guarded: boo
     let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
     let mut drafter = Lookup::new(longest_match as usize, shortest_match as usize, &shape).expect("a plan's");
     let plain_step_us = sub_plan.predicted.ar_tpot_us;
-    let terms =
-        GuardTerms { aal: sub_plan.predicted.aal, step_us: sub_plan.predicted.step_us, plain_step_us };
+    let plan::Prediction { aal, step_us, .. } = sub_plan.predicted;
+    let terms = GuardTerms { aal, step_us, plain_step_us, limits: sub_plan.guard };
     let mut tree = TokenTree::with_capacity(verify_width);
     let (mut scratch, mut keep) = (RowScratch::with_capacity(verify_width), Vec::new());
     let mut taken = Taken::default();

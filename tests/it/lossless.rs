@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use yggc::{
-    plan::{RowChoice, RowRule, Schedule, WidthCost},
+    plan::{GuardLimits, RowChoice, RowRule, Schedule, WidthCost},
     policy::{GuardTerms, SkipSearch},
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
@@ -476,7 +476,7 @@ fn falling_back_and_trying_again_changes_no_token() {
     let set = models()[5].set(*models()[5].classes().last().expect("portable at least"));
     let shape = StepShape { depth: 3, draft_width: 1, verify_width: 4, top_k: 0, draft_temperature: 1.0 };
     let costs = [(1, 100.0), (2, 120.0), (4, 150.0)].map(|(width, step_us)| WidthCost { width, step_us });
-    let terms = GuardTerms { aal: 2.0, step_us: 150.0, plain_step_us: 100.0 };
+    let terms = GuardTerms { aal: 2.0, step_us: 150.0, plain_step_us: 100.0, limits: GuardLimits::DEFAULT };
     let sampled = Sampling { temperature: 0.8, top_k: 0, top_p: 0.95, min_p: 0.0, seed: 3 };
     for (rule, sampling) in [
         (RowRule::Widest, Sampling::GREEDY),

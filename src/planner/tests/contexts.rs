@@ -39,7 +39,11 @@ fn rows_that_get_dearer_are_fewer_and_then_none() {
     let plan = planned(cells(&DEARER, &[0, 1000, 4000]), "rows=all,drafter=lookup");
     let SubPlan { row_choice, longer_contexts, .. } = lookup(&plan);
     let widest: Vec<u32> = longer_contexts.iter().map(|range| range.row_choice.widest()).collect();
-    assert!(row_choice.widest() > widest[0] && widest[0] >= widest[1], "{} then {widest:?}", row_choice.widest());
+    assert!(
+        row_choice.widest() > widest[0] && widest[0] >= widest[1],
+        "{} then {widest:?}",
+        row_choice.widest()
+    );
     assert!(longer_contexts.iter().all(|range| range.drafts), "asked for");
     let middle = |context, before| before + (context - before) / 2;
     let from: Vec<u32> = longer_contexts.iter().map(|range| range.from).collect();
@@ -84,7 +88,10 @@ fn contexts_that_were_not_measured_have_no_steps_of_their_own() {
     let narrow = [DEARER[0], (1000, &DEARER[1].1[..2])];
     let plan = planned(cells(&narrow, &all[..2]), "drafter=lookup,rows=best");
     let rows = &lookup(&plan).longer_contexts[0].row_choice;
-    assert_eq!((rows.rule, rows.widths.iter().map(|cost| cost.width).collect()), (RowRule::BestRate, vec![1, 2]));
+    assert_eq!(
+        (rows.rule, rows.widths.iter().map(|cost| cost.width).collect()),
+        (RowRule::BestRate, vec![1, 2])
+    );
 }
 
 #[test]

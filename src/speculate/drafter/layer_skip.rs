@@ -119,7 +119,11 @@ impl Drafter for LayerSkip {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let Budget { session, history, depth, rows, stats, mut observer } = budget;
         if self.phase.is_some() && observer.is_none() {
-            return propose_in_one_launch(self, tree, Budget { session, history, depth, rows, stats, observer });
+            return propose_in_one_launch(
+                self,
+                tree,
+                Budget { session, history, depth, rows, stats, observer },
+            );
         }
         self.growth.restart();
         self.forwards.clear();

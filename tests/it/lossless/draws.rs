@@ -1,7 +1,9 @@
 //! What decoding problems are drawn from: samplings, shapes, templates, policies, heads, depths and limits.
 
 use yggc::{
-    plan::{Calibration, DepthCost, DepthCosts, DepthNetwork, Knot, RowChoice, RowRule, WidthCost},
+    plan::{
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardLimits, Knot, RowChoice, RowRule, WidthCost,
+    },
     policy::{GuardTerms, StepCosts},
     sample::Sampling,
     speculate::{Decoder, Policy, StepShape},
@@ -74,6 +76,7 @@ pub(crate) fn any_policy(shape: &StepShape, dice: &mut Dice) -> Policy {
         aal: 1.0 + dice.below(20) as f64 / 10.0,
         step_us: 100.0,
         plain_step_us: 50.0 + dice.below(50) as f64,
+        limits: GuardLimits { may_lose: (1 + dice.below(40)) as f64 / 10.0, resume: dice.below(2) as f64 },
     });
     let rate = 0.02 / (1 + dice.below(4)) as f64;
     let choice = RowChoice { rule, widths, rate, calibration };

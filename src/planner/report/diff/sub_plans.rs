@@ -4,8 +4,8 @@ use ygg_profiler::DrafterName;
 
 use crate::{
     plan::{
-        Acceptance, Calibration, ContextRange, DepthChoice, DepthCosts, DrafterKind, GrowthChoice, PricedShape, RowChoice,
-        StageTime, StaticTree, SubPlan, WidthCost,
+        Acceptance, Calibration, ContextRange, DepthChoice, DepthCosts, DrafterKind, GrowthChoice,
+        GuardLimits, PricedShape, RowChoice, StageTime, StaticTree, SubPlan, WidthCost,
     },
     planner::report::show::{describe_growth, expected_cell, shape_cells, words},
 };
@@ -57,6 +57,7 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         predicted,
         unseen,
         acceptance,
+        guard,
         longer_contexts,
     } = a;
     let RowChoice { rule: _, widths, rate, calibration } = row_choice;
@@ -82,6 +83,10 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         Change::of("stages", &predicted.stages, &b.predicted.stages, stages),
         Change::of("plain us/token", &predicted.ar_tpot_us, &b.predicted.ar_tpot_us, |us| format!("{us:.0}")),
         Change::of("on other prompts", unseen, &b.unseen, expected_cell),
+        Change::of("plain steps that a request may lose", guard, &b.guard, |guard| {
+            let GuardLimits { may_lose, resume } = guard;
+            format!("{may_lose:.1}, {resume:.2} to resume")
+        }),
         Change::of("behind longer contexts", longer_contexts, &b.longer_contexts, |ranges| {
             list(ranges.iter().map(describe_range))
         }),
