@@ -338,6 +338,22 @@ pub(crate) enum PlanCommand {
     Explain(PlanExplainArgs),
     /// Compare two plans
     Diff(PlanDiffArgs),
+    /// Measure longer than a first use did, and keep the better plan for the next start
+    Refine(PlanRefineArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanRefineArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Drafter model to measure too [default: none is measured]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) draft_model: Option<PathBuf>,
+    /// Most seconds to measure
+    #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 240)]
+    pub(crate) budget: usize,
 }
 
 #[derive(Debug, Args)]

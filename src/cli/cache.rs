@@ -138,6 +138,12 @@ pub(crate) struct CacheDir {
 }
 
 impl CacheDir {
+    /// The folder of everything.
+    #[cfg(feature = "serve")]
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// `flag`, else `$XDG_CACHE_HOME/yggc`, else `$HOME/.cache/yggc`.
     pub(crate) fn resolve(flag: Option<PathBuf>, environment: &Environment) -> Result<Self, CacheError> {
         if let Some(flag) = flag {

@@ -25,6 +25,9 @@ mod plan_cache;
 mod planning;
 mod profile;
 mod progress;
+mod refine;
+#[cfg(feature = "serve")]
+mod refinement;
 mod report;
 mod run;
 mod score;

@@ -14,7 +14,7 @@ use crate::cli::{
     args::{PlanArgs, PlanCommand, PlanDiffArgs, PlanExplainArgs, PlanSearchArgs, PlanShowArgs},
     cache::CachePlace,
     error::Failure,
-    fetch, output, progress, report as html_report, settings,
+    fetch, output, progress, refine, report as html_report, settings,
 };
 
 /// Runs `yggc plan`.
@@ -23,6 +23,7 @@ pub(crate) fn command(args: &PlanArgs, cache: &CachePlace) -> Result<(), Failure
         (Some(PlanCommand::Show(show)), _) => show_plan(show),
         (Some(PlanCommand::Explain(explain)), _) => explain_plan(explain),
         (Some(PlanCommand::Diff(diff)), _) => diff_plans(diff),
+        (Some(PlanCommand::Refine(refine)), _) => refine::command(refine, cache),
         (None, Some(search)) => search_plan(search, cache),
         (None, None) => unreachable!("the command line needs one of them"),
     }

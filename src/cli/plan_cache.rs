@@ -3,6 +3,7 @@
 //! ```text
 //! <cache>/plans/KEY.profile   the profile, as `yggc profile` writes it
 //! <cache>/plans/KEY.plan      the plan made from it, written after it
+//! <cache>/plans/KEY.refined   after `yggc plan refine`
 //! <cache>/plans/KEY.failure   why no plan could be made, so that it is not tried again on every run, but an hour later
 //! <cache>/plans/lock
 //! ```
@@ -70,6 +71,11 @@ impl CachedPlan {
         self.folder.join(format!("{}.failure", self.key))
     }
 
+    /// Path of the file that says that the plan was refined.
+    pub(crate) fn refined_path(&self) -> PathBuf {
+        self.folder.join(format!("{}.refined", self.key))
+    }
+
     pub(crate) fn find(&self) -> Found {
         let path = self.path();
         if !path.exists() {
@@ -112,10 +118,19 @@ pub(crate) struct LockedPlan<'a> {
 }
 
 impl LockedPlan<'_> {
-    /// Stores a plan with the profile it was made from.
+    /// Stores a plan with the profile it was made from. It is not refined until [`store_refined`](Self::store_refined).
     pub(crate) fn store(&self, profile: &Profile, plan: &Plan) -> Result<(), Failure> {
+        // A mark that stays says too much of the next plan, and costs no more than its refinement.
+        let _ = fs::remove_file(self.place.refined_path());
         profile.write(&self.place.profile_path())?;
         Ok(plan::write(plan, &self.place.path())?)
+    }
+
+    /// Stores a plan that was measured for longer, and says so. A process that is killed before leaves the former one.
+    pub(crate) fn store_refined(&self, profile: &Profile, plan: &Plan) -> Result<(), Failure> {
+        self.store(profile, plan)?;
+        let path = self.place.refined_path();
+        Ok(replace_file(&path, b"yggc plan refine\n").map_err(CacheError::at("write", &path))?)
     }
 
     /// Stores why no plan could be made, and removes an unusable plan, which would hide the reason.

@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
-use yggc::engine::{DrafterChoice, Options};
+use yggc::{
+    engine::{DraftModel, DrafterChoice, Options, fingerprints},
+    model::Model,
+};
 
 use crate::{
     cli::{
@@ -10,10 +13,13 @@ use crate::{
         cache::CachePlace,
         contents::Remembered,
         error::Failure,
-        fetch, loading, output, planning,
+        fetch, loading, output,
+        plan_cache::CachedPlan,
+        planning,
+        refinement::Refinement,
         settings::{self, Machine},
     },
-    serve::{ApiKey, Limits, Settings, serve},
+    serve::{ApiKey, Idle, Limits, Settings, serve},
 };
 
 /// Runs `yggc serve`.
@@ -31,6 +37,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         ..machine.options(&path, args.context.context)
     };
     let remembered = Remembered::new(&model, cache);
+    let idle = args.refine.map(|after| idle(after, args, &model, &options, machine, cache)).transpose()?;
     let (prepared, options) = planning::with_plan(model, options, given, machine, cache)?;
     let engine = prepared.engine(&options)?;
     remembered.into_iter().for_each(Remembered::watch);
@@ -64,11 +71,29 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
     }
     let name = settings.model_name.clone();
     let mut printed = Ok(());
-    serve(engine, options, settings, |address| {
+    serve(engine, options, settings, idle, |address| {
         output::remark(format_args!("serving {name}; Ctrl-C ends it when what is asked is answered"));
         printed = output::text(format_args!("http://{address}\n"));
     })?;
     printed
+}
+
+/// The refinement of the cached plan, after so many seconds without a request.
+fn idle(
+    after: usize,
+    args: &ServeArgs,
+    model: &Model,
+    options: &Options,
+    machine: Machine,
+    cache: &CachePlace,
+) -> Result<Idle, Failure> {
+    let here = fingerprints(model, machine.tier, machine.activations, machine.cache, machine.threads)?;
+    let draft_model = options.draft_model.as_deref();
+    let digest = draft_model.map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
+    let folder = cache.dir()?;
+    let place = CachedPlan::new(&folder, here, digest.as_deref());
+    let work = Refinement::new(&place, folder.root(), args.model.model.as_deref(), draft_model, machine)?;
+    Ok(Idle { after: Duration::from_secs(after as u64), work: Box::new(work) })
 }
 
 /// The key that requests must send, if one was given.

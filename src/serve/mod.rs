@@ -17,6 +17,7 @@ mod ending;
 mod error;
 mod events;
 mod guests;
+mod idle;
 mod key;
 mod metrics;
 mod queue;
@@ -33,12 +34,13 @@ use yggc::engine::{Engine, Options};
 pub(crate) use self::check::check_body;
 pub(crate) use self::{
     error::ServeError,
+    idle::{Idle, IdleWork},
     key::ApiKey,
     settings::{Limits, Settings},
 };
 use self::{metrics::Metrics, queue::Queue, routes::Service, worker::Worker};
 
-/// Serves until a signal arrives, then drains. `ready` is called with the address before the first request.
+/// Serves until a signal arrives, then drains. `ready` is called with the address before the first request; `idle` is done while none comes.
 ///
 /// # Errors
 /// [`ServeError`] when the address cannot be bound, or the reactor or the decoder fails.
@@ -46,6 +48,7 @@ pub(crate) fn serve(
     engine: Engine,
     options: Options,
     settings: Settings,
+    idle: Option<Idle>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     let (queue, metrics) = (Arc::new(Queue::new(settings.limits.queue)), Arc::new(Metrics::new()));
@@ -55,7 +58,7 @@ pub(crate) fn serve(
     let decoding = {
         let queue = Arc::clone(&queue);
         let decoder = thread::Builder::new().name("yggc-decoder".to_owned());
-        decoder.spawn(move || worker.run(&queue)).map_err(ServeError::Threads)?
+        decoder.spawn(move || worker.run(&queue, idle)).map_err(ServeError::Threads)?
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

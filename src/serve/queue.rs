@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::{
@@ -52,6 +53,16 @@ pub(super) struct Queue {
     closing: Notify,
 }
 
+/// What came of waiting for a request.
+#[derive(Debug)]
+pub(super) enum Next {
+    Job(Box<Job>),
+    /// None came in time.
+    Nothing,
+    /// The queue is closed and empty.
+    Closed,
+}
+
 impl Queue {
     /// At most `most` requests wait while one is answered.
     pub(super) fn new(most: usize) -> Self {
@@ -90,19 +101,35 @@ impl Queue {
 
     /// Waits for the next request that is not cancelled; `None` when the queue is closed and empty. Marks the request before it as finished.
     pub(super) fn next(&self) -> Option<Job> {
+        loop {
+            match self.next_within(Duration::MAX) {
+                Next::Job(job) => return Some(*job),
+                Next::Closed => return None,
+                Next::Nothing => {}
+            }
+        }
+    }
+
+    /// The same, for as long as `most`.
+    pub(super) fn next_within(&self, most: Duration) -> Next {
         let mut state = self.state();
         state.answered = None;
         loop {
             while let Some(job) = state.waiting.pop_front() {
                 if !job.request.cancel.is_cancelled() {
                     state.answered = Some(job.request.cancel.clone());
-                    return Some(job);
+                    return Next::Job(Box::new(job));
                 }
             }
             if state.is_closed {
-                return None;
+                return Next::Closed;
             }
-            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let (next, timeout) =
+                self.ready.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            if timeout.timed_out() && state.waiting.is_empty() && !state.is_closed {
+                return Next::Nothing;
+            }
         }
     }
 

@@ -6,8 +6,9 @@ use tokio::time::Instant;
 use yggc::engine::{self, DrafterChoice, Engine, ErrorKind, Event, Loaded, Options, Speculation};
 
 use super::{
+    idle::Idle,
     metrics::Metrics,
-    queue::{Job, Queue},
+    queue::{Job, Next, Queue},
 };
 
 /// The drafter that the plan chose.
@@ -33,9 +34,9 @@ impl Worker {
     }
 
     /// Answers requests until the queue is closed and empty. However it ends, no request is left waiting.
-    pub(super) fn run(mut self, queue: &Queue) {
+    pub(super) fn run(mut self, queue: &Queue, mut idle: Option<Idle>) {
         let _leaving = Leaving(queue);
-        while let Some(job) = queue.next() {
+        while let Some(job) = next(queue, idle.as_mut()) {
             let began = Instant::now();
             self.answer(job);
             self.metrics.was_busy(began.elapsed());
@@ -85,6 +86,21 @@ impl Worker {
         };
         Ok(&mut self.forced.insert((drafter.to_owned(), engine)).1)
     }
+}
+
+/// Waits for the next request; `None` when the queue is closed and empty. Idle work is begun when none came for a while.
+fn next(queue: &Queue, idle: Option<&mut Idle>) -> Option<Job> {
+    let Some(Idle { after, work }) = idle else { return queue.next() };
+    let job = match queue.next_within(*after) {
+        Next::Nothing => {
+            work.begin();
+            queue.next()
+        }
+        Next::Job(job) => Some(*job),
+        Next::Closed => None,
+    };
+    work.end();
+    job
 }
 
 /// Runs a request and sends its events until it ends or the receiver is gone.

@@ -71,6 +71,8 @@ mod plan_reports;
 mod program;
 #[cfg(feature = "cli")]
 mod reference;
+#[cfg(all(feature = "serve", unix))]
+mod refine;
 mod refusals;
 mod replays;
 #[cfg(feature = "cli")]

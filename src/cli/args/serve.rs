@@ -53,6 +53,11 @@ pub(crate) struct ServeArgs {
     /// Use no plan: decode every request plainly
     #[arg(long, conflicts_with_all = ["drafter", "plan"])]
     pub(crate) no_spec: bool,
+    /// While no request has come for S seconds, measure longer than the first use did and keep the better plan for the next start; a request
+    /// ends that at once [default: off; without S 60]
+    #[arg(long, value_name = "S", value_parser = at_least_one, num_args = 0..=1, require_equals = true, default_missing_value = "60",
+          conflicts_with_all = ["plan", "no_spec"])]
+    pub(crate) refine: Option<usize>,
     /// Address to listen on; the default is reachable from this machine only
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
     pub(crate) host: IpAddr,

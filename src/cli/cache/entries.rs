@@ -215,7 +215,7 @@ fn plans(cache: &CacheDir) -> Result<Vec<Entry>, CacheError> {
     let folder = cache.plans();
     let mut by_key = BTreeMap::<String, Vec<PathBuf>>::new();
     for path in listed(&folder)? {
-        if ["failure", "plan", "profile"].iter().any(|extension| has_extension(&path, extension)) {
+        if ["failure", "plan", "profile", "refined"].iter().any(|extension| has_extension(&path, extension)) {
             let key = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             by_key.entry(key).or_default().push(path);
         }
