@@ -30,7 +30,7 @@ fn run(cache: &Path) -> Value {
 
 fn refine(cache: &Path) -> Command {
     let mut command = yggc();
-    command.args(["plan", "refine", "--threads", "1", "--isa", "portable", "--budget", "20", "-m"]);
+    command.args(["plan", "refine", "--threads", "1", "--isa", "portable", "--budget", "8", "-m"]);
     command.arg(quick_model()).arg("--cache-dir").arg(cache);
     command
 }
