@@ -7,8 +7,8 @@ use std::{
 };
 
 use ygg_profiler::{
-    Cell, CellSamples, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, Profile, Stage,
-    TokenTrace, Trace, Wanted, measure_grid,
+    Cell, CellSamples, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, LiveTrace, Profile,
+    Stage, TokenTrace, Trace, UnixTime, Wanted, measure_grid,
 };
 
 use crate::{
@@ -75,6 +75,8 @@ pub struct ProfileOptions {
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
+    /// What says when measuring began.
+    pub clock: fn() -> UnixTime,
 }
 
 impl ProfileOptions {
@@ -96,6 +98,7 @@ impl ProfileOptions {
             tokens: 48,
             budget,
             pinning: Pinning::default(),
+            clock: UnixTime::now,
         }
     }
 }
@@ -243,7 +246,7 @@ pub fn profile(
         )
         .with_hint(Hint::Processor));
     }
-    let begun = now();
+    let (begun, measured_at) = (now(), (options.clock)());
     let mut drafters = drafters(loaded, options)?;
     drafters.retain(|(_, kind)| options.with_learners || !kind.learns());
     let loaded = &loaded.with_drafters(drafters.iter().map(|(_, kind)| kind))?;
@@ -310,15 +313,10 @@ pub fn profile(
     let measurements = latencies(&mut subject, &drafters, cells, &settings, advance)?;
     // What the other recordings left of their time is spent here, where every prompt is decoded anew for every shape.
     let for_live = for_live.max(rest.saturating_sub(start.elapsed()));
-    let live = recordings(&drafters, loaded.set().widths());
-    let mut live_traces = Vec::with_capacity(live.len());
-    for recording in &live {
-        let budget = for_live / u32::try_from(live.len()).expect("few recordings");
-        live_traces.push(recording.record(loaded, &trace_options, budget)?);
-        progress(Progress { what: "drafters that learn", done: live_traces.len(), total: live.len() });
-    }
+    let live_traces = record_learners(loaded, &drafters, &trace_options, for_live, progress)?;
     let profile = Profile {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
+        measured_at,
         fingerprints: loaded.fingerprints()?,
         calibration: options.calibration.clone(),
         noise_threshold: settings.noise_threshold,
@@ -332,6 +330,24 @@ pub fn profile(
     };
     profile.validate().map_err(|e| Error::internal(e.to_string()))?;
     Ok(profile)
+}
+
+/// Records the drafters that learn from the verifier, which share `budget` evenly.
+fn record_learners(
+    loaded: &Loaded,
+    drafters: &[(DrafterName, DrafterKind)],
+    options: &TraceOptions<'_>,
+    budget: Duration,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<LiveTrace>, Error> {
+    let live = recordings(drafters, loaded.set().widths());
+    let mut traces = Vec::with_capacity(live.len());
+    for recording in &live {
+        let budget = budget / u32::try_from(live.len()).expect("few recordings");
+        traces.push(recording.record(loaded, options, budget)?);
+        progress(Progress { what: "drafters that learn", done: traces.len(), total: live.len() });
+    }
+    Ok(traces)
 }
 
 /// The committed lengths that latencies are measured at, ascending: those asked for, as far as the model's context reaches with

@@ -45,5 +45,5 @@ pub use shape::{Shape, StageTime, step_us};
 pub(crate) use ygg_profiler::named;
 pub use ygg_profiler::{
     BuildFingerprint, DepthNetwork, DepthReport, DrafterFile, Fingerprints, MachineFingerprint,
-    ModelFingerprint, Stage, TunedShape, Worker,
+    ModelFingerprint, Stage, TunedShape, UnixTime, Worker,
 };

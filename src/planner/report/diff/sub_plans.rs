@@ -7,7 +7,7 @@ use crate::{
         Acceptance, Calibration, DepthChoice, DepthCosts, DrafterKind, GrowthChoice, PricedShape, RowChoice,
         StageTime, StaticTree, SubPlan, WidthCost,
     },
-    planner::report::show::{describe_growth, expected_cell, shape_cells, words},
+    planner::report::words::{describe_growth, expected_cell, shape_cells, words},
 };
 
 use super::{Change, list};
