@@ -1,5 +1,6 @@
 //! Plan files, and the output of `plan show`, `explain` and `diff` for accepted ones.
 
+use ygg_profiler::UnixTime;
 use yggc::{
     plan::{PLAN_FORMAT, Plan, decode, encode},
     planner::report::{diff, explain, explain_at, json, text},
@@ -20,13 +21,15 @@ pub fn check(input: &[u8]) -> bool {
 }
 
 fn show(plan: &Plan) {
-    assert!(!text(plan).is_empty() && json(plan).is_object());
+    let screen = text(plan, UnixTime::default());
+    assert!(screen.lines().all(|line| line.chars().count() <= 100), "{screen}");
+    assert!(json(plan).is_object());
     assert!(plan.priced().count() == plan.alternatives.len() && plan.by_drafter.contains(plan.chosen()));
     let temperatures = plan.bands.iter().map(|band| band.temperature).chain([0.0, 0.9]);
     let explained =
         temperatures.map(|temperature| explain_at(plan, temperature)).chain([explain::explain(plan)]);
     for explanation in explained {
-        assert!(!explain::text(&explanation).is_empty());
+        assert!(!explain::text(plan, &explanation).is_empty());
     }
     let diff = diff::diff(plan, plan);
     assert!(diff.is_empty(), "{}", diff::text(&diff));

@@ -1,6 +1,6 @@
 //! Profiles, and the plans that are searched from them.
 
-use ygg_profiler::Profile;
+use ygg_profiler::{Profile, UnixTime};
 use yggc::{measure::plan_from_profile, plan::encode, planner::Fix};
 
 /// Largest number in a drafter's parameters with which it is replayed: more is memory that a profile may ask for, and not searched here.
@@ -15,7 +15,7 @@ pub fn check(input: &[u8]) -> bool {
     let written = profile.to_json().expect("a profile that was read can be written");
     assert_eq!(Profile::from_json(&written).expect("what was written can be read"), profile);
     if is_small(&profile)
-        && let Ok(plan) = plan_from_profile(&profile, &Fix::default())
+        && let Ok(plan) = plan_from_profile(&profile, &Fix::default(), UnixTime::default())
     {
         encode(&plan).expect("a plan that was made can be written");
     }

@@ -98,7 +98,8 @@ impl Tier {
         }
     }
 
-    /// Hash of the sources of its kernels: two builds with the same one compute the same bits at the same speed.
+    /// Hash of the sources of its kernels and, for a processor, of the compiler's settings: two builds with the same one compute the same
+    /// bits at the same speed.
     pub const fn kernel_set(self) -> &'static str {
         match self {
             Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {
@@ -266,8 +267,44 @@ impl fmt::Display for KernelId {
 }
 
 #[cfg(test)]
+#[path = "../kernel_set.rs"]
+mod kernel_set;
+
+#[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        kernel_set::{Source, kernel_set},
+        *,
+    };
+
+    #[test]
+    fn every_change_of_a_source_or_a_setting_renames_the_kernel_set() {
+        let sources: Vec<Source> =
+            vec![("src/a.rs".into(), b"a".to_vec()), ("src/b.rs".into(), b"b".to_vec())];
+        let settings = ["OPT_LEVEL=3", "CARGO_CFG_TARGET_FEATURE=sse2"].map(str::to_owned);
+        let name = kernel_set(&sources, &settings);
+        assert_eq!(name.len(), 16);
+        assert_eq!(kernel_set(&sources, &settings), name);
+        let changed_sources: [fn(&mut Vec<Source>); 4] = [
+            |sources| sources[0].0.push('x'),
+            |sources| sources[0].1.push(b'x'),
+            |sources| sources[1].1.clear(),
+            |sources| sources.truncate(1),
+        ];
+        for change in changed_sources {
+            let mut other = sources.clone();
+            change(&mut other);
+            assert_ne!(kernel_set(&other, &settings), name, "{other:?}");
+        }
+        for other in
+            [["OPT_LEVEL=2", settings[1].as_str()], [settings[0].as_str(), "CARGO_CFG_TARGET_FEATURE=avx2"]]
+        {
+            assert_ne!(kernel_set(&sources, &other.map(str::to_owned)), name, "{other:?}");
+        }
+        // The name that the build script gave, and not that of the other kernels.
+        assert_eq!(Tier::Avx2.kernel_set().len(), 16);
+        assert_ne!(Tier::Avx2.kernel_set(), Tier::Cuda.kernel_set());
+    }
 
     #[test]
     fn names_read_back() {

@@ -32,6 +32,8 @@ pub struct BuildFingerprint {
     pub plan_format: u32,
     /// Digest of the set of kernels.
     pub kernels: String,
+    /// The formats that drafter models are read in, as their reader says it.
+    pub draft_formats: String,
 }
 
 /// One fact that is not as expected.
@@ -65,13 +67,14 @@ impl Fingerprints {
                 found: describe(&found.model),
             });
         }
-        let BuildFingerprint { plan_format, kernels } = build;
+        let BuildFingerprint { plan_format, kernels, draft_formats } = build;
         differences.extend(compare(
             "plan format",
             &plan_format.to_string(),
             &found.build.plan_format.to_string(),
         ));
         differences.extend(compare("kernel set", kernels, &found.build.kernels));
+        differences.extend(compare("formats of drafter models", draft_formats, &found.build.draft_formats));
         differences
     }
 }

@@ -22,6 +22,7 @@ mod subject;
 mod table;
 mod trace;
 mod tuning;
+mod unix_time;
 
 pub use atomic_file::replace_file;
 pub use depth::{
@@ -43,3 +44,4 @@ pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject, Worke
 pub use table::{Finding, LatencyTable, Summary, TableError};
 pub use trace::{Candidate, Expansion, PromptTrace, StepTrace, TokenTrace, Trace, TraceError};
 pub use tuning::{TunedShape, TuningMeasurement, TuningSamples};
+pub use unix_time::UnixTime;

@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 use crate::{
     atomic_file::replace_file,
     depth::DepthPredictor,
-    fingerprint::{BuildFingerprint, Fingerprints},
+    fingerprint::Fingerprints,
     grid::CellSamples,
     live_trace::LiveTrace,
     subject::DrafterName,
     table::{LatencyTable, TableError},
     trace::{TokenTrace, Trace, TraceError},
     tuning::{self, TuningMeasurement},
+    unix_time::UnixTime,
 };
 
 /// What one machine measured with one model.
@@ -27,6 +28,8 @@ use crate::{
 pub struct Profile {
     /// Version of the program that wrote it.
     pub created_by: String,
+    /// When measuring began. Latencies that are measured again later leave it as it was.
+    pub measured_at: UnixTime,
     /// Machine, model and build.
     pub fingerprints: Fingerprints,
     /// Name of the calibration set.
@@ -85,7 +88,13 @@ struct Header {
 
 #[derive(Deserialize)]
 struct HeaderFingerprints {
-    build: BuildFingerprint,
+    build: HeaderBuild,
+}
+
+/// Builds of other versions may have other facts beside this one.
+#[derive(Deserialize)]
+struct HeaderBuild {
+    plan_format: u32,
 }
 
 /// Why a profile cannot be read, written or used.

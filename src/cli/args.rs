@@ -332,9 +332,9 @@ pub(crate) struct PlanArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanCommand {
-    /// Print a plan
+    /// Print a plan on one screen
     Show(PlanShowArgs),
-    /// Explain why the planner chose this plan
+    /// Explain why the planner chose this plan, and print all that it holds
     Explain(PlanExplainArgs),
     /// Compare two plans
     Diff(PlanDiffArgs),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ygg_profiler::Profile;
+use ygg_profiler::{Profile, UnixTime};
 use yggc::{
     measure::plan_from_profile,
     model::Model,
@@ -31,7 +31,11 @@ pub(crate) fn command(args: &PlanArgs, cache: &CachePlace) -> Result<(), Failure
 
 fn show_plan(args: &PlanShowArgs) -> Result<(), Failure> {
     let plan = plan::read(&args.file)?;
-    if args.json { output::json(&report::json(&plan)) } else { output::text(report::text(&plan)) }
+    if args.json {
+        output::json(&report::json(&plan))
+    } else {
+        output::text(report::text(&plan, UnixTime::now()))
+    }
 }
 
 fn explain_plan(args: &PlanExplainArgs) -> Result<(), Failure> {
@@ -41,7 +45,11 @@ fn explain_plan(args: &PlanExplainArgs) -> Result<(), Failure> {
         return output::text(format_args!("{}\n", file.display()));
     }
     let explanation = report::explain_at(&plan, args.temperature);
-    if args.json { output::json(&explanation) } else { output::text(report::explain::text(&explanation)) }
+    if args.json {
+        output::json(&explanation)
+    } else {
+        output::text(report::explain::text(&plan, &explanation))
+    }
 }
 
 fn diff_plans(args: &PlanDiffArgs) -> Result<(), Failure> {
@@ -86,12 +94,10 @@ fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure>
         }
     }
     let spinner = progress::spinner("searching");
-    let made = plan_from_profile(&profile, args.fix.as_ref().unwrap_or(&Fix::default()));
+    let made_at = UnixTime::now();
+    let made = plan_from_profile(&profile, args.fix.as_ref().unwrap_or(&Fix::default()), made_at);
     spinner.finish_and_clear();
     let plan = made?;
     plan::write(&plan, &args.output)?;
-    // The plan and the best shape of every drafter; `plan show` prints the rest.
-    let text = report::text(&plan);
-    let essentials: Vec<&str> = text.split("\n\n").take(2).collect();
-    output::text(format_args!("{}\n", essentials.join("\n\n").trim_end()))
+    output::text(report::text(&plan, made_at))
 }

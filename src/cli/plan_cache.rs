@@ -1,4 +1,5 @@
-//! Plans made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache and build.
+//! Plans made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache and build: its kernels, and
+//! the formats in which it reads drafter models.
 //!
 //! ```text
 //! <cache>/plans/KEY.profile   the profile, as `yggc profile` writes it
@@ -20,7 +21,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use ygg_profiler::{Fingerprints, Profile, replace_file};
+use ygg_profiler::{BuildFingerprint, Fingerprints, ModelFingerprint, Profile, replace_file};
 use yggc::plan::{self, FittedPlan, Plan, PlanError};
 
 use crate::cli::{
@@ -154,10 +155,11 @@ fn is_half_written(path: &Path) -> bool {
 
 /// A digest of everything that decides whether a plan fits; the model's name is not part of it.
 fn key(here: &Fingerprints, draft_digest: Option<&str>) -> String {
-    let Fingerprints { machine, model, build } = here;
+    let Fingerprints { machine, model: ModelFingerprint { name: _, digest: model }, build } = here;
+    let BuildFingerprint { plan_format, kernels, draft_formats } = build;
     let mut hasher = Sha256::new();
-    let (machine, format) = (machine.digest(), build.plan_format.to_string());
-    let facts = [&machine, &model.digest, &format, &build.kernels].map(String::as_str);
+    let (machine, format) = (machine.digest(), plan_format.to_string());
+    let facts = [&machine, model, &format, kernels, draft_formats].map(String::as_str);
     for fact in facts.into_iter().chain(draft_digest) {
         hasher.update((fact.len() as u64).to_le_bytes());
         hasher.update(fact);
@@ -167,7 +169,7 @@ fn key(here: &Fingerprints, draft_digest: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ygg_profiler::{BuildFingerprint, MachineFingerprint, ModelFingerprint};
+    use ygg_profiler::MachineFingerprint;
 
     use super::*;
     use crate::cli::args::Environment;
@@ -176,19 +178,26 @@ mod tests {
         Fingerprints {
             machine: MachineFingerprint::from_cpuinfo("vendor_id : X\n", 2, "portable").unwrap(),
             model: ModelFingerprint { name: "tiny".to_owned(), digest: "d".to_owned() },
-            build: BuildFingerprint { plan_format: 1, kernels: "k".to_owned() },
+            build: BuildFingerprint {
+                plan_format: 1,
+                kernels: "k".to_owned(),
+                draft_formats: "f16 in q8_0".to_owned(),
+            },
         }
     }
 
     #[test]
     fn the_key_follows_from_every_fact_but_the_name() {
-        let changes: [fn(&mut Fingerprints); 6] = [
+        let changes: [fn(&mut Fingerprints); 9] = [
             |f| f.machine.threads = 3,
             |f| f.machine.isa.push_str(", native activations"),
             |f| f.machine.isa.push_str(", q8 cache"),
             |f| f.model.digest = "e".to_owned(),
             |f| f.build.plan_format = 2,
             |f| f.build.kernels = "l".to_owned(),
+            |f| f.build.draft_formats = "f16 in q4_0".to_owned(),
+            |f| f.machine.gpu = Some("H200".to_owned()),
+            |f| f.machine.driver = Some("580".to_owned()),
         ];
         for change in changes {
             let mut other = here();
@@ -200,6 +209,39 @@ mod tests {
         let mut renamed = here();
         renamed.model.name = "other".to_owned();
         assert_eq!(key(&renamed, None), key(&here(), None));
+    }
+
+    /// A plan of the kept profile's latencies alone, which is said to be made here.
+    fn plan() -> Plan {
+        let kept =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/profiles/amd-epyc-zen4-2-threads.profile");
+        let mut profile = Profile::read(&kept).unwrap();
+        profile.measurements.retain(|measured| measured.cell.stage.drafter().is_none());
+        profile.drafters.clear();
+        profile.traces.clear();
+        profile.live_traces.clear();
+        profile.fingerprints = here();
+        yggc::measure::plan_from_profile(&profile, &yggc::planner::Fix::default(), profile.measured_at)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_plan_of_another_build_is_made_anew_and_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheDir::resolve(Some(folder.path().to_owned()), &Environment::default()).unwrap();
+        let place = CachedPlan::new(&cache, here(), None);
+        fs::create_dir_all(cache.plans()).unwrap();
+        let mut plan = plan();
+        plan::write(&plan, &place.path()).unwrap();
+        assert!(matches!(place.find(), Found::Plan(_)));
+        plan.fingerprints.build.draft_formats = "f16 in q4_0".to_owned();
+        plan::write(&plan, &place.path()).unwrap();
+        let Found::Unusable(why) = place.find() else { panic!("a plan of another build was used") };
+        let expected = "formats of drafter models: expected `f16 in q4_0`, found `f16 in q8_0`";
+        assert!(why.to_string().contains(expected), "{why}");
+        // Where its own build would look, it is not even seen.
+        let other = CachedPlan::new(&cache, plan.fingerprints, None);
+        assert!(matches!(other.find(), Found::Nothing));
     }
 
     #[test]

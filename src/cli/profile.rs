@@ -102,7 +102,7 @@ fn report(args: &ProfileArgs, profile: &Profile, done: fmt::Arguments<'_>) -> Re
             several =>
                 format!("temperatures {}", several.iter().map(f32::to_string).collect::<Vec<_>>().join(", ")),
         },
-        if findings == 0 { String::new() } else { format!("; {findings} findings, see `yggc plan show`") },
+        if findings == 0 { String::new() } else { format!("; {findings} findings, see `yggc plan explain`") },
         match &lacking[..] {
             [] => String::new(),
             _ => format!(

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ygg_profiler::UnixTime;
 use yggc::{
     engine::{DraftModel, Loaded, fingerprints},
     measure::{self, ProfileOptions, plan_from_profile},
@@ -40,7 +41,7 @@ pub(crate) fn command(args: &PlanRefineArgs, cache: &CachePlace) -> Result<(), F
     let profile = measure::profile(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
     let profile = profile?;
-    let plan = plan_from_profile(&profile, &Fix::default())?;
+    let plan = plan_from_profile(&profile, &Fix::default(), UnixTime::now())?;
     locked.store_refined(&profile, &plan)?;
     output::text(format_args!("{}: refined; the next start uses it\n", place.path().display()))
 }

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use crate::{
     backend::KvFormat,
-    model::{Model, VocabularySource},
+    model::{Model, VocabularySource, draft_formats},
     plan::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, PLAN_FORMAT},
     runtime::{ExecutableSet, SetOptions},
     text::{ChatTemplate, TokenKind, Tokenizer, TokenizerConfig, Vocabulary},
@@ -235,10 +235,10 @@ pub fn fingerprints(
     let threads = u32::try_from(threads).map_err(|_| {
         Error::input(format!("{threads} worker threads: expected fewer than 2^32; ask for fewer"))
     })?;
-    let kernels = if activations == tier.activations() {
-        tier.to_string()
-    } else {
-        format!("{tier}, {activations} activations")
+    // What is left out is always the same: the default of a tier may be another in the next build.
+    let kernels = match activations {
+        Activations::Int8 => tier.to_string(),
+        Activations::Native => format!("{tier}, {activations} activations"),
     };
     let kernels = match cache {
         KvFormat::F16 => kernels,
@@ -252,7 +252,11 @@ pub fn fingerprints(
     Ok(Fingerprints {
         machine,
         model: ModelFingerprint { name: model.config.name.clone(), digest: model.fingerprint().to_string() },
-        build: BuildFingerprint { plan_format: PLAN_FORMAT, kernels: tier.kernel_set().to_owned() },
+        build: BuildFingerprint {
+            plan_format: PLAN_FORMAT,
+            kernels: tier.kernel_set().to_owned(),
+            draft_formats: draft_formats(),
+        },
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use ygg_profiler::Profile;
+use ygg_profiler::{Profile, UnixTime};
 
 use crate::{
     engine::{Error, Loaded},
@@ -33,11 +33,18 @@ pub struct AutoplanOptions {
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
+    /// What says when the profile was measured and the plan made.
+    pub clock: fn() -> UnixTime,
 }
 
 impl Default for AutoplanOptions {
     fn default() -> Self {
-        Self { draft_models: Vec::new(), budget: Duration::from_secs(55), pinning: Pinning::default() }
+        Self {
+            draft_models: Vec::new(),
+            budget: Duration::from_secs(55),
+            pinning: Pinning::default(),
+            clock: UnixTime::now,
+        }
     }
 }
 
@@ -57,9 +64,10 @@ pub fn autoplan(
         draft_models: options.draft_models.clone(),
         head_sizes: Vec::new(),
         learners: Learners::Mixtures,
+        clock: options.clock,
         ..ProfileOptions::new(options.budget)
     };
     let profile = profile(loaded, &profile_options, progress)?;
-    let plan = plan_from_profile(&profile, &Fix::default())?;
+    let plan = plan_from_profile(&profile, &Fix::default(), (options.clock)())?;
     Ok((profile, plan))
 }

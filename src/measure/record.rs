@@ -7,8 +7,8 @@ use std::{
 };
 
 use ygg_profiler::{
-    Cell, CellSamples, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, Profile, Stage,
-    TokenTrace, Trace, Wanted, measure_grid,
+    Cell, CellSamples, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, LiveTrace, Profile,
+    Stage, TokenTrace, Trace, UnixTime, Wanted, measure_grid,
 };
 
 use crate::{
@@ -23,7 +23,7 @@ use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
     depth::train_predictor,
-    live::{Learners, recordings},
+    live::{Learners, Recording, recordings},
     redraft::{Redrafted, redraft},
     subject::{Abilities, StepSubject},
     trace::{TraceOptions, record_requests},
@@ -76,6 +76,8 @@ pub struct ProfileOptions {
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
+    /// What says when measuring began.
+    pub clock: fn() -> UnixTime,
 }
 
 impl ProfileOptions {
@@ -97,6 +99,7 @@ impl ProfileOptions {
             tokens: 48,
             budget,
             pinning: Pinning::default(),
+            clock: UnixTime::now,
         }
     }
 }
@@ -244,7 +247,7 @@ pub fn profile(
         )
         .with_hint(Hint::Processor));
     }
-    let begun = now();
+    let (begun, measured_at) = (now(), (options.clock)());
     let mut drafters = drafters(loaded, options)?;
     drafters.retain(|(_, kind)| options.learners.admit(kind));
     let loaded = &loaded.with_drafters(drafters.iter().map(|(_, kind)| kind))?;
@@ -311,26 +314,11 @@ pub fn profile(
     let measurements = latencies(&mut subject, &drafters, cells, &settings, advance)?;
     // What the other recordings left of their time is spent here, where every prompt is decoded anew for every shape.
     let for_live = for_live.max(rest.saturating_sub(start.elapsed()));
-    let for_live = WarmTime::share(for_live, &options.temperatures)?;
-    let greedy = TraceOptions { budget: for_live.greedy, ..trace_options };
-    let warm = options.temperatures.iter().map(|temperature| TraceOptions {
-        temperature: *temperature,
-        budget: for_live.each,
-        tokens: warm_tokens(&trace_options),
-        ..trace_options
-    });
-    let at_temperatures: Vec<TraceOptions<'_>> = std::iter::once(greedy).chain(warm).collect();
-    let total = live.len() * at_temperatures.len();
-    let mut live_traces = Vec::with_capacity(total);
-    for of_temperature in &at_temperatures {
-        for recording in &live {
-            let budget = of_temperature.budget / u32::try_from(live.len()).expect("few recordings");
-            live_traces.push(recording.record(loaded, of_temperature, budget)?);
-            progress(Progress { what: "drafters that learn", done: live_traces.len(), total });
-        }
-    }
+    let live_traces =
+        record_learners(loaded, &live, (&trace_options, &options.temperatures), for_live, progress)?;
     let profile = Profile {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
+        measured_at,
         fingerprints: loaded.fingerprints()?,
         calibration: options.calibration.clone(),
         noise_threshold: settings.noise_threshold,
@@ -344,6 +332,35 @@ pub fn profile(
     };
     profile.validate().map_err(|e| Error::internal(e.to_string()))?;
     Ok(profile)
+}
+
+/// Records every drafter that learns from the verifier in each of its shapes, at every temperature, within `budget`.
+fn record_learners(
+    loaded: &Loaded,
+    live: &[Recording],
+    (options, temperatures): (&TraceOptions<'_>, &[f32]),
+    budget: Duration,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<LiveTrace>, Error> {
+    let time = WarmTime::share(budget, temperatures)?;
+    let greedy = TraceOptions { budget: time.greedy, ..*options };
+    let warm = temperatures.iter().map(|temperature| TraceOptions {
+        temperature: *temperature,
+        budget: time.each,
+        tokens: warm_tokens(options),
+        ..*options
+    });
+    let at_temperatures: Vec<TraceOptions<'_>> = std::iter::once(greedy).chain(warm).collect();
+    let total = live.len() * at_temperatures.len();
+    let mut traces = Vec::with_capacity(total);
+    for of_temperature in &at_temperatures {
+        for recording in live {
+            let budget = of_temperature.budget / u32::try_from(live.len()).expect("few recordings");
+            traces.push(recording.record(loaded, of_temperature, budget)?);
+            progress(Progress { what: "drafters that learn", done: traces.len(), total });
+        }
+    }
+    Ok(traces)
 }
 
 /// The committed lengths that latencies are measured at, ascending: those asked for, as far as the model's context reaches with

@@ -1,6 +1,6 @@
 //! From a profile to a plan: supplies the planner with the drafters it has to replay.
 
-use ygg_profiler::Profile;
+use ygg_profiler::{Profile, UnixTime};
 
 use crate::{
     engine::{Error, ErrorKind, Hint},
@@ -9,12 +9,12 @@ use crate::{
     speculate::make_replay,
 };
 
-/// Searches the plan that follows from a profile, within what `fix` leaves open.
+/// Searches the plan that follows from a profile, within what `fix` leaves open; it says that it was made at `made_at`.
 ///
 /// # Errors
 /// [`Error`] of kind `Input` when the profile cannot be used, a corpus store of it is absent or another, or nothing satisfies the
 /// fix.
-pub fn plan_from_profile(profile: &Profile, fix: &Fix) -> Result<Plan, Error> {
+pub fn plan_from_profile(profile: &Profile, fix: &Fix, made_at: UnixTime) -> Result<Plan, Error> {
     let mut replays = Vec::new();
     for description in &profile.drafters {
         if let Some(replay) = make_replay(&DrafterKind::from_description(description)?)? {
@@ -27,7 +27,7 @@ pub fn plan_from_profile(profile: &Profile, fix: &Fix) -> Result<Plan, Error> {
         depths: replay.depths.to_vec(),
         widths: replay.widths.to_vec(),
     });
-    Ok(make_plan(profile, &mut free.collect::<Vec<_>>(), fix)?)
+    Ok(make_plan(profile, &mut free.collect::<Vec<_>>(), fix, made_at)?)
 }
 
 impl From<SearchError> for Error {

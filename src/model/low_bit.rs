@@ -13,10 +13,32 @@ use ygg_kernels::{Matrix, WeightFormat};
 
 use crate::ir::{Graph, OpWeights, WeightId, WeightSource, WeightSpec};
 
-/// What matrices are read in.
+/// What matrices of more than 8 bits an element are read in.
 const FORMAT: WeightFormat = WeightFormat::Q8_0;
 /// Rows that a thread quantises at a time.
 const ROWS: usize = 64;
+
+/// The format that products of a drafter model read a matrix in which its file stores in `stored`.
+const fn read_in(stored: WeightFormat) -> WeightFormat {
+    if stored.is_dense() { FORMAT } else { stored }
+}
+
+/// The formats that [`in_eight_bits`] reads in another than files store them in, as text: `f32, f16 in q8_0`. What a drafter model costs
+/// follows from it, so plans are bound to it.
+pub fn draft_formats() -> String {
+    described(read_in)
+}
+
+/// A rule of reading as text: the formats that it changes, grouped by what they are read in; `as stored` if it changes none.
+fn described(read_in: impl Fn(WeightFormat) -> WeightFormat) -> String {
+    let mut changed: BTreeMap<WeightFormat, Vec<&str>> = BTreeMap::new();
+    for stored in WeightFormat::ALL.into_iter().filter(|stored| read_in(*stored) != *stored) {
+        changed.entry(read_in(stored)).or_default().push(stored.name());
+    }
+    let groups: Vec<String> =
+        changed.into_iter().map(|(format, stored)| format!("{} in {format}", stored.join(", "))).collect();
+    if groups.is_empty() { "as stored".to_owned() } else { groups.join("; ") }
+}
 
 /// The graph with all matrices from weight number `first` on that are products' and of 16 or 32 bits an element in Q8_0, and a source
 /// of its weights. A matrix is quantised on first use, by at most `threads` threads; gains stay as they are, and so do rows
@@ -27,17 +49,19 @@ pub fn in_eight_bits(
     first: usize,
     threads: usize,
 ) -> (Graph, Arc<dyn WeightSource>) {
-    let is_wide = |spec: &WeightSpec| spec.format.is_dense();
     let is_changed = |id: &WeightId| {
-        let spec = graph.weight(*id);
-        id.0 as usize >= first && is_wide(spec) && spec.columns.is_multiple_of(FORMAT.block_len())
+        let WeightSpec { format, columns, .. } = graph.weight(*id);
+        id.0 as usize >= first
+            && read_in(*format) != *format
+            && columns.is_multiple_of(read_in(*format).block_len())
     };
     let changed: BTreeSet<WeightId> = products(graph).into_iter().filter(is_changed).collect();
     let mut narrow = graph.clone();
     let mut matrices = BTreeMap::new();
     for id in changed {
-        matrices.insert(id, (graph.weight(id).clone(), OnceLock::new()));
-        narrow.store_in(id, FORMAT);
+        let spec = graph.weight(id).clone();
+        narrow.store_in(id, read_in(spec.format));
+        matrices.insert(id, (spec, OnceLock::new()));
     }
     (narrow, Arc::new(Narrow { weights, matrices, threads }))
 }
@@ -78,7 +102,8 @@ impl WeightSource for Narrow {
 fn quantised(spec: &WeightSpec, bytes: &[u8], threads: usize) -> Vec<u8> {
     let wide = Matrix::new(spec.format, spec.rows, spec.columns, bytes);
     let wide = wide.expect("the model's loader has checked the sizes");
-    let row_bytes = FORMAT.row_bytes(spec.columns).expect("whole blocks");
+    let format = read_in(spec.format);
+    let row_bytes = format.row_bytes(spec.columns).expect("whole blocks");
     let mut narrow = vec![0; spec.rows * row_bytes];
     let jobs = Mutex::new((0..spec.rows).step_by(ROWS).zip(narrow.chunks_mut(ROWS * row_bytes)));
     let work = || {
@@ -88,7 +113,7 @@ fn quantised(spec: &WeightSpec, bytes: &[u8], threads: usize) -> Vec<u8> {
             for (number, out) in (first..).zip(out.chunks_exact_mut(row_bytes)) {
                 spec.format.dequantise_row(wide.row(number), &mut values);
                 row.clear();
-                FORMAT.quantise_row(&values, &mut row);
+                format.quantise_row(&values, &mut row);
                 out.copy_from_slice(&row);
             }
         }
@@ -107,6 +132,27 @@ fn quantised(spec: &WeightSpec, bytes: &[u8], threads: usize) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::model::{Model, synthetic::SyntheticSpec};
+
+    #[test]
+    fn another_rule_of_reading_has_another_text() {
+        assert_eq!(draft_formats(), "f32, f16, bf16 in q8_0");
+        type Rule = fn(WeightFormat) -> WeightFormat;
+        let rules: [(Rule, &str); 3] = [
+            (|stored| stored, "as stored"),
+            (|stored| if stored.is_dense() { WeightFormat::Q4_0 } else { stored }, "f32, f16, bf16 in q4_0"),
+            (
+                |stored| match stored {
+                    WeightFormat::F32 => WeightFormat::F16,
+                    WeightFormat::BF16 => WeightFormat::Q8_0,
+                    other => other,
+                },
+                "f32 in f16; bf16 in q8_0",
+            ),
+        ];
+        for (rule, text) in rules {
+            assert_eq!(described(rule), text);
+        }
+    }
 
     #[test]
     fn matrices_of_products_are_narrowed_and_nothing_else() {

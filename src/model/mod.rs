@@ -38,7 +38,7 @@ pub use fingerprint::ModelFingerprint;
 pub use hidden_state::HiddenStateModel;
 use hidden_state::HiddenStateParts;
 pub use kept::{KeptFile, KeptPlace, PackedNote, kept_files};
-pub use low_bit::in_eight_bits;
+pub use low_bit::{draft_formats, in_eight_bits};
 pub use open::{Container, Model};
 use open::{Parts, lend};
 pub use rope::{RopeConfig, RopeScaling};

@@ -2,7 +2,9 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use ygg_profiler::{DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage, TunedShape};
+use ygg_profiler::{
+    DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage, TunedShape, UnixTime,
+};
 
 use super::{Band, DepthRule, GrowthRule, PlanError, RowRule, Schedule, Shape, SubPlan};
 
@@ -11,6 +13,10 @@ use super::{Band, DepthRule, GrowthRule, PlanError, RowRule, Schedule, Shape, Su
 pub struct Plan {
     /// Version of the program that made it.
     pub created_by: String,
+    /// When it was made.
+    pub made_at: UnixTime,
+    /// When its profile was measured.
+    pub measured_at: UnixTime,
     /// What it was measured with.
     pub fingerprints: Fingerprints,
     /// Name of the calibration set.
@@ -237,6 +243,8 @@ impl Plan {
     pub fn validate(&self) -> Result<(), PlanError> {
         let Plan {
             created_by: _,
+            made_at: _,
+            measured_at: _,
             fingerprints: _,
             calibration: _,
             fixed: _,

@@ -50,5 +50,5 @@ pub use sub_plan::{Acceptance, Prediction, SubPlan, Unseen};
 pub(crate) use ygg_profiler::named;
 pub use ygg_profiler::{
     BuildFingerprint, DepthNetwork, DepthReport, DrafterFile, Fingerprints, MachineFingerprint,
-    ModelFingerprint, Stage, TunedShape, Worker,
+    ModelFingerprint, Stage, TunedShape, UnixTime, Worker,
 };

@@ -1,7 +1,9 @@
 //! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
 use std::collections::BTreeSet;
 
-use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile, Stage, TokenTrace, Trace};
+use ygg_profiler::{
+    DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile, Stage, TokenTrace, Trace, UnixTime,
+};
 
 use super::{
     AcceptedLengths, Fix, FreeDrafter, JudgedNode, SearchError, choose_tunings,
@@ -20,7 +22,8 @@ use crate::plan::{
     PlannedPredictor, Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan, Unseen,
 };
 
-/// Makes the plan that follows from `profile`, within what `fix` leaves open.
+/// Makes the plan that follows from `profile`, within what `fix` leaves open. The plan says that it was made at `made_at`; nothing else
+/// depends on that.
 ///
 /// `free_drafters` holds every drafter of the profile that runs no model. Every temperature that was recorded is searched by
 /// itself; one above 0 at which nothing satisfies the fix gets no band. A fixed depth or draft width of a free drafter need not be
@@ -36,6 +39,7 @@ pub fn make_plan(
     profile: &Profile,
     free_drafters: &mut [FreeDrafter<'_>],
     fix: &Fix,
+    made_at: UnixTime,
 ) -> Result<Plan, SearchError> {
     profile.validate()?;
     let table = profile.table()?;
@@ -60,6 +64,8 @@ pub fn make_plan(
     let all = by_drafter.iter().chain(bands.iter().flat_map(|band| &band.by_drafter));
     let plan = Plan {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
+        made_at,
+        measured_at: profile.measured_at,
         fingerprints: profile.fingerprints.clone(),
         calibration: profile.calibration.clone(),
         fixed: fix.to_string(),

@@ -8,6 +8,7 @@ mod drafter_models;
 mod explain;
 mod replay;
 mod search;
+mod show;
 mod static_trees;
 mod synthetic;
 mod unseen;

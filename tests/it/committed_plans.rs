@@ -8,7 +8,7 @@ use std::{
 use ygg_profiler::Profile;
 use yggc::{
     measure::plan_from_profile,
-    plan::{self, PLAN_FORMAT},
+    plan::{self, PLAN_FORMAT, Plan},
     planner::{Fix, report},
 };
 
@@ -38,7 +38,13 @@ fn profiles() -> Vec<PathBuf> {
     files
 }
 
-/// A plan is kept as the text that `yggc plan show` prints; a machine's also as the file, which has the parts of it that were fixed.
+/// What `yggc plan show` prints on the day on which the plan was made, and what `yggc plan explain` prints.
+fn told(plan: &Plan) -> String {
+    let explained = report::explain::text(plan, &report::explain(plan));
+    format!("{}\n\n{explained}", report::text(plan, plan.made_at).trim_end())
+}
+
+/// A plan is kept as the text that reports print of it; a machine's also as the file, which has the parts of it that were fixed.
 #[test]
 fn every_kept_plan_follows_from_its_profile() {
     #[expect(clippy::disallowed_methods, reason = "a switch of the test, not of the library")]
@@ -52,13 +58,21 @@ fn every_kept_plan_follows_from_its_profile() {
         let kept = kept.exists().then(|| plan::read(&kept).unwrap_or_else(|error| panic!("{name}: {error}")));
         let fixed = kept.as_ref().map_or("", |kept| &kept.fixed);
         let fix = if fixed.is_empty() { Fix::default() } else { Fix::parse(fixed).expect("was read") };
-        let derived = plan_from_profile(&profile, &fix).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let made_at = kept.as_ref().map_or(profile.measured_at, |kept| kept.made_at);
+        let derived = plan_from_profile(&profile, &fix, made_at);
+        let derived = derived.unwrap_or_else(|error| panic!("{name}: {error}"));
         if let Some(kept) = kept {
             let difference = report::diff(&kept, &derived);
             assert!(difference.is_empty(), "{name}, kept and derived:\n{}", report::diff::text(&difference));
             assert_eq!(kept, derived, "{name}");
         }
-        let (text, shown) = (file.with_extension("txt"), report::text(&derived));
+        let (text, shown) = (file.with_extension("txt"), told(&derived));
+        let screen = report::text(&derived, derived.made_at);
+        assert!(screen.lines().count() <= 24, "{name}: more than a screen\n{screen}");
+        assert!(
+            screen.lines().all(|line| line.chars().count() <= 100),
+            "{name}: wider than a screen\n{screen}"
+        );
         if update {
             fs::write(&text, &shown).expect("the checkout is writable");
         }

@@ -15,7 +15,7 @@ use yggc::{
 use crate::{
     lossless::{any_policy, any_sampling, any_shape, decode},
     tiny_model::{Dice, models, session},
-    tiny_profiles::{self, served},
+    tiny_profiles::{self, NOW, served},
 };
 
 #[test]
@@ -100,7 +100,7 @@ fn profiled() -> &'static (Arc<Loaded>, Profile) {
 /// The plan of the profile, which drafts at every step of every range.
 fn plan(drafter: &str) -> Plan {
     let fix = Fix::parse(&format!("drafter={drafter},predictor=off")).expect("a good fix");
-    plan_from_profile(&profiled().1, &fix).expect("a plan")
+    plan_from_profile(&profiled().1, &fix, NOW).expect("a plan")
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::{
     draft_plans::draft_models,
     lossless::{any_policy, any_sampling, any_shape, any_tokens},
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, session, some_models},
-    tiny_profiles::{profiled, served},
+    tiny_profiles::{NOW, profiled, served},
 };
 
 const CONTEXT: usize = 96;
@@ -360,7 +360,7 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
         };
         let mut profile = profile.clone();
         profile.measurements.retain(|m| !is_others(&m.cell.stage));
-        let plan = plan_from_profile(&profile, &Fix::parse(&fix).expect("a fix")).expect("measured");
+        let plan = plan_from_profile(&profile, &Fix::parse(&fix).expect("a fix"), NOW).expect("measured");
         assert_eq!((plan.chosen().name.as_str(), plan.chosen().schedule), (name, schedule));
         let forced = DrafterChoice::Forced(name.to_owned());
         let mut drafting = served(&loaded, Some(plan), forced).expect("it opens");

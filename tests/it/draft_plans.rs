@@ -17,7 +17,7 @@ use yggc::{
     planner::Fix,
 };
 
-use crate::tiny_profiles::{self, Recorder};
+use crate::tiny_profiles::{self, NOW, Recorder};
 
 /// The verifier of [`tiny_profiles`].
 fn verifier() -> SyntheticSpec {
@@ -55,7 +55,7 @@ fn profiled() -> &'static (Arc<Loaded>, Profile) {
 /// A choice of rows may verify none that were drafted, as this machine's latencies happen to be.
 fn plan() -> Plan {
     let fix = Fix::parse("rows=all,predictor=off").expect("a good fix");
-    plan_from_profile(&profiled().1, &fix).expect("a plan")
+    plan_from_profile(&profiled().1, &fix, NOW).expect("a plan")
 }
 
 /// An engine over the loaded verifier whose plan's best drafter model is this one.

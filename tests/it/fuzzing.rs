@@ -19,7 +19,7 @@ use yggc::{
     speculate::{Drafter, corpus::Corpus},
 };
 
-use crate::tiny_profiles;
+use crate::tiny_profiles::{self, NOW};
 
 #[path = "../../fuzz/src/lib.rs"]
 #[expect(unreachable_pub, reason = "a library to the fuzz targets, a module here")]
@@ -139,7 +139,7 @@ fn seeds_can_be_written_anew() {
 
     let profile = small_profile();
     write("profiles", "valid", profile.to_json().expect("valid").as_bytes());
-    let mut plan = plan_from_profile(&profile, &Fix::default()).expect("a plan");
+    let mut plan = plan_from_profile(&profile, &Fix::default(), NOW).expect("a plan");
     plan.alternatives.truncate(2);
     plan.refused.truncate(1);
     for band in &mut plan.bands {

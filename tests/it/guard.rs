@@ -12,7 +12,7 @@ use yggc::{
     tree::{NodeId, TokenTree, select},
 };
 
-use crate::committed_plans::machine_profile;
+use crate::{committed_plans::machine_profile, tiny_profiles::NOW};
 
 /// What requests took, in microseconds.
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, dearer: f64, guarded: boo
 #[test]
 fn it_takes_little_from_requests_that_pay_and_saves_those_that_do_not() {
     let profile = Profile::read(&machine_profile()).expect("a kept profile");
-    let plan = plan_from_profile(&profile, &Fix::default()).expect("a whole profile");
+    let plan = plan_from_profile(&profile, &Fix::default(), NOW).expect("a whole profile");
     let sub_plan = plan.for_drafter("lookup").expect("it was measured");
     let [free, guarded] = [false, true].map(|on| decode(&profile.token_traces, sub_plan, 0.0, on));
     assert!(free.all < free.plain, "the plan does not pay: {free:?}");

@@ -65,6 +65,7 @@ mod one_launch;
 mod packages;
 #[cfg(feature = "cli")]
 mod plan_files;
+mod plan_fit;
 #[cfg(feature = "cli")]
 mod plan_reports;
 #[cfg(feature = "cli")]

@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
-use ygg_profiler::Profile;
-use yggc::plan::{self, DepthChoice, Prediction, RowRule};
+use ygg_profiler::{Profile, UnixTime};
+use yggc::plan::{self, DepthChoice, Plan, Prediction, RowRule};
 
 use crate::{
     program::{failure, success, yggc},
@@ -21,15 +21,31 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("new.plan");
     let said = success(&search(&["-m", model().to_str().expect("UTF-8")], &file));
-    for part in ["plan ", "machine", "best shape of every drafter", "none", "lookup", "layer_skip"] {
+    for part in ["chosen ", "expected ", "lost ", "lookup", "layer_skip", "rests on ", "measured ", "for "] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert_eq!(fs::read(&file).expect("written"), fs::read(plan()).expect("written"), "not deterministic");
+    let [made, before] = [&file, plan()].map(|file| plan::read(file).expect("a plan"));
+    let at_once = Plan { made_at: before.made_at, ..made.clone() };
+    assert!(
+        plan::encode(&at_once).expect("valid") == fs::read(plan()).expect("written"),
+        "not deterministic"
+    );
+    let now = UnixTime::now();
+    assert!(before.measured_at < before.made_at && before.made_at <= made.made_at && made.made_at <= now);
+    assert_eq!(made.measured_at, Profile::read(profile()).expect("a profile").measured_at);
     let shown = success(&yggc().args(["plan", "show"]).arg(&file).output().expect("yggc starts"));
-    assert!(shown.starts_with(said.trim_end()), "{shown}");
-    assert!(shown.contains("stages of the chosen step"), "{shown}");
+    let is_dated = |line: &&str| !line.starts_with("measured ");
+    assert!(shown.lines().filter(is_dated).eq(said.lines().filter(is_dated)), "{shown}");
+    assert!(shown.contains(" ago, ") && shown.lines().count() <= 24, "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
+    let explained = success(&yggc().args(["plan", "explain"]).arg(&file).output().expect("yggc starts"));
+    for part in ["stages of the chosen step", "best of ", "made for and by", "widths       verify 1 "] {
+        assert!(explained.contains(part), "{part}: {explained}");
+    }
     let shown = json(yggc().args(["plan", "show"]).arg(&file).arg("--json"));
     assert_eq!(keys(&shown), ["chosen", "findings", "plan"]);
+    assert_eq!(shown["plan"]["measured_at"].as_u64(), Some(made.measured_at.seconds()));
+    assert_eq!(shown["plan"]["made_at"].as_u64(), Some(made.made_at.seconds()));
     let names: Vec<&str> = shown["plan"]["by_drafter"]
         .as_array()
         .expect("a list")
@@ -175,6 +191,10 @@ fn a_plan_for_something_else_is_refused_unless_forced() {
     let said = failure(&native.output().expect("yggc starts"), 3);
     let expected = "kernel tier: expected `portable`, found `portable, native activations`";
     assert!(said.contains(expected), "{said}");
+    let mut cache = on_tiny("run");
+    cache.args(["-p", "hello", "-n", "8", "--cache", "q8", "--plan"]).arg(plan());
+    let said = failure(&cache.output().expect("yggc starts"), 3);
+    assert!(said.contains("kernel tier: expected `portable`, found `portable, q8 cache`"), "{said}");
     let forced = json(&mut run(&["--threads", "2", "--force", "--drafter", "layer_skip"]));
     let mut plain = yggc();
     plain.arg("run").arg("-m").arg(other_model()).args(["-p", "hello", "-n", "16", "--json", "--no-spec"]);

@@ -22,7 +22,7 @@ use yggc::{
     speculate::{Decoder, Limits, Lookup, Policy, StepShape, Suffix},
 };
 
-use crate::tiny_profiles;
+use crate::tiny_profiles::{self, NOW};
 
 const WIDTHS: [usize; 7] = [1, 2, 3, 4, 6, 8, 16];
 
@@ -182,7 +182,7 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
     names.dedup();
     assert_eq!(names, ["recycling", "ngram", "ngram_pool", "mixed"]);
     assert!(pinned > 100 && accepted_sum > 20, "{pinned} rows of pools, {accepted_sum} accepted");
-    let plan = plan_from_profile(profile, &Fix::default()).expect("the profile makes a plan");
+    let plan = plan_from_profile(profile, &Fix::default(), NOW).expect("the profile makes a plan");
     for name in ["suffix", "recycling", "ngram", "mixed"] {
         let sub_plan = plan.for_drafter(name).unwrap_or_else(|| panic!("no shape for {name}"));
         assert!(sub_plan.acceptance.steps > 0 && sub_plan.shape.verify_width >= 2, "{sub_plan:?}");
@@ -194,7 +194,7 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
         let least = 2 + sub_plan.drafter.facts().pinned_rows as usize;
         assert!(rows >= least, "{rows} rows hold no guess beside {least} - 2 pinned ones and the root");
     }
-    let fix = |text| plan_from_profile(profile, &Fix::parse(text).expect("a good fix"));
+    let fix = |text| plan_from_profile(profile, &Fix::parse(text).expect("a good fix"), NOW);
     let fixed = fix("drafter=ngram_pool,Wv=8").expect("it was recorded");
     assert_eq!(fixed.chosen().shape.verify_width, 8);
     let error = fix("drafter=recycling,Dd=2").unwrap_err().to_string();
@@ -341,7 +341,7 @@ fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
     );
     assert_eq!(predictor.report.steps as usize, trace.steps().count());
     let fix = Fix::parse("drafter=layer_skip,Wd=2,Wv=8,predictor=on").expect("a fix");
-    let plan = plan_from_profile(profile, &fix).expect("a plan");
+    let plan = plan_from_profile(profile, &fix, NOW).expect("a plan");
     let planned = plan.chosen();
     let DepthChoice::Predicted(planned_depths) = &planned.depth_choice else { panic!("a fixed depth") };
     let network = plan.network_of(planned).expect("the plan has it");

@@ -19,7 +19,7 @@ use yggc::{
 use crate::{
     lossless::{any_policy, any_sampling, any_shape, decode},
     tiny_model::{Dice, models, session},
-    tiny_profiles::{self, Recorder, served},
+    tiny_profiles::{self, NOW, Recorder, served},
 };
 
 const TEMPERATURES: [f32; 3] = [0.0, 0.6, 1.0];
@@ -221,7 +221,7 @@ fn place_of(sub_plans: &[SubPlan], name: &str) -> u32 {
 /// A plan that drafts otherwise at every temperature, and at every step.
 fn plan() -> Plan {
     let fix = Fix::parse("rows=all,predictor=off").expect("a good fix");
-    let mut plan = plan_from_profile(&profiled().1, &fix).expect("a plan");
+    let mut plan = plan_from_profile(&profiled().1, &fix, NOW).expect("a plan");
     assert_eq!(plan.temperatures().collect::<Vec<f32>>(), TEMPERATURES);
     plan.chosen_index = place_of(&plan.by_drafter, "lookup_short");
     plan.bands[0].chosen_index = place_of(&plan.bands[0].by_drafter, "layer_skip_v40");

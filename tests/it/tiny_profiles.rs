@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ygg_profiler::{DrafterDescription, Expansion, Profile, StepTrace, Trace};
+use ygg_profiler::{DrafterDescription, Expansion, Profile, StepTrace, Trace, UnixTime};
 use yggc::{
     backend::Tier,
     engine::{
@@ -16,6 +16,9 @@ use yggc::{
     speculate::{self, Decoder, Limits, StepShape, TraceObserver, make_drafter},
     tree::NodeId,
 };
+
+/// What the tests' clock says: profiles are measured and plans are made then.
+pub(crate) const NOW: UnixTime = UnixTime::from_seconds(1_795_356_180);
 
 /// Rows that recordings verify at most.
 const WIDEST: usize = 64;
@@ -45,9 +48,11 @@ pub(crate) fn profiled(
         prompts: texts.map(prompt).to_vec(),
         contexts: vec![16],
         pinning: Pinning::Floating,
+        clock: || NOW,
         ..ProfileOptions::new(Duration::from_secs(60))
     });
     let profile = profile(&loaded, &options, &mut |_| {}).expect("the model can be profiled");
+    assert_eq!(profile.measured_at, NOW, "it says what its clock said");
     (Arc::new(loaded), profile)
 }
 

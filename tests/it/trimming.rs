@@ -14,7 +14,7 @@ use yggc::{
     runtime::{RuntimeError, SessionOptions},
 };
 
-use crate::tiny_profiles::{self, Recorder, served};
+use crate::tiny_profiles::{self, NOW, Recorder, served};
 
 const SIZES: [usize; 2] = [40, 120];
 
@@ -32,7 +32,7 @@ fn profiled() -> &'static (Arc<Loaded>, Profile) {
 }
 
 fn plan() -> Plan {
-    plan_from_profile(&profiled().1, &Fix::default()).expect("a plan")
+    plan_from_profile(&profiled().1, &Fix::default(), NOW).expect("a plan")
 }
 
 fn engine(plan: Option<Plan>, drafter: DrafterChoice) -> Result<Engine, Error> {
@@ -106,7 +106,7 @@ fn every_recorded_step_is_what_a_verifying_decoder_does() {
 fn a_planned_trimmed_head_answers_as_plain_decoding_does() {
     // A choice of rows may verify none that were drafted, as this machine's latencies happen to be.
     let fix = Fix::parse("rows=all,predictor=off").expect("a good fix");
-    let plan = plan_from_profile(&profiled().1, &fix).expect("a plan");
+    let plan = plan_from_profile(&profiled().1, &fix, NOW).expect("a plan");
     let mut plain = engine(None, DrafterChoice::Planned).expect("no plan is needed");
     let shared = profiled().0.set().memory(&SessionOptions {
         context: 200,

@@ -14,7 +14,10 @@ use yggc::{
     runtime::{Choice, Session, Tuning},
 };
 
-use crate::tiny_model::{Class, Dice, best_tier, bits, models, session};
+use crate::{
+    tiny_model::{Class, Dice, best_tier, bits, models, session},
+    tiny_profiles::NOW,
+};
 
 /// Logits of a prompt, of a wide forward behind it, of one row behind that, and the candidates of another.
 fn logits(session: &mut Session, rows: usize) -> Vec<u32> {
@@ -154,7 +157,7 @@ fn what_a_profile_measured_reaches_the_engine_and_changes_no_answer() {
     let rows: std::collections::BTreeSet<u32> = profile.tunings.iter().map(|m| m.shape.rows).collect();
     assert!(!has_a_choice || rows.into_iter().eq([1, 2, 12]));
 
-    let plan = plan_from_profile(&profile, &Fix::default()).expect("a plan");
+    let plan = plan_from_profile(&profile, &Fix::default(), NOW).expect("a plan");
     let expected = answer(&mut engine(&loaded, None, false).expect("no plan is needed"));
     let tuned = Plan { tunings: all_tuned(&profile), ..plan };
     assert_eq!(

@@ -8,6 +8,7 @@ use crate::{
     subject::Cell,
     trace::{Candidate, Expansion, PromptTrace, StepTrace},
     tuning::{TunedShape, TuningSamples},
+    unix_time::UnixTime,
 };
 
 /// What the error must mention, and the change that causes it.
@@ -66,10 +67,15 @@ fn profile() -> Profile {
     let cell = |stage| CellSamples { cell: Cell { stage, width: 1, context: 0 }, samples_us: vec![3.5, 4.0] };
     Profile {
         created_by: "yggc 0.1.0".into(),
+        measured_at: UnixTime::from_seconds(1_795_356_180),
         fingerprints: Fingerprints {
             machine,
             model: ModelFingerprint { name: "tiny".into(), digest: "ab".into() },
-            build: BuildFingerprint { plan_format: 1, kernels: "cd".into() },
+            build: BuildFingerprint {
+                plan_format: 1,
+                kernels: "cd".into(),
+                draft_formats: "f16 in q8_0".into(),
+            },
         },
         calibration: "mixed".into(),
         noise_threshold: 0.1,
@@ -241,6 +247,9 @@ fn profiles_of_another_layout_are_named_with_their_version() {
         ("\"tunings\"", "\"tuned\"", "unknown field `tuned`"),
         ("\"mixed\"", "1", "invalid type"),
         ("\"token_traces\":", "\"older\":[],\"token_traces\":", "unknown field `older`"),
+        // What versions before plan format 8 wrote.
+        ("\"measured_at\":1795356180,", "", "missing field `measured_at`"),
+        (",\"draft_formats\":\"f16 in q8_0\"", "", "missing field `draft_formats`"),
     ] {
         let other = json.replacen(change, to, 1);
         assert_ne!(other, json);

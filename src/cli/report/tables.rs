@@ -70,7 +70,11 @@ pub(super) fn origin(page: &mut Page, plan: &Plan) {
     page.list([
         format!("Machine: {machine}"),
         format!("Model: {} ({})", model.name, model.digest),
-        format!("Build: plan format {}, kernels {}", build.plan_format, build.kernels),
+        format!(
+            "Build: plan format {}, kernels {}, drafter models {}",
+            build.plan_format, build.kernels, build.draft_formats
+        ),
+        format!("Measured {}, planned {}", plan.measured_at, plan.made_at),
         format!("Made by {}, calibration {}", plan.created_by, plan.calibration),
     ]);
 }

@@ -1,11 +1,15 @@
-//! Reports on plans: [`text`] and [`json`] show one, [`explain()`] says why it is as it is, [`diff()`] in what two differ.
+//! Reports on plans: [`text`] shows one on a screen and [`json`] all of it, [`explain()`] says why it is as it is, [`diff()`] in what two
+//! differ.
 
 pub mod diff;
 pub mod explain;
-pub(in crate::planner) mod show;
+mod layout;
+mod show;
 pub(in crate::planner) mod verdict;
+mod words;
 
 pub use diff::{PlanDiff, diff};
 pub use explain::{Explanation, explain, explain_at};
-pub use show::{TUNING_TITLES, drafter_cell, json, text, tuning_cells};
+pub use show::{json, text};
 pub use verdict::{Verdict, notable_stages, verdict};
+pub use words::{TUNING_TITLES, drafter_cell, tuning_cells};

@@ -1,25 +1,32 @@
-//! A plan for people and for programs.
-use std::fmt::{self, Display, Write};
+//! A plan on one screen for people, and whole for programs.
+use std::{
+    ffi::OsStr,
+    fmt::{self, Write},
+    path::Path,
+};
 
 use serde_json::{Value, json as value};
-use ygg_profiler::{DrafterFile, DrafterName, Fingerprints};
+use ygg_profiler::{BuildFingerprint, DrafterFile, Fingerprints, MachineFingerprint, UnixTime};
 
 use super::{
-    explain::tables::{self, Table},
-    verdict::{Verdict, findings, notable_stages, verdict},
+    explain::drafters::{Outcome, outcome},
+    layout::{COLUMNS, LABEL, cut, write_facts},
+    verdict::{NoisyCells, noisy_cells},
+    words::{describe_shape, words},
 };
-use crate::plan::{
-    Calibration, ChosenTuning, DepthReport, DepthRule, GrowthRule, HeldOut, LeftOut, Plan, PlannedPredictor,
-    Refusal, RowChoice, RowRule, Schedule, Shape, SubPlan, Unseen, WidthCost,
-};
+use crate::plan::{Band, DepthRule, LeftOut, Plan, RowRule, Schedule, SubPlan, Unseen};
 
-/// Alternatives shown to people.
-const ALTERNATIVES: usize = 20;
+/// Digits that are shown of a digest.
+const DIGEST: usize = 12;
 
-/// The plan as text of several lines.
-pub fn text(plan: &Plan) -> String {
+/// The plan on one screen: what is chosen, what that promises, what every other drafter lost by, and what all of it rests on. Ages are told as
+/// of `now`. Lines have at most 100 columns; [`explain`](super::explain::text) has the whole.
+///
+/// # Panics
+/// If the plan is not valid.
+pub fn text(plan: &Plan, now: UnixTime) -> String {
     let mut out = String::new();
-    write_text(plan, &mut out).expect("a string accepts every write");
+    write_text(plan, now, &mut out).expect("a string accepts every write");
     out
 }
 
@@ -42,339 +49,203 @@ pub fn json(plan: &Plan) -> Value {
     out
 }
 
-fn write_text(plan: &Plan, out: &mut String) -> fmt::Result {
-    let Fingerprints { machine, model, build } = &plan.fingerprints;
-    let widths = |widths: &[u32]| widths.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-    write_verdict(out, &verdict(plan))?;
-    writeln!(out, "plan         {}", describe(plan.chosen()))?;
+fn write_text(plan: &Plan, now: UnixTime, out: &mut String) -> fmt::Result {
+    write_choice(out, plan)?;
+    writeln!(out)?;
+    write_promise(out, plan)?;
+    writeln!(out)?;
+    write_losers(out, plan)?;
+    write_evidence(out, plan, now)
+}
+
+/// Drafter, shape, schedule and rules of the steps of greedy requests.
+fn write_choice(out: &mut String, plan: &Plan) -> fmt::Result {
+    let chosen = plan.chosen();
+    let facts = if chosen.is_plain() {
+        vec!["plain decoding".to_owned()]
+    } else {
+        let rows = match chosen.row_choice.rule {
+            RowRule::Widest => "all rows verified",
+            RowRule::BestRate => "rows chosen at every step",
+        };
+        let depth = match chosen.depth_choice.rule() {
+            DepthRule::Fixed => "fixed depth",
+            DepthRule::Predicted => "predicted depth",
+        };
+        vec![describe_shape(chosen), describe_schedule(chosen.schedule), rows.to_owned(), depth.to_owned()]
+    };
+    write_facts(out, "chosen", &facts)?;
+    if plan.fixed.is_empty() { Ok(()) } else { write_facts(out, "fixed", std::slice::from_ref(&plan.fixed)) }
+}
+
+fn describe_schedule(schedule: Schedule) -> String {
+    match words(schedule).trim_start_matches(", ") {
+        "" => format!("schedule {schedule}"),
+        words => format!("schedule {schedule} ({words})"),
+    }
+}
+
+/// What the choice should give, and what requests of other temperatures get.
+fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
+    let chosen = plan.chosen();
+    let Unseen { speedup, low, high, .. } = chosen.unseen;
+    let predicted = &chosen.predicted;
+    if chosen.is_plain() {
+        write_facts(out, "expected", &[format!("{} a token", ms(predicted.tpot_us))])?;
+    } else {
+        write_facts(
+            out,
+            "expected",
+            &[
+                format!(
+                    "{speedup:.2}x plain decoding on other prompts, {low:.2} to {high:.2} in nine of ten cases"
+                ),
+                format!("{} a token instead of {}", ms(expected_us(chosen)), ms(predicted.ar_tpot_us)),
+            ],
+        )?;
+        write_facts(
+            out,
+            "predicted",
+            &[
+                format!("{:.2}x on the recorded prompts", predicted.speedup),
+                format!("{:.2} tokens in a step of {}", predicted.aal, ms(predicted.step_us)),
+            ],
+        )?;
+    }
     for band in &plan.bands {
-        writeln!(out, "{:<12} {}", format!("at {}", band.temperature), describe(band.chosen()))?;
+        let chosen = band.chosen();
+        let label = format!("at {}", band.temperature);
+        let facts = if chosen.is_plain() {
+            vec!["plain decoding".to_owned()]
+        } else {
+            let Unseen { speedup, low, high, .. } = chosen.unseen;
+            let gain = format!("{speedup:.2}x, {low:.2} to {high:.2}");
+            vec![describe_shape(chosen), gain, format!("{} a token", ms(expected_us(chosen)))]
+        };
+        write_facts(out, &label, &facts)?;
     }
-    match &plan.bands[..] {
-        [] => writeln!(out, "temperature  0 alone was recorded; requests of every temperature go by it")?,
-        [_, ..] => {
-            writeln!(out, "temperature  0 where nothing is said; a request goes by the nearest to its own")?
-        }
-    }
-    if !plan.fixed.is_empty() {
-        writeln!(out, "fixed        {}", plan.fixed)?;
-    }
-    writeln!(out, "machine      {machine}")?;
-    writeln!(out, "model        {} ({})", model.name, model.digest)?;
-    writeln!(out, "build        format {}, kernels {}", build.plan_format, build.kernels)?;
-    writeln!(
-        out,
-        "made by      {}, calibration {}, context {}",
-        plan.created_by, plan.calibration, plan.context
-    )?;
-    writeln!(
-        out,
-        "widths       verify {}; draft {}",
-        widths(&plan.planned.verify),
-        widths(&plan.planned.draft)
-    )?;
-
-    write_files(out, plan)?;
-    write_best_shapes(out, plan)?;
-    write_chosen_step(out, plan.chosen())?;
-    writeln!(out, "\nbest of {} shapes", plan.alternatives.len())?;
-    write_titled(out, tables::alternatives(plan, ALTERNATIVES).0)?;
-    write_list(out, "refused: the traces do not reach", plan.refused.iter().map(describe_refusal))?;
-    let left_out = plan.left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
-    write_list(out, "drafters left out", left_out)?;
-    write_predictors(out, &plan.predictors)?;
-    write_tunings(out, &plan.tunings)?;
-    write_list(out, "findings in the latency table", findings(plan))
-}
-
-/// The verdict, and what would give more.
-pub(super) fn write_verdict(out: &mut String, Verdict { gain, advice }: &Verdict) -> fmt::Result {
-    writeln!(out, "verdict      {gain}")?;
-    let heads = std::iter::once("for more    ").chain(std::iter::repeat("            "));
-    advice.iter().zip(heads).try_for_each(|(advice, head)| writeln!(out, "{head} {advice}"))
-}
-
-/// The files that drafters need.
-fn write_files(out: &mut String, plan: &Plan) -> fmt::Result {
-    let mut stores: Vec<_> = plan.by_drafter.iter().filter_map(|sub_plan| sub_plan.drafter.store()).collect();
-    stores.dedup();
-    for DrafterFile { path, digest } in stores {
-        writeln!(out, "store        {path} ({digest})")?;
-    }
-    let mut models: Vec<_> =
-        plan.by_drafter.iter().filter_map(|sub_plan| sub_plan.drafter.draft_model()).collect();
-    models.dedup();
-    for DrafterFile { path, digest } in models {
-        writeln!(out, "draft model  {path} ({digest})")?;
+    if plan.bands.is_empty() {
+        let alone = "0 alone was recorded; requests of every temperature go by it";
+        write_facts(out, "temperature", &[alone.to_owned()])?;
     }
     Ok(())
 }
 
-/// The sub-plan of every drafter, the chosen one marked.
-fn write_best_shapes(out: &mut String, plan: &Plan) -> fmt::Result {
-    writeln!(
+/// A number of things, each called `what`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Time per token to expect on prompts that were not recorded, in microseconds.
+fn expected_us(sub_plan: &SubPlan) -> f64 {
+    sub_plan.predicted.ar_tpot_us / sub_plan.unseen.speedup
+}
+
+/// Microseconds as milliseconds.
+fn ms(us: f64) -> String {
+    let digits = if us < 1e3 { 3 } else { 2 };
+    format!("{:.digits$} ms", us / 1e3)
+}
+
+/// A line for every other drafter, the most promising first, and for each that was no candidate; with an empty line behind them.
+fn write_losers(out: &mut String, plan: &Plan) -> fmt::Result {
+    let is_loser =
+        |(place, sub_plan): &(usize, &SubPlan)| *place != plan.chosen_index as usize && !sub_plan.is_plain();
+    let mut losers: Vec<(usize, &SubPlan)> = plan.by_drafter.iter().enumerate().filter(is_loser).collect();
+    losers.sort_by(|(_, a), (_, b)| b.unseen.speedup.total_cmp(&a.unseen.speedup));
+    let names = losers.iter().map(|(_, sub_plan)| &sub_plan.name);
+    let names = names.chain(plan.left_out.iter().map(|left_out| &left_out.name));
+    let Some(columns) = names.map(|name| name.as_str().len()).max() else { return Ok(()) };
+    let of_losers = losers.iter().map(|(place, sub_plan)| {
+        let Unseen { speedup, low, high, .. } = sub_plan.unseen;
+        let reason = reason(plan, *place);
+        format!("{:<columns$}  {speedup:>5.2}x  {low:.2} to {high:.2}  {reason}", sub_plan.name.as_str())
+    });
+    let without = plan
+        .left_out
+        .iter()
+        .map(|LeftOut { name, lacks }| format!("{:<columns$}  no evidence: no {lacks}", name.as_str()));
+    let labels = std::iter::once("lost").chain(std::iter::repeat(""));
+    for (label, line) in labels.zip(of_losers.chain(without)) {
+        writeln!(out, "{label:<LABEL$}{}", cut(&line, COLUMNS - LABEL))?;
+    }
+    writeln!(out)
+}
+
+/// What the drafter at a place of the plan lost by, in a few words.
+fn reason(plan: &Plan, place: usize) -> String {
+    let chosen = plan.chosen();
+    match outcome(plan, place) {
+        Outcome::SlowerThanPlain => "slower than plain decoding".to_owned(),
+        Outcome::Doubtful => "not faster than plain decoding beyond doubt".to_owned(),
+        Outcome::Slower => {
+            let slower = chosen.unseen.speedup / plan.by_drafter[place].unseen.speedup - 1.0;
+            format!("{:.0} % slower than {}", slower * 100.0, chosen.name)
+        }
+        Outcome::Excluded => "excluded by what was fixed".to_owned(),
+        Outcome::Won | Outcome::AskedFor | Outcome::NothingBetter => "chosen".to_owned(),
+    }
+}
+
+/// What was recorded, how noisy and how old it is, and on which machine, with which model and build.
+fn write_evidence(out: &mut String, plan: &Plan, now: UnixTime) -> fmt::Result {
+    let drafters = plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain());
+    let best = drafters.max_by(|a, b| a.unseen.speedup.total_cmp(&b.unseen.speedup));
+    let chosen = Some(plan.chosen()).filter(|chosen| !chosen.is_plain());
+    let mut facts = match chosen.or(best) {
+        Some(SubPlan { name, unseen, acceptance, .. }) => vec![
+            format!(
+                "{} (calibration {})",
+                counted(unseen.prompts.into(), "recorded prompt"),
+                plan.calibration
+            ),
+            format!("{} of {name}", counted(acceptance.steps, "step")),
+        ],
+        None => vec!["nothing was recorded".to_owned()],
+    };
+    let NoisyCells { noisy, measured } = noisy_cells(plan);
+    if noisy > 0 {
+        facts.push(format!("{noisy} of {measured} latencies are noisy"));
+    }
+    write_facts(out, "rests on", &facts)?;
+    let dated = |time: UnixTime| format!("{}, {time}", time.age_at(now));
+    let (measured, planned) = (dated(plan.measured_at), dated(plan.made_at));
+    write_facts(out, "measured", &[measured, format!("planned {planned}")])?;
+    let Fingerprints { machine, model, build } = &plan.fingerprints;
+    let MachineFingerprint { vendor, name, threads, isa, gpu, .. } = machine;
+    let name = if name.is_empty() { vendor } else { name };
+    let gpu = gpu.as_ref().map_or(String::new(), |gpu| format!(", {gpu}"));
+    let BuildFingerprint { plan_format, kernels, draft_formats } = build;
+    write_facts(
         out,
-        "\nbest shape of every drafter (predicted; the last column on other prompts than the recorded)"
+        "for",
+        &[
+            format!("{name}, {}, {isa}{gpu}", counted((*threads).into(), "thread")),
+            format!("{} ({})", model.name, short(&model.digest)),
+            format!("kernels {kernels}"),
+            format!("drafter models {draft_formats}"),
+            format!("plan format {plan_format}"),
+        ],
     )?;
-    let mut rows = vec![
-        [
-            "",
-            "drafter",
-            "Dd",
-            "Wd",
-            "Wv",
-            "schedule",
-            "tokens/step",
-            "step us",
-            "us/token",
-            "speed-up",
-            "on others",
-        ]
-        .map(str::to_owned),
-    ];
-    for (i, sub_plan) in plan.by_drafter.iter().enumerate() {
-        let chosen = if i == plan.chosen_index as usize { "*" } else { "" };
-        let SubPlan { name, shape, growth, schedule, depth_choice, row_choice, predicted, unseen, .. } =
-            sub_plan;
-        let Shape { depth, draft_width, verify_width } = *shape;
-        rows.push([
-            chosen.to_owned(),
-            drafter_cell(name, growth.rule(), Schedule::Plain),
-            describe_depth(depth_choice.rule(), depth),
-            draft_width.to_string(),
-            describe_rows(row_choice.rule, verify_width),
-            schedule.to_string(),
-            format!("{:.2}", predicted.aal),
-            format!("{:.0}", predicted.step_us),
-            format!("{:.0}", predicted.tpot_us),
-            format!("{:.2}", predicted.speedup),
-            if sub_plan.is_plain() { String::new() } else { expected_cell(unseen) },
-        ]);
-    }
-    write_table(out, &rows)
+    write_needed_files(out, plan)
 }
 
-/// An expected speed-up with its interval.
-pub(super) fn expected_cell(unseen: &Unseen) -> String {
-    let Unseen { speedup, low, high, .. } = unseen;
-    format!("{speedup:.2} ({low:.2} to {high:.2})")
-}
-
-/// Where the time of the chosen step goes, how it chooses its rows, and what it accepts.
-fn write_chosen_step(out: &mut String, chosen: &SubPlan) -> fmt::Result {
-    writeln!(out, "\nstages of the chosen step (predicted)")?;
-    let (stages, others, others_us) = notable_stages(chosen);
-    let mut rows: Vec<[String; 2]> =
-        stages.iter().map(|(stage, us)| [stage.to_string(), format!("{us:.0} us")]).collect();
-    if others > 0 {
-        rows.push([format!("{others} others"), format!("{others_us:.0} us")]);
-    }
-    write_table(out, &rows)?;
-    let RowChoice { rule, widths, rate: _, calibration } = &chosen.row_choice;
-    if *rule == RowRule::BestRate {
-        writeln!(
-            out,
-            "\nevery step verifies the rows that let all steps give most tokens per time; a step of (predicted)"
-        )?;
-        let rows: Vec<[String; 2]> = widths
-            .iter()
-            .map(|WidthCost { width, step_us }| [format!("{width} rows"), format!("{step_us:.0} us")])
-            .collect();
-        write_table(out, &rows)?;
-    }
-    if let Some(Calibration { by_depth: _, fitted_nodes, held_out }) = calibration {
-        writeln!(
-            out,
-            "
-acceptance probabilities calibrated on {fitted_nodes} drafted nodes"
-        )?;
-        if let Some(HeldOut { nodes, error, raw_error, intervals: _ }) = held_out {
-            writeln!(
-                out,
-                "  error on {nodes} nodes of other prompts: {:.1} % (of the drafter's own values: {:.1} %)",
-                error * 100.0,
-                raw_error * 100.0
-            )?;
+/// The files that the chosen drafters need beside the model, by name; nothing if they need none.
+fn write_needed_files(out: &mut String, plan: &Plan) -> fmt::Result {
+    let chosen = std::iter::once(plan.chosen()).chain(plan.bands.iter().map(Band::chosen));
+    let files = chosen.flat_map(|sub_plan| [sub_plan.drafter.store(), sub_plan.drafter.draft_model()]);
+    let mut facts: Vec<String> = Vec::new();
+    for DrafterFile { path, digest } in files.flatten() {
+        let name = Path::new(path).file_name().map_or(path.into(), OsStr::to_string_lossy);
+        let fact = format!("{name} ({})", short(digest));
+        if !facts.contains(&fact) {
+            facts.push(fact);
         }
     }
-    let by_depth = &chosen.acceptance.by_depth;
-    if !by_depth.is_empty() {
-        let shares: Vec<String> = by_depth.iter().map(|share| format!("{share:.2}")).collect();
-        writeln!(out, "\naccepted to depth 1, 2, ...: {}", shares.join(" "))?;
-    }
-    Ok(())
+    if facts.is_empty() { Ok(()) } else { write_facts(out, "needs", &facts) }
 }
 
-/// What telling how deep to draft is worth; nothing if it was not trained.
-fn write_predictors(out: &mut String, predictors: &[PlannedPredictor]) -> fmt::Result {
-    if predictors.is_empty() {
-        return Ok(());
-    }
-    writeln!(
-        out,
-        "\ndepth predictors, on prompts they have not seen (predicted speed-up; losses of constant rates)"
-    )?;
-    let mut rows = vec![
-        ["drafter", "steps", "log loss", "error", "fixed depth", "predicted depth", "used"]
-            .map(str::to_owned),
-    ];
-    for PlannedPredictor { name, report, fixed_speedup, told_speedup, network } in predictors {
-        let DepthReport { log_loss, base_log_loss, calibration_error, base_calibration_error, .. } = report;
-        let speedup =
-            |speedup: &Option<f64>| speedup.map_or("none".to_owned(), |speedup| format!("{speedup:.3}"));
-        rows.push([
-            name.to_string(),
-            report.steps.to_string(),
-            format!("{log_loss:.3} ({base_log_loss:.3})"),
-            format!("{:.1} % ({:.1} %)", calibration_error * 100.0, base_calibration_error * 100.0),
-            speedup(fixed_speedup),
-            speedup(told_speedup),
-            if network.is_some() { "yes" } else { "no" }.to_owned(),
-        ]);
-    }
-    write_table(out, &rows)
-}
-
-/// A drafter as the cell of a table, with how its trees grow unless equally, and its schedule unless that is plain.
-pub fn drafter_cell(name: &DrafterName, growth: GrowthRule, schedule: Schedule) -> String {
-    let growth = if growth.is_static() { format!(", {growth}") } else { String::new() };
-    match schedule {
-        Schedule::Plain => format!("{name}{growth}"),
-        Schedule::HeadAhead
-        | Schedule::OneLaunch
-        | Schedule::DeviceWalk
-        | Schedule::TwoLaunches
-        | Schedule::WholeStep => {
-            format!("{name}{growth}, {schedule}")
-        }
-    }
-}
-
-/// Dd, Wd and Wv as the cells of a table.
-pub(super) fn shape_cells(shape: &Shape, depth_rule: DepthRule, rule: RowRule) -> [String; 3] {
-    let Shape { depth, draft_width, verify_width } = *shape;
-    [describe_depth(depth_rule, depth), draft_width.to_string(), describe_rows(rule, verify_width)]
-}
-
-/// Titles of [`tuning_cells`].
-pub const TUNING_TITLES: [&str; 8] =
-    ["kernel", "outputs", "inputs", "rows", "default us", "us", "gain", "tuning"];
-
-/// A tuned linear as the cells of a table.
-pub fn tuning_cells(tuned: &ChosenTuning) -> [String; 8] {
-    let ChosenTuning { shape, tuning, default_us, tuned_us, gain } = tuned;
-    [
-        shape.kernel.clone(),
-        shape.outputs.to_string(),
-        shape.columns.to_string(),
-        shape.rows.to_string(),
-        format!("{default_us:.2}"),
-        format!("{tuned_us:.2}"),
-        format!("{gain:.3}"),
-        tuning.clone(),
-    ]
-}
-
-/// Linears that do not go the default way; nothing if all do.
-fn write_tunings(out: &mut String, tunings: &[ChosenTuning]) -> fmt::Result {
-    if tunings.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\nlinears tuned for their shape (measured; gain derived)")?;
-    let mut rows = vec![TUNING_TITLES.map(str::to_owned)];
-    rows.extend(tunings.iter().map(tuning_cells));
-    write_table(out, &rows)
-}
-
-/// Dd, with a sign before it where a step may draft less deep.
-fn describe_depth(rule: DepthRule, depth: u32) -> String {
-    match rule {
-        DepthRule::Fixed => depth.to_string(),
-        DepthRule::Predicted => format!("<={depth}"),
-    }
-}
-
-/// Wv, with a sign before it where a step may verify fewer rows.
-pub(super) fn describe_rows(rule: RowRule, verify_width: u32) -> String {
-    match rule {
-        RowRule::Widest => verify_width.to_string(),
-        RowRule::BestRate => format!("<={verify_width}"),
-    }
-}
-
-/// How trees grow, behind a shape; nothing where they grow equally.
-pub(super) fn describe_growth(growth: GrowthRule) -> &'static str {
-    match growth {
-        GrowthRule::Equal => "",
-        GrowthRule::ByRank => ", one tree of best ranks (sequoia)",
-        GrowthRule::Kary => ", one k-ary tree (kary)",
-    }
-}
-
-pub(super) fn describe(sub_plan: &SubPlan) -> String {
-    let SubPlan { name, shape, growth, schedule, depth_choice, row_choice, predicted, unseen, .. } = sub_plan;
-    let Shape { depth, draft_width, verify_width } = *shape;
-    let depth = describe_depth(depth_choice.rule(), depth);
-    let ahead = words(*schedule);
-    let rows = describe_rows(row_choice.rule, verify_width);
-    let growth = describe_growth(growth.rule());
-    if sub_plan.is_plain() {
-        return format!("plain decoding, {:.0} us/token predicted", predicted.tpot_us);
-    }
-    format!(
-        "{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}{ahead}: {:.2} tokens/step, {:.2}x plain decoding expected",
-        predicted.aal, unseen.speedup
-    )
-}
-
-pub(super) fn describe_refusal(refusal: &Refusal) -> String {
-    let Refusal { name, growth, depth, draft_width, missing } = refusal;
-    let growth = describe_growth(*growth);
-    format!(
-        "{name}, Dd {depth}, Wd {draft_width}{growth}: {:.1} % of its nodes were never expanded",
-        missing * 100.0
-    )
-}
-
-pub(super) fn write_list(
-    out: &mut String,
-    title: &str,
-    items: impl IntoIterator<Item = impl Display>,
-) -> fmt::Result {
-    let mut items = items.into_iter().peekable();
-    if items.peek().is_some() {
-        writeln!(out, "\n{title}")?;
-    }
-    items.try_for_each(|item| writeln!(out, "  {item}"))
-}
-
-/// Right-aligned columns.
-pub(super) fn write_table(out: &mut String, rows: &[impl AsRef<[String]>]) -> fmt::Result {
-    let columns = rows.iter().map(|row| row.as_ref().len()).max().unwrap_or(0);
-    let width_of =
-        |column: usize| rows.iter().filter_map(|row| row.as_ref().get(column)).map(String::len).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width_of(column).unwrap_or(0)).collect();
-    for row in rows {
-        let cells = row.as_ref().iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
-        writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  "))?;
-    }
-    Ok(())
-}
-
-/// A table with its titles.
-pub(super) fn write_titled(out: &mut String, Table { titles, rows }: Table) -> fmt::Result {
-    let titles = titles.into_iter().map(str::to_owned).collect();
-    write_table(out, &[vec![titles], rows].concat())
-}
-
-/// What a schedule adds to the description of a shape: nothing, or words behind a comma.
-pub(super) fn words(schedule: Schedule) -> &'static str {
-    match schedule {
-        Schedule::Plain => "",
-        Schedule::HeadAhead => ", heads drafted ahead",
-        Schedule::OneLaunch => ", drafted in one launch",
-        Schedule::DeviceWalk => ", verified and walked in one launch",
-        Schedule::TwoLaunches => ", drafted in one launch, verified and walked in another",
-        Schedule::WholeStep => ", drafted, pruned, verified and walked without the host",
-    }
+/// The first digits of a digest.
+fn short(digest: &str) -> String {
+    digest.chars().take(DIGEST).collect()
 }

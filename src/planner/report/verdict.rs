@@ -70,13 +70,33 @@ fn advice(plan: &Plan) -> Vec<String> {
     advice
 }
 
+/// Cells of stages that take notable time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoisyCells {
+    /// Those whose samples spread beyond the threshold.
+    pub(super) noisy: usize,
+    /// All of them.
+    pub(super) measured: usize,
+}
+
+/// How many latencies of notable stages are noisy.
+pub(super) fn noisy_cells(plan: &Plan) -> NoisyCells {
+    let notable = plan.table.iter().filter(|(cell, _)| is_notable(plan, &cell.stage));
+    notable.fold(NoisyCells { noisy: 0, measured: 0 }, |NoisyCells { noisy, measured }, (_, summary)| {
+        NoisyCells { noisy: noisy + usize::from(summary.noisy), measured: measured + 1 }
+    })
+}
+
+/// Whether a stage takes a notable share of a plain step at any width.
+fn is_notable(plan: &Plan, stage: &Stage) -> bool {
+    let of_stage = plan.table.iter().filter(|(cell, _)| cell.stage == *stage);
+    let longest_us = of_stage.map(|(_, summary)| summary.median_us).fold(0.0, f64::max);
+    longest_us >= NOTABLE * plan.chosen().predicted.ar_tpot_us
+}
+
 /// What is odd about the latencies measured: noisy cells of a stage in one line, and nothing of stages that take no notable time.
 pub(in crate::planner) fn findings(plan: &Plan) -> Vec<String> {
-    let step_us = plan.chosen().predicted.ar_tpot_us;
-    let is_notable = |stage: &Stage| {
-        let of_stage = plan.table.iter().filter(|(cell, _)| cell.stage == *stage);
-        of_stage.map(|(_, summary)| summary.median_us).fold(0.0, f64::max) >= NOTABLE * step_us
-    };
+    let is_notable = |stage: &Stage| is_notable(plan, stage);
     let mut noisy: BTreeMap<Stage, Vec<(Cell, f64)>> = BTreeMap::new();
     let mut others = Vec::new();
     for finding in plan.table.findings() {

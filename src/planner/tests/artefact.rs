@@ -1,17 +1,23 @@
 //! The plan file: round trips, damage of every kind, invalid contents, and plans made elsewhere.
 use std::fs;
 
-use ygg_profiler::{TunedShape, TuningMeasurement, TuningSamples};
+use ygg_profiler::{TunedShape, TuningMeasurement, TuningSamples, UnixTime};
 
-use super::synthetic::{Echo, Oracle, fingerprints, name, profile, record, samples};
+use super::synthetic::{
+    Echo, MADE_AT, MEASURED_AT, Oracle, fingerprints, in_full, name, profile, record, samples,
+};
 use crate::{
     plan::{
         Calibration, FittedPlan, LeftOut, PLAN_FORMAT, Plan, PlanError, Schedule, decode, encode, read, write,
     },
-    planner::{Fix, FreeDrafter, make_plan, report::show},
+    planner::{Fix, FreeDrafter, make_plan},
 };
 
 fn small_plan() -> Plan {
+    small_plan_made(MADE_AT)
+}
+
+fn small_plan_made(made_at: UnixTime) -> Plan {
     let mut cells = vec![samples("draft:lookup", 1, 0.5)];
     cells.extend([(1, 90.0), (2, 91.0), (4, 95.0)].map(|(w, us)| samples("verify", w, us)));
     cells.extend([(1, 9.0), (2, 10.0)].map(|(w, us)| samples("draft:layer_skip", w, us)));
@@ -27,7 +33,7 @@ fn small_plan() -> Plan {
         [FreeDrafter { name: name("lookup"), drafter: &mut echo, depths: vec![2], widths: vec![1, 2] }];
     let mut profile = profile(cells, vec![trace], vec![request]);
     profile.tunings = vec![tuned("linear.q4_1.avx512", 2.0), tuned("linear_gated.q4_1.avx512", 4.0)];
-    make_plan(&profile, &mut free, &Fix::default()).unwrap()
+    make_plan(&profile, &mut free, &Fix::default(), made_at).unwrap()
 }
 
 /// A kernel whose one other tuning takes 2 microseconds.
@@ -45,11 +51,20 @@ fn a_plan_has_and_shows_the_tunings_that_won() {
     let [chosen] = &plan.tunings[..] else { panic!("{:?}", plan.tunings) };
     assert_eq!((chosen.shape.kernel.as_str(), chosen.tuning.as_str()), ("linear_gated.q4_1.avx512", "other"));
     assert_eq!((chosen.default_us, chosen.tuned_us, chosen.gain), (4.0, 2.0, 2.0));
-    let text = show::text(&plan);
+    let text = in_full(&plan);
     let line = text.lines().find(|line| line.contains("linear_gated.q4_1.avx512")).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words, ["linear_gated.q4_1.avx512", "96", "64", "2", "4.00", "2.00", "2.000", "other"]);
-    assert!(!show::text(&Plan { tunings: Vec::new(), ..plan }).contains("tuned for their shape"));
+    assert!(!in_full(&Plan { tunings: Vec::new(), ..plan }).contains("tuned for their shape"));
+}
+
+#[test]
+fn one_profile_makes_one_plan_but_for_the_time_at_which_it_is_made() {
+    let (plan, later) = (small_plan(), small_plan_made(UnixTime::from_seconds(MADE_AT.seconds() + 1)));
+    assert_eq!((plan.measured_at, plan.made_at), (MEASURED_AT, MADE_AT));
+    assert_ne!(encode(&plan).unwrap(), encode(&later).unwrap());
+    let at_once = Plan { made_at: plan.made_at, ..later };
+    assert_eq!(encode(&plan).unwrap(), encode(&at_once).unwrap());
 }
 
 #[test]
@@ -203,14 +218,22 @@ fn a_plan_fits_only_where_it_was_made() {
     here.model.digest = "ee".into();
     here.build.kernels = "ff".into();
     here.build.plan_format = 9;
+    here.build.draft_formats = "as stored".into();
     let error = FittedPlan::new(plan.clone(), &here).unwrap_err();
     let PlanError::Mismatch { differences } = &error else { panic!("{error}") };
     let names: Vec<&str> = differences.iter().map(|d| d.name.as_str()).collect();
-    assert_eq!(names, ["threads", "model", "plan format", "kernel set"]);
+    assert_eq!(names, ["threads", "model", "plan format", "kernel set", "formats of drafter models"]);
     let text = error.to_string();
-    for part in ["threads: expected `2`, found `1`", "tiny ab", "tiny ee", "yggc plan"] {
+    for part in [
+        "threads: expected `2`, found `1`",
+        "tiny ab",
+        "tiny ee",
+        "kernel set: expected `cd`, found `ff`",
+        "formats of drafter models: expected `f16 in q8_0`, found `as stored`",
+        "yggc plan",
+    ] {
         assert!(text.contains(part), "{text}");
     }
     let forced = FittedPlan::forced(plan.clone(), &here);
-    assert_eq!((forced.ignored().len(), forced.chosen()), (4, plan.chosen()));
+    assert_eq!((forced.ignored().len(), forced.chosen()), (5, plan.chosen()));
 }

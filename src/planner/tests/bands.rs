@@ -3,7 +3,7 @@ use ygg_profiler::{CellSamples, Profile, TokenTrace};
 
 use super::{
     search::{VERIFY_WIDTHS, cells, good_profile, plan, requests},
-    synthetic::{Oracle, name, profile, record, samples},
+    synthetic::{Oracle, name, profile, record, samples, shown},
 };
 use crate::planner::SearchError;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
         Band, DepthChoice, GrowthRule, LeftOut, Plan, PlanError, PlannedWidths, Refusal, Schedule, SubPlan,
         decode, encode,
     },
-    planner::report::{diff, diff::text, explain, explain_at, show},
+    planner::report::{diff, diff::text, explain, explain_at, json},
 };
 
 fn measured() -> Vec<CellSamples> {
@@ -94,7 +94,7 @@ fn a_profile_of_greedy_requests_makes_one_plan_for_all() {
     let alone = plan(&good_profile(), "").unwrap();
     assert!(alone.bands.is_empty());
     assert_eq!([0.0, 0.6, 7.0].map(|t| alone.band_for(t)), [0, 0, 0]);
-    assert!(show::text(&alone).contains("0 alone was recorded"));
+    assert!(shown(&alone).contains("0 alone was recorded"));
     assert_eq!(explain(&alone).bands.len(), 1);
     let served = |t| whole().band_for(t);
     assert_eq!([0.0, 0.3, 0.31, 0.6, 0.7, 0.9, 1.0, 5.0].map(served), [0, 0, 1, 1, 1, 2, 2, 2]);
@@ -157,11 +157,11 @@ fn bands_survive_the_file_and_broken_ones_are_refused() {
 #[test]
 fn a_plan_says_what_each_temperature_gets_and_why() {
     let all = whole();
-    let said = show::text(&all);
-    for part in ["plan         lookup", "at 0.6       layer_skip", "at 1         plain decoding"] {
+    let said = shown(&all);
+    for part in ["chosen       lookup", "at 0.6       layer_skip", "at 1         plain decoding"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let shown = show::json(&all);
+    let shown = json(&all);
     for place in [1, 2] {
         let spelled = &shown["plan"]["bands"][place - 1]["alternatives"];
         assert_eq!(spelled, &serde_json::json!(all.of_band(place).priced().collect::<Vec<_>>()));
@@ -189,7 +189,7 @@ fn a_plan_says_what_each_temperature_gets_and_why() {
     );
     assert_eq!(bands[1].reason, expected);
     insta::assert_snapshot!(
-        explain::text(&explain_at(&all, 0.6)).split("\n\n").take(2).collect::<Vec<_>>().join("\n\n")
+        explain::text(&all, &explain_at(&all, 0.6)).split("\n\n").take(2).collect::<Vec<_>>().join("\n\n")
     );
 }
 

@@ -4,12 +4,14 @@ use ygg_profiler::{DepthNetwork, DepthPredictor, DepthReport, Profile, PromptTra
 
 use super::{
     search::{DEPTH, DRAFT_WIDTHS, VERIFY_WIDTHS, cells, decided_us, plan, requests},
-    synthetic::{NaiveTree, Oracle, naive_tree, name, profile, record, recorded_candidates, samples},
+    synthetic::{
+        NaiveTree, Oracle, in_full, naive_tree, name, profile, record, recorded_candidates, samples, shown,
+    },
 };
 use crate::planner::SearchError;
 use crate::{
     plan::{Calibration, DepthChoice, DepthRule, Plan, RowRule, decode, encode},
-    planner::report::show,
+    planner::report::json,
 };
 
 const PREDICT_US: f64 = 1.5;
@@ -260,9 +262,11 @@ fn foresight_pays_and_is_planned() {
     // The widths of shallower trees are planned too.
     assert!(plan.planned.verify.contains(&2) && plan.planned.verify.contains(&best.shape.verify_width));
     assert_eq!(decode(&encode(&plan).unwrap()).unwrap(), plan);
-    let text = show::text(&plan);
-    assert!(text.contains(&format!("Dd <={}", best.shape.depth)) && text.contains("0.400 (0.500)"), "{text}");
-    let json = show::json(&plan);
+    let (screen, all) = (shown(&plan), in_full(&plan));
+    let depth = format!("Dd <={}", best.shape.depth);
+    assert!(screen.contains(&depth) && screen.contains("predicted depth"), "{screen}");
+    assert!(all.contains("0.400 (0.500)"), "{all}");
+    let json = json(&plan);
     assert_eq!(json["plan"]["predictors"][0]["network"]["inputs"], 6);
 }
 

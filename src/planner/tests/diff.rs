@@ -3,7 +3,7 @@ use ygg_profiler::{CellSamples, TunedShape};
 
 use super::{
     search::{cells, good_profile, plan, requests},
-    synthetic::{Oracle, name, profile, record},
+    synthetic::{MADE_AT, MEASURED_AT, Oracle, name, profile, record},
 };
 use crate::{
     plan::{Calibration, ChosenTuning, GrowthRule, Knot, LeftOut, Plan, Prediction, Refusal, RowRule},
@@ -22,6 +22,8 @@ fn equal_plans_do_not_differ() {
     let same = diff(&good_plan(), &good_plan());
     assert!(same.is_empty());
     assert_eq!(text(&same), "no difference\n");
+    let later = Plan { made_at: MEASURED_AT, ..good_plan() };
+    assert!(later != good_plan() && diff(&good_plan(), &later).is_empty(), "they decide the same");
 }
 
 #[test]
@@ -40,11 +42,13 @@ type Mutation = (&'static str, fn(&mut Plan));
 
 #[test]
 fn every_field_is_compared() {
-    let mutations: [Mutation; 27] = [
+    let mutations: [Mutation; 29] = [
         ("made by", |p| p.created_by.push('x')),
         ("model's name", |p| p.fingerprints.model.name.push('x')),
         ("model", |p| p.fingerprints.model.digest.push('x')),
         ("threads", |p| p.fingerprints.machine.threads = 9),
+        ("measured", |p| p.measured_at = MADE_AT),
+        ("formats of drafter models", |p| p.fingerprints.build.draft_formats.push('x')),
         ("kernel set", |p| p.fingerprints.build.kernels.push('x')),
         ("calibration", |p| p.calibration.push('x')),
         ("fixed", |p| p.fixed.push_str("Dd=1")),

@@ -3,7 +3,7 @@ use ygg_profiler::{Stage, TokenTrace};
 
 use super::{
     search::{cells, good_profile, plan, requests},
-    synthetic::{Oracle, profile, record, samples},
+    synthetic::{Oracle, in_full, profile, record, samples},
 };
 use crate::{
     plan::{DepthRule, PricedShape, RowRule, Schedule, Shape, Unseen},
@@ -12,7 +12,7 @@ use crate::{
         compare::leviathan,
         report::{
             explain,
-            explain::{AlphaSource, DrafterReason, Outcome, Part, PartGain, text},
+            explain::{AlphaSource, DrafterReason, Outcome, Part, PartGain},
             verdict::{Verdict, verdict},
         },
     },
@@ -26,7 +26,18 @@ fn outcomes(drafters: &[DrafterReason]) -> Vec<(&str, Outcome)> {
 #[test]
 fn the_text_says_why() {
     let plan = plan(&good_profile(), "").unwrap();
-    insta::assert_snapshot!(text(&explain(&plan)));
+    let said = in_full(&plan);
+    let (reasons, origin) = said.split_once("\nmade for and by\n").unwrap();
+    insta::assert_snapshot!(reasons);
+    for part in [
+        "model        tiny (ab)",
+        "kernels cd, drafter models f16 in q8_0",
+        "calibration synthetic",
+        "measured     2026-11-22 14:03 UTC; planned 2026-11-23 14:03 UTC",
+        "widths       verify 1 ",
+    ] {
+        assert!(origin.contains(part), "{part}: {origin}");
+    }
 }
 
 #[test]
@@ -35,11 +46,12 @@ fn every_drafter_is_told_what_became_of_it() {
     let expected = [("none", Outcome::Slower), ("layer_skip", Outcome::Slower), ("lookup", Outcome::Won)];
     assert_eq!(outcomes(&free.drafters), expected);
 
-    let fixed = explain(&plan(&good_profile(), "drafter=layer_skip").unwrap());
+    let fixed_plan = plan(&good_profile(), "drafter=layer_skip").unwrap();
+    let fixed = explain(&fixed_plan);
     let expected =
         [("none", Outcome::Slower), ("layer_skip", Outcome::AskedFor), ("lookup", Outcome::Excluded)];
     assert_eq!(outcomes(&fixed.drafters), expected);
-    assert!(text(&fixed).contains("chosen within `drafter=layer_skip`"));
+    assert!(in_full(&fixed_plan).contains("chosen within `drafter=layer_skip`"));
     let plain = explain(&plan(&good_profile(), "drafter=none").unwrap());
     assert_eq!(outcomes(&plain.drafters)[0], ("none", Outcome::AskedFor));
 

@@ -3,14 +3,15 @@ use proptest::prelude::*;
 use ygg_profiler::{CellSamples, HostStage, Profile, Stage, TokenTrace};
 
 use super::synthetic::{
-    Echo, NaiveTree, Oracle, fingerprints, naive_tree, name, profile, record, recorded_candidates, samples,
+    Echo, MADE_AT, NaiveTree, Oracle, fingerprints, in_full, naive_tree, name, profile, record,
+    recorded_candidates, samples, shown,
 };
 use crate::{
     plan::{
         Calibration, DrafterKind, LayerSkipSettings, LeftOut, Plan, PlanError, PricedShape, RowRule,
         Schedule, Shape, StageTime, SubPlan, decode, encode,
     },
-    planner::{Fix, FreeDrafter, NOISE_MARGIN, SearchError, compare::leviathan, make_plan, report::show},
+    planner::{Fix, FreeDrafter, NOISE_MARGIN, SearchError, compare::leviathan, make_plan, report},
 };
 
 pub(super) const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
@@ -47,7 +48,7 @@ pub(super) fn plan(profile: &Profile, fix: &str) -> Result<Plan, SearchError> {
     let mut echo = Echo;
     let mut free =
         [FreeDrafter { name: name("lookup"), drafter: &mut echo, depths: vec![1, 3], widths: vec![1, 2] }];
-    make_plan(profile, &mut free, &fix)
+    make_plan(profile, &mut free, &fix, MADE_AT)
 }
 
 /// Every shape of layer skip, schedule and rule of choosing rows priced the long way: fresh trees, eq. 3 written out.
@@ -270,11 +271,11 @@ fn good_drafts_are_chosen_and_every_drafter_kept() {
     assert!(plan.for_drafter("ngram").is_none());
     let lookup = plan.for_drafter("lookup").unwrap().shape.verify_width;
     assert!(VERIFY_WIDTHS.iter().filter(|w| **w <= lookup).all(|w| plan.planned.verify.contains(w)));
-    let text = show::text(&plan);
-    for part in ["layer_skip", "lookup", "Dd", "verify", "accepted to depth", "GenuineIntel"] {
+    let text = in_full(&plan);
+    for part in ["layer_skip", "lookup", "Dd", "verify", "acceptance (measured)", "GenuineIntel"] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
-    assert_eq!(show::json(&plan)["chosen"]["shape"]["depth"], plan.chosen().shape.depth);
+    assert_eq!(report::json(&plan)["chosen"]["shape"]["depth"], plan.chosen().shape.depth);
 }
 
 #[test]
@@ -374,7 +375,8 @@ fn a_drafter_without_evidence_is_left_out_unless_it_is_asked_for() {
             let plan = plan(&profile, fix).unwrap();
             assert_eq!(plan.left_out, [LeftOut { name: name(lacking), lacks: lacks.to_owned() }], "{fix}");
             assert!(plan.for_drafter(lacking).is_none() && plan.for_drafter(other).is_some());
-            assert!(show::text(&plan).contains(&format!("{lacking}: no {lacks}")));
+            assert!(in_full(&plan).contains(&format!("{lacking}: no {lacks}")));
+            assert!(shown(&plan).contains(&format!("no evidence: no {lacks}")));
         }
         let error = plan(&profile, &format!("drafter={lacking}")).unwrap_err();
         assert!(matches!(error, SearchError::NoEvidence { .. }), "{error}");
@@ -390,7 +392,7 @@ fn a_drafter_without_evidence_is_left_out_unless_it_is_asked_for() {
 #[test]
 #[should_panic(expected = "drafter lookup has no implementation to replay")]
 fn every_free_drafter_of_the_profile_must_be_given() {
-    let _ = make_plan(&good_profile(), &mut [], &Fix::default());
+    let _ = make_plan(&good_profile(), &mut [], &Fix::default(), MADE_AT);
 }
 
 #[test]
@@ -442,7 +444,7 @@ fn steps_choose_their_rows_where_that_pays() {
     assert!((chosen.predicted.step_us - step_us).abs() < 1e-9, "{:?}", chosen.predicted);
     let calibration = chosen.row_choice.calibration.as_ref().expect("values are calibrated");
     assert_eq!(calibration.fitted_nodes, 100);
-    let text = show::text(&plan);
+    let text = in_full(&plan);
     assert!(text.contains("<=2") && text.contains("calibrated on 100 drafted nodes"), "{text}");
 }
 
@@ -465,7 +467,7 @@ fn growths_in_one_launch_are_chosen_where_they_were_measured_and_pay() {
     assert_eq!(schedule(Some(40.0), ""), Schedule::Plain);
     assert_eq!(schedule(None, ""), Schedule::Plain);
     assert_eq!(schedule(Some(40.0), "schedule=one_launch"), Schedule::OneLaunch);
-    let text = show::text(&planned(Some(10.0), "drafter=layer_skip").unwrap());
+    let text = shown(&planned(Some(10.0), "drafter=layer_skip").unwrap());
     assert!(text.contains("drafted in one launch"), "{text}");
     let error = planned(None, "schedule=one_launch").unwrap_err();
     assert!(matches!(error, SearchError::FixImpossible { .. }), "{error}");
@@ -491,7 +493,7 @@ fn steps_without_the_host_are_chosen_where_they_were_measured_and_pay() {
     assert!(!whole.predicted.stages.iter().any(by_host), "{:?}", whole.predicted.stages);
     let plan = planned(Some(200.0), "schedule=whole_step").unwrap();
     assert_eq!(decode(&encode(&plan).unwrap()).unwrap(), plan);
-    assert!(show::text(&plan).contains("without the host"), "{}", show::text(&plan));
+    assert!(shown(&plan).contains("without the host"), "{}", shown(&plan));
     for (us, fix) in [(None, "schedule=whole_step"), (Some(70.0), "schedule=whole_step,rows=best")] {
         let error = planned(us, fix).unwrap_err();
         assert!(matches!(error, SearchError::FixImpossible { .. }), "{error}");
@@ -527,7 +529,7 @@ fn walks_on_the_device_are_chosen_where_they_were_measured_and_pay() {
     let by_host = |time: &StageTime| time.stage == Stage::Host(HostStage::Accept);
     let stages = &chosen.predicted.stages;
     assert!(stages.iter().any(walked) && !stages.iter().any(by_host), "{stages:?}");
-    let text = show::text(&planned(quick, Some(10.0), "drafter=layer_skip").unwrap());
+    let text = shown(&planned(quick, Some(10.0), "drafter=layer_skip").unwrap());
     assert!(text.contains("drafted in one launch, verified and walked in another"), "{text}");
     // A plan with it survives its file, and its text.
     let plan = planned(quick, Some(10.0), "schedule=two_launches").unwrap();
@@ -555,7 +557,7 @@ fn heads_are_drafted_ahead_only_where_that_gains_more_than_noise() {
     let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
     let profile = profile(cells(&[90.0; 5], &[8.0; 3]), vec![trace], requests());
     let ahead = plan(&profile, "drafter=layer_skip,schedule=head_ahead").unwrap();
-    assert!(show::text(&ahead).contains("heads drafted ahead"), "{}", show::text(&ahead));
+    assert!(shown(&ahead).contains("heads drafted ahead"), "{}", shown(&ahead));
     let verified = ahead.chosen().row_choice.widths.iter().map(|cost| cost.width);
     assert!(verified.into_iter().all(|width| ahead.planned.draft.contains(&width)), "{:?}", ahead.planned);
     for (fix, said) in [

@@ -7,14 +7,14 @@ use ygg_profiler::{Candidate, Profile, StepTrace, Trace};
 
 use super::{
     search::{DEPTH, DRAFT_WIDTHS, VERIFY_WIDTHS, cells, good_profile, plan, requests},
-    synthetic::{Oracle, profile, record, recorded_candidates},
+    synthetic::{Oracle, in_full, profile, record, recorded_candidates, shown},
 };
 use crate::{
     plan::{DepthRule, GrowthChoice, GrowthRule, Plan, RowRule, StaticTree, decode, encode},
     planner::{
         MOST_MISSING, SearchError, acceptance_by_rank,
         compare::static_replay::StaticReplay,
-        report::{diff, explain, show},
+        report::{diff, explain, json},
     },
     tree::Template,
 };
@@ -234,14 +234,13 @@ fn plans_with_templates_survive_files_and_say_so() {
     for (fix, word) in [("growth=sequoia", "sequoia"), ("growth=kary,Wv=4,schedule=head_ahead", "kary")] {
         let plan = static_plan(&format!("drafter=layer_skip,{fix}"));
         assert_eq!(decode(&encode(&plan).unwrap()).unwrap(), plan);
-        let explained = explain::text(&explain(&plan));
-        for text in [show::text(&plan), explained, diff::text(&diff(&plain, &plan))] {
+        for text in [shown(&plan), in_full(&plan), diff::text(&diff(&plain, &plan))] {
             assert!(text.contains(word), "{text}");
         }
         let planned = &plan.planned.draft;
         let tree = plan.chosen().growth.static_tree().unwrap();
         assert!(tree.draft_widths.iter().all(|width| planned.contains(width)), "{planned:?} for {tree:?}");
-        let json = show::json(&plan);
+        let json = json(&plan);
         assert_eq!(json["chosen"]["growth"].as_object().unwrap().len(), 1);
     }
 }
@@ -301,5 +300,5 @@ fn templates_that_the_trace_cannot_answer_for_are_refused() {
     );
     assert!(!plan.refused.is_empty());
     assert!(plan.refused.iter().all(|r| r.growth == GrowthRule::Kary && r.depth > 1 && r.missing > 0.4));
-    assert!(show::text(&plan).contains("one k-ary tree (kary): 50.0 % of its nodes were never expanded"));
+    assert!(in_full(&plan).contains("one k-ary tree (kary): 50.0 % of its nodes were never expanded"));
 }

@@ -3,15 +3,15 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::{
     BuildFingerprint, Candidate, Cell, CellSamples, DrafterName, Expansion, Fingerprints, MachineFingerprint,
-    ModelFingerprint, Profile, PromptTrace, Stage, StepTrace, TokenTrace, Trace,
+    ModelFingerprint, Profile, PromptTrace, Stage, StepTrace, TokenTrace, Trace, UnixTime,
 };
 
 use crate::{
     plan::{
-        Calibration, DrafterKind, LayerSkipSettings, LookupSettings, PLAN_FORMAT, ProposalLimits,
+        Calibration, DrafterKind, LayerSkipSettings, LookupSettings, PLAN_FORMAT, Plan, ProposalLimits,
         ReplayDrafter, RowChoice, RowRule, WidthCost,
     },
-    planner::JudgedNode,
+    planner::{JudgedNode, report},
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
@@ -267,12 +267,30 @@ pub(super) fn samples(stage: &str, width: u32, us: f64) -> CellSamples {
     }
 }
 
+/// When profiles of these tests are measured, and a day later, when plans are made.
+pub(super) const MEASURED_AT: UnixTime = UnixTime::from_seconds(1_795_356_180);
+pub(super) const MADE_AT: UnixTime = UnixTime::from_seconds(1_795_356_180 + 86_400);
+
+/// What reports say of a plan on one screen, two days after it was made.
+pub(super) fn shown(plan: &Plan) -> String {
+    report::text(plan, UnixTime::from_seconds(MADE_AT.seconds() + 2 * 86_400))
+}
+
+/// What they say of it in full, for greedy requests.
+pub(super) fn in_full(plan: &Plan) -> String {
+    report::explain::text(plan, &report::explain(plan))
+}
+
 pub(super) fn fingerprints() -> Fingerprints {
     Fingerprints {
         machine: MachineFingerprint::from_cpuinfo("vendor_id : GenuineIntel\nflags : avx2\n", 2, "avx2")
             .unwrap(),
         model: ModelFingerprint { name: "tiny".into(), digest: "ab".into() },
-        build: BuildFingerprint { plan_format: PLAN_FORMAT, kernels: "cd".into() },
+        build: BuildFingerprint {
+            plan_format: PLAN_FORMAT,
+            kernels: "cd".into(),
+            draft_formats: "f16 in q8_0".into(),
+        },
     }
 }
 
@@ -297,6 +315,7 @@ pub(super) fn profile(
     }
     Profile {
         created_by: "test".into(),
+        measured_at: MEASURED_AT,
         fingerprints: fingerprints(),
         calibration: "synthetic".into(),
         noise_threshold: 0.1,

@@ -13,14 +13,14 @@ use std::{
 };
 
 use serde::Serialize;
-use ygg_profiler::{Difference, DrafterName, Fingerprints};
+use ygg_profiler::{Difference, DrafterName, Fingerprints, UnixTime};
 
 use crate::{
     plan::{
         ChosenTuning, DepthRule, GrowthRule, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape,
         Refusal, RowRule, Schedule, Shape,
     },
-    planner::report::show::describe_refusal,
+    planner::report::words::describe_refusal,
 };
 
 pub use bands::BandDiff;
@@ -111,6 +111,9 @@ pub fn diff(a: &Plan, b: &Plan) -> PlanDiff {
 fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
     let Plan {
         created_by,
+        // Two plans that decide the same do not differ by when they were made.
+        made_at: _,
+        measured_at,
         fingerprints,
         calibration,
         fixed,
@@ -138,6 +141,7 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
     let name = |name: &DrafterName| name.to_string();
     let changes = [
         Change::of("made by", created_by, &b.created_by, text),
+        Change::of("measured", measured_at, &b.measured_at, UnixTime::to_string),
         Change::of("calibration", calibration, &b.calibration, text),
         Change::of("fixed", fixed, &b.fixed, text),
         Change::of("context", context, &b.context, u32::to_string),

@@ -7,7 +7,7 @@ use crate::{
         Acceptance, Calibration, ContextRange, DepthChoice, DepthCosts, DrafterKind, GrowthChoice,
         GuardLimits, PricedShape, RowChoice, StageTime, StaticTree, SubPlan, WidthCost,
     },
-    planner::report::show::{describe_growth, expected_cell, shape_cells, words},
+    planner::report::words::{describe_growth, expected_cell, shape_cells, words},
 };
 
 use super::{Change, list};

@@ -1,7 +1,7 @@
 //! A difference of plans for people.
 use std::fmt::{self, Write};
 
-use crate::{plan::PricedShape, planner::report::show::write_table};
+use crate::{plan::PricedShape, planner::report::layout::write_table};
 
 use super::{BandDiff, Change, DrafterDiff, LatencyChange, PlanDiff, Quartiles, sub_plans::describe_shape};
 

@@ -86,7 +86,8 @@ pub(super) fn reasons(plan: &Plan) -> Vec<DrafterReason> {
     plan.by_drafter.iter().enumerate().map(reason).collect()
 }
 
-fn outcome(plan: &Plan, place: usize) -> Outcome {
+/// What became of the sub-plan at a place of the plan.
+pub(in crate::planner::report) fn outcome(plan: &Plan, place: usize) -> Outcome {
     let (sub_plan, chosen) = (&plan.by_drafter[place], plan.chosen());
     let unseen = sub_plan.unseen;
     if place == plan.chosen_index as usize {

@@ -2,7 +2,7 @@
 
 use crate::{
     plan::{Plan, PricedShape},
-    planner::report::show::{drafter_cell, shape_cells},
+    planner::report::words::{drafter_cell, expected_cell, shape_cells},
 };
 
 use super::{BandReason, ChainAnalysis, Contrast, DrafterReason, PartGain, StepShares};
@@ -86,13 +86,14 @@ pub fn temperatures(bands: &[BandReason]) -> Table {
     Table::priced(&["recorded", "requests"], &[], rows)
 }
 
-/// The best shape of every drafter, and where the time of its step goes.
+/// The best shape of every drafter, the speed-up that it should give on other prompts, and where the time of its step goes.
 pub fn drafters(drafters: &[DrafterReason]) -> Table {
-    let rows = drafters.iter().map(|DrafterReason { best, shares, .. }| {
+    let rows = drafters.iter().map(|DrafterReason { best, unseen, shares, .. }| {
         let StepShares { draft_us, verify_us, host_us } = *shares;
-        (Vec::new(), best, [draft_us, verify_us, host_us].map(|us| format!("{us:.0}")).to_vec())
+        let times = [draft_us, verify_us, host_us].map(|us| format!("{us:.0}"));
+        (Vec::new(), best, [vec![expected_cell(unseen)], times.to_vec()].concat())
     });
-    Table::priced(&[], &["draft us", "verify us", "host us"], rows)
+    Table::priced(&[], &["on others", "draft us", "verify us", "host us"], rows)
 }
 
 /// What each part adds; parts that leave a drafter's best shape as it was are left out.

@@ -7,23 +7,33 @@ use std::{
 use ygg_profiler::Stage;
 
 use crate::{
-    plan::{Acceptance, LeftOut, PricedShape},
-    planner::report::show::{describe_refusal, write_list, write_table, write_titled, write_verdict},
+    plan::{Acceptance, LeftOut, Plan, PricedShape},
+    planner::report::{
+        layout::{write_list, write_table, write_titled},
+        verdict::Verdict,
+        words::describe_refusal,
+    },
 };
 
 use super::{
     BandReason, ChainAnalysis, DrafterReason, Explanation, Margin, ObjectiveContrast, PartGain, Stair,
-    Staircase, tables,
+    Staircase,
+    details::{write_origin, write_shapes},
+    tables,
 };
 
-/// The explanation as text of several lines.
-pub fn text(explanation: &Explanation) -> String {
+/// The explanation of `plan` as text, with everything else that the plan holds for the same temperature.
+///
+/// # Panics
+/// If the plan is not valid.
+pub fn text(plan: &Plan, explanation: &Explanation) -> String {
+    let plan = &*plan.of_band(plan.band_for(explanation.temperature));
     let mut out = String::new();
-    write_text(explanation, &mut out).expect("a string accepts every write");
+    write_text(plan, explanation, &mut out).expect("a string accepts every write");
     out
 }
 
-fn write_text(explanation: &Explanation, out: &mut String) -> fmt::Result {
+fn write_text(plan: &Plan, explanation: &Explanation, out: &mut String) -> fmt::Result {
     let Explanation {
         verdict,
         temperature,
@@ -63,10 +73,19 @@ fn write_text(explanation: &Explanation, out: &mut String) -> fmt::Result {
     write_acceptance(out, drafters)?;
     write_chains(out, chains)?;
     write_staircases(out, staircases)?;
+    write_shapes(out, plan)?;
     write_list(out, "refused: the traces do not reach", refused.iter().map(describe_refusal))?;
     let lacking = left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
     write_list(out, "drafters left out", lacking)?;
-    write_list(out, "findings in the latency table", findings)
+    write_list(out, "findings in the latency table", findings)?;
+    write_origin(out, plan)
+}
+
+/// The verdict, and what would give more.
+fn write_verdict(out: &mut String, Verdict { gain, advice }: &Verdict) -> fmt::Result {
+    writeln!(out, "verdict      {gain}")?;
+    let heads = std::iter::once("for more    ").chain(std::iter::repeat("            "));
+    advice.iter().zip(heads).try_for_each(|(advice, head)| writeln!(out, "{head} {advice}"))
 }
 
 /// A table of the temperatures; a line where there is only one.
@@ -76,7 +95,7 @@ fn write_bands(out: &mut String, bands: &[BandReason]) -> fmt::Result {
     }
     writeln!(
         out,
-        "\nwhat requests of each temperature get (predicted); the rest is said of one temperature"
+        "\nwhat requests of each temperature get (predicted); a request goes by the nearest to its own; the rest is said of one"
     )?;
     write_titled(out, tables::temperatures(bands))?;
     bands
@@ -90,7 +109,10 @@ fn write_drafters(out: &mut String, drafters: &[DrafterReason]) -> fmt::Result {
     for DrafterReason { best, reason, .. } in drafters {
         writeln!(out, "  {}: {reason}", best.name)?;
     }
-    writeln!(out, "\nbest shape of every drafter (predicted; where the time of a step goes)")?;
+    writeln!(
+        out,
+        "\nbest shape of every drafter (predicted; what to expect on others than the recorded prompts; where the time of a step goes)"
+    )?;
     write_titled(out, tables::drafters(drafters))
 }
 

@@ -1,0 +1,142 @@
+//! What a plan holds beside its reasons: where the time of the chosen step goes, the shapes priced, depth predictors, tunings, and what the
+//! plan was made for and by.
+use std::fmt::{self, Write};
+
+use ygg_profiler::{DrafterFile, Fingerprints};
+
+use crate::{
+    plan::{
+        Calibration, ChosenTuning, DepthReport, HeldOut, Plan, PlannedPredictor, RowChoice, RowRule, SubPlan,
+        WidthCost,
+    },
+    planner::report::{
+        layout::{write_list, write_table, write_titled},
+        verdict::notable_stages,
+        words::{TUNING_TITLES, tuning_cells},
+    },
+};
+
+use super::tables;
+
+/// Alternatives shown to people.
+const ALTERNATIVES: usize = 20;
+
+/// The parts of `plan` that are about its shapes.
+pub(super) fn write_shapes(out: &mut String, plan: &Plan) -> fmt::Result {
+    write_chosen_step(out, plan.chosen())?;
+    writeln!(out, "\nbest of {} shapes (predicted)", plan.alternatives.len())?;
+    write_titled(out, tables::alternatives(plan, ALTERNATIVES).0)?;
+    write_predictors(out, &plan.predictors)?;
+    write_tunings(out, &plan.tunings)
+}
+
+/// Where `plan` comes from and where it fits.
+pub(super) fn write_origin(out: &mut String, plan: &Plan) -> fmt::Result {
+    let Fingerprints { machine, model, build } = &plan.fingerprints;
+    let widths = |widths: &[u32]| widths.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+    let mut lines = vec![
+        format!("machine      {machine}"),
+        format!("model        {} ({})", model.name, model.digest),
+        format!(
+            "build        format {}, kernels {}, drafter models {}",
+            build.plan_format, build.kernels, build.draft_formats
+        ),
+        format!("made by      {}, calibration {}", plan.created_by, plan.calibration),
+        format!("measured     {}; planned {}", plan.measured_at, plan.made_at),
+        format!(
+            "widths       verify {}; draft {}",
+            widths(&plan.planned.verify),
+            widths(&plan.planned.draft)
+        ),
+    ];
+    let sub_plans = || plan.by_drafter.iter();
+    let stores = sub_plans().filter_map(|sub_plan| sub_plan.drafter.store());
+    lines.extend(files("store", stores));
+    let models = sub_plans().filter_map(|sub_plan| sub_plan.drafter.draft_model());
+    lines.extend(files("draft model", models));
+    write_list(out, "made for and by", lines)
+}
+
+/// The files that drafters need.
+fn files<'f>(what: &str, files: impl Iterator<Item = &'f DrafterFile>) -> Vec<String> {
+    let mut files: Vec<&DrafterFile> = files.collect();
+    files.dedup();
+    files.into_iter().map(|DrafterFile { path, digest }| format!("{what:<12} {path} ({digest})")).collect()
+}
+
+/// Where the time of the chosen step goes, and how it chooses its rows.
+fn write_chosen_step(out: &mut String, chosen: &SubPlan) -> fmt::Result {
+    writeln!(out, "\nstages of the chosen step (predicted)")?;
+    let (stages, others, others_us) = notable_stages(chosen);
+    let mut rows: Vec<[String; 2]> =
+        stages.iter().map(|(stage, us)| [stage.to_string(), format!("{us:.0} us")]).collect();
+    if others > 0 {
+        rows.push([format!("{others} others"), format!("{others_us:.0} us")]);
+    }
+    write_table(out, &rows)?;
+    let RowChoice { rule, widths, rate: _, calibration } = &chosen.row_choice;
+    if *rule == RowRule::BestRate {
+        writeln!(
+            out,
+            "\nevery step verifies the rows that let all steps give most tokens per time; a step of (predicted)"
+        )?;
+        let rows: Vec<[String; 2]> = widths
+            .iter()
+            .map(|WidthCost { width, step_us }| [format!("{width} rows"), format!("{step_us:.0} us")])
+            .collect();
+        write_table(out, &rows)?;
+    }
+    if let Some(Calibration { by_depth: _, fitted_nodes, held_out }) = calibration {
+        writeln!(out, "\nacceptance probabilities calibrated on {fitted_nodes} drafted nodes")?;
+        if let Some(HeldOut { nodes, error, raw_error, intervals: _ }) = held_out {
+            writeln!(
+                out,
+                "  error on {nodes} nodes of other prompts: {:.1} % (of the drafter's own values: {:.1} %)",
+                error * 100.0,
+                raw_error * 100.0
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// What telling how deep to draft is worth; nothing if it was not trained.
+fn write_predictors(out: &mut String, predictors: &[PlannedPredictor]) -> fmt::Result {
+    if predictors.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\ndepth predictors, on prompts they have not seen (predicted speed-up; losses of constant rates)"
+    )?;
+    let mut rows = vec![
+        ["drafter", "steps", "log loss", "error", "fixed depth", "predicted depth", "used"]
+            .map(str::to_owned),
+    ];
+    for PlannedPredictor { name, report, fixed_speedup, told_speedup, network } in predictors {
+        let DepthReport { log_loss, base_log_loss, calibration_error, base_calibration_error, .. } = report;
+        let speedup =
+            |speedup: &Option<f64>| speedup.map_or("none".to_owned(), |speedup| format!("{speedup:.3}"));
+        rows.push([
+            name.to_string(),
+            report.steps.to_string(),
+            format!("{log_loss:.3} ({base_log_loss:.3})"),
+            format!("{:.1} % ({:.1} %)", calibration_error * 100.0, base_calibration_error * 100.0),
+            speedup(fixed_speedup),
+            speedup(told_speedup),
+            if network.is_some() { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    write_table(out, &rows)
+}
+
+/// Linears that do not go the default way; nothing if all do.
+fn write_tunings(out: &mut String, tunings: &[ChosenTuning]) -> fmt::Result {
+    if tunings.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nlinears tuned for their shape (measured; gain derived)")?;
+    let mut rows = vec![TUNING_TITLES.map(str::to_owned)];
+    rows.extend(tunings.iter().map(tuning_cells));
+    write_table(out, &rows)
+}
