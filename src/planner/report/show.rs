@@ -12,9 +12,9 @@ use super::{
     explain::drafters::{Outcome, outcome},
     layout::{COLUMNS, LABEL, cut, write_facts},
     verdict::{NoisyCells, noisy_cells},
-    words::{describe_shape, words},
+    words::{describe_shape, shape_cells, words},
 };
-use crate::plan::{Band, DepthRule, LeftOut, Plan, RowRule, Schedule, SubPlan, Unseen};
+use crate::plan::{Band, ContextRange, DepthRule, LeftOut, Plan, RowRule, Schedule, Shape, SubPlan, Unseen};
 
 /// Digits that are shown of a digest.
 const DIGEST: usize = 12;
@@ -112,15 +112,32 @@ fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
             ],
         )?;
     }
+    for ContextRange { from, drafts, depth, row_choice, unseen, predicted, .. } in &chosen.longer_contexts {
+        let facts = if *drafts {
+            let shape = Shape { depth: *depth, verify_width: row_choice.widest(), ..chosen.shape };
+            let [depth, _, rows] = shape_cells(&shape, chosen.depth_choice.rule(), chosen.row_choice.rule);
+            let per_token = format!(
+                "{} a token instead of {}",
+                ms(predicted.ar_tpot_us / unseen.speedup),
+                ms(predicted.ar_tpot_us)
+            );
+            vec![format!("Dd {depth}, Wv {rows}"), interval(unseen), per_token]
+        } else {
+            vec![format!("plain decoding; drafting gave {}", interval(unseen))]
+        };
+        write_facts(out, &format!("from {from}"), &facts)?;
+    }
     for band in &plan.bands {
         let chosen = band.chosen();
         let label = format!("at {}", band.temperature);
         let facts = if chosen.is_plain() {
             vec!["plain decoding".to_owned()]
         } else {
-            let Unseen { speedup, low, high, .. } = chosen.unseen;
-            let gain = format!("{speedup:.2}x, {low:.2} to {high:.2}");
-            vec![describe_shape(chosen), gain, format!("{} a token", ms(expected_us(chosen)))]
+            vec![
+                describe_shape(chosen),
+                interval(&chosen.unseen),
+                format!("{} a token", ms(expected_us(chosen))),
+            ]
         };
         write_facts(out, &label, &facts)?;
     }
@@ -129,6 +146,12 @@ fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
         write_facts(out, "temperature", &[alone.to_owned()])?;
     }
     Ok(())
+}
+
+/// An expected speed-up with its interval.
+fn interval(unseen: &Unseen) -> String {
+    let Unseen { speedup, low, high, .. } = unseen;
+    format!("{speedup:.2}x, {low:.2} to {high:.2}")
 }
 
 /// A number of things, each called `what`.

@@ -6,14 +6,15 @@ use ygg_profiler::{DrafterFile, Fingerprints};
 
 use crate::{
     plan::{
-        Calibration, ChosenTuning, DepthReport, HeldOut, Plan, PlannedPredictor, RowChoice, RowRule, SubPlan,
-        WidthCost,
+        Calibration, ChosenTuning, ContextRange, DepthReport, HeldOut, Plan, PlannedPredictor, Prediction,
+        RowChoice, RowRule, Shape, SubPlan, WidthCost,
     },
     planner::report::{
         layout::{write_list, write_table, write_titled},
         verdict::notable_stages,
-        words::{TUNING_TITLES, tuning_cells},
+        words::{TUNING_TITLES, expected_cell, shape_cells, tuning_cells},
     },
+    policy::GuardTerms,
 };
 
 use super::tables;
@@ -24,6 +25,8 @@ const ALTERNATIVES: usize = 20;
 /// The parts of `plan` that are about its shapes.
 pub(super) fn write_shapes(out: &mut String, plan: &Plan) -> fmt::Result {
     write_chosen_step(out, plan.chosen())?;
+    write_longer_contexts(out, plan.chosen())?;
+    write_guard(out, plan.chosen())?;
     writeln!(out, "\nbest of {} shapes (predicted)", plan.alternatives.len())?;
     write_titled(out, tables::alternatives(plan, ALTERNATIVES).0)?;
     write_predictors(out, &plan.predictors)?;
@@ -98,6 +101,62 @@ fn write_chosen_step(out: &mut String, chosen: &SubPlan) -> fmt::Result {
         }
     }
     Ok(())
+}
+
+/// What the chosen drafter's steps do as a request grows; nothing where no longer context was measured.
+fn write_longer_contexts(out: &mut String, chosen: &SubPlan) -> fmt::Result {
+    let SubPlan { shape, depth_choice, row_choice, longer_contexts, .. } = chosen;
+    if longer_contexts.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\nbehind longer contexts (predicted, if drafts are accepted as often as behind the recorded ones)"
+    )?;
+    let titles =
+        ["from", "priced at", "Dd", "Wv", "tokens/step", "plain us", "us/token", "on other prompts", ""];
+    let mut rows = vec![titles.map(str::to_owned)];
+    for range in longer_contexts {
+        let ContextRange {
+            from, context, drafts, depth, row_choice: rows_of_range, predicted, unseen, ..
+        } = range;
+        let shape = Shape { depth: *depth, verify_width: rows_of_range.widest(), ..*shape };
+        let [depth, _, wv] = shape_cells(&shape, depth_choice.rule(), row_choice.rule);
+        rows.push([
+            from.to_string(),
+            context.to_string(),
+            depth,
+            wv,
+            format!("{:.2}", predicted.aal),
+            format!("{:.0}", predicted.ar_tpot_us),
+            format!("{:.0}", predicted.tpot_us),
+            expected_cell(unseen),
+            if *drafts { "drafts" } else { "plain decoding" }.to_owned(),
+        ]);
+    }
+    write_table(out, &rows)
+}
+
+/// What the guard lets a request lose.
+fn write_guard(out: &mut String, chosen: &SubPlan) -> fmt::Result {
+    if chosen.is_plain() {
+        return Ok(());
+    }
+    let SubPlan { predicted, guard: limits, row_choice, .. } = chosen;
+    let Prediction { aal, step_us, ar_tpot_us: plain_step_us, .. } = *predicted;
+    let terms = GuardTerms { aal, step_us, plain_step_us, limits: *limits };
+    let dearest_us = row_choice.widths.iter().map(|cost| cost.step_us).fold(0.0, f64::max);
+    let lost = |tokens| format!("{:.1} of {tokens} tokens", terms.lost_by_refusals(tokens, dearest_us));
+    writeln!(
+        out,
+        "\nguard        a request stops drafting once it has lost {:.1} plain steps, and tries again {} tokens later\n             \
+         with every draft refused it loses at most the time of {}, {}, {}",
+        limits.may_lose,
+        terms.first_pause(),
+        lost(16),
+        lost(128),
+        lost(1024)
+    )
 }
 
 /// What telling how deep to draft is worth; nothing if it was not trained.
