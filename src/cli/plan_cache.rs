@@ -1,4 +1,4 @@
-//! Plans made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache and build.
+//! Plans made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache, build and format of profiles.
 //!
 //! ```text
 //! <cache>/plans/KEY.profile   the profile, as `yggc profile` writes it
@@ -20,7 +20,10 @@ use std::{
 
 use sha2::{Digest, Sha256};
 use ygg_profiler::{Fingerprints, Profile, replace_file};
-use yggc::plan::{self, FittedPlan, Plan, PlanError};
+use yggc::{
+    measure::profile_file::{self, PROFILE_FORMAT},
+    plan::{self, FittedPlan, Plan, PlanError},
+};
 
 use crate::cli::{
     cache::{CacheDir, CacheError, hex, take_lock},
@@ -52,7 +55,7 @@ pub(crate) enum Found {
 impl CachedPlan {
     /// Includes the fingerprint of a drafter model, if there is one.
     pub(crate) fn new(cache: &CacheDir, here: Fingerprints, draft_digest: Option<&str>) -> Self {
-        Self { folder: cache.plans(), key: key(&here, draft_digest), here }
+        Self { folder: cache.plans(), key: key(&here, PROFILE_FORMAT, draft_digest), here }
     }
 
     /// Path of the plan.
@@ -114,7 +117,7 @@ pub(crate) struct LockedPlan<'a> {
 impl LockedPlan<'_> {
     /// Stores a plan with the profile it was made from.
     pub(crate) fn store(&self, profile: &Profile, plan: &Plan) -> Result<(), Failure> {
-        profile.write(&self.place.profile_path())?;
+        profile_file::write(profile, &self.place.profile_path())?;
         Ok(plan::write(plan, &self.place.path())?)
     }
 
@@ -137,12 +140,13 @@ fn is_half_written(path: &Path) -> bool {
     name.starts_with('.') && name.ends_with(".partial")
 }
 
-/// A digest of everything that decides whether a plan fits; the model's name is not part of it.
-fn key(here: &Fingerprints, draft_digest: Option<&str>) -> String {
+/// A digest of everything that decides whether a plan fits and its profile can be read; the model's name is not part of it.
+fn key(here: &Fingerprints, profile_format: u32, draft_digest: Option<&str>) -> String {
     let Fingerprints { machine, model, build } = here;
     let mut hasher = Sha256::new();
     let (machine, format) = (machine.digest(), build.plan_format.to_string());
-    let facts = [&machine, &model.digest, &format, &build.kernels].map(String::as_str);
+    let profile_format = profile_format.to_string();
+    let facts = [&machine, &model.digest, &format, &profile_format, &build.kernels].map(String::as_str);
     for fact in facts.into_iter().chain(draft_digest) {
         hasher.update((fact.len() as u64).to_le_bytes());
         hasher.update(fact);
@@ -175,11 +179,13 @@ mod tests {
             |f| f.build.plan_format = 2,
             |f| f.build.kernels = "l".to_owned(),
         ];
+        let key = |here: &Fingerprints, draft_digest| key(here, 1, draft_digest);
         for change in changes {
             let mut other = here();
             change(&mut other);
             assert_ne!(key(&other, None), key(&here(), None));
         }
+        assert_ne!(super::key(&here(), 2, None), key(&here(), None));
         assert_ne!(key(&here(), Some("e")), key(&here(), None));
         assert_ne!(key(&here(), Some("e")), key(&here(), Some("f")));
         let mut renamed = here();
