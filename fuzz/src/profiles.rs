@@ -1,23 +1,33 @@
 //! Profiles, and the plans that are searched from them.
 
 use ygg_profiler::{Profile, UnixTime};
-use yggc::{measure::plan_from_profile, plan::encode, planner::Fix};
+use yggc::{
+    measure::{
+        plan_from_profile,
+        profile_file::{self, PROFILE_FORMAT},
+    },
+    plan,
+    planner::Fix,
+};
+
+use super::sealed::Seal;
+
+const SEAL: Seal = Seal { magic: b"YGGPROF\0", version: PROFILE_FORMAT };
 
 /// Largest number in a drafter's parameters with which it is replayed: more is memory that a profile may ask for, and not searched here.
 const MOST: u32 = 1 << 12;
 /// Most recorded tokens and measured cells that are replayed.
 const MOST_RECORDED: usize = 1 << 10;
 
-/// Reads a profile, writes it again and plans from it.
+/// Reads a profile file in the form of [`Seal::deflated_file`], writes it again and plans from it.
 pub fn check(input: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(input) else { return false };
-    let Ok(profile) = Profile::from_json(text) else { return false };
-    let written = profile.to_json().expect("a profile that was read can be written");
-    assert_eq!(Profile::from_json(&written).expect("what was written can be read"), profile);
+    let Ok(profile) = profile_file::decode(&SEAL.deflated_file(input)) else { return false };
+    let written = profile_file::encode(&profile).expect("a profile that was read can be written");
+    assert_eq!(profile_file::decode(&written).expect("what was written can be read"), profile);
     if is_small(&profile)
         && let Ok(plan) = plan_from_profile(&profile, &Fix::default(), UnixTime::default())
     {
-        encode(&plan).expect("a plan that was made can be written");
+        plan::encode(&plan).expect("a plan that was made can be written");
     }
     true
 }

@@ -9,12 +9,10 @@ use crate::{
 /// The steps of one such drafter over calibration prompts, decoded at one temperature one after another in one shape. What it drafts
 /// depends on what it learned before, so every shape needs a recording of its own, except shapes that verify slightly fewer rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LiveTrace {
     /// Which drafter of the profile.
     pub drafter: DrafterName,
     /// Temperature of the requests.
-    #[serde(default)]
     pub temperature: f32,
     /// Dd of the shape.
     pub depth: u32,
@@ -28,7 +26,6 @@ pub struct LiveTrace {
 
 /// The steps of one prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LivePrompt {
     /// Kind of the prompt, as the calibration set calls it.
     pub kind: String,
@@ -38,7 +35,6 @@ pub struct LivePrompt {
 
 /// One recorded step. Nodes are numbered as they were inserted; the root is node 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LiveStep {
     /// Committed tokens before the root.
     pub context: u32,
@@ -89,14 +85,19 @@ impl LiveTrace {
         let fits =
             (1..=self.nodes as usize).contains(&nodes) && tokens.len() == nodes && values.len() == nodes;
         let sizes = format!("{nodes} parents, {} tokens, {} values", tokens.len(), values.len());
-        ensure(fits, "nodes", format!("1 to {}, each with all it has", self.nodes), sizes)?;
+        ensure(fits, "nodes", format_args!("1 to {}, each with all it has", self.nodes), sizes)?;
         let good = values.iter().all(|value| value.is_finite() && *value >= 0.0);
-        ensure(good, "values", "finite, 0 or more", format!("{values:?}"))?;
+        ensure(good, "values", "finite, 0 or more", format_args!("{values:?}"))?;
         check_edges(parents, tokens)?;
         let mut depths = vec![0_u32; nodes];
         for node in 1..nodes {
             depths[node] = depths[parents[node] as usize] + 1;
-            ensure(depths[node] <= self.depth, "depth", format!("at most {}", self.depth), depths[node])?;
+            ensure(
+                depths[node] <= self.depth,
+                "depth",
+                format_args!("at most {}", self.depth),
+                depths[node],
+            )?;
         }
         let ascends = pinned.is_sorted_by(|a, b| a < b);
         let whole = |node: &u32| {
@@ -104,7 +105,7 @@ impl LiveTrace {
             *node > 0 && parent.is_some_and(|p| p == 0 || pinned.binary_search(&p).is_ok())
         };
         let rule = "ascending nodes with their ancestors";
-        ensure(ascends && pinned.iter().all(whole), "pinned nodes", rule, format!("{pinned:?}"))?;
+        ensure(ascends && pinned.iter().all(whole), "pinned nodes", rule, format_args!("{pinned:?}"))?;
         check_path(parents, tokens, verified)
     }
 }

@@ -1,14 +1,9 @@
-//! A profile: everything measured and recorded on one machine with one model, as one JSON file.
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, io,
-    path::Path,
-};
+//! A profile: everything measured and recorded on one machine with one model.
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    atomic_file::replace_file,
     depth::DepthPredictor,
     fingerprint::Fingerprints,
     grid::CellSamples,
@@ -24,7 +19,6 @@ use crate::{
 ///
 /// Raw samples are kept; [`Profile::table`] derives the latency table from them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Version of the program that wrote it.
     pub created_by: String,
@@ -47,16 +41,13 @@ pub struct Profile {
     /// Recorded requests, for drafters that need no model.
     pub token_traces: Vec<TokenTrace>,
     /// Recorded steps of drafters that learn from the verifier, one for each drafter and shape.
-    #[serde(default)]
     pub live_traces: Vec<LiveTrace>,
     /// What was trained on the traces of greedy requests, one for a drafter at most.
-    #[serde(default)]
     pub predictors: Vec<DepthPredictor>,
 }
 
 /// A drafter as its owner describes it: the profiler compares names and keeps the rest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DrafterDescription {
     /// Unique in the profile; also in `draft:NAME` stages and in traces.
     pub name: DrafterName,
@@ -65,13 +56,11 @@ pub struct DrafterDescription {
     /// Its parameters by name.
     pub parameters: BTreeMap<String, Vec<u32>>,
     /// The file that it drafts from, if it needs one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<DrafterFile>,
 }
 
 /// A file that a drafter needs in addition to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DrafterFile {
     /// Where it was.
     pub path: String,
@@ -79,64 +68,9 @@ pub struct DrafterFile {
     pub digest: String,
 }
 
-/// What profiles of all versions have.
-#[derive(Deserialize)]
-struct Header {
-    created_by: String,
-    fingerprints: HeaderFingerprints,
-}
-
-#[derive(Deserialize)]
-struct HeaderFingerprints {
-    build: HeaderBuild,
-}
-
-/// Builds of other versions may have other facts beside this one.
-#[derive(Deserialize)]
-struct HeaderBuild {
-    plan_format: u32,
-}
-
-/// Why a profile cannot be read, written or used.
+/// Why a profile cannot be used: its parts are no measurements, or contradict each other.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The file cannot be read or written.
-    #[error("cannot {action} the profile `{path}`")]
-    File {
-        /// `read` or `write`.
-        action: &'static str,
-        /// The file.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The content of a file is not one.
-    #[error("`{path}`: {error}")]
-    Of {
-        /// The file.
-        path: String,
-        /// Why.
-        error: Box<ProfileError>,
-    },
-    /// The content is not a profile.
-    #[error("not a profile: expected JSON written by `yggc profile`, found {found}")]
-    Json {
-        /// What the parser met, and where.
-        found: String,
-    },
-    /// The content was a profile to the program that wrote it, and is none to this one.
-    #[error(
-        "cannot read this profile: expected the layout of this version, found one of {created_by}, plan format \
-         {plan_format} ({found}); measure again with `yggc profile`"
-    )]
-    Layout {
-        /// Version of the program that wrote it.
-        created_by: String,
-        /// The plan format of that program.
-        plan_format: u32,
-        /// What the parser met, and where.
-        found: String,
-    },
     /// The samples make no table.
     #[error(transparent)]
     Table(#[from] TableError),
@@ -257,60 +191,6 @@ impl Profile {
         }
         Ok(())
     }
-
-    /// The profile as JSON text.
-    ///
-    /// # Errors
-    /// [`ProfileError`] if the profile does not [`validate`](Profile::validate).
-    pub fn to_json(&self) -> Result<String, ProfileError> {
-        self.validate()?;
-        serde_json::to_string(self).map_err(|e| ProfileError::Json { found: e.to_string() })
-    }
-
-    /// Reads a profile from JSON text and validates it.
-    ///
-    /// # Errors
-    /// [`ProfileError`] if the text is no profile or contradicts itself.
-    pub fn from_json(text: &str) -> Result<Self, ProfileError> {
-        let profile: Profile = serde_json::from_str(text).map_err(|e| unread(text, &e))?;
-        profile.validate()?;
-        Ok(profile)
-    }
-
-    /// Writes the profile to `path`, replacing the whole file or nothing.
-    ///
-    /// # Errors
-    /// [`ProfileError`] if it does not validate or the file cannot be written.
-    pub fn write(&self, path: &Path) -> Result<(), ProfileError> {
-        let json = self.to_json()?;
-        replace_file(path, json.as_bytes()).map_err(|source| file_error("write", path, source))
-    }
-
-    /// Reads and validates the profile at `path`.
-    ///
-    /// # Errors
-    /// [`ProfileError`] if the file cannot be read, is no profile or contradicts itself.
-    pub fn read(path: &Path) -> Result<Self, ProfileError> {
-        let bytes = fs::read(path).map_err(|source| file_error("read", path, source))?;
-        let text = std::str::from_utf8(&bytes).map_err(|e| ProfileError::Json { found: e.to_string() });
-        text.and_then(Profile::from_json)
-            .map_err(|error| ProfileError::Of { path: path.display().to_string(), error: Box::new(error) })
-    }
-}
-
-/// Why a text is no profile here: it is none at all, or one of another layout.
-fn unread(text: &str, error: &serde_json::Error) -> ProfileError {
-    let found = error.to_string();
-    match serde_json::from_str::<Header>(text) {
-        Ok(Header { created_by, fingerprints: HeaderFingerprints { build } }) => {
-            ProfileError::Layout { created_by, plan_format: build.plan_format, found }
-        }
-        Err(_) => ProfileError::Json { found },
-    }
-}
-
-fn file_error(action: &'static str, path: &Path, source: io::Error) -> ProfileError {
-    ProfileError::File { action, path: path.display().to_string(), source }
 }
 
 #[cfg(test)]

@@ -52,7 +52,6 @@ pub struct StepTrace {
     pub verified: Vec<u32>,
     /// P(at least d drafted tokens are accepted), d = 1, 2, ..., predicted by a depth network that was not trained on this prompt;
     /// empty where none was trained.
-    #[serde(rename = "told", default, skip_serializing_if = "Vec::is_empty")]
     pub predicted: Vec<f32>,
 }
 
@@ -179,7 +178,7 @@ impl Trace {
         ensure(positive, "draft temperature", "more than 0", draft_temperature)?;
         ensure(*depth >= 1, "depth", "1 or more", depth)?;
         ensure(*width >= 1, "width", "1 or more", width)?;
-        ensure(top_k >= width, "top_k", format!("the width {width} or more"), top_k)
+        ensure(top_k >= width, "top_k", format_args!("the width {width} or more"), top_k)
     }
 
     fn validate_step(&self, step: &StepTrace) -> Result<(), Fault> {
@@ -187,8 +186,8 @@ impl Trace {
         let nodes = parents.len();
         let most = 1 + u64::from(self.depth) * u64::from(self.width);
         let size_fits = nodes >= 1 && nodes as u64 <= most;
-        ensure(size_fits, "nodes", format!("1 to {most} by depth and width"), nodes)?;
-        ensure(tokens.len() == nodes, "tokens", format!("one for each of {nodes} nodes"), tokens.len())?;
+        ensure(size_fits, "nodes", format_args!("1 to {most} by depth and width"), nodes)?;
+        ensure(tokens.len() == nodes, "tokens", format_args!("one for each of {nodes} nodes"), tokens.len())?;
         ensure(parents[0] == 0, "parent of the root", "0", parents[0])?;
 
         let mut candidates_of: Vec<Option<&[Candidate]>> = vec![None; nodes];
@@ -204,34 +203,43 @@ impl Trace {
         ensure(
             predicted.len() <= self.depth as usize,
             "predicted depths",
-            format!("at most {}", self.depth),
+            format_args!("at most {}", self.depth),
             predicted.len(),
         )?;
         let falls =
             predicted.is_sorted_by(|a, b| a >= b) && predicted.iter().all(|p| (0.0..=1.0).contains(p));
-        ensure(falls, "predicted probabilities", "probabilities that never rise", format!("{predicted:?}"))?;
+        ensure(
+            falls,
+            "predicted probabilities",
+            "probabilities that never rise",
+            format_args!("{predicted:?}"),
+        )?;
 
         check_edges(parents, tokens)?;
         for node in 1..nodes {
             let (parent, token) = (parents[node] as usize, tokens[node]);
             let offered = candidates_of[parent].is_some_and(|c| c.iter().any(|c| c.token == token));
-            ensure(offered, "token of a node", format!("a candidate of its parent {parent}"), token)?;
+            ensure(offered, "token of a node", format_args!("a candidate of its parent {parent}"), token)?;
         }
         check_path(parents, tokens, verified)
     }
 
     fn validate_candidates(&self, candidates: &[Candidate]) -> Result<(), Fault> {
         let top_k = self.top_k as usize;
-        ensure(candidates.len() <= top_k, "candidates", format!("at most {top_k}"), candidates.len())?;
-        let mut seen = BTreeSet::new();
+        ensure(candidates.len() <= top_k, "candidates", format_args!("at most {top_k}"), candidates.len())?;
         let mut last = LOG_PROB_ROUNDING;
-        for Candidate { token, log_prob } in candidates {
-            let falls = log_prob.is_finite() && *log_prob <= last;
-            ensure(falls, "log-probability", format!("finite and at most {last}"), log_prob)?;
-            ensure(seen.insert(*token), "candidates", "distinct tokens", token)?;
+        for Candidate { token: _, log_prob } in candidates {
+            if !(log_prob.is_finite() && *log_prob <= last) {
+                return Err(fault("log-probability", format!("finite and at most {last}"), log_prob));
+            }
             last = *log_prob;
         }
-        Ok(())
+        let mut tokens: Vec<u32> = candidates.iter().map(|candidate| candidate.token).collect();
+        tokens.sort_unstable();
+        match tokens.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(twice) => Err(fault("candidates", "distinct tokens", twice[0])),
+            None => Ok(()),
+        }
     }
 }
 
@@ -240,7 +248,7 @@ pub(crate) fn check_edges(parents: &[u32], tokens: &[u32]) -> Result<(), Fault> 
     let mut edges = BTreeSet::new();
     for node in 1..parents.len() {
         let (parent, token) = (parents[node], tokens[node]);
-        ensure((parent as usize) < node, "parent of a node", format!("below {node}"), parent)?;
+        ensure((parent as usize) < node, "parent of a node", format_args!("below {node}"), parent)?;
         ensure(edges.insert((parent, token)), "children of a node", "distinct tokens", token)?;
     }
     Ok(())

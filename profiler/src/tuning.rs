@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 /// What a tuning is chosen for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TunedShape {
     /// The kernel, which names op, format and tier.
     pub kernel: String,
@@ -26,7 +25,6 @@ impl std::fmt::Display for TunedShape {
 
 /// Raw samples of one tuning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TuningSamples {
     /// The tuning, as its owner writes it.
     pub tuning: String,
@@ -36,7 +34,6 @@ pub struct TuningSamples {
 
 /// Tunings of one shape, measured in turn: sample `i` of all of them is of round `i`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TuningMeasurement {
     /// What was tuned.
     pub shape: TunedShape,

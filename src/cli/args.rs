@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Score a text: negative log-likelihood and most probable id of each token
     Score(ScoreArgs),
-    /// Measure this machine and the drafters on it; write a profile
+    /// Measure this machine and the drafters on it and write a profile, or show one
     Profile(ProfileArgs),
     /// Search for the fastest plan of a profile, or show, explain or compare plans
     Plan(PlanArgs),
@@ -283,8 +283,12 @@ pub(crate) struct StoreArgs {
     pub(crate) store: Option<PathBuf>,
 }
 
+/// The form that measures flattens others, so it is no optional group as that of `plan` is: `output` is there unless a command is.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct ProfileArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ProfileCommand>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
@@ -317,8 +321,23 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 240)]
     pub(crate) budget: usize,
     /// File to write the profile to
-    #[arg(short = 'o', long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
+    #[arg(short = 'o', long, value_name = "FILE", required = true)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfileCommand {
+    /// Print what a profile holds
+    Show(ProfileShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProfileShowArgs {
+    /// Profile file
+    pub(crate) file: PathBuf,
+    /// Print the whole profile as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,10 +2,10 @@
 
 use std::{error::Error as _, io, process::ExitCode};
 
-use ygg_profiler::ProfileError;
 use yggc::{
     compile::CompileError,
     engine::{self, ErrorKind, Hint},
+    measure::profile_file::ProfileFileError,
     model::ModelError,
     plan::PlanError,
     planner::SearchError,
@@ -25,7 +25,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Engine(#[from] engine::Error),
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    Profile(#[from] ProfileFileError),
     /// Options that contradict each other.
     #[error("{0}")]
     Usage(String),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ygg_profiler::{Profile, UnixTime};
 use yggc::{
-    measure::plan_from_profile,
+    measure::{plan_from_profile, profile_file},
     model::Model,
     plan::{self, PLAN_FORMAT},
     planner::{Fix, report},
@@ -67,7 +67,7 @@ fn store_at(profile: &mut Profile, store: &Path) {
 
 fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure> {
     settings::output_file(&args.output)?;
-    let mut profile = Profile::read(&args.profile)?;
+    let mut profile = profile_file::read(&args.profile)?;
     if let Some(store) = &args.store {
         store_at(&mut profile, store);
     }

@@ -1,5 +1,5 @@
-//! Plans made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache and build: its kernels, and
-//! the formats in which it reads drafter models.
+//! Plans made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache, build (its kernels, and the
+//! formats in which it reads drafter models) and format of profiles.
 //!
 //! ```text
 //! <cache>/plans/KEY.profile   the profile, as `yggc profile` writes it
@@ -22,7 +22,10 @@ use std::{
 
 use sha2::{Digest, Sha256};
 use ygg_profiler::{BuildFingerprint, Fingerprints, ModelFingerprint, Profile, replace_file};
-use yggc::plan::{self, FittedPlan, Plan, PlanError};
+use yggc::{
+    measure::profile_file::{self, PROFILE_FORMAT},
+    plan::{self, FittedPlan, Plan, PlanError},
+};
 
 use crate::cli::{
     cache::{CacheDir, CacheError, hex, take_lock},
@@ -54,7 +57,7 @@ pub(crate) enum Found {
 impl CachedPlan {
     /// Includes the fingerprint of a drafter model, if there is one.
     pub(crate) fn new(cache: &CacheDir, here: Fingerprints, draft_digest: Option<&str>) -> Self {
-        Self { folder: cache.plans(), key: key(&here, draft_digest), here }
+        Self { folder: cache.plans(), key: key(&here, PROFILE_FORMAT, draft_digest), here }
     }
 
     /// Path of the plan.
@@ -123,7 +126,7 @@ impl LockedPlan<'_> {
     pub(crate) fn store(&self, profile: &Profile, plan: &Plan) -> Result<(), Failure> {
         // A mark that stays says too much of the next plan, and costs no more than its refinement.
         let _ = fs::remove_file(self.place.refined_path());
-        profile.write(&self.place.profile_path())?;
+        profile_file::write(profile, &self.place.profile_path())?;
         Ok(plan::write(plan, &self.place.path())?)
     }
 
@@ -153,13 +156,14 @@ fn is_half_written(path: &Path) -> bool {
     name.starts_with('.') && name.ends_with(".partial")
 }
 
-/// A digest of everything that decides whether a plan fits; the model's name is not part of it.
-fn key(here: &Fingerprints, draft_digest: Option<&str>) -> String {
+/// A digest of everything that decides whether a plan fits and its profile can be read; the model's name is not part of it.
+fn key(here: &Fingerprints, profile_format: u32, draft_digest: Option<&str>) -> String {
     let Fingerprints { machine, model: ModelFingerprint { name: _, digest: model }, build } = here;
     let BuildFingerprint { plan_format, kernels, draft_formats } = build;
     let mut hasher = Sha256::new();
-    let (machine, format) = (machine.digest(), plan_format.to_string());
-    let facts = [&machine, model, &format, kernels, draft_formats].map(String::as_str);
+    let (machine, format, profile_format) =
+        (machine.digest(), plan_format.to_string(), profile_format.to_string());
+    let facts = [&machine, model, &format, &profile_format, kernels, draft_formats].map(String::as_str);
     for fact in facts.into_iter().chain(draft_digest) {
         hasher.update((fact.len() as u64).to_le_bytes());
         hasher.update(fact);
@@ -199,11 +203,13 @@ mod tests {
             |f| f.machine.gpu = Some("H200".to_owned()),
             |f| f.machine.driver = Some("580".to_owned()),
         ];
+        let key = |here: &Fingerprints, draft_digest| key(here, 1, draft_digest);
         for change in changes {
             let mut other = here();
             change(&mut other);
             assert_ne!(key(&other, None), key(&here(), None));
         }
+        assert_ne!(super::key(&here(), 2, None), key(&here(), None));
         assert_ne!(key(&here(), Some("e")), key(&here(), None));
         assert_ne!(key(&here(), Some("e")), key(&here(), Some("f")));
         let mut renamed = here();
@@ -215,7 +221,7 @@ mod tests {
     fn plan() -> Plan {
         let kept =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/profiles/amd-epyc-zen4-2-threads.profile");
-        let mut profile = Profile::read(&kept).unwrap();
+        let mut profile = profile_file::read(&kept).unwrap();
         profile.measurements.retain(|measured| measured.cell.stage.drafter().is_none());
         profile.drafters.clear();
         profile.traces.clear();

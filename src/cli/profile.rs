@@ -1,17 +1,20 @@
-//! `yggc profile`: measures this machine and the drafters on it, and writes a profile.
+//! `yggc profile`: measures this machine and the drafters on it, and writes a profile; shows one.
 
 use std::{fmt, path::Path, time::Duration};
 
-use ygg_profiler::Profile;
+use ygg_profiler::{LatencyTable, Profile, ProfileError};
 use yggc::{
     engine::{DraftModel, Loaded},
-    measure::{self, ProfileOptions, RemeasureOptions},
+    measure::{
+        self, ProfileOptions, RemeasureOptions,
+        profile_file::{self, ProfileFileError},
+    },
     model::Model,
     runtime::Pinning,
 };
 
 use crate::cli::{
-    args::ProfileArgs,
+    args::{ProfileArgs, ProfileCommand},
     cache::CachePlace,
     error::Failure,
     fetch::{self, FetchError},
@@ -21,9 +24,19 @@ use crate::cli::{
     settings::{self, Machine},
 };
 
+mod show;
+
 /// Runs `yggc profile`.
 pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Failure> {
-    settings::output_file(&args.output)?;
+    match (&args.command, &args.output) {
+        (Some(ProfileCommand::Show(show)), _) => show::command(show),
+        (None, Some(output)) => measure(args, output, cache),
+        (None, None) => unreachable!("the command line needs one of them"),
+    }
+}
+
+fn measure(args: &ProfileArgs, output: &Path, cache: &CachePlace) -> Result<(), Failure> {
+    settings::output_file(output)?;
     let machine = Machine::new(&args.device)?;
     let budget = Duration::from_secs(u64::try_from(args.budget).unwrap_or(u64::MAX));
     let open = || -> Result<Model, Failure> {
@@ -37,7 +50,7 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     });
     let draft_models = draft_models.collect::<Result<Vec<_>, FetchError>>()?;
     if let Some(file) = &args.again {
-        let mut profile = Profile::read(file)?;
+        let mut profile = profile_file::read(file)?;
         draft_models.iter().try_for_each(|path| draft_model_at(&mut profile, path))?;
         let cells = args.cells.clone();
         let options = RemeasureOptions { cells, budget, pinning: Pinning::default() };
@@ -46,8 +59,8 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
         let again = measure::remeasure(&loaded, profile, &options, &mut |step| advance(&bar, step));
         bar.finish_and_clear();
         let (profile, measured) = again?;
-        profile.write(&args.output)?;
-        return report(args, &profile, format_args!("{measured} cells measured again"));
+        profile_file::write(&profile, output)?;
+        return report(output, &profile, format_args!("{measured} cells measured again"));
     }
     let mut options = ProfileOptions::new(budget);
     options.drafters = args.drafters.iter().map(|drafter| drafter.name().to_owned()).collect();
@@ -66,9 +79,9 @@ pub(crate) fn command(args: &ProfileArgs, cache: &CachePlace) -> Result<(), Fail
     let profile = measure::profile(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
     let profile = profile?;
-    profile.write(&args.output)?;
+    profile_file::write(&profile, output)?;
     let done = format_args!("{} cells measured", profile.measurements.len());
-    report(args, &profile, done)
+    report(output, &profile, done)
 }
 
 /// Points the profile's drafter model to `path`, where it is now.
@@ -89,20 +102,16 @@ fn draft_model_at(profile: &mut Profile, path: &Path) -> Result<(), Failure> {
 }
 
 /// Prints a summary of the profile.
-fn report(args: &ProfileArgs, profile: &Profile, done: fmt::Arguments<'_>) -> Result<(), Failure> {
-    let findings = profile.table().map_err(ygg_profiler::ProfileError::from)?.findings().len();
+fn report(file: &Path, profile: &Profile, done: fmt::Arguments<'_>) -> Result<(), Failure> {
+    let findings = table(profile)?.findings().len();
     let lacking: Vec<_> = profile.without_latencies().into_iter().map(ToString::to_string).collect();
     output::text(format_args!(
         "{}: {done} on {}, {} requests recorded at {}{}{}\n",
-        args.output.display(),
+        file.display(),
         profile.fingerprints.machine,
         profile.token_traces.len(),
-        match &profile.temperatures()[..] {
-            [] | [_] => "temperature 0 alone".to_owned(),
-            several =>
-                format!("temperatures {}", several.iter().map(f32::to_string).collect::<Vec<_>>().join(", ")),
-        },
-        if findings == 0 { String::new() } else { format!("; {findings} findings, see `yggc plan explain`") },
+        temperatures(profile),
+        if findings == 0 { String::new() } else { format!("; {findings} findings, see `yggc profile show`") },
         match &lacking[..] {
             [] => String::new(),
             _ => format!(
@@ -111,4 +120,18 @@ fn report(args: &ProfileArgs, profile: &Profile, done: fmt::Arguments<'_>) -> Re
             ),
         }
     ))
+}
+
+/// The temperatures of what was recorded, in words.
+fn temperatures(profile: &Profile) -> String {
+    match &profile.temperatures()[..] {
+        [] | [_] => "temperature 0 alone".to_owned(),
+        several => {
+            format!("temperatures {}", several.iter().map(f32::to_string).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+fn table(profile: &Profile) -> Result<LatencyTable, Failure> {
+    Ok(profile.table().map_err(|error| ProfileFileError::from(ProfileError::from(error)))?)
 }

@@ -2,7 +2,8 @@
 //!
 //! [`profile`] measures latencies of every planned width, records acceptance on the calibration prompts, of layer skip with
 //! trimmed heads, of drafters that learn from the verifier and at other temperatures too, and trains on it what tells how deep to
-//! draft; [`remeasure`] measures some of its latencies once more; [`autoplan`] goes on to the plan, within a time budget.
+//! draft; [`remeasure`] measures some of its latencies once more; [`profile_file`] keeps profiles in files; [`autoplan`] goes on to the plan,
+//! within a time budget.
 //! [`score`] is teacher-forced scoring, and [`build_corpus`] keeps the texts that score best in a store to retrieve from.
 //! [`kernel_report`] takes forwards apart, op by op, beside what bounds them on this machine, and [`tuned_report`] compares
 //! them with the tunings of a plan. Nothing here decides:
@@ -17,6 +18,7 @@ mod forwards;
 mod kernel_report;
 mod kernels;
 mod live;
+pub mod profile_file;
 mod record;
 mod redraft;
 mod remeasure;

@@ -1,5 +1,5 @@
-//! Sealed files: a checked header, then content in bincode with fixed-size integers, of plans deflated. Plans, skip states and saved n-grams
-//! are such files.
+//! Sealed files: a checked header, then content in bincode with fixed-size integers, of plans and profiles deflated. Plans, profiles, skip
+//! states and saved n-grams are such files.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -175,4 +175,22 @@ impl Seal {
 
 fn options(limit: u64) -> impl Options {
     bincode::DefaultOptions::new().with_fixint_encoding().with_limit(limit).reject_trailing_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_that_inflates_to_more_than_allowed_is_refused() {
+        let seal = |most_payload_bytes| Seal { magic: b"YGGTEST\0", format: 1, most_payload_bytes };
+        let content = vec![0_u32; 1000];
+        let file = seal(1 << 20).encode_deflated(&content).unwrap();
+        assert!(file.len() < 200, "{} bytes", file.len());
+        // The length of the list has eight bytes.
+        assert_eq!(seal(4008).decode_deflated::<Vec<u32>>(&file).unwrap(), content);
+        let refused = seal(4007).decode_deflated::<Vec<u32>>(&file).unwrap_err();
+        assert!(refused.found.contains("more than 4007 bytes"), "{refused}");
+        assert!(seal(4007).encode_deflated(&content).is_err(), "nor is one written");
+    }
 }

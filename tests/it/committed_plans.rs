@@ -5,9 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ygg_profiler::Profile;
 use yggc::{
-    measure::plan_from_profile,
+    measure::{plan_from_profile, profile_file},
     plan::{self, PLAN_FORMAT, Plan},
     planner::{Fix, report},
 };
@@ -51,7 +50,7 @@ fn every_kept_plan_follows_from_its_profile() {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     for file in profiles() {
         let name = file.display();
-        let profile = Profile::read(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let profile = profile_file::read(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
         let format = profile.fingerprints.build.plan_format;
         assert_eq!(format, PLAN_FORMAT, "{name} is for plans of another format: profile that machine again");
         let kept = file.with_extension("plan");

@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ygg_profiler::Profile;
 use yggc::{
     engine::{Activations, ErrorKind, LoadOptions, Loaded, Tier},
+    measure::profile_file,
     model::{Model, synthetic::SyntheticSpec},
     plan,
     speculate::CorpusStore,
@@ -71,7 +71,7 @@ fn profiles_are_whole_whenever_their_writer_is_killed() {
             .arg(&file);
         command
     };
-    killed_any_time(4, 2, &measure, &|| drop(Profile::read(&file).expect("a whole profile")));
+    killed_any_time(4, 2, &measure, &|| drop(profile_file::read(&file).expect("a whole profile")));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::{
 
 use ygg_profiler::Profile;
 use yggc::{
-    measure::{ProfileOptions, plan_from_profile},
+    measure::{ProfileOptions, plan_from_profile, profile_file},
     model::synthetic::SyntheticSpec,
     plan::{self},
     planner::Fix,
@@ -117,6 +117,13 @@ fn seeds_can_be_written_anew() {
         write(target, "valid_file", &[&[0], file].concat());
         write(target, "valid_payload", &[&[1], &file[52..]].concat());
     };
+    // Of targets that deflate payloads.
+    let deflated = |target: &str, file: &[u8]| {
+        let mut payload = vec![1];
+        flate2::read::DeflateDecoder::new(&file[52..]).read_to_end(&mut payload).expect("it was deflated");
+        write(target, "valid_file", &[&[0], file].concat());
+        write(target, "valid_payload", &payload);
+    };
     let path = place.path().join("seed");
 
     let spec = SyntheticSpec {
@@ -138,7 +145,7 @@ fn seeds_can_be_written_anew() {
     write("containers", "valid_folder", &[&config[..], &[0], &weights[..]].concat());
 
     let profile = small_profile();
-    write("profiles", "valid", profile.to_json().expect("valid").as_bytes());
+    deflated("profiles", &profile_file::encode(&profile).expect("valid"));
     let mut plan = plan_from_profile(&profile, &Fix::default(), NOW).expect("a plan");
     plan.alternatives.truncate(2);
     plan.refused.truncate(1);
@@ -146,12 +153,7 @@ fn seeds_can_be_written_anew() {
         band.alternatives.truncate(2);
         band.refused.truncate(1);
     }
-    // The target deflates payloads.
-    let file = plan::encode(&plan).expect("valid");
-    let mut payload = vec![1];
-    flate2::read::DeflateDecoder::new(&file[52..]).read_to_end(&mut payload).expect("it was deflated");
-    write("plans", "valid_file", &[&[0], &file[..]].concat());
-    write("plans", "valid_payload", &payload);
+    deflated("plans", &plan::encode(&plan).expect("valid"));
 
     let mut corpus = Corpus::default();
     for snippet in [&[5, 9, 5, 9, 7][..], &[1, 2, 3, 5, 9, 8], &[9, 9, 9, 9]] {

@@ -2,9 +2,9 @@
 //!
 //! The requests were recorded on a machine, and the plan is made from its profile; costs are the plan's, or dearer, so no clock decides.
 
-use ygg_profiler::{Profile, TokenTrace};
+use ygg_profiler::TokenTrace;
 use yggc::{
-    measure::plan_from_profile,
+    measure::{plan_from_profile, profile_file},
     plan::{self, DrafterKind, LookupSettings, ReplayDrafter, SubPlan},
     planner::Fix,
     policy::{GuardState, GuardTerms, GuardedStep, RowScratch},
@@ -77,7 +77,7 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, dearer: f64, guarded: boo
 
 #[test]
 fn it_takes_little_from_requests_that_pay_and_saves_those_that_do_not() {
-    let profile = Profile::read(&machine_profile()).expect("a kept profile");
+    let profile = profile_file::read(&machine_profile()).expect("a kept profile");
     let plan = plan_from_profile(&profile, &Fix::default(), NOW).expect("a whole profile");
     let sub_plan = plan.for_drafter("lookup").expect("it was measured");
     let [free, guarded] = [false, true].map(|on| decode(&profile.token_traces, sub_plan, 0.0, on));

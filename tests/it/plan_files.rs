@@ -3,7 +3,10 @@
 use std::{fs, path::Path};
 
 use ygg_profiler::{Profile, UnixTime};
-use yggc::plan::{self, DepthChoice, Plan, Prediction, RowRule};
+use yggc::{
+    measure::profile_file,
+    plan::{self, DepthChoice, Plan, Prediction, RowRule},
+};
 
 use crate::{
     program::{failure, success, yggc},
@@ -32,7 +35,7 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
     );
     let now = UnixTime::now();
     assert!(before.measured_at < before.made_at && before.made_at <= made.made_at && made.made_at <= now);
-    assert_eq!(made.measured_at, Profile::read(profile()).expect("a profile").measured_at);
+    assert_eq!(made.measured_at, profile_file::read(profile()).expect("a profile").measured_at);
     let shown = success(&yggc().args(["plan", "show"]).arg(&file).output().expect("yggc starts"));
     let is_dated = |line: &&str| !line.starts_with("measured ");
     assert!(shown.lines().filter(is_dated).eq(said.lines().filter(is_dated)), "{shown}");
@@ -119,7 +122,7 @@ fn latencies_of_a_profile_are_measured_again_and_all_else_is_kept() {
     };
     let said = success(&again(&["--cells", "verify@4", "--cells", "draft:layer_skip@2x128"]));
     assert!(said.contains("3 cells measured again"), "{said}");
-    let [old, new] = [profile(), &file].map(|file| Profile::read(file).expect("a profile"));
+    let [old, new] = [profile(), &file].map(|file| profile_file::read(file).expect("a profile"));
     let mut measured = Vec::new();
     for (old, new) in old.measurements.iter().zip(&new.measurements) {
         assert_eq!(old.cell, new.cell);
@@ -149,20 +152,59 @@ fn latencies_of_a_profile_are_measured_again_and_all_else_is_kept() {
 }
 
 #[test]
+fn a_profile_is_shown_in_short_and_as_a_whole() {
+    let show = |arguments: &[&str]| {
+        let mut command = yggc();
+        command.args(["profile", "show"]).arg(profile()).args(arguments);
+        success(&command.output().expect("yggc starts"))
+    };
+    let kept = profile_file::read(profile()).expect("the profile is there");
+    let said = show(&[]);
+    let cells = format!("measured     {} cells", kept.measurements.len());
+    for part in ["machine ", "portable", "calibration ", &cells, "recorded     2 requests"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    for drafter in &kept.drafters {
+        assert!(said.lines().any(|line| line.starts_with(drafter.name.as_str())), "{}: {said}", drafter.name);
+    }
+    let trace = &kept.traces[0];
+    let (shape, steps) =
+        (format!("Dd {}, Wd {}", trace.depth, trace.width), trace.steps().count().to_string());
+    let row = said.lines().find(|line| line.starts_with(trace.drafter.as_str()) && line.contains(&shape));
+    assert!(row.is_some_and(|row| row.ends_with(&steps)), "{shape}, {steps} steps: {said}");
+    let noisy = said.lines().filter(|line| line.contains(" is noisy: ")).count();
+    assert!(said.contains(&format!("{noisy} of them noisy")), "{said}");
+
+    let whole = show(&["--json"]);
+    assert!(serde_json::from_str::<Profile>(&whole).expect("one JSON object") == kept, "{whole}");
+}
+
+#[test]
 fn profiles_that_do_not_fit_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = folder.path().join("x.plan");
     let said = failure(&search(&["-m", other_model().to_str().expect("UTF-8")], &output), 3);
     assert!(said.contains("another model") && said.contains("yggc profile"), "{said}");
     let bad = folder.path().join("bad.profile");
-    for (content, expected) in
-        [("", "not a profile"), ("{}", "not a profile"), ("\u{0}\u{1}", "not a profile")]
-    {
+    let whole = fs::read(profile()).expect("the profile is there");
+    for (content, expected) in [
+        (&b""[..], "found an empty file"),
+        (b"{\"created_by\":\"yggc 0.1.0\"}", "found JSON"),
+        (b"\0\x01", "found `\\x00\\x01`"),
+        (&fs::read(plan()).expect("the plan is there"), "found `YGGPLAN"),
+        (&whole[..whole.len() / 2], "bytes, found"),
+    ] {
         fs::write(&bad, content).expect("writable");
-        let mut command = yggc();
-        command.args(["plan", "--profile"]).arg(&bad).arg("-o").arg(&output);
-        let said = failure(&command.output().expect("yggc starts"), 3);
-        assert!(said.contains(expected), "{said}");
+        let mut planned = yggc();
+        planned.args(["plan", "--profile"]).arg(&bad).arg("-o").arg(&output);
+        let mut shown = yggc();
+        shown.args(["profile", "show"]).arg(&bad);
+        for mut command in [planned, shown] {
+            let said = failure(&command.output().expect("yggc starts"), 3);
+            for part in ["bad.profile", expected, "measure again with `yggc profile`"] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+        }
     }
     let mut command = yggc();
     command.args(["plan", "--profile"]).arg(folder.path().join("none")).arg("-o").arg(&output);

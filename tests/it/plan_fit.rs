@@ -12,7 +12,7 @@ use yggc::{
         Activations, DraftModel, Engine, Error, ErrorKind, KvFormat, LoadOptions, Loaded, Options, Pinning,
         PlanSource, fingerprints,
     },
-    measure::{RemeasureOptions, plan_from_profile, remeasure},
+    measure::{RemeasureOptions, plan_from_profile, profile_file, remeasure},
     model::{Model, draft_formats, synthetic::SyntheticSpec},
     plan::{PLAN_FORMAT, Plan},
     planner::Fix,
@@ -30,7 +30,7 @@ struct Measured {
 impl Measured {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut profile = Profile::read(&machine_profile()).expect("a kept profile");
+        let mut profile = profile_file::read(&machine_profile()).expect("a kept profile");
         profile.drafters.retain(|drafter| drafter.kind == "lookup");
         let is_kept = |name: &DrafterName| profile.drafters.iter().any(|drafter| drafter.name == *name);
         profile.measurements.retain(|measured| measured.cell.stage.drafter().is_none_or(is_kept));

@@ -3,7 +3,7 @@
 use std::fs;
 
 use yggc::{
-    measure::plan_from_profile,
+    measure::{plan_from_profile, profile_file},
     plan::{self, Band, PLAN_FORMAT},
     planner::Fix,
 };
@@ -191,7 +191,7 @@ fn the_page_is_well_formed_and_whole() {
 fn the_verdict_and_the_winners_charts_come_first_and_the_page_is_small() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (file, page) = (folder.path().join("kept.plan"), folder.path().join("why.html"));
-    let profile = ygg_profiler::Profile::read(&machine_profile()).expect("it is kept");
+    let profile = profile_file::read(&machine_profile()).expect("it is kept");
     let kept = plan_from_profile(&profile, &Fix::default(), NOW).expect("it can be planned");
     plan::write(&kept, &file).expect("a valid plan");
     let chosen = kept.chosen();

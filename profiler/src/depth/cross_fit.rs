@@ -29,7 +29,6 @@ pub struct TrainingSettings {
 
 /// A trained predictor as a profile keeps it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DepthPredictor {
     /// The drafter whose acceptance it predicts.
     pub drafter: DrafterName,
@@ -41,7 +40,6 @@ pub struct DepthPredictor {
 
 /// Quality of out-of-sample predictions, compared with constant base rates of the same prompts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DepthReport {
     /// What the training began with.
     pub seed: u64,

@@ -11,7 +11,6 @@ pub const DEEPEST: usize = 64;
 /// With `x` the standardised inputs, `h = silu(first x + b)`, `g = silu(second h + c)`, and head d gives
 /// `sigmoid(heads[d] g + e[d])`, the probability that a step which accepted d - 1 drafted tokens accepts another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DepthNetwork {
     /// Mean of every input `[I]` over the steps it was trained on.
     pub mean: Vec<f32>,

@@ -132,6 +132,9 @@ fn flags_that_exclude_or_need_each_other_are_usage_errors() {
         "plan explain f --json --html g",
         "plan diff f",
         "plan --profile f -o g show h",
+        "profile show",
+        "profile -o f show g",
+        "profile show f -o g",
         "bench",
         "bench --kernels --prompts f",
         "bench --kernels --arms ar",
@@ -194,6 +197,16 @@ fn plan_is_a_search_or_looks_at_plans() {
     let Command::Plan(plan) = parse("plan diff f g --json").unwrap() else { panic!("not `plan`") };
     let Some(PlanCommand::Diff(diff)) = plan.command else { panic!("not `plan diff`") };
     assert_eq!((diff.a, diff.b, diff.json), (PathBuf::from("f"), PathBuf::from("g"), true));
+}
+
+#[test]
+fn profile_measures_or_shows() {
+    let Command::Profile(profile) = parse("profile -o f").unwrap() else { panic!("not `profile`") };
+    assert!(profile.command.is_none() && profile.budget == 240);
+    assert_eq!(profile.output, Some(PathBuf::from("f")));
+    let Command::Profile(profile) = parse("profile show f --json").unwrap() else { panic!("not `profile`") };
+    let Some(ProfileCommand::Show(show)) = profile.command else { panic!("not `profile show`") };
+    assert!(show.json && show.file == PathBuf::from("f") && profile.output.is_none());
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::{
     time::SystemTime,
 };
 
-use ygg_profiler::Profile;
 use yggc::{
+    measure::profile_file,
     model::{KeptFile, kept_files},
     plan,
 };
@@ -132,7 +132,7 @@ impl Entry {
                 let of_file = |path: &PathBuf| match path.extension().and_then(|extension| extension.to_str())
                 {
                     Some("plan") => plan::read(path).err().map(|error| error.to_string()),
-                    Some("profile") => Profile::read(path).err().map(|error| error.to_string()),
+                    Some("profile") => profile_file::read(path).err().map(|error| error.to_string()),
                     Some(_) | None => None,
                 };
                 Ok(self.paths.iter().find_map(of_file))
