@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ygg_profiler::Profile;
 use yggc::{
-    measure::{plan_from_profile, profile_file},
+    measure::{Progress, plan_from_profile_watched, profile_file},
     model::Model,
     plan::{self, PLAN_FORMAT},
     planner::{Fix, report},
@@ -84,9 +84,10 @@ fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure>
             )));
         }
     }
-    let spinner = progress::spinner("searching");
-    let made = plan_from_profile(&profile, args.fix.as_ref().unwrap_or(&Fix::default()));
-    spinner.finish_and_clear();
+    let bar = progress::parts();
+    let advance = &mut |step: Progress| progress::advance(&bar, "searching", step);
+    let made = plan_from_profile_watched(&profile, args.fix.as_ref().unwrap_or(&Fix::default()), advance);
+    bar.finish_and_clear();
     let plan = made?;
     plan::write(&plan, &args.output)?;
     // The plan and the best shape of every drafter; `plan show` prints the rest.

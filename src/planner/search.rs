@@ -1,5 +1,5 @@
 //! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, num::NonZero};
 
 use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile, Stage, TokenTrace, Trace};
 
@@ -10,6 +10,7 @@ use super::{
     selection::{
         Best, Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors,
     },
+    side_by_side::{Searched, search_drafters},
     stages::Tail,
     tally::Priced,
     unseen::unseen,
@@ -19,7 +20,7 @@ use crate::plan::{
     Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan, Unseen,
 };
 
-/// Makes the plan that follows from `profile`, within what `fix` leaves open.
+/// Makes the plan that follows from `profile` on one thread, within what `fix` leaves open.
 ///
 /// `free_drafters` holds every drafter of the profile that runs no model. Every temperature that was recorded is searched by
 /// itself; one above 0 at which nothing satisfies the fix gets no band. A fixed depth or draft width of a free drafter need not be
@@ -36,17 +37,41 @@ pub fn make_plan(
     free_drafters: &mut [FreeDrafter<'_>],
     fix: &Fix,
 ) -> Result<Plan, SearchError> {
+    make_plan_watched(profile, free_drafters, fix, NonZero::<usize>::MIN, &mut |_, _| {})
+}
+
+/// [`make_plan`] on `threads` threads at most; `progress` gets (drafters searched, drafters in all). The plan does not depend on the number
+/// of threads.
+///
+/// # Errors
+/// As [`make_plan`].
+///
+/// # Panics
+/// As [`make_plan`].
+pub fn make_plan_watched(
+    profile: &Profile,
+    free_drafters: &mut [FreeDrafter<'_>],
+    fix: &Fix,
+    threads: NonZero<usize>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Plan, SearchError> {
     profile.validate()?;
     let table = profile.table()?;
     let greedy = Recorded::greedy(profile);
     let context = reference_context(&greedy, &table);
     let plain = plain_sub_plan(&table, context)?;
     let ar_tpot_us = plain.predicted.tpot_us;
+    let warm = profile.temperatures().into_iter().filter(|temperature| *temperature > 0.0);
+    let recorded = std::iter::once(greedy).chain(warm.map(|t| Recorded::warm(profile, t)));
     let at = |recorded| Search { profile, recorded, table: &table, context, ar_tpot_us };
-    let (greedy, predictors) = at(greedy).band(&plain, free_drafters, fix)?;
+    let searches: Vec<Search<'_>> = recorded.map(at).collect();
+    let mut found = search_drafters(&searches, free_drafters, fix, threads, progress).into_iter();
+    let mut band =
+        |search: &Search<'_>| search.band(&plain, found.next().expect("of every search"), free_drafters, fix);
+    let (greedy, predictors) = band(&searches[0])?;
     let mut bands = Vec::new();
-    for temperature in profile.temperatures().into_iter().filter(|temperature| *temperature > 0.0) {
-        match at(Recorded::warm(profile, temperature)).band(&plain, free_drafters, fix) {
+    for search in &searches[1..] {
+        match band(search) {
             Ok((band, _)) => bands.push(band),
             Err(SearchError::FixImpossible { .. } | SearchError::NoEvidence { .. }) => {}
             Err(other) => return Err(other),
@@ -118,10 +143,9 @@ impl Origin<'_> {
         self.limits.row_rules().iter().filter_map(rows).collect()
     }
 
-    /// Every way of choosing rows under every schedule that the fix leaves open.
-    pub(super) fn under_schedules<'r>(&self, rows: &'r [Rows]) -> Vec<(&'r Rows, Schedule)> {
-        let all = rows.iter().flat_map(|rows| self.schedules.iter().map(move |schedule| (rows, *schedule)));
-        all.filter(|(rows, schedule)| schedule.admits_rows(rows.rule)).collect()
+    /// The schedules that the fix leaves open to steps that choose their rows by a rule.
+    pub(super) fn schedules_of(&self, rule: RowRule) -> impl Iterator<Item = Schedule> {
+        self.schedules.iter().copied().filter(move |schedule| schedule.admits_rows(rule))
     }
 
     pub(super) fn point(&self, shape: Shape, evidence: Evidence<'_>, priced: Priced) -> Point {
@@ -187,43 +211,66 @@ pub(super) struct Search<'a> {
     pub(super) ar_tpot_us: f64,
 }
 
+/// Whether the fix allows choosing a drafter.
+fn asks_for(fix: &Fix, name: &DrafterName, kind: &DrafterKind) -> bool {
+    fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name())
+}
+
 impl Search<'_> {
-    /// What is decided for requests like those recorded, and every trained predictor beside what it gains.
+    /// Every shape of the drafter at a place of the profile, with its implementation if it is replayed; none of one that drafts nothing.
+    ///
+    /// # Errors
+    /// [`SearchError::NoEvidence`] of a drafter that is no candidate, or another one that ends the search.
+    pub(super) fn drafter(
+        &self,
+        place: usize,
+        free_drafter: Option<&mut FreeDrafter<'_>>,
+        fix: &Fix,
+    ) -> Result<Found, SearchError> {
+        let description = &self.profile.drafters[place];
+        let kind = DrafterKind::from_description(description)?;
+        let name = &description.name;
+        let asked_for = asks_for(fix, name, &kind);
+        let open = Fix::default();
+        let limits = if asked_for { fix } else { &open };
+        // Tokens of requests that sample are drawn by the host.
+        let is_greedy = self.recorded.temperature == 0.0;
+        let is_open = |schedule: &Schedule| {
+            schedule.suits(&kind)
+                && limits.admits_schedule(*schedule)
+                && (is_greedy || !schedule.walks_on_device())
+        };
+        let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
+        let origin = Origin { name, kind: &kind, limits, schedules, place, asked_for };
+        let mut found = Found::default();
+        match kind.facts().recorded_as {
+            RecordedAs::Nothing => {}
+            RecordedAs::Trees => self.tree_drafter(&origin, &mut found)?,
+            RecordedAs::LiveSteps => self.live_drafter(&origin, &mut found)?,
+            RecordedAs::Requests => self.free_drafter(&origin, free_drafter, &mut found)?,
+        }
+        Ok(found)
+    }
+
+    /// What is decided for requests like those recorded, given what was found of every drafter of the profile, and every trained predictor
+    /// beside what it gains.
     fn band(
         &self,
         plain: &SubPlan,
-        free_drafters: &mut [FreeDrafter<'_>],
+        by_drafter: Vec<Searched>,
+        free_drafters: &[FreeDrafter<'_>],
         fix: &Fix,
     ) -> Result<(Band, Vec<PlannedPredictor>), SearchError> {
-        let mut found =
-            Found { points: Vec::new(), predicted_depth_speedups: BTreeMap::new(), refused: Vec::new() };
+        let mut found = Found::default();
         let mut left_out = Vec::new();
-        let mut names = Vec::new();
-        let open = Fix::default();
-        for description in &self.profile.drafters {
-            let kind = DrafterKind::from_description(description)?;
-            let name = &description.name;
-            let asked_for = fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name());
-            let limits = if asked_for { fix } else { &open };
-            // Tokens of requests that sample are drawn by the host.
-            let is_greedy = self.recorded.temperature == 0.0;
-            let is_open = |schedule: &Schedule| {
-                schedule.suits(&kind)
-                    && limits.admits_schedule(*schedule)
-                    && (is_greedy || !schedule.walks_on_device())
+        for (description, of_drafter) in self.profile.drafters.iter().zip(by_drafter) {
+            let is_named = || {
+                let kind = DrafterKind::from_description(description);
+                fix.drafter.is_some() && kind.is_ok_and(|kind| asks_for(fix, &description.name, &kind))
             };
-            let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
-            let origin = Origin { name, kind: &kind, limits, schedules, place: names.len(), asked_for };
-            let searched = match kind.facts().recorded_as {
-                RecordedAs::Nothing => continue,
-                RecordedAs::Trees => self.tree_drafter(&origin, &mut found),
-                RecordedAs::LiveSteps => self.live_drafter(&origin, &mut found),
-                RecordedAs::Requests => self.free_drafter(&origin, free_drafters, &mut found),
-            };
-            let is_named = asked_for && fix.drafter.is_some();
-            match searched {
-                Ok(()) => names.push(name.clone()),
-                Err(SearchError::NoEvidence { drafter: name, expected }) if !is_named => {
+            match of_drafter {
+                Ok(of_drafter) => found.append(of_drafter),
+                Err(SearchError::NoEvidence { drafter: name, expected }) if !is_named() => {
                     left_out.push(LeftOut { name, lacks: expected.to_owned() });
                 }
                 Err(other) => return Err(other),
@@ -237,7 +284,7 @@ impl Search<'_> {
             let own = points.iter().filter(move |point| point.place == place);
             Some(Best { point, unseen: unseen(self.table, self.context, own, point) })
         };
-        let best: Vec<Best<'_>> = (0..names.len()).filter_map(best).collect();
+        let best: Vec<Best<'_>> = (0..self.profile.drafters.len()).filter_map(best).collect();
         let chosen = choose(&best, fix).ok_or_else(|| SearchError::FixImpossible {
             fix: fix.to_string(),
             measured: self.choices(free_drafters),
