@@ -100,16 +100,22 @@ impl LatencyTable {
         self.cells.get(cell)
     }
 
+    /// The cells of `stage`, by width and then by context.
+    fn of_stage(&self, stage: &Stage) -> impl Iterator<Item = (&Cell, &Summary)> {
+        let at = |width, context| Cell { stage: stage.clone(), width, context };
+        self.cells.range(at(0, 0)..=at(u32::MAX, u32::MAX))
+    }
+
     /// Whether any cell of `stage` was measured.
     pub fn has_stage(&self, stage: &Stage) -> bool {
-        self.cells.keys().any(|cell| cell.stage == *stage)
+        self.of_stage(stage).next().is_some()
     }
 
     /// The measured widths of `stage`, ascending.
     pub fn widths(&self, stage: &Stage) -> Vec<u32> {
-        let widths: BTreeSet<u32> =
-            self.cells.keys().filter(|cell| cell.stage == *stage).map(|cell| cell.width).collect();
-        widths.into_iter().collect()
+        let mut widths: Vec<u32> = self.of_stage(stage).map(|(cell, _)| cell.width).collect();
+        widths.dedup();
+        widths
     }
 
     /// The part of the table that says what steps cost behind `context` committed tokens: forwards of widths that were measured there or

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use ygg_profiler::{Profile, UnixTime};
 use yggc::{
-    measure::{plan_from_profile, profile_file},
+    measure::{Progress, plan_from_profile_watched, profile_file},
     model::Model,
     plan::{self, PLAN_FORMAT},
-    planner::{Fix, report},
+    planner::report,
 };
 
 use crate::cli::{
@@ -93,10 +93,11 @@ fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure>
             )));
         }
     }
-    let spinner = progress::spinner("searching");
-    let made_at = UnixTime::now();
-    let made = plan_from_profile(&profile, args.fix.as_ref().unwrap_or(&Fix::default()), made_at);
-    spinner.finish_and_clear();
+    let bar = progress::parts();
+    let advance = &mut |step: Progress| progress::advance(&bar, "searching", step);
+    let (made_at, fix) = (UnixTime::now(), args.fix.clone().unwrap_or_default());
+    let made = plan_from_profile_watched(&profile, &fix, made_at, advance);
+    bar.finish_and_clear();
     let plan = made?;
     plan::write(&plan, &args.output)?;
     output::text(report::text(&plan, made_at))

@@ -214,9 +214,7 @@ fn make(
 
 /// Shows the progress of a measurement.
 pub(crate) fn advance(bar: &ProgressBar, step: measure::Progress) {
-    bar.set_length(step.total as u64);
-    bar.set_position(step.done as u64);
-    bar.set_message(format!("measuring {}", step.what));
+    progress::advance(bar, "measuring", step);
 }
 
 fn without(prepared: Prepared, reason: String) -> (Prepared, PlanOrReason) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use yggc::measure::Progress;
 
 use crate::cli::output;
 
@@ -30,6 +31,13 @@ pub(crate) fn waiting(what: &str) -> ProgressBar {
 /// A bar over equal parts, whose number and label are set as it advances.
 pub(crate) fn parts() -> ProgressBar {
     bar(Some(1), "", "{msg} {wide_bar} {pos}/{len} {elapsed}")
+}
+
+/// Shows how far something is in its parts.
+pub(crate) fn advance(bar: &ProgressBar, doing: &str, step: Progress) {
+    bar.set_length(step.total as u64);
+    bar.set_position(step.done as u64);
+    bar.set_message(format!("{doing} {}", step.what));
 }
 
 fn bar(length: Option<u64>, what: &str, template: &str) -> ProgressBar {

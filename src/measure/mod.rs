@@ -40,6 +40,6 @@ pub use kernels::{KernelOptions, kernel_report};
 pub use live::Learners;
 pub use record::{ProfileOptions, profile};
 pub use remeasure::{RemeasureOptions, remeasure};
-pub use replay::plan_from_profile;
+pub use replay::{plan_from_profile, plan_from_profile_watched};
 pub use score::{Score, ScoredToken, score};
 pub use tuned::{TunedForward, TunedOp, tuned_report};

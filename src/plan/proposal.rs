@@ -2,7 +2,7 @@
 use crate::tree::TokenTree;
 
 /// A drafter that is a pure function of the committed tokens, and of the requests before them if it remembers any.
-pub trait ReplayDrafter: std::fmt::Debug {
+pub trait ReplayDrafter: std::fmt::Debug + Send {
     /// Forgets all requests: it is as it was opened.
     fn forget(&mut self) {}
 

@@ -4,18 +4,19 @@ use ygg_profiler::{TableError, Trace};
 use super::{
     Tally, TreeReplay,
     depth_replay::{DepthPolicy, replay_depths},
+    grown_trees::ValuedTrees,
     objective::mean_step,
-    pricing::{Choosing, Pricing},
+    pricing::{Choosing, TreePrices},
     rates::Rates,
 };
-use crate::plan::{Calibration, DepthCost, DepthCosts, RowChoice, RowRule, Schedule, Shape, step_us};
+use crate::plan::{Calibration, DepthCost, DepthCosts, RowChoice, Schedule, Shape, step_us};
 
-/// The shapes of one drafter, draft width and rule of rows, replayed at fixed depths.
+/// The shapes of one drafter, draft width and rule of rows, replayed at fixed depths under the plain schedule.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DepthSearch<'a> {
     pub(super) traces: &'a [&'a Trace],
-    pub(super) pricing: Pricing<'a>,
-    pub(super) rule: RowRule,
+    pub(super) trees: &'a ValuedTrees<'a>,
+    pub(super) prices: &'a TreePrices<'a>,
     pub(super) calibration: Option<&'a Calibration>,
     pub(super) replay: &'a TreeReplay,
     /// What the time of the shapes' steps is worth, as found for fixed depths.
@@ -35,11 +36,11 @@ impl DepthSearch<'_> {
     /// Replays every shape, all of one draft width and replayed at fixed depths; none unless every step has predictions.
     pub(super) fn replayed(&self, shapes: &[Shape]) -> Result<Vec<ReplayedDepths>, TableError> {
         let is_predicted = |trace: &&Trace| trace.steps().all(|step| !step.predicted.is_empty());
-        let Some(first) = shapes.first().filter(|_| self.traces.iter().all(is_predicted)) else {
+        if !self.traces.iter().all(is_predicted) {
             return Ok(Vec::new());
-        };
+        }
         let policies = shapes.iter().map(|shape| self.policy(shape)).collect::<Result<Vec<_>, _>>()?;
-        let tallies = replay_depths(self.traces, first.draft_width, &policies, self.calibration);
+        let tallies = replay_depths(self.trees, &policies);
         let replayed = policies.into_iter().zip(tallies).map(|(policy, tally)| {
             let DepthPolicy { shape, rows, depths } = policy;
             ReplayedDepths { shape, rows, depths, tally }
@@ -48,12 +49,10 @@ impl DepthSearch<'_> {
     }
 
     fn policy(&self, shape: &Shape) -> Result<DepthPolicy, TableError> {
-        let at = |depth, width| {
-            let stages = self.pricing.predicted_depth_step(&Shape { depth, ..*shape }, self.rule, width)?;
-            Ok(step_us(&stages))
-        };
-        let by = Choosing { rule: self.rule, calibration: self.calibration, rate: self.rates.of(shape) };
-        let rows = self.pricing.predicted_depth_choice(shape, by)?;
+        let prices = self.prices;
+        let at = |depth, width| Ok(step_us(&prices.predicted_depth_step(depth, width)?));
+        let by = Choosing { rule: prices.rule, calibration: self.calibration, rate: self.rates.of(shape) };
+        let rows = prices.predicted_depth_choice(shape, by)?;
         let narrowest = rows.widths[0];
         let plain_us = at(0, 1)?;
         let saved_us = narrowest.step_us - plain_us;
@@ -62,10 +61,7 @@ impl DepthSearch<'_> {
             let Some(width) = self.width_at(shape, depth) else { continue };
             // A depth that the traces cannot answer for is none to choose.
             let Ok(tally) = self.replay.tally(depth, width) else { continue };
-            let drafted = Shape { depth, ..*shape };
-            let stages = mean_step(tally.steps(), |width| {
-                self.pricing.predicted_depth_step(&drafted, self.rule, width)
-            })?;
+            let stages = mean_step(tally.steps(), |width| prices.predicted_depth_step(depth, width))?;
             let saved_us = narrowest.step_us - at(depth, narrowest.width)?;
             costs.push(DepthCost { depth, step_us: step_us(&stages), saved_us });
         }
@@ -75,7 +71,7 @@ impl DepthSearch<'_> {
     /// The largest width that the shape's steps may verify of a tree of `depth` growths.
     fn width_at(&self, shape: &Shape, depth: u32) -> Option<u32> {
         let nodes = Shape { depth, ..*shape }.nodes();
-        let mut widths = self.pricing.verify_widths(Schedule::Plain, shape.verify_width);
+        let mut widths = self.prices.pricing.verify_widths(Schedule::Plain, shape.verify_width);
         widths.retain(|width| *width >= 2 && u64::from(*width) <= nodes);
         widths.last().copied()
     }

@@ -28,15 +28,17 @@ pub struct FreeDrafter<'a> {
 
 impl Search<'_> {
     /// A drafter that is replayed: every depth and width that it would try, with every measured number of rows.
+    ///
+    /// # Panics
+    /// Without its implementation.
     pub(super) fn free_drafter(
         &self,
         origin: &Origin<'_>,
-        free_drafters: &mut [FreeDrafter<'_>],
+        free_drafter: Option<&mut FreeDrafter<'_>>,
         found: &mut Found,
     ) -> Result<(), SearchError> {
-        let drafter = free_drafters.iter_mut().find(|d| d.name == *origin.name);
         let FreeDrafter { name, drafter, depths, widths } =
-            drafter.unwrap_or_else(|| panic!("drafter {} has no implementation to replay", origin.name));
+            free_drafter.unwrap_or_else(|| panic!("drafter {} has no implementation to replay", origin.name));
         if self.recorded.requests.iter().all(|request| request.output.len() < 2) {
             return Err(SearchError::NoEvidence {
                 drafter: name.clone(),

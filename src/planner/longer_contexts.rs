@@ -4,7 +4,7 @@ use super::{
     Fix, FixedWidth, FreeDrafter, SearchError,
     objective::plain_step,
     search::{Origin, Search},
-    selection::{Found, Point, best_first, best_of},
+    selection::{Point, best_first, best_of},
     unseen::unseen,
 };
 use crate::plan::{ContextRange, RecordedAs, Stage, SubPlan, Unseen, step_us};
@@ -85,13 +85,12 @@ impl Search<'_> {
         let (schedules, asked_for) = (vec![*schedule], best.asked_for);
         let origin = Origin { name, kind: drafter, limits: &limits, schedules, place: 0, asked_for };
         let search = Search { table: &table, context, ar_tpot_us: step_us(&plain), ..*self };
-        let mut found = Found::default();
-        match search.drafter(&origin, free_drafters, &mut found) {
-            Ok(()) => {}
+        let free_drafter = free_drafters.iter_mut().find(|drafter| drafter.name == *name);
+        let mut points = match search.shapes(&origin, free_drafter) {
+            Ok(found) => found.points,
             Err(SearchError::NoEvidence { .. }) => return Ok(None),
             Err(other) => return Err(other),
-        }
-        let Found { mut points, .. } = found;
+        };
         points.retain(|point| !is_live || point.sub_plan.shape.verify_width <= shape.verify_width);
         points.sort_by(best_first);
         let Some(point) = best_of(&points, origin.place, &limits) else { return Ok(None) };

@@ -1,4 +1,6 @@
 //! Pricing: the choices of rows that a drafter's steps could be given, with what a step costs at each width.
+use std::{cell::RefCell, collections::BTreeMap};
+
 use ygg_profiler::{DrafterName, LatencyTable, Stage, TableError};
 
 use super::{
@@ -29,6 +31,61 @@ impl Choosing<'_> {
         let cost = |width| Ok(WidthCost { width, step_us: step_us(&stages_at(width)?) });
         let widths = widths.into_iter().map(cost).collect::<Result<_, TableError>>()?;
         Ok(RowChoice { rule, widths, rate, calibration: calibration.cloned() })
+    }
+}
+
+/// The tree steps of one draft width, schedule and rule of rows, each priced when it is first asked for: shapes share them.
+#[derive(Debug)]
+pub(super) struct TreePrices<'a> {
+    pub(super) pricing: Pricing<'a>,
+    pub(super) draft_width: u32,
+    pub(super) schedule: Schedule,
+    pub(super) rule: RowRule,
+    /// By depth and rows.
+    known: RefCell<BTreeMap<(u32, u32), Vec<StageTime>>>,
+}
+
+impl<'a> TreePrices<'a> {
+    pub(super) fn new(pricing: Pricing<'a>, draft_width: u32, schedule: Schedule, rule: RowRule) -> Self {
+        Self { pricing, draft_width, schedule, rule, known: RefCell::default() }
+    }
+
+    /// [`Pricing::tree_step`] of `depth` growths.
+    pub(super) fn step(&self, depth: u32, width: u32) -> Result<Vec<StageTime>, TableError> {
+        if let Some(stages) = self.known.borrow().get(&(depth, width)) {
+            return Ok(stages.clone());
+        }
+        let shape = Shape { depth, draft_width: self.draft_width, verify_width: width };
+        let stages = self.pricing.tree_step(&shape, self.schedule, self.rule, width)?;
+        self.known.borrow_mut().insert((depth, width), stages.clone());
+        Ok(stages)
+    }
+
+    /// The stages of a step whose depth was predicted, `depth` or 0, and verifies `width` rows.
+    pub(super) fn predicted_depth_step(&self, depth: u32, width: u32) -> Result<Vec<StageTime>, TableError> {
+        let Pricing { table, context, .. } = self.pricing;
+        let stages = match depth {
+            0 => plain_step(table, context)?,
+            1.. => self.step(depth, width)?,
+        };
+        with_prediction(stages, table, context)
+    }
+
+    /// The choice of rows of a shape's steps: Wv alone, or any measured width up to it.
+    pub(super) fn choice(&self, shape: &Shape, by: Choosing<'_>) -> Result<RowChoice, TableError> {
+        self.pricing.tree_choice(shape, self.schedule, by, |width| self.step(shape.depth, width))
+    }
+
+    /// The choice of rows of steps whose depth is predicted: trees are of any size, so all measured widths up to Wv.
+    /// Costs are those of Dd growths. Heads are drafted when a step begins: a head drafted ahead would
+    /// overwrite the hidden row that depths are predicted from.
+    pub(super) fn predicted_depth_choice(
+        &self,
+        shape: &Shape,
+        by: Choosing<'_>,
+    ) -> Result<RowChoice, TableError> {
+        let widths = self.pricing.verify_widths(Schedule::Plain, shape.verify_width);
+        by.among(widths, |width| self.predicted_depth_step(shape.depth, width))
     }
 }
 
@@ -98,32 +155,6 @@ impl Pricing<'_> {
         widths
     }
 
-    /// The stages of a step whose depth was predicted, `shape.depth` or 0, and verifies `width` rows.
-    pub(super) fn predicted_depth_step(
-        &self,
-        shape: &Shape,
-        rule: RowRule,
-        width: u32,
-    ) -> Result<Vec<StageTime>, TableError> {
-        let stages = match shape.depth {
-            0 => plain_step(self.table, self.context)?,
-            1.. => self.tree_step(shape, Schedule::Plain, rule, width)?,
-        };
-        with_prediction(stages, self.table, self.context)
-    }
-
-    /// The choice of rows of steps whose depth is predicted: trees are of any size, so all measured widths up to Wv.
-    /// Costs are those of Dd growths. Heads are drafted when a step begins: a head drafted ahead would
-    /// overwrite the hidden row that depths are predicted from.
-    pub(super) fn predicted_depth_choice(
-        &self,
-        shape: &Shape,
-        by: Choosing<'_>,
-    ) -> Result<RowChoice, TableError> {
-        let widths = self.verify_widths(Schedule::Plain, shape.verify_width);
-        by.among(widths, |width| self.predicted_depth_step(shape, by.rule, width))
-    }
-
     /// The stages of a step of a drafter without a model that verifies `width` rows, out of `shape.verify_width` nodes at
     /// most; deciding is priced at that many.
     pub(super) fn free_step(
@@ -141,18 +172,19 @@ impl Pricing<'_> {
         }
     }
 
-    /// The choice of rows of a model drafter's steps: Wv alone, or any measured width up to it.
+    /// The choice of rows of a model drafter's steps, each of which takes what `stages_at` says: Wv alone, or any measured width up to it.
     pub(super) fn tree_choice(
         &self,
         shape: &Shape,
         schedule: Schedule,
         by: Choosing<'_>,
+        stages_at: impl Fn(u32) -> Result<Vec<StageTime>, TableError>,
     ) -> Result<RowChoice, TableError> {
         let widths = match by.rule {
             RowRule::Widest => vec![shape.verify_width],
             RowRule::BestRate => self.verify_widths(schedule, shape.verify_width),
         };
-        by.among(widths, |width| self.tree_step(shape, schedule, by.rule, width))
+        by.among(widths, stages_at)
     }
 
     /// The choice of rows of a free drafter's steps: a proposal may be of any size, so all measured widths up to Wv.

@@ -1,5 +1,5 @@
 //! The exhaustive search of drafter, Dd, Wd and Wv among measured widths by eq. 3, plain decoding included.
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, num::NonZero};
 
 use ygg_profiler::{
     DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile, Stage, TokenTrace, Trace, UnixTime,
@@ -13,6 +13,7 @@ use super::{
     selection::{
         Best, Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors,
     },
+    side_by_side::{Searched, search_drafters},
     stages::Tail,
     tally::Priced,
     unseen::unseen,
@@ -22,8 +23,8 @@ use crate::plan::{
     PlannedPredictor, Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan, Unseen,
 };
 
-/// Makes the plan that follows from `profile`, within what `fix` leaves open. The plan says that it was made at `made_at`; nothing else
-/// depends on that.
+/// Makes the plan that follows from `profile` on one thread, within what `fix` leaves open. The plan says that it was made at `made_at`;
+/// nothing else depends on that.
 ///
 /// `free_drafters` holds every drafter of the profile that runs no model. Every temperature that was recorded is searched by
 /// itself; one above 0 at which nothing satisfies the fix gets no band. A fixed depth or draft width of a free drafter need not be
@@ -41,20 +42,43 @@ pub fn make_plan(
     fix: &Fix,
     made_at: UnixTime,
 ) -> Result<Plan, SearchError> {
+    make_plan_watched(profile, free_drafters, fix, made_at, NonZero::<usize>::MIN, &mut |_, _| {})
+}
+
+/// [`make_plan`] on `threads` threads at most; `progress` gets (drafters searched, drafters in all). The plan does not depend on the number
+/// of threads.
+///
+/// # Errors
+/// As [`make_plan`].
+///
+/// # Panics
+/// As [`make_plan`].
+pub fn make_plan_watched(
+    profile: &Profile,
+    free_drafters: &mut [FreeDrafter<'_>],
+    fix: &Fix,
+    made_at: UnixTime,
+    threads: NonZero<usize>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Plan, SearchError> {
     profile.validate()?;
     let table = profile.table()?;
     let greedy = Recorded::greedy(profile);
     let context = reference_context(&greedy, &table);
     let plain = plain_sub_plan(&table, context)?;
     let ar_tpot_us = plain.predicted.tpot_us;
-    let band = |recorded: &Recorded<'_>, free_drafters: &mut [FreeDrafter<'_>]| {
-        let search = Search { profile, recorded, table: &table, context, ar_tpot_us };
-        search.band(&plain, free_drafters, fix)
-    };
-    let (greedy, predictors) = band(&greedy, free_drafters)?;
+    let warm = profile.temperatures().into_iter().filter(|temperature| *temperature > 0.0);
+    let recorded = std::iter::once(greedy).chain(warm.map(|t| Recorded::warm(profile, t)));
+    let recorded: Vec<Recorded<'_>> = recorded.collect();
+    let at = |recorded| Search { profile, recorded, table: &table, context, ar_tpot_us };
+    let searches: Vec<Search<'_>> = recorded.iter().map(at).collect();
+    let mut found = search_drafters(&searches, free_drafters, fix, threads, progress).into_iter();
+    let mut band =
+        |search: &Search<'_>| search.band(&plain, found.next().expect("of every search"), free_drafters, fix);
+    let (greedy, predictors) = band(&searches[0])?;
     let mut bands = Vec::new();
-    for temperature in profile.temperatures().into_iter().filter(|temperature| *temperature > 0.0) {
-        match band(&Recorded::warm(profile, temperature), free_drafters) {
+    for search in &searches[1..] {
+        match band(search) {
             Ok((band, _)) => bands.push(band),
             Err(SearchError::FixImpossible { .. } | SearchError::NoEvidence { .. }) => {}
             Err(other) => return Err(other),
@@ -128,10 +152,9 @@ impl Origin<'_> {
         self.limits.row_rules().iter().filter_map(rows).collect()
     }
 
-    /// Every way of choosing rows under every schedule that the fix leaves open.
-    pub(super) fn under_schedules<'r>(&self, rows: &'r [Rows]) -> Vec<(&'r Rows, Schedule)> {
-        let all = rows.iter().flat_map(|rows| self.schedules.iter().map(move |schedule| (rows, *schedule)));
-        all.filter(|(rows, schedule)| schedule.admits_rows(rows.rule)).collect()
+    /// The schedules that the fix leaves open to steps that choose their rows by a rule.
+    pub(super) fn schedules_of(&self, rule: RowRule) -> impl Iterator<Item = Schedule> {
+        self.schedules.iter().copied().filter(move |schedule| schedule.admits_rows(rule))
     }
 
     pub(super) fn point(&self, shape: Shape, evidence: Evidence<'_>, priced: Priced) -> Point {
@@ -200,39 +223,78 @@ pub(super) struct Search<'a> {
     pub(super) ar_tpot_us: f64,
 }
 
+/// Whether the fix allows choosing a drafter.
+fn asks_for(fix: &Fix, name: &DrafterName, kind: &DrafterKind) -> bool {
+    fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name())
+}
+
 impl Search<'_> {
-    /// What is decided for requests like those recorded, and every trained predictor beside what it gains.
+    /// Every shape of the drafter at a place of the profile, with its implementation if it is replayed; none of one that drafts nothing.
+    ///
+    /// # Errors
+    /// [`SearchError::NoEvidence`] of a drafter that is no candidate, or another one that ends the search.
+    pub(super) fn drafter(
+        &self,
+        place: usize,
+        free_drafter: Option<&mut FreeDrafter<'_>>,
+        fix: &Fix,
+    ) -> Result<Found, SearchError> {
+        let description = &self.profile.drafters[place];
+        let kind = DrafterKind::from_description(description)?;
+        let name = &description.name;
+        let asked_for = asks_for(fix, name, &kind);
+        let open = Fix::default();
+        let limits = if asked_for { fix } else { &open };
+        // Tokens of requests that sample are drawn by the host.
+        let is_greedy = self.recorded.temperature == 0.0;
+        let is_open = |schedule: &Schedule| {
+            schedule.suits(&kind)
+                && limits.admits_schedule(*schedule)
+                && (is_greedy || !schedule.walks_on_device())
+        };
+        let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
+        let origin = Origin { name, kind: &kind, limits, schedules, place, asked_for };
+        self.shapes(&origin, free_drafter)
+    }
+
+    /// The shapes of a drafter that its limits leave open.
+    ///
+    /// # Errors
+    /// As [`drafter`](Self::drafter).
+    pub(super) fn shapes(
+        &self,
+        origin: &Origin<'_>,
+        free_drafter: Option<&mut FreeDrafter<'_>>,
+    ) -> Result<Found, SearchError> {
+        let mut found = Found::default();
+        match origin.kind.facts().recorded_as {
+            RecordedAs::Nothing => {}
+            RecordedAs::Trees => self.tree_drafter(origin, &mut found)?,
+            RecordedAs::LiveSteps => self.live_drafter(origin, &mut found)?,
+            RecordedAs::Requests => self.free_drafter(origin, free_drafter, &mut found)?,
+        }
+        Ok(found)
+    }
+
+    /// What is decided for requests like those recorded, given what was found of every drafter of the profile, and every trained predictor
+    /// beside what it gains.
     fn band(
         &self,
         plain: &SubPlan,
+        by_drafter: Vec<Searched>,
         free_drafters: &mut [FreeDrafter<'_>],
         fix: &Fix,
     ) -> Result<(Band, Vec<PlannedPredictor>), SearchError> {
         let mut found = Found::default();
         let mut left_out = Vec::new();
-        let mut names = Vec::new();
-        let open = Fix::default();
-        for description in &self.profile.drafters {
-            let kind = DrafterKind::from_description(description)?;
-            let name = &description.name;
-            let asked_for = fix.drafter.as_deref().is_none_or(|d| d == name.as_str() || d == kind.name());
-            let limits = if asked_for { fix } else { &open };
-            // Tokens of requests that sample are drawn by the host.
-            let is_greedy = self.recorded.temperature == 0.0;
-            let is_open = |schedule: &Schedule| {
-                schedule.suits(&kind)
-                    && limits.admits_schedule(*schedule)
-                    && (is_greedy || !schedule.walks_on_device())
+        for (description, of_drafter) in self.profile.drafters.iter().zip(by_drafter) {
+            let is_named = || {
+                let kind = DrafterKind::from_description(description);
+                fix.drafter.is_some() && kind.is_ok_and(|kind| asks_for(fix, &description.name, &kind))
             };
-            let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
-            let origin = Origin { name, kind: &kind, limits, schedules, place: names.len(), asked_for };
-            if kind.facts().recorded_as == RecordedAs::Nothing {
-                continue;
-            }
-            let is_named = asked_for && fix.drafter.is_some();
-            match self.drafter(&origin, free_drafters, &mut found) {
-                Ok(()) => names.push(name.clone()),
-                Err(SearchError::NoEvidence { drafter: name, expected }) if !is_named => {
+            match of_drafter {
+                Ok(of_drafter) => found.append(of_drafter),
+                Err(SearchError::NoEvidence { drafter: name, expected }) if !is_named() => {
                     left_out.push(LeftOut { name, lacks: expected.to_owned() });
                 }
                 Err(other) => return Err(other),
@@ -246,7 +308,7 @@ impl Search<'_> {
             let own = points.iter().filter(move |point| point.place == place);
             Some(Best { point, unseen: unseen(self.table, self.context, own, point) })
         };
-        let best: Vec<Best<'_>> = (0..names.len()).filter_map(best).collect();
+        let best: Vec<Best<'_>> = (0..self.profile.drafters.len()).filter_map(best).collect();
         let chosen = choose(&best, fix).ok_or_else(|| SearchError::FixImpossible {
             fix: fix.to_string(),
             measured: self.choices(free_drafters),
@@ -257,8 +319,8 @@ impl Search<'_> {
             if chosen == Choice::Drafter(point.place) {
                 chosen_index = by_drafter.len() as u32;
             }
-            let longer_contexts = self.longer_contexts(point, free_drafters, fix)?;
             let guard = guard_limits(self.table, self.context, &point.sub_plan, &point.by_prompt);
+            let longer_contexts = self.longer_contexts(point, free_drafters, fix)?;
             by_drafter.push(SubPlan { unseen, guard, longer_contexts, ..point.sub_plan.clone() });
         }
         let predictors = predictors(self.recorded.trained, &points, &predicted_depth_speedups, &by_drafter);
@@ -266,21 +328,6 @@ impl Search<'_> {
         let temperature = self.recorded.temperature;
         let band = Band { temperature, by_drafter, chosen_index, alternatives, refused, left_out };
         Ok((band, predictors))
-    }
-
-    /// Adds the shapes of one drafter, by what was recorded of it.
-    pub(super) fn drafter(
-        &self,
-        origin: &Origin<'_>,
-        free_drafters: &mut [FreeDrafter<'_>],
-        found: &mut Found,
-    ) -> Result<(), SearchError> {
-        match origin.kind.facts().recorded_as {
-            RecordedAs::Nothing => Ok(()),
-            RecordedAs::Trees => self.tree_drafter(origin, found),
-            RecordedAs::LiveSteps => self.live_drafter(origin, found),
-            RecordedAs::Requests => self.free_drafter(origin, free_drafters, found),
-        }
     }
 
     pub(super) fn pricing<'s>(&'s self, drafter: &'s DrafterName) -> Pricing<'s> {

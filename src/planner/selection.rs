@@ -21,7 +21,7 @@ pub const NOISE_MARGIN: f64 = 0.03;
 
 /// One priced shape.
 pub(super) struct Point {
-    /// Place of the drafter among those searched.
+    /// Place of the drafter in the profile.
     pub(super) place: usize,
     /// Whether the fix allows choosing it.
     pub(super) asked_for: bool,
@@ -43,6 +43,16 @@ pub(super) struct Found {
     /// The best speed-up of steps whose depth is predicted, by place of the drafter, planned or not.
     pub(super) predicted_depth_speedups: BTreeMap<usize, f64>,
     pub(super) refused: Vec<Refusal>,
+}
+
+impl Found {
+    /// Adds what was found of another drafter.
+    pub(super) fn append(&mut self, of_drafter: Found) {
+        let Found { points, predicted_depth_speedups, refused } = of_drafter;
+        self.points.extend(points);
+        self.predicted_depth_speedups.extend(predicted_depth_speedups);
+        self.refused.extend(refused);
+    }
 }
 
 /// What is to run.

@@ -7,8 +7,8 @@ use ygg_profiler::Trace;
 use super::{
     AcceptedLengths, SearchError, TreeReplay, acceptance_by_rank,
     depth_search::{DepthSearch, ReplayedDepths},
-    judge_trees,
-    pricing::{Choosing, Pricing},
+    grown_trees::{GrownTrees, ValuedTrees},
+    pricing::{Choosing, TreePrices},
     rates::Rates,
     search::{Evidence, Origin, Rows, Search, speculative},
     selection::Found,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::plan::{
     Calibration, DepthChoice, DepthRule, GrowthChoice, GrowthRule, PlanError, Prediction, Refusal, RowChoice,
-    RowRule, Schedule, Shape,
+    Schedule, Shape,
 };
 
 /// The recorded trees of one drafter, and how they were drafted.
@@ -48,11 +48,9 @@ impl RecordedTrees<'_> {
 /// The trees of one drafter and draft width whose steps choose their rows by one rule, under one schedule.
 struct TreeSpace<'a> {
     trees: &'a RecordedTrees<'a>,
-    pricing: Pricing<'a>,
-    draft_width: u32,
-    rule: RowRule,
+    valued: &'a ValuedTrees<'a>,
+    prices: TreePrices<'a>,
     calibration: Option<&'a Calibration>,
-    schedule: Schedule,
     verify_widths: Vec<u32>,
     ar_tpot_us: f64,
 }
@@ -63,19 +61,19 @@ impl TreeSpace<'_> {
     }
 
     fn shapes(&self, depth: u32) -> impl Iterator<Item = Shape> {
-        speculative(depth, self.draft_width, &self.verify_widths)
+        speculative(depth, self.prices.draft_width, &self.verify_widths)
     }
 
     fn choice(&self, shape: &Shape, rates: &Rates) -> Result<RowChoice, SearchError> {
-        let by = Choosing { rule: self.rule, calibration: self.calibration, rate: rates.of(shape) };
-        Ok(self.pricing.tree_choice(shape, self.schedule, by)?)
+        let rule = self.prices.rule;
+        let by = Choosing { rule, calibration: self.calibration, rate: rates.of(shape) };
+        Ok(self.prices.choice(shape, by)?)
     }
 
     /// What a replayed shape should give.
     fn priced(&self, shape: &Shape, replay: &TreeReplay) -> Result<Priced, SearchError> {
         let tally = replay.tally(shape.depth, shape.verify_width)?;
-        let at = |width| self.pricing.tree_step(shape, self.schedule, self.rule, width);
-        Ok(tally.priced(self.ar_tpot_us, at)?)
+        Ok(tally.priced(self.ar_tpot_us, |width| self.prices.step(shape.depth, width))?)
     }
 
     /// Replays all shapes, again for as long as the worth of their steps' time changes.
@@ -84,9 +82,8 @@ impl TreeSpace<'_> {
         loop {
             let choices = |depth| self.shapes(depth).map(|shape| self.choice(&shape, &rates)).collect();
             let choices = self.depths().map(choices).collect::<Result<Vec<Vec<RowChoice>>, _>>()?;
-            let traces = &self.trees.traces;
-            let replay = TreeReplay::new(traces, self.draft_width, &choices, self.calibration);
-            if rates.are_found(self.rule) {
+            let replay = TreeReplay::of(self.valued, &choices);
+            if rates.are_found(self.prices.rule) {
                 return Ok((replay, rates));
             }
             for shape in self.depths().flat_map(|depth| self.shapes(depth)) {
@@ -113,21 +110,22 @@ impl Search<'_> {
         }
         let is_open = |width: &u32| origin.limits.draft_width.is_none_or(|fixed| fixed == *width);
         for draft_width in self.draft_widths(origin.name).into_iter().filter(is_open) {
-            let rows = origin.rows(|| judge_trees(&trees.traces, draft_width));
-            for (Rows { rule, calibration }, schedule) in origin.under_schedules(&rows) {
-                let space = TreeSpace {
-                    trees: &trees,
-                    pricing,
-                    draft_width,
-                    rule: *rule,
-                    calibration: calibration.as_ref(),
-                    schedule,
-                    verify_widths: pricing.tree_widths(schedule),
-                    ar_tpot_us: self.ar_tpot_us,
-                };
-                let (replay, rates) = space.replay()?;
-                let replayed = fixed_depths(origin, &space, (&replay, &rates), found)?;
-                self.predicted_depths(origin, &space, (&replay, &rates), &replayed, found)?;
+            let grown = GrownTrees::new(&trees.traces, draft_width);
+            for Rows { rule, calibration } in origin.rows(|| grown.judged()) {
+                let valued = grown.valued(calibration.as_ref());
+                for schedule in origin.schedules_of(rule) {
+                    let space = TreeSpace {
+                        trees: &trees,
+                        valued: &valued,
+                        prices: TreePrices::new(pricing, draft_width, schedule, rule),
+                        calibration: calibration.as_ref(),
+                        verify_widths: pricing.tree_widths(schedule),
+                        ar_tpot_us: self.ar_tpot_us,
+                    };
+                    let (replay, rates) = space.replay()?;
+                    let replayed = fixed_depths(origin, &space, (&replay, &rates), found)?;
+                    self.predicted_depths(origin, &space, (&replay, &rates), &replayed, found)?;
+                }
             }
         }
         Ok(())
@@ -173,15 +171,15 @@ impl Search<'_> {
         found: &mut Found,
     ) -> Result<(), SearchError> {
         let is_trained = self.recorded.trained.iter().any(|p| p.drafter == *origin.name);
-        let is_open = space.schedule == Schedule::Plain && origin.limits.admits_rule(DepthRule::Predicted);
+        let TreeSpace { valued: trees, prices, calibration, .. } = space;
+        let is_open = prices.schedule == Schedule::Plain && origin.limits.admits_rule(DepthRule::Predicted);
         if !is_trained || !is_open {
             return Ok(());
         }
-        let TreeSpace { pricing, rule, calibration, .. } = *space;
         let traces = &space.trees.traces;
-        let search = DepthSearch { traces, pricing, rule, calibration, replay, rates };
+        let search = DepthSearch { traces, trees, prices, calibration: *calibration, replay, rates };
         for ReplayedDepths { shape, rows, depths, tally } in search.replayed(replayed)? {
-            let at = |(depth, width)| pricing.predicted_depth_step(&Shape { depth, ..shape }, rule, width);
+            let at = |(depth, width)| prices.predicted_depth_step(depth, width);
             let priced = tally.priced(self.ar_tpot_us, at)?;
             let predicted = &priced.predicted;
             let best = found.predicted_depth_speedups.entry(origin.place).or_insert(predicted.speedup);
@@ -191,7 +189,7 @@ impl Search<'_> {
                 continue;
             }
             let evidence =
-                space.trees.evidence(space.schedule, DepthChoice::Predicted(depths), rows, tally.accepted());
+                space.trees.evidence(prices.schedule, DepthChoice::Predicted(depths), rows, tally.accepted());
             found.points.push(origin.point(shape, evidence, priced));
         }
         Ok(())
@@ -224,7 +222,8 @@ fn fixed_depths(
             continue;
         }
         let rows = space.choice(&shape, rates)?;
-        let evidence = space.trees.evidence(space.schedule, DepthChoice::Fixed, rows, tally.accepted());
+        let evidence =
+            space.trees.evidence(space.prices.schedule, DepthChoice::Fixed, rows, tally.accepted());
         found.points.push(origin.point(shape, evidence, space.priced(&shape, replay)?));
     }
     Ok(replayed)

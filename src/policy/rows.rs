@@ -5,7 +5,7 @@
 //! decoder ask the same function, so a step is priced as it will be run.
 use crate::{
     plan::{RowChoice, RowRule},
-    tree::{PruneScratch, TokenTree, best_width, expected_tokens, expected_tokens_of},
+    tree::{PruneScratch, TokenTree, best_width, expected_tokens},
 };
 
 use super::StepCosts;
@@ -42,27 +42,29 @@ impl RowChoice {
                 }
                 expected_tokens(tree, &mut scratch.prune, &mut scratch.expected);
                 let pinned = u32::try_from(tree.pinned()).unwrap_or(u32::MAX);
-                self.best_rate(scratch, costs, pinned)
+                self.best_rate(&scratch.expected, &mut scratch.widths, costs, pinned)
             }
         }
     }
 
-    /// [`rows`](Self::rows), as planned, of a tree whose nodes have these calibrated values, in the order of ids and not above their
-    /// ancestors'.
-    pub fn rows_of(&self, values: &[f32], scratch: &mut RowScratch) -> u32 {
+    /// [`rows`](Self::rows), as planned, of a tree without pinned nodes whose best w nodes, by calibrated values not above their ancestors',
+    /// are expected to give `expected[w]` tokens, `[nodes + 1]`.
+    pub fn rows_expecting(&self, expected: &[f64], scratch: &mut RowScratch) -> u32 {
         match self.rule {
             RowRule::Widest => self.widest(),
-            RowRule::BestRate => {
-                expected_tokens_of(values, &mut scratch.prune, &mut scratch.expected);
-                self.best_rate(scratch, None, 0)
-            }
+            RowRule::BestRate => self.best_rate(expected, &mut scratch.widths, None, 0),
         }
     }
 
     /// Widths beyond the smallest that holds the whole tree are no candidates: no step would run at them. Neither are those that
     /// do not hold the pinned nodes, where another does: what those are worth, later steps tell.
-    fn best_rate(&self, scratch: &mut RowScratch, costs: Option<&StepCosts>, pinned: u32) -> u32 {
-        let RowScratch { prune: _, expected, widths } = scratch;
+    fn best_rate(
+        &self,
+        expected: &[f64],
+        widths: &mut Vec<u32>,
+        costs: Option<&StepCosts>,
+        pinned: u32,
+    ) -> u32 {
         let whole = self.planned(u32::try_from(expected.len() - 1).unwrap_or(u32::MAX)).width;
         widths.clear();
         let least = pinned.saturating_add(1).min(whole);

@@ -28,6 +28,6 @@ pub use check::TreeError;
 pub use filling::Filling;
 pub use growth::Frontier;
 pub use mask::tail_slots;
-pub use prune::{PruneScratch, best_width, expected_tokens, expected_tokens_of, select};
+pub use prune::{PruneScratch, best_width, expected_tokens, select};
 pub use template::{Level, Template, TemplateError};
 pub use token_tree::{Ancestors, Children, Insert, NodeId, Source, TokenTree};

@@ -82,22 +82,6 @@ pub fn select(tree: &TokenTree, width: usize, scratch: &mut PruneScratch, keep: 
 /// The root's share is exactly 1: it stands for the bonus token that every step emits.
 pub fn expected_tokens(tree: &TokenTree, scratch: &mut PruneScratch, out: &mut Vec<f64>) {
     scratch.fill(tree);
-    sum_best_first(scratch, out);
-}
-
-/// [`expected_tokens`] of nodes whose values, in the order of ids and the root's first, are known and not above their
-/// ancestors'.
-pub fn expected_tokens_of(values: &[f32], scratch: &mut PruneScratch, out: &mut Vec<f64>) {
-    scratch.values.clear();
-    scratch.values.extend_from_slice(values);
-    scratch.pinned.clear();
-    scratch.pinned.resize(values.len(), false);
-    scratch.order.clear();
-    scratch.order.extend((0..values.len()).map(NodeId::from_index));
-    sum_best_first(scratch, out);
-}
-
-fn sum_best_first(scratch: &mut PruneScratch, out: &mut Vec<f64>) {
     let PruneScratch { values, pinned, order } = scratch;
     order.sort_unstable_by(best_first(values, pinned));
     out.clear();

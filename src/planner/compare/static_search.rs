@@ -53,8 +53,9 @@ impl Search<'_> {
                 }
                 // Nothing is chosen by what time is worth: that of plain decoding will do.
                 let by = Choosing { rule: RowRule::Widest, calibration: None, rate: 1.0 / self.ar_tpot_us };
-                let rows = pricing.tree_choice(&shape, schedule, by)?;
-                let at = |()| pricing.tree_step(&shape, schedule, by.rule, shape.verify_width);
+                let step = |width| pricing.tree_step(&shape, schedule, by.rule, width);
+                let rows = pricing.tree_choice(&shape, schedule, by, step)?;
+                let at = |()| step(shape.verify_width);
                 let priced = tally.priced(self.ar_tpot_us, at)?;
                 let evidence = trees.evidence(schedule, DepthChoice::Fixed, rows, tally.accepted());
                 let evidence = Evidence { growth: choice(rule, tree.clone()), ..evidence };

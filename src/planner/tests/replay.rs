@@ -5,7 +5,7 @@ use ygg_profiler::{Candidate, Expansion, StepTrace, TokenTrace};
 use super::synthetic::{Echo, Oracle, fixed_widths, naive_tree, record, recorded_candidates, widest};
 use crate::{
     plan::Shape,
-    planner::{SearchError, TreeReplay, acceptance_by_rank, replay_free},
+    planner::{SearchError, TreeReplay, acceptance_by_rank, grown_trees::GrownTrees, replay_free},
 };
 
 const WIDTHS: [u32; 6] = [1, 2, 3, 5, 8, 1000];
@@ -52,6 +52,33 @@ proptest! {
                     }
                     Err(other) => panic!("{other}"),
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_nodes_of_every_depth_give_what_those_of_a_fresh_tree_would(
+        oracle in oracle(), width in 1u32..6, depth in 1u32..6,
+    ) {
+        let trace = record(&oracle, 1, width, depth, 6);
+        let grown = GrownTrees::new(&[&trace], width);
+        let valued = grown.valued(None);
+        let [step] = &valued.steps[..] else { panic!("one step was recorded") };
+        let recorded = recorded_candidates(step.recorded);
+        for depth in 0..=depth {
+            let fresh = naive_tree(|path| recorded.get(path).cloned(), step.recorded.tokens[0], width, depth);
+            let mut values: Vec<f32> = fresh.nodes.iter().map(|node| node.value).collect();
+            values.sort_by(|a, b| b.total_cmp(a));
+            let mut expected = vec![0.0];
+            expected.extend(values.iter().scan(0.0, |sum, value| {
+                *sum += f64::from(*value);
+                Some(*sum)
+            }));
+            let tree = &step.by_depth[depth as usize];
+            prop_assert_eq!(&tree.expected, &expected);
+            prop_assert_eq!(tree.nodes() as usize, values.len());
+            for rows in 1..=tree.nodes() {
+                prop_assert_eq!(tree.accepted(rows), fresh.accepted(&step.recorded.verified, rows));
             }
         }
     }

@@ -1,4 +1,6 @@
 //! The search against brute force, its refusals, and its preference for plain decoding.
+use std::num::NonZero;
+
 use proptest::prelude::*;
 use ygg_profiler::{CellSamples, HostStage, Profile, Stage, TokenTrace};
 
@@ -11,7 +13,9 @@ use crate::{
         Calibration, DrafterKind, LayerSkipSettings, LeftOut, Plan, PlanError, PricedShape, RowRule,
         Schedule, Shape, StageTime, SubPlan, decode, encode,
     },
-    planner::{Fix, FreeDrafter, NOISE_MARGIN, SearchError, compare::leviathan, make_plan, report},
+    planner::{
+        Fix, FreeDrafter, NOISE_MARGIN, SearchError, compare::leviathan, make_plan, make_plan_watched, report,
+    },
 };
 
 pub(super) const VERIFY_WIDTHS: [u32; 5] = [1, 2, 4, 6, 9];
@@ -49,6 +53,27 @@ pub(super) fn plan(profile: &Profile, fix: &str) -> Result<Plan, SearchError> {
     let mut free =
         [FreeDrafter { name: name("lookup"), drafter: &mut echo, depths: vec![1, 3], widths: vec![1, 2] }];
     make_plan(profile, &mut free, &fix, MADE_AT)
+}
+
+#[test]
+fn the_plan_does_not_depend_on_the_number_of_threads() {
+    let profile = good_profile();
+    let drafters = profile.drafters.len();
+    for fix in ["", "drafter=lookup,Dd=3"] {
+        let expected = encode(&plan(&profile, fix).unwrap()).unwrap();
+        let fix = if fix.is_empty() { Fix::default() } else { Fix::parse(fix).unwrap() };
+        for threads in [1, 2, 7] {
+            let (mut echo, mut seen) = (Echo, Vec::new());
+            let (depths, widths) = (vec![1, 3], vec![1, 2]);
+            let mut free = [FreeDrafter { name: name("lookup"), drafter: &mut echo, depths, widths }];
+            let threads = NonZero::new(threads).unwrap();
+            let made = make_plan_watched(&profile, &mut free, &fix, MADE_AT, threads, &mut |done, all| {
+                seen.push((done, all))
+            });
+            assert_eq!(encode(&made.unwrap()).unwrap(), expected, "{threads} threads");
+            assert_eq!(seen, (0..=drafters).map(|done| (done, drafters)).collect::<Vec<_>>());
+        }
+    }
 }
 
 /// Every shape of layer skip, schedule and rule of choosing rows priced the long way: fresh trees, eq. 3 written out.
