@@ -35,9 +35,9 @@ pub(crate) fn parts() -> ProgressBar {
 
 /// Shows how far something is in its parts.
 pub(crate) fn advance(bar: &ProgressBar, doing: &str, step: Progress) {
+    bar.set_message(format!("{doing} {}", step.what));
     bar.set_length(step.total as u64);
     bar.set_position(step.done as u64);
-    bar.set_message(format!("{doing} {}", step.what));
 }
 
 fn bar(length: Option<u64>, what: &str, template: &str) -> ProgressBar {

@@ -206,7 +206,7 @@ fn profile_measures_or_shows() {
     assert_eq!(profile.output, Some(PathBuf::from("f")));
     let Command::Profile(profile) = parse("profile show f --json").unwrap() else { panic!("not `profile`") };
     let Some(ProfileCommand::Show(show)) = profile.command else { panic!("not `profile show`") };
-    assert!(show.json && show.file == PathBuf::from("f") && profile.output.is_none());
+    assert_eq!((show.file, show.json, profile.output), (PathBuf::from("f"), true, None));
 }
 
 #[test]
