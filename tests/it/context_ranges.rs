@@ -99,7 +99,7 @@ fn profiled() -> &'static (Arc<Loaded>, Profile) {
 
 /// The plan of the profile, which drafts at every step of every range.
 fn plan(drafter: &str) -> Plan {
-    let fix = Fix::parse(&format!("drafter={drafter},predictor=off")).expect("a good fix");
+    let fix = Fix::parse(&format!("drafter={drafter},predictor=off,rows=all")).expect("a good fix");
     plan_from_profile(&profiled().1, &fix, NOW).expect("a plan")
 }
 

@@ -20,7 +20,7 @@ use crate::{
 /// A model whose context holds few of the calibration prompts, so that measuring is quick.
 fn quick_model() -> &'static Path {
     static MODEL: OnceLock<PathBuf> = OnceLock::new();
-    MODEL.get_or_init(|| tiny::write("quick.gguf", &SyntheticSpec { context: 128, ..tiny::spec() }))
+    MODEL.get_or_init(|| tiny::write("quick.gguf", &SyntheticSpec { context: 96, ..tiny::spec() }))
 }
 
 fn run(cache: &Path) -> Command {

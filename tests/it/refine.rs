@@ -20,7 +20,7 @@ use crate::{
 
 fn quick_model() -> &'static Path {
     static MODEL: OnceLock<PathBuf> = OnceLock::new();
-    MODEL.get_or_init(|| tiny::write("refined.gguf", &SyntheticSpec { context: 128, ..tiny::spec() }))
+    MODEL.get_or_init(|| tiny::write("refined.gguf", &SyntheticSpec { context: 96, ..tiny::spec() }))
 }
 
 fn run(cache: &Path) -> Value {

@@ -47,6 +47,7 @@ pub(crate) fn profiled(
     let options = adjust(ProfileOptions {
         prompts: texts.map(prompt).to_vec(),
         contexts: vec![16],
+        temperatures: Vec::new(),
         pinning: Pinning::Floating,
         clock: || NOW,
         ..ProfileOptions::new(Duration::from_secs(60))
