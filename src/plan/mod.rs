@@ -1,9 +1,10 @@
 //! The plan: the file that decides everything about speculation on one machine, and what it is made of.
 //!
-//! A [`Plan`] names for every band of temperatures ([`Band`]) a sub-plan ([`SubPlan`]): the drafter ([`DrafterKind`]), the
-//! [`Shape`] of a step, how its tree grows ([`GrowthChoice`]), in which order its stages run ([`Schedule`]), and how a step chooses
-//! its depth ([`DepthChoice`]) and its rows ([`RowChoice`]); depth and rows are others behind longer contexts ([`ContextRange`]). [`write()`] and [`read()`] move plans through checked files; a
-//! [`FittedPlan`] is one whose fingerprints are those of the machine, model and build at hand.
+//! A [`Plan`] names for every band of temperatures ([`Band`]) a sub-plan ([`SubPlan`]): the drafter ([`DrafterKind`]), the [`Shape`] of
+//! a step, how its tree grows ([`GrowthChoice`]), in which order its stages run ([`Schedule`]), and how a step chooses its depth
+//! ([`DepthChoice`]) and its rows ([`RowChoice`]); depth and rows are others behind longer contexts ([`ContextRange`]). [`write()`] and
+//! [`read()`] move plans through checked files; a [`FittedPlan`] is one whose fingerprints are those of the machine, model and build at
+//! hand.
 //!
 //! Invariant: a [`Plan`] that was read or made is valid ([`Plan::validate`]). What is decided while decoding is in `policy`; how a
 //! plan is found is in `planner`, which a program that only decodes does not link.
