@@ -23,7 +23,7 @@ const DEPTH: usize = 6;
 const FEWEST_GUESSED: usize = 3;
 
 /// Which drafters that learn from the verifier are recorded. Every one decodes the prompts by itself, once for every shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Learners {
     /// None.
     None,
@@ -54,7 +54,7 @@ impl Learners {
 }
 
 /// A drafter and a shape to record it in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Recording {
     name: DrafterName,
     kind: DrafterKind,

@@ -265,8 +265,8 @@ pub fn profile(
     let tunings = choose_tunings(&measured_tunings);
     let for_predictors = options.budget / 20;
     let rest = options.budget - for_tunings - for_predictors;
-    let live = recordings(&drafters, options.learners, loaded.set().widths());
-    let for_live = if live.is_empty() { Duration::ZERO } else { rest / LIVE_PART };
+    let has_learners = drafters.iter().any(|(_, kind)| kind.learns());
+    let for_live = if has_learners { rest / LIVE_PART } else { Duration::ZERO };
     let warm = WarmTime::share(rest / 2 - for_live, &options.temperatures)?;
     let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), &options.head_sizes);
     let shape = StepShape {
@@ -314,8 +314,9 @@ pub fn profile(
     let measurements = latencies(&mut subject, &drafters, cells, &settings, advance)?;
     // What the other recordings left of their time is spent here, where every prompt is decoded anew for every shape.
     let for_live = for_live.max(rest.saturating_sub(start.elapsed()));
+    let what = (&drafters[..], options.learners);
     let live_traces =
-        record_learners(loaded, &live, (&trace_options, &options.temperatures), for_live, progress)?;
+        record_learners(loaded, what, (&trace_options, &options.temperatures), for_live, progress)?;
     let profile = Profile {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
         measured_at,
@@ -334,31 +335,31 @@ pub fn profile(
     Ok(profile)
 }
 
-/// Records every drafter that learns from the verifier in each of its shapes, at every temperature, within `budget`.
+/// Records every drafter that learns from the verifier in each of its shapes, and at temperatures above 0 those that share a tree, within
+/// `budget`. Their answers are half as long, and have half the time.
 fn record_learners(
     loaded: &Loaded,
-    live: &[Recording],
+    (drafters, learners): (&[(DrafterName, DrafterKind)], Learners),
     (options, temperatures): (&TraceOptions<'_>, &[f32]),
     budget: Duration,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<LiveTrace>, Error> {
-    let time = WarmTime::share(budget, temperatures)?;
-    let greedy = TraceOptions { budget: time.greedy, ..*options };
-    let warm = temperatures.iter().map(|temperature| TraceOptions {
+    let recordings = |learners| recordings(drafters, learners, loaded.set().widths());
+    let greedy = recordings(learners).into_iter().map(|recording| (recording, *options, 2));
+    let at = |temperature: &f32| TraceOptions {
         temperature: *temperature,
-        budget: time.each,
         tokens: warm_tokens(options),
         ..*options
-    });
-    let at_temperatures: Vec<TraceOptions<'_>> = std::iter::once(greedy).chain(warm).collect();
-    let total = live.len() * at_temperatures.len();
-    let mut traces = Vec::with_capacity(total);
-    for of_temperature in &at_temperatures {
-        for recording in live {
-            let budget = of_temperature.budget / u32::try_from(live.len()).expect("few recordings");
-            traces.push(recording.record(loaded, of_temperature, budget)?);
-            progress(Progress { what: "drafters that learn", done: traces.len(), total });
-        }
+    };
+    let of_warm = recordings(learners.min(Learners::Mixtures));
+    let warm =
+        temperatures.iter().flat_map(|t| of_warm.iter().map(|recording| (recording.clone(), at(t), 1)));
+    let all: Vec<(Recording, TraceOptions<'_>, u32)> = greedy.chain(warm).collect();
+    let parts = all.iter().map(|(_, _, parts)| parts).sum::<u32>().max(1);
+    let mut traces = Vec::with_capacity(all.len());
+    for (recording, options, own) in &all {
+        traces.push(recording.record(loaded, options, budget * *own / parts)?);
+        progress(Progress { what: "drafters that learn", done: traces.len(), total: all.len() });
     }
     Ok(traces)
 }

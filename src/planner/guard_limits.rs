@@ -16,7 +16,8 @@ use crate::{
 const MAY_LOSE: [f64; 8] = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0];
 /// Tokens of an answer that a request loses by.
 const ANSWER: u32 = 128;
-/// The most that an answer may lose where every draft is refused, as a share of the time of plain decoding, unless the least limit is more.
+/// The most that an answer may lose where every draft is refused and steps take their mean time, as a share of the time of plain decoding,
+/// unless the least limit is more.
 const MOST_LOST: f64 = 0.08;
 /// Pauses of a request that are counted: more are longer than its answer.
 const PAUSES: i32 = 6;
@@ -34,10 +35,9 @@ pub(super) fn guard_limits(
 ) -> GuardLimits {
     let Prediction { aal, step_us, ar_tpot_us: plain_step_us, .. } = sub_plan.predicted;
     let limits = GuardLimits { resume: resume(table, context, sub_plan), ..GuardLimits::DEFAULT };
-    let dearest_us = sub_plan.row_choice.widths.iter().map(|cost| cost.step_us).fold(0.0, f64::max);
     let terms = GuardTerms { aal, step_us, plain_step_us, limits };
     let earnings = Earnings::of(by_prompt, plain_step_us);
-    earnings.map_or(limits, |earnings| earnings.limits(&terms, dearest_us))
+    earnings.map_or(limits, |earnings| earnings.limits(&terms))
 }
 
 /// What drafting again costs after the first pause, in plain steps: reading what was missed, where the drafter keeps a cache of its own.
@@ -61,10 +61,10 @@ struct Earnings {
 
 impl Earnings {
     /// The limits that cost requests like these least, with everything but what may be lost as in `terms`.
-    fn limits(&self, terms: &GuardTerms, dearest_us: f64) -> GuardLimits {
+    fn limits(&self, terms: &GuardTerms) -> GuardLimits {
         let with = |may_lose| GuardTerms { limits: GuardLimits { may_lose, ..terms.limits }, ..*terms };
         let is_bounded = |may_lose: &f64| {
-            let lost = with(*may_lose).lost_by_refusals(ANSWER, dearest_us);
+            let lost = with(*may_lose).lost_by_refusals(ANSWER, terms.step_us);
             *may_lose == MAY_LOSE[0] || lost <= MOST_LOST * f64::from(ANSWER)
         };
         let steps = f64::from(ANSWER) / terms.aal;
@@ -156,7 +156,7 @@ mod tests {
         }
         let stages = |_| Ok(vec![StageTime { stage: Stage::Verify, us: STEP_US }]);
         let by_prompt = tally.priced(100.0, stages).unwrap().by_prompt;
-        Earnings::of(&by_prompt, 100.0).unwrap().limits(&terms(GuardLimits::DEFAULT), STEP_US)
+        Earnings::of(&by_prompt, 100.0).unwrap().limits(&terms(GuardLimits::DEFAULT))
     }
 
     /// Plain steps that requests of these steps take under guard. Steps that a pause leaves out were never drafted.

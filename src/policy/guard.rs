@@ -12,6 +12,8 @@ const MEMORY_STEPS: f64 = 64.0;
 /// Plain steps of the first pause for each that a failed probe loses; each probe that fails doubles them. Few at first: a text that begins
 /// to repeat itself is worth more than a probe costs.
 const FIRST_PAUSE: f64 = 16.0;
+/// Fewest plain steps before a probe: however little it may lose, it loses a step that goes beyond.
+const SHORTEST_PAUSE: u32 = 16;
 /// Most plain steps before a probe.
 const LONGEST_PAUSE: u32 = 256;
 
@@ -47,7 +49,7 @@ impl GuardTerms {
     /// Plain steps before the first probe.
     pub fn first_pause(&self) -> u32 {
         let steps = FIRST_PAUSE * (self.probe_may_lose() + self.limits.resume);
-        (steps.ceil() as u32).clamp(1, LONGEST_PAUSE)
+        (steps.ceil() as u32).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 
     /// The most plain steps that a request of `tokens` tokens can lose where every draft is refused and no step takes more than
@@ -279,7 +281,7 @@ mod tests {
     #[test]
     fn what_varies_more_may_lose_more_and_pauses_longer() {
         let of = |may_lose, resume| GuardTerms { limits: GuardLimits { may_lose, resume }, ..TERMS };
-        assert_eq!([of(1.0, 0.0), of(2.0, 0.0), of(2.0, 1.0)].map(|terms| terms.first_pause()), [8, 16, 32]);
+        assert_eq!([of(1.0, 0.0), of(3.0, 0.0), of(2.0, 1.0)].map(|terms| terms.first_pause()), [16, 24, 32]);
         let until_paused = |terms: GuardTerms| {
             let step = GuardedStep { tokens: 1, step_us: terms.step_us };
             let next = |s: &GuardState| s.drafts().then(|| s.after_speculation(&terms, step));

@@ -94,5 +94,5 @@ fn tree_row(trace: &Trace) -> [String; 4] {
 fn live_row(trace: &LiveTrace) -> [String; 4] {
     let shape = format!("Dd {}, Wd {}, Wv {}", trace.depth, trace.width, trace.nodes);
     let [prompts, steps] = [trace.prompts.len(), trace.steps().count()].map(|count| count.to_string());
-    ["0".to_owned(), shape, prompts, steps]
+    [trace.temperature.to_string(), shape, prompts, steps]
 }

@@ -142,15 +142,14 @@ fn write_guard(out: &mut String, chosen: &SubPlan) -> fmt::Result {
     if chosen.is_plain() {
         return Ok(());
     }
-    let SubPlan { predicted, guard: limits, row_choice, .. } = chosen;
+    let SubPlan { predicted, guard: limits, .. } = chosen;
     let Prediction { aal, step_us, ar_tpot_us: plain_step_us, .. } = *predicted;
     let terms = GuardTerms { aal, step_us, plain_step_us, limits: *limits };
-    let dearest_us = row_choice.widths.iter().map(|cost| cost.step_us).fold(0.0, f64::max);
-    let lost = |tokens| format!("{:.1} of {tokens} tokens", terms.lost_by_refusals(tokens, dearest_us));
+    let lost = |tokens| format!("{:.1} of {tokens} tokens", terms.lost_by_refusals(tokens, step_us));
     writeln!(
         out,
         "\nguard        a request stops drafting once it has lost {:.1} plain steps, and tries again {} tokens later\n             \
-         with every draft refused it loses at most the time of {}, {}, {}",
+         with every draft refused, in steps of the mean cost, it loses at most the time of {}, {}, {}",
         limits.may_lose,
         terms.first_pause(),
         lost(16),
