@@ -232,12 +232,12 @@ fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // The quickest first; growth and walks are tests of their own.
+                    // The quickest first; growth and walks are tests of their own. Some ops are of a few families alone.
                     let tests: &[&[&str]] = match place.split_once(':') {
                         Some(("growth.cuh", _)) => &[&[GROWTH], &[OWN_CACHE]],
                         Some(("pruning.cuh", _)) => &[&[WHOLE]],
                         Some(("walk.cuh", _)) => &[&[WALK]],
-                        _ => &[&[ONCE], &[LONG], &[UNFUSED], &[CANDIDATES]],
+                        _ => &[&[ONCE], &[LONG], &[UNFUSED], &[CANDIDATES], &[FAMILIES]],
                     };
                     let is_noticed =
                         |tests: &[&str]| orders.iter().any(|order| !passes_with(tests, place, order));

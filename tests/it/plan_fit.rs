@@ -57,6 +57,18 @@ impl Measured {
         plan_from_profile(&self.profile, &Fix::default(), NOW).expect("a plan")
     }
 
+    /// The model, as it was measured.
+    fn loaded(&self) -> Loaded {
+        let options = LoadOptions {
+            tier: Some(Tier::Portable),
+            activations: Activations::Int8,
+            cache: KvFormat::F16,
+            threads: Some(1),
+            widths: vec![2],
+        };
+        Loaded::open(&self.model(1), &options).expect("a generated model loads")
+    }
+
     /// An engine by the plan, on the machine as the profile knows it but for what `change` makes of it.
     fn engine(&self, plan: Plan, change: impl FnOnce(Options) -> Options) -> Result<Engine, Error> {
         Engine::open(&change(Options {
@@ -147,14 +159,7 @@ fn whatever_was_otherwise_where_a_plan_was_made_is_named() {
 #[test]
 fn a_profile_from_elsewhere_is_not_measured_on() {
     let measured = Measured::new();
-    let options = LoadOptions {
-        tier: Some(Tier::Portable),
-        activations: Activations::Int8,
-        cache: KvFormat::F16,
-        threads: Some(1),
-        widths: vec![2],
-    };
-    let loaded = Loaded::open(&measured.model(1), &options).expect("a generated model loads");
+    let loaded = measured.loaded();
     assert_eq!(loaded.fingerprints().expect("known"), measured.profile.fingerprints);
     let options = RemeasureOptions {
         cells: vec!["verify@2".parse().expect("a selection")],
@@ -171,14 +176,7 @@ fn a_profile_from_elsewhere_is_not_measured_on() {
 #[test]
 fn a_drafter_model_whose_file_has_changed_is_named() {
     let measured = Measured::new();
-    let options = LoadOptions {
-        tier: Some(Tier::Portable),
-        activations: Activations::Int8,
-        cache: KvFormat::F16,
-        threads: Some(1),
-        widths: vec![2],
-    };
-    let loaded = Loaded::open(&measured.model(1), &options).expect("a generated model loads");
+    let loaded = measured.loaded();
     let path = measured.folder.path().join("drafter.gguf");
     let write = |seed| {
         SyntheticSpec { seed, layers: 1, ..SyntheticSpec::default() }.write_gguf(&path).expect("written");
