@@ -31,7 +31,7 @@ pub struct RemeasureOptions {
 
 /// Replaces the samples of the cells by new ones, taken under the tunings of the profile. `loaded` must be what the profile was
 /// measured with, opened with [`ProfileOptions::WIDTHS`](super::ProfileOptions::WIDTHS). Returns the profile and how many cells
-/// were measured.
+/// were measured: none where the noisy ones are selected and none is.
 ///
 /// # Errors
 /// [`Error`] of kind `Input` if the profile is of another machine, model or build, no cell is selected, or the budget is too
@@ -51,6 +51,9 @@ pub fn remeasure(
         )));
     }
     let cells = selected(&profile, &options.cells)?;
+    if cells.is_empty() {
+        return Ok((profile, 0));
+    }
     let drafters = profile
         .drafters
         .iter()
@@ -81,26 +84,26 @@ pub fn remeasure(
     Ok((profile, cells.len()))
 }
 
-/// The cells of the profile that any of the selections picks, in its order.
+/// The cells of the profile that any of the selections picks, in its order; none where it is quiet and noisy ones are asked for.
 fn selected(profile: &Profile, selections: &[CellSelection]) -> Result<Vec<Cell>, Error> {
     let table = profile.table().map_err(|e| Error::input(e.to_string()))?;
     let cells: Vec<Cell> = profile.measurements.iter().map(|measured| measured.cell.clone()).collect();
     let picks = |selection: &CellSelection| cells.iter().any(|cell| selection.picks(cell, &table));
-    if let Some(empty) = selections.iter().find(|selection| !picks(selection)) {
+    let is_wrong = |selection: &&CellSelection| **selection != CellSelection::Noisy && !picks(selection);
+    if let Some(empty) = selections.iter().find(is_wrong) {
         let stages: std::collections::BTreeSet<String> =
             cells.iter().map(|cell| cell.stage.to_string()).collect();
         let stages: Vec<String> = stages.into_iter().collect();
         return Err(Error::input(format!(
-            "`{empty}` selects no cell of the profile: expected all, noisy (if any are), or cells of {}, widths {:?}, contexts {:?}",
+            "`{empty}` selects no cell of the profile: expected all, noisy, or cells of {}, widths {:?}, contexts {:?}",
             stages.join(", "),
             table.widths(&ygg_profiler::Stage::Verify),
             table.contexts()
         )));
     }
-    let is_selected = |cell: &Cell| selections.iter().any(|selection| selection.picks(cell, &table));
-    let selected: Vec<Cell> = cells.iter().filter(|cell| is_selected(cell)).cloned().collect();
-    if selected.is_empty() {
+    if selections.is_empty() {
         return Err(Error::input("no cells to measure again: expected one selection or more, found none"));
     }
-    Ok(selected)
+    let is_selected = |cell: &Cell| selections.iter().any(|selection| selection.picks(cell, &table));
+    Ok(cells.iter().filter(|cell| is_selected(cell)).cloned().collect())
 }

@@ -152,6 +152,23 @@ fn latencies_of_a_profile_are_measured_again_and_all_else_is_kept() {
 }
 
 #[test]
+fn a_profile_without_noise_has_nothing_to_measure_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (quiet, file) = (folder.path().join("quiet.profile"), folder.path().join("again.profile"));
+    let mut profile = profile_file::read(profile()).expect("the profile is there");
+    for measured in &mut profile.measurements {
+        let first = measured.samples_us[0];
+        measured.samples_us.fill(first);
+    }
+    profile_file::write(&profile, &quiet).expect("a valid profile");
+    let mut command = on_tiny("profile");
+    command.arg("--again").arg(&quiet).args(["--cells", "noisy", "-o"]).arg(&file);
+    let said = success(&command.output().expect("yggc starts"));
+    assert!(said.contains("0 cells measured again"), "{said}");
+    assert_eq!(profile_file::read(&file).expect("a profile"), profile);
+}
+
+#[test]
 fn a_profile_is_shown_in_short_and_as_a_whole() {
     let show = |arguments: &[&str]| {
         let mut command = yggc();
