@@ -27,7 +27,7 @@ fn inputs() -> [PathBuf; 2] {
     static TEXTS: OnceLock<[PathBuf; 2]> = OnceLock::new();
     let write = |name: &str, line: fn(usize) -> String| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::write(&path, (0..100).map(line).collect::<String>()).expect("the target folder is writable");
+        fs::write(&path, (0..50).map(line).collect::<String>()).expect("the target folder is writable");
         path
     };
     let texts = TEXTS.get_or_init(|| {
@@ -42,7 +42,7 @@ fn inputs() -> [PathBuf; 2] {
 fn build(model: &Path, store: &Path) -> Command {
     let mut command = yggc();
     command.args(["corpus", "build", "-m"]).arg(model).args(["--threads", "1", "--isa", "portable"]);
-    command.args(["--snippet", "24", "--keep", "200", "--input"]).args(inputs()).arg("-o").arg(store);
+    command.args(["--snippet", "24", "--keep", "100", "--input"]).args(inputs()).arg("-o").arg(store);
     command
 }
 
@@ -52,7 +52,7 @@ fn store() -> &'static Path {
     STORE.get_or_init(|| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny.store");
         let said = success(&build(model(), &path).output().expect("yggc starts"));
-        assert!(said.contains("200 of") && !said.contains("earlier"), "{said}");
+        assert!(said.contains("100 of") && !said.contains("earlier"), "{said}");
         path
     })
 }
@@ -79,7 +79,7 @@ fn a_killed_build_goes_on_and_ends_with_the_same_bytes() {
     let scores = scores_of(&path);
     let expected = fs::read(store()).expect("built");
     let mut kills = 0;
-    for least in [1, 4_000, 9_000, 20_000] {
+    for least in [1, 2_000, 4_500, 10_000] {
         let mut child = build(model(), &path).stdout(Stdio::null()).spawn().expect("yggc starts");
         let size = || fs::metadata(&scores).map_or(0, |found| found.len());
         while size() < least && child.try_wait().expect("it can be asked").is_none() {
@@ -104,7 +104,7 @@ fn a_killed_build_goes_on_and_ends_with_the_same_bytes() {
     let loaded = loaded();
     let options = CorpusOptions {
         snippet_tokens: 24,
-        most_snippets: 200,
+        most_snippets: 100,
         pinning: Pinning::Floating,
         ..CorpusOptions::new(inputs().to_vec(), path.clone())
     };
@@ -122,9 +122,9 @@ fn the_most_probable_snippets_are_kept() {
     let path = folder.path().join("tiny.store");
     let loaded = loaded();
     let text = fs::read_to_string(&inputs()[0]).expect("written");
-    let ids = loaded.tokenizer().encode(&text[..4_000], yggc::engine::Special::Literal);
+    let ids = loaded.tokenizer().encode(&text[..2_500], yggc::engine::Special::Literal);
     let input = folder.path().join("part.txt");
-    fs::write(&input, &text[..4_000]).expect("writable");
+    fs::write(&input, &text[..2_500]).expect("writable");
     let nll = |snippet| score(&loaded, snippet, Pinning::Floating).expect("it scores").mean_nll;
     let snippets = ids.chunks(32).filter(|snippet| snippet.len() >= 8);
     let mut expected: Vec<(f64, &[u32])> = snippets.map(|snippet| (nll(snippet), snippet)).collect();

@@ -1,6 +1,7 @@
 //! Plans that are refined: measured for longer than a first use had time for, by a command of its own, or by a service that nobody asks.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -11,7 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
-use yggc::{model::synthetic::SyntheticSpec, plan};
+use yggc::{measure::profile_file, model::synthetic::SyntheticSpec, plan};
 
 use crate::{
     program::{success, yggc},
@@ -50,6 +51,13 @@ fn a_refined_plan_knows_more_drafters_and_changes_no_answer() {
     let first = run(cache);
     let path = kept(cache, "plan").expect("a first use makes a plan");
     let made = fs::read(&path).expect("readable");
+    // How much is measured is a matter of time, and so what is planned; of every drafter at least one answer is recorded.
+    let recorded = || {
+        let profile = kept(cache, "profile").expect("what was measured is kept");
+        let profile = profile_file::read(&profile).expect("a profile");
+        profile.live_traces.iter().map(|trace| trace.drafter.to_string()).collect::<BTreeSet<_>>()
+    };
+    let before = recorded();
 
     // Killed while it measures.
     let mut killed = refine(cache).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("yggc starts");
@@ -62,14 +70,11 @@ fn a_refined_plan_knows_more_drafters_and_changes_no_answer() {
     let said = success(&refine(cache).output().expect("yggc starts"));
     assert!(said.contains("refined") && said.contains(path.to_str().expect("UTF-8")), "{said}");
     assert!(kept(cache, "refined").is_some());
-    let names = |bytes: &[u8]| {
-        let plan = plan::decode(bytes).expect("a plan");
-        plan.by_drafter.iter().map(|sub_plan| sub_plan.name.to_string()).collect::<Vec<_>>()
-    };
-    let (before, after) = (names(&made), names(&fs::read(&path).expect("readable")));
-    let has = |names: &[String], name: &str| names.iter().any(|other| other == name);
+    let after = recorded();
+    let has = |names: &BTreeSet<String>, name: &str| names.contains(name);
     assert!(has(&before, "mixed") && !has(&before, "recycling"), "{before:?}");
     assert!(has(&after, "mixed") && has(&after, "recycling"), "{after:?}");
+    assert!(plan::decode(&fs::read(&path).expect("readable")).is_ok());
     let again = run(cache);
     assert_eq!(
         (&again["token_ids"], &again["stats"]["plan"]),

@@ -20,7 +20,7 @@ use crate::{
     lossless::{any_policy, any_sampling, any_shape, any_template},
     program::{success, yggc},
     tiny_commands::{json, on_tiny, profile},
-    tiny_model::{Class, Dice, MODEL_CONTEXT, best_tier, is_cuda, models, session, some_models},
+    tiny_model::{Class, Dice, MODEL_CONTEXT, best_tier, is_cuda, models, part, session, some_models},
 };
 
 /// A decoder with a layer-skip drafter.
@@ -154,7 +154,7 @@ fn under(policy: Option<Policy>, decoder: Decoder) -> Decoder {
 fn heads_drafted_ahead_change_no_tree() {
     let mut heads = 0;
     // Emulation is slow.
-    let cases = if is_cuda() { 4 } else { 80 };
+    let cases = if is_cuda() { 4 } else { part(80) };
     for case in 0..cases {
         let mut dice = Dice::new(1_000 + case);
         let model = dice.pick(models());
@@ -183,7 +183,7 @@ fn heads_drafted_ahead_change_no_tree() {
 #[test]
 fn heads_of_drafter_models_change_no_tree() {
     let mut all = Ahead::default();
-    let cases = if is_cuda() { 6 } else { 80 };
+    let cases = if is_cuda() { 6 } else { part(80) };
     for case in 0..cases {
         let mut dice = Dice::new(1_100 + case);
         let model = *dice.pick(&some_models().collect::<Vec<_>>());

@@ -142,9 +142,20 @@ pub(crate) fn thread_counts() -> &'static [usize] {
     if is_cuda() { &[1] } else { &[1, 2] }
 }
 
+/// Whether every model and every case is tried, as `.ci/full` demands, or a part of them.
+#[expect(clippy::disallowed_methods, reason = "how much is tested is not the library's to know")]
+pub(crate) fn everything() -> bool {
+    std::env::var_os("YGG_TEST_EVERYTHING").is_some()
+}
+
+/// The part of `all` cases that is tried.
+pub(crate) fn part(all: u64) -> u64 {
+    if everything() { all } else { all.div_ceil(2) }
+}
+
 /// How often something is tried: less often on an emulated device, which is a thousand times as slow.
-pub(crate) fn cases(class: Class, usual: u64) -> u64 {
-    if class.tier == Tier::Cuda { usual.div_ceil(8) } else { usual }
+pub(crate) fn cases(class: Class, all: u64) -> u64 {
+    if class.tier == Tier::Cuda { all.div_ceil(8) } else { part(all) }
 }
 
 /// Models of every weight layout; of those that a GPU has kernels for where the tests are of one.
@@ -188,11 +199,13 @@ pub(crate) fn models() -> &'static [TinyModel] {
     })
 }
 
-/// The models of tests that hold whatever the format, where some of them are enough: on an emulated device, one with odd shapes, one with
-/// nibbles, one with bytes.
+/// The models of tests that hold whatever the format, where some of them are enough: one with odd shapes, one with nibbles, one with bit
+/// planes, and on a CPU one with bytes and one of a K format.
 pub(crate) fn some_models() -> impl Iterator<Item = &'static TinyModel> {
-    let is_chosen = |model: &&TinyModel| {
-        !is_cuda() || matches!(model.format, WeightFormat::BF16 | WeightFormat::Q4_1 | WeightFormat::Q6_K)
+    let is_chosen = |model: &&TinyModel| match model.format {
+        WeightFormat::BF16 | WeightFormat::Q4_1 | WeightFormat::Q6_K => true,
+        WeightFormat::Q8_0 | WeightFormat::Q5_K => !is_cuda(),
+        _ => !is_cuda() && everything(),
     };
     models().iter().filter(is_chosen)
 }
