@@ -24,8 +24,8 @@ use yggc::{
     runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
     sample::{Adjustment, Sampling},
     speculate::{
-        Begin, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Lookup, Mixed, ModelDrafter, Ngram, Policy,
-        Recycling, Retrieval, Reuse, StepRange, StepShape, Suffix, Swift,
+        Begin, Decoder, DraftGrowth, Drafter, Limits, Lookup, Mixed, ModelDrafter, Ngram, Policy, Recycling,
+        Retrieval, Reuse, SelfDrafter, StepRange, StepShape, Suffix, Swift,
         corpus::{Corpus, CorpusStore},
     },
     tree::Template,
@@ -151,18 +151,20 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
         }
         "layer_skip" => {
             let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
-            Some(Box::new(LayerSkip::new(session, skip, &SHAPE).expect("a planned width")))
+            Some(Box::new(SelfDrafter::layer_skip(session, skip, &SHAPE).expect("a planned width")))
         }
         "template" => {
             let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
-            let equal = LayerSkip::new(session, skip, &SHAPE).expect("a planned width");
+            let equal = SelfDrafter::layer_skip(session, skip, &SHAPE).expect("a planned width");
             let template = Template::kary(2, 3, 8);
             Some(Box::new(equal.with_template(&template, &SHAPE).expect("it fits the shape")))
         }
         "trimmed_head" => {
             let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
             let head = session.set().head(&kept()).expect("it was made");
-            Some(Box::new(LayerSkip::new(session, skip, &SHAPE).expect("a planned width").with_head(head)))
+            Some(Box::new(
+                SelfDrafter::layer_skip(session, skip, &SHAPE).expect("a planned width").with_variant(head),
+            ))
         }
         "swift" => Some(Box::new(swift(session, DraftGrowth::Equal))),
         "confident_swift" => Some(Box::new(swift(session, DraftGrowth::Confident))),

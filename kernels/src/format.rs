@@ -20,8 +20,10 @@ mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
+mod requantise;
 
 pub(crate) use coding::{Block, Coding, Meaning, Scales, Unit};
+pub use requantise::requantised;
 
 use std::fmt;
 

@@ -36,7 +36,7 @@ pub mod rows;
 mod testing;
 
 pub use candidates::{Candidates, Choice};
-pub use format::{Matrix, WeightFormat};
+pub use format::{Matrix, WeightFormat, requantised};
 pub use id::{Activations, KernelId, NumericClass, OpKind, Operand, Tier};
 pub use kv::{AppendKv, Attention, ConvLayer, KvFormat, KvLayer, PartialsShape, Scoring, ShortConv, Tails};
 pub use nonlinearity::Nonlinearity;

@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     model::{HiddenStateModel, Model, ModelFingerprint, in_eight_bits},
-    plan::{DrafterFile, DrafterKind, ModelSettings},
-    runtime::{ExecutableSet, Session, SessionOptions},
+    plan::{DrafterFacts, DrafterFile, DrafterKind, ModelSettings},
+    runtime::{ExecutableSet, Session, SessionOptions, VariantChange},
     text::TokenDifference,
 };
 
@@ -161,7 +161,7 @@ fn open_expecting(file: &DrafterFile) -> Result<DraftModel, Error> {
 }
 
 impl Loaded {
-    /// The same with what drafters of these kinds need beside the model: trimmed heads, drafter models with theirs, and
+    /// The same with what drafters of these kinds need beside the model: trimmed heads, substitutes, drafter models with heads, and
     /// executables that keep the hidden rows of prompts where a drafter model reads them. What is there is not made again.
     ///
     /// # Errors
@@ -169,9 +169,15 @@ impl Loaded {
     /// not for this model; of kind `Device` where the device cannot run it.
     pub fn with_drafters<'k>(&self, kinds: impl IntoIterator<Item = &'k DrafterKind>) -> Result<Self, Error> {
         let kinds: Vec<&DrafterKind> = kinds.into_iter().collect();
-        let own_heads = kinds.iter().filter(|kind| kind.draft_model().is_none());
-        let heads: Vec<&[u32]> = own_heads.filter_map(|kind| kind.head_tokens()).collect();
-        let mut loaded = if heads.is_empty() { self.clone() } else { self.with_heads(&heads)? };
+        let own = kinds.iter().filter(|kind| kind.draft_model().is_none()).map(|kind| kind.facts());
+        let changes: Vec<VariantChange<'_>> = own
+            .map(|DrafterFacts { head_tokens, substitute_bits, .. }| VariantChange {
+                head_tokens,
+                substitute_bits,
+            })
+            .filter(|change| *change != VariantChange::default())
+            .collect();
+        let mut loaded = if changes.is_empty() { self.clone() } else { self.with_variants(&changes)? };
         let mut files: Vec<&DrafterFile> = kinds.iter().filter_map(|kind| kind.draft_model()).collect();
         files.sort_by(|a, b| a.digest.cmp(&b.digest));
         files.dedup_by(|a, b| a.digest == b.digest);

@@ -174,11 +174,12 @@ impl From<RuntimeError> for Error {
             RuntimeError::ContextRange { .. }
             | RuntimeError::SkipSet { .. }
             | RuntimeError::Head(_)
+            | RuntimeError::Substitute { .. }
             | RuntimeError::Tuning { .. }
             | RuntimeError::Token { .. } => (ErrorKind::Input, None),
             RuntimeError::Compile(_)
             | RuntimeError::Width { .. }
-            | RuntimeError::MissingHead { .. }
+            | RuntimeError::MissingVariant { .. }
             | RuntimeError::NoHiddenRows
             | RuntimeError::MissingDraft { .. } => (ErrorKind::Internal, None),
         };

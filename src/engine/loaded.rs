@@ -6,7 +6,7 @@ use crate::{
     backend::KvFormat,
     model::{Model, VocabularySource, draft_formats},
     plan::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, PLAN_FORMAT},
-    runtime::{ExecutableSet, SetOptions},
+    runtime::{ExecutableSet, SetOptions, VariantChange},
     text::{ChatTemplate, TokenKind, Tokenizer, TokenizerConfig, Vocabulary},
 };
 
@@ -113,13 +113,14 @@ impl Loaded {
         Ok(Self { model, tokenizer, chat_template, set, tier, activations, cache, threads, end_ids })
     }
 
-    /// The same with trimmed heads of the given tokens beside the model's, for drafters that use them. Only their rows are
-    /// copied; everything else is shared.
+    /// The same with [variants](VariantChange) of its forwards beside the model's, for drafters that use them. Only what they change is
+    /// made; everything else is shared.
     ///
     /// # Errors
-    /// [`Error`] of kind `Input` for tokens that no head of the model can keep, and if the model's files have changed meanwhile.
-    pub fn with_heads(&self, heads: &[impl AsRef<[u32]>]) -> Result<Self, Error> {
-        let set = self.set.with_heads(self.model.weights.as_ref(), heads)?;
+    /// [`Error`] of kind `Input` for tokens that no head of the model can keep and bits that no substitute has, and if the model's files have
+    /// changed meanwhile.
+    pub fn with_variants(&self, changes: &[VariantChange<'_>]) -> Result<Self, Error> {
+        let set = self.set.with_variants(self.model.weights.as_ref(), changes)?;
         self.model.check_unchanged()?;
         Ok(Self { set: Arc::new(set), ..self.clone() })
     }

@@ -144,7 +144,7 @@ impl Engine {
         let tree_nodes = drafting.scratch_rows(options);
         let Drafting { bands, widths: _, tunings } = drafting;
         let kinds = || bands.iter().map(|band| &band.kind);
-        if kinds().any(|kind| kind.head_tokens().is_some() || kind.draft_model().is_some()) {
+        if kinds().any(|kind| kind.needs_executables()) {
             loaded = Arc::new(loaded.with_drafters(kinds())?);
         }
         let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));

@@ -149,7 +149,13 @@ fn drafters(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(DrafterNam
         .with_hint(Hint::DraftModel));
     }
     let groups = loaded.set().groups();
-    let model = ProfiledModel { groups, store: store.as_ref(), draft_models: &draft_models };
+    let share = |bits| (bits, loaded.model().graph.substitute_share(bits));
+    let model = ProfiledModel {
+        groups,
+        substitute_shares: &[2, 3, 4].map(share),
+        store: store.as_ref(),
+        draft_models: &draft_models,
+    };
     let all = DrafterKind::profiled(&model);
     let kinds: BTreeSet<&str> = all.iter().map(|(_, kind)| kind.name()).collect();
     if let Some(name) = asked.iter().find(|name| *name != "none" && !kinds.contains(name.as_str())) {

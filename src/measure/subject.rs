@@ -19,7 +19,8 @@ use crate::{
     planner::JudgedNode,
     policy::{DepthScratch, RowScratch, reach_probabilities},
     runtime::{
-        Choice, DraftPhase, DraftPhaseSize, Forward, Pinning, Session, SessionOptions, SkipSet, TrimmedHead,
+        Choice, DraftPhase, DraftPhaseSize, DraftVariant, Forward, Pinning, Session, SessionOptions, SkipSet,
+        VariantChange,
     },
     speculate::{
         Budget, Decoder, Drafter, Limits, SpeculateError, Stats, StepShape, StepStage, depth_features,
@@ -72,7 +73,7 @@ const FREE: StepShape =
 #[derive(Debug)]
 struct DraftForward {
     skip: SkipSet,
-    head: Option<TrimmedHead>,
+    variant: Option<DraftVariant>,
     /// The session of a drafter model.
     own: Option<Session>,
 }
@@ -85,7 +86,7 @@ impl DraftForward {
         session: &Session,
         options: SessionOptions,
     ) -> Result<Self, Error> {
-        let DrafterFacts { skipped, head_tokens, draft_model, .. } = kind.facts();
+        let DrafterFacts { skipped, head_tokens, substitute_bits, draft_model, .. } = kind.facts();
         let set = match draft_model {
             Some(model) => loaded.set().draft(&model.digest)?,
             None => loaded.set(),
@@ -97,7 +98,7 @@ impl DraftForward {
         let options = SessionOptions { context: options.context.min(set.model_context()), ..options };
         let own =
             draft_model.map(|_| Session::open_beside(Arc::clone(set), &options, session)).transpose()?;
-        Ok(Self { skip, head: head_tokens.map(|tokens| set.head(tokens)).transpose()?, own })
+        Ok(Self { skip, variant: set.variant(VariantChange { head_tokens, substitute_bits })?, own })
     }
 }
 
@@ -299,7 +300,7 @@ impl StepSubject {
         let forward = planted(session, width, |_| root)?;
         let choice = Choice { k: self.top_k.max(1), temperature: Some(DRAFT_TEMPERATURE) };
         let start = Instant::now();
-        forward.choose_of(draft.head, choice, Some(&draft.skip));
+        forward.choose_of(draft.variant, choice, Some(&draft.skip));
         Ok(start.elapsed())
     }
 
@@ -341,7 +342,7 @@ impl StepSubject {
         let forward = planted(session, width, |row| if row == 0 { root } else { (row - 1) % vocabulary })?;
         let start = Instant::now();
         if let Some(tail) = tail {
-            tail.begin_choice_of(draft.head, Choice::ARGMAX, Some(&draft.skip));
+            tail.begin_choice_of(draft.variant, Choice::ARGMAX, Some(&draft.skip));
         }
         forward.choose(Choice::ARGMAX, None);
         own.begun_choices();
@@ -419,7 +420,7 @@ impl StepSubject {
         if let Some(phase) = known {
             return Ok(phase);
         }
-        let head = self.measured(name).draft.as_ref().and_then(|draft| draft.head);
+        let head = self.measured(name).draft.as_ref().and_then(|draft| draft.variant);
         let (root_rows, kept) = (1 + self.lacking(name), self.top_k.max(width));
         let size = DraftPhaseSize { depth: GROWTHS, width, kept, root_rows, vocabulary: self.vocabulary };
         let made = self.drafting_session(name).prepare_phase(size, head)?;

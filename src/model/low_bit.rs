@@ -5,18 +5,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, OnceLock},
-    thread,
+    sync::{Arc, OnceLock},
 };
 
-use ygg_kernels::{Matrix, WeightFormat};
+use ygg_kernels::{Matrix, WeightFormat, requantised};
 
-use crate::ir::{Graph, OpWeights, WeightId, WeightSource, WeightSpec};
+use crate::ir::{Graph, WeightId, WeightSource, WeightSpec};
 
 /// What matrices of more than 8 bits an element are read in.
 const FORMAT: WeightFormat = WeightFormat::Q8_0;
-/// Rows that a thread quantises at a time.
-const ROWS: usize = 64;
 
 /// The format that products of a drafter model read a matrix in which its file stores in `stored`.
 const fn read_in(stored: WeightFormat) -> WeightFormat {
@@ -55,7 +52,7 @@ pub fn in_eight_bits(
             && read_in(*format) != *format
             && columns.is_multiple_of(read_in(*format).block_len())
     };
-    let changed: BTreeSet<WeightId> = products(graph).into_iter().filter(is_changed).collect();
+    let changed: BTreeSet<WeightId> = graph.multiplied().into_iter().filter(is_changed).collect();
     let mut narrow = graph.clone();
     let mut matrices = BTreeMap::new();
     for id in changed {
@@ -64,16 +61,6 @@ pub fn in_eight_bits(
         matrices.insert(id, (spec, OnceLock::new()));
     }
     (narrow, Arc::new(Narrow { weights, matrices, threads }))
-}
-
-/// The matrices that rows are multiplied by.
-fn products(graph: &Graph) -> Vec<WeightId> {
-    let of_op = |value| match graph.node(value).op.weights() {
-        OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => Vec::new(),
-        OpWeights::Stack { weights, biases: _, norm: _ } => weights.to_vec(),
-        OpWeights::Gated { gate, up, norm: _ } => vec![gate, up],
-    };
-    graph.topological().into_iter().flat_map(of_op).collect()
 }
 
 /// Weights, some of which are quantised on first use.
@@ -88,7 +75,11 @@ impl WeightSource for Narrow {
     fn bytes(&self, weight: WeightId) -> &[u8] {
         let bytes = self.weights.bytes(weight);
         match self.matrices.get(&weight) {
-            Some((spec, narrow)) => narrow.get_or_init(|| quantised(spec, bytes, self.threads)),
+            Some((spec, narrow)) => narrow.get_or_init(|| {
+                let wide = Matrix::new(spec.format, spec.rows, spec.columns, bytes);
+                let wide = wide.expect("the model's loader has checked the sizes");
+                requantised(&wide, read_in(spec.format), self.threads)
+            }),
             None => bytes,
         }
     }
@@ -96,36 +87,6 @@ impl WeightSource for Narrow {
     fn note_loaded(&self, weight: WeightId) {
         self.weights.note_loaded(weight);
     }
-}
-
-/// The rows of a matrix in the narrow format.
-fn quantised(spec: &WeightSpec, bytes: &[u8], threads: usize) -> Vec<u8> {
-    let wide = Matrix::new(spec.format, spec.rows, spec.columns, bytes);
-    let wide = wide.expect("the model's loader has checked the sizes");
-    let format = read_in(spec.format);
-    let row_bytes = format.row_bytes(spec.columns).expect("whole blocks");
-    let mut narrow = vec![0; spec.rows * row_bytes];
-    let jobs = Mutex::new((0..spec.rows).step_by(ROWS).zip(narrow.chunks_mut(ROWS * row_bytes)));
-    let work = || {
-        let (mut values, mut row) = (vec![0.0; spec.columns], Vec::with_capacity(row_bytes));
-        loop {
-            let Some((first, out)) = jobs.lock().expect("no quantising thread panics").next() else { return };
-            for (number, out) in (first..).zip(out.chunks_exact_mut(row_bytes)) {
-                spec.format.dequantise_row(wide.row(number), &mut values);
-                row.clear();
-                format.quantise_row(&values, &mut row);
-                out.copy_from_slice(&row);
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..threads.min(spec.rows.div_ceil(ROWS)) {
-            // A thread that is refused leaves its part to the others.
-            let _refused = thread::Builder::new().spawn_scoped(scope, work).is_err();
-        }
-        work();
-    });
-    narrow
 }
 
 #[cfg(test)]
@@ -165,7 +126,7 @@ mod tests {
             let spec = SyntheticSpec { format, tied, vocabulary: 300, ..SyntheticSpec::default() };
             spec.write_gguf(&path).unwrap();
             let model = Model::open(&path).unwrap();
-            let multiplied: BTreeSet<WeightId> = products(&model.graph).into_iter().collect();
+            let multiplied: BTreeSet<WeightId> = model.graph.multiplied().into_iter().collect();
             let count = model.graph.weights().len();
             for (first, threads) in [(0, 1), (0, 3), (count / 2, 2), (count, 1)] {
                 let (graph, weights) =

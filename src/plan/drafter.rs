@@ -17,6 +17,7 @@ mod plain;
 mod recycling;
 mod retrieval;
 mod settings;
+mod substitute;
 mod suffix;
 mod swift;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use plain::PlainDecoding;
 pub use recycling::RecyclingSettings;
 pub use retrieval::RetrievalSettings;
 pub use settings::{Described, DrafterFacts, DrafterSettings, Parameters, ProfiledModel, RecordedAs};
+pub use substitute::SubstituteSettings;
 pub use suffix::SuffixSettings;
 pub use swift::SwiftSettings;
 
@@ -140,6 +142,8 @@ drafters! { $
     Mixed(Mixture),
     /// A drafter model: one of the same vocabulary, or one that reads the verifier's hidden rows; its files say which.
     Model(ModelSettings),
+    /// The verifier with its own matrices in fewer bits.
+    Substitute(SubstituteSettings),
 }
 
 impl DrafterId {
@@ -173,6 +177,12 @@ impl DrafterKind {
     /// Whether it keeps keys and values of its own, which steps must bring as far as the verifier's.
     pub fn keeps_a_cache(&self) -> bool {
         self.draft_model().is_some()
+    }
+
+    /// Whether it runs executables beside the verifier's.
+    pub fn needs_executables(&self) -> bool {
+        let DrafterFacts { head_tokens, substitute_bits, draft_model, .. } = self.facts();
+        head_tokens.is_some() || substitute_bits.is_some() || draft_model.is_some()
     }
 
     /// Tokens of the trimmed head that it drafts with, if it has one.

@@ -72,11 +72,19 @@ pub enum RuntimeError {
     /// Tokens that no head of the model can keep.
     #[error(transparent)]
     Head(#[from] HeadTokensError),
-    /// A trimmed head that was not made.
-    #[error("no executable has the head of these {tokens} tokens: make it before drafting with it")]
-    MissingHead {
-        /// How many tokens it keeps.
-        tokens: usize,
+    /// Bits of which there is no substitute.
+    #[error("no substitute has {bits} bits an element: expected 2, 3 or 4; profile and plan again")]
+    Substitute {
+        /// What was asked for.
+        bits: u32,
+    },
+    /// A variant that was not made.
+    #[error("no executable has {}: make it before drafting with it", variant(*tokens, *bits))]
+    MissingVariant {
+        /// How many tokens its head keeps, if it is trimmed.
+        tokens: Option<usize>,
+        /// Bits of its substitute, if it has one.
+        bits: Option<u32>,
     },
     /// Hidden rows of committed tokens that no executable keeps.
     #[error("no executable keeps the hidden rows of a prompt: make those that do before drafting with them")]
@@ -97,4 +105,10 @@ pub enum RuntimeError {
         /// Vocabulary size.
         vocabulary: usize,
     },
+}
+
+fn variant(tokens: Option<usize>, bits: Option<u32>) -> String {
+    let head = tokens.map(|tokens| format!("the head of these {tokens} tokens"));
+    let substitute = bits.map(|bits| format!("the substitute of {bits} bits"));
+    head.into_iter().chain(substitute).collect::<Vec<_>>().join(" over ")
 }

@@ -1,18 +1,19 @@
 //! The executables of one model: one per planned width and role, sharing weights.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     backend::{
         self, Activations, BackendError, Executables, KvFormat, ReplayOptions, SlotLayout, Tier, Workers,
     },
     compile::{self, CompileError},
-    ir::{Binding, DeviceSpec, Graph, HeadTokens, Id, IdVec, Program, ProgramId, WeightSource},
+    ir::{Binding, DeviceSpec, Graph, Id, IdVec, Program, ProgramId, Substituted, WeightSource},
 };
 
 use super::{
     RuntimeError, SessionOptions,
-    role::{PrefillId, Role, TrimmedHead, WidthId},
+    role::{DraftVariant, PrefillId, Role, WidthId},
+    variants::Changed,
 };
 
 /// Widths of prefill chunks, which show logits of their last row only.
@@ -74,7 +75,7 @@ impl SkipSet {
 /// Memory a session needs, in bytes, known before it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Packed weights, those of trimmed heads among them; shared by all sessions of the set.
+    /// Packed weights, those of variants among them; shared by all sessions of the set.
     pub weight_bytes: usize,
     /// Arena, cache, rotary tables and scratch of one session. Input rows (some kilobytes) are not counted.
     pub session_bytes: usize,
@@ -90,10 +91,12 @@ pub struct ExecutableSet {
     prefill: IdVec<PrefillId, ProgramId>,
     /// The programs that prefill and keep the hidden rows of all tokens, if there are any.
     pub(super) keeping: Option<IdVec<PrefillId, ProgramId>>,
-    /// The model's graph, with a matrix for each trimmed head behind its weights.
+    /// The model's graph, with the matrices of variants behind its weights.
     pub(super) graph: Graph,
-    /// Trimmed heads, each with its programs.
-    pub(super) heads: IdVec<TrimmedHead, (HeadTokens, IdVec<WidthId, ProgramId>)>,
+    /// Variants, each with its programs.
+    pub(super) variants: IdVec<DraftVariant, (Changed, IdVec<WidthId, ProgramId>)>,
+    /// Matrices of substitutes, by their bits.
+    pub(super) substitutes: BTreeMap<u32, Vec<Substituted>>,
     /// Executables of drafter models, by the digests of these.
     pub(super) drafts: Vec<(String, Arc<ExecutableSet>)>,
     /// Bytes of weights that are another set's.
@@ -180,7 +183,8 @@ impl ExecutableSet {
             executables,
             widths: widths.into_iter().collect(),
             graph: graph.clone(),
-            heads: IdVec::default(),
+            variants: IdVec::default(),
+            substitutes: BTreeMap::new(),
             drafts: Vec::new(),
             lent_bytes: 0,
             device,
@@ -225,7 +229,7 @@ impl ExecutableSet {
         self.model_context
     }
 
-    /// The model's graph, with a matrix for each trimmed head behind its weights.
+    /// The model's graph, with the matrices of variants behind its weights.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
@@ -288,13 +292,13 @@ impl ExecutableSet {
     /// The program for a role.
     ///
     /// # Panics
-    /// If a trimmed head is of another set, or hidden rows of prefills are not kept.
+    /// If a variant is of another set, or hidden rows of prefills are not kept.
     pub(super) fn program(&self, role: Role) -> ProgramId {
         match role {
             Role::Logits(width) => self.logits[width],
             Role::Candidates(width, None) => self.candidates[width],
-            Role::Candidates(width, Some(head)) => {
-                self.heads.get(head.index()).expect("a head of this set").1[width]
+            Role::Candidates(width, Some(variant)) => {
+                self.variants.get(variant.index()).expect("a variant of this set").1[width]
             }
             Role::Prefill(width) => self.prefill[width],
             Role::KeepingPrefill(width) => {

@@ -4,8 +4,8 @@
 //! committed prefix; [`Session::commit`] gathers the accepted path down to the prefix and the rest is discarded.
 //! Verification rewrites every layer of every row it reads, so drafters that share the cache may write scratch freely.
 //!
-//! Graphs that are derived from the model's belong here: a forward may leave sub-layers out ([`SkipSet`]) or choose among
-//! some tokens only ([`TrimmedHead`]). A drafter model has executables of its own, kept beside those of its verifier, and a
+//! Graphs that are derived from the model's belong here: a forward may leave sub-layers out ([`SkipSet`]), choose among
+//! some tokens only or multiply by fewer bits ([`DraftVariant`]). A drafter model has executables of its own, kept beside those of its verifier, and a
 //! session of its own on the verifier's threads.
 #![forbid(unsafe_code)]
 
@@ -22,17 +22,19 @@ mod session;
 mod session_options;
 #[cfg(test)]
 pub(crate) mod tests;
-mod trimmed_head;
+
 mod tuning;
+mod variants;
 mod verification;
 
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
 pub use observation::StepFacts;
 pub use phase::{DraftPhase, DraftPhaseSize};
-pub use role::TrimmedHead;
+pub use role::DraftVariant;
 pub use session::{Choices, Forward, Logits, Session};
 pub use session_options::SessionOptions;
+pub use variants::VariantChange;
 pub use verification::{GrownVerification, Walked};
 
 pub use crate::{

@@ -2,13 +2,13 @@
 
 use crate::backend::{GrowingTree, Grown, PhaseId, PhaseRoot, PhaseShape};
 
-use super::{Choice, Forward, RuntimeError, Session, SkipSet, TrimmedHead, role::Role};
+use super::{Choice, DraftVariant, Forward, RuntimeError, Session, SkipSet, role::Role};
 
 /// A draft phase that a session has made ready.
 #[derive(Clone, Copy, Debug)]
 pub struct DraftPhase {
     id: PhaseId,
-    head: Option<TrimmedHead>,
+    head: Option<DraftVariant>,
 }
 
 /// The size of a draft phase.
@@ -38,7 +38,7 @@ impl Session {
     pub fn prepare_phase(
         &mut self,
         size: DraftPhaseSize,
-        head: Option<TrimmedHead>,
+        head: Option<DraftVariant>,
     ) -> Result<Option<DraftPhase>, RuntimeError> {
         let DraftPhaseSize { depth, width, kept, root_rows, vocabulary } = size;
         let (widest_root, growth) = (self.set.planned(root_rows)?, self.set.planned(width)?);

@@ -15,8 +15,8 @@ id! {
 }
 
 id! {
-    /// A trimmed head of a set.
-    pub TrimmedHead
+    /// A [variant](super::VariantChange) of a set's forwards.
+    pub DraftVariant
 }
 
 /// What a program of a set is for.
@@ -24,8 +24,8 @@ id! {
 pub(super) enum Role {
     /// Shows the logits of all rows.
     Logits(WidthId),
-    /// Shows candidates of all rows, among the tokens of a trimmed head if one is named.
-    Candidates(WidthId, Option<TrimmedHead>),
+    /// Shows candidates of all rows, by a variant if one is named.
+    Candidates(WidthId, Option<DraftVariant>),
     /// Shows the logits of one row of a prefill chunk.
     Prefill(PrefillId),
     /// As `Prefill`, and keeps the hidden rows of all rows.

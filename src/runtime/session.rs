@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::{
-    ExecutableSet, RuntimeError, SessionOptions, SkipSet, TrimmedHead,
+    DraftVariant, ExecutableSet, RuntimeError, SessionOptions, SkipSet,
     hidden_rows::HiddenRows,
     role::{Inputs, Role, WidthId},
     verification::WalkedRows,
@@ -529,7 +529,12 @@ impl<'a> Forward<'a> {
     ///
     /// # Panics
     /// As `choose`, and if the head is of another set.
-    pub fn choose_of(self, head: Option<TrimmedHead>, choice: Choice, skip: Option<&SkipSet>) -> Choices<'a> {
+    pub fn choose_of(
+        self,
+        head: Option<DraftVariant>,
+        choice: Choice,
+        skip: Option<&SkipSet>,
+    ) -> Choices<'a> {
         let Self { session, width } = self;
         Forward { session: &mut *session, width }.begin_choice_of(head, choice, skip);
         session.begun_choices().expect("it was begun")
@@ -540,7 +545,7 @@ impl<'a> Forward<'a> {
     ///
     /// # Panics
     /// As `choose_of`.
-    pub fn begin_choice_of(self, head: Option<TrimmedHead>, choice: Choice, skip: Option<&SkipSet>) {
+    pub fn begin_choice_of(self, head: Option<DraftVariant>, choice: Choice, skip: Option<&SkipSet>) {
         let Self { session, width } = self;
         let role = Role::Candidates(width, head);
         session.inputs[role].set_choice(choice);

@@ -9,7 +9,7 @@ use yggc::{
     measure::{ProfileOptions, plan_from_profile},
     plan::{self, ContextRange, Plan, RowChoice, SubPlan},
     planner::Fix,
-    speculate::{Decoder, Drafter, LayerSkip, Lookup, StepRange, StepShape},
+    speculate::{Decoder, Drafter, Lookup, SelfDrafter, StepRange, StepShape},
 };
 
 use crate::{
@@ -33,7 +33,7 @@ fn requests_that_grow_through_any_ranges_are_answered_as_plain_decoding_does() {
             let groups = opened.set().groups();
             let skipped: Vec<u32> = (0..groups).filter(|_| dice.chance(40)).collect();
             let skip = yggc::runtime::SkipSet::new(groups, &skipped).expect("groups of the model");
-            Box::new(LayerSkip::new(&opened, skip, &largest).expect("a planned width"))
+            Box::new(SelfDrafter::layer_skip(&opened, skip, &largest).expect("a planned width"))
         };
         let smaller = |dice: &mut Dice| StepShape {
             depth: dice.within(1, largest.depth),

@@ -16,7 +16,7 @@ use yggc::{
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::{Adjustment, Sampling},
     speculate::{
-        Begin, Decoder, Drafter, LayerSkip, Limits, Lookup, Recycling, SpeculateError, StepShape, Walk,
+        Begin, Decoder, Drafter, Limits, Lookup, Recycling, SelfDrafter, SpeculateError, StepShape, Walk,
     },
     tree::{NodeId, Source, TokenTree, tail_slots},
 };
@@ -184,7 +184,7 @@ fn drafter(name: &str, session: &Session, shape: &StepShape) -> Box<dyn Drafter>
         _ => {
             let groups = session.set().groups();
             let skip = SkipSet::new(groups, &[groups - 1]).expect("a group of the model");
-            Box::new(LayerSkip::new(session, skip, shape).expect("a planned width"))
+            Box::new(SelfDrafter::layer_skip(session, skip, shape).expect("a planned width"))
         }
     }
 }

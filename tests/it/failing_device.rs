@@ -8,7 +8,7 @@ use yggc::{
     plan::Schedule,
     runtime::{ExecutableSet, RuntimeError, SetOptions, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, LayerSkip, Limits, SpeculateError, StepShape},
+    speculate::{Decoder, Limits, SelfDrafter, SpeculateError, StepShape},
 };
 
 use crate::{
@@ -63,7 +63,7 @@ fn decodes_until_it_fails(schedule: Schedule) {
     let shape = StepShape { depth: 2, draft_width: 2, verify_width: 4, top_k: 2, draft_temperature: 1.0 };
     let session = session(&set, 64, shape.scratch_rows(schedule), 1);
     let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
-    let drafter = LayerSkip::new(&session, skip, &shape).expect("a planned width");
+    let drafter = SelfDrafter::layer_skip(&session, skip, &shape).expect("a planned width");
     let decoder = Decoder::new(session, Some(Box::new(drafter)), shape).expect("a planned width");
     let mut decoder = decoder.with_schedule(schedule).expect("a device that grows trees");
     let is_failure =

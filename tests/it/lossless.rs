@@ -8,10 +8,10 @@ use std::sync::Arc;
 use yggc::{
     plan::{GuardLimits, RowChoice, RowRule, Schedule, WidthCost},
     policy::{GuardTerms, SkipSearch},
-    runtime::{ExecutableSet, SkipSet},
+    runtime::{ExecutableSet, SkipSet, VariantChange},
     sample::Sampling,
     speculate::{
-        Budget, Decoder, DraftGrowth, Drafter, LayerSkip, Limits, Mixed, Policy, SpeculateError, StepShape,
+        Budget, Decoder, DraftGrowth, Drafter, Limits, Mixed, Policy, SelfDrafter, SpeculateError, StepShape,
         Swift,
     },
     tree::{NodeId, Source, Template, TokenTree},
@@ -35,6 +35,8 @@ enum Kind {
     LayerSkip,
     TrimmedHead,
     Template,
+    /// The model with matrices of fewer bits, and at times a trimmed head.
+    Substitute,
     Swift,
     /// A drafter model by itself, which may be of another vocabulary or the verifier.
     Model,
@@ -52,6 +54,8 @@ struct Case {
     kind: Kind,
     /// Tokens of a trimmed head; none where it is whole.
     kept: Vec<u32>,
+    /// Bits of a substitute, if there is one.
+    bits: Option<u32>,
     /// What trees are filled from; none where they grow equally.
     template: Option<Template>,
     shape: StepShape,
@@ -84,6 +88,7 @@ impl Case {
                 (Some(template), shape)
             }
             Kind::LayerSkip
+            | Kind::Substitute
             | Kind::Model
             | Kind::HiddenState
             | Kind::TrimmedHead
@@ -93,15 +98,25 @@ impl Case {
             | Kind::Adversary => (None, any_shape(dice)),
         };
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
-        let kept = if kind == Kind::TrimmedHead { any_kept(vocabulary, dice) } else { Vec::new() };
-        let can_be_ahead =
-            matches!(kind, Kind::LayerSkip | Kind::Model | Kind::TrimmedHead | Kind::Template | Kind::Swift);
+        let is_trimmed = kind == Kind::TrimmedHead || kind == Kind::Substitute && dice.chance(40);
+        let kept = if is_trimmed { any_kept(vocabulary, dice) } else { Vec::new() };
+        let bits = (kind == Kind::Substitute).then(|| *dice.pick(&[2, 3, 4]));
+        let can_be_ahead = matches!(
+            kind,
+            Kind::LayerSkip
+                | Kind::Substitute
+                | Kind::Model
+                | Kind::TrimmedHead
+                | Kind::Template
+                | Kind::Swift
+        );
         let is_ahead = can_be_ahead && dice.chance(50);
         let schedule = if is_ahead { Schedule::HeadAhead } else { Schedule::Plain };
         Self {
             what,
             kind,
             kept,
+            bits,
             template,
             shape,
             schedule,
@@ -113,6 +128,18 @@ impl Case {
             sampling: any_sampling(dice),
             tokens,
         }
+    }
+
+    /// What its variant of the model's forwards changes.
+    fn change(&self) -> VariantChange<'_> {
+        let head_tokens = (!self.kept.is_empty()).then_some(&self.kept[..]);
+        VariantChange { head_tokens, substitute_bits: self.bits }
+    }
+
+    /// The model's executables with that variant.
+    fn varied(&self, set: &ExecutableSet, model: &TinyModel) -> Arc<ExecutableSet> {
+        let varied = set.with_variants(model.model.weights.as_ref(), &[self.change()]);
+        Arc::new(varied.expect("tokens in order"))
     }
 
     fn plainly(&self, set: &Arc<ExecutableSet>, prompt: &[u32]) -> Vec<u32> {
@@ -135,14 +162,20 @@ impl Case {
                 let percent = *dice.pick(&[10, 30, 60, 100]);
                 let skipped: Vec<u32> = (0..set.groups()).filter(|_| dice.chance(percent)).collect();
                 let skip = SkipSet::new(set.groups(), &skipped).expect("groups of the model");
-                let mut whole = LayerSkip::new(&session, skip, &self.shape).expect("a planned width");
+                let mut whole =
+                    SelfDrafter::layer_skip(&session, skip, &self.shape).expect("a planned width");
                 if let Some(template) = &self.template {
                     whole = whole.with_template(template, &self.shape).expect("its own shape");
                 }
-                Box::new(match &self.kept[..] {
-                    [] => whole,
-                    kept => whole.with_head(set.head(kept).expect("it was made")),
+                Box::new(match set.variant(self.change()).expect("it was made") {
+                    None => whole,
+                    Some(variant) => whole.with_variant(variant),
                 })
+            }
+            Kind::Substitute => {
+                let variant = set.variant(self.change()).expect("it was made").expect("fewer bits");
+                let drafter = SelfDrafter::substitute(&session, variant, &self.shape);
+                Box::new(drafter.expect("a planned width"))
             }
             Kind::Model | Kind::HiddenState => {
                 let mut whole = pair_drafter(&session, &self.shape);
@@ -267,17 +300,11 @@ fn run_over(models: &'static [TinyModel], kind: Kind, cases: u64) -> (u64, u64) 
         let what = format!("{kind:?} case {case}, {} on {class}", model.name);
         let mut case = Case::any(kind, what, set.vocabulary(), &mut dice);
         let truth = case.plainly(set, &case.prompt);
-        let mut decoder = match &case.kept[..] {
-            _ if matches!(kind, Kind::Model | Kind::HiddenState) => {
-                let pair = any_pair(&mut case, model, class, &mut dice);
-                case.decoder(&pair, &truth, &mut dice)
-            }
-            [] => case.decoder(set, &truth, &mut dice),
-            kept => {
-                let trimmed = set.with_heads(model.model.weights.as_ref(), &[kept]).expect("tokens in order");
-                case.decoder(&Arc::new(trimmed), &truth, &mut dice)
-            }
+        let set = match kind {
+            Kind::Model | Kind::HiddenState => any_pair(&mut case, model, class, &mut dice),
+            _ => case.varied(set, model),
         };
+        let mut decoder = case.decoder(&set, &truth, &mut dice);
         decode(&mut decoder, &case.prompt, case.sampling, case.tokens, &[], Some(dice.bits() >> 1));
         assert_eq!(decoder.history(), truth, "{}: {case:?}", case.what);
         decoder.tree().check().expect("a lawful tree");
@@ -302,7 +329,7 @@ fn run_over(models: &'static [TinyModel], kind: Kind, cases: u64) -> (u64, u64) 
             decode(&mut decoder, &prompt, case.sampling, case.tokens, &[], Some(dice.bits() >> 1));
             assert_eq!(
                 decoder.history(),
-                case.plainly(set, &prompt),
+                case.plainly(&set, &prompt),
                 "{}, another request: {case:?}",
                 case.what
             );
@@ -331,6 +358,11 @@ fn layer_skip_changes_no_token() {
 #[test]
 fn a_trimmed_head_changes_no_token() {
     shows_something(run(Kind::TrimmedHead, 120), (3_000, 100));
+}
+
+#[test]
+fn a_substitute_changes_no_token() {
+    shows_something(run(Kind::Substitute, 150), (3_000, 300));
 }
 
 #[test]
@@ -393,6 +425,7 @@ fn nothing_changes_a_token_of_any_family() {
     let families = crate::families::models();
     shows_something(run_over(families, Kind::LayerSkip, 60), (500, 30));
     shows_something(run_over(families, Kind::TrimmedHead, 60), (500, 10));
+    shows_something(run_over(families, Kind::Substitute, 60), (500, 30));
     shows_something(run_over(families, Kind::Free(Free::Suffix), 40), (50, 10));
     shows_something(run_over(families, Kind::Adversary, 40), (100, 20));
 }

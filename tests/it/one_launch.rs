@@ -9,7 +9,7 @@ use yggc::{
     plan::Schedule,
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, LayerSkip, Limits, SpeculateError, StepShape},
+    speculate::{Decoder, Limits, SelfDrafter, SpeculateError, StepShape},
     tree::{NodeId, TokenTree},
 };
 
@@ -34,9 +34,9 @@ impl Drafts<'_> {
         let Self { set, skipped, kept, shape, context } = self;
         let session = session(set, *context, shape.tree_nodes(), 1);
         let skip = SkipSet::new(set.groups(), skipped).expect("groups of the model");
-        let mut drafter = LayerSkip::new(&session, skip, shape)?;
+        let mut drafter = SelfDrafter::layer_skip(&session, skip, shape)?;
         if !kept.is_empty() {
-            drafter = drafter.with_head(set.head(kept).expect("it was made"));
+            drafter = drafter.with_variant(set.head(kept).expect("it was made"));
         }
         Decoder::new(session, Some(Box::new(drafter)), *shape)?.with_schedule(schedule)
     }

@@ -6,7 +6,7 @@ use yggc::{
     plan::{DrafterKind, LayerSkipSettings},
     runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, LayerSkip, Limits, Lookup, SpeculateError, StepShape, make_drafter},
+    speculate::{Decoder, Limits, Lookup, SelfDrafter, SpeculateError, StepShape, make_drafter},
 };
 
 use crate::tiny_model::{Class, MODEL_CONTEXT, best_tier, bits, models, session};
@@ -102,8 +102,9 @@ fn a_width_that_no_executable_holds_is_refused() {
     assert!(matches!(error, RuntimeError::Width { rows: 65, largest: 64 }), "{error:?}");
     says(&error, &["65", "at most 64"]);
     let none = SkipSet::none(set().groups());
-    let error =
-        LayerSkip::new(&session, none, &StepShape { draft_width: 65, ..SHAPE }).map(drop).unwrap_err();
+    let error = SelfDrafter::layer_skip(&session, none, &StepShape { draft_width: 65, ..SHAPE })
+        .map(drop)
+        .unwrap_err();
     says(&error, &["draft width", "at most 64", "65"]);
     for found in [0, 65] {
         let open = crate::tiny_model::session(set(), 32, 13, 1);

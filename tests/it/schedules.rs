@@ -9,7 +9,7 @@ use yggc::{
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{
-        Begin, Candidate, Decoder, LayerSkip, Limits, Lookup, Policy, Reuse, SpeculateError, StepShape,
+        Begin, Candidate, Decoder, Limits, Lookup, Policy, Reuse, SelfDrafter, SpeculateError, StepShape,
         TraceObserver,
     },
     tree::{NodeId, TokenTree},
@@ -32,7 +32,7 @@ fn decoder(
 ) -> Result<Decoder, SpeculateError> {
     let session = session(set, context, shape.scratch_rows(schedule), threads);
     let skip = SkipSet::new(set.groups(), skipped).expect("groups of the model");
-    let drafter = LayerSkip::new(&session, skip, &shape)?;
+    let drafter = SelfDrafter::layer_skip(&session, skip, &shape)?;
     Decoder::new(session, Some(Box::new(drafter)), shape)?.with_schedule(schedule)
 }
 
@@ -275,7 +275,7 @@ fn schedules_that_cannot_be_kept_are_refused() {
     assert!(error.contains("expected a drafter that runs a model and reads no hidden rows"), "{error}");
     let small = session(set, 64, 12, 1);
     let skip = SkipSet::new(set.groups(), &[2]).expect("a group of the model");
-    let drafter = LayerSkip::new(&small, skip, &shape).expect("a planned width");
+    let drafter = SelfDrafter::layer_skip(&small, skip, &shape).expect("a planned width");
     let error = Decoder::new(small, Some(Box::new(drafter)), shape)
         .and_then(|decoder| decoder.with_schedule(Schedule::HeadAhead))
         .unwrap_err()

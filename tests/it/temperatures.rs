@@ -13,7 +13,7 @@ use yggc::{
     plan::{self, Plan, Schedule, SubPlan, nearest},
     planner::Fix,
     runtime::{Session, SessionOptions, SkipSet},
-    speculate::{Decoder, Drafter, LayerSkip, Limits, Lookup, StepShape},
+    speculate::{Decoder, Drafter, Limits, Lookup, SelfDrafter, StepShape},
 };
 
 use crate::{
@@ -46,7 +46,7 @@ impl AnyWay {
             "layer_skip" => {
                 let skipped: Vec<u32> = (0..groups).filter(|_| dice.chance(40)).collect();
                 let skip = SkipSet::new(groups, &skipped).expect("groups of the model");
-                Some(Box::new(LayerSkip::new(session, skip, &self.shape).expect("a planned width")))
+                Some(Box::new(SelfDrafter::layer_skip(session, skip, &self.shape).expect("a planned width")))
             }
             other => unreachable!("drafter {other}"),
         }

@@ -175,5 +175,8 @@ fn tokens_that_no_head_can_keep_are_refused_with_what_is_wrong() {
 #[test]
 fn a_head_that_was_not_made_is_not_found() {
     let set = profiled().0.set();
-    assert!(matches!(set.head(&[1, 2, 3]), Err(RuntimeError::MissingHead { tokens: 3 })));
+    assert!(matches!(
+        set.head(&[1, 2, 3]),
+        Err(RuntimeError::MissingVariant { tokens: Some(3), bits: None })
+    ));
 }

@@ -9,7 +9,7 @@ use yggc::{
     plan::{RowRule, Schedule},
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, Drafter, LayerSkip, Limits, Policy, SpeculateError, StepShape},
+    speculate::{Decoder, Drafter, Limits, Policy, SelfDrafter, SpeculateError, StepShape},
 };
 
 use crate::{
@@ -32,7 +32,7 @@ fn decoder(
     } else {
         let session = session(set, context, shape.tree_nodes(), 1);
         let skip = SkipSet::new(set.groups(), &[set.groups() - 1]).expect("a group of the model");
-        let drafter = Box::new(LayerSkip::new(&session, skip, &shape)?);
+        let drafter = Box::new(SelfDrafter::layer_skip(&session, skip, &shape)?);
         (session, drafter)
     };
     Decoder::new(session, Some(drafter), shape)?.with_schedule(schedule)

@@ -89,6 +89,8 @@ pub struct DrafterFacts<'a> {
     pub tunes_itself: bool,
     /// Tokens of the trimmed head that it drafts with, ascending, if it has one.
     pub head_tokens: Option<&'a [u32]>,
+    /// Bits of the matrices that it multiplies by in place of the verifier's, if it does.
+    pub substitute_bits: Option<u32>,
     /// The corpus store that it drafts from, if it needs one.
     pub store: Option<&'a DrafterFile>,
     /// The drafter model that it runs, if that is not the verifier; it keeps keys and values of its own then.
@@ -104,6 +106,7 @@ impl DrafterFacts<'_> {
             skipped: None,
             tunes_itself: false,
             head_tokens: None,
+            substitute_bits: None,
             store: None,
             draft_model: None,
         }
@@ -115,6 +118,8 @@ impl DrafterFacts<'_> {
 pub struct ProfiledModel<'a> {
     /// Sub-layers of the model.
     pub groups: u32,
+    /// Bits of substitutes, and bytes that they read as a share of what the model reads.
+    pub substitute_shares: &'a [(u32, f64)],
     /// The corpus store of its vocabulary, if there is one.
     pub store: Option<&'a DrafterFile>,
     /// Drafter models, by the names that their drafters get.

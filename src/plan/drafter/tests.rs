@@ -31,7 +31,11 @@ fn model(path: &str, head_tokens: Option<&[u32]>) -> DrafterKind {
     ModelSettings { model, head_tokens: head_tokens.map(<[u32]>::to_vec) }.into()
 }
 
-fn all() -> [DrafterKind; 14] {
+fn substitute(bits: u32, head_tokens: Option<&[u32]>) -> DrafterKind {
+    SubstituteSettings { bits, head_tokens: head_tokens.map(<[u32]>::to_vec) }.into()
+}
+
+fn all() -> [DrafterKind; 16] {
     let short = lookup(4, 2);
     let (ngram, suffix) =
         (DrafterKind::Ngram(NgramSettings::DEFAULT), DrafterKind::Suffix(SuffixSettings::DEFAULT));
@@ -50,6 +54,8 @@ fn all() -> [DrafterKind; 14] {
         layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
         model("a", None),
         model("a", Some(&[0, 7, 8])),
+        substitute(4, None),
+        substitute(2, Some(&[0, 7, 8])),
     ]
 }
 

@@ -8,7 +8,7 @@
 //! tree's rows, whose keys and values they read.
 
 use crate::{
-    runtime::{Choice, Session, SkipSet, TrimmedHead},
+    runtime::{Choice, DraftVariant, Session, SkipSet},
     sample::Candidate,
     speculate::{CandidateRows, SpeculateError},
     tree::tail_slots,
@@ -58,7 +58,7 @@ impl Heads {
         &mut self,
         verified: &Verified<'_>,
         session: &mut Session,
-        trimmed: Option<TrimmedHead>,
+        trimmed: Option<DraftVariant>,
         choice: Choice,
         skip: Option<&SkipSet>,
     ) -> Result<(), SpeculateError> {

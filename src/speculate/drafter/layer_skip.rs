@@ -1,228 +1,29 @@
-//! Layer skip: the verifier without some of its sub-layers drafts a tree over the verifier's own cache, an Equal-Growth Tree or
-//! one of a template.
-//!
-//! Self-speculation as in SWIFT (<https://arxiv.org/abs/2410.06916>), here with a fixed skip set. The drafter reads the
-//! committed keys and values of the layers it keeps and writes its own rows to scratch slots; verification rewrites
-//! them, so there is nothing to clone and nothing to commit. It may draft by a trimmed head, which knows some tokens only.
+//! Layer skip: the verifier drafts without some of its sub-layers.
 
 use crate::{
     plan::{DrafterId, LayerSkipSettings},
-    runtime::{Choice, DraftPhase, DraftPhaseSize, GrowingTree, Session, SkipSet, TrimmedHead},
-    sample::Candidate,
-    speculate::{SpeculateError, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
-    tree::{NodeId, Source, Template, TokenTree},
+    runtime::{SkipSet, VariantChange},
+    speculate::SpeculateError,
+    tree::Source,
 };
 
 use super::{
-    AheadDrafter, Budget, Drafter, OneLaunchDrafter, Verified,
-    growth::{Growth, plant},
-    heads::Heads,
-    propose_in_one_launch,
+    Drafter, SelfDrafter,
     registry::{MakeContext, MakeDrafter, source_of},
 };
 
 /// The drafter's mark.
 pub(super) const SOURCE: Source = source_of(DrafterId::LayerSkip);
 
-/// The layer-skip drafter.
-#[derive(Debug)]
-pub struct LayerSkip {
-    skip: SkipSet,
-    trimmed: Option<TrimmedHead>,
-    choice: Choice,
-    growth: Growth,
-    rows: Vec<NodeId>,
-    candidates: Vec<Candidate>,
-    /// Rows of each forward of the last proposal.
-    forwards: Vec<u32>,
-    heads: Heads,
-    /// Where the device grows the trees.
-    phase: Option<DraftPhase>,
-    /// Rows of its forwards there, but for the root's.
-    growth_rows: u32,
-}
-
-impl LayerSkip {
-    /// A drafter that leaves out `skip` and grows trees of the given shape.
-    ///
-    /// # Errors
-    /// [`SpeculateError::Shape`] if no executable of the session holds a growth or gives as many candidates.
-    pub fn new(session: &Session, skip: SkipSet, shape: &StepShape) -> Result<Self, SpeculateError> {
-        let (growth, choice) = Growth::equal(session.set(), shape)?;
-        let (nodes, top_k) = (shape.tree_nodes(), choice.k);
-        Ok(Self {
-            skip,
-            trimmed: None,
-            choice,
-            growth,
-            rows: Vec::with_capacity(shape.draft_width),
-            candidates: Vec::with_capacity(top_k),
-            forwards: Vec::with_capacity(shape.depth),
-            heads: Heads::with_capacity(nodes, nodes.min(shape.verify_width), top_k),
-            phase: None,
-            growth_rows: u32::try_from(shape.draft_width).expect("widths are small"),
-        })
-    }
-
-    /// The same, but drafting the tokens of a trimmed head of the session's executables only.
-    #[must_use]
-    pub fn with_head(self, head: TrimmedHead) -> Self {
-        Self { trimmed: Some(head), ..self }
-    }
-
-    /// The same, but filling a template by the ranks of candidates instead of growing equally. It must fit the shape that the
-    /// drafter was made for.
-    ///
-    /// # Errors
-    /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
-    pub fn with_template(self, template: &Template, shape: &StepShape) -> Result<Self, SpeculateError> {
-        let growth = Growth::by_template(template, shape, self.choice)?;
-        Ok(Self { growth, ..self })
-    }
-
-    /// What it leaves out.
-    pub(super) fn skip(&self) -> &SkipSet {
-        &self.skip
-    }
-
-    /// Leaves out the groups that `is_skipped` names from now on. Heads drafted ahead are dropped: they left out others.
-    pub(super) fn skip_instead(&mut self, is_skipped: impl Fn(u32) -> bool) {
-        self.skip.assign(is_skipped);
-        self.heads.forget();
-    }
-
-    /// Rows of each forward of the last proposal; heads drafted ahead are not among them.
-    pub(super) fn forwards(&self) -> &[u32] {
-        &self.forwards
-    }
-}
-
 impl MakeDrafter for LayerSkipSettings {
     fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
         let MakeContext { growth, shape, session } = *context;
         let skip = SkipSet::new(session.set().groups(), &self.skipped)?;
-        let mut drafter = LayerSkip::new(session, skip, shape)?;
-        if let Some(tree) = growth.static_tree() {
-            drafter = drafter.with_template(&tree.template, shape)?;
+        let mut drafter = SelfDrafter::layer_skip(session, skip, shape)?;
+        let change = VariantChange { head_tokens: self.head_tokens.as_deref(), substitute_bits: None };
+        if let Some(variant) = session.set().variant(change)? {
+            drafter = drafter.with_variant(variant);
         }
-        if let Some(tokens) = &self.head_tokens {
-            drafter = drafter.with_head(session.set().head(tokens)?);
-        }
-        Ok(Some(Box::new(drafter)))
-    }
-}
-
-impl Drafter for LayerSkip {
-    /// `depth` forwards, the root's of one row and then one after each growth but the last, of Wd rows (Yggdrasil, Equal-Growth
-    /// Tree) or of the nodes that have children in the template: what has no children is never forwarded here, and neither is
-    /// a root whose head was drafted ahead.
-    fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
-        let Budget { session, history, depth, rows, stats, mut observer } = budget;
-        if self.phase.is_some() && observer.is_none() {
-            return propose_in_one_launch(
-                self,
-                tree,
-                Budget { session, history, depth, rows, stats, observer },
-            );
-        }
-        self.growth.restart();
-        self.forwards.clear();
-        self.rows.clear();
-        self.rows.push(NodeId::ROOT);
-        let mut lap = Lap::start();
-        let head = self.heads.take(tree.token(NodeId::ROOT), session.committed());
-        let has_head = head.is_some();
-        if let Some(candidates) = head {
-            if let Some(observer) = observer.as_deref_mut() {
-                observer.expanded(NodeId::ROOT, candidates);
-            }
-            let candidates = candidates.iter().map(|c| (c.token, c.log_prob));
-            self.growth.expand(tree, NodeId::ROOT, candidates, SOURCE);
-            stats.heads_ahead += 1;
-        }
-        for growth in 0..depth {
-            if growth > 0 || !has_head {
-                let forward = tree_forward(session, tree, &self.rows)?;
-                let choices = forward.choose_of(self.trimmed, self.choice, Some(&self.skip));
-                stats.add_time(StepStage::Draft, lap.next());
-                self.forwards.push(u32::try_from(self.rows.len()).expect("widths are small"));
-                for (row, node) in self.rows.iter().enumerate() {
-                    let candidates = choices.row(row);
-                    self.candidates.clear();
-                    self.candidates
-                        .extend(candidates.iter().map(|(token, log_prob)| Candidate { token, log_prob }));
-                    if let Some(observer) = observer.as_deref_mut() {
-                        observer.expanded(*node, &self.candidates);
-                    }
-                    let candidates = self.candidates.iter().map(|c| (c.token, c.log_prob));
-                    self.growth.expand(tree, *node, candidates, SOURCE);
-                }
-            }
-            self.growth.grow(tree, SOURCE, &mut self.rows);
-            stats.add_time(StepStage::Grow, lap.next());
-            if self.rows.is_empty() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn ahead(&mut self) -> Option<&mut dyn AheadDrafter> {
-        Some(self)
-    }
-
-    fn in_one_launch(&mut self) -> Option<&mut dyn OneLaunchDrafter> {
-        match self.growth {
-            Growth::Equal { .. } => Some(self),
-            Growth::Static(_) => None,
-        }
-    }
-}
-
-impl OneLaunchDrafter for LayerSkip {
-    fn prepare(&mut self, session: &mut Session, shape: &StepShape) -> Result<bool, SpeculateError> {
-        let size = DraftPhaseSize {
-            depth: shape.depth,
-            width: shape.draft_width,
-            kept: self.choice.k,
-            root_rows: 1,
-            vocabulary: session.set().vocabulary(),
-        };
-        self.phase = session.prepare_phase(size, self.trimmed)?;
-        Ok(self.phase.is_some())
-    }
-
-    fn growing(&mut self, session: &mut Session) -> GrowingTree {
-        session.growing(self.phase.expect("it was prepared"))
-    }
-
-    fn begin(&mut self, budget: Budget<'_>) -> Result<bool, SpeculateError> {
-        let Budget { session, history, depth, .. } = budget;
-        self.forwards.clear();
-        self.forwards.push(1);
-        self.forwards.extend((1..depth).map(|_| self.growth_rows));
-        let mut forward = session.forward(1)?;
-        forward.push_behind(history[history.len() - 1]);
-        let phase = self.phase.expect("it was prepared");
-        forward.begin_growth(phase, depth, self.choice, Some(&self.skip));
-        Ok(true)
-    }
-
-    fn plant(&mut self, tree: &mut TokenTree, session: &mut Session) {
-        plant(session.grown(self.phase.expect("it was prepared")), SOURCE, tree);
-    }
-}
-
-impl AheadDrafter for LayerSkip {
-    fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError> {
-        self.heads.draft(verified, session, self.trimmed, self.choice, Some(&self.skip))
-    }
-
-    fn keep_head(&mut self, row: usize, _history: &[u32], session: &mut Session) {
-        self.heads.keep(row, session);
-    }
-
-    fn forget_heads(&mut self) {
-        self.heads.forget();
+        Ok(Some(Box::new(drafter.grown_as(growth, shape)?)))
     }
 }

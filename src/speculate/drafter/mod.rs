@@ -11,10 +11,11 @@ mod ngram;
 mod recycling;
 mod registry;
 mod retrieval;
+mod self_drafter;
+mod substitute;
 mod suffix;
 mod swift;
 
-pub use layer_skip::LayerSkip;
 pub use lookup::Lookup;
 pub use mixed::Mixed;
 pub use model::ModelDrafter;
@@ -23,6 +24,7 @@ pub use recycling::Recycling;
 pub(in crate::speculate) use registry::source_of;
 pub use registry::{Replay, make_drafter, make_growing_drafter, make_replay};
 pub use retrieval::Retrieval;
+pub use self_drafter::SelfDrafter;
 pub use suffix::Suffix;
 pub use swift::{DraftGrowth, Swift};
 

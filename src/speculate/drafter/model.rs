@@ -13,8 +13,8 @@ use std::sync::Arc;
 use crate::{
     plan::{DrafterId, ModelSettings, Schedule},
     runtime::{
-        Choice, DraftPhase, DraftPhaseSize, ExecutableSet, Forward, GrowingTree, RuntimeError, Session,
-        SessionOptions, TrimmedHead,
+        Choice, DraftPhase, DraftPhaseSize, DraftVariant, ExecutableSet, Forward, GrowingTree, RuntimeError,
+        Session, SessionOptions,
     },
     sample::Candidate,
     speculate::{SpeculateError, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
@@ -56,7 +56,7 @@ enum Reads {
 pub struct ModelDrafter {
     own: Session,
     reads: Reads,
-    trimmed: Option<TrimmedHead>,
+    trimmed: Option<DraftVariant>,
     choice: Choice,
     growth: Growth,
     rows: Vec<NodeId>,
@@ -135,7 +135,7 @@ impl ModelDrafter {
 
     /// The same, but drafting the tokens of a trimmed head of its executables only.
     #[must_use]
-    pub fn with_head(self, head: TrimmedHead) -> Self {
+    pub fn with_head(self, head: DraftVariant) -> Self {
         Self { trimmed: Some(head), ..self }
     }
 
@@ -318,7 +318,7 @@ impl MakeDrafter for ModelSettings {
 
 impl Drafter for ModelDrafter {
     /// `depth` forwards, the root's with what the cache lacks before it, unless its head was drafted ahead, and then one after each growth
-    /// but the last, as [`LayerSkip`](super::LayerSkip). Nothing where its context ends, behind a token that it has not, or behind tokens whose hidden
+    /// but the last, as [`SelfDrafter`](super::SelfDrafter). Nothing where its context ends, behind a token that it has not, or behind tokens whose hidden
     /// rows the verifier's session did not keep.
     fn propose(&mut self, tree: &mut TokenTree, mut budget: Budget<'_>) -> Result<(), SpeculateError> {
         if self.phase.is_some() && budget.observer.is_none() {

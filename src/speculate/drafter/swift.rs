@@ -14,7 +14,7 @@ use crate::{
 };
 
 use super::{
-    AheadDrafter, Budget, Drafter, LayerSkip, OneLaunchDrafter,
+    AheadDrafter, Budget, Drafter, OneLaunchDrafter, SelfDrafter,
     caterpillar::Caterpillar,
     registry::{MakeContext, MakeDrafter},
 };
@@ -42,7 +42,7 @@ struct Seen {
 /// The layer-skip drafter with a search for the best skip set.
 #[derive(Debug)]
 pub struct Swift {
-    drafts: LayerSkip,
+    drafts: SelfDrafter,
     caterpillar: Option<Caterpillar>,
     search: SkipSearch,
     /// The set that `drafts` leaves out.
@@ -66,7 +66,7 @@ impl Swift {
     /// schedule it is to keep ([`StepShape::scratch_rows`]).
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] as [`LayerSkip::new`], or if the session was opened with too little scratch.
+    /// [`SpeculateError::Shape`] as [`SelfDrafter::layer_skip`], or if the session was opened with too little scratch.
     pub fn new(
         session: &Session,
         search: SkipSearch,
@@ -87,7 +87,7 @@ impl Swift {
             DraftGrowth::Confident => Some(Caterpillar::new(shape)),
         };
         Ok(Self {
-            drafts: LayerSkip::new(session, SkipSet::new(groups, &skipped)?, shape)?,
+            drafts: SelfDrafter::layer_skip(session, SkipSet::new(groups, &skipped)?, shape)?,
             caterpillar,
             applied,
             trial: SkipSet::none(groups),
@@ -177,7 +177,7 @@ impl MakeDrafter for SwiftSettings {
     fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {
         let MakeContext { growth: _, shape, session } = *context;
         let skip = SkipSet::new(session.set().groups(), &self.skipped)?;
-        Ok(Some(Box::new(LayerSkip::new(session, skip, shape)?)))
+        Ok(Some(Box::new(SelfDrafter::layer_skip(session, skip, shape)?)))
     }
 }
 

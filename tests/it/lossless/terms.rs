@@ -99,10 +99,7 @@ fn run(kind: Kind, wanted: u64) -> (u64, u64) {
         let vocabulary = set.vocabulary();
         let what = format!("{kind:?} case {case}, {} on {class}", model.name);
         let case = Case::any(kind, what, vocabulary, &mut dice);
-        if !case.kept.is_empty() {
-            let trimmed = set.with_heads(model.model.weights.as_ref(), &[&case.kept[..]]);
-            set = Arc::new(trimmed.expect("tokens in order"));
-        }
+        set = case.varied(&set, model);
         let fresh = |prompt: &[u32], terms: &Terms, sampling| {
             let plain = Decoder::new(session(&set, case.context, 1, 1), None, StepShape::PLAIN);
             let mut plain = plain.expect("plain decoding");
@@ -159,6 +156,7 @@ fn layer_skip_serves_any_terms() {
 #[test]
 fn trimmed_heads_templates_and_changing_skip_sets_serve_any_terms() {
     check(Kind::TrimmedHead, 40);
+    check(Kind::Substitute, 40);
     check(Kind::Template, 40);
     check(Kind::Swift, 40);
 }

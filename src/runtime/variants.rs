@@ -1,0 +1,216 @@
+//! Variants: forwards that draft by the verifier's own graph, changed so that they read less, beside the executables of the whole model.
+//!
+//! What they draft is verified by the whole model, so no answer changes. They share its cache: their rows go to scratch, and verification
+//! writes the same slots anew. Two changes are known, and go together:
+//!
+//! - A *trimmed head* shows logits of some tokens only (frequency-ranked heads: FR-Spec, <https://arxiv.org/abs/2502.14856>). Candidates
+//!   are those of the whole head among the kept tokens, with the same logits to the last bit, and probabilities are shares of the kept
+//!   tokens.
+//! - A *substitute* multiplies by the model's own matrices in fewer bits (SubSpec, <https://arxiv.org/abs/2509.18344>).
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use ygg_kernels::{Matrix, requantised};
+
+use crate::{
+    compile::{self, CompileError},
+    ir::{
+        Binding, Graph, GraphError, HeadTokens, Id, Substituted, WeightId, WeightSource, substitute_format,
+    },
+};
+
+use super::{DraftVariant, ExecutableSet, RuntimeError};
+
+/// What a variant changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VariantChange<'a> {
+    /// The tokens whose logits it shows, ascending; all if `None`.
+    pub head_tokens: Option<&'a [u32]>,
+    /// Bits an element of the substitute that it multiplies by; the model's own matrices if `None`.
+    pub substitute_bits: Option<u32>,
+}
+
+/// What a variant that was made changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Changed {
+    head: Option<HeadTokens>,
+    bits: Option<u32>,
+}
+
+impl Changed {
+    fn is(&self, change: VariantChange<'_>) -> bool {
+        self.bits == change.substitute_bits
+            && self.head.as_ref().map(HeadTokens::as_slice) == change.head_tokens
+    }
+}
+
+/// What a weight of a variant is made of.
+enum Part {
+    /// Rows of a matrix.
+    Rows(WeightId, HeadTokens),
+    /// A matrix in fewer bits.
+    Narrow(WeightId),
+}
+
+/// The model's weights, and behind them those of variants, each made on first use.
+struct Derived<'a> {
+    model: &'a dyn WeightSource,
+    graph: &'a Graph,
+    parts: BTreeMap<WeightId, (Part, OnceLock<Vec<u8>>)>,
+    threads: usize,
+}
+
+impl Derived<'_> {
+    fn make(&self, weight: WeightId, part: &Part) -> Vec<u8> {
+        match part {
+            Part::Rows(of, tokens) => {
+                let bytes = self.bytes(*of);
+                let row = bytes.len() / self.graph.weight(*of).rows;
+                let rows = tokens.as_slice().iter().map(|token| *token as usize * row);
+                rows.flat_map(|start| &bytes[start..start + row]).copied().collect()
+            }
+            Part::Narrow(of) => {
+                let spec = self.graph.weight(*of);
+                let wide = Matrix::new(spec.format, spec.rows, spec.columns, self.bytes(*of));
+                let wide = wide.expect("the model's loader has checked the sizes");
+                requantised(&wide, self.graph.weight(weight).format, self.threads)
+            }
+        }
+    }
+}
+
+impl WeightSource for Derived<'_> {
+    fn bytes(&self, weight: WeightId) -> &[u8] {
+        match self.parts.get(&weight) {
+            Some((part, made)) => made.get_or_init(|| self.make(weight, part)),
+            None => self.model.bytes(weight),
+        }
+    }
+}
+
+fn refused(error: GraphError) -> CompileError {
+    CompileError::Unlawful { stage: "draft_variant", error }
+}
+
+impl ExecutableSet {
+    /// The same executables with variants of trimmed heads, as [`with_variants`](Self::with_variants) says.
+    ///
+    /// # Errors
+    /// As `with_variants`.
+    pub fn with_heads(
+        &self,
+        weights: &dyn WeightSource,
+        heads: &[impl AsRef<[u32]>],
+    ) -> Result<Self, RuntimeError> {
+        let of = |head| VariantChange { head_tokens: Some(head), substitute_bits: None };
+        let changes: Vec<_> = heads.iter().map(|head| of(head.as_ref())).collect();
+        self.with_variants(weights, &changes)
+    }
+
+    /// The same executables, and of every planned width one for each of `changes` that shows candidates. All weights are shared with this
+    /// set but for rows of trimmed heads and matrices of substitutes, which are made of `weights`, the model's; substitutes of the same bits
+    /// are shared. A variant that the set has is not made again.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Head`] for a list of tokens that is empty, out of order or out of range, [`RuntimeError::Substitute`] for bits of which
+    /// there are no substitutes; else as [`build`](Self::build).
+    pub fn with_variants(
+        &self,
+        weights: &dyn WeightSource,
+        changes: &[VariantChange<'_>],
+    ) -> Result<Self, RuntimeError> {
+        let mut wanted: Vec<Changed> = Vec::new();
+        for change in changes {
+            let VariantChange { head_tokens, substitute_bits: bits } = *change;
+            let head = head_tokens.map(|tokens| HeadTokens::new(tokens, self.vocabulary())).transpose()?;
+            let changed = Changed { head, bits };
+            let is_made = self.variants.iter().any(|(made, _)| *made == changed);
+            if !is_made && *change != VariantChange::default() && !wanted.contains(&changed) {
+                wanted.push(changed);
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(self.clone());
+        }
+        let (mut graph, mut substitutes) = (self.graph.clone(), self.substitutes.clone());
+        let head = graph.head().map_err(refused)?;
+        let mut parts = BTreeMap::new();
+        for bits in wanted.iter().filter_map(|changed| changed.bits) {
+            let format = substitute_format(bits).ok_or(RuntimeError::Substitute { bits })?;
+            substitutes.entry(bits).or_insert_with(|| graph.add_substitute(format));
+        }
+        // Those that were packed before are not asked for again.
+        let narrow = |of: &Substituted| (of.by, (Part::Narrow(of.of), OnceLock::new()));
+        parts.extend(substitutes.values().flatten().map(narrow));
+        let mut heads = Vec::with_capacity(wanted.len());
+        for Changed { head: tokens, bits } in &wanted {
+            let Some(tokens) = tokens else {
+                heads.push(None);
+                continue;
+            };
+            let in_fewer_bits = bits.and_then(|bits| by(&substitutes[&bits], head));
+            let trimmed = graph.add_trimmed_head(tokens).map_err(refused)?;
+            if let Some(narrow) = in_fewer_bits {
+                graph.store_in(trimmed, graph.weight(narrow).format);
+            }
+            let rows = Part::Rows(in_fewer_bits.unwrap_or(head), tokens.clone());
+            parts.insert(trimmed, (rows, OnceLock::new()));
+            heads.push(Some(trimmed));
+        }
+        let mut programs = Vec::with_capacity(wanted.len() * self.widths().len());
+        for (Changed { head: tokens, bits }, trimmed) in wanted.iter().zip(heads) {
+            let mut changed = graph.clone();
+            match (tokens, trimmed) {
+                (Some(tokens), Some(trimmed)) => {
+                    changed.trim_head(trimmed, tokens.clone(), Self::MOST_CANDIDATES).map_err(refused)?;
+                }
+                _ => changed.show_candidates(Self::MOST_CANDIDATES).map_err(refused)?,
+            }
+            if let Some(bits) = bits {
+                changed.multiply_by(&substitutes[bits]).map_err(refused)?;
+            }
+            for width in self.widths() {
+                let binding = Binding { width: *width, outputs: *width };
+                programs.push(compile::compile(&changed, binding, &self.device)?);
+            }
+        }
+        let source = Derived { model: weights, graph: &graph, parts, threads: self.threads };
+        let executables = self.executables.with(programs, &source, self.threads)?;
+        let mut added = executables.programs().ids().skip(self.executables.programs().len());
+        let mut both = self.clone();
+        for changed in wanted {
+            both.variants.push((changed, added.by_ref().take(self.widths().len()).collect()));
+        }
+        (both.executables, both.graph, both.substitutes) = (executables, graph, substitutes);
+        Ok(both)
+    }
+
+    /// The variant that changes this; `None` if nothing is changed.
+    ///
+    /// # Errors
+    /// [`RuntimeError::MissingVariant`] if the set has none.
+    pub fn variant(&self, change: VariantChange<'_>) -> Result<Option<DraftVariant>, RuntimeError> {
+        if change == VariantChange::default() {
+            return Ok(None);
+        }
+        let place = self.variants.iter().position(|(made, _)| made.is(change));
+        let VariantChange { head_tokens, substitute_bits } = change;
+        let missing =
+            || RuntimeError::MissingVariant { tokens: head_tokens.map(<[u32]>::len), bits: substitute_bits };
+        place.map(|place| Some(DraftVariant::new(place))).ok_or_else(missing)
+    }
+
+    /// The variant whose head keeps these tokens, with the model's own matrices.
+    ///
+    /// # Errors
+    /// As [`variant`](Self::variant).
+    pub fn head(&self, tokens: &[u32]) -> Result<DraftVariant, RuntimeError> {
+        let change = VariantChange { head_tokens: Some(tokens), substitute_bits: None };
+        Ok(self.variant(change)?.expect("a head is a change"))
+    }
+}
+
+/// The substitute of a matrix, if it has one.
+fn by(substitutes: &[Substituted], matrix: WeightId) -> Option<WeightId> {
+    substitutes.iter().find(|substitute| substitute.of == matrix).map(|substitute| substitute.by)
+}
