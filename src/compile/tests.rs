@@ -9,5 +9,6 @@ mod mixed_formats;
 mod random_graphs;
 mod refusals;
 mod rewrites;
+mod substitute;
 mod trimmed_head;
 mod work;

@@ -1,5 +1,7 @@
 //! Substitutes: a graph that multiplies by matrices of fewer bits in place of the model's.
 
+use ygg_kernels::Matrix;
+
 use super::{Graph, GraphError, Op, OpWeights, ValueId, WeightFormat, WeightId, WeightSpec};
 
 /// The format of matrices of a substitute of so many bits an element; `None` if there is none.
@@ -19,6 +21,17 @@ pub struct Substituted {
     pub of: WeightId,
     /// The same in fewer bits.
     pub by: WeightId,
+}
+
+impl WeightSpec {
+    /// The matrix, whose bytes are `bytes`, in another format; quantised row by row on at most `threads` threads, how many changes no byte.
+    ///
+    /// # Panics
+    /// If `bytes` are not the matrix's, or its columns no whole number of the format's blocks.
+    pub fn requantised(&self, bytes: &[u8], format: WeightFormat, threads: usize) -> Vec<u8> {
+        let stored = Matrix::new(self.format, self.rows, self.columns, bytes);
+        ygg_kernels::requantised(&stored.expect("loaders check sizes"), format, threads)
+    }
 }
 
 impl Graph {

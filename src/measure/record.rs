@@ -149,10 +149,9 @@ fn drafters(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(DrafterNam
         .with_hint(Hint::DraftModel));
     }
     let groups = loaded.set().groups();
-    let share = |bits| (bits, loaded.model().graph.substitute_share(bits));
     let model = ProfiledModel {
         groups,
-        substitute_shares: &[2, 3, 4].map(share),
+        substitute_shares: &loaded.set().substitute_shares(),
         store: store.as_ref(),
         draft_models: &draft_models,
     };

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ygg_kernels::{Matrix, WeightFormat, requantised};
+use ygg_kernels::WeightFormat;
 
 use crate::ir::{Graph, WeightId, WeightSource, WeightSpec};
 
@@ -75,11 +75,9 @@ impl WeightSource for Narrow {
     fn bytes(&self, weight: WeightId) -> &[u8] {
         let bytes = self.weights.bytes(weight);
         match self.matrices.get(&weight) {
-            Some((spec, narrow)) => narrow.get_or_init(|| {
-                let wide = Matrix::new(spec.format, spec.rows, spec.columns, bytes);
-                let wide = wide.expect("the model's loader has checked the sizes");
-                requantised(&wide, read_in(spec.format), self.threads)
-            }),
+            Some((spec, narrow)) => {
+                narrow.get_or_init(|| spec.requantised(bytes, read_in(spec.format), self.threads))
+            }
             None => bytes,
         }
     }

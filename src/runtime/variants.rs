@@ -10,9 +10,8 @@
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
-use ygg_kernels::{Matrix, requantised};
-
 use crate::{
+    backend::{CUDA_FORMATS, Tier},
     compile::{self, CompileError},
     ir::{
         Binding, Graph, GraphError, HeadTokens, Id, Substituted, WeightId, WeightSource, substitute_format,
@@ -70,10 +69,8 @@ impl Derived<'_> {
                 rows.flat_map(|start| &bytes[start..start + row]).copied().collect()
             }
             Part::Narrow(of) => {
-                let spec = self.graph.weight(*of);
-                let wide = Matrix::new(spec.format, spec.rows, spec.columns, self.bytes(*of));
-                let wide = wide.expect("the model's loader has checked the sizes");
-                requantised(&wide, self.graph.weight(weight).format, self.threads)
+                let format = self.graph.weight(weight).format;
+                self.graph.weight(*of).requantised(self.bytes(*of), format, self.threads)
             }
         }
     }
@@ -183,6 +180,15 @@ impl ExecutableSet {
         }
         (both.executables, both.graph, both.substitutes) = (executables, graph, substitutes);
         Ok(both)
+    }
+
+    /// Bits of the substitutes that the device can run, and bytes that each reads as a share of what the model reads.
+    pub fn substitute_shares(&self) -> Vec<(u32, f64)> {
+        let runs = |bits: &u32| {
+            let format = substitute_format(*bits);
+            format.is_some_and(|format| self.device.tier != Tier::Cuda || CUDA_FORMATS.contains(&format))
+        };
+        (1..=8).filter(runs).map(|bits| (bits, self.graph.substitute_share(bits))).collect()
     }
 
     /// The variant that changes this; `None` if nothing is changed.

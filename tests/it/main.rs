@@ -85,6 +85,7 @@ mod schedules;
 mod serve;
 mod skip_search;
 mod split_models;
+mod substitutes;
 #[cfg(feature = "cli")]
 mod temperatures;
 #[cfg(feature = "cli")]

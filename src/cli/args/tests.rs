@@ -91,7 +91,7 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("corpus build --input a -o b --keep none", "at least 1"),
         ("run -p x --drafter layer-skip", "layer_skip"),
         ("run -p x --isa sse2", "portable"),
-        ("bench --prompts f --arms ar,substitute", "expected ar, eager, plan, unguarded or a drafter"),
+        ("bench --prompts f --arms ar,oracle", "expected ar, eager, plan, unguarded or a drafter"),
         ("bench --prompts f --arms none", "the arm `ar`"),
         ("bench --prompts f --repetitions 0", "at least 1"),
         ("bench --prompts f --temperature -1", "0 or more"),

@@ -5,9 +5,11 @@ use crate::plan::token_list;
 
 /// Fewest and most bits of an element.
 const BITS: std::ops::RangeInclusive<u32> = 2..=4;
-/// A substitute is worth measuring that reads at most this share of what the model reads: a draft of three tokens by a dearer one costs as much
-/// as two steps of plain decoding.
-const MOST_SHARE: f64 = 0.6;
+/// A substitute is worth measuring that reads at most this share of what the model reads: nearly all that it drafts is accepted, and still three
+/// tokens by a dearer one cost as much as two plain steps.
+const MOST_SHARE: f64 = 0.55;
+/// Where one of four bits reads at most this share, fewer bits lose more of what is accepted than they save.
+const SMALL_SHARE: f64 = 0.4;
 
 /// Settings of the substitute drafter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,12 +39,15 @@ impl DrafterSettings for SubstituteSettings {
         expect_head::<Self>(self.head_tokens.as_deref())
     }
 
-    /// Of every number of bits that makes the model small enough.
+    /// Of four bits where that is small enough, and of fewer where four are not small.
     fn profiled(model: &ProfiledModel<'_>) -> Vec<(String, Self)> {
-        let small = BITS.filter(|bits| {
-            model.substitute_shares.iter().any(|(of, share)| of == bits && *share <= MOST_SHARE)
-        });
-        small.map(|bits| (format!("{}{bits}", Self::NAME), Self { bits, head_tokens: None })).collect()
+        let share = |bits: u32| {
+            let found = model.substitute_shares.iter().find(|(of, _)| *of == bits);
+            found.map_or(1.0, |(_, share)| *share)
+        };
+        let four_is_small = share(4) <= SMALL_SHARE;
+        let tried = BITS.rev().filter(|bits| share(*bits) <= MOST_SHARE && (*bits == 4 || !four_is_small));
+        tried.map(|bits| (format!("{}{bits}", Self::NAME), Self { bits, head_tokens: None })).collect()
     }
 
     fn with_head(&self, tokens: Vec<u32>) -> Option<DrafterKind> {
