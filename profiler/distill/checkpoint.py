@@ -1,9 +1,11 @@
 """Reads a model from a GGUF file or a Hugging Face folder into plain float32 tensors.
 
-Both become the same thing: Hugging Face's tensor names, rotation of halves, a `Shape`, and the `Traits` of the family.
+Both become the same thing: the tensor names of Hugging Face's llama, rotation of halves, gains as they are multiplied, a tensor for every
+matrix, a `Shape`, and the `Traits` of the family.
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,37 +15,23 @@ import numpy
 import torch
 from safetensors import safe_open
 
-from .family import FAMILIES, OPTIONAL, PAIRED, Traits, traits_of_folder, traits_of_gguf
+from .family import FAMILIES, MODEL_TYPES, Family, Fields, Shape, Traits, layer_tensors, traits
 from .refusal import Refusal, require
+from .rotation import rope_parameters
 from .vocabulary import Vocabulary
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of a model. Letters in this package: D width, H heads, K heads of keys, E of a head, F feed-forward, V vocabulary."""
-
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    head_width: int
-    feed_forward: int
-    vocabulary: int
-    context: int
-    epsilon: float
-    rope_theta: float
 
 
 @dataclass
 class Checkpoint:
-    """A model as its files have it. `tensors` by Hugging Face's names, float32; the head is the embedding where files have none."""
+    """A model. `tensors` are float32; the head is the embedding where files have none."""
 
     name: str
     licence: str
     shape: Shape
     traits: Traits
+    family: Family
     tensors: dict[str, torch.Tensor]
-    read_vocabulary: Callable[[], Vocabulary]
+    read_vocabulary: Callable[[], Vocabulary] | None = None
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -61,8 +49,9 @@ class Checkpoint:
         return self.tensors.get("lm_head.weight", self.embedding)
 
 
-def read(path: Path) -> Checkpoint:
-    """The model at `path`: a `.gguf` file, or a folder with config.json, *.safetensors and tokenizer.json.
+def read(path: Path, tokenizer: Path | None = None) -> Checkpoint:
+    """The model at `path`: a `.gguf` file, or a folder with config.json and *.safetensors. Its tokenizer.json is in the folder `tokenizer`,
+    else in the model's own.
 
     Raises Refusal for anything else, and for models of other families than `FAMILIES`.
     """
@@ -73,6 +62,7 @@ def read(path: Path) -> Checkpoint:
     else:
         raise Refusal(f"`{path}` is no model: expected a .gguf file, or a folder with config.json; check the path")
     _check(found, path)
+    found.read_vocabulary = lambda: Vocabulary.from_folder(tokenizer or path)
     return found
 
 
@@ -81,20 +71,28 @@ GGUF_NAMES = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
+    "attn_qkv": "self_attn.qkv_proj",
     "attn_q_norm": "self_attn.q_norm",
     "attn_k_norm": "self_attn.k_norm",
     "attn_output": "self_attn.o_proj",
+    "post_attention_norm": "attention_output_norm",
+    "shortconv.in_proj": "conv.in_proj",
+    "shortconv.conv": "conv.conv",
+    "shortconv.out_proj": "conv.out_proj",
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "post_ffw_norm": "mlp_output_norm",
 }
-"""A layer's tensors as GGUF names them, and as Hugging Face does."""
+"""A layer's tensors as GGUF names them, and as this package does."""
 _GGUF_OUTSIDE = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
+    "token_embd_norm.weight": "model.norm.weight",
     "output.weight": "lm_head.weight",
 }
+_FACTORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
 
 
 def _read_gguf(path: Path) -> Checkpoint:
@@ -105,64 +103,87 @@ def _read_gguf(path: Path) -> Checkpoint:
     except (ValueError, OSError, IndexError, KeyError) as error:
         raise Refusal(f"`{path}` is no GGUF file that can be read: {error}; fetch or convert it again") from error
 
-    def value(key: str, default=None):
+    def value(key: str):
         field = reader.fields.get(key)
-        if field is None:
-            require(default is not None, f"`{path}` has no `{key}`; expected the metadata of a model")
-            return default
-        return field.contents()
+        return None if field is None else field.contents()
 
     arch = value("general.architecture")
-    require(arch in FAMILIES.values(), f"`{path}` is a `{arch}`; expected an architecture that can be distilled: {_listed(FAMILIES.values())}")
-    heads, width = value(f"{arch}.attention.head_count"), value(f"{arch}.embedding_length")
-    head_width = value(f"{arch}.attention.key_length", width // heads)
-    tensors, factors = {}, None
+    require(arch in FAMILIES, f"`{path}` is a `{arch}`; expected an architecture that can be distilled: {', '.join(FAMILIES)}")
+    fields = Fields(path, arch, True, value)
+    tensors, factors = {}, {}
     for tensor in reader.tensors:
         data = numpy.array(gguf.quants.dequantize(tensor.data, tensor.tensor_type), dtype=numpy.float32)
-        data = torch.from_numpy(data)
-        if tensor.name == "rope_freqs.weight":
-            factors = data
+        data, plain = torch.from_numpy(data), tensor.name.removesuffix(".weight")
+        if plain in _FACTORS:
+            factors[plain] = data
             continue
-        name = _hugging_face_name(tensor.name)
+        name = _gguf_name(tensor.name)
         require(name is not None, f"`{path}` has a tensor `{tensor.name}`, which no `{arch}` model that can be distilled has")
-        if arch in PAIRED and (".self_attn.q_proj." in name or ".self_attn.k_proj." in name):
-            data = _halves_from_pairs(data, head_width)
-        tensors[name] = data
+        tensors[name.replace("mlp.up_proj", "mlp.gate_up_proj") if FAMILIES[arch].fused else name] = data
     embedding = tensors.get("model.embed_tokens.weight")
     require(embedding is not None, f"`{path}` has no `token_embd.weight`; expected every tensor of a model")
-    shape = Shape(
-        layers=value(f"{arch}.block_count"),
-        width=width,
-        heads=heads,
-        kv_heads=value(f"{arch}.attention.head_count_kv", heads),
-        head_width=head_width,
-        feed_forward=value(f"{arch}.feed_forward_length"),
-        vocabulary=len(embedding),
-        context=value(f"{arch}.context_length"),
-        epsilon=value(f"{arch}.attention.layer_norm_rms_epsilon"),
-        rope_theta=value(f"{arch}.rope.freq_base", 10000.0),
-    )
-    return Checkpoint(
-        name=value("general.name", path.stem),
-        licence=value("general.license", "not stated"),
-        shape=shape,
-        traits=traits_of_gguf(value, arch, factors, head_width, shape.rope_theta, shape.layers, path),
-        tensors=tensors,
-        read_vocabulary=lambda: Vocabulary.from_gguf(value, path),
-    )
+    shape = _shape(fields, len(embedding))
+    if FAMILIES[arch].paired:
+        turned = {name for name in tensors if ".self_attn.q_proj." in name or ".self_attn.k_proj." in name}
+        tensors.update({name: _halves_from_pairs(tensors[name], shape.head_width) for name in turned})
+    name, licence = value("general.name") or path.stem, value("general.license") or "not stated"
+    return _checkpoint(fields, name, licence, shape, tensors, factors)
 
 
-def _listed(names) -> str:
-    return ", ".join(dict.fromkeys(names))
-
-
-def _hugging_face_name(name: str) -> str | None:
+def _gguf_name(name: str) -> str | None:
     if name in _GGUF_OUTSIDE:
         return _GGUF_OUTSIDE[name]
-    parts = name.split(".")
-    if len(parts) == 4 and parts[0] == "blk" and parts[2] in GGUF_NAMES:
-        return f"model.layers.{parts[1]}.{GGUF_NAMES[parts[2]]}.{parts[3]}"
-    return None
+    blk, _, rest = name.partition(".")
+    number, _, rest = rest.partition(".")
+    part, _, kind = rest.rpartition(".")
+    return f"model.layers.{number}.{GGUF_NAMES[part]}.{kind}" if blk == "blk" and part in GGUF_NAMES else None
+
+
+def _shape(fields: Fields, vocabulary: int) -> Shape:
+    heads, width = fields("attention.head_count", "num_attention_heads"), fields("embedding_length", "hidden_size")
+    kv_heads = fields("attention.head_count_kv", "num_key_value_heads", heads)
+    if isinstance(kv_heads, list):
+        attending = sorted({found for found in kv_heads if found > 0})
+        require(len(attending) == 1, f"`{fields.path}` has {kv_heads} heads of keys; expected as many in every layer that attends")
+        kv_heads = attending[0]
+    is_lfm2 = fields.arch == "lfm2" and not fields.is_gguf
+    theta = rope_parameters(fields).get("rope_theta")
+    epsilon = fields(None, "norm_eps", None) if is_lfm2 else None
+    return Shape(
+        layers=fields("block_count", "num_hidden_layers"),
+        width=width,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_width=fields("attention.key_length", "head_dim", width // heads),
+        feed_forward=_feed_forward(fields) if is_lfm2 else fields("feed_forward_length", "intermediate_size"),
+        vocabulary=vocabulary,
+        context=fields("context_length", "max_position_embeddings"),
+        epsilon=epsilon or fields("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+        rope_theta=theta or fields("rope.freq_base", "rope_theta", 10000.0),
+    )
+
+
+def _feed_forward(fields: Fields) -> int:
+    """The feed-forward width of an LFM 2, whose config.json states one and a half times that of an MLP with three matrices."""
+    stated = fields(None, "block_ff_dim", None) or fields(None, "intermediate_size")
+    if not fields(None, "block_auto_adjust_ff_dim", True):
+        return stated
+    multiple = fields(None, "block_multiple_of", 256)
+    return multiple * -(-int(fields(None, "block_ffn_dim_multiplier", 1.0) * (2 * stated // 3)) // multiple)
+
+
+def _checkpoint(fields: Fields, name: str, licence: str, shape: Shape, tensors: dict, factors: dict) -> Checkpoint:
+    """With fused tensors cut apart."""
+    queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
+    cuts = {"qkv_proj": (("q_proj", "k_proj", "v_proj"), [queries, keys, keys]),
+            "gate_up_proj": (("gate_proj", "up_proj"), [shape.feed_forward] * 2)}
+    for whole in [name for name in tensors if FAMILIES[fields.arch].fused and name.split(".")[-2] in cuts]:
+        part = whole.split(".")[-2]
+        parts, rows = cuts[part]
+        found = tensors.pop(whole)
+        require(len(found) == sum(rows), f"`{fields.path}`: expected `{whole}` of {sum(rows)} rows, found {len(found)}")
+        tensors.update({whole.replace(part, name): rows for name, rows in zip(parts, found.split(rows), strict=True)})
+    return Checkpoint(name, licence, shape, traits(fields, shape, factors), FAMILIES[fields.arch], tensors)
 
 
 def _halves_from_pairs(weight: torch.Tensor, head_width: int) -> torch.Tensor:
@@ -203,58 +224,23 @@ def read_safetensors(folder: Path) -> dict[str, torch.Tensor]:
 def _read_folder(folder: Path) -> Checkpoint:
     config = read_json(folder / "config.json")
     kind = config.get("model_type")
-    require(kind in FAMILIES, f"`{folder}` is a `{kind}`; expected a model_type that can be distilled: {_listed(FAMILIES)}")
-    rope = config.get("rope_parameters") or {}
-
-    def value(key: str, default=None):
-        found = config.get(key)
-        found = default if found is None else found
-        require(found is not None, f"`{folder}/config.json` has no `{key}`; expected the config of a model")
-        return found
-
-    heads, width = value("num_attention_heads"), value("hidden_size")
-    shape = Shape(
-        layers=value("num_hidden_layers"),
-        width=width,
-        heads=heads,
-        kv_heads=value("num_key_value_heads", heads),
-        head_width=value("head_dim", width // heads),
-        feed_forward=value("intermediate_size"),
-        vocabulary=value("vocab_size"),
-        context=value("max_position_embeddings"),
-        epsilon=value("rms_norm_eps"),
-        rope_theta=rope.get("rope_theta", config.get("rope_theta", 10000.0)),
-    )
-    return Checkpoint(
-        name=config.get("_name_or_path") or folder.name,
-        licence="not stated",
-        shape=shape,
-        traits=traits_of_folder(config, shape.head_width, shape.rope_theta, shape.layers, folder),
-        tensors=read_safetensors(folder),
-        read_vocabulary=lambda: Vocabulary.from_folder(folder),
-    )
+    require(kind in MODEL_TYPES, f"`{folder}` is a `{kind}`; expected a model_type that can be distilled: {', '.join(MODEL_TYPES)}")
+    fields = Fields(folder, MODEL_TYPES[kind], False, config.get)
+    family = FAMILIES[fields.arch]
+    tensors = {}
+    for name, tensor in read_safetensors(folder).items():
+        place = re.match(r"(model\.(?:layers\.\d+\.)?)(.*)(\.\w+)", name)
+        if place:
+            name = place[1] + family.names.get(place[2], place[2]) + place[3]
+        tensors[name] = tensor + family.offset if name.endswith("norm.weight") else tensor.squeeze(1) if name.endswith("conv.conv.weight") else tensor
+    return _checkpoint(fields, config.get("_name_or_path") or folder.name, "not stated", _shape(fields, fields(None, "vocab_size")), tensors, {})
 
 
 def _check(found: Checkpoint, path: Path) -> None:
     shape = found.shape
-    queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
-    layer = {
-        "input_layernorm.weight": (shape.width,),
-        "self_attn.q_proj.weight": (queries, shape.width),
-        "self_attn.k_proj.weight": (keys, shape.width),
-        "self_attn.v_proj.weight": (keys, shape.width),
-        "self_attn.o_proj.weight": (shape.width, queries),
-        "post_attention_layernorm.weight": (shape.width,),
-        "mlp.gate_proj.weight": (shape.feed_forward, shape.width),
-        "mlp.up_proj.weight": (shape.feed_forward, shape.width),
-        "mlp.down_proj.weight": (shape.width, shape.feed_forward),
-    }
-    # All layers have them or none has.
-    sizes = dict(zip(OPTIONAL, ((queries,), (keys,), (keys,), (shape.head_width,), (shape.head_width,)), strict=True))
-    layer.update({name: size for name, size in sizes.items() if f"model.layers.0.{name}" in found.tensors})
     expected = {"model.embed_tokens.weight": (shape.vocabulary, shape.width), "model.norm.weight": (shape.width,)}
-    for number in range(shape.layers):
-        expected.update({f"model.layers.{number}.{name}": size for name, size in layer.items()})
+    for number, rule in enumerate(found.traits.layers):
+        expected.update({f"model.layers.{number}.{name}": size for name, size in layer_tensors(found.family, shape, rule).items()})
     if "lm_head.weight" in found.tensors:
         expected["lm_head.weight"] = (shape.vocabulary, shape.width)
     for name, size in expected.items():

@@ -66,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         made.add_argument("--device", choices=("cpu", "cuda"), default=device, help="where tensors are [a GPU if there is one]")
         made.add_argument("-m", "--model", type=Path, required=True, help="the verifier: a .gguf file or a Hugging Face folder")
+        made.add_argument("--tokenizer", type=Path, help="folder of its tokenizer.json [the verifier's]; GGUF files need one, which `yggc distill` writes")
         return made.add_argument
 
     add = command("make", "all of it: corpus, drafter, card; goes on where it was ended", _make)
@@ -123,8 +124,12 @@ def _add_training(add) -> None:
 TRAINED_BY = ("seed", "rows", "rate", "passes", "fade", "hard", "regression", "decay", "warm_up", "measure_every", "save_every_s", "simulated")
 
 
+def _read(given) -> Checkpoint:
+    return checkpoint.read(given.model, given.tokenizer)
+
+
 def _generate(given) -> None:
-    _write_corpus(given, checkpoint.read(given.model), Corpus(given.corpus))
+    _write_corpus(given, _read(given), Corpus(given.corpus))
 
 
 def _write_corpus(given, model: Checkpoint, corpus: Corpus) -> None:
@@ -143,7 +148,7 @@ def _write_corpus(given, model: Checkpoint, corpus: Corpus) -> None:
 
 
 def _train(given) -> None:
-    _train_on(given, checkpoint.read(given.model), Corpus(given.corpus), given.output)
+    _train_on(given, _read(given), Corpus(given.corpus), given.output)
 
 
 def _train_on(given, model: Checkpoint, corpus: Corpus, work: Path):
@@ -153,7 +158,8 @@ def _train_on(given, model: Checkpoint, corpus: Corpus, work: Path):
     trainer = training.Trainer(drafter, corpus, columns, options, work, say, given.device)
     if not trainer.resume() and given.kind == "hidden":
         drafter.to("cpu")
-        start = given.start % model.shape.layers
+        attending = [number for number, rule in enumerate(model.traits.layers) if rule.taps is None]
+        start = attending[given.start] if given.start < 0 else given.start
         explained = start_from_layer(drafter, model, Verifier(model, torch.bfloat16, given.device), corpus, start)
         say(f"begins as layer {start} of the verifier, whose input is guessed with {explained:.2f} of its variance explained")
         drafter.to(given.device)
@@ -166,7 +172,7 @@ def _train_on(given, model: Checkpoint, corpus: Corpus, work: Path):
 
 
 def _make(given) -> None:
-    model, work = checkpoint.read(given.model), given.output / "work"
+    model, work = _read(given), given.output / "work"
     corpus = Corpus(work / "corpus")
     _write_corpus(given, model, corpus)
     drafter, options = _train_on(given, model, corpus, work / "training")
@@ -184,7 +190,7 @@ def _make(given) -> None:
 
 
 def _trim(given) -> None:
-    model = checkpoint.read(given.model)
+    model = _read(given)
     corpus = Corpus(given.corpus)
     kept = trim.frequent_tokens(corpus, model.vocabulary.end_ids, model.shape.vocabulary, given.count)
     trim.write(given.output, kept)
@@ -192,13 +198,13 @@ def _trim(given) -> None:
 
 
 def _score(given) -> None:
-    model = checkpoint.read(given.model)
+    model = _read(given)
     nll, best = Verifier(model, torch.float32).score(json.loads(given.token_ids.read_text(encoding="utf-8")))
     print(json.dumps({"mean_nll": float(nll.mean()), "nll": nll.tolist(), "argmax": best.tolist()}))
 
 
 def _overlap(given) -> None:
-    model = checkpoint.read(given.model)
+    model = _read(given)
     overlap = Overlap(model.vocabulary, given.exclude)
     texts = list(Corpus(given.corpus).texts())
     hits = sum(overlap.hits(text.ids) for text in texts)
@@ -207,7 +213,7 @@ def _overlap(given) -> None:
 
 
 def _card(given) -> None:
-    model, corpus = checkpoint.read(given.model), Corpus(given.corpus)
+    model, corpus = _read(given), Corpus(given.corpus)
     drafter = KINDS[given.kind].like(model)
     trainer = training.Trainer(drafter, corpus, [0], training.Options(tokens=0), given.output, say)
     require(trainer.resume(), f"`{given.output}` has no training.pt; expected the folder of a training")

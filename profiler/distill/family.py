@@ -1,103 +1,223 @@
-"""What the families that can be distilled compute beside a plain llama, and how their files say it."""
+"""The families that can be distilled: what their files are called and how each differs from Llama, as the run time's recipes have it."""
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
+from . import rotation
 from .refusal import require
+from .rotation import Rotation
 
-FAMILIES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "smollm3": "smollm3"}
-"""The architecture that a GGUF file names, by the `model_type` of a Hugging Face folder."""
+_REQUIRED = object()
 
-PAIRED = ("llama", "smollm3")
-"""Architectures whose GGUF files rotate neighbours; the others' rotate the halves of a head, as Hugging Face's do."""
 
-OPTIONAL = ("self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.q_norm.weight", "self_attn.k_norm.weight")
-"""Tensors of a layer that a plain llama lacks: biases of queries, keys and values, norms of each head's query and key."""
+@dataclass(frozen=True)
+class Fields:
+    """The configuration in a model's files: `value(key)` by a container's own key, None where there is none."""
 
-_EVERY = 4
-"""SmolLM3 rotates nothing in every fourth layer, and its GGUF files do not say so."""
+    path: Path
+    arch: str
+    is_gguf: bool
+    value: Callable
+
+    def __call__(self, gguf: str | None, folder: str | None, default=_REQUIRED):
+        """What GGUF files, behind the architecture's name, and config.json call so; a container without a name for it has the default."""
+        key = (gguf and f"{self.arch}.{gguf}") if self.is_gguf else folder
+        found = self.value(key) if key else None
+        if found is None:
+            require(default is not _REQUIRED, f"`{self.path}` has no `{key}`; expected the configuration of a model")
+            return default
+        return found
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a model. Letters in this package: D width, H heads, K heads of keys, E of a head, F feed-forward, V vocabulary."""
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    feed_forward: int
+    vocabulary: int
+    context: int
+    epsilon: float
+    rope_theta: float
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a layer attends: by which of the rotations it turns (None: by none), and the `window` positions that a row sees, its own the last
+    (None: all). With `taps` it has a short convolution instead."""
+
+    rotation: int | None = 0
+    window: int | None = None
+    taps: int | None = None
 
 
 @dataclass(frozen=True)
 class Traits:
-    """`frequencies` [E / 2], angle by position; cosines and sines are multiplied by `gain`. Layers of `unrotated` rotate nothing. A row
-    sees the `window` positions that end with its own; all if that is None."""
+    """What a model computes beside its sizes. A cap of c bounds x by c tanh(x / c)."""
 
-    frequencies: torch.Tensor
-    gain: float = 1.0
-    unrotated: frozenset[int] = frozenset()
-    window: int | None = None
+    rotations: tuple[Rotation, ...]
+    layers: tuple[Rule, ...]
+    score_scale: float
+    gelu: bool = False
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    score_cap: float | None = None
+    logit_scale: float = 1.0
+    logit_cap: float | None = None
 
-
-def plain_frequencies(head_width: int, theta: float) -> torch.Tensor:
-    """Frequencies [E / 2] of a rotation that nothing stretches."""
-    return theta ** -(torch.arange(0, head_width, 2, dtype=torch.float64) / head_width)
-
-
-def traits_of_folder(config: dict, head_width: int, theta: float, layers: int, folder) -> Traits:
-    """Out of config.json."""
-    scaling = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    frequencies, gain = _stretched(kind, scaling, config.get("max_position_embeddings"), head_width, theta, folder)
-    family = config["model_type"]
-    windowed = config.get("use_sliding_window", family == "mistral")
-    require(family == "mistral" or not windowed, f"`{folder}` has a sliding window in some layers; expected one in none or in all")
-    rotated = config.get("no_rope_layers")
-    if family == "smollm3" and rotated is None:
-        rotated = [(layer + 1) % config.get("no_rope_layer_interval", _EVERY) for layer in range(layers)]
-    unrotated = frozenset(layer for layer, rotates in enumerate(rotated or []) if not rotates)
-    return Traits(frequencies, gain, unrotated, config.get("sliding_window") if windowed else None)
+    @classmethod
+    def llama(cls, shape: Shape) -> "Traits":
+        """Those of a plain llama."""
+        plain = Rotation(rotation.plain_frequencies(shape.head_width, shape.rope_theta))
+        return cls((plain,), (Rule(),) * shape.layers, shape.head_width**-0.5)
 
 
-def traits_of_gguf(value: Callable, arch: str, factors: torch.Tensor | None, head_width: int, theta: float, layers: int, path) -> Traits:
-    """Out of a file's metadata, which `value(key, default)` reads, and its `rope_freqs`, by which frequencies are divided."""
-    kind = value(f"{arch}.rope.scaling.type", "none")
-    scaling = {"factor": value(f"{arch}.rope.scaling.factor", 1.0)}
-    # Without the gain, which the file's factor multiplies.
-    scaling["attention_factor"] = (0.1 * math.log(max(scaling["factor"], 1.0)) + 1) * value(f"{arch}.rope.scaling.attn_factor", 1.0)
-    original = value(f"{arch}.rope.scaling.original_context_length", value(f"{arch}.context_length"))
-    frequencies, gain = _stretched(kind, scaling, original, head_width, theta, path)
-    if factors is not None:
-        require(
-            factors.shape == frequencies.shape,
-            f"`{path}` has {len(factors)} factors of its rotation; expected {len(frequencies)}, half of a head",
-        )
-        frequencies = frequencies / factors.double()
-    unrotated = range(_EVERY - 1, layers, _EVERY) if arch == "smollm3" else ()
-    return Traits(frequencies, gain, frozenset(unrotated), value(f"{arch}.attention.sliding_window", 0) or None)
+@dataclass(frozen=True)
+class Family:
+    """What all models of a family have beside a llama's tensors, and what their files call otherwise."""
+
+    paired: bool = False
+    """GGUF files rotate neighbours, not the halves of a head as Hugging Face's do."""
+    biases: bool = False
+    """Products of queries, keys and values have biases."""
+    head_norms: str = ""
+    """`each` head of queries and keys is normalised, or `all` of a row together."""
+    norms: str = "before"
+    """Sub-layers are normalised `before`, `after`, or `both`."""
+    fused: bool = False
+    """Files have queries, keys and values in one tensor, and gate and up."""
+    offset: float = 0.0
+    """What is added to the gains of a folder."""
+    gelu: bool = False
+    names: dict[str, str] = field(default_factory=dict)
+    """Names of a folder's tensors, and those that this package has for them."""
 
 
-def _stretched(kind: str, scaling: dict, original: int, head_width: int, theta: float, path) -> tuple[torch.Tensor, float]:
-    """Frequencies and gain of a rotation made for longer contexts than it was trained with."""
-    plain = plain_frequencies(head_width, theta)
-    if kind in ("default", "none"):
-        return plain, 1.0
-    require(kind in ("linear", "llama3", "yarn"), f"`{path}` stretches its rotation by `{kind}`; expected linear, llama3 or yarn")
+_BEHIND = {
+    "post_attention_layernorm": "attention_output_norm",
+    "pre_feedforward_layernorm": "post_attention_layernorm",
+    "post_feedforward_layernorm": "mlp_output_norm",
+}
+_GEMMA2 = Family(norms="both", offset=1.0, gelu=True, names=_BEHIND)
+FAMILIES = {
+    "llama": Family(paired=True),
+    "qwen2": Family(biases=True),
+    "qwen3": Family(head_norms="each"),
+    "smollm3": Family(paired=True),
+    "gemma2": _GEMMA2,
+    "gemma3": Family(norms="both", offset=1.0, gelu=True, names=_BEHIND, head_norms="each"),
+    "phi3": Family(fused=True),
+    "granite": Family(paired=True),
+    "olmo2": Family(norms="after", head_norms="all", names=_BEHIND),
+    "lfm2": Family(head_norms="each", names={
+        "embedding_norm": "norm", "operator_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+        "self_attn.out_proj": "self_attn.o_proj", "self_attn.q_layernorm": "self_attn.q_norm", "self_attn.k_layernorm": "self_attn.k_norm",
+        "feed_forward.w1": "mlp.gate_proj", "feed_forward.w3": "mlp.up_proj", "feed_forward.w2": "mlp.down_proj",
+    }),
+}
+"""By the architecture that GGUF files name."""
 
-    def number(name: str) -> float:
-        found = scaling.get(name)
-        require(isinstance(found, int | float) and found > 0, f"`{path}` stretches its rotation with a `{name}` of {found}; expected a number above 0")
-        return found
+MODEL_TYPES = {**{name: name for name in FAMILIES if name != "gemma3"}, "gemma3_text": "gemma3", "mistral": "llama", "ministral": "llama"}
+"""Architectures by the `model_type` of a Hugging Face folder."""
 
-    factor = number("factor")
-    if kind == "linear":
-        return plain / factor, 1.0
-    original = scaling.get("original_max_position_embeddings") or original
-    if kind == "llama3":
-        low, high = number("low_freq_factor"), number("high_freq_factor")
-        turns = original * plain / (2 * math.pi)
-        kept = ((turns - low) / (high - low)).clamp(0, 1)
-        return plain * kept + plain / factor * (1 - kept), 1.0
 
-    # YaRN (Peng et al., 2023, section 3.2): what turns often is kept, what turns rarely is stretched.
-    def place(turns: float) -> float:
-        return head_width * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+def layer_tensors(family: Family, shape: Shape, rule: Rule) -> dict[str, tuple[int, ...]]:
+    """The tensors of one layer and their sizes. Norms in front of sub-layers have the names of a llama's."""
+    queries, keys, width = shape.heads * shape.head_width, shape.kv_heads * shape.head_width, shape.width
+    found = {
+        "mlp.gate_proj.weight": (shape.feed_forward, width),
+        "mlp.up_proj.weight": (shape.feed_forward, width),
+        "mlp.down_proj.weight": (width, shape.feed_forward),
+    }
+    if family.norms != "after":
+        found |= {"input_layernorm.weight": (width,), "post_attention_layernorm.weight": (width,)}
+    if family.norms != "before":
+        found |= {"attention_output_norm.weight": (width,), "mlp_output_norm.weight": (width,)}
+    if rule.taps is not None:
+        return found | {"conv.in_proj.weight": (3 * width, width), "conv.conv.weight": (width, rule.taps), "conv.out_proj.weight": (width, width)}
+    for name, rows in (("q", queries), ("k", keys), ("v", keys)):
+        found[f"self_attn.{name}_proj.weight"] = (rows, width)
+        if family.biases:
+            found[f"self_attn.{name}_proj.bias"] = (rows,)
+        if family.head_norms and name != "v":
+            found[f"self_attn.{name}_norm.weight"] = (rows if family.head_norms == "all" else shape.head_width,)
+    return found | {"self_attn.o_proj.weight": (width, queries)}
 
-    first = max(math.floor(place(scaling.get("beta_fast") or 32)), 0)
-    last = min(math.ceil(place(scaling.get("beta_slow") or 1)), head_width - 1)
-    stretched = ((torch.arange(head_width // 2, dtype=torch.float64) - first) / max(last - first, 0.001)).clamp(0, 1)
-    gain = scaling.get("attention_factor") or 0.1 * math.log(factor) + 1
-    return plain * (1 - stretched) + plain / factor * stretched, gain
+
+def traits(fields: Fields, shape: Shape, factors: dict[str, torch.Tensor]) -> Traits:
+    """What a model's files say, with the defaults of its family; `factors` are GGUF's tensors of rotations."""
+    arch, family = fields.arch, FAMILIES[fields.arch]
+    activation = "gelu_pytorch_tanh" if family.gelu else "silu"
+    said = fields(None, "hidden_activation", fields(None, "hidden_act", activation))
+    require(said == activation, f"`{fields.path}` has the activation `{said}`; expected `{activation}`, that of {arch}")
+    rotations = [rotation.read(fields, factors, shape)]
+    turned = 2 * len(rotations[0].frequencies)
+    require(turned == shape.head_width or not family.paired, f"`{fields.path}` turns {turned} elements of a head; expected all {shape.head_width}")
+    windows = _windows(fields, shape.layers)
+    rules = [Rule(window=window or None) for window in windows]
+    scale = shape.head_width
+    if arch.startswith("gemma"):
+        # GGUF files do not say how scores are scaled; the largest model alone has another rule.
+        is_largest = shape.layers == {"gemma2": 46, "gemma3": 62}[arch]
+        scale = fields(None, "query_pre_attn_scalar", shape.width / shape.heads if fields.is_gguf and is_largest else scale)
+    if arch == "gemma3":
+        local = rotation.rope_parameters(fields, "sliding_attention").get("rope_theta")
+        local = fields("rope.freq_base_swa", "rope_local_base_freq", 10000.0) if fields.is_gguf or local is None else local
+        rotations.append(Rotation(rotation.plain_frequencies(shape.head_width, local)))
+        rules = [Rule(rotation=int(window is not None), window=window or None) for window in windows]
+    if arch == "smollm3":
+        interval = fields(None, "no_rope_layer_interval", 4)
+        turns = fields(None, "no_rope_layers", None) or [(layer + 1) % interval for layer in range(shape.layers)]
+        rules = [Rule(rotation=0 if turns[layer] else None, window=rule.window) for layer, rule in enumerate(rules)]
+    if arch == "lfm2":
+        taps = fields("shortconv.l_cache", "conv_L_cache")
+        rules = [rule if attends else Rule(taps=taps) for rule, attends in zip(rules, _attending(fields, shape.layers), strict=True)]
+    return Traits(
+        tuple(rotations), tuple(rules),
+        score_scale=fields("attention.scale", "attention_multiplier", scale**-0.5),
+        gelu=family.gelu,
+        embedding_scale=shape.width**0.5 if arch.startswith("gemma") else fields("embedding_scale", "embedding_multiplier", 1.0),
+        residual_scale=fields("residual_scale", "residual_multiplier", 1.0),
+        score_cap=fields("attn_logit_softcapping", "attn_logit_softcapping", None),
+        logit_scale=1 / fields("logit_scale", "logits_scaling", 1.0),
+        logit_cap=fields("final_logit_softcapping", "final_logit_softcapping", None),
+    )
+
+
+def _windows(fields: Fields, layers: int) -> list[int | None]:
+    """Windows of layers: None where a layer is of a kind that has none, 0 where it would have one and the model has none."""
+    asked = fields(None, "use_sliding_window", False)
+    first, pattern = fields(None, "max_window_layers", 0), fields(None, "sliding_window_pattern", 6)
+    has_window = {
+        # The window of a folder that calls itself llama means nothing.
+        "llama": lambda layer: fields(None, "model_type", "") != "llama",
+        "phi3": lambda layer: True,
+        "gemma2": lambda layer: layer % 2 == 0,
+        "gemma3": lambda layer: (layer + 1) % pattern != 0,
+        **dict.fromkeys(("qwen2", "qwen3", "smollm3"), lambda layer: asked and layer >= first),
+    }.get(fields.arch)
+    if has_window is None:
+        return [None] * layers
+    kinds = fields(None, "layer_types", None)
+    if kinds is not None and (asked or fields.arch not in ("qwen2", "qwen3", "smollm3")):
+        strange = set(kinds) - {"full_attention", "sliding_attention"}
+        require(not strange and len(kinds) == layers, f"`{fields.path}` has layers of the kinds {kinds}; expected {layers}, each full_attention or sliding_attention")
+        has_window = lambda layer: kinds[layer] == "sliding_attention"  # noqa: E731
+    window = fields("attention.sliding_window", "sliding_window", 0)
+    return [window if has_window(layer) else None for layer in range(layers)]
+
+
+def _attending(fields: Fields, layers: int) -> list[bool]:
+    """Which layers of an LFM 2 attend; the others have a convolution."""
+    if fields.is_gguf:
+        return [heads > 0 for heads in fields("attention.head_count_kv", None)]
+    indices = fields(None, "full_attn_idxs", range(layers))
+    kinds = fields(None, "layer_types", ["full_attention" if layer in indices else "conv" for layer in range(layers)])
+    return [kind == "full_attention" for kind in kinds]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import torch
 
-from .checkpoint import GGUF_NAMES, Shape, pairs_from_halves
+from .checkpoint import GGUF_NAMES, pairs_from_halves
+from .family import Shape
 from .refusal import require
 
 

@@ -12,11 +12,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from .checkpoint import Checkpoint, Shape, read_json, read_safetensors
-from .family import plain_frequencies
+from .checkpoint import Checkpoint, read_json, read_safetensors
+from .family import Shape
 from .layer import DecoderLayer, Scale, TreeAttention, UnrolledAttention
-from .llama import rms_norm, rotation
+from .llama import rms_norm
 from .refusal import require
+from .rotation import plain_frequencies, rotation
 
 MODEL_TYPE = "hidden_state_drafter"
 

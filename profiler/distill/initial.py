@@ -1,7 +1,8 @@
 """Where a hidden-state drafter begins: as a layer of the verifier whose input is guessed from what the drafter is given.
 
-The layer, and the final norm, are copies, without the biases and norms of heads that the drafter has none of. `eh_proj` is the linear least-squares guess of what that layer reads, from the token's
-embedding and the hidden row before it; both are brought to unit variance by `enorm` and `hnorm`.
+The layer, and the final norm with the factor on logits behind it, are copies, without what the drafter has none of: biases, norms of heads
+and behind sub-layers. `eh_proj` is the linear least-squares guess of what that layer reads, from the token's embedding and the hidden row
+before it; both are brought to unit variance by `enorm` and `hnorm`.
 """
 
 import torch
@@ -24,16 +25,19 @@ def start_from_layer(drafter: HiddenDrafter, checkpoint: Checkpoint, verifier: V
     """Sets the drafter's parameters from layer `number` of the verifier; the share of the layer's input that the guess explains."""
     shape = checkpoint.shape
     require(0 <= number < shape.layers, f"layer {number} was asked for; expected one of the verifier's, 0 to {shape.layers - 1}")
+    require(checkpoint.traits.layers[number].taps is None, f"layer {number} has a convolution; expected one that attends: give another --start")
     own, theirs = drafter.shape, (shape.heads, shape.kv_heads, shape.head_width, shape.feed_forward)
     require(
         (own.heads, own.kv_heads, own.head_width, own.feed_forward) == theirs,
-        "a drafter starts from a layer of the verifier only if it has that layer's sizes; leave out the sizes, or give --start random",
+        "a drafter starts from a layer of the verifier only if it has that layer's sizes; leave out the sizes",
     )
     state = drafter.state_dict()
     for name in state:
-        if name.startswith("layers.0."):
-            state[name].copy_(checkpoint.tensors[f"model.layers.{number}.{name.removeprefix('layers.0.')}"])
-    state["norm.weight"].copy_(checkpoint.tensors["model.norm.weight"])
+        # A norm that the verifier lacks in front of a sub-layer is left as it is.
+        theirs = checkpoint.tensors.get(f"model.layers.{number}.{name.removeprefix('layers.0.')}") if name.startswith("layers.0.") else None
+        if theirs is not None:
+            state[name].copy_(theirs)
+    state["norm.weight"].copy_(checkpoint.tensors["model.norm.weight"] * checkpoint.traits.logit_scale)
 
     tokens, hidden, wanted, rows = [], [], [], 0
     for sequence in corpus.sequences():

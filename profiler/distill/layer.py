@@ -4,8 +4,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .checkpoint import Shape
-from .llama import rms_norm, rotate
+from .family import Shape
+from .llama import rms_norm
+from .rotation import rotate
 
 
 class DecoderLayer(nn.Module):

@@ -7,11 +7,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from .checkpoint import Checkpoint, Shape
-from .family import plain_frequencies
+from .checkpoint import Checkpoint
+from .family import Shape
 from .gguf_file import write_gguf
 from .layer import DecoderLayer, Scale, TreeAttention, UnrolledAttention
-from .llama import rms_norm, rotation
+from .llama import rms_norm
+from .rotation import plain_frequencies, rotation
 
 LAYERS, WIDTH, HEAD_WIDTH = 3, 256, 64
 """Sizes by default; feed-forward is three times the width."""

@@ -32,6 +32,7 @@ pub const DISTILL_MODULES: &[(&str, &str)] = modules![
     "overlap.py",
     "plain.py",
     "refusal.py",
+    "rotation.py",
     "seed_words.py",
     "seeds.py",
     "train.py",

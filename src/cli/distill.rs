@@ -14,7 +14,7 @@ use std::{
 use ygg_profiler::{
     DISTILL_MODULES, DISTILL_PACKAGE, DISTILL_PYTHON, DISTILL_REQUIREMENTS, distill_packages,
 };
-use yggc::measure::SHIPPED_PROMPTS;
+use yggc::{engine::tokenizer_files, measure::SHIPPED_PROMPTS, model::Model};
 
 use crate::cli::{args::DistillArgs, cache::CachePlace, error::Failure, fetch, output};
 
@@ -84,7 +84,8 @@ pub(crate) fn command(args: &DistillArgs, cache: &CachePlace) -> Result<(), Fail
     let program = write_program(&work)?;
     probe(&program)?;
     let model = fetch::resolve(args.model.model.as_deref(), cache)?;
-    let arguments = arguments(args, &model, &program)?;
+    let tokenizer = write_tokenizer(&model, &work)?;
+    let arguments = arguments(args, &model, tokenizer.as_deref(), &program)?;
     write(&work.join("started"), "a run of `yggc distill` began here\n")?;
     train(&program, &arguments)?;
     output::text(format_args!("{}\n", args.output.display()))
@@ -101,6 +102,16 @@ fn write_program(work: &Path) -> Result<PathBuf, DistillError> {
     write(&requirements(&program), DISTILL_REQUIREMENTS)?;
     write(&program.join("prompts.jsonl"), SHIPPED_PROMPTS)?;
     Ok(program)
+}
+
+/// Writes the tokenizer of a GGUF file into a folder as the program reads it; folders have their own.
+fn write_tokenizer(model: &Path, work: &Path) -> Result<Option<PathBuf>, Failure> {
+    let Some([tokenizer, config]) = tokenizer_files(&Model::open(model)?)? else { return Ok(None) };
+    let folder = work.join("tokenizer");
+    fs::create_dir_all(&folder).map_err(at("create", &folder))?;
+    write(&folder.join("tokenizer.json"), &tokenizer)?;
+    write(&folder.join("tokenizer_config.json"), &config)?;
+    Ok(Some(folder))
 }
 
 fn requirements(program: &Path) -> PathBuf {
@@ -149,7 +160,12 @@ fn probe(program: &Path) -> Result<(), DistillError> {
 }
 
 /// The program's arguments. It runs in a folder of its own, so paths are absolute.
-fn arguments(args: &DistillArgs, model: &Path, program: &Path) -> Result<Vec<OsString>, DistillError> {
+fn arguments(
+    args: &DistillArgs,
+    model: &Path,
+    tokenizer: Option<&Path>,
+    program: &Path,
+) -> Result<Vec<OsString>, DistillError> {
     let absolute = |path: &Path| fs::canonicalize(path).map(OsString::from).map_err(at("find", path));
     let mut given: Vec<OsString> = Vec::new();
     if let Some(threads) = args.threads {
@@ -162,6 +178,9 @@ fn arguments(args: &DistillArgs, model: &Path, program: &Path) -> Result<Vec<OsS
         "--output".into(),
         absolute(&args.output)?,
     ]);
+    if let Some(tokenizer) = tokenizer {
+        given.extend(["--tokenizer".into(), absolute(tokenizer)?]);
+    }
     given.extend([
         "--kind".into(),
         args.kind.name().into(),

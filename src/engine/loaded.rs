@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use crate::{
     backend::KvFormat,
-    model::{Model, VocabularySource, draft_formats},
+    model::{GgufVocabulary, Model, VocabularySource, draft_formats},
     plan::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, PLAN_FORMAT},
     runtime::{ExecutableSet, SetOptions, VariantChange},
     text::{ChatTemplate, TokenKind, Tokenizer, TokenizerConfig, Vocabulary},
@@ -277,26 +277,8 @@ fn accelerator() -> Result<(Option<String>, Option<String>), Error> {
 
 pub(super) fn tokenizer(model: &Model) -> Result<(Tokenizer, Option<String>), Error> {
     match &model.vocabulary {
-        VocabularySource::Gguf(v) => {
-            let kinds = v.kinds.iter().map(|k| TokenKind::try_from(i32::try_from(*k).unwrap_or(i32::MAX)));
-            let kinds = kinds.collect::<Result<Vec<_>, _>>()?;
-            let vocabulary = Vocabulary {
-                model: v.model.clone(),
-                tokens: v.tokens.clone(),
-                kinds,
-                merges: v.merges.clone(),
-                pre_tokenizer: v.pre.clone(),
-                bos: v.bos,
-                eos: v.eos,
-                unknown: v.unknown,
-                padding: v.padding,
-                add_bos: v.add_bos,
-                scores: v.scores.clone(),
-                add_space_prefix: v.add_space_prefix,
-                removes_extra_spaces: v.removes_extra_spaces,
-                character_table: v.character_table.clone(),
-            };
-            Ok((Tokenizer::from_vocabulary(vocabulary)?, model.chat_template.clone()))
+        VocabularySource::Gguf(found) => {
+            Ok((Tokenizer::from_vocabulary(vocabulary(found)?)?, model.chat_template.clone()))
         }
         VocabularySource::Json { tokenizer, config } => {
             let config = config
@@ -306,4 +288,37 @@ pub(super) fn tokenizer(model: &Model) -> Result<(Tokenizer, Option<String>), Er
             Ok((Tokenizer::from_json(tokenizer, &config)?, template))
         }
     }
+}
+
+fn vocabulary(v: &GgufVocabulary) -> Result<Vocabulary, Error> {
+    let kinds = v.kinds.iter().map(|k| TokenKind::try_from(i32::try_from(*k).unwrap_or(i32::MAX)));
+    Ok(Vocabulary {
+        model: v.model.clone(),
+        tokens: v.tokens.clone(),
+        kinds: kinds.collect::<Result<Vec<_>, _>>()?,
+        merges: v.merges.clone(),
+        pre_tokenizer: v.pre.clone(),
+        bos: v.bos,
+        eos: v.eos,
+        unknown: v.unknown,
+        padding: v.padding,
+        add_bos: v.add_bos,
+        scores: v.scores.clone(),
+        add_space_prefix: v.add_space_prefix,
+        removes_extra_spaces: v.removes_extra_spaces,
+        character_table: v.character_table.clone(),
+    })
+}
+
+/// The `tokenizer.json` and the `tokenizer_config.json` of a model whose tokenizer is in a GGUF file; `None` for a folder, which has them.
+///
+/// # Errors
+/// [`Error`] of kind `Input` for a tokenizer that is not supported.
+pub fn tokenizer_files(model: &Model) -> Result<Option<[String; 2]>, Error> {
+    let VocabularySource::Gguf(found) = &model.vocabulary else { return Ok(None) };
+    let name = |id: Option<u32>| id.and_then(|id| found.tokens.get(id as usize));
+    let config = serde_json::json!({
+        "bos_token": name(found.bos), "eos_token": name(found.eos), "chat_template": model.chat_template,
+    });
+    Ok(Some([vocabulary(found)?.to_json()?.to_string(), config.to_string()]))
 }

@@ -31,7 +31,7 @@ pub use draft_models::DraftModel;
 pub(crate) use draft_models::drafter_file;
 pub use error::{Error, ErrorKind, Hint};
 pub use generation::Generation;
-pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints};
+pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints, tokenizer_files};
 pub use options::{DrafterChoice, Options, PlanSource};
 pub use report::{Report, StageReport};
 pub use request::{Answer, Event, FinishReason, Prompt, Request, TokenLogProbs};

@@ -33,6 +33,7 @@ mod pre_tokenizer;
 mod python;
 mod sentence_piece;
 mod stop_strings;
+mod to_json;
 mod tokenizer;
 mod tokenizer_config;
 mod tokenizer_json;

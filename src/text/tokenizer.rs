@@ -104,6 +104,11 @@ impl Tokenizer {
     /// # Errors
     /// A kind of tokenizer or a pre-tokenizer that is not supported, and every inconsistency in the data.
     pub fn from_vocabulary(vocabulary: Vocabulary) -> Result<Self, TextError> {
+        Self::build(Self::parts(vocabulary)?)
+    }
+
+    /// What a tokenizer of this vocabulary is built from.
+    pub(super) fn parts(vocabulary: Vocabulary) -> Result<Parts, TextError> {
         check_special("unknown", vocabulary.unknown, vocabulary.tokens.len())?;
         check_special("padding", vocabulary.padding, vocabulary.tokens.len())?;
         match vocabulary.model.as_str() {
@@ -113,13 +118,13 @@ impl Tokenizer {
         }
     }
 
-    fn byte_level(vocabulary: Vocabulary) -> Result<Self, TextError> {
+    fn byte_level(vocabulary: Vocabulary) -> Result<Parts, TextError> {
         let Rules { steps, ignore_merges, add_bos } = Rules::named(&vocabulary.pre_tokenizer)?;
         let merges = (0..)
             .zip(vocabulary.merges)
             .map(|(index, merge)| split_merge(index, &merge))
             .collect::<Result<Vec<_>, TextError>>()?;
-        Self::build(Parts {
+        Ok(Parts {
             tokens: vocabulary.tokens,
             kinds: vocabulary.kinds,
             spelling: Spelling::ByteLevel,
@@ -133,7 +138,7 @@ impl Tokenizer {
         })
     }
 
-    fn sentence_piece(vocabulary: Vocabulary) -> Result<Self, TextError> {
+    fn sentence_piece(vocabulary: Vocabulary) -> Result<Parts, TextError> {
         let Vocabulary { model, tokens, mut kinds, scores, pre_tokenizer, bos, eos, unknown, .. } =
             vocabulary;
         if !matches!(pre_tokenizer.as_str(), "" | "default" | "gemma") {
@@ -176,7 +181,7 @@ impl Tokenizer {
                 ModelParts::Bpe { merges, ignore_merges, byte_fallback, fuse_unknown },
             )
         };
-        Self::build(Parts {
+        Ok(Parts {
             tokens,
             kinds,
             spelling: Spelling::Marks { space_prefix },

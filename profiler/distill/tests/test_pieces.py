@@ -11,10 +11,10 @@ import torch
 from .. import card, seeds, trim
 from ..checkpoint import _halves_from_pairs, pairs_from_halves, read
 from ..corpus import Corpus, Sequence, is_held_back
-from ..family import plain_frequencies
-from ..llama import Verifier, rms_norm, rotate, rotation
+from ..llama import Verifier, rms_norm
 from ..overlap import GRAM, Overlap
 from ..refusal import Refusal
+from ..rotation import plain_frequencies, rotate, rotation
 from ..seeds import Prompt, Sources
 from . import tiny
 
@@ -79,8 +79,8 @@ class Files(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             bad = Path(folder) / "bad.gguf"
             bad.write_bytes(b"GGUF but not for long")
-            (Path(folder) / "config.json").write_text('{"model_type": "gemma2"}')
-            for path, said in ((bad, "no GGUF"), (Path(folder), "gemma2"), (Path(folder) / "none", "is no model")):
+            (Path(folder) / "config.json").write_text('{"model_type": "mixtral"}')
+            for path, said in ((bad, "no GGUF"), (Path(folder), "mixtral"), (Path(folder) / "none", "is no model")):
                 with self.assertRaisesRegex(Refusal, said):
                     read(path)
 

@@ -5,8 +5,8 @@ import random
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from ..checkpoint import Checkpoint, Shape
-from ..family import Traits, plain_frequencies
+from ..checkpoint import Checkpoint
+from ..family import FAMILIES, Shape, Traits
 from ..vocabulary import Vocabulary
 
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -46,7 +46,7 @@ def checkpoint(seed: int = 1) -> Checkpoint:
             "self_attn.v_proj": matrix(16, 32), "self_attn.o_proj": matrix(32, 32), "post_attention_layernorm": gain(),
             "mlp.gate_proj": matrix(48, 32), "mlp.up_proj": matrix(48, 32), "mlp.down_proj": matrix(32, 48),
         }.items()})
-    return Checkpoint("tiny", "none", shape, Traits(plain_frequencies(8, 10000.0)), tensors, vocabulary)
+    return Checkpoint("tiny", "none", shape, Traits.llama(shape), FAMILIES["llama"], tensors, vocabulary)
 
 
 def text(length: int, seed: int = 1) -> list[int]:

@@ -71,6 +71,10 @@ fn ids_are_those_of_hugging_face_from_both_containers() {
         check(&from_json.unwrap(), &corpus, expected, &format!("{kind}, tokenizer.json"));
         let from_gguf = Tokenizer::from_vocabulary(vocabulary(&file["gguf"])).unwrap();
         check(&from_gguf, &corpus, expected, &format!("{kind}, GGUF"));
+        let written = serde_json::to_vec(&vocabulary(&file["gguf"]).to_json().unwrap()).unwrap();
+        let from_written = Tokenizer::from_json(&written, &TokenizerConfig::default()).unwrap();
+        check(&from_written, &corpus, expected, &format!("{kind}, GGUF written as tokenizer.json"));
+        assert_eq!(from_gguf.first_difference(&from_written), None, "{kind}");
     }
 }
 
