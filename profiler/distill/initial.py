@@ -34,9 +34,9 @@ def start_from_layer(drafter: HiddenDrafter, checkpoint: Checkpoint, verifier: V
     state = drafter.state_dict()
     for name in state:
         # A norm that the verifier lacks in front of a sub-layer is left as it is.
-        theirs = checkpoint.tensors.get(f"model.layers.{number}.{name.removeprefix('layers.0.')}") if name.startswith("layers.0.") else None
-        if theirs is not None:
-            state[name].copy_(theirs)
+        copied = checkpoint.tensors.get(f"model.layers.{number}.{name.removeprefix('layers.0.')}") if name.startswith("layers.0.") else None
+        if copied is not None:
+            state[name].copy_(copied)
     state["norm.weight"].copy_(checkpoint.tensors["model.norm.weight"] * checkpoint.traits.logit_scale)
 
     tokens, hidden, wanted, rows = [], [], [], 0

@@ -38,7 +38,7 @@ pub(super) fn order(graph: &Graph) -> Result<Vec<ValueId>, CompileError> {
     let units = sorted(members.len(), between.into_iter().filter(|(a, b)| a != b)).map_err(|stuck| {
         let first = members[stuck][0];
         CompileError::Order {
-            place: graph.node(first).group.map_or(first.to_string(), |group| group.to_string()),
+            place: graph.node(first).group.map_or(first.to_string(), |group| graph.group_name(group)),
             expected: "groups that run one after the other",
             found: "a circle of values between groups".to_owned(),
         }

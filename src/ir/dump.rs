@@ -57,7 +57,7 @@ pub fn graph_text(graph: &Graph) -> String {
         let node = graph.node(value);
         let operands = operand_list(&graph.operands(value));
         let attributes = attributes(graph.weights(), &node.op);
-        let group = node.group.map_or(String::new(), |g| format!("  ; {g}"));
+        let group = node.group.map_or(String::new(), |g| format!("  ; {}", graph.group_name(g)));
         let _ =
             writeln!(out, "{value}: {} = {}({operands}){attributes}{group}", node.value_type, node.op.name());
     }
@@ -150,7 +150,10 @@ pub fn program_text(program: &Program) -> String {
         program.name, program.binding.width, program.binding.outputs, program.arena_bytes
     );
     for (i, step) in program.steps.iter().enumerate() {
-        let group = step.group.map_or(String::new(), |g| format!("  ; {g}"));
+        let group = step.group.map_or(String::new(), |group| {
+            let own = program.steps.iter().filter(|step| step.group == Some(group)).map(|step| &step.op);
+            format!("  ; {}", group.name(own))
+        });
         let _ = writeln!(out, "{i:4} {}{group}", step_text(program, step));
     }
     if let Some(hidden) = program.hidden {

@@ -40,9 +40,17 @@ pub struct RopeId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupId(pub u32);
 
-impl fmt::Display for GroupId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0 / 2, if self.0.is_multiple_of(2) { "attention" } else { "mlp" })
+impl GroupId {
+    /// Its layer and what it is, `3.mlp`: of groups that are no MLP the `ops` decide, which are the group's own.
+    pub(super) fn name<'a>(self, mut ops: impl Iterator<Item = &'a Op>) -> String {
+        let kind = if !self.0.is_multiple_of(2) {
+            "mlp"
+        } else if ops.any(|op| matches!(op, Op::ShortConv { .. })) {
+            "short_conv"
+        } else {
+            "attention"
+        };
+        format!("{}.{kind}", self.0 / 2)
     }
 }
 
@@ -469,6 +477,11 @@ impl Graph {
     /// Number of skippable groups; group ids are below it.
     pub fn groups(&self) -> u32 {
         self.groups
+    }
+
+    /// A group for people, as `3.attention`.
+    pub fn group_name(&self, group: GroupId) -> String {
+        group.name(self.dag.node_weights().filter(|node| node.group == Some(group)).map(|node| &node.op))
     }
 
     /// What the rows are bound to, after the pass that binds them.

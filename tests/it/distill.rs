@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use yggc::{
     engine::{Activations, LoadOptions, Loaded},
-    text::Special,
+    text::{Special, Tokenizer, TokenizerConfig},
 };
 
 use crate::{
@@ -96,13 +96,24 @@ fn the_program_is_told_what_was_asked_for_and_its_progress_passes_through() {
     for (flag, value) in [("--tokens", "20"), ("--seen", "60"), ("--kind", "plain"), ("--seed", "7")] {
         assert_eq!(after(flag), value);
     }
-    for flag in ["--model", "--output", "--prompts"] {
+    for flag in ["--model", "--tokenizer", "--output", "--prompts"] {
         assert!(
             Path::new(after(flag)).is_absolute() && Path::new(after(flag)).exists(),
             "{flag} {}",
             after(flag)
         );
     }
+    let tokenizer = fs::read(Path::new(after("--tokenizer")).join("tokenizer.json")).expect("it was written");
+    let tokenizer = Tokenizer::from_json(&tokenizer, &TokenizerConfig::default()).expect("it is one");
+    let options = LoadOptions {
+        tier: None,
+        activations: Activations::Native,
+        cache: yggc::engine::KvFormat::F16,
+        threads: Some(1),
+        widths: vec![1],
+    };
+    let own = Loaded::open(model(), &options).expect("the tiny model loads");
+    assert_eq!(own.tokenizer().first_difference(&tokenizer), None);
     let program = drafter.join("work/program/distill");
     assert!(program.join("__main__.py").exists() && program.join("train.py").exists());
 }

@@ -1,6 +1,6 @@
 //! `inspect` as a whole program over a tiny model: every stage, and the drawings.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use ygg_kernels::WeightFormat;
 use yggc::{
@@ -120,4 +120,18 @@ fn inspecting_needs_no_cache() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_yggc"));
     command.env_clear().arg("inspect").arg("-m").arg(model());
     success(&command.output().expect("yggc starts"));
+}
+
+/// Layer 1 of the tiny LFM 2 attends; its neighbours have a convolution in place of attention.
+#[test]
+fn groups_are_called_what_they_are() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families/lfm2/model.gguf");
+    for stage in ["graph", "program"] {
+        let output = on_machine("inspect", &file).args(["--stage", stage]).output();
+        let said = success(&output.expect("yggc starts"));
+        for group in ["0.short_conv", "0.mlp", "1.attention", "2.short_conv"] {
+            assert!(said.contains(&format!("; {group}\n")), "{group} in {stage}: {said}");
+        }
+        assert!(!said.contains("0.attention") && !said.contains("1.short_conv"), "{stage}: {said}");
+    }
 }

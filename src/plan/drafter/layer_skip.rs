@@ -6,7 +6,7 @@ use crate::plan::token_list;
 /// Settings of the layer-skip drafter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerSkipSettings {
-    /// Groups left out, ascending: `2 * layer` for attention, `2 * layer + 1` for the MLP.
+    /// Groups left out, ascending: `2 * layer` for attention or the short convolution in its place, `2 * layer + 1` for the MLP.
     pub skipped: Vec<u32>,
     /// Tokens that its head knows, ascending; `None` where the head is not trimmed.
     #[serde(with = "token_list")]
