@@ -143,7 +143,7 @@ def _write_corpus(given, model: Checkpoint, corpus: Corpus) -> None:
         "batch": batch, "answer": given.answer, "prompts": [file.name for file in given.prompts],
         "excluded": [file.name for file in given.exclude],
     })
-    if corpus.labelled_tokens() < given.tokens:
+    if not corpus.is_enough(given.tokens):
         generate(Verifier(model, torch.bfloat16, given.device), model.vocabulary, corpus, options, say)
 
 

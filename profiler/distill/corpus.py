@@ -116,6 +116,10 @@ class Corpus:
                 total += int((shard.get_tensor("top_probabilities")[:, 0] > 0).sum())
         return total
 
+    def is_enough(self, tokens: int) -> bool:
+        """Whether the verifier was asked behind so many tokens, and something is held back to judge by."""
+        return self.labelled_tokens() >= tokens and any(text.held_back for text in self.texts())
+
     def texts(self, files: list[Path] | None = None):
         """The texts alone, of the given shards or of all."""
         for file in self.shards() if files is None else files:

@@ -136,7 +136,7 @@ class Writer:
 
 
 def generate(verifier: Verifier, vocabulary: Vocabulary, corpus: Corpus, options: Options, say=print) -> None:
-    """Writes shards until the corpus has `options.tokens` answered tokens. Goes on where an earlier run ended."""
+    """Writes shards until the corpus has `options.tokens` answered tokens, and one sequence to judge by. Goes on where an earlier run ended."""
     overlap = Overlap(vocabulary, options.exclude)
     writer = Writer(verifier, vocabulary, options.seed)
     given = [Prompt("given", (text,)) for file in options.prompts for text in texts_of(file)]
@@ -144,7 +144,8 @@ def generate(verifier: Verifier, vocabulary: Vocabulary, corpus: Corpus, options
     number = len(corpus.shards())
     answers: list[tuple[Prompt, str]] = []
     read = 0
-    while total < options.tokens:
+    has_held_back = any(text.held_back for text in corpus.texts())
+    while total < options.tokens or not has_held_back:
         this_round, place = divmod(number, ROUND)
         if place == 0 or made == 0:
             if this_round % WRITE_PROMPTS_EVERY == 0:
@@ -164,6 +165,7 @@ def generate(verifier: Verifier, vocabulary: Vocabulary, corpus: Corpus, options
             if not overlap.hits(sequence.ids):
                 kept.append(sequence)
         corpus.write(number, kept)
+        has_held_back = has_held_back or any(sequence.held_back for sequence in kept)
         new = sum(int((sequence.top_probabilities[:, 0] > 0).sum()) for sequence in kept)
         total, made, number = total + new, made + new, number + 1
         rate = made / (time.monotonic() - started)

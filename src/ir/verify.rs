@@ -146,12 +146,20 @@ fn groups(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
             continue;
         }
         if let Some(other) = result[group as usize].replace(*value) {
-            return Err(law(graph.group_name(GroupId(group)), "one value read outside", format!("{other} and {value}")));
+            return Err(law(
+                graph.group_name(GroupId(group)),
+                "one value read outside",
+                format!("{other} and {value}"),
+            ));
         }
         let from_outside = residual_operand(graph, *value)
             .is_some_and(|residual| graph.node(residual).group != Some(GroupId(group)));
         if !from_outside {
-            return Err(law(graph.group_name(GroupId(group)), "a residual sum over a value from outside", value));
+            return Err(law(
+                graph.group_name(GroupId(group)),
+                "a residual sum over a value from outside",
+                value,
+            ));
         }
     }
     Ok(())

@@ -17,17 +17,20 @@ impl Vocabulary {
         Tokenizer::from_vocabulary(self.clone())?;
         let Parts { tokens, kinds, spelling, steps, model, unknown, .. } = Tokenizer::parts(self.clone())?;
         let of_kind = |is: fn(TokenKind) -> bool| {
-            (0_u32..).zip(&tokens).zip(&kinds).filter(move |(_, kind)| is(**kind)).map(|((id, text), _)| (id, text))
+            (0_u32..)
+                .zip(&tokens)
+                .zip(&kinds)
+                .filter(move |(_, kind)| is(**kind))
+                .map(|((id, text), _)| (id, text))
         };
-        let added: Vec<Value> = of_kind(|kind| {
-            matches!(kind, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined)
-        })
-        .map(|(id, text)| {
-            let special = kinds[id as usize] != TokenKind::UserDefined;
-            json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+        let added: Vec<Value> =
+            of_kind(|kind| matches!(kind, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined))
+                .map(|(id, text)| {
+                    let special = kinds[id as usize] != TokenKind::UserDefined;
+                    json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
                    "normalized": false, "special": special})
-        })
-        .collect();
+                })
+                .collect();
         let model = match model {
             ModelParts::Bpe { merges, ignore_merges, byte_fallback, fuse_unknown } => {
                 let used = of_kind(|kind| kind != TokenKind::Unused);

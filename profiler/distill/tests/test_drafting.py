@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 
 from .. import agreement
+from .. import generate as generation
 from ..corpus import Corpus, is_held_back
-from ..generate import Writer
+from ..generate import Writer, generate
 from ..hidden import HiddenDrafter
 from ..initial import start_from_layer
 from ..llama import Verifier
@@ -180,6 +181,14 @@ class Training(unittest.TestCase):
                 said = torch.tensor(found.ids[found.prompt_tokens :])
                 self.assertTrue(torch.equal(said[clear], best[clear, 0]))
         self.assertGreater(checked, 500)
+
+    def test_a_corpus_has_something_to_judge_by_however_small(self):
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = Corpus(Path(folder))
+            generate(self.verifier, self.checkpoint.vocabulary, corpus, generation.Options(tokens=1, seed=2, batch=2, answer=2), lambda text: None)
+            self.assertTrue(corpus.is_enough(1))
+            self.assertEqual([text.held_back for text in corpus.texts(corpus.shards()[:-1])].count(True), 0)
+            self.assertGreater(len(corpus.shards()), 1)
 
     def trainer(self, folder: Path, tokens: int) -> Trainer:
         drafter = HiddenDrafter.like(self.checkpoint)
