@@ -66,6 +66,7 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
         "ngram_pool",
         "swift",
         "mixed",
+        "substitute4",
     ];
     assert_eq!(names, in_order_of_the_registry);
 }

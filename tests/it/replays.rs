@@ -9,7 +9,7 @@ use std::{
 };
 
 use ygg_kernels::Tier;
-use ygg_profiler::{DrafterDescription, Profile, PromptTrace, TokenTrace, Trace};
+use ygg_profiler::{DrafterDescription, DrafterName, Profile, PromptTrace, TokenTrace, Trace};
 use yggc::{
     engine::Loaded,
     measure::plan_from_profile,
@@ -54,6 +54,20 @@ impl Decoded {
             *self.by_width.entry(width as u32).or_default() += 1;
         }
     }
+}
+
+/// What was recorded of drafters that run a model: of layer skip, then of the substitute.
+fn traces() -> impl Iterator<Item = &'static Trace> {
+    let traces = &profiled().1.traces;
+    assert_eq!(
+        traces.iter().map(|trace| trace.drafter.as_str()).collect::<Vec<_>>(),
+        ["layer_skip", "substitute4"]
+    );
+    traces.iter()
+}
+
+fn description_of(name: &DrafterName) -> &'static DrafterDescription {
+    profiled().1.drafters.iter().find(|d| d.name == *name).expect("the profile describes it")
 }
 
 fn description(kind: &str) -> &'static DrafterDescription {
@@ -204,15 +218,13 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
 #[test]
 fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
     let (_, profile) = profiled();
-    let [trace] = &profile.traces[..] else { panic!("one model drafter was recorded") };
     let (mut compared, mut accepted_sum) = (0, 0);
-    for (depth, draft_width, verify_width) in
-        [(1, 1, 2), (2, 2, 4), (3, 1, 4), (3, 2, 6), (4, 4, 8), (6, 8, 16), (6, 4, 3), (6, 2, 8)]
-    {
+    let shapes = [(1, 1, 2), (2, 2, 4), (3, 1, 4), (3, 2, 6), (4, 4, 8), (6, 8, 16), (6, 4, 3), (6, 2, 8)];
+    for (trace, (depth, draft_width, verify_width)) in traces().flat_map(|t| shapes.map(|shape| (t, shape))) {
         let (top_k, draft_temperature) = (trace.top_k as usize, trace.draft_temperature);
         let shape = StepShape { depth, draft_width, verify_width, top_k, draft_temperature };
         let choices = vec![vec![RowChoice::fixed(verify_width as u32, 1.0)]; trace.depth as usize];
-        let mut decoder = decoder(description("layer_skip"), shape);
+        let mut decoder = decoder(description_of(&trace.drafter), shape);
         for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
             let text = [&request.prompt[..], &request.output].concat();
             for recorded in &prompt.steps {
@@ -246,7 +258,7 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
 #[test]
 fn a_replayed_shape_takes_the_steps_that_a_decoder_takes_along_an_answer() {
     let (loaded, profile) = profiled();
-    let [trace] = &profile.traces[..] else { panic!("one model drafter was recorded") };
+    let trace = traces().next().expect("layer skip was recorded");
     let (draft_width, top_k, draft_temperature) =
         (trace.width as usize, trace.top_k as usize, trace.draft_temperature);
     let (mut steps, mut apart) = (0, 0);
@@ -285,7 +297,7 @@ fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
     };
     let (mut narrow, mut wide) = (0, 0);
 
-    let [trace] = &profile.traces[..] else { panic!("one model drafter was recorded") };
+    let trace = traces().next().expect("layer skip was recorded");
     // Rows that are dear beside the rest of a step, and rows that cost nearly nothing.
     for (depth, draft_width, verify_width, fixed_us) in [(3, 2, 6, 6.0), (4, 4, 8, 20.0), (6, 2, 8, 500.0)] {
         let calibration = Calibration::fit(&judge_trees(&[trace], draft_width)).expect("nodes were recorded");
@@ -333,8 +345,9 @@ fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
 #[test]
 fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
     let (loaded, profile) = profiled();
-    let [predictor] = &profile.predictors[..] else { panic!("layer skip alone runs a model") };
-    let trace = &profile.traces[0];
+    let trace = traces().next().expect("layer skip was recorded");
+    let predictor = profile.predictors.iter().find(|predictor| predictor.drafter == trace.drafter);
+    let predictor = predictor.expect("one for each drafter that runs a model");
     assert!(
         trace.steps().all(|step| step.predicted.len() == trace.depth as usize),
         "every step has predictions"

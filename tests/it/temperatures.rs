@@ -148,7 +148,8 @@ fn budgets_decide_whether_other_temperatures_are_recorded() {
     let (_, profile) = profiled();
     assert_eq!(profile.temperatures(), TEMPERATURES);
     let drafters = profile.traces.iter().map(|trace| (trace.temperature, trace.drafter.as_str()));
-    let expected = TEMPERATURES.map(|t| ["layer_skip", "layer_skip_v40"].map(|name| (t, name))).concat();
+    let recorded = ["layer_skip", "substitute4", "layer_skip_v40", "substitute4_v40"];
+    let expected = TEMPERATURES.map(|t| recorded.map(|name| (t, name))).concat();
     assert_eq!(drafters.collect::<Vec<_>>(), expected);
 }
 
