@@ -41,7 +41,14 @@ check() {
 
 # Tests that hold for every class of forwards, on this device.
 on_device() {
-    (cd "$here" && YGG_TEST_DEVICE=cuda "$tests" --exact "$@")
+    local said ended=0
+    said=$(cd "$here" && YGG_TEST_DEVICE=cuda "$tests" --exact "$@") || ended=$?
+    echo "$said"
+    if [[ $said != *"test result: ok. $# passed"* ]]; then
+        echo "expected $# tests to pass: one fails, or a name is of no test" >&2
+        return 1
+    fi
+    return $ended
 }
 
 check conformance on_device \

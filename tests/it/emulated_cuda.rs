@@ -32,15 +32,15 @@ use crate::{
 };
 
 /// What the emulation is asked to do: the variables of `kernels/cuda/emu/emulation.h`.
-const ORDER: &str = "YGG_EMULATION_ORDER";
+pub(crate) const ORDER: &str = "YGG_EMULATION_ORDER";
 const WITHOUT: &str = "YGG_EMULATION_WITHOUT";
-const SHIFT: &str = "YGG_EMULATION_SHIFT";
+pub(crate) const SHIFT: &str = "YGG_EMULATION_SHIFT";
 const LATE: &str = "YGG_EMULATION_LATE";
-const ARCH: &str = "YGG_EMULATION_ARCH";
+pub(crate) const ARCH: &str = "YGG_EMULATION_ARCH";
 /// The first architecture whose kernels begin while others still run.
-const OVERLAPPING: (&str, &str) = (ARCH, "90");
+pub(crate) const OVERLAPPING: (&str, &str) = (ARCH, "90");
 
-fn kernels() -> PathBuf {
+pub(crate) fn kernels() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/cuda")
 }
 
@@ -93,7 +93,7 @@ fn build(kernels: &Path, folder: &Path, flags: &[&str]) {
 }
 
 /// The folder of the emulation.
-fn emulation() -> &'static Path {
+pub(crate) fn emulation() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-cuda");
@@ -203,7 +203,7 @@ fn nothing_depends_on_any_order_of_threads() {
 }
 
 /// Lines of the kernels that have a word, as the emulation names them.
-fn lines_with(word: &str) -> Vec<String> {
+pub(crate) fn lines_with(word: &str) -> Vec<String> {
     let mut found = Vec::new();
     for file in fs::read_dir(kernels()).expect("the sources are readable") {
         let path = file.expect("the sources are readable").path();

@@ -73,9 +73,12 @@ fn fragment_format(layout: Layout) -> u32 {
     match layout {
         Layout::F32 => YGG_FRAGMENT_F32,
         Layout::F16 => YGG_FRAGMENT_F16,
-        Layout::Bf16 | Layout::Nibbles | Layout::NibblesWide | Layout::Bytes | Layout::BytesWide => {
-            YGG_FRAGMENT_BF16
-        }
+        Layout::Bf16
+        | Layout::Centred
+        | Layout::Nibbles
+        | Layout::NibblesWide
+        | Layout::Bytes
+        | Layout::BytesWide => YGG_FRAGMENT_BF16,
     }
 }
 
@@ -296,11 +299,14 @@ impl<'a> Launches<'a> {
         };
         let rows = queries.rows as usize;
         let vectors = rows * heads / kv_heads;
-        let grid = [partitions(self.at.context) + 1, kv_heads, vectors.div_ceil(YGG_QUERY_TILE as usize)];
+        let tiles = vectors.div_ceil(YGG_QUERY_TILE as usize);
+        let spread =
+            spread_blocks(self.device.processors() as usize, kv_heads * tiles, partitions(self.at.context));
+        let grid = [spread + rows_of_block(rows, heads / kv_heads), kv_heads, tiles];
         let widest = [64, 128, 256].into_iter().find(|d| *d >= head_dim);
         let widest = widest.expect("`CudaExecutables::load` has refused wider heads");
         let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
-        let shared = attention_shared(self.kv_format, head_dim);
+        let shared = attention_shared(self.kv_format, head_dim, widest);
         Ok(vec![
             self.launch(&name, grid, YGG_ATTENTION_THREADS, shared, params)?,
             self.launch("ygg_attention_join", [heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
@@ -555,11 +561,28 @@ impl<'a> Launches<'a> {
     }
 }
 
-/// Shared memory of a block of attention: queries, and keys and values of a tile of slots.
-pub(super) fn attention_shared(format: KvFormat, head_dim: usize) -> usize {
-    let key_stride = head_dim + if format == KvFormat::F16 { 2 } else { 1 };
-    YGG_QUERY_TILE as usize * head_dim * size_of::<f32>()
-        + YGG_SLOT_TILE as usize * (key_stride + head_dim) * format.bytes()
+/// Blocks of attention that a multiprocessor runs at a time.
+const ATTENTION_BLOCKS: usize = 4;
+
+/// Blocks that share the partitions of a prefix among them, of `beside` such groups of blocks: as many as the device runs at a time.
+fn spread_blocks(processors: usize, beside: usize, partitions: usize) -> usize {
+    (ATTENTION_BLOCKS * processors).div_ceil(beside).min(partitions)
+}
+
+/// Rows that the query vectors of a block of attention may be of: `rows_of_block` of the kernel.
+fn rows_of_block(rows: usize, group: usize) -> usize {
+    rows.min((YGG_QUERY_TILE as usize + group - 2) / group + 1)
+}
+
+/// Shared memory of a block of attention, for a kernel of heads up to `widest`: queries, products in two parts, and keys and values of a
+/// partition, whose slots are whole 16 bytes and 16 more. Values take the place of keys where a slot has more than 512 bytes.
+fn attention_shared(format: KvFormat, head_dim: usize, widest: usize) -> usize {
+    let element = format.bytes();
+    let slot = (head_dim * element).next_multiple_of(16);
+    let (queries, places) = (YGG_QUERY_TILE as usize, YGG_PARTITION as usize);
+    let planes = if widest * element <= 512 { 2 } else { 1 };
+    let products = YGG_ATTENTION_THREADS as usize * queries;
+    (queries * slot / element + products) * size_of::<f32>() + planes * places * (slot + 16)
 }
 
 fn embedding_format(format: WeightFormat) -> u32 {

@@ -43,6 +43,7 @@ use crate::ir::{DeviceSpec, IdVec, Op, Program, ProgramId, WeightId, WeightSourc
 
 use super::{BackendError, Executables, Replay, ReplayOptions};
 pub use compiled::keep_compiled_kernels;
+pub use device::keep_kernels_apart;
 use device::{Device, check};
 use replay::CudaReplay;
 use weights::Weights;
@@ -250,6 +251,10 @@ impl Executables for CudaExecutables {
 
     fn weight_bytes(&self) -> usize {
         self.weights.bytes()
+    }
+
+    fn kernels_overlap(&self) -> Option<bool> {
+        Some(self.device.overlaps())
     }
 
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
