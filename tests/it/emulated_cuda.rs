@@ -35,7 +35,7 @@ use crate::{
 pub(crate) const ORDER: &str = "YGG_EMULATION_ORDER";
 const WITHOUT: &str = "YGG_EMULATION_WITHOUT";
 pub(crate) const SHIFT: &str = "YGG_EMULATION_SHIFT";
-const LATE: &str = "YGG_EMULATION_LATE";
+pub(crate) const LATE: &str = "YGG_EMULATION_LATE";
 pub(crate) const ARCH: &str = "YGG_EMULATION_ARCH";
 /// The first architecture whose kernels begin while others still run.
 pub(crate) const OVERLAPPING: (&str, &str) = (ARCH, "90");
@@ -103,7 +103,7 @@ pub(crate) fn emulation() -> &'static Path {
 }
 
 /// Runs tests of this program, by their full names, on the emulated device of a folder.
-fn tests_in(folder: &Path, names: &[&str], environment: &[(&str, &str)]) -> Output {
+pub(crate) fn tests_in(folder: &Path, names: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("a test knows itself"));
     command.env("LD_LIBRARY_PATH", folder).env(DEVICE, "cuda").envs(environment.iter().copied());
     command.args(["--exact", "--test-threads", "2"]).args(names);
@@ -150,7 +150,7 @@ const HIDDEN_ROWS: &str = "device_walk::hidden_rows_of_what_is_walked_are_kept";
 const FAMILIES: &str = "families::every_family_is_what_transformers_computes";
 const FAMILY_ROWS: &str = "families::rows_of_every_family_do_not_depend_on_each_other";
 const FAMILY_TOKENS: &str = "lossless::nothing_changes_a_token_of_any_family";
-const ONCE: &str = "emulated_cuda::every_kernel_once";
+pub(crate) const ONCE: &str = "emulated_cuda::every_kernel_once";
 const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
 #[test]

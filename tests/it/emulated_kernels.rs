@@ -8,7 +8,10 @@ use std::{
 
 use crate::{
     bad_input::refused,
-    emulated_cuda::{ARCH, ORDER, OVERLAPPING, SHIFT, emulation, exact_model, kernels, lines_with, on_cuda},
+    emulated_cuda::{
+        ARCH, LATE, ONCE, ORDER, OVERLAPPING, SHIFT, emulation, exact_model, kernels, lines_with, on_cuda,
+        tests_in,
+    },
     program::success,
     tiny_commands::json,
 };
@@ -19,12 +22,14 @@ const BLOCKS: &str = "YGG_EMULATION_BLOCKS";
 const CAPTURES: &str = "YGG_EMULATION_CAPTURES";
 
 const PRODUCTS: &str = "products";
-const QUICK: [&str; 5] = [
+const QUICK: [&str; 7] = [
     "fragments_saturate",
     "shared_memory_is_asked_for",
-    PRODUCTS,
-    "attention",
     "attention_of_a_long_context",
+    PRODUCTS,
+    "prepared_rows",
+    "attention",
+    "attention_of_rows",
 ];
 
 /// The program of the checks, beside the emulation that it uses.
@@ -65,8 +70,8 @@ fn kernels_are_what_loops_say() {
 
 #[test]
 fn kernels_do_not_depend_on_the_order_of_blocks() {
-    hold(&QUICK[2..4], &[(BLOCKS, "reversed")]);
-    hold(&QUICK[2..4], &[(BLOCKS, "5"), (ORDER, "reversed")]);
+    hold(&QUICK[3..], &[(BLOCKS, "reversed")]);
+    hold(&QUICK[3..], &[(BLOCKS, "5"), (ORDER, "reversed")]);
 }
 
 #[test]
@@ -77,6 +82,33 @@ fn early_kernels_come_behind_kernels() {
 #[test]
 fn products_of_the_longest_rows_are_what_loops_say() {
     hold(&["products_of_long_rows"], &[]);
+}
+
+/// A kernel that writes before it has waited is caught, also where it would write what is there already.
+#[test]
+fn a_write_before_the_wait_is_caught() {
+    let waits = lines_with(" wait_for_kernels_before();");
+    let place = waits.iter().find(|place| place.starts_with("candidates.cuh")).expect("candidates wait");
+    let told = tests_in(emulation(), &[ONCE], &[(LATE, place), OVERLAPPING]);
+    let complained = String::from_utf8_lossy(&told.stderr);
+    assert!(!told.status.success() && complained.contains("written before"), "{complained}");
+}
+
+/// Every launch of a program leaves a line with what it asked for; no product asks for more than 1.3 times its weights (in the checks).
+#[test]
+fn traffic_is_told_of_every_launch() {
+    let lines = exact_model().with_extension("traffic.txt");
+    // What an earlier run left.
+    let _absent = std::fs::remove_file(&lines);
+    let path = lines.to_str().expect("a path in UTF-8");
+    let mut command = on_cuda("run", exact_model(), &[("YGG_EMULATION_TRAFFIC", path)]);
+    json(command.args(["-p", "one", "--raw", "--no-spec", "-n", "3", "--json"]));
+    let told = std::fs::read_to_string(&lines).expect("lines are there");
+    let bytes = |name: &str, field: usize| -> u64 {
+        let of = told.lines().filter(|line| line.starts_with(&format!("{name} ")));
+        of.map(|line| line.split(' ').nth(field).and_then(|n| n.parse::<u64>().ok()).expect("a number")).sum()
+    };
+    assert!(bytes("ygg_attention_f16_d64", 4) > 0 && bytes("ygg_prepare", 5) > 0, "{told}");
 }
 
 /// The checks see a fault in what only a second trip of the loop over inputs does.

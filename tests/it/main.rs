@@ -50,6 +50,7 @@ mod fetch;
 #[cfg(feature = "cli")]
 mod first_use;
 mod fuzzing;
+mod gpu_check;
 mod guard;
 mod hidden_state_forward;
 #[cfg(feature = "cli")]

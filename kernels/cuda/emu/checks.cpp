@@ -549,7 +549,7 @@ static void products() {
     }
 }
 static void products_of_long_rows() {
-    for (const Layout& layout : LAYOUTS) product_is_that_of_loops(layout, 14336, 16, false);
+    for (const Layout& layout : LAYOUTS) product_is_that_of_loops(layout, 14336, 32, false);
 }
 
 static const std::map<std::string, std::function<void()>> CHECKS = {

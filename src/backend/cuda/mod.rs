@@ -8,6 +8,7 @@
 //! | `cache` | keys and values, and the kernels that move them |
 //! | `layout` | where inputs and results lie |
 //! | `launches` | steps of a program as kernels with parameters |
+//! | `attention` | blocks and shared memory of attention |
 //! | `projection` | which products leave queries, keys and values turned and stored |
 //! | `alone` | kernels that measure the machine |
 //! | `replay` | one request: warm-up, capture, replay |
@@ -18,6 +19,7 @@
 //! kernels do is in `kernels/cuda`.
 
 mod alone;
+mod attention;
 mod cache;
 mod compiled;
 mod device;
