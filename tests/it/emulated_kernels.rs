@@ -22,7 +22,7 @@ const BLOCKS: &str = "YGG_EMULATION_BLOCKS";
 const CAPTURES: &str = "YGG_EMULATION_CAPTURES";
 
 const PRODUCTS: &str = "products";
-const QUICK: [&str; 7] = [
+pub(crate) const QUICK: [&str; 7] = [
     "fragments_saturate",
     "shared_memory_is_asked_for",
     "attention_of_a_long_context",
@@ -50,7 +50,7 @@ fn checks() -> &'static Path {
     })
 }
 
-fn told(names: &[&str], environment: &[(&str, &str)]) -> Output {
+pub(crate) fn told(names: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(checks());
     command.env("LD_LIBRARY_PATH", emulation()).envs(environment.iter().copied()).args(names);
     command.output().expect("the checks start")

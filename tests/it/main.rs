@@ -40,6 +40,7 @@ mod draft_plans;
 mod eager;
 #[cfg(feature = "cuda")]
 mod emulated_cuda;
+mod emulated_faults;
 mod emulated_kernels;
 #[cfg(feature = "cli")]
 mod failing_device;

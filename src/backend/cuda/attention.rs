@@ -28,3 +28,33 @@ pub(super) fn attention_shared(format: KvFormat, head_dim: usize, widest: usize)
     let products = YGG_ATTENTION_THREADS as usize * queries;
     (queries * slot / element + products) * size_of::<f32>() + planes * places * (slot + 16)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_head_fits_the_smallest_multiprocessor() {
+        const MOST: usize = 99 << 10;
+        for format in [KvFormat::F16, KvFormat::F32] {
+            for head_dim in 1..=256 {
+                let widest =
+                    [64, 128, 256].into_iter().find(|d| *d >= head_dim).expect("no wider head is taken");
+                // Beside it, the lengths of the rows of a block.
+                let shared = attention_shared(format, head_dim, widest) + 2 * 4 * YGG_QUERY_TILE as usize;
+                assert!(shared <= MOST, "{format}, heads of {head_dim}: {shared} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_follow_the_device_and_never_exceed_the_context() {
+        assert_eq!(spread_blocks(132, 32, 64), 17);
+        assert_eq!(spread_blocks(132, 32, 3), 3);
+        assert_eq!(spread_blocks(2, 512, 64), 1);
+        // A tile of query vectors may begin within a row.
+        let group = |group: usize| rows_of_block(64, group);
+        assert_eq!([group(1), group(3), group(4), group(16)], [16, 6, 5, 2]);
+        assert_eq!(rows_of_block(1, 4), 1);
+    }
+}
