@@ -37,18 +37,24 @@ fn a_check_whose_tests_did_not_run_fails() {
     // `YGG_TEST_DEVICE=cuda TESTS --exact NAME...`
     let all = script(folder.path(), "all", "shift; echo \"test result: ok. $# passed; 0 failed\"");
     let none = script(folder.path(), "none", "echo \"test result: ok. 0 passed; 0 failed\"");
-    let run = |tests: &Path| {
+    let run = |tests: &Path, parts: &[&str]| {
         let mut command = Command::new("bash");
-        command.arg(SCRIPT).arg(&program).arg(tests).arg(&program).arg(folder.path().join("out"));
+        command.arg(SCRIPT).arg(&program).arg(tests).arg(&program).arg(folder.path().join("out")).args(parts);
         let told = command.output().expect("the script starts");
         (told.status.code(), String::from_utf8_lossy(&told.stdout).into_owned())
     };
-    let (status, said) = run(&all);
-    assert_eq!(status, Some(0), "{said}");
-    let (status, said) = run(&none);
+    let (status, said) = run(&none, &[]);
     assert_eq!(status, Some(1), "{said}");
     for check in ["conformance", "rows", "overlap-1", "lossless"] {
         let line = said.lines().find(|line| line.starts_with(check)).expect("every check has a line");
         assert!(line.contains("FAILED"), "{line}");
     }
+    // A part goes on where the last window stopped: what ended well is not run again.
+    let (status, said) = run(&all, &["overlap", "plan"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("overlap-5      ok") && said.contains("profile        done before"), "{said}");
+    assert!(!said.contains("lossless") && !said.contains("widths"), "{said}");
+    let (status, said) = run(&none, &["overlap"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(run(&all, &["overlaps"]).0, Some(2));
 }
