@@ -338,8 +338,19 @@ static void attention() {
     attention_is_that_of_loops({64, 1, false, 33}, 2, 400, 0);
 }
 
-// Positions beyond 16 bits in every product of sizes.
-static void attention_of_a_long_context() { attention_is_that_of_loops({128, 1, true}, 1, 32760, 7); }
+// Positions beyond 16 bits in every product of sizes; and one place far in that outweighs all others by more than an exponent holds.
+static void attention_of_a_long_context() {
+    attention_is_that_of_loops({128, 1, true}, 1, 32760, 7);
+    Cache cache({128, 1, true}, 4000);
+    const std::vector<float> queries = cache.queries_of(1);
+    for (u32 d = 0; d < 128; ++d) {
+        const std::size_t at = 40ul * YGG_PARTITION * 128 + d;
+        cache.half_keys[at] = queries[d] < 0 ? 0xd000 : 0x5000;
+        cache.keys[at] = half_value(cache.half_keys[at]);
+    }
+    const double worst = cache.distance({{3900, {}}}, queries, cache.attend({{3900, {}}}, queries, 3));
+    expect(worst < 2e-5, "attention to one place is off by " + std::to_string(worst));
+}
 
 // A row gets the same bits alone and beside others, in any number of blocks, and whether what it sees is committed already.
 static void attention_of_rows() {
