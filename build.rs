@@ -11,14 +11,15 @@ use std::{
 
 /// Where `ygg-kernels` has the sources of the CUDA kernels, as its build script says.
 const KERNELS: &str = "DEP_YGG_KERNELS_CUDA";
-/// Architectures that get code of their own; newer ones compile the last one's intermediate code when they load it.
-const ARCHITECTURES: [(&str, &str); 6] = [
+/// Architectures that get code of their own; newer ones compile the intermediate code when they load it. Two versions of that are made and
+/// serve all: kernels overlap from the second one on.
+const ARCHITECTURES: [(&str, &str); 7] = [
     ("compute_80", "sm_80"),
-    ("compute_86", "sm_86"),
-    ("compute_89", "sm_89"),
-    ("compute_90a", "sm_90a"),
-    ("compute_80", "compute_80"),
-    // Kernels overlap from here on only.
+    ("compute_80", "sm_86"),
+    ("compute_80", "sm_89"),
+    ("compute_90", "sm_90a"),
+    ("compute_90", "sm_100"),
+    ("compute_90", "sm_120"),
     ("compute_90", "compute_90"),
 ];
 

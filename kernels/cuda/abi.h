@@ -36,9 +36,7 @@ enum {
     // Threads of a block of other kernels over rows.
     YGG_ROW_THREADS = 256,
     // Places of a row's logical sequence that are attended to together: whatever the width.
-    YGG_PARTITION = 256,
-    // Slots that lie in shared memory together.
-    YGG_SLOT_TILE = 32,
+    YGG_PARTITION = 64,
     // Query vectors of a block of attention.
     YGG_QUERY_TILE = 16,
     // Threads of a block of attention.
@@ -237,7 +235,7 @@ typedef struct YggAttention {
     u32 window; // places that a row sees, its own the last of them
     YggRope rope;
     YggKv kv;
-    float* partial;    // [W * H][partitions][D]
+    float* partial;    // [W * H][partitions][D], with D as a multiple of 4
     float* partial_max; // [W * H][partitions]
     float* partial_sum; // [W * H][partitions]
     YggRows out; // [W, H * D]

@@ -1,207 +1,286 @@
 // Attention of tree rows over a cache of slots, and what moves slots about.
 //
 // A row sees its committed prefix, where slot equals position, and then the slots of its ancestors: position i of its *logical sequence* is
-// the i-th of these. What a row gets depends on that sequence alone, so work is cut by logical position: into partitions of YGG_PARTITION,
-// and within them into tiles of YGG_SLOT_TILE, whatever the width and whatever other rows see. A block takes one partition of one key/value
-// head for up to YGG_QUERY_TILE query vectors. Tiles that lie in the prefix go through shared memory, read once for all of them; the tile or
-// two in which a row's ancestors lie, its lanes gather by slot, with the same operations in the same order. Every partition leaves its
-// largest score, its sum of weights and its weighted values; a last kernel joins them in order. Lengths are read from device memory: the
-// launch is the same for every length.
+// the i-th of these. What a row gets depends on that sequence alone: it is cut by logical position, into partitions of YGG_PARTITION, whose
+// numbers are made in an order that does not know of widths or of other rows. A partition that lies in the prefix is fetched once for all
+// query vectors of a block, up to YGG_QUERY_TILE of one key/value head; blocks take such partitions in turn, so that their number follows
+// the context and not the longest one. Partitions in which a row's ancestors lie are the row's own, and so is the block that takes them:
+// its slots are gathered, and then all is the same. Keys and values go to shared memory by 16-byte copies, all of them begun before the
+// first is waited for. A partition leaves its largest score, its sum of weights and its weighted values; a last kernel joins them in order.
+// Lengths are read from device memory: the launch is the same for every length.
 #pragma once
 
 #include "common.cuh"
 
 namespace ygg {
 
-constexpr u32 SLOT_TILE = YGG_SLOT_TILE;
+constexpr u32 PARTITION = YGG_PARTITION;
 constexpr u32 QUERIES = YGG_QUERY_TILE;
 constexpr u32 WARPS = YGG_ATTENTION_THREADS / YGG_WARP;
-constexpr u32 QUERIES_EACH = QUERIES / WARPS;
-static_assert(SLOT_TILE == WARP, "a lane for each slot of a tile");
-
-// Running softmax of one query vector in a warp: lane l has elements 2 (l + 32 i) and the next of the values.
-template <u32 PAIRS> struct Softmax {
-    float largest, sum;
-    float low[PAIRS], high[PAIRS];
-
-    YGG_DEVICE void clear() {
-        largest = -infinity();
-        sum = 0.0f;
-        for (u32 i = 0; i < PAIRS; ++i) low[i] = high[i] = 0.0f;
-    }
-
-    // Takes a tile's scores, one for each lane, minus infinity where there is none; returns the lane's weight. At least one lane has
-    // a score.
-    YGG_DEVICE float take(float score) {
-        const float before = largest;
-        largest = larger(largest, warp_max(score));
-        const float kept = exp_fast(add_rn(before, -largest));
-        const float weight = exp_fast(add_rn(score, -largest));
-        sum = add_rn(mul_rn(sum, kept), warp_sum(weight));
-        for (u32 i = 0; i < PAIRS; ++i) {
-            low[i] = mul_rn(low[i], kept);
-            high[i] = mul_rn(high[i], kept);
-        }
-        return weight;
-    }
-};
+// A key's elements are multiplied in so many parts, by as many threads.
+constexpr u32 PARTS = YGG_ATTENTION_THREADS / YGG_PARTITION;
+static_assert(PARTITION == 2 * WARP && PARTS == 2, "a lane weighs two places, and a place has two threads");
 
 // The first place that a row with a logical sequence of this length sees.
 YGG_DEVICE u32 first_seen(const YggAttention& p, u32 length) { return length > p.window ? length - p.window : 0; }
 
-// The score of a place from the product of query and key; of one before the window, none.
+// The score of a place from the product of query and key; of one that is not seen, none.
 YGG_DEVICE float score_of(const YggAttention& p, float dot, bool is_seen) {
     if (!is_seen) return -infinity();
     const float score = mul_rn(dot, p.scale);
     return p.softcap > 0.0f ? softcapped(score, p.softcap) : score;
 }
 
-// Where the partition's results of a query vector go.
-template <u32 PAIRS>
-YGG_DEVICE void leave(const YggAttention& p, u32 w, u32 head, u32 partition, const Softmax<PAIRS>& softmax) {
-    const u32 head_dim = p.kv.head_dim;
-    const u64 at = (static_cast<u64>(w) * p.heads + head) * p.partitions + partition;
-    if (lane() == 0) {
-        p.partial_max[index(at)] = softmax.largest;
-        p.partial_sum[index(at)] = softmax.sum;
-    }
-    for (u32 i = 0; i < PAIRS; ++i) {
-        const u32 d = 2 * (lane() + WARP * i);
-        if (d < head_dim) p.partial[at * head_dim + d] = softmax.low[i];
-        if (d + 1 < head_dim) p.partial[at * head_dim + d + 1] = softmax.high[i];
-    }
-}
+// Floats from one query vector's partial result to the next one's: whole loads.
+YGG_DEVICE u32 partial_stride(u32 head_dim) { return ceil_div(head_dim, 4) * 4; }
 
-template <class Element, u32 PAIRS> YGG_DEVICE void attention(const YggAttention& p) {
-    wait_for_kernels_before();
-    let_next_kernel_begin();
-    if (is_skipped(p.step)) return;
+// Rows that the query vectors of a block may be of.
+YGG_DEVICE u32 rows_of_block(const YggAttention& p, u32 group) { return smaller(p.queries.rows, (QUERIES + group - 2) / group + 1); }
+
+// A block of attention over heads of at most WIDEST elements.
+template <class Element, u32 WIDEST> struct AttentionBlock {
     using Bits = typename Element::Bits;
-    const u32 head_dim = p.kv.head_dim;
-    // Keys of neighbouring slots start in neighbouring banks.
-    const u32 key_stride = head_dim + (sizeof(Bits) == 2 ? 2 : 1);
-    YGG_DYNAMIC_SHARED(float, shared);
-    float* queries = shared;                                             // [QUERIES][D]
-    Bits* keys = reinterpret_cast<Bits*>(queries + QUERIES * head_dim);  // [SLOT_TILE][key_stride]
-    Bits* values = keys + SLOT_TILE * key_stride;                        // [SLOT_TILE][D]
+    // Elements of a copy, and copies of the longest slot.
+    static constexpr u32 CHUNK = 16 / sizeof(Bits);
+    static constexpr u32 MOST_CHUNKS = WIDEST / CHUNK;
+    // Whether shared memory has room for keys beside values.
+    static constexpr bool IS_TOGETHER = WIDEST * sizeof(Bits) <= 512;
+    // A thread adds two elements of the values of so many places; the sums of such spans are joined in order.
+    static constexpr u32 PAIRS = WIDEST / 2;
+    static constexpr u32 SPANS = YGG_ATTENTION_THREADS / PAIRS;
+    static constexpr u32 SPAN = PARTITION / SPANS;
 
-    const u32 partition = blockIdx.x, kv_head = blockIdx.y;
-    const u32 group = p.heads / p.kv.heads, vectors = p.queries.rows * group;
-    const u32 first_vector = blockIdx.z * QUERIES;
-    const u32 here = smaller(QUERIES, vectors - first_vector);
-    const u64 plane = static_cast<u64>(kv_head) * p.kv.slots * head_dim;
-    const Bits* cached_keys = static_cast<const Bits*>(p.kv.keys) + plane;
-    const Bits* cached_values = static_cast<const Bits*>(p.kv.values) + plane;
+    const YggAttention& p;
+    const u32 kv_head, head_dim, group, first_vector, here;
+    // Chunks of a slot, its elements with what fills the last chunk, and what lies between slots in shared memory: one chunk more, so that
+    // neighbours start in other banks.
+    const u32 chunks, wide, stride;
+    float* const queries; // [QUERIES][wide]
+    float* const dots;    // [PARTS][QUERIES][PARTITION]; weights lie where the first part was
+    Bits* const keys;     // [PARTITION][stride]; then what spans join
+    Bits* const values;   // [PARTITION][stride]
+    const u32* const prefixes; // of every vector
+    const u32* const lengths;
 
-    const u32 begin = partition * YGG_PARTITION;
-    // Of all vectors of the block: the longest prefix, the longest sequence, and the first place that is seen.
-    u32 longest_prefix = 0, end = 0, seen_from = 0xffffffffu;
-    for (u32 i = 0; i < here; ++i) {
-        const u32 w = (first_vector + i) / group;
-        const u32 prefix = p.prefix[w], length = prefix + p.tail_len[w];
-        longest_prefix = prefix > longest_prefix ? prefix : longest_prefix;
-        end = length > end ? length : end;
-        seen_from = smaller(seen_from, first_seen(p, length));
+    YGG_DEVICE u32 first_seen_by(u32 q) const { return first_seen(p, lengths[q]); }
+    // Whether the vector's row sees something of a partition that lies in its prefix.
+    YGG_DEVICE bool takes(u32 q, u32 begin) const { return prefixes[q] >= begin + PARTITION && first_seen_by(q) < begin + PARTITION; }
+
+    // Begins to copy a partition's keys or values. Places behind the last become zeros.
+    template <class SlotOf> YGG_DEVICE void fetch(Bits* to, const void* cache, u32 count, SlotOf slot_of) const {
+        const Bits* plane = static_cast<const Bits*>(cache) + static_cast<u64>(kv_head) * p.kv.slots * head_dim;
+        if (head_dim % CHUNK != 0) {
+            // Slots are no whole chunks: an odd head of a small model.
+            for (u32 i = threadIdx.x; i < PARTITION * wide; i += blockDim.x) {
+                const u32 place = i / wide, d = i % wide;
+                const bool is_there = place < count && d < head_dim;
+                to[place * stride + d] = is_there ? plane[static_cast<u64>(slot_of(place)) * head_dim + index(d)] : Element::write(0.0f);
+            }
+            return;
+        }
+        const u32 chunk = threadIdx.x % MOST_CHUNKS;
+#pragma unroll
+        for (u32 i = 0; i < PARTITION * MOST_CHUNKS / YGG_ATTENTION_THREADS; ++i) {
+            const u32 place = threadIdx.x / MOST_CHUNKS + i * (YGG_ATTENTION_THREADS / MOST_CHUNKS);
+            if (chunk >= chunks) continue;
+            const u32 slot = place < count ? slot_of(index(place)) : 0;
+            copy_async(to + place * stride + chunk * CHUNK, plane + static_cast<u64>(slot) * head_dim + chunk * CHUNK, place < count);
+        }
     }
-    end = smaller(end, begin + YGG_PARTITION);
-    if (end <= begin || seen_from >= begin + YGG_PARTITION) return;
 
-    for (u32 i = threadIdx.x; i < here * head_dim; i += blockDim.x) {
-        const u32 vector = first_vector + i / head_dim, w = vector / group;
-        const float* query = row_of(p.queries, w) + static_cast<u64>(kv_head * group + vector % group) * head_dim;
-        queries[i] = turned(query, i % head_dim, p.positions[index(w)], p.rope);
+    // Products of the vectors from `from` on with the key of the thread's place.
+    template <u32 TOGETHER> YGG_DEVICE void multiply(u32 from, u32 end) const {
+        const u32 place = threadIdx.x % PARTITION, part = threadIdx.x / PARTITION, each = ceil_div(chunks, PARTS);
+        float sums[TOGETHER];
+#pragma unroll
+        for (u32 n = 0; n < TOGETHER; ++n) sums[n] = 0.0f;
+        for (u32 c = part * each; c < smaller(chunks, (part + 1) * each); ++c) {
+            float key[CHUNK];
+            Element::unpack(key, *reinterpret_cast<const Words4*>(keys + place * stride + index(c) * CHUNK));
+#pragma unroll
+            for (u32 n = 0; n < TOGETHER; ++n) {
+                const Words4* query = reinterpret_cast<const Words4*>(queries + smaller(from + n, QUERIES - 1) * wide + c * CHUNK);
+#pragma unroll
+                for (u32 i = 0; i < CHUNK / 4; ++i) {
+                    const Words4 four = query[i];
+                    sums[n] = fma_rn(bits_to_float(four.x), key[4 * i], sums[n]);
+                    sums[n] = fma_rn(bits_to_float(four.y), key[4 * i + 1], sums[n]);
+                    sums[n] = fma_rn(bits_to_float(four.z), key[4 * i + 2], sums[n]);
+                    sums[n] = fma_rn(bits_to_float(four.w), key[4 * i + 3], sums[n]);
+                }
+            }
+        }
+#pragma unroll
+        for (u32 n = 0; n < TOGETHER; ++n)
+            if (from + n < end) dots[(part * QUERIES + index(from + n)) * PARTITION + place] = sums[n];
     }
-    Softmax<PAIRS> softmax[QUERIES_EACH];
-#pragma unroll
-    for (u32 q = 0; q < QUERIES_EACH; ++q) softmax[q].clear();
-    barrier();
 
-    const float* mine = queries + warp() * QUERIES_EACH * head_dim;
-    for (u32 from = begin; from < end; from += SLOT_TILE) {
-        if (seen_from >= from + SLOT_TILE) continue;
-        if (longest_prefix >= from + SLOT_TILE) {
-            for (u32 i = threadIdx.x; i < SLOT_TILE * head_dim; i += blockDim.x) {
-                const u64 at = static_cast<u64>(from) * head_dim + i;
-                keys[i / head_dim * key_stride + i % head_dim] = cached_keys[index(at)];
-                values[i] = cached_values[index(at)];
-            }
-            barrier();
-            float dots[QUERIES_EACH], weights[QUERIES_EACH];
+    // Weights of all places, for one vector in each warp.
+    YGG_DEVICE void weigh(u32 q, u32 begin, u32 count, u64 at, bool is_left) const {
+        float* row = dots + q * PARTITION;
+        const float* other = row + QUERIES * PARTITION;
+        const u32 first = first_seen_by(q), low = lane(), high = lane() + WARP;
+        const float a = score_of(p, add_rn(row[low], other[index(low)]), low < count && begin + low >= first);
+        const float b = score_of(p, add_rn(row[high], other[index(high)]), high < count && begin + high >= first);
+        const float largest = warp_max(larger(a, b));
+        const float of_a = exp_fast(add_rn(a, -largest)), of_b = exp_fast(add_rn(b, -largest));
+        const float sum = warp_sum(add_rn(of_a, of_b));
+        row[low] = of_a;
+        row[high] = of_b;
+        if (lane() != 0 || !is_left) return;
+        p.partial_max[index(at)] = largest;
+        p.partial_sum[index(at)] = sum;
+    }
+
+    // Weighted values of the vectors from `from` on. `leaves(n)` says whether and `at(n)` where.
+    template <u32 TOGETHER, class Leaves, class At> YGG_DEVICE void add_values(u32 from, Leaves leaves, At at) const {
+        const u32 d = 2 * (threadIdx.x % PAIRS), span = threadIdx.x / PAIRS;
+        float* joined = reinterpret_cast<float*>(keys); // [SPANS - 1][TOGETHER][wide]
+        float low[TOGETHER], high[TOGETHER];
 #pragma unroll
-            for (u32 q = 0; q < QUERIES_EACH; ++q) dots[q] = weights[q] = 0.0f;
-            for (u32 d = 0; d < head_dim; ++d) {
-                const float key = Element::read(keys[index(lane()) * key_stride + d]);
+        for (u32 n = 0; n < TOGETHER; ++n) low[n] = high[n] = 0.0f;
+        if (d < wide) {
+#pragma unroll 2
+            for (u32 place = span * SPAN; place < (span + 1) * SPAN; place += 4) {
+                Words4 weights[TOGETHER];
 #pragma unroll
-                for (u32 q = 0; q < QUERIES_EACH; ++q)
-                    if (warp() * QUERIES_EACH + q < here) dots[q] = fma_rn(mine[index(q) * head_dim + d], key, dots[q]);
-            }
+                for (u32 n = 0; n < TOGETHER; ++n)
+                    weights[n] = *reinterpret_cast<const Words4*>(dots + smaller(from + n, QUERIES - 1) * PARTITION + place);
 #pragma unroll
-            for (u32 q = 0; q < QUERIES_EACH; ++q) {
-                const u32 local = warp() * QUERIES_EACH + q;
-                if (local >= here) continue;
-                const u32 w = (first_vector + local) / group, prefix = p.prefix[w];
-                const u32 first = first_seen(p, prefix + p.tail_len[w]);
-                if (prefix >= from + SLOT_TILE && first < from + SLOT_TILE)
-                    weights[q] = softmax[q].take(score_of(p, dots[q], from + lane() >= first));
-            }
-            for (u32 j = 0; j < SLOT_TILE; ++j) {
-                float each[QUERIES_EACH];
+                for (u32 i = 0; i < 4; ++i) {
+                    float a, b;
+                    Element::unpack_pair(a, b, values + index(place + i) * stride + d);
 #pragma unroll
-                for (u32 q = 0; q < QUERIES_EACH; ++q) each[q] = shuffle(weights[q], index(j));
-#pragma unroll
-                for (u32 i = 0; i < PAIRS; ++i) {
-                    const u32 d = 2 * (lane() + WARP * i);
-                    const float low = d < head_dim ? Element::read(values[j * head_dim + d]) : 0.0f;
-                    const float high = d + 1 < head_dim ? Element::read(values[j * head_dim + d + 1]) : 0.0f;
-#pragma unroll
-                    for (u32 q = 0; q < QUERIES_EACH; ++q) {
-                        softmax[q].low[i] = fma_rn(each[q], low, softmax[q].low[i]);
-                        softmax[q].high[i] = fma_rn(each[q], high, softmax[q].high[i]);
+                    for (u32 n = 0; n < TOGETHER; ++n) {
+                        const float weight = bits_to_float(word_of(weights[n], i));
+                        low[n] = fma_rn(weight, a, low[n]);
+                        high[n] = fma_rn(weight, b, high[n]);
                     }
                 }
             }
+        }
+        if (SPANS > 1) {
+            barrier();
+#pragma unroll
+            for (u32 n = 0; n < TOGETHER; ++n) {
+                if (span == 0 || d >= wide) continue;
+                joined[((span - 1) * TOGETHER + index(n)) * wide + d] = low[n];
+                joined[((span - 1) * TOGETHER + n) * wide + d + 1] = high[n];
+            }
             barrier();
         }
-        // Vectors whose prefix ends before the tile does.
+        if (span != 0) return;
 #pragma unroll
-        for (u32 q = 0; q < QUERIES_EACH; ++q) {
-            const u32 local = warp() * QUERIES_EACH + q;
-            if (local >= here) continue;
-            const u32 w = (first_vector + local) / group;
-            const u32 prefix = p.prefix[w], length = prefix + p.tail_len[w];
-            const u32 first = first_seen(p, length);
-            if (prefix >= from + SLOT_TILE || length <= from || first >= from + SLOT_TILE) continue;
-            const u32* tail = p.tails + static_cast<u64>(w) * p.tail_capacity;
-            auto slot_of = [&](u32 position) { return position < prefix ? position : tail[index(position - prefix)]; };
-            const u32 count = smaller(SLOT_TILE, length - from);
-            float score = -infinity();
-            if (lane() < count) {
-                const Bits* key = cached_keys + static_cast<u64>(slot_of(from + lane())) * head_dim;
-                float dot = 0.0f;
-                for (u32 d = 0; d < head_dim; ++d) dot = fma_rn(mine[q * head_dim + d], Element::read(key[d]), dot);
-                score = score_of(p, dot, from + lane() >= first);
-            }
-            const float weight = softmax[q].take(score);
-            for (u32 j = 0; j < count; ++j) {
-                const float each = shuffle(weight, j);
-                const Bits* value = cached_values + static_cast<u64>(slot_of(index(from + j))) * head_dim;
+        for (u32 n = 0; n < TOGETHER; ++n) {
+            if (!leaves(n)) continue;
 #pragma unroll
-                for (u32 i = 0; i < PAIRS; ++i) {
-                    const u32 d = 2 * (lane() + WARP * i);
-                    if (d < head_dim) softmax[q].low[i] = fma_rn(each, Element::read(value[d]), softmax[q].low[i]);
-                    if (d + 1 < head_dim) softmax[q].high[i] = fma_rn(each, Element::read(value[d + 1]), softmax[q].high[i]);
-                }
+            for (u32 other = 0; other + 1 < SPANS; ++other) {
+                if (d >= wide) continue;
+                low[n] = add_rn(low[n], joined[(index(other) * TOGETHER + n) * wide + d]);
+                high[n] = add_rn(high[n], joined[(other * TOGETHER + n) * wide + d + 1]);
             }
+            float* to = p.partial + at(n) * partial_stride(head_dim);
+            if (d < head_dim) to[index(d)] = low[n];
+            if (d + 1 < head_dim) to[d + 1] = high[n];
         }
     }
-#pragma unroll
-    for (u32 q = 0; q < QUERIES_EACH; ++q) {
-        const u32 local = warp() * QUERIES_EACH + q;
-        if (local >= here) continue;
-        const u32 vector = first_vector + local, w = vector / group;
-        const u32 length = p.prefix[w] + p.tail_len[w];
-        if (length <= begin || first_seen(p, length) >= begin + YGG_PARTITION) continue;
-        leave<PAIRS>(p, w, kv_head * group + vector % group, partition, softmax[q]);
+
+    // A partition's part of the results of vectors `from` to `end`, of those for which `is_left(q)`.
+    template <class SlotOf, class IsLeft>
+    YGG_DEVICE void take(u32 partition, u32 count, u32 from, u32 end, SlotOf slot_of, IsLeft is_left) const {
+        fetch(keys, p.kv.keys, count, slot_of);
+        commit_copies();
+        if (IS_TOGETHER) {
+            fetch(values, p.kv.values, count, slot_of);
+            commit_copies();
+            wait_for_copies<1>();
+        } else {
+            wait_for_copies<0>();
+        }
+        barrier();
+        const bool is_one = end - from == 1;
+        if (is_one)
+            multiply<1>(from, end);
+        else
+            for (u32 q = from; q < end; q += 4) multiply<4>(q, end);
+        if (IS_TOGETHER) wait_for_copies<0>();
+        barrier();
+        if (!IS_TOGETHER) {
+            fetch(values, p.kv.values, count, slot_of);
+            commit_copies();
+        }
+        auto at = [&](u32 q) {
+            const u32 vector = first_vector + q;
+            return (static_cast<u64>(vector / group) * p.heads + kv_head * group + vector % group) * p.partitions + partition;
+        };
+        for (u32 q = from + warp(); q < end; q += WARPS) weigh(q, partition * PARTITION, count, at(q), is_left(q));
+        if (!IS_TOGETHER) wait_for_copies<0>();
+        barrier();
+        if (is_one)
+            add_values<1>(from, [&](u32) { return is_left(from); }, [&](u32) { return at(from); });
+        else
+            for (u32 q = from; q < end; q += 4)
+                add_values<4>(q, [&](u32 n) { return q + n < end && is_left(q + n); }, [&](u32 n) { return at(q + n); });
+        barrier();
+    }
+};
+
+// Places of a block's shared memory, as the launch counts them.
+template <class Element, u32 WIDEST> YGG_DEVICE void attention(const YggAttention& p) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    if (is_skipped(p.step)) return;
+    using Block = AttentionBlock<Element, WIDEST>;
+    using Bits = typename Element::Bits;
+    const u32 kv_head = blockIdx.y, head_dim = p.kv.head_dim, group = p.heads / p.kv.heads;
+    const u32 first_vector = blockIdx.z * QUERIES, here = smaller(QUERIES, p.queries.rows * group - first_vector);
+    const u32 chunks = ceil_div(head_dim, Block::CHUNK), wide = chunks * Block::CHUNK, stride = wide + Block::CHUNK;
+    YGG_SHARED(u32[QUERIES], prefixes);
+    YGG_SHARED(u32[QUERIES], lengths);
+    YGG_DYNAMIC_SHARED(float, shared);
+    float* queries = shared;
+    float* dots = queries + QUERIES * wide;
+    Bits* keys = reinterpret_cast<Bits*>(dots + PARTS * QUERIES * PARTITION);
+    Bits* values = Block::IS_TOGETHER ? keys + PARTITION * stride : keys;
+    const Block block{p, kv_head, head_dim, group, first_vector, here, chunks, wide, stride, queries, dots, keys, values, prefixes, lengths};
+
+    if (threadIdx.x < here) {
+        const u32 w = (first_vector + threadIdx.x) / group;
+        prefixes[threadIdx.x] = p.prefix[w];
+        lengths[threadIdx.x] = p.prefix[w] + p.tail_len[index(w)];
+    }
+    for (u32 q = 0; q < here; ++q) {
+        const u32 vector = first_vector + q, w = vector / group;
+        const float* query = row_of(p.queries, w) + static_cast<u64>(kv_head * group + vector % group) * head_dim;
+        for (u32 d = threadIdx.x; d < wide; d += blockDim.x)
+            queries[q * wide + d] = d < head_dim ? turned(query, d, p.positions[index(w)], p.rope) : 0.0f;
+    }
+    barrier();
+
+    const u32 own = rows_of_block(p, group), spread = gridDim.x - own;
+    if (blockIdx.x < spread) {
+        u32 longest = 0;
+        for (u32 q = 0; q < here; ++q) longest = prefixes[q] > longest ? prefixes[q] : longest;
+        for (u32 partition = blockIdx.x; partition < longest / PARTITION; partition += spread) {
+            const u32 begin = partition * PARTITION;
+            bool is_taken = false;
+            for (u32 q = 0; q < here; ++q) is_taken = is_taken || block.takes(q, begin);
+            if (!is_taken) continue;
+            block.take(partition, PARTITION, 0, here, [&](u32 place) { return begin + index(place); }, [&](u32 q) { return block.takes(q, begin); });
+        }
+        return;
+    }
+    const u32 w = first_vector / group + blockIdx.x - spread;
+    const u32 from = w * group > first_vector ? w * group - first_vector : 0;
+    const u32 end = smaller(here, (w + 1) * group - first_vector);
+    if (from >= end) return;
+    const u32 prefix = prefixes[from], length = lengths[from];
+    const u32* tail = p.tails + static_cast<u64>(w) * p.tail_capacity;
+    for (u32 partition = prefix / PARTITION; partition * PARTITION < length; ++partition) {
+        const u32 begin = partition * PARTITION;
+        if (block.first_seen_by(from) >= begin + PARTITION) continue;
+        auto slot_of = [&](u32 place) { return begin + place < prefix ? begin + place : tail[index(begin + place - prefix)]; };
+        block.take(partition, smaller(PARTITION, length - begin), from, end, slot_of, [](u32) { return true; });
     }
 }
 
@@ -227,40 +306,57 @@ template <class Element> YGG_DEVICE void append(const YggAppend& p) {
 YGG_KERNEL(ygg_append_f16, YggAppend, YGG_ROW_THREADS) { ygg::append<ygg::F16>(p); }
 YGG_KERNEL(ygg_append_f32, YggAppend, YGG_ROW_THREADS) { ygg::append<ygg::F32>(p); }
 
-// grid: partitions, key/value heads, tiles of query vectors
-#define YGG_ATTENTIONS(name, Element) \
-    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d64, YggAttention, YGG_ATTENTION_THREADS, 4) { ygg::attention<Element, 1>(p); } \
-    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d128, YggAttention, YGG_ATTENTION_THREADS, 4) { ygg::attention<Element, 2>(p); } \
-    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d256, YggAttention, YGG_ATTENTION_THREADS, 4) { ygg::attention<Element, 4>(p); }
+// grid: blocks that share the partitions of prefixes, then one for each row of a block; key/value heads; tiles of query vectors. Shared:
+// queries, products, keys and, where 512 bytes hold a slot's, values beside them.
+#define YGG_ATTENTIONS(name, Element, blocks) \
+    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d64, YggAttention, YGG_ATTENTION_THREADS, blocks) { ygg::attention<Element, 64>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d128, YggAttention, YGG_ATTENTION_THREADS, blocks) { ygg::attention<Element, 128>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d256, YggAttention, YGG_ATTENTION_THREADS, blocks) { ygg::attention<Element, 256>(p); }
 
-YGG_ATTENTIONS(f16, ygg::F16)
-YGG_ATTENTIONS(f32, ygg::F32)
+YGG_ATTENTIONS(f16, ygg::F16, 4)
+YGG_ATTENTIONS(f32, ygg::F32, 2)
 
-// grid: query heads, rows
+// grid: query heads, rows. Groups of threads add every so manieth partition, 4 elements a thread; their sums are joined in order.
 YGG_KERNEL(ygg_attention_join, YggAttention, YGG_ATTENTION_THREADS) {
+    using namespace ygg;
     wait_for_kernels_before();
     let_next_kernel_begin();
-    if (ygg::is_skipped(p.step)) return;
-    const u32 head = blockIdx.x, w = blockIdx.y, head_dim = p.kv.head_dim;
-    const u32 length = p.prefix[w] + p.tail_len[w], unseen = ygg::first_seen(p, length) / YGG_PARTITION;
+    if (is_skipped(p.step)) return;
+    YGG_SHARED(float[YGG_ATTENTION_THREADS * 4], parts);
+    const u32 head = blockIdx.x, w = blockIdx.y, head_dim = p.kv.head_dim, stride = partial_stride(head_dim);
+    const u32 length = p.prefix[w] + p.tail_len[w], unseen = first_seen(p, length) / PARTITION;
     const u64 first = (static_cast<u64>(w) * p.heads + head) * p.partitions + unseen;
-    const u32 count = ygg::ceil_div(length, YGG_PARTITION) - unseen;
-    float largest = -ygg::infinity();
-    for (u32 i = 0; i < count; ++i) largest = ygg::larger(largest, p.partial_max[first + i]);
-    float sum = 0.0f;
-    for (u32 i = 0; i < count; ++i)
-        sum = fma_rn(p.partial_sum[first + i], ygg::exp_fast(add_rn(p.partial_max[first + i], -largest)), sum);
-    float* out = ygg::row_of(p.out, w) + static_cast<u64>(head) * head_dim;
-    for (u32 d = threadIdx.x; d < head_dim; d += blockDim.x) {
-        float total = 0.0f;
-        for (u32 i = 0; i < count; ++i) {
-            const float weight = ygg::exp_fast(add_rn(p.partial_max[first + i], -largest));
-            total = fma_rn(p.partial[index(first + i) * head_dim + d], weight, total);
+    const u32 count = ceil_div(length, PARTITION) - unseen;
+    const float* maxima = p.partial_max + first;
+    const float* sums = p.partial_sum + first;
+    float largest = -infinity(), sum = 0.0f;
+    for (u32 i = threadIdx.x; i < count; i += YGG_ATTENTION_THREADS) largest = larger(largest, maxima[index(i)]);
+    largest = block_max(largest);
+    for (u32 i = threadIdx.x; i < count; i += YGG_ATTENTION_THREADS) sum = fma_rn(sums[index(i)], exp_fast(add_rn(maxima[i], -largest)), sum);
+    sum = block_sum(sum);
+    const u32 threads = head_dim <= 64 ? 16 : head_dim <= 128 ? 32 : 64, groups = YGG_ATTENTION_THREADS / threads;
+    const u32 group = threadIdx.x / threads, d = threadIdx.x % threads * 4;
+    float total[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (d < head_dim) {
+#pragma unroll 4
+        for (u32 i = group; i < count; i += groups) {
+            const float weight = exp_fast(add_rn(maxima[i], -largest));
+            const Words4 four = load_words(reinterpret_cast<const Words4*>(p.partial + (first + index(i)) * stride + d));
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e) total[e] = fma_rn(bits_to_float(word_of(four, e)), weight, total[e]);
         }
+    }
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e) parts[threadIdx.x * 4 + index(e)] = total[e];
+    barrier();
+    float* out = row_of(p.out, w) + static_cast<u64>(head) * head_dim;
+    for (u32 i = threadIdx.x; i < head_dim; i += YGG_ATTENTION_THREADS) {
+        float all = 0.0f;
+        for (u32 of = 0; of < groups; ++of) all = add_rn(all, parts[of * threads * 4 + index(i)]);
         // A row that sees nothing gets zeros.
-        total = count == 0 ? 0.0f : divide(total, sum);
-        out[d] = total;
-        ygg::store_fragment(p.next, w, head * head_dim + d, total);
+        all = count == 0 ? 0.0f : divide(all, sum);
+        out[i] = all;
+        store_fragment(p.next, w, head * head_dim + i, all);
     }
 }
 

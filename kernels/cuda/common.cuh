@@ -43,6 +43,20 @@ YGG_DEVICE float block_sum(float x) {
     return total;
 }
 
+// The largest of a block, for every thread. Once in a kernel, as above.
+YGG_DEVICE float block_max(float x) {
+    YGG_SHARED(float[WARP], maxima);
+    x = warp_max(x);
+    if (lane() == 0) maxima[warp()] = x;
+    barrier();
+    const u32 warps = blockDim.x / WARP;
+    float largest = maxima[0];
+    for (u32 i = 1; i < warps; ++i) largest = larger(largest, maxima[index(i)]);
+    return largest;
+}
+
+YGG_DEVICE u32 word_of(const Words4& words, u32 i) { return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w; }
+
 // exp(x) for x <= 0 or minus infinity, as attention takes it.
 YGG_DEVICE float exp_fast(float x) { return exp2_fast(mul_rn(x, 1.44269504f)); }
 
@@ -113,11 +127,22 @@ YGG_DEVICE u64 fragment_word(u32 row_tiles, u32 w, u32 k) {
     return (tile * WARP + w % YGG_TILE_W * 4 + in_16 % 8 / 2) * 4 + k % 32 / 16 * 2 + in_16 / 8;
 }
 
+// The nearest that a half has: beyond its range, the largest finite value; NaN stays.
+YGG_DEVICE float in_half(float x) {
+    x = x > 65504.0f ? 65504.0f : x;
+    return x < -65504.0f ? -65504.0f : x;
+}
+
+// Two inputs as a product reads them.
+YGG_DEVICE u32 fragment_pair(u32 format, float low, float high) {
+    return format == YGG_FRAGMENT_F16 ? pack_f16(in_half(low), in_half(high)) : pack_bf16(low, high);
+}
+
 // Writes one input of a row where the product that reads it next will look. Rows that are padding are left as they are: no other row
 // depends on them.
 YGG_DEVICE void store_fragment(const YggFragments& to, u32 w, u32 k, float x) {
     if (to.data == nullptr) return;
-    const u32 word = to.format == YGG_FRAGMENT_F16 ? pack_f16(x, 0.0f) : pack_bf16(x, 0.0f);
+    const u32 word = fragment_pair(to.format, x, 0.0f);
     static_cast<u16*>(to.data)[fragment_word(to.row_tiles, w, k - k % 2) * 2 + index(k) % 2] = static_cast<u16>(word);
 }
 
@@ -125,16 +150,28 @@ YGG_DEVICE void store_fragment(const YggFragments& to, u32 w, u32 k, float x) {
 struct F16 {
     using Bits = u16;
     YGG_DEVICE static float read(Bits bits) { return half_to_float(bits); }
-    // Beyond its range, the largest finite value; NaN stays.
-    YGG_DEVICE static Bits write(float x) {
-        x = x > 65504.0f ? 65504.0f : x;
-        return float_to_half(x < -65504.0f ? -65504.0f : x);
+    YGG_DEVICE static Bits write(float x) { return float_to_half(in_half(x)); }
+    // Those of 16 bytes, and two neighbours.
+    YGG_DEVICE static void unpack(float (&to)[8], const Words4& from) {
+        for (u32 i = 0; i < 8; ++i) to[i] = half_to_float(static_cast<u16>(word_of(from, i / 2) >> (i % 2 * 16)));
+    }
+    YGG_DEVICE static void unpack_pair(float& low, float& high, const Bits* from) {
+        const u32 both = *reinterpret_cast<const u32*>(from);
+        low = half_to_float(static_cast<u16>(both));
+        high = half_to_float(static_cast<u16>(both >> 16));
     }
 };
 struct F32 {
     using Bits = float;
     YGG_DEVICE static float read(Bits bits) { return bits; }
     YGG_DEVICE static Bits write(float x) { return x; }
+    YGG_DEVICE static void unpack(float (&to)[4], const Words4& from) {
+        for (u32 i = 0; i < 4; ++i) to[i] = bits_to_float(word_of(from, i));
+    }
+    YGG_DEVICE static void unpack_pair(float& low, float& high, const Bits* from) {
+        low = from[0];
+        high = from[1];
+    }
 };
 
 } // namespace ygg

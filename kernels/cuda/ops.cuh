@@ -73,11 +73,61 @@ YGG_DEVICE Words4 load_streamed(const Words4* from) {
     return v;
 }
 
+struct alignas(8) Words2 {
+    u32 x, y;
+};
+YGG_DEVICE Words2 load_streamed(const Words2* from) {
+    Words2 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+    return v;
+}
+// 16 bytes that kernels before wrote.
+YGG_DEVICE Words4 load_words(const Words4* from) { return *from; }
+
+// Begins to copy 16 bytes to shared memory, or to fill them with zeros. They are there for this thread once it has waited, for others behind
+// a barrier.
+YGG_DEVICE void copy_async(void* to, const void* from, bool is_there) {
+    const u32 at = static_cast<u32>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(is_there ? 16 : 0) : "memory");
+}
+// What was begun since the last commit is waited for together.
+YGG_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for all that was committed, but for the last so many.
+template <u32 BUT> YGG_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(BUT) : "memory"); }
+
+// (x & mask) ^ bits.
+YGG_DEVICE u32 masked_xor(u32 x, u32 mask, u32 bits) {
+    u32 word;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(word) : "r"(x), "r"(mask), "r"(bits));
+    return word;
+}
+// a b + c of the two bf16 of a word.
+YGG_DEVICE u32 fma_bf16(u32 a, u32 b, u32 c) {
+    u32 word;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(word) : "r"(a), "r"(b), "r"(c));
+    return word;
+}
+// A number that is the same in all threads of a warp, where the compiler can see it.
+YGG_DEVICE u32 of_warp(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+// The four bytes of `a`, then those of `b`, that the nibbles of `selector` name, lowest first.
+YGG_DEVICE u32 select_bytes(u32 a, u32 b, u32 selector) {
+    u32 word;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(a), "r"(b), "r"(selector));
+    return word;
+}
+
 // d (16 x 8) += a (16 x 16) b (16 x 8), as mma.m16n8k16 lays them over the lanes of a warp.
 YGG_DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// d = a b.
+YGG_DEVICE void mma_bf16_first(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
 }
 YGG_DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

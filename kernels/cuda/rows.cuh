@@ -72,12 +72,73 @@ YGG_DEVICE float embedding_element(u32 format, const u8* row, u32 i) {
     }
 }
 
-// 1 / sqrt(mean of squares + eps), for all threads of the block.
-YGG_DEVICE float rms_factor(const float* x, u32 columns, float eps) {
-    float squares = 0.0f;
-    for (u32 i = threadIdx.x; i < columns; i += blockDim.x) squares = fma_rn(x[i], x[i], squares);
-    return inverse_sqrt(add_rn(divide(block_sum(squares), static_cast<float>(columns)), eps));
+struct Quad {
+    float of[4];
+};
+
+// Elements i .. i + 4 of a row, i a multiple of 4; zeros behind its last.
+YGG_DEVICE Quad quad_of(const float* x, u32 i, u32 columns) {
+    Quad quad;
+    if (i + 4 <= columns && reinterpret_cast<u64>(x) % 16 == 0) {
+        const Words4 words = load_words(reinterpret_cast<const Words4*>(x + index(i)));
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e) quad.of[e] = bits_to_float(word_of(words, e));
+    } else {
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e) quad.of[e] = i + e < columns ? x[index(i) + e] : 0.0f;
+    }
+    return quad;
 }
+
+YGG_DEVICE void store_quad(float* x, u32 i, u32 columns, const Quad& quad) {
+    if (i + 4 <= columns && reinterpret_cast<u64>(x) % 16 == 0) {
+        *reinterpret_cast<Words4*>(x + index(i)) = {float_to_bits(quad.of[0]), float_to_bits(quad.of[1]), float_to_bits(quad.of[2]), float_to_bits(quad.of[3])};
+        return;
+    }
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e)
+        if (i + e < columns) x[index(i) + e] = quad.of[e];
+}
+
+// A row in the registers of a block's threads, as far as they reach: all loads are begun before the first is waited for. A thread has
+// every so manieth four elements, whatever reads them, so that sums have the same bits.
+struct BlockRow {
+    static constexpr u32 KEPT = 4;
+    const float* x;
+    u32 columns;
+    Quad kept[KEPT];
+
+    YGG_DEVICE BlockRow(const float* x, u32 columns) : x(x), columns(columns) {
+#pragma unroll
+        for (u32 i = 0; i < KEPT; ++i) kept[i] = quad_of(x, 4 * (threadIdx.x + i * blockDim.x), columns);
+    }
+    // What the thread has of elements below `end`: the number of the first of four, and the four.
+    template <class Body> YGG_DEVICE void each(u32 end, Body body) const {
+#pragma unroll
+        for (u32 i = 0; i < KEPT; ++i) {
+            const u32 at = 4 * (threadIdx.x + i * blockDim.x);
+            if (at < end) body(at, kept[i]);
+        }
+#pragma unroll 4
+        for (u32 at = 4 * (threadIdx.x + KEPT * blockDim.x); at < end; at += 4 * blockDim.x) body(at, quad_of(x, index(at), columns));
+    }
+    // 1 / sqrt(mean of squares + eps), for all threads of the block.
+    YGG_DEVICE float rms_factor(float eps) const {
+        float squares = 0.0f;
+        each(columns, [&](u32, const Quad& quad) {
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e) squares = fma_rn(quad.of[e], quad.of[e], squares);
+        });
+        return inverse_sqrt(add_rn(divide(block_sum(squares), static_cast<float>(columns)), eps));
+    }
+    // The four, normalised.
+    YGG_DEVICE static Quad normed(const Quad& quad, float factor, const Quad& gain) {
+        Quad normed;
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e) normed.of[e] = mul_rn(mul_rn(quad.of[e], factor), gain.of[e]);
+        return normed;
+    }
+};
 
 } // namespace ygg
 
@@ -96,10 +157,12 @@ YGG_KERNEL(ygg_rms_norm, YggNormRows, YGG_ROW_THREADS) {
     let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
     const u32 first = blockIdx.y * p.columns;
-    const float* x = ygg::row_of(p.x, blockIdx.x) + first;
-    const float factor = ygg::rms_factor(x, p.columns, p.eps);
-    for (u32 i = threadIdx.x; i < p.columns; i += blockDim.x)
-        ygg::row_of(p.out, blockIdx.x)[first + i] = mul_rn(mul_rn(x[i], factor), p.gain[index(i)]);
+    const ygg::BlockRow row(ygg::row_of(p.x, blockIdx.x) + first, p.columns);
+    const float factor = row.rms_factor(p.eps);
+    row.each(p.columns, [&](u32 i, const ygg::Quad& quad) {
+        const ygg::Quad gain = ygg::quad_of(p.gain, i, p.columns);
+        ygg::store_quad(ygg::row_of(p.out, blockIdx.x) + first, i, p.columns, ygg::BlockRow::normed(quad, factor, gain));
+    });
 }
 
 // grid: rows

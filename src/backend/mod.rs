@@ -21,7 +21,7 @@ use std::{fmt::Debug, sync::Arc};
 
 pub use cpu::{PackedLayout, Pinning, Workers, available_tiers, packed_layouts};
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaDevice, cuda_device, keep_compiled_kernels};
+pub use cuda::{CudaDevice, cuda_device, keep_compiled_kernels, keep_kernels_apart};
 #[cfg(feature = "compare")]
 pub use eager::load_eager;
 pub use error::BackendError;
@@ -80,6 +80,11 @@ pub trait Executables: Send + Sync + Debug {
 
     /// Bytes of weights that forwards read: in memory of this object, or mapped as they were kept.
     fn weight_bytes(&self) -> usize;
+
+    /// Whether a kernel may begin while the one before it still runs; none where the device does not know of that.
+    fn kernels_overlap(&self) -> Option<bool> {
+        None
+    }
 
     /// Bytes that [`open`](Self::open) would take for this layout.
     fn replay_bytes(&self, options: &ReplayOptions) -> usize;

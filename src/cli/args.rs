@@ -145,6 +145,9 @@ pub(crate) struct DeviceArgs {
     /// Element type of the key/value cache; changes answers
     #[arg(long, value_enum, default_value_t = CacheName::F16, help_heading = "Machine")]
     pub(crate) cache: CacheName,
+    /// Begin no GPU kernel while the one before it still runs; changes no answer
+    #[arg(long, help_heading = "Machine")]
+    pub(crate) no_overlap: bool,
 }
 
 #[derive(Debug, Args)]

@@ -81,7 +81,9 @@ impl Machine {
             (DeviceName::Cuda, None) => Tier::Cuda,
         };
         if tier == Tier::Cuda {
-            cuda()?;
+            cuda(args.no_overlap)?;
+        } else if args.no_overlap {
+            return Err(Failure::Usage("--no-overlap is for --device cuda: leave it out".to_owned()));
         }
         let activations = activations.unwrap_or(tier.activations());
         Ok(Self { tier, activations, cache, threads: threads(args.threads) })
@@ -118,12 +120,15 @@ fn threads(asked: Option<usize>) -> usize {
 
 /// Refuses a missing GPU before anything is loaded.
 #[cfg(feature = "cuda")]
-fn cuda() -> Result<(), Failure> {
+fn cuda(keeps_kernels_apart: bool) -> Result<(), Failure> {
+    if keeps_kernels_apart {
+        yggc::backend::keep_kernels_apart();
+    }
     yggc::backend::cuda_device().map(|_| ()).map_err(|error| yggc::engine::Error::from(error).into())
 }
 
 #[cfg(not(feature = "cuda"))]
-fn cuda() -> Result<(), Failure> {
+fn cuda(_: bool) -> Result<(), Failure> {
     Err(Failure::Device(
         "the device `cuda` is not built into this version of yggc; build with `--features cuda`, or use --device cpu"
             .to_owned(),

@@ -239,6 +239,11 @@ impl ExecutableSet {
         self.executables.programs()[ProgramId::FIRST].given_columns()
     }
 
+    /// Whether a GPU begins a kernel of a forward while the one before it still runs; none on a CPU.
+    pub fn kernels_overlap(&self) -> Option<bool> {
+        self.executables.kernels_overlap()
+    }
+
     /// Memory that a session with these options needs; the weights are those of drafter models too.
     pub fn memory(&self, options: &SessionOptions) -> Memory {
         let of_drafts = self.drafts.iter().map(|(_, set)| set.memory(options).weight_bytes);

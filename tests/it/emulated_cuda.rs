@@ -9,11 +9,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
-    sync::{
-        Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
+    sync::OnceLock,
 };
 
 use ygg_kernels::{
@@ -32,15 +28,15 @@ use crate::{
 };
 
 /// What the emulation is asked to do: the variables of `kernels/cuda/emu/emulation.h`.
-const ORDER: &str = "YGG_EMULATION_ORDER";
-const WITHOUT: &str = "YGG_EMULATION_WITHOUT";
-const SHIFT: &str = "YGG_EMULATION_SHIFT";
-const LATE: &str = "YGG_EMULATION_LATE";
-const ARCH: &str = "YGG_EMULATION_ARCH";
+pub(crate) const ORDER: &str = "YGG_EMULATION_ORDER";
+pub(crate) const WITHOUT: &str = "YGG_EMULATION_WITHOUT";
+pub(crate) const SHIFT: &str = "YGG_EMULATION_SHIFT";
+pub(crate) const LATE: &str = "YGG_EMULATION_LATE";
+pub(crate) const ARCH: &str = "YGG_EMULATION_ARCH";
 /// The first architecture whose kernels begin while others still run.
-const OVERLAPPING: (&str, &str) = (ARCH, "90");
+pub(crate) const OVERLAPPING: (&str, &str) = (ARCH, "90");
 
-fn kernels() -> PathBuf {
+pub(crate) fn kernels() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/cuda")
 }
 
@@ -93,7 +89,7 @@ fn build(kernels: &Path, folder: &Path, flags: &[&str]) {
 }
 
 /// The folder of the emulation.
-fn emulation() -> &'static Path {
+pub(crate) fn emulation() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-cuda");
@@ -103,7 +99,7 @@ fn emulation() -> &'static Path {
 }
 
 /// Runs tests of this program, by their full names, on the emulated device of a folder.
-fn tests_in(folder: &Path, names: &[&str], environment: &[(&str, &str)]) -> Output {
+pub(crate) fn tests_in(folder: &Path, names: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("a test knows itself"));
     command.env("LD_LIBRARY_PATH", folder).env(DEVICE, "cuda").envs(environment.iter().copied());
     command.args(["--exact", "--test-threads", "2"]).args(names);
@@ -123,9 +119,9 @@ pub(crate) fn passes(names: &[&str], environment: &[(&str, &str)]) {
 }
 
 const FOLLOWS: &str = "backends::every_tier_follows_the_reference_on_every_format";
-const UNFUSED: &str = "backends::ops_that_no_pass_fuses_follow_the_reference_too";
+pub(crate) const UNFUSED: &str = "backends::ops_that_no_pass_fuses_follow_the_reference_too";
 const LOADING: &str = "backends::loading_is_told_of_to_its_end";
-const CANDIDATES: &str = "candidates::candidates_are_those_of_stored_logits";
+pub(crate) const CANDIDATES: &str = "candidates::candidates_are_those_of_stored_logits";
 const TRIMMED: &str = "candidates::candidates_of_a_trimmed_head_are_those_of_the_tokens_it_keeps";
 const ROWS: &str = "row_invariance::rows_do_not_depend_on_company_width_slots_scratch_or_threads";
 const PREFILL: &str = "row_invariance::a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits";
@@ -137,21 +133,21 @@ const MIXTURE: &str = "lossless::a_mixture_changes_no_token";
 const HIDDEN_STATE: &str = "lossless::a_hidden_state_drafter_changes_no_token";
 const HIDDEN_FORWARD: &str = "hidden_state_forward::a_forward_is_what_its_file_says";
 const ADVERSARY: &str = "lossless::an_adversary_changes_no_token";
-const GROWTH: &str = "one_launch::the_device_grows_the_trees_that_the_host_grows";
-const OWN_CACHE: &str = "one_launch::the_device_grows_the_trees_of_drafter_models_too";
-const WALK: &str = "device_walk::the_device_accepts_and_moves_what_the_host_does";
-const WHOLE: &str = "whole_step::steps_without_the_host_are_the_hosts";
+pub(crate) const GROWTH: &str = "one_launch::the_device_grows_the_trees_that_the_host_grows";
+pub(crate) const OWN_CACHE: &str = "one_launch::the_device_grows_the_trees_of_drafter_models_too";
+pub(crate) const WALK: &str = "device_walk::the_device_accepts_and_moves_what_the_host_does";
+pub(crate) const WHOLE: &str = "whole_step::steps_without_the_host_are_the_hosts";
 const REFUSED: &str = "whole_step::what_a_device_cannot_do_alone_is_refused";
 const WALKED: &str = "device_walk::steps_that_the_device_verifies_are_the_hosts";
 const HEADS: &str = "schedules::heads_drafted_ahead_change_no_tree";
 const TAILS: &str = "schedules::heads_of_drafter_models_change_no_tree";
 const PLANNED: &str = "device_walk::plans_for_the_device_answer_as_plain_decoding_does";
 const HIDDEN_ROWS: &str = "device_walk::hidden_rows_of_what_is_walked_are_kept";
-const FAMILIES: &str = "families::every_family_is_what_transformers_computes";
+pub(crate) const FAMILIES: &str = "families::every_family_is_what_transformers_computes";
 const FAMILY_ROWS: &str = "families::rows_of_every_family_do_not_depend_on_each_other";
 const FAMILY_TOKENS: &str = "lossless::nothing_changes_a_token_of_any_family";
-const ONCE: &str = "emulated_cuda::every_kernel_once";
-const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
+pub(crate) const ONCE: &str = "emulated_cuda::every_kernel_once";
+pub(crate) const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
 #[test]
 fn kernels_follow_the_reference() {
@@ -203,7 +199,7 @@ fn nothing_depends_on_any_order_of_threads() {
 }
 
 /// Lines of the kernels that have a word, as the emulation names them.
-fn lines_with(word: &str) -> Vec<String> {
+pub(crate) fn lines_with(word: &str) -> Vec<String> {
     let mut found = Vec::new();
     for file in fs::read_dir(kernels()).expect("the sources are readable") {
         let path = file.expect("the sources are readable").path();
@@ -220,50 +216,6 @@ fn lines_with(word: &str) -> Vec<String> {
     found
 }
 
-/// What the tests above would not notice is not tested: kernels with a fault in one of these lines must fail one of them, in one of
-/// the orders of threads. Faults are tried side by side.
-fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[&str]) {
-    let next = AtomicUsize::new(0);
-    let unnoticed = Mutex::new(Vec::new());
-    let passes_with = |tests: &[&str], place: &str, order: &str| {
-        tests_in(emulation(), tests, &[(fault, place), (ARCH, arch), (ORDER, order)]).status.success()
-    };
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // The quickest first; growth and walks are tests of their own. Some ops are of a few families alone.
-                    let tests: &[&[&str]] = match place.split_once(':') {
-                        Some(("growth.cuh", _)) => &[&[GROWTH], &[OWN_CACHE]],
-                        Some(("pruning.cuh", _)) => &[&[WHOLE]],
-                        Some(("walk.cuh", _)) => &[&[WALK]],
-                        _ => &[&[ONCE], &[LONG], &[UNFUSED], &[CANDIDATES], &[FAMILIES]],
-                    };
-                    let is_noticed =
-                        |tests: &[&str]| orders.iter().any(|order| !passes_with(tests, place, order));
-                    if !tests.iter().copied().any(is_noticed) {
-                        unnoticed.lock().expect("no thread panics").push(place.clone());
-                    }
-                }
-            });
-        }
-    });
-    let unnoticed = unnoticed.into_inner().expect("no thread panicked");
-    assert!(unnoticed.is_empty(), "no test fails with {fault} at {unnoticed:?}");
-}
-
-#[test]
-#[ignore = "takes long: .ci/full runs it"]
-fn every_barrier_is_missed() {
-    every_fault_is_noticed(WITHOUT, &lines_with(" barrier();"), "80", &["reversed", "greedy", "1"]);
-}
-
-#[test]
-#[ignore = "takes long: .ci/full runs it"]
-fn every_index_matters() {
-    every_fault_is_noticed(SHIFT, &lines_with("index("), "80", &["forwards"]);
-}
-
 /// A kernel that begins before others have ended finds nothing of theirs before it has waited.
 #[test]
 fn kernels_may_begin_before_others_end() {
@@ -274,15 +226,6 @@ fn kernels_may_begin_before_others_end() {
 #[ignore = "takes long: .ci/full runs it"]
 fn kernels_of_every_step_may_begin_before_others_end() {
     passes(&[GROWTH, WALK, UNFUSED, OWN_CACHE, WHOLE, HIDDEN_FORWARD], &[OVERLAPPING]);
-}
-
-/// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself refuses.
-#[test]
-#[ignore = "takes long: .ci/full runs it"]
-fn every_wait_for_other_kernels_is_missed() {
-    let waits = lines_with(" wait_for_kernels_before();");
-    every_fault_is_noticed(LATE, &waits, OVERLAPPING.1, &["forwards"]);
-    every_fault_is_noticed(WITHOUT, &waits[..1], OVERLAPPING.1, &["forwards"]);
 }
 
 /// The same kernels under AddressSanitizer: they stay inside what the driver gave them, and inside their shared memory.

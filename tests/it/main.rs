@@ -40,6 +40,8 @@ mod draft_plans;
 mod eager;
 #[cfg(feature = "cuda")]
 mod emulated_cuda;
+mod emulated_faults;
+mod emulated_kernels;
 #[cfg(feature = "cli")]
 mod failing_device;
 mod families;
@@ -49,6 +51,7 @@ mod fetch;
 #[cfg(feature = "cli")]
 mod first_use;
 mod fuzzing;
+mod gpu_check;
 mod guard;
 mod hidden_state_forward;
 #[cfg(feature = "cli")]

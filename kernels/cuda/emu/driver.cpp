@@ -1,9 +1,12 @@
 // A libcuda.so.1 for tests: the driver functions that the CUDA backend calls, with kernels run by the emulation. Streams do their work when
 // somebody waits for it, and no sooner; a capture records it. What a driver refuses is refused here too, above all inside a capture:
-// allocation, synchronisation, waiting for an event from outside, copies to or from memory that was never allocated.
+// allocation, synchronisation, waiting for an event from outside, copies to or from memory that was never allocated. So are a kernel that may
+// begin early right behind a copy, and more shared memory than a function has asked for.
 //
+// YGG_EMULATION_TRAFFIC=FILE: a line for every kernel that ran is added to it: its name, grid, threads, bytes of dynamic shared memory, and
+// the bytes that it asked for by wide loads, of what is read once and of what blocks share.
 // YGG_EMULATION_FAILS_AT=N lets the N-th launch of a graph fail, YGG_EMULATION_FAILS_BEHIND=N what waits for it; as on a GPU, everything fails
-// from then on.
+// from then on. YGG_EMULATION_CAPTURES=apart refuses captures with kernels that may begin early.
 #include "emulation.h"
 
 #include <atomic>
@@ -31,12 +34,14 @@ enum {
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500,
     STREAM_CAPTURE_UNSUPPORTED = 900,
+    STREAM_CAPTURE_INVALIDATED = 901,
     LAUNCH_FAILED = 719,
     NOT_SUPPORTED = 801,
     STREAM_CAPTURE_ISOLATION = 905,
 };
 enum {
     FUNC_ATTRIBUTE_PTX_VERSION = 5,
+    FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED = 8,
     LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
 };
 // The first architecture on which a kernel can begin while another runs.
@@ -70,6 +75,10 @@ struct Executable {
 };
 struct Stream {
     bool is_capturing = false;
+    // Whether what is recorded has a kernel that may begin early.
+    bool is_overlapping = false;
+    // What it was given last, in a capture or outside.
+    bool is_behind_copy = false;
     std::vector<Work> recorded;
     // Whoever reads before this is done finds what was there before, and whoever writes what it reads changes what it does.
     std::vector<Work> waiting;
@@ -105,6 +114,9 @@ static std::size_t memory_used() {
     for (const auto& [_, bytes] : device_memory) used += bytes;
     return used;
 }
+// Pages are protected as a whole.
+constexpr std::size_t PAGE = 4096;
+static std::size_t pages(std::size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 static bool is_device_memory(CUdeviceptr at, std::size_t bytes) {
     const std::lock_guard guard(lock);
     auto after = device_memory.upper_bound(at);
@@ -132,8 +144,9 @@ static void perform(const Work& work) {
     const auto guard = alone();
     work();
 }
-static CUresult on(CUstream stream, Work work) {
+static CUresult on(CUstream stream, Work work, bool is_copy = false) {
     if (has_failed) return LAUNCH_FAILED;
+    of(stream).is_behind_copy = is_copy;
     auto& list = of(stream).is_capturing ? of(stream).recorded : of(stream).waiting;
     list.push_back(std::move(work));
     return SUCCESS;
@@ -240,7 +253,7 @@ API cuMemAlloc_v2(CUdeviceptr* at, std::size_t bytes) {
     const std::lock_guard guard(lock);
     if (bytes == 0) return INVALID_VALUE;
     if (memory_used() + bytes > memory_limit()) return OUT_OF_MEMORY;
-    void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    void* memory = std::aligned_alloc(PAGE, pages(bytes));
     if (!memory) return OUT_OF_MEMORY;
     // Not zero: as floats and as halves, numbers that show.
     std::memset(memory, 0xCB, bytes);
@@ -265,11 +278,11 @@ API cuMemFreeHost(void* at) {
 }
 API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
     if (!is_device_memory(to, bytes)) return INVALID_VALUE;
-    return on(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+    return on(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); }, true);
 }
 API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
     if (!is_device_memory(from, bytes)) return INVALID_VALUE;
-    return on(stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
+    return on(stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); }, true);
 }
 // Those that wait do not wait for other streams.
 API cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes) {
@@ -286,7 +299,7 @@ API cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes) {
 }
 API cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
     if (!is_device_memory(to, bytes)) return INVALID_VALUE;
-    return on(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+    return on(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); }, true);
 }
 API cuEventCreate(CUevent* event, unsigned) {
     *event = new Event;
@@ -325,7 +338,15 @@ API cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
         }
     return NOT_FOUND;
 }
-API cuFuncSetAttribute(CUfunction, int, int) { return SUCCESS; }
+// Dynamic shared memory that functions may have, as was last asked for.
+static std::map<CUfunction, std::size_t> granted;
+API cuFuncSetAttribute(CUfunction function, int attribute, int value) {
+    if (attribute != FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED) return NOT_SUPPORTED;
+    if (value < 0 || static_cast<std::size_t>(value) > ygg_emulation::MOST_SHARED) return INVALID_VALUE;
+    const std::lock_guard guard(lock);
+    granted[function] = static_cast<std::size_t>(value);
+    return SUCCESS;
+}
 API cuFuncGetAttribute(int* value, int attribute, CUfunction) {
     *value = attribute == FUNC_ATTRIBUTE_PTX_VERSION ? arch() : 0;
     return SUCCESS;
@@ -355,12 +376,38 @@ static std::vector<ygg_emulation::Unseen::Run> changed(const Stream& stream) {
     }
     return runs;
 }
+static std::size_t granted_to(const ygg_emulation::Kernel& kernel) {
+    const std::lock_guard guard(lock);
+    const auto found = granted.find(&kernel);
+    return found == granted.end() ? 0 : found->second;
+}
+// By the last kernel of this thread.
+static thread_local ygg_emulation::Loaded loaded_last;
 static void run_kernel(Stream& stream, const ygg_emulation::Kernel& kernel, const LaunchConfig& config, bool is_programmatic, const void* params) {
-    if (!is_overlapping()) return kernel.launch(config.grid, config.block.x, config.shared, params, nullptr);
+    auto launch = [&](ygg_emulation::Unseen* unseen) {
+        ygg_emulation::loaded = {};
+        kernel.launch(config.grid, config.block.x, config.shared, granted_to(kernel), params, unseen);
+        loaded_last = ygg_emulation::loaded;
+        if (const char* path = std::getenv("YGG_EMULATION_TRAFFIC")) {
+            const std::lock_guard guard(lock);
+            const auto [x, y, z] = config.grid;
+            if (std::FILE* file = std::fopen(path, "a")) {
+                std::fprintf(file, "%s %u,%u,%u %u %u %llu %llu\n", kernel.name, x, y, z, config.block.x, config.shared,
+                             static_cast<unsigned long long>(loaded_last.streamed), static_cast<unsigned long long>(loaded_last.shared));
+                std::fclose(file);
+            }
+        }
+    };
+    if (!is_overlapping()) return launch(nullptr);
     if (is_programmatic) {
         ygg_emulation::Unseen unseen;
         unseen.runs = changed(stream);
-        return kernel.launch(config.grid, config.block.x, config.shared, params, &unseen);
+        {
+            const std::lock_guard guard(lock);
+            for (const auto& [start, bytes] : device_memory) unseen.device.push_back({reinterpret_cast<unsigned char*>(start), pages(bytes)});
+        }
+        ygg_emulation::watch_faults();
+        return launch(&unseen);
     }
     {
         const std::lock_guard guard(lock);
@@ -369,20 +416,22 @@ static void run_kernel(Stream& stream, const ygg_emulation::Kernel& kernel, cons
             stream.before[start].assign(memory, memory + bytes);
         }
     }
-    kernel.launch(config.grid, config.block.x, config.shared, params, nullptr);
+    launch(nullptr);
 }
 API cuLaunchKernelEx(const LaunchConfig* config, CUfunction kernel, void** params, void**) {
     const auto [gx, gy, gz] = config->grid;
     const auto [bx, by, bz] = config->block;
     const bool fits =
-        gx && gy && gz && gy < 65536 && gz < 65536 && bx && by == 1 && bz == 1 && bx <= kernel->most_threads && config->shared <= 99u << 10;
+        gx && gy && gz && gy < 65536 && gz < 65536 && bx && by == 1 && bz == 1 && bx <= kernel->most_threads;
     if (!fits || bx % 32 != 0) return INVALID_VALUE;
+    if (config->shared > std::max(granted_to(*kernel), ygg_emulation::PLAIN_SHARED)) return INVALID_VALUE;
     bool is_programmatic = false;
     for (unsigned i = 0; i < config->count; ++i) {
         if (config->attributes[i].id != LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) return NOT_SUPPORTED;
         is_programmatic |= config->attributes[i].is_programmatic != 0;
     }
-    if (is_programmatic && !is_overlapping()) return NOT_SUPPORTED;
+    if (is_programmatic && (!is_overlapping() || of(config->stream).is_behind_copy)) return NOT_SUPPORTED;
+    of(config->stream).is_overlapping |= is_programmatic;
     const auto* bytes = static_cast<const unsigned char*>(params[0]);
     auto kept = std::make_shared<std::vector<std::uint64_t>>((kernel->params_bytes + 7) / 8);
     std::memcpy(kept->data(), bytes, kernel->params_bytes);
@@ -392,13 +441,16 @@ API cuStreamBeginCapture_v2(CUstream stream, int) {
     // The default stream cannot be captured.
     if (!stream) return STREAM_CAPTURE_UNSUPPORTED;
     stream->is_capturing = true;
+    stream->is_behind_copy = stream->is_overlapping = false;
     return SUCCESS;
 }
 API cuStreamEndCapture(CUstream stream, CUgraph* graph) {
-    *graph = new Graph{std::move(stream->recorded)};
+    const char* wish = std::getenv("YGG_EMULATION_CAPTURES");
+    const bool is_refused = stream->is_overlapping && wish && std::strcmp(wish, "apart") == 0;
+    *graph = is_refused ? nullptr : new Graph{std::move(stream->recorded)};
     stream->recorded.clear();
-    stream->is_capturing = false;
-    return SUCCESS;
+    stream->is_capturing = stream->is_behind_copy = false;
+    return is_refused ? STREAM_CAPTURE_INVALIDATED : SUCCESS;
 }
 API cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
     *executable = new Executable{std::make_shared<const std::vector<Work>>(graph->nodes)};
@@ -436,3 +488,9 @@ API cuGetErrorString(CUresult error, const char** text) {
     return SUCCESS;
 }
 API cuGetErrorName(CUresult error, const char** name) { return cuGetErrorString(error, name); }
+
+// Of the emulation alone: bytes that the last kernel asked for by wide loads, of what is read once and of what blocks share.
+extern "C" __attribute__((visibility("default"))) void ygg_emulation_loaded(unsigned long long* streamed, unsigned long long* shared) {
+    *streamed = loaded_last.streamed;
+    *shared = loaded_last.shared;
+}

@@ -3,12 +3,14 @@
 //
 // What a GPU leaves undefined ends the program with a message: a barrier that not all threads reach, an exchange in a warp from which
 // threads have left, a launch with more threads than the kernel was compiled for. Fibers run forwards, backwards, each as far as it gets before
-// the next one runs, or in a seeded order (YGG_EMULATION_ORDER: `forwards`, `reversed`, `greedy`, or a number); results must not depend on it. YGG_EMULATION_WITHOUT=FILE:LINE leaves out
+// the next one runs, or in a seeded order (YGG_EMULATION_ORDER: `forwards`, `reversed`, `greedy`, or a number), and so do blocks
+// (YGG_EMULATION_BLOCKS: `forwards`, `reversed`, or a number); results must not depend on it. YGG_EMULATION_WITHOUT=FILE:LINE leaves out
 // the barrier or the wait for other kernels in that line, YGG_EMULATION_SHIFT=FILE:LINE makes the index in that line one too many (FILE:LINE+N: N too many),
 // YGG_EMULATION_LATE=FILE:LINE lets the thread that waits for other kernels in that line go on at once: tests of the tests, which must notice.
 //
 // A kernel that is begun while others still run may find nothing that they wrote. So it is shown what came before them, and rubbish wherever
-// they changed a byte, until all threads of its block wait or have ended; a thread that ends without having waited ends the program.
+// they changed a byte, until all threads of its block wait or have ended; a thread that ends without having waited ends the program, and so
+// does one that writes to memory of the device before it waits, whatever it writes.
 #pragma once
 
 #include "../abi.h"
@@ -26,7 +28,9 @@
 #include <string>
 #include <vector>
 
+#include <csignal>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -65,6 +69,8 @@ struct Fiber {
     bool has_waited = false;
     // How many numbers it has shown to its warp.
     unsigned exchanges = 0;
+    // How many wide loads it has begun.
+    unsigned loads = 0;
 };
 
 // A lane's part of a product of tiles.
@@ -84,11 +90,14 @@ struct Warp {
     // Of each lane, those that wait for what it shows next.
     u32 awaited_by[32] = {};
     Operands operands[32];
+    // Wide loads of its lanes of what is read once: the number of the load, and where from. What lanes load together of one place is one load.
+    std::vector<std::pair<unsigned, std::uintptr_t>> streamed[2];
 };
 
 // An array of a block.
 struct Array {
     const void* name;
+    std::size_t bytes;
     std::unique_ptr<unsigned char[]> memory;
 };
 
@@ -99,18 +108,26 @@ struct Unseen {
         std::size_t bytes;
     };
     std::vector<Run> runs;
+    // All memory of the device, in whole pages: nothing of it may be written meanwhile.
+    std::vector<Run> device;
     std::vector<unsigned char> kept;
     bool is_hidden = false;
 
+    void protect(int allowed) const {
+        for (const Run& run : device)
+            if (mprotect(run.at, run.bytes, allowed) != 0) refuse("memory of the device cannot be protected");
+    }
     void hide() {
         kept.clear();
         for (const Run& run : runs) {
             kept.insert(kept.end(), run.at, run.at + run.bytes);
             std::memset(run.at, 0xCB, run.bytes);
         }
+        protect(PROT_READ);
         is_hidden = true;
     }
     void show() {
+        protect(PROT_READ | PROT_WRITE);
         const unsigned char* from = kept.data();
         for (const Run& run : runs) {
             std::memcpy(run.at, from, run.bytes);
@@ -120,20 +137,19 @@ struct Unseen {
     }
 };
 
-// The order in which fibers take turns.
+// The order in which fibers take turns, or blocks.
 struct Order {
     enum { FORWARDS, REVERSED, GREEDY, SEEDED } kind = FORWARDS;
     unsigned seed = 0;
+    explicit Order(const char* variable) {
+        const char* wish = std::getenv(variable);
+        if (!wish) return;
+        const std::string_view name(wish);
+        kind = name == "forwards" ? FORWARDS : name == "reversed" ? REVERSED : name == "greedy" ? GREEDY : SEEDED;
+        seed = static_cast<unsigned>(std::atoi(wish));
+    }
     static const Order& get() {
-        static const Order order = [] {
-            Order order;
-            if (const char* wish = std::getenv("YGG_EMULATION_ORDER")) {
-                const std::string_view name(wish);
-                order.kind = name == "forwards" ? FORWARDS : name == "reversed" ? REVERSED : name == "greedy" ? GREEDY : SEEDED;
-                order.seed = static_cast<unsigned>(std::atoi(wish));
-            }
-            return order;
-        }();
+        static const Order order("YGG_EMULATION_ORDER");
         return order;
     }
 };
@@ -164,6 +180,17 @@ struct Stacks {
         return stacks;
     }
 };
+// 16 bytes on their way to shared memory. They arrive when they are waited for, and no sooner.
+struct Copy {
+    void* to;
+    const void* from;
+    bool is_there;
+    unsigned commit;
+};
+struct Copies {
+    std::vector<Copy> begun;
+    unsigned commits = 0;
+};
 struct Block {
     // None where all kernels before have ended.
     Unseen* unseen = nullptr;
@@ -174,6 +201,8 @@ struct Block {
     unsigned stacks_used = 0;
     unsigned char* dynamic = nullptr;
     std::vector<Array> arrays;
+    // Of every fiber.
+    std::vector<Copies> copies;
     // Of the thread that runs the block, while fibers run.
     void* scheduler = nullptr;
     Fiber* current = nullptr;
@@ -240,6 +269,33 @@ inline void give_stack(Fiber& fiber) {
     fiber.stack_pointer = top;
 }
 
+// A write to protected memory of the device ends the program with a message; every other fault is whose it was.
+inline struct sigaction before_ours;
+inline void on_fault(int number, siginfo_t* info, void* context) {
+    const auto* at = static_cast<const unsigned char*>(info->si_addr);
+    if (block && block->unseen && block->unseen->is_hidden)
+        for (const Unseen::Run& run : block->unseen->device)
+            if (run.at <= at && at < run.at + run.bytes) {
+                // The stack of a handler is too small for a formatted message.
+                constexpr char TOLD[] = "emulated CUDA: memory is written before the kernels before were waited for\n";
+                [[maybe_unused]] const auto told = write(2, TOLD, sizeof TOLD - 1);
+                std::abort();
+            }
+    // Faults again, in the hands of whoever was there before.
+    sigaction(number, &before_ours, nullptr);
+    (void)context;
+}
+inline void watch_faults() {
+    static const bool is_watched = [] {
+        struct sigaction ours = {};
+        ours.sa_sigaction = on_fault;
+        ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+        sigaction(SIGSEGV, &ours, &before_ours);
+        return true;
+    }();
+    (void)is_watched;
+}
+
 // Makes ready what runs next: a fiber, or the scheduler where there is none. Gives the stack pointer to change to.
 inline void* turn_to(Fiber* fiber, [[maybe_unused]] void** left) {
     Block& b = *block;
@@ -278,6 +334,7 @@ inline void fiber_main() {
         Block& b = *block;
         Fiber* fiber = b.current;
         if (b.unseen && !fiber->has_waited) refuse("a thread ends that has not waited for the kernels before");
+        if (!b.copies[fiber->number].begun.empty()) refuse("a thread ends that has not waited for its copies");
         fiber->state = Fiber::DONE;
         b.done += 1;
         if (b.warp().left++ == 0) b.warp().exchanges = fiber->exchanges;
@@ -383,7 +440,7 @@ inline void* block_array(const void* name, std::size_t bytes) {
     unsigned char* memory = new unsigned char[bytes];
     // Whatever was there before is not zero.
     std::memset(memory, 0xCB, bytes);
-    arrays.push_back({name, std::unique_ptr<unsigned char[]>(memory)});
+    arrays.push_back({name, bytes, std::unique_ptr<unsigned char[]>(memory)});
     return memory;
 }
 
@@ -392,6 +449,7 @@ inline void run_block(Block& b) {
     if (b.unseen) b.unseen->hide();
     b.arrived = b.done = b.stacks_used = 0;
     b.arrays.clear();
+    b.copies.assign(threads, {});
     for (Warp& warp : b.warps) warp.arrived = warp.left = 0;
     std::iota(b.turns.begin(), b.turns.end(), 0);
     if (b.order.kind == Order::REVERSED) std::reverse(b.turns.begin(), b.turns.end());
@@ -411,6 +469,33 @@ inline void run_block(Block& b) {
     if (b.unseen && b.unseen->is_hidden) b.unseen->show();
 }
 
+// Shared memory of a block that no attribute asks for.
+constexpr std::size_t PLAIN_SHARED = 48 << 10;
+// Most shared memory of a block, the fixed and the dynamic together.
+constexpr std::size_t MOST_SHARED = 99 << 10;
+
+// Bytes that kernels asked for by wide loads: of what is read once, and of what blocks share.
+struct Loaded {
+    std::uint64_t streamed = 0, shared = 0;
+};
+YGG_QUICK_THREAD_LOCAL Loaded loaded;
+
+// Notes a load of 16 bytes, or of 8.
+inline void stream(const void* from, bool is_short) {
+    Fiber* fiber = block->current;
+    block->warp().streamed[is_short].push_back({fiber->loads++, reinterpret_cast<std::uintptr_t>(from)});
+}
+// Counts what the lanes of a block's warps loaded.
+inline void count_streamed(Block& b) {
+    for (Warp& warp : b.warps)
+        for (unsigned is_short = 0; is_short < 2; ++is_short) {
+            auto& loads = warp.streamed[is_short];
+            std::sort(loads.begin(), loads.end());
+            loaded.streamed += (is_short ? 8u : 16u) * static_cast<std::uint64_t>(std::unique(loads.begin(), loads.end()) - loads.begin());
+            loads.clear();
+        }
+}
+
 // A kernel that a driver finds by its name.
 struct Kernel {
     const char* name;
@@ -423,7 +508,8 @@ struct Kernel {
         : name(name), params_bytes(params_bytes), most_threads(most_threads), body(body), next(first) {
         first = this;
     }
-    void launch(dim3 grid, unsigned threads, std::size_t shared_bytes, const void* params, Unseen* unseen) const {
+    // `granted`: dynamic shared memory that the function may have.
+    void launch(dim3 grid, unsigned threads, std::size_t shared_bytes, std::size_t granted, const void* params, Unseen* unseen) const {
         gridDim = grid;
         blockDim = {threads, 1, 1};
         threadIdx = {0, 0, 0};
@@ -439,14 +525,23 @@ struct Kernel {
         b.body = body;
         b.params = params;
         block = &b;
-        for (unsigned z = 0; z < grid.z; ++z)
-            for (unsigned y = 0; y < grid.y; ++y)
-                for (unsigned x = 0; x < grid.x; ++x) {
-                    blockIdx = {x, y, z};
-                    // Whatever was there before is not zero.
-                    std::memset(b.dynamic, 0xCB, shared_bytes);
-                    run_block(b);
-                }
+        const Order blocks("YGG_EMULATION_BLOCKS");
+        std::vector<unsigned> numbers(static_cast<std::size_t>(grid.x) * grid.y * grid.z);
+        std::iota(numbers.begin(), numbers.end(), 0);
+        if (blocks.kind == Order::REVERSED) std::reverse(numbers.begin(), numbers.end());
+        if (blocks.kind == Order::SEEDED) std::shuffle(numbers.begin(), numbers.end(), std::mt19937(blocks.seed));
+        for (const unsigned number : numbers) {
+            blockIdx = {number % grid.x, number / grid.x % grid.y, number / grid.x / grid.y};
+            // Whatever was there before is not zero.
+            std::memset(b.dynamic, 0xCB, shared_bytes);
+            run_block(b);
+            count_streamed(b);
+            std::size_t fixed = 0;
+            for (const Array& array : b.arrays) fixed += array.bytes;
+            if (shared_bytes > granted && fixed + shared_bytes > PLAIN_SHARED)
+                refuse("a block has more shared memory than a function may have that did not ask for it");
+            if (fixed + shared_bytes > MOST_SHARED) refuse("a block has more shared memory than a multiprocessor");
+        }
         block = nullptr;
         operator delete(b.dynamic, ALIGNED);
     }
@@ -517,7 +612,60 @@ YGG_DEVICE u32 pack_f16(float low, float high) {
 }
 YGG_DEVICE Words4 load_streamed(const Words4* from) {
     if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0) ygg_emulation::refuse("16 bytes that are not aligned are loaded");
+    ygg_emulation::stream(from, false);
     return *from;
+}
+
+struct alignas(8) Words2 {
+    u32 x, y;
+};
+YGG_DEVICE Words2 load_streamed(const Words2* from) {
+    if (reinterpret_cast<std::uintptr_t>(from) % 8 != 0) ygg_emulation::refuse("8 bytes that are not aligned are loaded");
+    ygg_emulation::stream(from, true);
+    return *from;
+}
+YGG_DEVICE u32 masked_xor(u32 x, u32 mask, u32 bits) { return (x & mask) ^ bits; }
+YGG_DEVICE u32 fma_bf16(u32 a, u32 b, u32 c) {
+    auto half = [&](u32 shift) {
+        auto value = [&](u32 word) { return bits_to_float((word >> shift) << 16); };
+        return ygg_emulation::bf16_bits(std::fma(value(a), value(b), value(c)));
+    };
+    return half(0) | half(16) << 16;
+}
+YGG_DEVICE u32 of_warp(u32 x) { return x; }
+YGG_DEVICE u32 select_bytes(u32 a, u32 b, u32 selector) {
+    const u64 both = a | static_cast<u64>(b) << 32;
+    u32 word = 0;
+    for (u32 i = 0; i < 4; ++i) word |= static_cast<u32>(both >> (selector >> (4 * i) & 7u) * 8 & 0xffu) << (8 * i);
+    return word;
+}
+YGG_DEVICE Words4 load_words(const Words4* from) {
+    if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0) ygg_emulation::refuse("16 bytes that are not aligned are loaded");
+    ygg_emulation::loaded.shared += 16;
+    return *from;
+}
+inline void copy_async(void* to, const void* from, bool is_there) {
+    if ((reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to)) % 16 != 0)
+        ygg_emulation::refuse("16 bytes that are not aligned are copied");
+    ygg_emulation::Copies& copies = ygg_emulation::block->copies[threadIdx.x];
+    copies.begun.push_back({to, from, is_there, copies.commits});
+    // Whoever reads before it waits finds this.
+    std::memset(to, 0xCB, 16);
+    if (is_there) ygg_emulation::stream(from, false);
+}
+inline void commit_copies() { ++ygg_emulation::block->copies[threadIdx.x].commits; }
+template <u32 BUT> inline void wait_for_copies(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    ygg_emulation::Copies& copies = ygg_emulation::block->copies[threadIdx.x];
+    const bool is_left_out = ygg_emulation::without.is(file, line);
+    std::erase_if(copies.begun, [&](const ygg_emulation::Copy& copy) {
+        if (copy.commit + BUT >= copies.commits) return false;
+        if (is_left_out) return true;
+        if (copy.is_there)
+            std::memcpy(copy.to, copy.from, 16);
+        else
+            std::memset(copy.to, 0, 16);
+        return true;
+    });
 }
 
 // d += a b of a warp's lanes: products are added in the order of k, one after the other.
@@ -546,6 +694,10 @@ template <class Value> inline void emulated_mma(float (&d)[4], const u32 (&a)[4]
 }
 inline void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     emulated_mma(d, a, b0, b1, [](u16 bits) { return bits_to_float(static_cast<u32>(bits) << 16); });
+}
+inline void mma_bf16_first(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    d[0] = d[1] = d[2] = d[3] = 0.0f;
+    mma_bf16(d, a, b0, b1);
 }
 inline void mma_f16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     emulated_mma(d, a, b0, b1, [](u16 bits) { return half_to_float(bits); });

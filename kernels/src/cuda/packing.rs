@@ -8,10 +8,11 @@
 //! | layout | of | codes of a lane | scales |
 //! |---|---|---|---|
 //! | [`Bf16`](Layout::Bf16), [`F16`](Layout::F16) | bf16, f16 | 4 × 16 bytes, a fragment each | none |
-//! | [`Nibbles`](Layout::Nibbles) | `q4_0`, `q4_1` | 4 words, nibbles `r` and `r + 4` are register `r` | f16 scale and minimum per output and 32 inputs |
+//! | [`Centred`](Layout::Centred) | `q4_0` | 4 words, nibbles `r` and `r + 4` are register `r`; 8 is zero | f16 scale per output and 32 inputs |
+//! | [`Nibbles`](Layout::Nibbles) | `q4_1` | the same, 0 is zero | f16 scale and minimum per output and 32 inputs |
 //! | [`NibblesWide`](Layout::NibblesWide) | `q4_k` | the same | f32 scale and minimum per output and 32 inputs |
 //! | [`Bytes`](Layout::Bytes) | `q8_0`, `q5_0` | 8 words, registers 0 and 1, then 2 and 3 | f16 scale per output and 32 inputs |
-//! | [`BytesWide`](Layout::BytesWide) | `q6_k` | the same | f32 scale per output and 16 inputs |
+//! | [`BytesWide`](Layout::BytesWide) | `q6_k` | the same, of at most 7 bits | f32 scale per output and 16 inputs |
 //! | [`F32`](Layout::F32) | f32 | rows as they are | none |
 
 use half::f16;
@@ -41,6 +42,8 @@ pub enum Layout {
     Bf16,
     /// IEEE halves.
     F16,
+    /// 4 bits of which 8 is zero, scale as a half.
+    Centred,
     /// 4 bits, scale and minimum as halves.
     Nibbles,
     /// 4 bits, scale and minimum as f32.
@@ -53,8 +56,16 @@ pub enum Layout {
 
 impl Layout {
     /// Every layout.
-    pub const ALL: [Self; 7] =
-        [Self::F32, Self::Bf16, Self::F16, Self::Nibbles, Self::NibblesWide, Self::Bytes, Self::BytesWide];
+    pub const ALL: [Self; 8] = [
+        Self::F32,
+        Self::Bf16,
+        Self::F16,
+        Self::Centred,
+        Self::Nibbles,
+        Self::NibblesWide,
+        Self::Bytes,
+        Self::BytesWide,
+    ];
 
     /// Formats that have one.
     pub const FORMATS: [WeightFormat; 9] = [
@@ -78,7 +89,8 @@ impl Layout {
             WeightFormat::F32 => Self::F32,
             WeightFormat::BF16 => Self::Bf16,
             WeightFormat::F16 => Self::F16,
-            WeightFormat::Q4_0 | WeightFormat::Q4_1 => Self::Nibbles,
+            WeightFormat::Q4_0 => Self::Centred,
+            WeightFormat::Q4_1 => Self::Nibbles,
             WeightFormat::Q4_K => Self::NibblesWide,
             WeightFormat::Q8_0 | WeightFormat::Q5_0 => Self::Bytes,
             WeightFormat::Q6_K => Self::BytesWide,
@@ -92,6 +104,7 @@ impl Layout {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
             Self::F16 => "f16",
+            Self::Centred => "centred",
             Self::Nibbles => "nibbles",
             Self::NibblesWide => "nibbles_wide",
             Self::Bytes => "bytes",
@@ -109,6 +122,7 @@ impl Layout {
             Self::NibblesWide => 8,
             Self::Bytes => 16,
             Self::BytesWide => 32,
+            Self::Centred => 64,
         }
     }
 
@@ -118,6 +132,7 @@ impl Layout {
         match self {
             Self::F32 => (4 * ELEMENTS, 0),
             Self::Bf16 | Self::F16 => (2 * ELEMENTS, 0),
+            Self::Centred => (ELEMENTS / 2, ELEMENTS / SCALED * 2),
             Self::Nibbles => (ELEMENTS / 2, ELEMENTS / SCALED * 4),
             Self::NibblesWide => (ELEMENTS / 2, ELEMENTS / SCALED * 8),
             Self::Bytes => (ELEMENTS, ELEMENTS / SCALED * 2),
@@ -236,7 +251,7 @@ impl<'a> Stack<'a> {
             match layout {
                 Layout::F32 => unreachable!("rows are copied"),
                 Layout::Bf16 | Layout::F16 => tile.pack_halves(codes),
-                Layout::Nibbles | Layout::NibblesWide => tile.pack_nibbles(codes),
+                Layout::Centred | Layout::Nibbles | Layout::NibblesWide => tile.pack_nibbles(codes),
                 Layout::Bytes | Layout::BytesWide => tile.pack_bytes(codes),
             }
             tile.pack_scales(layout, scales);
@@ -380,7 +395,7 @@ impl Tile<'_> {
                     bytes[4..].copy_from_slice(&m.to_le_bytes());
                 }
             }
-            Layout::Bytes => {
+            Layout::Centred | Layout::Bytes => {
                 for (i, bytes) in scales.chunks_exact_mut(2).enumerate() {
                     let (d, _) = self.scale_min(i / 4 + i / 2 % 2 * 8, i % 2 * SCALED);
                     bytes.copy_from_slice(&f16::from_f32(d).to_le_bytes());
@@ -431,12 +446,14 @@ mod tests {
                     half::bf16::from_bits(bits).to_f32()
                 }
             }
-            Layout::Nibbles | Layout::NibblesWide => {
+            Layout::Centred | Layout::Nibbles | Layout::NibblesWide => {
                 let at = t * 512 + lane * 16 + k * 4;
                 let word = u32::from_le_bytes(codes[at..at + 4].try_into().unwrap());
                 let code = (word >> (4 * (r + 4 * i)) & 15) as f32;
                 let place = output % 8 * 4 + output / 8 * 2 + in_32;
-                if layout == Layout::Nibbles {
+                if layout == Layout::Centred {
+                    (code - 8.0) * half_in(&scales[t * 64 + place * 2..])
+                } else if layout == Layout::Nibbles {
                     let at = t * 128 + place * 4;
                     code * half_in(&scales[at..]) + half_in(&scales[at + 2..])
                 } else {

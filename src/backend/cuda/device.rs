@@ -5,7 +5,10 @@ use std::{
     ffi::{CStr, CString, c_void},
     fmt,
     ptr::NonNull,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use cudarc::{
@@ -34,6 +37,14 @@ const OVERLAPPING_ARCH: i32 = 90;
 /// Shared memory that a kernel may ask for without saying so first.
 const PLAIN_SHARED: u32 = 48 << 10;
 
+/// Whether kernels of this process may overlap where they can.
+static MAY_OVERLAP: AtomicBool = AtomicBool::new(true);
+
+/// From now on no opened model begins a kernel on a GPU while the one before it still runs: for drivers that do this wrong.
+pub fn keep_kernels_apart() {
+    MAY_OVERLAP.store(false, Ordering::Relaxed);
+}
+
 /// What the driver refused.
 pub(super) fn check<T>(what: &'static str, result: Result<T, DriverError>) -> Result<T, BackendError> {
     result.map_err(|error| BackendError::Cuda { what, reason: describe(error) })
@@ -55,14 +66,14 @@ fn refused(reason: String) -> BackendError {
 pub(super) struct Device {
     context: Arc<CudaContext>,
     module: Arc<CudaModule>,
-    /// Those that were asked for; their handles are good as long as the device.
-    functions: Mutex<BTreeMap<String, CudaFunction>>,
+    /// Those that were asked for, with the most shared memory that they were asked for with; their handles are good as long as the device.
+    functions: Mutex<BTreeMap<String, (CudaFunction, u32)>>,
     /// Handles of those that have run.
     warm: Mutex<BTreeSet<usize>>,
     name: String,
     processors: u32,
-    /// Whether a kernel may begin while the one before it still runs.
-    overlaps: bool,
+    /// Whether a kernel may begin while the one before it still runs, in what is put on a stream from now on.
+    overlaps: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Device {
@@ -105,7 +116,10 @@ impl Device {
         let code = check("find a kernel", module.load_function("ygg_nothing"))?;
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
         let code_arch = check("ask for the kernels' architecture", code.get_attribute(attribute))?;
-        let overlaps = way == Way::Graph && driver >= OVERLAPPING_DRIVER && code_arch >= OVERLAPPING_ARCH;
+        let overlaps = way == Way::Graph
+            && driver >= OVERLAPPING_DRIVER
+            && code_arch >= OVERLAPPING_ARCH
+            && MAY_OVERLAP.load(Ordering::Relaxed);
         Ok(Arc::new(Self {
             context,
             module,
@@ -113,13 +127,23 @@ impl Device {
             warm: Mutex::default(),
             name,
             processors,
-            overlaps,
+            overlaps: Arc::new(AtomicBool::new(overlaps)),
         }))
     }
 
     /// Multiprocessors.
     pub(super) fn processors(&self) -> u32 {
         self.processors
+    }
+
+    /// Whether kernels overlap.
+    pub(super) fn overlaps(&self) -> bool {
+        self.overlaps.load(Ordering::Relaxed)
+    }
+
+    /// Makes kernels overlap no more; whether they did.
+    pub(super) fn end_overlap(&self) -> bool {
+        self.overlaps.swap(false, Ordering::Relaxed)
     }
 
     /// Makes the device's context current on this thread.
@@ -142,13 +166,15 @@ impl Device {
         let mut functions = self.functions.lock().expect("no user of the functions panics");
         if !functions.contains_key(name) {
             let function = check("find a kernel", self.module.load_function(name))?;
-            functions.insert(name.to_owned(), function);
+            functions.insert(name.to_owned(), (function, PLAIN_SHARED));
         }
-        let function = &functions[name];
-        if shared > PLAIN_SHARED {
+        let (function, most) = functions.get_mut(name).expect("just inserted");
+        // The most of all launches: one that was made before must still be allowed.
+        if shared > *most {
             let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             let bytes = i32::try_from(shared).expect("shared memory is small");
             check("reserve shared memory", function.set_attribute(attribute, bytes))?;
+            *most = shared;
         }
         // Good as long as the module lives, which this device holds.
         Ok(function.cu_function())
@@ -427,8 +453,8 @@ pub(super) struct Launch {
     grid: [u32; 3],
     threads: u32,
     shared: u32,
-    /// Whether it may begin while the kernel before it on the stream still runs.
-    overlaps: bool,
+    /// The device's word on whether it may begin while the kernel before it on the stream still runs; none where it never may.
+    overlaps: Option<Arc<AtomicBool>>,
     /// The structure of parameters, in words that keep its alignment.
     params: Box<[u64]>,
 }
@@ -462,12 +488,19 @@ impl Launch {
         // SAFETY: the words are at least as many bytes, and aligned enough.
         unsafe { words.as_mut_ptr().cast::<P>().write(params) };
         let function = device.function(name, shared)?;
-        Ok(Self { function, grid, threads, shared, overlaps: device.overlaps, params: words })
+        Ok(Self {
+            function,
+            grid,
+            threads,
+            shared,
+            overlaps: Some(Arc::clone(&device.overlaps)),
+            params: words,
+        })
     }
 
     /// The same, begun when all before it on the stream has ended: for kernels that do not wait, or come behind a copy.
     pub(super) fn alone(self) -> Self {
-        Self { overlaps: false, ..self }
+        Self { overlaps: None, ..self }
     }
 
     /// Changes the parameters of the next launch. Not for kernels in a graph: it has its own copy.
@@ -498,7 +531,9 @@ impl Launch {
             sharedMemBytes: self.shared,
             hStream: stream.cu_stream(),
             attrs: &mut overlap,
-            numAttrs: u32::from(self.overlaps),
+            numAttrs: u32::from(
+                self.overlaps.as_ref().is_some_and(|overlaps| overlaps.load(Ordering::Relaxed)),
+            ),
         };
         // SAFETY: the parameters are the kernel's own structure, whose addresses are in blocks that outlive the launch.
         let launched = unsafe {

@@ -13,6 +13,7 @@ use crate::ir::{
 
 use super::{
     super::BackendError,
+    attention::{attention_shared, rows_of_block, spread_blocks},
     device::{Device, Launch},
     layout::{InputWords, kernel_rows, number},
     projection::Projection,
@@ -73,9 +74,12 @@ fn fragment_format(layout: Layout) -> u32 {
     match layout {
         Layout::F32 => YGG_FRAGMENT_F32,
         Layout::F16 => YGG_FRAGMENT_F16,
-        Layout::Bf16 | Layout::Nibbles | Layout::NibblesWide | Layout::Bytes | Layout::BytesWide => {
-            YGG_FRAGMENT_BF16
-        }
+        Layout::Bf16
+        | Layout::Centred
+        | Layout::Nibbles
+        | Layout::NibblesWide
+        | Layout::Bytes
+        | Layout::BytesWide => YGG_FRAGMENT_BF16,
     }
 }
 
@@ -296,11 +300,14 @@ impl<'a> Launches<'a> {
         };
         let rows = queries.rows as usize;
         let vectors = rows * heads / kv_heads;
-        let grid = [partitions(self.at.context) + 1, kv_heads, vectors.div_ceil(YGG_QUERY_TILE as usize)];
+        let tiles = vectors.div_ceil(YGG_QUERY_TILE as usize);
+        let spread =
+            spread_blocks(self.device.processors() as usize, kv_heads * tiles, partitions(self.at.context));
+        let grid = [spread + rows_of_block(rows, heads / kv_heads), kv_heads, tiles];
         let widest = [64, 128, 256].into_iter().find(|d| *d >= head_dim);
         let widest = widest.expect("`CudaExecutables::load` has refused wider heads");
         let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
-        let shared = attention_shared(self.kv_format, head_dim);
+        let shared = attention_shared(self.kv_format, head_dim, widest);
         Ok(vec![
             self.launch(&name, grid, YGG_ATTENTION_THREADS, shared, params)?,
             self.launch("ygg_attention_join", [heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
@@ -553,13 +560,6 @@ impl<'a> Launches<'a> {
     ) -> Result<Launch, BackendError> {
         Launch::new(self.device, name, grid, threads, shared, params)
     }
-}
-
-/// Shared memory of a block of attention: queries, and keys and values of a tile of slots.
-pub(super) fn attention_shared(format: KvFormat, head_dim: usize) -> usize {
-    let key_stride = head_dim + if format == KvFormat::F16 { 2 } else { 1 };
-    YGG_QUERY_TILE as usize * head_dim * size_of::<f32>()
-        + YGG_SLOT_TILE as usize * (key_stride + head_dim) * format.bytes()
 }
 
 fn embedding_format(format: WeightFormat) -> u32 {

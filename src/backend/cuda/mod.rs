@@ -8,6 +8,7 @@
 //! | `cache` | keys and values, and the kernels that move them |
 //! | `layout` | where inputs and results lie |
 //! | `launches` | steps of a program as kernels with parameters |
+//! | `attention` | blocks and shared memory of attention |
 //! | `projection` | which products leave queries, keys and values turned and stored |
 //! | `alone` | kernels that measure the machine |
 //! | `replay` | one request: warm-up, capture, replay |
@@ -18,6 +19,7 @@
 //! kernels do is in `kernels/cuda`.
 
 mod alone;
+mod attention;
 mod cache;
 mod compiled;
 mod device;
@@ -43,6 +45,7 @@ use crate::ir::{DeviceSpec, IdVec, Op, Program, ProgramId, WeightId, WeightSourc
 
 use super::{BackendError, Executables, Replay, ReplayOptions};
 pub use compiled::keep_compiled_kernels;
+pub use device::keep_kernels_apart;
 use device::{Device, check};
 use replay::CudaReplay;
 use weights::Weights;
@@ -250,6 +253,10 @@ impl Executables for CudaExecutables {
 
     fn weight_bytes(&self) -> usize {
         self.weights.bytes()
+    }
+
+    fn kernels_overlap(&self) -> Option<bool> {
+        Some(self.device.overlaps())
     }
 
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {

@@ -229,8 +229,19 @@ impl CudaReplay {
         Ok(Ready { graph, launches, words, results, inputs_at, sources })
     }
 
-    /// A graph of what `work` puts on the stream.
+    /// A graph of what `work` puts on the stream. A driver that refuses it with kernels that overlap is asked for one without; nothing
+    /// overlaps from then on.
     pub(super) fn capture(
+        &mut self,
+        mut work: impl FnMut(&mut Self) -> Result<(), BackendError>,
+    ) -> Result<Graph, BackendError> {
+        match self.capture_once(&mut work) {
+            Err(_) if self.executables.device.end_overlap() => self.capture_once(&mut work),
+            captured => captured,
+        }
+    }
+
+    fn capture_once(
         &mut self,
         mut work: impl FnMut(&mut Self) -> Result<(), BackendError>,
     ) -> Result<Graph, BackendError> {

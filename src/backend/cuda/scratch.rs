@@ -46,7 +46,8 @@ impl ScratchBytes {
             }
             if let Op::Attention { heads, .. } = &step.op {
                 let vectors = x.expect("queries").rows * heads * partitions(context);
-                let bytes = [vectors * program.kv.head_dim, vectors, vectors].map(|n| n * size_of::<f32>());
+                let elements = program.kv.head_dim.next_multiple_of(4);
+                let bytes = [vectors * elements, vectors, vectors].map(|n| n * size_of::<f32>());
                 most.partial = std::array::from_fn(|i| most.partial[i].max(bytes[i]));
             }
             if let Op::Candidates { head, most: count, tokens: _ } = &step.op {

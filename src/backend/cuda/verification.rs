@@ -108,12 +108,13 @@ impl Verification {
                 None => replay.forward(number)?,
                 Some(prune) => replay.forward_of_rows_by(number, prune)?,
             }
+            walk.on(&replay.stream)?;
+            moves.iter().try_for_each(|moves| moves.on(&replay.stream))?;
+            // Copies come last: a kernel that may begin early cannot come right behind one.
             if shows_hidden {
                 replay.fetch_hidden(number)?;
             }
             let stream = &replay.stream;
-            walk.on(stream)?;
-            moves.iter().try_for_each(|moves| moves.on(stream))?;
             // SAFETY: inside the block; the host's words live as long as the graph, and are read after the stream has been waited for.
             let copied = unsafe {
                 result::memcpy_dtoh_async(results.words_mut(), memory.at(0, 0), stream.cu_stream())

@@ -23,6 +23,9 @@ pub(super) struct Provenance {
     model: ModelFingerprint,
     kernels: String,
     threads: usize,
+    /// Whether kernels of a GPU overlap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernels_overlap: Option<bool>,
 }
 
 impl Provenance {
@@ -37,6 +40,7 @@ impl Provenance {
             model,
             kernels: build.kernels,
             threads: loaded.threads(),
+            kernels_overlap: loaded.set().kernels_overlap(),
         })
     }
 }

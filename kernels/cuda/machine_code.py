@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Judges the machine code of every CUDA kernel by the table `budgets.txt` beside this program.
+
+usage: machine_code.py CUOBJDUMP IMAGE... [--table]
+
+IMAGE is what nvcc made (a fatbin or a cubin). For every kernel and architecture: registers, memory of spills and stack, bytes of parameters,
+and of the loop that loads most from global memory: bytes per thread and trip, the narrowest load, instructions for each tile of 16 outputs
+and 64 inputs where it multiplies tiles. Ends with 1 if something is beyond its budget, a kernel is missing or none is named for it.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from fnmatch import fnmatchcase
+
+HERE = pathlib.Path(__file__).resolve().parent
+# Layouts of packed weights whose products are joined with sums of inputs.
+WITH_MINIMA = {"nibbles", "nibbles_wide"}
+# Bytes of loads by what their names have in them.
+WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+
+
+def told(program, *arguments):
+    return subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def load_bytes(text):
+    """Bytes of a load from global memory, to registers or to shared memory; 0 of every other instruction."""
+    name = re.match(r"(?:@!?U?P\w+ )?LDG(?:STS)?((?:\.\w+)*)", text)
+    if not name:
+        return 0
+    return next((WIDTHS[part] for part in name[1].split(".") if part in WIDTHS), 4)
+
+
+def loops(code):
+    """The instructions of every loop of `[(address, text)]`, without those of loops in it: between a branch backwards and where it goes."""
+    found = []
+    for address, text in code:
+        to = re.search(r"\bBRA(?:\.\w+)* (?:\S+, )?`?\(?(?:0x|\.L_x_)?(0x)?([0-9a-f]+)\)? ?;?", text)
+        if to and "BRA" in text and int(to[2], 16) < address:
+            found.append((int(to[2], 16), address))
+    inner = {loop: [b for b in found if b != loop and loop[0] <= b[0] and b[1] <= loop[1]] for loop in found}
+
+    def is_own(loop, address):
+        return loop[0] <= address <= loop[1] and not any(first <= address <= last for first, last in inner[loop])
+
+    return [[text for address, text in code if is_own(loop, address)] for loop in found]
+
+
+def facts_of_code(code):
+    """Bytes per thread and trip, narrowest load, instructions per tile, of the loop that loads most."""
+    hot = max(loops(code), key=lambda loop: sum(map(load_bytes, loop)), default=[])
+    loads = [bytes for bytes in map(load_bytes, hot) if bytes]
+    products = sum("HMMA" in text for text in hot)
+    return {"loaded": sum(loads), "narrowest": min(loads, default=0), "trip": len(hot), "products": products}
+
+
+def read(cuobjdump, image):
+    """Facts by (architecture, kernel)."""
+    facts = defaultdict(dict)
+    arch = kernel = None
+    code = defaultdict(list)
+    for line in told(cuobjdump, "-sass", image).splitlines():
+        if found := re.search(r"^\s*(?:arch = |\.target\s+|code for )(sm_\w+)", line):
+            arch = found[1]
+        elif found := re.search(r"Function : (\w+)", line):
+            kernel = found[1]
+        elif found := re.search(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?;)", line):
+            code[arch, kernel].append((int(found[1], 16), found[2]))
+    for key, lines in code.items():
+        facts[key] = facts_of_code(lines)
+    for line in told(cuobjdump, "-res-usage", image).splitlines():
+        if found := re.search(r"^\s*arch = (sm_\w+)", line):
+            arch = found[1]
+        elif found := re.search(r"Function (\w+):", line):
+            kernel = found[1]
+        elif found := re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", line):
+            facts[arch, kernel] |= {"registers": int(found[1]), "spilled": int(found[2]) + int(found[4])}
+    for line in re.findall(r"arch = sm_\w+|\.nv\.info\.ygg_\w+|EIATTR_PARAM_CBANK\s+Format:\s+EIFMT_SVAL\s+Value:\s+0x\w+ 0x\w+", told(cuobjdump, "-elf", image)):
+        if line.startswith("arch"):
+            arch = line.split()[-1]
+        elif line.startswith(".nv"):
+            kernel = line.removeprefix(".nv.info.")
+        else:
+            facts[arch, kernel]["parameters"] = int(line.split("0x")[-1], 16) >> 16
+    return facts
+
+
+def budgets():
+    """Rows of the table: pattern of names, structure, most registers, least bytes of a trip, narrowest load, most instructions of a tile."""
+    rows = []
+    for line in (HERE / "budgets.txt").read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, structure, *numbers = line.split()
+            rows.append((name, structure, *(None if n == "-" else int(n) for n in numbers)))
+    return rows
+
+
+def sizes():
+    """Bytes of every structure of parameters, as bindgen asserts them."""
+    text = (HERE.parent / "src/cuda/abi.rs").read_text()
+    return {name: int(size) for name, size in re.findall(r"size_of::<(\w+)>\(\)\s*-\s*(\d+)usize", text)}
+
+
+def names():
+    """Every kernel of the sources, as the preprocessor of their macros writes them."""
+    text = subprocess.run(["g++", "-E", "-P", "-D__CUDACC__", "-x", "c++", HERE / "kernels.cu"], check=True, capture_output=True, text=True).stdout
+    return set(re.findall(r"__launch_bounds__\([^)]*\)\s*(ygg_\w+)\(", text))
+
+
+def judge(facts, wanted):
+    complaints, table, bytes_of = [], budgets(), sizes()
+    for arch in sorted({arch for arch, _ in facts}):
+        complaints += [f"{arch}: {name} is not there" for name in sorted(wanted - {kernel for of, kernel in facts if of == arch})]
+    for (arch, kernel), fact in sorted(facts.items()):
+        row = next((row for row in table if fnmatchcase(kernel, row[0])), None)
+        if row is None:
+            complaints.append(f"{kernel}: no row of budgets.txt is for it; add one")
+            continue
+        _, structure, registers, loaded, narrowest, tile = row
+
+        def expect(holds, what, expected, found):
+            if not holds:
+                complaints.append(f"{arch} {kernel}: {what}: expected {expected}, found {found}")
+
+        expect(fact["spilled"] == 0, "bytes of stack and spills", 0, fact["spilled"])
+        expect(fact["registers"] <= registers, "registers", f"at most {registers}", fact["registers"])
+        expect(fact.get("parameters") == bytes_of[structure], f"bytes of parameters ({structure})", bytes_of[structure], fact.get("parameters"))
+        if loaded is not None:
+            expect(fact["loaded"] >= loaded, "bytes loaded by a trip", f"at least {loaded}", fact["loaded"])
+        if narrowest is not None:
+            expect(fact["narrowest"] >= narrowest, "bytes of the narrowest load", f"at least {narrowest}", fact["narrowest"])
+        if tile is not None:
+            found = instructions_of_tile(kernel, fact)
+            expect(found is not None and found <= tile, "instructions of a tile", f"at most {tile}", found)
+    return complaints
+
+
+def instructions_of_tile(kernel, fact):
+    """A tile is 4 products for every 8 rows of tokens, and where weights have minima as many sums of inputs, which two tiles may share."""
+    found = re.search(r"ygg_(gated|linear)_(\w+)_w(\d+)$", kernel)
+    if not found or not fact["products"]:
+        return None
+    kind, layout, rows = found[1], found[2], int(found[3])
+    sums = 0 if layout not in WITH_MINIMA else 0.5 if kind == "gated" or rows > 16 else 1
+    return round(fact["trip"] * 4 * rows / 8 * (1 + sums) / fact["products"])
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--table"]
+    if len(arguments) < 2:
+        sys.exit(__doc__)
+    facts = {}
+    for image in arguments[1:]:
+        facts |= read(arguments[0], image)
+    if not facts:
+        sys.exit(f"no kernel is in {arguments[1:]}: expected what nvcc made of kernels.cu")
+    if "--table" in sys.argv:
+        print("kernel arch registers spilled parameters loaded narrowest trip tile")
+        for (arch, kernel), fact in sorted(facts.items(), key=lambda pair: pair[0][::-1]):
+            of_tile = instructions_of_tile(kernel, fact)
+            print(kernel, arch, *(fact.get(k) for k in ("registers", "spilled", "parameters", "loaded", "narrowest", "trip")), of_tile or "-")
+    complaints = judge(facts, names())
+    print(*complaints, sep="\n")
+    print(f"{len(facts)} kernels of {len({arch for arch, _ in facts})} architectures: {len(complaints)} complaints")
+    sys.exit(1 if complaints else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+//! How many blocks a launch of attention has, and how much shared memory each: what the kernel counts by itself.
+
+use ygg_kernels::{
+    KvFormat,
+    cuda::abi::{YGG_ATTENTION_THREADS, YGG_PARTITION, YGG_QUERY_TILE},
+};
+
+/// Blocks of attention that a multiprocessor runs at a time.
+const ATTENTION_BLOCKS: usize = 4;
+
+/// Blocks that share the partitions of a prefix among them, of `beside` such groups of blocks: as many as the device runs at a time.
+pub(super) fn spread_blocks(processors: usize, beside: usize, partitions: usize) -> usize {
+    (ATTENTION_BLOCKS * processors).div_ceil(beside).min(partitions)
+}
+
+/// Rows that the query vectors of a block of attention may be of: `rows_of_block` of the kernel.
+pub(super) fn rows_of_block(rows: usize, group: usize) -> usize {
+    rows.min((YGG_QUERY_TILE as usize + group - 2) / group + 1)
+}
+
+/// Shared memory of a block of attention, for a kernel of heads up to `widest`: queries, products in two parts, and keys and values of a
+/// partition, whose slots are whole 16 bytes and 16 more. Values take the place of keys where a slot has more than 512 bytes.
+pub(super) fn attention_shared(format: KvFormat, head_dim: usize, widest: usize) -> usize {
+    let element = format.bytes();
+    let slot = (head_dim * element).next_multiple_of(16);
+    let (queries, places) = (YGG_QUERY_TILE as usize, YGG_PARTITION as usize);
+    let planes = if widest * element <= 512 { 2 } else { 1 };
+    let products = YGG_ATTENTION_THREADS as usize * queries;
+    (queries * slot / element + products) * size_of::<f32>() + planes * places * (slot + 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_head_fits_the_smallest_multiprocessor() {
+        const MOST: usize = 99 << 10;
+        for format in [KvFormat::F16, KvFormat::F32] {
+            for head_dim in 1..=256 {
+                let widest =
+                    [64, 128, 256].into_iter().find(|d| *d >= head_dim).expect("no wider head is taken");
+                // Beside it, the lengths of the rows of a block.
+                let shared = attention_shared(format, head_dim, widest) + 2 * 4 * YGG_QUERY_TILE as usize;
+                assert!(shared <= MOST, "{format}, heads of {head_dim}: {shared} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_follow_the_device_and_never_exceed_the_context() {
+        assert_eq!(spread_blocks(132, 32, 64), 17);
+        assert_eq!(spread_blocks(132, 32, 3), 3);
+        assert_eq!(spread_blocks(2, 512, 64), 1);
+        // A tile of query vectors may begin within a row.
+        let group = |group: usize| rows_of_block(64, group);
+        assert_eq!([group(1), group(3), group(4), group(16)], [16, 6, 5, 2]);
+        assert_eq!(rows_of_block(1, 4), 1);
+    }
+}

@@ -1,0 +1,75 @@
+//! Tests of the tests of CUDA kernels: a fault in any barrier, wait or index of the kernels must fail one of them.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use crate::{
+    emulated_cuda::{
+        ARCH, CANDIDATES, FAMILIES, GROWTH, LATE, LONG, ONCE, ORDER, OVERLAPPING, OWN_CACHE, SHIFT, UNFUSED,
+        WALK, WHOLE, WITHOUT, emulation, lines_with, tests_in,
+    },
+    emulated_kernels::{QUICK, told},
+};
+
+/// What the tests would not notice is not tested: kernels with a fault in one of these lines must fail one of them, in one of the orders
+/// of threads. Faults are tried side by side.
+fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[&str]) {
+    let next = AtomicUsize::new(0);
+    let unnoticed = Mutex::new(Vec::new());
+    let checks_pass = |place: &str, order: &str| {
+        told(&QUICK, &[(fault, place), (ARCH, arch), (ORDER, order)]).status.success()
+    };
+    let passes_with = |tests: &[&str], place: &str, order: &str| {
+        tests_in(emulation(), tests, &[(fault, place), (ARCH, arch), (ORDER, order)]).status.success()
+    };
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // The quickest first; growth and walks are tests of their own. Some ops are of a few families alone.
+                    let tests: &[&[&str]] = match place.split_once(':') {
+                        Some(("growth.cuh", _)) => &[&[GROWTH], &[OWN_CACHE]],
+                        Some(("pruning.cuh", _)) => &[&[WHOLE]],
+                        Some(("walk.cuh", _)) => &[&[WALK]],
+                        _ => &[&[ONCE], &[LONG], &[UNFUSED], &[CANDIDATES], &[FAMILIES]],
+                    };
+                    let is_noticed =
+                        |tests: &[&str]| orders.iter().any(|order| !passes_with(tests, place, order));
+                    let by_checks = orders.iter().any(|order| !checks_pass(place, order));
+                    if !by_checks && !tests.iter().copied().any(is_noticed) {
+                        unnoticed.lock().expect("no thread panics").push(place.clone());
+                    }
+                }
+            });
+        }
+    });
+    let unnoticed = unnoticed.into_inner().expect("no thread panicked");
+    assert!(unnoticed.is_empty(), "no test fails with {fault} at {unnoticed:?}");
+}
+
+#[test]
+#[ignore = "takes long: .ci/full runs it"]
+fn every_barrier_is_missed() {
+    let waits = [lines_with(" barrier();"), lines_with(" wait_for_copies<")].concat();
+    every_fault_is_noticed(WITHOUT, &waits, "80", &["reversed", "greedy", "1"]);
+}
+
+#[test]
+#[ignore = "takes long: .ci/full runs it"]
+fn every_index_matters() {
+    every_fault_is_noticed(SHIFT, &lines_with("index("), "80", &["forwards"]);
+}
+
+/// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself refuses.
+#[test]
+#[ignore = "takes long: .ci/full runs it"]
+fn every_wait_for_other_kernels_is_missed() {
+    let waits = lines_with(" wait_for_kernels_before();");
+    every_fault_is_noticed(LATE, &waits, OVERLAPPING.1, &["forwards"]);
+    every_fault_is_noticed(WITHOUT, &waits[..1], OVERLAPPING.1, &["forwards"]);
+}
