@@ -18,7 +18,7 @@ use yggc::{
 use crate::cli::{
     cache::CachePlace,
     error::Failure,
-    loading,
+    loading, memory,
     output::remark,
     plan_cache::{CachedPlan, Found, LockedPlan},
     progress,
@@ -185,12 +185,13 @@ fn make(
     locked: &LockedPlan<'_>,
 ) -> Result<(Prepared, PlanOrReason), Failure> {
     let draft_models = draft_model.map(Path::to_owned).into_iter().collect();
-    let options = AutoplanOptions { draft_models, ..AutoplanOptions::default() };
+    let mut options = AutoplanOptions { draft_models, ..AutoplanOptions::default() };
     remark(format_args!(
         "first use of this model on this machine: measuring for {} s at most, once; --no-spec does without",
         options.budget.as_secs()
     ));
     let loaded = Arc::new(Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()))?);
+    options.memory_limit = memory::available();
     let bar = progress::parts();
     let made = measure::autoplan(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();

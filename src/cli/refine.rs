@@ -13,7 +13,7 @@ use crate::cli::{
     args::PlanRefineArgs,
     cache::CachePlace,
     error::Failure,
-    fetch, loading, output,
+    fetch, loading, memory, output,
     plan_cache::CachedPlan,
     planning::{advance, load_options},
     progress,
@@ -34,9 +34,12 @@ pub(crate) fn command(args: &PlanRefineArgs, cache: &CachePlace) -> Result<(), F
         place.lock(|| waiting = Some(progress::waiting("waiting for another yggc that is making a plan")))?;
     drop(waiting);
     let budget = Duration::from_secs(u64::try_from(args.budget).unwrap_or(u64::MAX));
-    let options =
-        ProfileOptions { draft_models: draft_model.into_iter().collect(), ..ProfileOptions::new(budget) };
     let loaded = Arc::new(Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()))?);
+    let options = ProfileOptions {
+        draft_models: draft_model.into_iter().collect(),
+        memory_limit: memory::available(),
+        ..ProfileOptions::new(budget)
+    };
     let bar = progress::parts();
     let profile = measure::profile(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();

@@ -33,6 +33,8 @@ pub struct AutoplanOptions {
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
+    /// Bytes that may be allocated for drafters; no limit if `None`.
+    pub memory_limit: Option<usize>,
     /// What says when the profile was measured and the plan made.
     pub clock: fn() -> UnixTime,
 }
@@ -43,6 +45,7 @@ impl Default for AutoplanOptions {
             draft_models: Vec::new(),
             budget: Duration::from_secs(55),
             pinning: Pinning::default(),
+            memory_limit: None,
             clock: UnixTime::now,
         }
     }
@@ -64,6 +67,7 @@ pub fn autoplan(
         draft_models: options.draft_models.clone(),
         head_sizes: Vec::new(),
         learners: Learners::Mixtures,
+        memory_limit: options.memory_limit,
         clock: options.clock,
         ..ProfileOptions::new(options.budget)
     };

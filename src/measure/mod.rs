@@ -14,6 +14,7 @@ mod autoplan;
 mod calibration;
 mod corpus;
 mod depth;
+mod drafters;
 mod forwards;
 mod kernel_report;
 mod kernels;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -12,17 +12,18 @@ use ygg_profiler::{
 };
 
 use crate::{
-    engine::{DraftModel, Error, Hint, Loaded, drafter_file},
-    plan::{DrafterFile, DrafterKind, ProfiledModel},
+    engine::{Error, Hint, Loaded},
+    plan::DrafterKind,
     planner::choose_tunings,
     runtime::Pinning,
-    speculate::{CorpusStore, StepShape},
+    speculate::StepShape,
 };
 
 use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
     depth::train_predictor,
+    drafters::drafters_of,
     live::{Learners, Recording, recordings},
     redraft::{Redrafted, redraft},
     subject::{Abilities, StepSubject},
@@ -76,6 +77,8 @@ pub struct ProfileOptions {
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
+    /// Bytes that may be allocated: substitutes that do not fit are left out. No limit if `None`.
+    pub memory_limit: Option<usize>,
     /// What says when measuring began.
     pub clock: fn() -> UnixTime,
 }
@@ -99,73 +102,10 @@ impl ProfileOptions {
             tokens: 48,
             budget,
             pinning: Pinning::default(),
+            memory_limit: None,
             clock: UnixTime::now,
         }
     }
-}
-
-/// The corpus store at `path`, as profiles name it.
-fn store_file(loaded: &Loaded, path: &Path) -> Result<DrafterFile, Error> {
-    let store = CorpusStore::open(path)?;
-    store.expect_model(loaded.model().fingerprint().as_bytes())?;
-    drafter_file("store", path, store.digest())
-}
-
-/// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows; further ones of a name get the suffix
-/// `_2`, `_3` and so on.
-fn draft_models(paths: &[PathBuf]) -> Result<Vec<(String, DrafterFile)>, Error> {
-    let mut all: Vec<(String, DrafterFile)> = Vec::new();
-    for path in paths {
-        let model = DraftModel::open(path)?;
-        let file = model.file()?;
-        if all.iter().any(|(_, other)| other.digest == file.digest) {
-            continue;
-        }
-        let base = if model.reads_hidden_rows() { "model_hidden" } else { "model" };
-        let names = std::iter::once(base.to_owned()).chain((2..).map(|n| format!("{base}_{n}")));
-        let name = names.into_iter().find(|name| all.iter().all(|(other, _)| other != name));
-        all.push((name.expect("endless names"), file));
-    }
-    Ok(all)
-}
-
-/// The drafters to measure: of those that can be made of the model and the files, the ones that were asked for.
-fn drafters(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
-    let asked = &options.drafters;
-    let is_asked = |name: &str| asked.iter().any(|asked| asked == name);
-    let draft_models = draft_models(&options.draft_models)?;
-    let store = options.store.as_deref().map(|path| store_file(loaded, path)).transpose()?;
-    if store.is_none() && is_asked("retrieval") {
-        return Err(Error::input(
-            "drafter `retrieval` needs a corpus store: expected one, found none; make it with `yggc corpus build`",
-        )
-        .with_hint(Hint::Store));
-    }
-    if draft_models.is_empty() && is_asked("model") {
-        return Err(Error::input(
-            "drafter `model` needs a drafter model: expected one, found none; give a small model of the same vocabulary, or a \
-             hidden-state drafter for this model",
-        )
-        .with_hint(Hint::DraftModel));
-    }
-    let groups = loaded.set().groups();
-    let model = ProfiledModel {
-        groups,
-        substitute_shares: &loaded.set().substitute_shares(),
-        store: store.as_ref(),
-        draft_models: &draft_models,
-    };
-    let all = DrafterKind::profiled(&model);
-    let kinds: BTreeSet<&str> = all.iter().map(|(_, kind)| kind.name()).collect();
-    if let Some(name) = asked.iter().find(|name| *name != "none" && !kinds.contains(name.as_str())) {
-        let kinds: Vec<&str> = kinds.into_iter().collect();
-        return Err(Error::input(format!(
-            "drafter `{name}` cannot be made for this model: expected one of {}",
-            kinds.join(", ")
-        )));
-    }
-    let wanted = all.into_iter().filter(|(_, kind)| asked.is_empty() || is_asked(kind.name()));
-    Ok(wanted.map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind)).collect())
 }
 
 fn cells(
@@ -253,7 +193,7 @@ pub fn profile(
         .with_hint(Hint::Processor));
     }
     let (begun, measured_at) = (now(), (options.clock)());
-    let mut drafters = drafters(loaded, options)?;
+    let mut drafters = drafters_of(loaded, options)?;
     drafters.retain(|(_, kind)| options.learners.admit(kind));
     let loaded = &loaded.with_drafters(drafters.iter().map(|(_, kind)| kind))?;
     let widest = *loaded.set().widths().last().expect("width 1 is always planned");

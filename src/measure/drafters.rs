@@ -1,0 +1,132 @@
+//! Which drafters a profile measures: those that can be made of the model, the files and the memory that are there.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use ygg_profiler::DrafterName;
+
+use crate::{
+    engine::{DraftModel, Error, Hint, Loaded, drafter_file},
+    plan::{DrafterFile, DrafterKind, ProfiledModel},
+    speculate::CorpusStore,
+};
+
+use super::ProfileOptions;
+
+/// The corpus store at `path`, as profiles name it.
+fn store_file(loaded: &Loaded, path: &Path) -> Result<DrafterFile, Error> {
+    let store = CorpusStore::open(path)?;
+    store.expect_model(loaded.model().fingerprint().as_bytes())?;
+    drafter_file("store", path, store.digest())
+}
+
+/// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows; further ones of a name get the suffix
+/// `_2`, `_3` and so on.
+fn draft_models(paths: &[PathBuf]) -> Result<Vec<(String, DrafterFile)>, Error> {
+    let mut all: Vec<(String, DrafterFile)> = Vec::new();
+    for path in paths {
+        let model = DraftModel::open(path)?;
+        let file = model.file()?;
+        if all.iter().any(|(_, other)| other.digest == file.digest) {
+            continue;
+        }
+        let base = if model.reads_hidden_rows() { "model_hidden" } else { "model" };
+        let names = std::iter::once(base.to_owned()).chain((2..).map(|n| format!("{base}_{n}")));
+        let name = names.into_iter().find(|name| all.iter().all(|(other, _)| other != name));
+        all.push((name.expect("endless names"), file));
+    }
+    Ok(all)
+}
+
+/// Bits and shares of the substitutes that fit in memory.
+fn substitutes(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(u32, f64)>, Error> {
+    let mut all = loaded.set().substitute_shares();
+    let Some(limit) = options.memory_limit else { return Ok(all) };
+    let bytes = |bits| loaded.set().graph().substitute_bytes(bits);
+    let least = all.iter().map(|(bits, _)| packing_bytes(bytes(*bits))).min().unwrap_or(0);
+    if least > limit && options.drafters.iter().any(|asked| asked == "substitute") {
+        return Err(Error::device(format!(
+            "drafter `substitute` does not fit in memory: expected {} MiB free, found {}; end other programs, or leave it out",
+            least >> 20,
+            limit >> 20
+        )));
+    }
+    let fitting = fitting(all.iter().map(|(bits, _)| (*bits, bytes(*bits))), limit);
+    all.retain(|(bits, _)| fitting.contains(bits));
+    Ok(all)
+}
+
+/// What a substitute of so many bytes takes while it is packed.
+fn packing_bytes(bytes: usize) -> usize {
+    2 * bytes
+}
+
+/// The bits of the substitutes, given by bits and bytes, that fit beside each other within `limit`: more bits first.
+fn fitting(all: impl DoubleEndedIterator<Item = (u32, usize)>, limit: usize) -> Vec<u32> {
+    let mut taken = 0;
+    let fits = |(_, bytes): &(u32, usize)| {
+        let fits = taken + packing_bytes(*bytes) <= limit;
+        taken += if fits { *bytes } else { 0 };
+        fits
+    };
+    all.rev().filter(fits).map(|(bits, _)| bits).collect()
+}
+
+/// The drafters to measure: of those that can be made of the model and the files, the ones that were asked for.
+pub(super) fn drafters_of(
+    loaded: &Loaded,
+    options: &ProfileOptions,
+) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
+    let asked = &options.drafters;
+    let is_asked = |name: &str| asked.iter().any(|asked| asked == name);
+    let draft_models = draft_models(&options.draft_models)?;
+    let store = options.store.as_deref().map(|path| store_file(loaded, path)).transpose()?;
+    if store.is_none() && is_asked("retrieval") {
+        return Err(Error::input(
+            "drafter `retrieval` needs a corpus store: expected one, found none; make it with `yggc corpus build`",
+        )
+        .with_hint(Hint::Store));
+    }
+    if draft_models.is_empty() && is_asked("model") {
+        return Err(Error::input(
+            "drafter `model` needs a drafter model: expected one, found none; give a small model of the same vocabulary, or a \
+             hidden-state drafter for this model",
+        )
+        .with_hint(Hint::DraftModel));
+    }
+    let groups = loaded.set().groups();
+    let model = ProfiledModel {
+        groups,
+        substitute_shares: &substitutes(loaded, options)?,
+        store: store.as_ref(),
+        draft_models: &draft_models,
+    };
+    let all = DrafterKind::profiled(&model);
+    let kinds: BTreeSet<&str> = all.iter().map(|(_, kind)| kind.name()).collect();
+    if let Some(name) = asked.iter().find(|name| *name != "none" && !kinds.contains(name.as_str())) {
+        let kinds: Vec<&str> = kinds.into_iter().collect();
+        return Err(Error::input(format!(
+            "drafter `{name}` cannot be made for this model: expected one of {}",
+            kinds.join(", ")
+        )));
+    }
+    let wanted = all.into_iter().filter(|(_, kind)| asked.is_empty() || is_asked(kind.name()));
+    Ok(wanted.map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn substitutes_that_do_not_fit_in_memory_are_left_out() {
+        let all = [(2, 30), (3, 40), (4, 50)];
+        let bits: [(usize, &[u32]); 6] =
+            [(1000, &[4, 3, 2]), (150, &[4, 3, 2]), (149, &[4, 3]), (100, &[4]), (99, &[3]), (59, &[])];
+        for (limit, expected) in bits {
+            assert_eq!(fitting(all.into_iter(), limit), expected, "{limit}");
+        }
+    }
+}
