@@ -129,6 +129,8 @@ const EAGER: &str = "eager::eager_answers_are_plain_ones_to_the_bit";
 const EMBEDDINGS: &str = "row_invariance::embeddings_are_the_same_bits_in_every_class";
 const HISTORY: &str = "kv_cache::any_history_of_a_session_leaves_the_committed_sequence_alone";
 const LAYER_SKIP: &str = "lossless::layer_skip_changes_no_token";
+const SUBSTITUTE: &str = "lossless::a_substitute_changes_no_token";
+const IN_FOUR_BITS: &str = "substitutes::it_computes_what_the_model_in_fewer_bits_does";
 const MIXTURE: &str = "lossless::a_mixture_changes_no_token";
 const HIDDEN_STATE: &str = "lossless::a_hidden_state_drafter_changes_no_token";
 const HIDDEN_FORWARD: &str = "hidden_state_forward::a_forward_is_what_its_file_says";
@@ -161,7 +163,7 @@ fn candidates_have_the_bits_of_the_reference() {
 
 #[test]
 fn speculation_changes_no_token() {
-    passes(&[LAYER_SKIP, MIXTURE, HIDDEN_STATE, ADVERSARY], &[]);
+    passes(&[LAYER_SKIP, SUBSTITUTE, IN_FOUR_BITS, MIXTURE, HIDDEN_STATE, ADVERSARY], &[]);
 }
 
 #[test]

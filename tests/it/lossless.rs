@@ -100,7 +100,8 @@ impl Case {
         let policy = dice.chance(60).then(|| any_policy(&shape, dice));
         let is_trimmed = kind == Kind::TrimmedHead || kind == Kind::Substitute && dice.chance(40);
         let kept = if is_trimmed { any_kept(vocabulary, dice) } else { Vec::new() };
-        let bits = (kind == Kind::Substitute).then(|| *dice.pick(&[2, 3, 4]));
+        // A device has no matrices of fewer.
+        let bits = (kind == Kind::Substitute).then(|| if is_cuda() { 4 } else { *dice.pick(&[2, 3, 4]) });
         let can_be_ahead = matches!(
             kind,
             Kind::LayerSkip
