@@ -107,8 +107,13 @@ pub(super) fn drafters_of(
     let kinds: BTreeSet<&str> = all.iter().map(|(_, kind)| kind.name()).collect();
     if let Some(name) = asked.iter().find(|name| *name != "none" && !kinds.contains(name.as_str())) {
         let kinds: Vec<&str> = kinds.into_iter().collect();
+        let why = match name.as_str() {
+            "substitute" => ", whose matrices have few bits already (it pays for BF16 or Q8_0, say)",
+            "layer_skip" | "swift" => ", which has too few layers to leave some out",
+            _ => "",
+        };
         return Err(Error::input(format!(
-            "drafter `{name}` cannot be made for this model: expected one of {}",
+            "drafter `{name}` cannot be made for this model{why}: expected one of {}",
             kinds.join(", ")
         )));
     }

@@ -105,14 +105,7 @@ fn the_program_is_told_what_was_asked_for_and_its_progress_passes_through() {
     }
     let tokenizer = fs::read(Path::new(after("--tokenizer")).join("tokenizer.json")).expect("it was written");
     let tokenizer = Tokenizer::from_json(&tokenizer, &TokenizerConfig::default()).expect("it is one");
-    let options = LoadOptions {
-        tier: None,
-        activations: Activations::Native,
-        cache: yggc::engine::KvFormat::F16,
-        threads: Some(1),
-        widths: vec![1],
-    };
-    let own = Loaded::open(model(), &options).expect("the tiny model loads");
+    let own = load(model()).expect("the tiny model loads");
     assert_eq!(own.tokenizer().first_difference(&tokenizer), None);
     let program = drafter.join("work/program/distill");
     assert!(program.join("__main__.py").exists() && program.join("train.py").exists());
@@ -163,12 +156,7 @@ fn bad_arguments_are_refused_before_anything_is_written() {
     }
 }
 
-/// Tokens in a row that training data must not share with prompts that judge.
-const GRAM: usize = 13;
-
-#[test]
-fn no_prompt_that_judges_is_among_those_that_train() {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+fn load(model: &Path) -> Result<Loaded, yggc::engine::Error> {
     let options = LoadOptions {
         tier: None,
         activations: Activations::Native,
@@ -176,7 +164,16 @@ fn no_prompt_that_judges_is_among_those_that_train() {
         threads: Some(1),
         widths: vec![1],
     };
-    let loaded = Loaded::open(default_model(), &options).expect("the default model loads");
+    Loaded::open(model, &options)
+}
+
+/// Tokens in a row that training data must not share with prompts that judge.
+const GRAM: usize = 13;
+
+#[test]
+fn no_prompt_that_judges_is_among_those_that_train() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let loaded = load(default_model()).expect("the default model loads");
     let encode = |text: &str| loaded.tokenizer().encode(text, Special::Literal);
 
     let mut judging: HashSet<Vec<u32>> = HashSet::new();

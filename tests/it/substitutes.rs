@@ -5,11 +5,13 @@ use std::sync::Arc;
 use ygg_kernels::{KvFormat, WeightFormat};
 use yggc::{
     ir::{Graph, WeightId, WeightSource},
-    model::Model,
+    model::{Model, synthetic::SyntheticSpec},
     runtime::{Choice, ExecutableSet, RuntimeError, Session, SessionOptions, SetOptions, VariantChange},
     runtime::{DraftVariant, Pinning},
 };
 
+use crate::bad_input::refused;
+use crate::tiny_commands as tiny;
 use crate::tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, models, some_models};
 
 const CHOICE: Choice = Choice { k: 8, temperature: Some(1.0) };
@@ -127,4 +129,12 @@ fn one_substitute_serves_every_head_and_is_counted() {
     let five = VariantChange { head_tokens: None, substitute_bits: Some(5) };
     let refused = whole.with_variants(weights, &[five]).expect_err("no such substitute").to_string();
     assert!(refused.contains("5 bits") && refused.contains("2, 3 or 4"), "{refused}");
+}
+
+#[test]
+fn a_model_of_few_bits_says_why_it_has_none() {
+    let model = tiny::write("few_bits.gguf", &SyntheticSpec { format: WeightFormat::Q4_1, ..tiny::spec() });
+    let mut command = tiny::on_machine("profile", &model);
+    command.args(["--drafter", "substitute", "--budget", "9", "-o", "no.profile"]);
+    refused(&mut command, 3, &["`substitute`", "few bits already", "layer_skip"]);
 }
