@@ -157,7 +157,13 @@ struct Order {
 struct Stacks {
     std::vector<char*> all;
     ~Stacks() {
-        for (char* stack : all) munmap(stack, STACK);
+        for (char* stack : all) {
+#if defined(__SANITIZE_ADDRESS__)
+            // Whatever is mapped here next begins without the marks of the stack.
+            ASAN_UNPOISON_MEMORY_REGION(stack, STACK);
+#endif
+            munmap(stack, STACK);
+        }
     }
     // Stacks lie a power of two apart: tops that lay at the same place of each would share a few lines of a cache.
     static std::size_t unused_above(std::size_t i) { return i * (17 * 64) % (32 << 10); }
@@ -167,10 +173,6 @@ struct Stacks {
             if (stack == MAP_FAILED) refuse("no memory for a stack");
             // An overflow ends the program instead of writing into the next stack.
             mprotect(stack, 4096, PROT_NONE);
-#if defined(__SANITIZE_ADDRESS__)
-            // A stack that was here before and is gone has left its marks.
-            ASAN_UNPOISON_MEMORY_REGION(stack, STACK);
-#endif
             all.push_back(static_cast<char*>(stack));
         }
         return all[i];
