@@ -51,6 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         cache: yggc::engine::KvFormat::F16,
         threads: None,
         widths: vec![2, 4, 8, 16, 32, SHAPE.verify_width],
+        resident: None,
     };
     let loaded = Loaded::open(Path::new(model), &options)?;
     let prompts = read_prompts(Path::new(prompts))?;

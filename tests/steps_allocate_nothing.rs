@@ -8,12 +8,13 @@ use std::{
         Arc,
         atomic::{AtomicIsize, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     model::{
-        HiddenStateModel, Model,
+        HiddenStateModel, KeptPlace, Model,
         synthetic::{HiddenStateSpec, SyntheticSpec},
     },
     plan::{
@@ -21,13 +22,14 @@ use yggc::{
         RowRule, Schedule, SuffixSettings, WidthCost,
     },
     policy::{GuardTerms, SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, StepCosts},
-    runtime::{ExecutableSet, Exercise, Pinning, Session, SessionOptions, SetOptions, SkipSet},
+    runtime::{ExecutableSet, Exercise, Pinning, RuntimeError, Session, SessionOptions, SetOptions, SkipSet},
     sample::{Adjustment, Sampling},
     speculate::{
         Begin, Decoder, DraftGrowth, Drafter, Limits, Lookup, Mixed, ModelDrafter, Ngram, Policy, Recycling,
         Retrieval, Reuse, SelfDrafter, StepRange, StepShape, Suffix, Swift,
         corpus::{Corpus, CorpusStore},
     },
+    storage::MappedFile,
     tree::Template,
 };
 
@@ -101,11 +103,43 @@ fn model() -> Model {
 }
 
 fn set(model: &Model, tier: Tier, activations: Activations) -> Arc<ExecutableSet> {
-    let widths = vec![4, 8];
-    let kv_format = KvFormat::F16;
-    let options = SetOptions { tier, kv_format, activations, widths, model_context: CONTEXT, threads: 1 };
-    let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options);
-    Arc::new(set.expect("a generated model compiles and loads"))
+    Arc::new(set_within(model, tier, activations, None).expect("a generated model compiles and loads"))
+}
+
+fn set_within(
+    model: &Model,
+    tier: Tier,
+    activations: Activations,
+    resident: Option<usize>,
+) -> Result<ExecutableSet, RuntimeError> {
+    let (widths, kv_format) = (vec![4, 8], KvFormat::F16);
+    let options =
+        SetOptions { tier, kv_format, activations, widths, model_context: CONTEXT, threads: 1, resident };
+    ExecutableSet::build(&model.graph, model.weights.as_ref(), &options)
+}
+
+/// Executables whose weights are streamed as far as can be.
+fn streaming(tier: Tier) -> Arc<ExecutableSet> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("tiny.gguf");
+    SyntheticSpec { feed_forward: 1024, ..spec() }.write_gguf(&path).expect("the model is written");
+    let stamp = || MappedFile::open(&path).expect("it was written").stamp().expect("the system says");
+    while !stamp().expect("a system that notes changes").is_settled() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let kept =
+        KeptPlace { folder: folder.path().into(), least_bytes: 0, most_bytes: None, most_read_bytes: 0 };
+    let model = Model::open(&path).expect("a generated model opens");
+    let model = model.kept_in(kept, |_| ()).expect("the system says how old it is");
+    let within = |budget| set_within(&model, tier, Activations::Int8, Some(budget));
+    let least = match within(0) {
+        Err(RuntimeError::Budget(error)) => error.least,
+        other => panic!("expected a budget that is too small, found {other:?}"),
+    };
+    let set = within(least).expect("enough").with_heads(model.weights.as_ref(), &[kept_tokens()]);
+    let set = set.expect("tokens in order");
+    assert!(set.placed().is_some_and(|placed| placed.streamed > placed.staging));
+    Arc::new(set)
 }
 
 /// The same executables with drafter models beside them: the model itself, and one that reads its hidden rows.
@@ -120,7 +154,7 @@ fn with_drafts(set: &Arc<ExecutableSet>, model: &Model) -> Arc<ExecutableSet> {
 }
 
 /// Tokens of the trimmed head.
-fn kept() -> Vec<u32> {
+fn kept_tokens() -> Vec<u32> {
     (0..VOCABULARY).step_by(3).collect()
 }
 
@@ -161,7 +195,7 @@ fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
         }
         "trimmed_head" => {
             let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
-            let head = session.set().head(&kept()).expect("it was made");
+            let head = session.set().head(&kept_tokens()).expect("it was made");
             Some(Box::new(
                 SelfDrafter::layer_skip(session, skip, &SHAPE).expect("a planned width").with_variant(head),
             ))
@@ -442,6 +476,18 @@ fn check_cuda(model: &Model, sampled: Sampling) {
     check_steps(&set, ("layer_skip", Schedule::TwoLaunches), 1, sampled);
 }
 
+/// Streamed weights are read by threads that allocate nothing either.
+fn check_streamed(tier: Tier, sampled: Sampling) {
+    let set = streaming(tier);
+    for threads in [1, 2] {
+        check_memory(&set, threads);
+        check_observed(&set, threads);
+        for name in ["none", "lookup", "layer_skip", "trimmed_head"] {
+            check_steps(&set, (name, Schedule::Plain), threads, sampled);
+        }
+    }
+}
+
 fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
     let model = model();
     if is_cuda() {
@@ -453,6 +499,7 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
     let cut = Sampling { top_k: 40, ..sampled };
     let tiers = yggc::backend::available_tiers();
     let fastest = *tiers.last().expect("a tier for every processor");
+    check_streamed(fastest, sampled);
     for (tier, activations) in
         tiers.into_iter().flat_map(|tier| Activations::ALL.map(|activations| (tier, activations)))
     {
@@ -463,7 +510,8 @@ fn a_step_allocates_nothing_and_a_session_takes_what_it_announced() {
             taken >= announced && taken <= announced + (1 << 20),
             "executables on {tier} took {taken} bytes, {announced} of weights were announced"
         );
-        let trim = || Arc::new(set.with_heads(model.weights.as_ref(), &[kept()]).expect("tokens in order"));
+        let trim =
+            || Arc::new(set.with_heads(model.weights.as_ref(), &[kept_tokens()]).expect("tokens in order"));
         let (taken, trimmed) = bytes_kept(trim);
         let more = trimmed.memory(&session_options(1)).weight_bytes - announced;
         // Programs of both sets are kept; all weights but the head's are shared.

@@ -36,6 +36,7 @@ pub(super) fn loaded() -> &'static Arc<Loaded> {
             cache: yggc::engine::KvFormat::F16,
             threads: Some(1),
             widths: vec![2, WIDEST, 16],
+            resident: None,
         };
         Arc::new(Loaded::open(&path, &options).expect("a generated model loads"))
     })

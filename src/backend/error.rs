@@ -33,6 +33,23 @@ pub enum BackendError {
         /// What the packer expected and found.
         reason: String,
     },
+    /// There is no file to stream weights from.
+    #[error("weights cannot be streamed: {reason}")]
+    NoStream {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Streamed weights could not be read.
+    #[error(
+        "the weights that are streamed from `{}` cannot be read: {reason}; check the disk, and remove the file for it to be made again",
+        path.display()
+    )]
+    Stream {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What was expected and found, or the system's word.
+        reason: String,
+    },
     /// Memory was refused.
     #[error("{bytes} bytes for {what} were refused by the system; use a shorter context or a smaller model")]
     Memory {

@@ -13,6 +13,8 @@ use crate::ir::{ProgramId, RowInputs, StepId};
 pub enum Moment {
     /// All workers stand before the first step.
     Begun,
+    /// The streamed matrix that a step multiplies by has come.
+    Fetched(StepId),
     /// The first worker has done its share of a step.
     ShareDone(StepId),
     /// All workers have done theirs.
@@ -25,7 +27,7 @@ pub type Observer<'a> = &'a mut (dyn FnMut(Moment) + Send);
 /// Work beside forwards that shows one limit of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exercise {
-    /// Read all weights from memory, shared as steps share them: bytes.
+    /// Read all weights that are in memory, shared as steps share them: bytes.
     ReadWeights {
         /// How often.
         passes: u64,

@@ -142,6 +142,9 @@ fn next_step(hint: &Hint) -> String {
         Hint::Tier => "choose a tier with --isa, or a GPU with --device cuda",
         Hint::Processor => "choose the processor with --device cpu",
         Hint::Threads => "choose their number with --threads",
+        Hint::Resident => {
+            "choose the budget with --resident, and the folder of packed weights with --cache-dir"
+        }
         Hint::ForcePlan => "or pass --force to use it all the same",
         Hint::DraftModel => "name the drafter model with --draft-model",
         Hint::Store => "name the corpus store with --store",
@@ -177,6 +180,7 @@ mod tests {
             (Hint::Tier, "--isa"),
             (Hint::Processor, "--device cpu"),
             (Hint::Threads, "--threads"),
+            (Hint::Resident, "--resident"),
             (Hint::ForcePlan, "--force"),
             (Hint::DraftModel, "--draft-model"),
             (Hint::Store, "--store"),

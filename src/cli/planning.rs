@@ -7,9 +7,7 @@ use std::{
 
 use indicatif::ProgressBar;
 use yggc::{
-    engine::{
-        DraftModel, DrafterChoice, Engine, Error, LoadOptions, Loaded, Options, PlanSource, fingerprints,
-    },
+    engine::{DraftModel, DrafterChoice, Engine, Error, LoadOptions, Loaded, Options, PlanSource},
     measure::{self, AutoplanOptions, ProfileOptions},
     model::Model,
     plan::{self, Plan},
@@ -64,8 +62,8 @@ impl Prepared {
 
 /// How a model is loaded on `machine`.
 pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions {
-    let Machine { tier, activations, cache, threads } = machine;
-    LoadOptions { tier: Some(tier), activations, cache, threads: Some(threads), widths }
+    let Machine { tier, activations, cache, threads, resident } = machine;
+    LoadOptions { tier: Some(tier), activations, cache, threads: Some(threads), widths, resident }
 }
 
 /// The plan of a file that the user named.
@@ -132,7 +130,7 @@ pub(crate) fn first_use(
     machine: Machine,
     cache: &CachePlace,
 ) -> Result<(Prepared, PlanOrReason), Failure> {
-    let here = fingerprints(&model, machine.tier, machine.activations, machine.cache, machine.threads)?;
+    let here = machine.fingerprints(&model)?;
     let folder = match cache.dir() {
         Ok(folder) => folder,
         Err(error) => {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ygg_profiler::UnixTime;
 use yggc::{
-    engine::{DraftModel, Loaded, fingerprints},
+    engine::{DraftModel, Loaded},
     measure::{self, ProfileOptions, plan_from_profile},
     planner::Fix,
 };
@@ -24,7 +24,7 @@ use crate::cli::{
 pub(crate) fn command(args: &PlanRefineArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let model = loading::open(&fetch::resolve(args.model.model.as_deref(), cache)?, cache)?;
-    let here = fingerprints(&model, machine.tier, machine.activations, machine.cache, machine.threads)?;
+    let here = machine.fingerprints(&model)?;
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache)?;
     let digest =
         draft_model.as_deref().map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());

@@ -35,7 +35,7 @@ impl Refinement {
     ) -> Result<Self, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::Internal(format!("the program does not find itself: {error}")))?;
-        let Machine { tier, activations, cache: format, threads } = machine;
+        let Machine { tier, activations, cache: format, threads, resident } = machine;
         let mut command = Command::new(program);
         command.args(["plan", "refine", "--threads"]).arg(threads.to_string());
         match tier {
@@ -43,6 +43,9 @@ impl Refinement {
             tier => command.args(["--isa", tier.name(), "--activations"]).arg(activations.to_string()),
         };
         command.arg("--cache").arg(format.to_string()).arg("--cache-dir").arg(cache);
+        if let Some(bytes) = resident {
+            command.arg("--resident").arg(bytes.to_string());
+        }
         for (flag, path) in [("--model", model), ("--draft-model", draft_model)] {
             if let Some(path) = path {
                 command.arg(flag).arg(path);

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::Path, time::Duration};
 
 use yggc::{
-    engine::{DraftModel, DrafterChoice, Options, fingerprints},
+    engine::{DraftModel, DrafterChoice, Options},
     model::Model,
 };
 
@@ -87,7 +87,7 @@ fn idle(
     machine: Machine,
     cache: &CachePlace,
 ) -> Result<Idle, Failure> {
-    let here = fingerprints(model, machine.tier, machine.activations, machine.cache, machine.threads)?;
+    let here = machine.fingerprints(model)?;
     let draft_model = options.draft_model.as_deref();
     let digest = draft_model.map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
     let folder = cache.dir()?;

@@ -10,9 +10,10 @@ use yggc::{
     backend::available_tiers,
     engine::{
         Activations, Adjustment, DrafterChoice, KvFormat, Options, Prompt, Request, Sampling, Tier,
-        default_threads,
+        default_threads, fingerprints,
     },
-    plan::DrafterId,
+    model::Model,
+    plan::{DrafterId, Fingerprints},
     policy::{SkipObjective, SkipSearchSettings},
     speculate::DraftGrowth,
 };
@@ -41,6 +42,8 @@ pub(crate) struct Machine {
     pub(crate) activations: Activations,
     pub(crate) cache: KvFormat,
     pub(crate) threads: usize,
+    /// Most bytes of weights in memory; all without it.
+    pub(crate) resident: Option<usize>,
 }
 
 impl Machine {
@@ -48,7 +51,7 @@ impl Machine {
     pub(crate) fn whole() -> Self {
         let tier = Tier::detect_best();
         let activations = tier.activations();
-        Self { tier, activations, cache: KvFormat::F16, threads: default_threads() }
+        Self { tier, activations, cache: KvFormat::F16, threads: default_threads(), resident: None }
     }
 
     /// # Errors
@@ -78,6 +81,11 @@ impl Machine {
                     "--cache {cache} is for --device cpu: a GPU's kernels read f16; leave it out"
                 )));
             }
+            (DeviceName::Cuda, None) if args.resident.is_some() => {
+                return Err(Failure::Usage(
+                    "--resident is for --device cpu: a GPU streams no weights; leave it out".to_owned(),
+                ));
+            }
             (DeviceName::Cuda, None) => Tier::Cuda,
         };
         if tier == Tier::Cuda {
@@ -86,7 +94,17 @@ impl Machine {
             return Err(Failure::Usage("--no-overlap is for --device cuda: leave it out".to_owned()));
         }
         let activations = activations.unwrap_or(tier.activations());
-        Ok(Self { tier, activations, cache, threads: threads(args.threads) })
+        let resident = args.resident.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(Self { tier, activations, cache, threads: threads(args.threads), resident })
+    }
+
+    /// What a plan for a model must have been made for to be used here.
+    ///
+    /// # Errors
+    /// [`Failure::Device`] if the machine cannot be read.
+    pub(crate) fn fingerprints(&self, model: &Model) -> Result<Fingerprints, Failure> {
+        let Self { tier, activations, cache, threads, resident } = *self;
+        Ok(fingerprints(model, tier, activations, cache, threads, resident)?)
     }
 
     /// Options of an engine on this machine, without plan and drafter.
@@ -96,6 +114,7 @@ impl Machine {
             activations: Some(self.activations),
             cache: self.cache,
             threads: Some(self.threads),
+            resident: self.resident,
             context,
             memory_limit: memory::available(),
             ..Options::new(model)

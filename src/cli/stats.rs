@@ -153,12 +153,13 @@ fn ending(reason: FinishReason) -> &'static str {
 
 /// Memory in one line.
 pub(crate) fn memory(memory: Memory) -> String {
-    let Memory { weight_bytes, session_bytes } = memory;
-    format!(
-        "memory     {} of weights, {} of session",
-        output::bytes(weight_bytes as u64),
-        output::bytes(session_bytes as u64)
-    )
+    let Memory { weight_bytes, streamed_bytes, session_bytes } = memory;
+    let bytes = |bytes: usize| output::bytes(bytes as u64);
+    let streamed = match streamed_bytes {
+        0 => String::new(),
+        streamed => format!("; {} of weights are read from disk for every forward", bytes(streamed)),
+    };
+    format!("memory     {} of weights, {} of session{streamed}", bytes(weight_bytes), bytes(session_bytes))
 }
 
 /// Why an answer is incomplete, with the flag that lets it go on; `None` of a complete one. `max_tokens` is what `-n` says.

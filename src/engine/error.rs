@@ -33,6 +33,8 @@ pub enum Hint {
     Processor,
     /// Ask for fewer threads.
     Threads,
+    /// Give the weights another budget of memory, and a folder to be streamed from.
+    Resident,
     /// Use the plan although it was made for something else.
     ForcePlan,
     /// Name the file of the drafter model.
@@ -170,6 +172,8 @@ impl From<RuntimeError> for Error {
         let (kind, hint) = match &error {
             RuntimeError::Backend(error) => of_backend(error),
             RuntimeError::DeviceFailed { .. } => (ErrorKind::Device, Some(Hint::Processor)),
+            RuntimeError::Budget(_) => (ErrorKind::Input, Some(Hint::Resident)),
+            RuntimeError::NotStreamed { .. } => (ErrorKind::Device, Some(Hint::Resident)),
             RuntimeError::ContextFull { .. } => (ErrorKind::Input, Some(Hint::Context)),
             RuntimeError::ContextRange { .. }
             | RuntimeError::SkipSet { .. }
@@ -198,6 +202,8 @@ fn of_backend(error: &BackendError) -> (ErrorKind, Option<Hint>) {
         BackendError::DeviceMemory { .. } | BackendError::Memory { .. } => {
             (ErrorKind::Device, Some(Hint::Context))
         }
+        BackendError::NoStream { .. } => (ErrorKind::Device, Some(Hint::Resident)),
+        BackendError::Stream { .. } => (ErrorKind::Device, None),
         BackendError::Threads { .. } => (ErrorKind::Device, Some(Hint::Threads)),
         BackendError::Weight { .. } => (ErrorKind::Input, None),
     }

@@ -25,6 +25,10 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
     /// Widths to make executables for; 1 is always added.
     pub widths: Vec<usize>,
+    /// Most bytes of packed weights in memory: as many matrices of the last layers as do not fit are read from a file by every forward, which the
+    /// model must have been opened with a place for ([`Model::kept_in`]). `None` keeps all in memory. What drafters have of their own comes on
+    /// top.
+    pub resident: Option<usize>,
 }
 
 /// A model with everything that is shared by its requests: several engines may use one. Clones share all of it, and cost reference
@@ -43,6 +47,7 @@ pub struct LoadOptions {
 ///     cache: KvFormat::F16,
 ///     threads: Some(1),
 ///     widths: vec![4],
+///     resident: None,
 /// };
 /// let loaded = Arc::new(Loaded::open(&model, &load)?);
 /// let engines = [128, 256].map(|context| {
@@ -64,6 +69,7 @@ pub struct Loaded {
     activations: Activations,
     cache: KvFormat,
     threads: usize,
+    resident: Option<usize>,
     end_ids: Vec<u32>,
 }
 
@@ -100,17 +106,32 @@ impl Loaded {
             widths: options.widths.clone(),
             model_context: model.config.context,
             threads,
+            resident: options.resident,
         };
         let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &set_options)?;
         model.check_unchanged()?;
+        if options.resident.is_some() {
+            model.let_pages_go();
+        }
         let mut end_ids = [tokenizer.end_ids(), &model.stop_tokens].concat();
         end_ids.sort_unstable();
         end_ids.dedup();
         let set = Arc::new(set);
         let (model, tokenizer, chat_template) =
             (Arc::new(model), Arc::new(tokenizer), Arc::new(chat_template));
-        let LoadOptions { activations, cache, .. } = *options;
-        Ok(Self { model, tokenizer, chat_template, set, tier, activations, cache, threads, end_ids })
+        let LoadOptions { activations, cache, resident, .. } = *options;
+        Ok(Self {
+            model,
+            tokenizer,
+            chat_template,
+            set,
+            tier,
+            activations,
+            cache,
+            threads,
+            resident,
+            end_ids,
+        })
     }
 
     /// The same with [variants](VariantChange) of its forwards beside the model's, for drafters that use them. Only what they change is
@@ -122,6 +143,9 @@ impl Loaded {
     pub fn with_variants(&self, changes: &[VariantChange<'_>]) -> Result<Self, Error> {
         let set = self.set.with_variants(self.model.weights.as_ref(), changes)?;
         self.model.check_unchanged()?;
+        if self.resident.is_some() {
+            self.model.let_pages_go();
+        }
         Ok(Self { set: Arc::new(set), ..self.clone() })
     }
 
@@ -130,10 +154,10 @@ impl Loaded {
         Self { set: Arc::new(set), ..self.clone() }
     }
 
-    /// What other executables of the same kernels, formats and threads are made with.
+    /// What other executables of the same kernels, formats and threads are made with, all weights in memory.
     pub(crate) fn set_options(&self, widths: Vec<usize>, model_context: usize) -> SetOptions {
         let Self { tier, cache: kv_format, activations, threads, .. } = *self;
-        SetOptions { tier, kv_format, activations, widths, model_context, threads }
+        SetOptions { tier, kv_format, activations, widths, model_context, threads, resident: None }
     }
 
     /// The same model with executables of width 1 that run op by op as a framework without compiled programs does, to measure
@@ -203,6 +227,11 @@ impl Loaded {
         self.threads
     }
 
+    /// Most bytes of packed weights in memory, if there is a limit.
+    pub fn resident(&self) -> Option<usize> {
+        self.resident
+    }
+
     /// Element type of its sessions' key/value caches.
     pub fn cache(&self) -> KvFormat {
         self.cache
@@ -213,7 +242,7 @@ impl Loaded {
     /// # Errors
     /// [`Error`] of kind `Device` if the machine cannot be read.
     pub fn fingerprints(&self) -> Result<Fingerprints, Error> {
-        fingerprints(&self.model, self.tier, self.activations, self.cache, self.threads)
+        fingerprints(&self.model, self.tier, self.activations, self.cache, self.threads, self.resident)
     }
 }
 
@@ -232,6 +261,7 @@ pub fn fingerprints(
     activations: Activations,
     cache: KvFormat,
     threads: usize,
+    resident: Option<usize>,
 ) -> Result<Fingerprints, Error> {
     let threads = u32::try_from(threads).map_err(|_| {
         Error::input(format!("{threads} worker threads: expected fewer than 2^32; ask for fewer"))
@@ -244,6 +274,10 @@ pub fn fingerprints(
     let kernels = match cache {
         KvFormat::F16 => kernels,
         KvFormat::F32 | KvFormat::Q8 => format!("{kernels}, {cache} cache"),
+    };
+    let kernels = match resident {
+        None => kernels,
+        Some(bytes) => format!("{kernels}, {bytes} bytes of weights in memory"),
     };
     let mut machine =
         MachineFingerprint::of_this_machine(threads, &kernels).map_err(|e| Error::device(e.to_string()))?;

@@ -116,10 +116,12 @@ impl Engine {
         let threads = options.threads.unwrap_or_else(default_threads);
         let activations = options.activations.unwrap_or(tier.activations());
         let cache = options.cache;
-        let here = || fingerprints(&model, tier, activations, cache, threads);
+        let resident = options.resident;
+        let here = || fingerprints(&model, tier, activations, cache, threads, resident);
         let drafting = drafting::decide(here, options)?;
         let widths = drafting.widths_to_load(options);
-        let load = LoadOptions { tier: Some(tier), activations, cache, threads: Some(threads), widths };
+        let load =
+            LoadOptions { tier: Some(tier), activations, cache, threads: Some(threads), widths, resident };
         Self::assemble(Arc::new(Loaded::new(model, &load)?), drafting, options)
     }
 
@@ -308,8 +310,8 @@ impl Engine {
 
     /// Bytes this engine holds.
     pub fn memory(&self) -> Memory {
-        let Memory { weight_bytes, session_bytes } = self.loaded.set().memory(&self.session_options);
-        Memory { weight_bytes, session_bytes: session_bytes + self.bytes_beside }
+        let memory = self.loaded.set().memory(&self.session_options);
+        Memory { session_bytes: memory.session_bytes + self.bytes_beside, ..memory }
     }
 }
 
@@ -335,7 +337,7 @@ fn within_memory(
         // The session says what is wrong with it.
         return Ok(());
     }
-    let Memory { weight_bytes, session_bytes } = loaded.set().memory(options);
+    let Memory { weight_bytes, session_bytes, streamed_bytes: _ } = loaded.set().memory(options);
     let session_bytes = session_bytes + beside;
     if weight_bytes.saturating_add(session_bytes) <= limit {
         return Ok(());

@@ -78,6 +78,8 @@ pub struct Options {
     pub cache: KvFormat,
     /// Worker threads; `None` takes one per processor the process may use.
     pub threads: Option<usize>,
+    /// Most bytes of packed weights in memory, the rest being streamed, as [`LoadOptions::resident`](super::LoadOptions::resident) says.
+    pub resident: Option<usize>,
     /// Longest sequence in tokens; `None` takes [`DEFAULT_CONTEXT`](super::DEFAULT_CONTEXT), or the model's if that is
     /// shorter.
     pub context: Option<usize>,
@@ -105,6 +107,7 @@ impl Options {
             activations: None,
             cache: KvFormat::F16,
             threads: None,
+            resident: None,
             context: None,
             memory_limit: None,
             pinning: Pinning::default(),

@@ -1,6 +1,6 @@
 //! The graph: an SSA dag of ops, symbolic in width, over petgraph.
 
-use std::{fmt, panic::RefUnwindSafe, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use petgraph::{
     Direction,
@@ -9,7 +9,7 @@ use petgraph::{
 };
 use ygg_kernels::{RopePairing, WeightFormat};
 
-use super::{GraphError, Op, Rows, ValueType};
+use super::{GraphError, KeptBytes, Op, PackedDigest, PackedFile, PackedParts, Residence, Rows, ValueType};
 
 /// A value, which is the result of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,12 +69,15 @@ pub struct WeightSpec {
     pub format: WeightFormat,
     /// Added to every stored element of a norm's gain: 1 where files store gains less one.
     pub offset: f32,
+    /// Where it is while forwards run.
+    pub residence: Residence,
 }
 
 impl WeightSpec {
     /// A whole tensor, as it is stored.
     pub fn new(name: impl Into<String>, rows: usize, columns: usize, format: WeightFormat) -> Self {
-        Self { name: name.into(), first_row: 0, rows, columns, format, offset: 0.0 }
+        let residence = Residence::Resident;
+        Self { name: name.into(), first_row: 0, rows, columns, format, offset: 0.0, residence }
     }
 }
 
@@ -92,19 +95,22 @@ pub trait WeightSource: Send + Sync {
         None
     }
 
-    /// Told of the weights as a backend has packed them, for it to find them next time: parts one behind the other, each
-    /// from a multiple of [`KEPT_ALIGNMENT`]. The digest names everything but the weights that decides these bytes.
-    fn keep_packed(&self, _digest: &PackedDigest, _parts: &[&[u8]]) {}
+    /// Given the weights as a backend has packed them, for it to find them next time. The digest names everything but the weights that decides
+    /// these bytes.
+    fn keep_packed(&self, _digest: &PackedDigest, _parts: &mut dyn PackedParts) {}
+
+    /// The file that keeps what has this digest, made of `parts` if there is none yet.
+    ///
+    /// # Errors
+    /// Why there is none and can be none, and what to do, for people.
+    fn packed_file(
+        &self,
+        _digest: &PackedDigest,
+        _parts: &mut dyn PackedParts,
+    ) -> Result<PackedFile, String> {
+        Err("no folder was given to keep packed weights in; give one".to_owned())
+    }
 }
-
-/// Names how a backend has packed weights: which, in what order, in which layout.
-pub type PackedDigest = [u8; 32];
-
-/// Bytes that were kept, the same ones as long as this lives; the first is aligned to [`KEPT_ALIGNMENT`].
-pub type KeptBytes = Arc<dyn AsRef<[u8]> + Send + Sync + RefUnwindSafe>;
-
-/// Where parts of kept weights begin: multiples of this.
-pub const KEPT_ALIGNMENT: usize = 64;
 
 /// A rotary embedding.
 #[derive(Clone, Debug, PartialEq)]
@@ -457,6 +463,11 @@ impl Graph {
         let spec = &mut Arc::make_mut(&mut self.weights)[id.0 as usize];
         assert!(format.row_bytes(spec.columns).is_some(), "{} columns in {format}", spec.columns);
         spec.format = format;
+    }
+
+    /// Declares that a weight is streamed.
+    pub(super) fn stream(&mut self, id: WeightId) {
+        Arc::make_mut(&mut self.weights)[id.0 as usize].residence = Residence::Streamed;
     }
 
     /// All rotary embeddings, by [`RopeId`].

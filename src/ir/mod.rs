@@ -14,6 +14,8 @@ mod graph;
 mod ids;
 mod linear_shape;
 mod op;
+mod packed_parts;
+mod placement;
 mod program;
 mod row_inputs;
 mod substitute;
@@ -25,13 +27,15 @@ mod work;
 pub use device_spec::{DeviceSpec, KernelChoice};
 pub use dump::{graph_dot, graph_text, program_dot, program_text, step_name};
 pub use graph::{
-    Binding, ConvSpec, Graph, GroupId, KEPT_ALIGNMENT, KeptBytes, KvSpec, LongRope, Node, PackedDigest,
-    RopeId, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec,
+    Binding, ConvSpec, Graph, GroupId, KvSpec, LongRope, Node, RopeId, RopeSpec, ValueId, WeightId,
+    WeightSource, WeightSpec,
 };
 pub(crate) use ids::id;
 pub use ids::{Id, IdVec, OutputId, ProgramId, StepId};
 pub use linear_shape::LinearShape;
 pub use op::{GraphError, Head, Input, Norm, Op, OpWeights};
+pub use packed_parts::{KEPT_ALIGNMENT, KeptBytes, PackedDigest, PackedFile, PackedParts, PartsInMemory};
+pub use placement::{BudgetError, PAGE, Placed, Residence, Staging, StagingPlace};
 pub use program::{Operand, Program, Region, Step};
 pub use row_inputs::RowInputs;
 pub use substitute::{Substituted, substitute_format};

@@ -2,7 +2,7 @@
 
 use ygg_kernels::Matrix;
 
-use super::{Graph, GraphError, Op, OpWeights, ValueId, WeightFormat, WeightId, WeightSpec};
+use super::{Graph, GraphError, Op, OpWeights, Residence, ValueId, WeightFormat, WeightId, WeightSpec};
 
 /// The format of matrices of a substitute of so many bits an element; `None` if there is none.
 pub const fn substitute_format(bits: u32) -> Option<WeightFormat> {
@@ -48,17 +48,21 @@ impl Graph {
         all
     }
 
-    /// The matrices of products that take less room in `format`, and those that do not.
+    /// The matrices of products that a substitute replaces, and those that it leaves: it replaces those that take less room in `format`; where
+    /// weights are streamed, only those, since what is in memory is there to be shared.
     fn narrower(&self, format: WeightFormat) -> (Vec<WeightId>, Vec<WeightId>) {
+        let streams = self.streams();
         self.multiplied().into_iter().partition(|id| {
-            let WeightSpec { format: stored, columns, .. } = self.weight(*id);
+            let WeightSpec { format: stored, columns, residence, .. } = self.weight(*id);
             let bytes = format.row_bytes(*columns);
-            bytes.is_some_and(|bytes| stored.row_bytes(*columns).is_some_and(|stored| bytes < stored))
+            let is_less =
+                bytes.is_some_and(|bytes| stored.row_bytes(*columns).is_some_and(|all| bytes < all));
+            is_less && (!streams || *residence == Residence::Streamed)
         })
     }
 
     /// Bytes that products read of matrices, as a share of what they read where a substitute of so many bits takes the place of those that it
-    /// makes smaller: 1 if it makes none smaller or there is no such substitute.
+    /// makes smaller: 1 if it makes none smaller, leaves streamed ones, or there is no such substitute.
     pub fn substitute_share(&self, bits: u32) -> f64 {
         let Some(format) = substitute_format(bits) else { return 1.0 };
         let bytes = |ids: &[WeightId], format: Option<WeightFormat>| -> f64 {
@@ -70,6 +74,9 @@ impl Graph {
             ids.iter().map(of).sum()
         };
         let (narrower, others) = self.narrower(format);
+        if others.iter().any(|id| self.weight(*id).residence == Residence::Streamed) {
+            return 1.0;
+        }
         let (kept, before) = (bytes(&others, None), bytes(&narrower, None));
         if kept + before == 0.0 { 1.0 } else { (kept + bytes(&narrower, Some(format))) / (kept + before) }
     }
@@ -91,7 +98,8 @@ impl Graph {
         let add = |of: WeightId| {
             let spec = self.weight(of).clone();
             let name = format!("{} in {format}", spec.name);
-            let by = self.add_weight(WeightSpec { name, format, first_row: 0, ..spec });
+            let residence = Residence::Resident;
+            let by = self.add_weight(WeightSpec { name, format, first_row: 0, residence, ..spec });
             Substituted { of, by }
         };
         narrower.into_iter().map(add).collect()

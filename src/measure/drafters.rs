@@ -96,9 +96,10 @@ pub(super) fn drafters_of(
         )
         .with_hint(Hint::DraftModel));
     }
-    let groups = loaded.set().groups();
+    let streams = loaded.set().graph().streams();
     let model = ProfiledModel {
-        groups,
+        groups: loaded.set().groups(),
+        streams,
         substitute_shares: &substitutes(loaded, options)?,
         store: store.as_ref(),
         draft_models: &draft_models,
@@ -109,6 +110,7 @@ pub(super) fn drafters_of(
         let kinds: Vec<&str> = kinds.into_iter().collect();
         let why = match name.as_str() {
             "substitute" => ", whose matrices have few bits already (it pays for BF16 or Q8_0, say)",
+            "layer_skip" | "swift" if streams => ", whose weights are streamed whatever is left out",
             "layer_skip" | "swift" => ", which has too few layers to leave some out",
             _ => "",
         };

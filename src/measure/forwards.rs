@@ -53,7 +53,9 @@ pub(super) fn forward(session: &mut Session, width: usize, context: usize) -> Re
 pub(super) struct StepTime {
     /// Its place in the program.
     pub(super) step: usize,
-    /// Microseconds until all threads were done.
+    /// Microseconds until its streamed weights had come; 0 where nothing is streamed.
+    pub(super) fetch_us: f64,
+    /// Microseconds from then until all threads were done.
     pub(super) whole_us: f64,
     /// Microseconds of that during which the first thread waited for the others.
     pub(super) wait_us: f64,
@@ -66,17 +68,25 @@ pub(super) struct StepTime {
 pub(super) fn step_times(moments: &[(Moment, Instant)]) -> impl Iterator<Item = StepTime> + '_ {
     let first = moments[0].1;
     assert!(matches!(moments[0].0, Moment::Begun), "a forward begins before its steps end");
-    let (mut begun, mut share_done) = (first, first);
+    let (mut begun, mut share_done, mut fetch_us) = (first, first, 0.0);
     moments.iter().filter_map(move |(moment, at)| match moment {
         Moment::Begun => None,
+        Moment::Fetched(_) => {
+            (fetch_us, begun) = (us(*at - begun), *at);
+            None
+        }
         Moment::ShareDone(_) => {
             share_done = *at;
             None
         }
         Moment::StepDone(step) => {
-            let time =
-                StepTime { step: step.index(), whole_us: us(*at - begun), wait_us: us(*at - share_done) };
-            begun = *at;
+            let time = StepTime {
+                step: step.index(),
+                fetch_us,
+                whole_us: us(*at - begun),
+                wait_us: us(*at - share_done),
+            };
+            (fetch_us, begun) = (0.0, *at);
             Some(time)
         }
     })
@@ -106,8 +116,12 @@ mod tests {
             (Moment::StepDone(StepId::new(0)), at(5)),
             (Moment::ShareDone(StepId::new(4)), at(6)),
             (Moment::StepDone(StepId::new(4)), at(10)),
+            (Moment::Fetched(StepId::new(5)), at(17)),
+            (Moment::ShareDone(StepId::new(5)), at(18)),
+            (Moment::StepDone(StepId::new(5)), at(20)),
         ];
-        let times: Vec<_> = step_times(&moments).map(|t| (t.step, t.whole_us, t.wait_us)).collect();
-        assert_eq!(times, [(0, 5.0, 2.0), (4, 5.0, 4.0)]);
+        let times: Vec<_> =
+            step_times(&moments).map(|t| (t.step, t.fetch_us, t.whole_us, t.wait_us)).collect();
+        assert_eq!(times, [(0, 0.0, 5.0, 2.0), (4, 0.0, 5.0, 4.0), (5, 7.0, 3.0, 2.0)]);
     }
 }

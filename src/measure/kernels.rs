@@ -224,7 +224,7 @@ fn measure(
     let mut times = vec![StepTimes::default(); facts.len()];
     let mut drafted = Head::new(facts.clone(), Some(format!("candidates, {TOP_K} of a row")));
     let mut logits = Head::new(forward(session, width, context)?.steps(), None);
-    let mut moments: Vec<(Moment, Instant)> = Vec::with_capacity(2 * facts.len() + 1);
+    let mut moments: Vec<(Moment, Instant)> = Vec::with_capacity(3 * facts.len() + 1);
     let (mut plain, mut observed) = (Vec::new(), Vec::new());
     for round in 0..WARM_UP + repetitions {
         let prepared = forward(session, width, context)?;
@@ -250,7 +250,7 @@ fn measure(
             continue;
         }
         plain.push(plain_us);
-        observed.push(step_times(&moments).map(|time| time.whole_us).sum());
+        observed.push(step_times(&moments).map(|time| time.fetch_us + time.whole_us).sum());
         for time in step_times(&moments) {
             times[time.step].add(time);
         }

@@ -37,6 +37,8 @@ use super::{
 const TRACE_DEPTH: usize = 6;
 /// Nodes per growth of the recorded trees.
 pub(super) const TRACE_WIDTH: usize = 8;
+/// The same where weights are streamed: a verification takes a reading whatever its rows, so deep trees pay.
+const STREAMED_TRACE: (usize, usize) = (15, 4);
 /// The part of the time for acceptance that requests are recorded in, where trees are recorded along them: a plain forward a token
 /// costs a fraction of a tree, and what replays drafters without a model should be of many prompts.
 const REQUESTS_PART: u32 = 3;
@@ -155,8 +157,10 @@ fn cells(
         }
     }
     let context = contexts[0];
-    for stage in AROUND_VERIFY {
-        widths.iter().for_each(|w| add(Stage::Host(stage), *w, context));
+    // Microseconds beside a reading, and each takes a forward to be measured, but for decisions.
+    let around = if loaded.set().graph().streams() { &AROUND_VERIFY[..1] } else { &AROUND_VERIFY[..] };
+    for stage in around {
+        widths.iter().for_each(|w| add(Stage::Host(*stage), *w, context));
     }
     if drafters.iter().any(|(_, kind)| kind.runs_a_model()) {
         widths_to(TRACE_WIDTH).for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
@@ -203,10 +207,12 @@ pub fn profile(
         .first()
         .ok_or_else(|| Error::input("no calibration prompts: expected one or more, found none"))?;
     let text = first.token_ids(loaded)?;
-    let for_tunings = options.budget / 5;
-    let measured_tunings = measure_tunings(loaded, for_tunings, options.pinning, &mut |done, total| {
-        progress(Progress { what: "tunings", done, total });
-    })?;
+    let streams = loaded.set().graph().streams();
+    // What is computed while weights are read takes no time.
+    let for_tunings = if streams { Duration::ZERO } else { options.budget / 5 };
+    let advance = &mut |done, total| progress(Progress { what: "tunings", done, total });
+    let measured_tunings =
+        if streams { Vec::new() } else { measure_tunings(loaded, for_tunings, options.pinning, advance)? };
     let tunings = choose_tunings(&measured_tunings);
     let for_predictors = options.budget / 20;
     let rest = options.budget - for_tunings - for_predictors;
@@ -214,18 +220,21 @@ pub fn profile(
     let for_live = if has_learners { rest / LIVE_PART } else { Duration::ZERO };
     let warm = WarmTime::share(rest / 2 - for_live, &options.temperatures)?;
     let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), &options.head_sizes);
+    let (depth, width) = if streams { STREAMED_TRACE } else { (TRACE_DEPTH, TRACE_WIDTH) };
     let shape = StepShape {
-        depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
-        draft_width: TRACE_WIDTH.min(widest.saturating_sub(1)).max(1),
+        depth: depth.min((widest - 1) / width).max(1),
+        draft_width: width.min(widest.saturating_sub(1)).max(1),
         verify_width: widest,
         top_k: TRACE_WIDTH,
         draft_temperature: 1.0,
     };
+    let answering = answered_with(loaded, &drafters);
     let trace_options = TraceOptions {
         shape,
         tokens: options.tokens,
         temperature: 0.0,
         budget: time.along_answers,
+        answered_with: answering.as_ref(),
         tunings: &tunings,
         prompts: &prompts,
         pinning: options.pinning,
@@ -309,6 +318,13 @@ fn record_learners(
     Ok(traces)
 }
 
+/// What drafts while prompts are answered: where weights are streamed, a drafter that streams none.
+fn answered_with(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)]) -> Option<DrafterKind> {
+    let mut kinds = drafters.iter().map(|(_, kind)| kind);
+    let streams = loaded.set().graph().streams();
+    kinds.find(|kind| streams && kind.facts().substitute_bits.is_some()).cloned()
+}
+
 /// The committed lengths that latencies are measured at, ascending: those asked for, as far as the model's context reaches with
 /// `widest` rows behind.
 fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize>, Error> {
@@ -322,11 +338,12 @@ fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize
     Ok(contexts.into_iter().collect())
 }
 
-/// The cells in groups, of which a grid without time leaves out the last: narrow widths, which every plan needs, then wider ones, then
+/// The cells in groups, of which a grid without time leaves out the last: narrow widths and decisions, which every plan needs, then wider ones, then
 /// the next longer context, then widths that only wide trees need, then walks of a device. Drafters that run a model have most of the cells
 /// and come last, each by itself in the order of `drafters`: no plan needs them, and where one has no time left, those before it are still
-/// priced. Behind them all come still longer contexts, each in the same order.
-fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)]) -> Vec<Vec<Cell>> {
+/// priced. Where weights are streamed they come before all that no plan needs, since there the verifier's forwards take the time. Behind them
+/// all come still longer contexts, each in the same order.
+fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)], streams: bool) -> Vec<Vec<Cell>> {
     const WITHOUT_DRAFTERS: usize = 6;
     let that_runs_a_model =
         |name: &DrafterName| drafters.iter().position(|(known, kind)| known == name && kind.runs_a_model());
@@ -336,6 +353,7 @@ fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)]) -> V
     let group = |cell: &Cell| {
         let longer = contexts.iter().position(|context| *context == cell.context).unwrap_or_default();
         let within = match &cell.stage {
+            Stage::Host(HostStage::Decide) => 0,
             Stage::VerifyWalk | Stage::Host(HostStage::Grow | HostStage::Predict) => WITHOUT_DRAFTERS - 1,
             stage => match stage.drafter().and_then(that_runs_a_model) {
                 Some(drafter) => WITHOUT_DRAFTERS + drafter,
@@ -350,7 +368,13 @@ fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)]) -> V
                 }
             },
         };
-        longer.saturating_sub(1) * of_context + within
+        let place = match within {
+            0 => 0,
+            within if !streams => within,
+            drafter if drafter >= WITHOUT_DRAFTERS => 1 + drafter - WITHOUT_DRAFTERS,
+            other => other + drafters.len(),
+        };
+        longer.saturating_sub(1) * of_context + place
     };
     let mut groups = vec![Vec::new(); contexts.len().max(1) * of_context];
     for cell in cells {
@@ -367,7 +391,7 @@ fn latencies(
     settings: &GridSettings,
     advance: impl FnMut(usize, usize),
 ) -> Result<Vec<CellSamples>, Error> {
-    let mut spare = by_usefulness(cells, drafters);
+    let mut spare = by_usefulness(cells, drafters, subject.streams());
     let needed = spare.remove(0);
     let wanted = Wanted { needed: &needed, spare: &spare };
     let mut measured = measure_grid(subject, wanted, settings, advance).map_err(grid_error)?.cells;
@@ -486,17 +510,14 @@ mod tests {
             draft(1, 2),
             narrow.clone(),
         ];
-        let groups = by_usefulness(cells, &drafters);
-        let groups: Vec<_> = groups.into_iter().filter(|group| !group.is_empty()).collect();
-        let expected = [
-            vec![narrow],
-            vec![longer],
-            vec![wide],
-            vec![grow],
-            vec![draft(0, 1)],
-            vec![draft(1, 1), draft(1, 2)],
-            vec![longest],
-        ];
-        assert_eq!(groups, expected);
+        let groups = |streams| {
+            let groups = by_usefulness(cells.clone(), &drafters, streams);
+            groups.into_iter().filter(|group| !group.is_empty()).collect::<Vec<_>>()
+        };
+        let of_verifier = [vec![longer], vec![wide], vec![grow]];
+        let of_drafters = [vec![draft(0, 1)], vec![draft(1, 1), draft(1, 2)]];
+        let (first, last) = ([vec![narrow]], [vec![longest]]);
+        assert_eq!(groups(false), [&first[..], &of_verifier, &of_drafters, &last].concat());
+        assert_eq!(groups(true), [&first[..], &of_drafters, &of_verifier, &last].concat());
     }
 }

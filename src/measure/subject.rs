@@ -249,6 +249,11 @@ impl StepSubject {
         Abilities { phases: session.offers_phases(), verifications: session.offers_verifications() }
     }
 
+    /// Whether weights are streamed.
+    pub(super) fn streams(&self) -> bool {
+        self.decoder.session().set().graph().streams()
+    }
+
     /// Makes its linears go as chosen.
     pub(super) fn tune(&mut self, tunings: &[ChosenTuning]) -> Result<(), Error> {
         tune(self.decoder.session_mut(), tunings)

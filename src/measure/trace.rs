@@ -1,4 +1,4 @@
-//! Recording requests: the calibration prompts, answered by plain decoding. Drafters are recorded along these answers.
+//! Recording requests: the calibration prompts and the answers of plain decoding. Drafters are recorded along these answers.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::{
     engine::{Error, Loaded, Sampling, tune},
     plan::{ChosenTuning, DrafterKind},
     runtime::{Pinning, Session, SessionOptions},
-    speculate::{Begin, Decoder, Limits, StepShape},
+    speculate::{Begin, Decoder, Limits, StepShape, make_drafter},
 };
 
 use super::calibration::CalibrationPrompt;
@@ -25,6 +25,9 @@ pub(super) struct TraceOptions<'a> {
     /// No prompt but the first is begun after this time, and no token but the first of an answer. The first is read in twice the time, or
     /// not at all.
     pub(super) budget: Duration,
+    /// What drafts while prompts are answered, if something does: the tokens are those of plain decoding, and come sooner where weights are
+    /// streamed.
+    pub(super) answered_with: Option<&'a DrafterKind>,
     pub(super) tunings: &'a [ChosenTuning],
     pub(super) prompts: &'a [&'a CalibrationPrompt],
     pub(super) pinning: Pinning,
@@ -51,7 +54,11 @@ impl TraceOptions<'_> {
     }
 }
 
-/// Answers the prompts by plain decoding, in order, until the time is over.
+/// The steps of a drafter that answers prompts: chains, as nothing is known yet of what it accepts.
+const ANSWERING: StepShape =
+    StepShape { depth: 7, draft_width: 1, verify_width: 8, top_k: 1, draft_temperature: 1.0 };
+
+/// Answers the prompts as plain decoding does, in order, until the time is over.
 ///
 /// # Errors
 /// [`Error`] of kind `Input` if no prompt fits the context or none was read in time.
@@ -65,8 +72,13 @@ pub(super) fn record_requests(
     let ids = prompts.iter().map(|p| p.token_ids(loaded)).collect::<Result<Vec<_>, _>>()?;
     let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
     let context = (longest + options.tokens + 1).clamp(2, loaded.set().model_context());
-    let session = options.session(loaded, context, &StepShape::PLAIN, None)?;
-    let mut decoder = Decoder::new(session, None, StepShape::PLAIN)?;
+    let shape = if options.answered_with.is_some() { ANSWERING } else { StepShape::PLAIN };
+    let session = options.session(loaded, context, &shape, options.answered_with)?;
+    let drafter = match options.answered_with {
+        Some(kind) => make_drafter(kind, &shape, &session)?,
+        None => None,
+    };
+    let mut decoder = Decoder::new(session, drafter, shape)?;
     let mut requests = Vec::new();
     let start = Instant::now();
     for (i, (prompt, ids)) in prompts.iter().zip(ids).enumerate() {
@@ -87,7 +99,7 @@ pub(super) fn record_requests(
         while emitted < tokens && !loaded.end_ids().contains(&last) && !(is_over() && emitted > 1) {
             decoder.step(Limits { tokens: tokens - emitted, ends: loaded.end_ids() }, None)?;
             last = *decoder.emitted().last().expect("a step emits");
-            emitted += 1;
+            emitted += decoder.emitted().len();
         }
         let output = decoder.history()[ids.len()..].to_vec();
         let kind = prompt.kind.clone();

@@ -114,7 +114,7 @@ fn measure(
     }
     let empty = || Taken { plain: Vec::new(), ops: vec![Vec::new(); kinds.len()] };
     let (mut default, mut planned) = (empty(), empty());
-    let mut moments: Vec<(Moment, Instant)> = Vec::with_capacity(2 * facts.len() + 1);
+    let mut moments: Vec<(Moment, Instant)> = Vec::with_capacity(3 * facts.len() + 1);
     for round in 0..WARM_UP + repetitions {
         let order = if round % 2 == 0 { [Way::Default, Way::Planned] } else { [Way::Planned, Way::Default] };
         for way in order {

@@ -73,7 +73,7 @@ fn measure(
         }
     }
     let most = samples.values().map(Vec::len).max().unwrap_or(0);
-    let mut moments = Vec::with_capacity(2 * facts.len() + 1);
+    let mut moments = Vec::with_capacity(3 * facts.len() + 1);
     let start = now();
     forward(session, width, context)?.choose(Choice::ARGMAX, None);
     let warm = start.elapsed();

@@ -24,8 +24,8 @@ use std::{
 
 use super::{Model, ModelError, ModelFingerprint};
 use crate::{
-    ir::{KEPT_ALIGNMENT, KeptBytes, PackedDigest, WeightId, WeightSource},
-    storage::{CopiedBytes, FileStamp, MappedFile, StorageError},
+    ir::{KEPT_ALIGNMENT, KeptBytes, PackedDigest, PackedFile, PackedParts, WeightId, WeightSource},
+    storage::{CopiedBytes, FileStamp, MappedFile, StorageError, open_direct},
 };
 use file::{DIGEST, Fault, Header, samples};
 pub use folder::{KeptFile, kept_files};
@@ -169,8 +169,8 @@ impl KeptWeights {
         *blake3::hash(&bytes).as_bytes()
     }
 
-    /// The stored weights, or a note on why there are none.
-    fn find(&self, packing: &PackedDigest) -> Result<(KeptBytes, PackedNote), Option<PackedNote>> {
+    /// The stored file, its map and where its weights begin, or a note on why there is none.
+    fn find(&self, packing: &PackedDigest) -> Result<(PathBuf, MappedFile, usize), Option<PackedNote>> {
         let path = self.path();
         let damaged = |how: String| Some(PackedNote::Damaged(path.clone(), how));
         let map = match MappedFile::open(&path) {
@@ -199,37 +199,48 @@ impl KeptWeights {
             ));
         }
         folder::touch(&path);
+        let start = map.len() - weights.len();
+        Ok((path, map, start))
+    }
+
+    /// The stored weights, in memory if they fit there.
+    fn lend(&self, path: PathBuf, map: MappedFile, start: usize) -> (KeptBytes, PackedNote) {
+        let weights = &map.bytes()[start..];
         if weights.len() <= self.place.most_read_bytes
             && let Ok(copied) = CopiedBytes::of(weights)
         {
-            return Ok((Arc::new(copied), PackedNote::Read(path)));
+            return (Arc::new(copied), PackedNote::Read(path));
         }
-        let start = map.len() - weights.len();
         map.ask_for_huge_pages();
-        Ok((Arc::new(Lent { map, start }), PackedNote::Mapped(path)))
+        (Arc::new(Lent { map, start }), PackedNote::Mapped(path))
+    }
+
+    /// The lock of the folder, not yet taken.
+    fn lock(&self) -> io::Result<File> {
+        fs::create_dir_all(&self.place.folder)?;
+        OpenOptions::new().create(true).truncate(false).write(true).open(self.place.folder.join("lock"))
     }
 
     /// Stores the weights unless another process is storing some.
-    fn keep(&self, packing: &PackedDigest, parts: &[&[u8]]) -> Result<PackedNote, io::Error> {
+    fn keep(&self, packing: &PackedDigest, parts: &mut dyn PackedParts) -> io::Result<PackedNote> {
+        let lock = self.lock()?;
+        match lock.try_lock() {
+            Ok(()) => self.keep_alone(packing, parts),
+            Err(TryLockError::WouldBlock) => {
+                Ok(PackedNote::Later("another process is keeping packed weights"))
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Stores the weights. The caller holds the lock.
+    fn keep_alone(&self, packing: &PackedDigest, parts: &mut dyn PackedParts) -> io::Result<PackedNote> {
         if !self.is_settled {
             return Ok(PackedNote::Later("the model was changed less than two seconds before it was opened"));
         }
-        fs::create_dir_all(&self.place.folder)?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(self.place.folder.join("lock"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Ok(PackedNote::Later("another process is keeping packed weights"));
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
         self.remove_leftovers()?;
         let path = self.path();
-        let mut header = self.header(packing, parts);
+        let mut header = self.header(packing, parts.sizes());
         let mut others = kept_files(&self.place.folder)?;
         let kept = others.iter().map(|file| file.bytes).sum();
         // That of this model is replaced.
@@ -261,14 +272,14 @@ impl KeptWeights {
     }
 
     /// The header of these weights, but for the digests that follow from the file.
-    fn header(&self, packing: &PackedDigest, parts: &[&[u8]]) -> Header {
+    fn header(&self, packing: &PackedDigest, sizes: &[usize]) -> Header {
         Header {
             packing: *packing,
             fingerprint: *self.fingerprint.as_bytes(),
             stamps: self.stamp_digest(),
             samples: [0; DIGEST],
             whole: [0; DIGEST],
-            weight_bytes: parts.iter().map(|part| part.len().next_multiple_of(KEPT_ALIGNMENT) as u64).sum(),
+            weight_bytes: sizes.iter().map(|size| size.next_multiple_of(KEPT_ALIGNMENT) as u64).sum(),
             model: self.model.as_os_str().as_encoded_bytes().to_vec(),
         }
     }
@@ -288,29 +299,24 @@ impl KeptWeights {
 }
 
 /// Writes a whole file, its weights read back; the header gets the digests that follow from them.
-fn write(path: &Path, header: &mut Header, parts: &[&[u8]]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    let (mut window, front) = (Vec::with_capacity(WINDOW), header.to_bytes());
-    let padded = parts.iter().flat_map(|part| {
-        [*part, &[0; KEPT_ALIGNMENT][..part.len().next_multiple_of(KEPT_ALIGNMENT) - part.len()]]
-    });
+fn write(path: &Path, header: &mut Header, parts: &mut dyn PackedParts) -> io::Result<()> {
+    let front = header.to_bytes();
+    let mut windows = Windows { file: File::create(path)?, window: Vec::with_capacity(WINDOW) };
+    windows.write(&front)?;
     let mut hasher = blake3::Hasher::new();
-    let hashed = padded.inspect(|bytes| {
-        hasher.update(bytes);
-    });
-    for mut bytes in std::iter::once(&front[..]).chain(hashed) {
-        while !bytes.is_empty() {
-            let (taken, left) = bytes.split_at(bytes.len().min(WINDOW - window.len()));
-            window.extend_from_slice(taken);
-            bytes = left;
-            if window.len() == WINDOW {
-                file.write_all(&window)?;
-                window.clear();
-            }
-        }
+    for part in 0..parts.sizes().len() {
+        let size = parts.sizes()[part];
+        let mut written = 0;
+        let mut append = |bytes: &[u8]| {
+            hasher.update(bytes);
+            written += bytes.len();
+            windows.write(bytes)
+        };
+        parts.part(part, &mut append)?;
+        append(&[0; KEPT_ALIGNMENT][..size.next_multiple_of(KEPT_ALIGNMENT) - size])?;
+        assert_eq!(written, size.next_multiple_of(KEPT_ALIGNMENT), "bytes of part {part}");
     }
-    file.write_all(&window)?;
-    file.sync_all()?;
+    let mut file = windows.finish()?;
     let map = MappedFile::open(path).map_err(io::Error::other)?;
     let weights = &map.bytes()[front.len()..];
     header.whole = *hasher.finalize().as_bytes();
@@ -321,6 +327,33 @@ fn write(path: &Path, header: &mut Header, parts: &[&[u8]]) -> io::Result<()> {
     file.rewind()?;
     file.write_all(&header.to_bytes())?;
     file.sync_all()
+}
+
+/// A file that is written in windows.
+struct Windows {
+    file: File,
+    window: Vec<u8>,
+}
+
+impl Windows {
+    fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let (taken, left) = bytes.split_at(bytes.len().min(WINDOW - self.window.len()));
+            self.window.extend_from_slice(taken);
+            bytes = left;
+            if self.window.len() == WINDOW {
+                self.file.write_all(&self.window)?;
+                self.window.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<File> {
+        self.file.write_all(&self.window)?;
+        self.file.sync_all()?;
+        Ok(self.file)
+    }
 }
 
 impl WeightSource for KeptWeights {
@@ -334,7 +367,8 @@ impl WeightSource for KeptWeights {
 
     fn kept_packed(&self, digest: &PackedDigest) -> Option<KeptBytes> {
         match self.find(digest) {
-            Ok((kept, note)) => {
+            Ok((path, map, start)) => {
+                let (kept, note) = self.lend(path, map, start);
                 (self.notify)(note);
                 Some(kept)
             }
@@ -345,14 +379,45 @@ impl WeightSource for KeptWeights {
         }
     }
 
-    fn keep_packed(&self, digest: &PackedDigest, parts: &[&[u8]]) {
-        if parts.iter().map(|part| part.len()).sum::<usize>() < self.place.least_bytes {
+    fn keep_packed(&self, digest: &PackedDigest, parts: &mut dyn PackedParts) {
+        if parts.sizes().iter().sum::<usize>() < self.place.least_bytes {
             return;
         }
         let note = self.keep(digest, parts);
         (self.notify)(
             note.unwrap_or_else(|error| PackedNote::Refused(self.place.folder.clone(), error.to_string())),
         );
+    }
+
+    fn packed_file(&self, digest: &PackedDigest, parts: &mut dyn PackedParts) -> Result<PackedFile, String> {
+        let found = self.find(digest).or_else(|note| {
+            note.into_iter().for_each(&self.notify);
+            let lock = self.lock().and_then(|lock| lock.lock().map(|()| lock));
+            let refused = |error| format!("`{}`: {error}", self.place.folder.display());
+            let _lock = lock.map_err(refused)?;
+            // Another process may have stored them meanwhile.
+            if let Ok(found) = self.find(digest) {
+                return Ok(found);
+            }
+            match self.keep_alone(digest, parts) {
+                Ok(PackedNote::Kept(_)) => self.find(digest).map_err(|note| {
+                    note.map_or("they were written and are gone".to_owned(), |note| note.to_string())
+                }),
+                Ok(PackedNote::TooLarge { needed, limit }) => Err(format!(
+                    "the file of packed weights takes {} MB in `{}`, whose limit is {} MB; free room there, or raise the limit",
+                    needed.div_ceil(1_000_000),
+                    self.place.folder.display(),
+                    limit / 1_000_000
+                )),
+                Ok(PackedNote::Later(why)) => Err(format!("they are not kept yet, as {why}; try again")),
+                Ok(other) => Err(other.to_string()),
+                Err(error) => Err(refused(error)),
+            }
+        });
+        let (path, _, start) = found?;
+        let (file, is_direct) =
+            open_direct(&path).map_err(|error| format!("cannot open `{}`: {error}", path.display()))?;
+        Ok(PackedFile { file, path, start: start as u64, is_direct })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::ir::{Graph, KeptBytes, PackedDigest, WeightId, WeightSource};
+use crate::ir::{Graph, KeptBytes, PackedDigest, PackedFile, PackedParts, WeightId, WeightSource};
 
 /// A source of weights that counts how many bytes backends have loaded from it.
 pub(super) struct LoadProgress<F> {
@@ -38,8 +38,12 @@ impl<F: Fn(u64, u64) + Send + Sync> WeightSource for LoadProgress<F> {
         self.weights.kept_packed(digest)
     }
 
-    fn keep_packed(&self, digest: &PackedDigest, parts: &[&[u8]]) {
+    fn keep_packed(&self, digest: &PackedDigest, parts: &mut dyn PackedParts) {
         self.weights.keep_packed(digest, parts);
+    }
+
+    fn packed_file(&self, digest: &PackedDigest, parts: &mut dyn PackedParts) -> Result<PackedFile, String> {
+        self.weights.packed_file(digest, parts)
     }
 
     fn note_loaded(&self, weight: WeightId) {

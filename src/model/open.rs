@@ -162,6 +162,11 @@ impl Model {
         self
     }
 
+    /// Gives back the memory of what was read of its files.
+    pub(crate) fn let_pages_go(&self) {
+        self.files.iter().for_each(MappedFile::let_pages_go);
+    }
+
     /// Checks that its files have not changed since they were opened. Call it after all weights have been read.
     ///
     /// # Errors

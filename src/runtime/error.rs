@@ -1,6 +1,10 @@
 //! What can go wrong with executables and sessions.
 
-use crate::{backend::BackendError, compile::CompileError, ir::HeadTokensError};
+use crate::{
+    backend::{BackendError, Tier},
+    compile::CompileError,
+    ir::{BudgetError, HeadTokensError},
+};
 
 /// Why a set or a session refuses.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +15,17 @@ pub enum RuntimeError {
     /// The device refused.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// A budget below what always stays in memory.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+    /// A device that streams no weights.
+    #[error(
+        "`{tier}` streams no weights: expected a tier of the processor; leave the budget out, or run there"
+    )]
+    NotStreamed {
+        /// The device.
+        tier: Tier,
+    },
     /// The device failed while it ran forwards.
     #[error(
         "the device failed while it decoded, and what it held is lost: {reason}; open the model again to go on"

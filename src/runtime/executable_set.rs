@@ -7,7 +7,7 @@ use crate::{
         self, Activations, BackendError, Executables, KvFormat, ReplayOptions, SlotLayout, Tier, Workers,
     },
     compile::{self, CompileError},
-    ir::{Binding, DeviceSpec, Graph, Id, IdVec, Program, ProgramId, Substituted, WeightSource},
+    ir::{Binding, DeviceSpec, Graph, Id, IdVec, Placed, Program, ProgramId, Substituted, WeightSource},
 };
 
 use super::{
@@ -34,6 +34,8 @@ pub struct SetOptions {
     pub model_context: usize,
     /// Threads that will pack the weights.
     pub threads: usize,
+    /// Most bytes of packed weights in memory, the buffer for streamed ones among them; `None` keeps all there.
+    pub resident: Option<usize>,
 }
 
 /// Sub-layers that a forward leaves out; made once, used by many forwards.
@@ -75,8 +77,10 @@ impl SkipSet {
 /// Memory a session needs, in bytes, known before it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Packed weights, those of variants among them; shared by all sessions of the set.
+    /// Packed weights in memory, those of variants and the buffer for streamed ones among them; shared by all sessions of the set.
     pub weight_bytes: usize,
+    /// Packed weights that every forward of the model reads from a file.
+    pub streamed_bytes: usize,
     /// Arena, cache, rotary tables and scratch of one session. Input rows (some kilobytes) are not counted.
     pub session_bytes: usize,
 }
@@ -101,6 +105,8 @@ pub struct ExecutableSet {
     pub(super) drafts: Vec<(String, Arc<ExecutableSet>)>,
     /// Bytes of weights that are another set's.
     pub(super) lent_bytes: usize,
+    /// Where the weights of the model are.
+    placed: Option<Placed>,
     pub(super) device: DeviceSpec,
     pub(super) threads: usize,
     vocabulary: usize,
@@ -142,7 +148,8 @@ impl ExecutableSet {
     ) -> Result<Self, RuntimeError> {
         let DeviceSpec { tier, kv_format, activations, arena_alignment: _ } = self.device;
         let (widths, threads) = (self.widths.to_vec(), self.threads);
-        let options = SetOptions { tier, kv_format, activations, widths, model_context, threads };
+        let resident = None;
+        let options = SetOptions { tier, kv_format, activations, widths, model_context, threads, resident };
         let load = |programs, _: &DeviceSpec| self.executables.beside(programs, weights, threads);
         let other = Self::build_for(compile::compile, graph, &options, load)?;
         Ok(Self { lent_bytes: self.executables.weight_bytes(), ..other })
@@ -164,14 +171,19 @@ impl ExecutableSet {
             activations: options.activations,
             ..DeviceSpec::cpu(options.tier, options.kv_format)
         };
+        let mut graph = graph.clone();
+        let placed = match options.resident {
+            Some(budget) => Some(Self::place(&mut graph, compile, &device, budget)?),
+            None => None,
+        };
         let mut choosing = graph.clone();
         choosing
             .show_candidates(Self::MOST_CANDIDATES)
             .map_err(|error| CompileError::Unlawful { stage: "show_candidates", error })?;
         let all_rows = |graph| widths.iter().map(move |w| (graph, Binding { width: *w, outputs: *w }));
-        let prefill = PREFILL_WIDTHS.iter().map(|w| (graph, Binding { width: *w, outputs: 1 }));
+        let prefill = PREFILL_WIDTHS.iter().map(|w| (&graph, Binding { width: *w, outputs: 1 }));
         let compile = |(graph, binding)| compile(graph, binding, &device);
-        let programs = all_rows(graph).chain(prefill).chain(all_rows(&choosing)).map(compile);
+        let programs = all_rows(&graph).chain(prefill).chain(all_rows(&choosing)).map(compile);
         let executables = load(programs.collect::<Result<Vec<_>, _>>()?, &device)?;
         let vocabulary = executables.programs()[ProgramId::FIRST].shown.columns;
         let mut ids = executables.programs().ids();
@@ -182,7 +194,8 @@ impl ExecutableSet {
             keeping: None,
             executables,
             widths: widths.into_iter().collect(),
-            graph: graph.clone(),
+            graph,
+            placed,
             variants: IdVec::default(),
             substitutes: BTreeMap::new(),
             drafts: Vec::new(),
@@ -192,6 +205,25 @@ impl ExecutableSet {
             vocabulary,
             model_context: options.model_context,
         })
+    }
+
+    /// Decides where the weights of a graph are.
+    fn place(
+        graph: &mut Graph,
+        compile: Compile,
+        device: &DeviceSpec,
+        budget: usize,
+    ) -> Result<Placed, RuntimeError> {
+        if matches!(device.tier, Tier::Cuda | Tier::Reference) {
+            return Err(RuntimeError::NotStreamed { tier: device.tier });
+        }
+        let one_row = compile(graph, Binding { width: 1, outputs: 1 }, device)?;
+        Ok(graph.place(&one_row, budget)?)
+    }
+
+    /// Where the weights of the model are, if a budget was given for those in memory.
+    pub fn placed(&self) -> Option<Placed> {
+        self.placed
     }
 
     /// Planned widths, ascending, 1 first.
@@ -248,6 +280,7 @@ impl ExecutableSet {
     pub fn memory(&self, options: &SessionOptions) -> Memory {
         let of_drafts = self.drafts.iter().map(|(_, set)| set.memory(options).weight_bytes);
         Memory {
+            streamed_bytes: self.placed.map_or(0, |placed| placed.streamed),
             weight_bytes: self.executables.weight_bytes() - self.lent_bytes + of_drafts.sum::<usize>(),
             session_bytes: self.executables.replay_bytes(&self.replay_options(options, None)),
         }

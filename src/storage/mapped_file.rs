@@ -147,6 +147,14 @@ impl MappedFile {
         let _ = self.inner.map.advise(memmap2::Advice::HugePage);
     }
 
+    /// Gives back the memory of what was read of the file; reading it again brings it back. For files that are read seldom where memory is
+    /// short.
+    pub fn let_pages_go(&self) {
+        #[cfg(unix)]
+        // SAFETY: the map is of a file, shared and never written through, so its bytes are the same when they are read again.
+        let _ = unsafe { self.inner.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+    }
+
     /// The file's stamp now; `None` on systems that note no changes. Costs a system call.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Memory maps behind a safe interface: model files and corpus stores are read through [`MappedFile`]. Also
-//! files with a checked header ([`Seal`]), the free space of disks, threads that read files when idle, and what is wrong with a JSON text.
+//! files with a checked header ([`Seal`]), the free space of disks, threads that read files when idle, reads past the system's cache, and what is wrong with a JSON text.
 //!
 //! Invariant: the bytes lent by a map live as long as any clone of it, never move, and number [`MappedFile::len`].
 //!
@@ -10,6 +10,7 @@
 //! killed.
 
 mod copied_bytes;
+mod direct_file;
 mod disk;
 mod file_faults;
 mod file_stamp;
@@ -19,6 +20,7 @@ mod mapped_file;
 mod sealed_file;
 
 pub use copied_bytes::CopiedBytes;
+pub use direct_file::open_direct;
 pub use disk::free_bytes;
 pub use file_faults::tell_file_faults;
 pub use file_stamp::FileStamp;

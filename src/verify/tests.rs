@@ -34,6 +34,7 @@ fn loaded(seed: u64) -> Arc<Loaded> {
         cache: crate::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![2, 4, WRONG_FROM],
+        resident: None,
     };
     Arc::new(Loaded::open(&path, &options).expect("a generated model loads"))
 }

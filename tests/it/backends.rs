@@ -258,7 +258,15 @@ fn ops_that_no_pass_fuses_follow_the_reference_too() {
         let build = |tier, kv_format| {
             let widths = vec![1, 5, 8];
             let activations = Activations::Native;
-            let options = SetOptions { tier, kv_format, activations, widths, model_context: 64, threads: 1 };
+            let options = SetOptions {
+                tier,
+                kv_format,
+                activations,
+                widths,
+                model_context: 64,
+                threads: 1,
+                resident: None,
+            };
             Arc::new(ExecutableSet::build(&graph, &weights, &options).expect("it compiles and loads"))
         };
         let text = Dice::new(2).tokens(40, VOCABULARY);
@@ -319,6 +327,7 @@ fn loading_is_told_of_to_its_end() {
                 widths: vec![1, 4],
                 model_context: model.config.context,
                 threads: 2,
+                resident: None,
             };
             ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).expect("it loads");
             let told = told.lock().expect("no listener panicked");

@@ -75,6 +75,7 @@ impl<'a> Planted<'a> {
             widths: WIDTHS.to_vec(),
             model_context: MODEL_CONTEXT,
             threads: 1,
+            resident: None,
         };
         let set = ExecutableSet::build(&self.model.graph, self, &options);
         Arc::new(set.expect("a generated model compiles and loads"))

@@ -68,6 +68,7 @@ fn loaded() -> Loaded {
         cache: yggc::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![64],
+        resident: None,
     };
     Loaded::new(Model::open(model()).expect("it opens"), &options).expect("it loads")
 }

@@ -123,6 +123,7 @@ fn exam() -> &'static Exam {
             cache: yggc::engine::KvFormat::F16,
             threads: Some(2),
             widths: WIDTHS.to_vec(),
+            resident: None,
         };
         let loaded = Loaded::open(default_model(), &options).expect("the default model");
         let trimmed = every_fifth_token(every_odd_layer(loaded.set().groups()), loaded.set().vocabulary());

@@ -316,6 +316,7 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
         cache: yggc::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![2, 4, 64],
+        resident: None,
     };
     let loaded = Arc::new(Loaded::open(&path, &options).expect("a device that loads"));
     profile.fingerprints = loaded.fingerprints().expect("it is a machine");

@@ -163,6 +163,7 @@ fn load(model: &Path) -> Result<Loaded, yggc::engine::Error> {
         cache: yggc::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![1],
+        resident: None,
     };
     Loaded::open(model, &options)
 }

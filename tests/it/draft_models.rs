@@ -88,6 +88,7 @@ pub(crate) fn shorter_pair(
         widths: WIDTHS.to_vec(),
         model_context: context,
         threads: 1,
+        resident: None,
     };
     let Model { graph, weights, .. } = &drafter.model;
     let draft = ExecutableSet::build(graph, weights.as_ref(), &options).expect("a generated model loads");

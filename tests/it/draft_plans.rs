@@ -207,6 +207,7 @@ fn loaded(spec: &SyntheticSpec, path: &Path) -> Loaded {
         cache: yggc::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![4],
+        resident: None,
     };
     Loaded::open(path, &options).expect("a generated model loads")
 }

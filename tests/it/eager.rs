@@ -24,6 +24,7 @@ fn eager(model: &TinyModel, class: Class) -> Arc<ExecutableSet> {
         widths: Vec::new(),
         model_context: model.model.config.context,
         threads: 1,
+        resident: None,
     };
     let set = ExecutableSet::build_eager(&model.model.graph, model.model.weights.as_ref(), &options);
     Arc::new(set.expect("a generated model compiles and loads"))
@@ -78,6 +79,7 @@ fn the_scalar_tier_is_no_measure_of_anything() {
         widths: Vec::new(),
         model_context: 64,
         threads: 1,
+        resident: None,
     };
     let refused = ExecutableSet::build_eager(&model.model.graph, model.model.weights.as_ref(), &options);
     let error = refused.expect_err("no eager reference").to_string();

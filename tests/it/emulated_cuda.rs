@@ -272,6 +272,7 @@ fn shown(graph: &Model, tier: Tier, text: &[u32], is_eager: bool) -> Vec<f32> {
         widths: vec![1, 4],
         model_context: 300,
         threads: 1,
+        resident: None,
     };
     let build = if is_eager { ExecutableSet::build_eager } else { ExecutableSet::build };
     let set = build(&graph.graph, graph.weights.as_ref(), &options).expect("it loads");
@@ -399,6 +400,7 @@ fn a_long_context_is_joined_from_partitions() {
             widths: vec![1, 4],
             model_context: 800,
             threads: 1,
+            resident: None,
         };
         let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).expect("it loads");
         let mut session = session(&std::sync::Arc::new(set), 800, 4, 1);

@@ -57,6 +57,7 @@ fn decodes_until_it_fails(schedule: Schedule) {
         widths: vec![1, 4],
         model_context: 64,
         threads: 1,
+        resident: None,
     };
     let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).expect("it loads");
     let set = Arc::new(set);

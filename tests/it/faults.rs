@@ -275,6 +275,7 @@ fn a_model_that_is_written_into_while_it_is_loaded_is_refused() {
         cache: yggc::engine::KvFormat::F16,
         threads: Some(1),
         widths: vec![1],
+        resident: None,
     };
     let opened = Model::open(&path).expect("it opens");
     // A writer that is at work on the second half.

@@ -148,6 +148,7 @@ fn a_forward_is_what_its_file_says() {
         widths: vec![4, 32],
         model_context: CONTEXT,
         threads: 1,
+        resident: None,
     };
     let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).expect("loads");
     let set = Arc::new(set.with_kept_hidden(model.weights.as_ref()).expect("loads"));

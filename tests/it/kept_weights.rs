@@ -52,6 +52,7 @@ fn start(
         cache: KvFormat::F16,
         threads: Some(threads),
         widths: vec![4],
+        resident: None,
     };
     let loaded = Loaded::new(model, &options).expect("a synthetic model");
     let ids: Vec<u32> = (3..60).collect();

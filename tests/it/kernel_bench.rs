@@ -51,6 +51,7 @@ fn an_observed_forward_has_the_same_bits_and_every_step_is_seen_to_end() {
             widths: vec![2],
             model_context: 64,
             threads: 1,
+            resident: None,
         };
         let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &options);
         let set = std::sync::Arc::new(set.expect("a generated model compiles and loads"));
@@ -80,6 +81,7 @@ fn every_tier_is_measured_in_parts_that_make_up_its_forwards() {
             cache: yggc::engine::KvFormat::F16,
             threads: Some(2),
             widths: vec![3],
+            resident: None,
         };
         let loaded = Loaded::new(model(), &load).expect("a generated model loads");
         let options = KernelOptions { contexts: vec![20, 1000], repetitions: 3, pinning: Pinning::Floating };

@@ -27,6 +27,7 @@ use self::{adversary::Adversary, draws::any_depths, free::Free};
 use crate::{
     draft_models::{DRAFT, hidden_pair, pair_drafter, pair_session, plain_pair},
     skip_search::{any_skip_costs, any_skip_search},
+    streaming,
     tiny_model::{Class, Dice, TinyModel, best_tier, is_cuda, models, part, session},
 };
 
@@ -364,6 +365,15 @@ fn a_trimmed_head_changes_no_token() {
 #[test]
 fn a_substitute_changes_no_token() {
     shows_something(run(Kind::Substitute, 150), (3_000, 300));
+}
+
+#[test]
+fn no_drafter_over_streamed_weights_changes_a_token() {
+    let free = Kind::Free(Free::Suffix);
+    for kind in [Kind::Substitute, Kind::TrimmedHead, Kind::LayerSkip, Kind::Swift, Kind::HiddenState, free] {
+        run_over(streaming::models(), kind, 12);
+    }
+    shows_something(run_over(streaming::models(), Kind::Substitute, 40), (300, 60));
 }
 
 #[test]

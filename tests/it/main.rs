@@ -88,6 +88,7 @@ mod schedules;
 mod serve;
 mod skip_search;
 mod split_models;
+mod streaming;
 mod substitutes;
 #[cfg(feature = "cli")]
 mod temperatures;

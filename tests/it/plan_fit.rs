@@ -41,7 +41,7 @@ impl Measured {
         profile.tunings.clear();
         let mut measured = Self { folder, profile };
         let model = Model::open(&measured.model(1)).expect("a generated model opens");
-        let here = fingerprints(&model, Tier::Portable, Activations::Int8, KvFormat::F16, 1);
+        let here = fingerprints(&model, Tier::Portable, Activations::Int8, KvFormat::F16, 1, None);
         measured.profile.fingerprints = here.expect("the machine is known");
         measured
     }
@@ -65,6 +65,7 @@ impl Measured {
             cache: KvFormat::F16,
             threads: Some(1),
             widths: vec![2],
+            resident: None,
         };
         Loaded::open(&self.model(1), &options).expect("a generated model loads")
     }

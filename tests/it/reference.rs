@@ -79,6 +79,7 @@ fn load(tier: Tier, activations: Activations) -> Loaded {
         cache: yggc::engine::KvFormat::F16,
         threads: None,
         widths: vec![WIDTH],
+        resident: None,
     };
     Loaded::open(default_model(), &options).expect("the default model")
 }

@@ -72,6 +72,7 @@ fn bits(path: &Path) -> Vec<u64> {
         cache: KvFormat::F16,
         threads: Some(2),
         widths: vec![],
+        resident: None,
     };
     let loaded = Loaded::open(path, &options).expect("a whole model");
     let ids: Vec<u32> = (3..60).collect();

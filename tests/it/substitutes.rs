@@ -56,6 +56,7 @@ fn set_of(graph: &Graph, weights: &dyn WeightSource, class: Class) -> Executable
         widths: vec![6],
         model_context: MODEL_CONTEXT,
         threads: 2,
+        resident: None,
     };
     ExecutableSet::build(graph, weights, &options).expect("a generated model compiles and loads")
 }

@@ -45,13 +45,20 @@ pub(crate) struct TinyModel {
     pub(crate) model: Model,
     /// Format of all matrices.
     pub(crate) format: WeightFormat,
+    /// Most bytes of weights in memory.
+    resident: Option<usize>,
     sets: [[OnceLock<Arc<ExecutableSet>>; Activations::ALL.len()]; Tier::ALL.len()],
 }
 
 impl TinyModel {
     /// A model that something else than a specification made.
     pub(crate) fn of(name: String, model: Model, format: WeightFormat) -> Self {
-        Self { name, model, format, sets: Default::default() }
+        Self { name, model, format, resident: None, sets: Default::default() }
+    }
+
+    /// The same with at most so many bytes of weights in memory, which must have been opened with a place for the others.
+    pub(crate) fn within(self, resident: usize) -> Self {
+        Self { name: format!("{}.streamed", self.name), resident: Some(resident), ..self }
     }
 
     fn open(container: &str, spec: &SyntheticSpec) -> Self {
@@ -76,6 +83,7 @@ impl TinyModel {
             .into_iter()
             .flat_map(|tier| Activations::ALL.map(|activations| Class { tier, activations }));
         let is_one = |class: &Class| match class {
+            Class { tier: Tier::Cuda | Tier::Reference, .. } if self.resident.is_some() => false,
             Class { tier: Tier::Cuda, activations } => *activations == Activations::Native,
             Class { activations, .. } => activations.over(self.format) == *activations,
         };
@@ -106,7 +114,9 @@ impl TinyModel {
     pub(crate) fn build(&self, class: Class, kv_format: KvFormat, widths: Vec<usize>) -> Arc<ExecutableSet> {
         let model_context = self.model.config.context;
         let Class { tier, activations } = class;
-        let options = SetOptions { tier, kv_format, activations, widths, model_context, threads: 1 };
+        let resident = self.resident;
+        let options =
+            SetOptions { tier, kv_format, activations, widths, model_context, threads: 1, resident };
         let set = ExecutableSet::build(&self.model.graph, self.model.weights.as_ref(), &options);
         Arc::new(set.expect("a generated model compiles and loads"))
     }

@@ -40,6 +40,7 @@ pub(crate) fn profiled(
         cache: yggc::engine::KvFormat::F16,
         threads: Some(1),
         widths,
+        resident: None,
     };
     let loaded = Loaded::open(&path, &options).expect("a generated model loads");
     let texts = ["abc abc abc", "one two three one two", "zzzzzzzz", "to be or not to be"];

@@ -98,6 +98,7 @@ fn loaded(widths: Vec<usize>) -> Arc<Loaded> {
         cache: yggc::engine::KvFormat::F16,
         threads: Some(2),
         widths,
+        resident: None,
     };
     Arc::new(Loaded::new(Model::open(&path).expect("a generated model opens"), &options).expect("it loads"))
 }

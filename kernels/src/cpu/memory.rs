@@ -1,4 +1,4 @@
-//! Memory on vector boundaries, in huge pages where the system grants them; and that of packed weights.
+//! Memory on vector boundaries, in huge pages where the system grants them; and that of packed weights, resident or staged.
 
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
@@ -31,14 +31,14 @@ struct Region {
     layout: Layout,
 }
 
-// SAFETY: it only owns the memory; whoever reads or writes it holds a `Reserved` or an `AlignedBytes`.
+// SAFETY: it only owns the memory; whoever reads or writes it holds a `Reserved`, an `AlignedBytes` or the promise of an unsafe function.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: allocated in `Reserved::together` with this layout.
+        // SAFETY: allocated in `Reserved::together` or `Staging::new` with this layout.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }
@@ -112,13 +112,73 @@ impl AlignedBytes {
     }
 }
 
+/// Memory into which packed matrices are read again and again, aligned to pages.
+pub struct Staging {
+    region: Region,
+    len: usize,
+}
+
+impl Staging {
+    /// Zeroed memory of `len` bytes; `None` if the system refuses.
+    pub fn new(len: usize) -> Option<Self> {
+        // From this size on, allocations are aligned to huge pages.
+        let (start, layout) = allocate(len.max(HUGE_PAGE))?;
+        // SAFETY: just allocated, with as many bytes.
+        unsafe { start.write_bytes(0, layout.size()) };
+        Some(Self { region: Region { start, layout }, len })
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn start(&self, at: &Range<usize>) -> *mut u8 {
+        assert!(at.start <= at.end && at.end <= self.len, "bytes {at:?} of {}", self.len);
+        // SAFETY: inside the allocation by the assertion.
+        unsafe { self.region.start.as_ptr().add(at.start) }
+    }
+
+    /// Some of the bytes, to be written.
+    ///
+    /// # Safety
+    /// Nobody else uses these bytes while the slice lives.
+    ///
+    /// # Panics
+    /// If there are no such bytes.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises to be the only user of these bytes")]
+    pub unsafe fn part(&self, at: Range<usize>) -> &mut [u8] {
+        // SAFETY: inside the allocation, initialised, and the caller's alone by its promise.
+        unsafe { slice::from_raw_parts_mut(self.start(&at), at.len()) }
+    }
+}
+
+impl std::fmt::Debug for Staging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Staging({} bytes)", self.len)
+    }
+}
+
 /// Bytes of somebody else, lent as long as it lives.
 pub type LentBytes = Arc<dyn AsRef<[u8]> + Send + Sync + RefUnwindSafe>;
 
 /// Where a packed matrix lies.
 pub(super) enum Storage {
     Own(AlignedBytes),
-    Lent { bytes: LentBytes, at: Range<usize> },
+    Lent {
+        bytes: LentBytes,
+        at: Range<usize>,
+    },
+    /// Whoever made it promised that nobody writes these bytes while they are read.
+    Staged {
+        staging: Arc<Staging>,
+        at: Range<usize>,
+    },
 }
 
 impl Storage {
@@ -134,6 +194,8 @@ impl Storage {
                 assert!(bytes.as_ptr().addr().is_multiple_of(ALIGNMENT), "lent bytes are aligned");
                 bytes
             }
+            // SAFETY: inside the allocation, initialised; not written meanwhile by the promise of `Packing::staged`.
+            Self::Staged { staging, at } => unsafe { slice::from_raw_parts(staging.start(at), at.len()) },
         }
     }
 }

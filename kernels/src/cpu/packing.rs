@@ -94,7 +94,7 @@ impl PackedLinear {
 
     /// Bytes of a stored tile.
     pub(super) fn tile_bytes(&self) -> usize {
-        self.blocks() * block_bytes(self.format)
+        tile_bytes(self.format, self.columns)
     }
 
     /// Stored tile `t`; a gated pair stores gate tile `t` at `2 t` and up tile `t` at `2 t + 1`.
@@ -139,6 +139,15 @@ impl fmt::Debug for PackedLinear {
         let gated = if self.gated { ", gated" } else { "" };
         write!(f, "PackedLinear({} [{}, {}]{gated})", self.format, self.rows, self.columns)
     }
+}
+
+/// Bytes of a matrix `[rows, columns]` when it is packed; a gated pair takes twice those of its gate.
+pub fn packed_bytes(format: WeightFormat, rows: usize, columns: usize) -> usize {
+    rows.div_ceil(TILE) * tile_bytes(format, columns)
+}
+
+fn tile_bytes(format: WeightFormat, columns: usize) -> usize {
+    columns.div_ceil(block_columns(format)) * block_bytes(format)
 }
 
 /// Inputs of a packed block.

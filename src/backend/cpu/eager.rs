@@ -121,6 +121,7 @@ impl EagerReplay {
             let tuning = self.replay.tuning(program, number);
             let (forward, pool) = self.replay.forward(program, inputs);
             pool.run(&|worker: Worker<'_>| op.run(&forward, tuning, worker));
+            drop(forward);
             see(Moment::ShareDone(number));
             for offset in &dead_behind[number] {
                 self.replay.arena_mut().release(*offset);

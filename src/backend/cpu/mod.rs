@@ -1,4 +1,5 @@
-//! The CPU backend: weights packed once, steps replayed by pinned threads with a spin barrier between steps.
+//! The CPU backend: weights packed once, steps replayed by pinned threads with a spin barrier between steps; streamed weights are read ahead
+//! of the steps.
 
 mod affinity;
 mod barrier;
@@ -9,6 +10,7 @@ mod packed_weights;
 mod pool;
 mod replay;
 mod step;
+mod streaming;
 
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use packed_weights::{MatrixId, PackedWeights};
 pub use pool::{Pinning, Workers};
 use replay::CpuReplay;
 use step::CpuStep;
+use streaming::UnitId;
 
 /// Tiers that this machine can run, slowest first.
 pub fn available_tiers() -> Vec<Tier> {
@@ -38,6 +41,8 @@ pub fn available_tiers() -> Vec<Tier> {
 pub(super) struct CpuExecutables {
     programs: IdVec<ProgramId, Program>,
     steps: IdVec<ProgramId, IdVec<StepId, CpuStep>>,
+    /// Whether a program multiplies by streamed matrices: then in their order, each once.
+    streams: IdVec<ProgramId, bool>,
     weights: PackedWeights,
     embedding: Option<MatrixId>,
     kernels: Kernels,
@@ -62,6 +67,7 @@ impl CpuExecutables {
         let mut empty = Self {
             programs: IdVec::default(),
             steps: IdVec::default(),
+            streams: IdVec::default(),
             weights,
             embedding,
             kernels,
@@ -78,8 +84,17 @@ impl CpuExecutables {
         threads: usize,
     ) -> Result<(), BackendError> {
         self.weights.pack(&programs, source, threads)?;
-        let resolve = |p: &Program| p.steps.iter().map(|s| CpuStep::resolve(s, &self.weights)).collect();
-        self.steps.extend(programs.iter().map(resolve));
+        for program in &programs {
+            let steps: IdVec<StepId, CpuStep> =
+                program.steps.iter().map(|step| CpuStep::resolve(step, &self.weights)).collect();
+            let units: Vec<UnitId> = steps.iter().filter_map(|step| step.unit(&self.weights)).collect();
+            assert!(
+                units.is_sorted_by(|a, b| a < b),
+                "streamed matrices in the order of use, found {units:?}"
+            );
+            self.streams.push(!units.is_empty());
+            self.steps.push(steps);
+        }
         self.programs.extend(programs);
         self.embedding =
             super::embedding(&self.programs[ProgramId::FIRST]).map(|weight| self.weights.stack(&[weight]));
@@ -150,7 +165,8 @@ impl Executables for CpuExecutables {
         weights: &dyn WeightSource,
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError> {
-        let mut other = Self { programs: IdVec::default(), steps: IdVec::default(), ..self.clone() };
+        let (programs_of_other, steps, streams) = <_>::default();
+        let mut other = Self { programs: programs_of_other, steps, streams, ..self.clone() };
         other.add(programs, weights, threads)?;
         Ok(Arc::new(other))
     }

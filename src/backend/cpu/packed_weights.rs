@@ -2,19 +2,24 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-use ygg_kernels::cpu::{ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target};
+use ygg_kernels::cpu::{self, ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target};
 
 use crate::ir::{
-    KEPT_ALIGNMENT, KeptBytes, Norm, Op, OpWeights, PackedDigest, Program, WeightId, WeightSource, WeightSpec,
+    KEPT_ALIGNMENT, KeptBytes, Norm, Op, OpWeights, PackedDigest, PackedParts, PartsInMemory, Program,
+    Residence, Staging, WeightId, WeightSource, WeightSpec,
 };
 
-use super::BackendError;
+use super::{
+    BackendError,
+    streaming::{Streamer, Unit, UnitId},
+};
 use crate::backend::memory::probe;
 
 /// Weights that are packed as one matrix.
@@ -51,6 +56,16 @@ pub(super) struct PackedWeights {
     places: BTreeMap<Key, usize>,
     matrices: Vec<Arc<PackedLinear>>,
     vectors: Vec<Arc<[f32]>>,
+    streamed: Option<Streamed>,
+}
+
+/// The matrices that are streamed: a row of those that were packed first.
+#[derive(Clone, Debug)]
+struct Streamed {
+    /// By their numbers.
+    units: BTreeMap<usize, UnitId>,
+    streamer: Arc<Streamer>,
+    staging_bytes: usize,
 }
 
 impl PackedWeights {
@@ -91,25 +106,35 @@ impl PackedWeights {
         }
         let note = |i: usize| matrices[i].weights().iter().for_each(|weight| source.note_loaded(*weight));
         let digest = is_first.then(|| digest_of(&matrices, specs, &packings));
-        let packed = match digest.and_then(|digest| source.kept_packed(&digest)) {
-            Some(kept) => {
-                (0..matrices.len()).for_each(note);
-                from_kept(packings, &kept)
-            }
-            None => {
-                let packed = on_threads(packings, threads, &note)?;
-                if let Some(digest) = digest {
-                    let parts: Vec<&[u8]> = packed.iter().map(PackedLinear::bytes).collect();
-                    source.keep_packed(&digest, &parts);
-                }
+        let is_streamed = |key: &Key| {
+            let streamed = |weight: &WeightId| specs[weight.0 as usize].residence == Residence::Streamed;
+            key.weights().iter().any(streamed)
+        };
+        let streamed: Vec<bool> = matrices.iter().map(is_streamed).collect();
+        let packed = match digest {
+            Some(digest) if streamed.contains(&true) => {
+                let (packed, streamed) = stream(packings, &streamed, &digest, source, threads, &note)?;
+                self.streamed = Some(streamed);
                 packed
             }
+            Some(digest) => kept_or_packed(packings, &digest, source, threads, &note)?,
+            None => on_threads(packings, threads, &note)?,
         };
         for (key, matrix) in matrices.into_iter().zip(packed) {
             self.places.insert(key, self.matrices.len());
             self.matrices.push(Arc::new(matrix));
         }
         Ok(())
+    }
+
+    /// What streams matrices, if any are.
+    pub(super) fn streamer(&self) -> Option<&Arc<Streamer>> {
+        self.streamed.as_ref().map(|streamed| &streamed.streamer)
+    }
+
+    /// The number of a matrix among those that are streamed, if it is.
+    pub(super) fn unit(&self, id: MatrixId) -> Option<UnitId> {
+        self.streamed.as_ref()?.units.get(&id.0).copied()
     }
 
     fn place(&self, key: &Key) -> usize {
@@ -132,9 +157,10 @@ impl PackedWeights {
         &self.matrices[id.0]
     }
 
-    /// All matrices, each once.
-    pub(super) fn matrices(&self) -> impl Iterator<Item = &PackedLinear> {
-        self.matrices.iter().map(|matrix| &**matrix)
+    /// All matrices in memory, each once.
+    pub(super) fn resident(&self) -> impl Iterator<Item = &PackedLinear> {
+        let is_resident = |place: &usize| self.unit(MatrixId(*place)).is_none();
+        (0..self.matrices.len()).filter(is_resident).map(|place| &*self.matrices[place])
     }
 
     pub(super) fn vector(&self, id: VectorId) -> &[f32] {
@@ -143,7 +169,8 @@ impl PackedWeights {
 
     pub(super) fn resident_bytes(&self) -> usize {
         let vectors: usize = self.vectors.iter().map(|v| v.len() * size_of::<f32>()).sum();
-        self.matrices().map(PackedLinear::resident_bytes).sum::<usize>() + vectors
+        let staging = self.streamed.as_ref().map_or(0, |streamed| streamed.staging_bytes);
+        self.resident().map(PackedLinear::resident_bytes).sum::<usize>() + vectors + staging
     }
 }
 
@@ -203,12 +230,100 @@ fn digest_of(keys: &[Key], specs: &[WeightSpec], packings: &[Packing<'_>]) -> Pa
         field(format!("{key:?} in {} bytes", packing.bytes()));
         for weight in key.weights() {
             // Only vectors, which are not kept, have an offset.
-            let WeightSpec { name, first_row, format, rows, columns, offset: _ } = &specs[weight.0 as usize];
+            let WeightSpec { name, first_row, format, rows, columns, offset: _, residence: _ } =
+                &specs[weight.0 as usize];
             let part = if *first_row == 0 { String::new() } else { format!(" from row {first_row}") };
             field(format!("{name} {format} [{rows}, {columns}]{part}"));
         }
     }
     *hasher.finalize().as_bytes()
+}
+
+/// Matrices as they were kept, or packed and kept.
+fn kept_or_packed(
+    packings: Vec<Packing<'_>>,
+    digest: &PackedDigest,
+    source: &dyn WeightSource,
+    threads: usize,
+    note: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<PackedLinear>, BackendError> {
+    if let Some(kept) = source.kept_packed(digest) {
+        (0..packings.len()).for_each(note);
+        return Ok(from_kept(packings, &kept));
+    }
+    let packed = on_threads(packings, threads, note)?;
+    let parts: Vec<&[u8]> = packed.iter().map(PackedLinear::bytes).collect();
+    source.keep_packed(digest, &mut PartsInMemory::new(&parts));
+    Ok(packed)
+}
+
+/// Matrices of which some are streamed from the file that keeps all; it is made first if there is none.
+fn stream(
+    packings: Vec<Packing<'_>>,
+    is_streamed: &[bool],
+    digest: &PackedDigest,
+    source: &dyn WeightSource,
+    threads: usize,
+    note: &(dyn Fn(usize) + Sync),
+) -> Result<(Vec<PackedLinear>, Streamed), BackendError> {
+    let sizes = packings.iter().map(Packing::bytes).collect();
+    let mut parts = PartByPart { packings: &packings, sizes, threads };
+    let file = source.packed_file(digest, &mut parts).map_err(|reason| BackendError::NoStream { reason })?;
+    let mut at = file.start;
+    let starts = packings.iter().map(|packing| {
+        let start = at;
+        at += packing.bytes().next_multiple_of(KEPT_ALIGNMENT) as u64;
+        start
+    });
+    let starts: Vec<u64> = starts.collect();
+    let mut unit_of = BTreeMap::new();
+    let mut units = Vec::new();
+    for (i, packing) in packings.iter().enumerate().filter(|(i, _)| is_streamed[*i]) {
+        unit_of.insert(i, UnitId(units.len()));
+        units.push(Unit { start: starts[i] - file.start, bytes: packing.bytes() });
+    }
+    let sizes: Vec<usize> = units.iter().map(|unit| unit.bytes).collect();
+    let staging = Staging::of(&sizes);
+    let what = "the buffer that weights are streamed through";
+    let memory = cpu::Staging::new(staging.bytes)
+        .map(Arc::new)
+        .ok_or(BackendError::Memory { what, bytes: staging.bytes })?;
+    let (of_streamed, of_resident): (Vec<_>, Vec<_>) =
+        packings.into_iter().enumerate().partition(|(i, _)| is_streamed[*i]);
+    let numbers: Vec<usize> = of_resident.iter().map(|(i, _)| *i).collect();
+    let of_resident = of_resident.into_iter().map(|(_, packing)| packing).collect();
+    let resident = on_threads(of_resident, threads, &|r| note(numbers[r]))?;
+    let staged =
+        of_streamed.into_iter().zip(units.iter().zip(&staging.places)).map(|((i, packing), place)| {
+            note(i);
+            // SAFETY: products read the matrix between its delivery and its release only, and readers write it at other times only.
+            (i, unsafe { packing.staged(&memory, Streamer::start_of(place.0, place.1)) })
+        });
+    let mut all: Vec<(usize, PackedLinear)> = numbers.into_iter().zip(resident).chain(staged).collect();
+    all.sort_by_key(|(i, _)| *i);
+    let staging_bytes = staging.bytes;
+    let streamer = Arc::new(Streamer::new(file, &units, &staging, memory)?);
+    let packed = all.into_iter().map(|(_, matrix)| matrix).collect();
+    Ok((packed, Streamed { units: unit_of, streamer, staging_bytes }))
+}
+
+/// Matrices that are packed one by one, for a file.
+struct PartByPart<'a, 'b> {
+    packings: &'a [Packing<'b>],
+    sizes: Vec<usize>,
+    threads: usize,
+}
+
+impl PackedParts for PartByPart<'_, '_> {
+    fn sizes(&self) -> &[usize] {
+        &self.sizes
+    }
+
+    fn part(&mut self, part: usize, write: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let packing = self.packings[part].clone();
+        let packed = on_threads(vec![packing], self.threads, &|_| ()).map_err(io::Error::other)?;
+        packed.iter().try_for_each(|matrix| write(matrix.bytes()))
+    }
 }
 
 /// Matrices where they were kept, as [`WeightSource::keep_packed`] says.

@@ -24,6 +24,7 @@ use super::{
     packed_weights::PackedWeights,
     pool::{Pool, Worker, Workers},
     step::CpuStep,
+    streaming,
 };
 
 /// Arena, cache, scratch and threads of one request.
@@ -104,7 +105,9 @@ impl CpuReplay {
         inputs: &'a RowInputs,
     ) -> (Forward<'a>, &'a Pool) {
         let executables = &*self.executables;
+        let streams = executables.streams[program];
         let forward = Forward {
+            stream: executables.weights.streamer().filter(|_| streams).map(|streamer| streamer.begin()),
             kernels: executables.kernels,
             weights: &executables.weights,
             inputs,
@@ -134,6 +137,8 @@ pub(super) struct Forward<'a> {
     pub(super) inputs: &'a RowInputs,
     program: &'a Program,
     steps: &'a IdVec<StepId, CpuStep>,
+    /// The turn of a forward that reads streamed weights.
+    stream: Option<streaming::Forward<'a>>,
     tunings: &'a IdVec<StepId, Tuning>,
     arena: &'a Arena,
     cache: &'a KvCache,
@@ -212,6 +217,24 @@ impl<'a> Forward<'a> {
         self.program.ropes[id.0 as usize].head_dim
     }
 
+    /// Waits for the streamed matrix of a step, if it has one: whether there was one, or `None` if it did not come, to all workers alike. Then
+    /// they end the forward.
+    fn fetch(&self, step: &CpuStep) -> Option<bool> {
+        let Some((stream, unit)) = self.stream.as_ref().zip(step.unit(self.weights)) else {
+            return Some(false);
+        };
+        stream.wait(unit).then_some(true)
+    }
+
+    /// Gives the place of a step's streamed matrix back, once all workers have met behind the step.
+    fn release(&self, step: &CpuStep, worker: Worker<'_>) {
+        if worker.index == 0
+            && let Some((stream, unit)) = self.stream.as_ref().zip(step.unit(self.weights))
+        {
+            stream.release(unit);
+        }
+    }
+
     /// The first `rows` rows, in order.
     pub(super) fn first_rows(&self, rows: usize) -> &'a [u32] {
         &self.all_rows[..rows]
@@ -220,7 +243,7 @@ impl<'a> Forward<'a> {
 
 impl Replay for CpuReplay {
     fn failure(&self) -> Option<&BackendError> {
-        None
+        self.executables.weights.streamer()?.failure()
     }
 
     fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
@@ -228,8 +251,12 @@ impl Replay for CpuReplay {
         pool.run(&|worker: Worker<'_>| {
             for (step, tuning) in forward.steps.iter().zip(forward.tunings.iter()) {
                 if step.runs(skipped) {
+                    if forward.fetch(step).is_none() {
+                        return;
+                    }
                     step.run(&forward, *tuning, worker);
                     worker.wait();
+                    forward.release(step, worker);
                 }
             }
         });
@@ -284,9 +311,15 @@ impl Instruments for CpuReplay {
             see(Moment::Begun);
             for (number, step) in forward.steps.pairs() {
                 if step.runs(skipped) {
+                    match forward.fetch(step) {
+                        Some(true) => see(Moment::Fetched(number)),
+                        Some(false) => {}
+                        None => return,
+                    }
                     step.run(&forward, forward.tunings[number], worker);
                     see(Moment::ShareDone(number));
                     worker.wait();
+                    forward.release(step, worker);
                     see(Moment::StepDone(number));
                 }
             }
@@ -305,7 +338,7 @@ impl Instruments for CpuReplay {
             let amount = match exercise {
                 Exercise::ReadWeights { passes } => {
                     let mut bytes = 0;
-                    for matrix in (0..passes).flat_map(|_| weights.matrices()) {
+                    for matrix in (0..passes).flat_map(|_| weights.resident()) {
                         // Whole tiles, as a linear shares them.
                         let tile = matrix.bytes().len() / matrix.tiles();
                         let share = worker.share(matrix.tiles());

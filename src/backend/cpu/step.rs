@@ -12,6 +12,7 @@ use super::{
     packed_weights::{MatrixId, PackedWeights, VectorId},
     pool::Worker,
     replay::Forward,
+    streaming::UnitId,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -167,6 +168,14 @@ impl CpuStep {
             return shape.most_bytes(slots, threads);
         }
         self.found_layout(weights, threads).map_or(0, |layout| layout.bytes())
+    }
+
+    /// The streamed matrix that it multiplies by, if it does.
+    pub(super) fn unit(&self, weights: &PackedWeights) -> Option<UnitId> {
+        match self.kind {
+            Kind::Linear(Linear { weight, .. }) | Kind::GatedLinear { weight, .. } => weights.unit(weight),
+            _ => None,
+        }
     }
 
     /// Whether it has a tuning.

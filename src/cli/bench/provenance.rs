@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use ygg_profiler::{Fingerprints, MachineFingerprint, ModelFingerprint, UnixTime};
-use yggc::engine::Loaded;
+use yggc::{engine::Loaded, ir::Placed};
 
 use crate::cli::error::Failure;
 
@@ -26,6 +26,23 @@ pub(super) struct Provenance {
     /// Whether kernels of a GPU overlap.
     #[serde(skip_serializing_if = "Option::is_none")]
     kernels_overlap: Option<bool>,
+    /// Where the weights are, if a budget was given for those in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weights: Option<PlacedJson>,
+}
+
+/// Bytes of packed weights.
+#[derive(Debug, Serialize)]
+struct PlacedJson {
+    resident_bytes: usize,
+    streamed_bytes: usize,
+    staging_bytes: usize,
+}
+
+impl From<Placed> for PlacedJson {
+    fn from(Placed { resident, streamed, staging }: Placed) -> Self {
+        Self { resident_bytes: resident, streamed_bytes: streamed, staging_bytes: staging }
+    }
 }
 
 impl Provenance {
@@ -41,6 +58,7 @@ impl Provenance {
             kernels: build.kernels,
             threads: loaded.threads(),
             kernels_overlap: loaded.set().kernels_overlap(),
+            weights: loaded.set().placed().map(PlacedJson::from),
         })
     }
 }

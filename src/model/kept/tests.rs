@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::*;
-use crate::model::synthetic::SyntheticSpec;
+use crate::{ir::PartsInMemory, model::synthetic::SyntheticSpec};
 
 /// Weights of more bytes are mapped.
 const MOST_READ: usize = 64;
@@ -69,7 +69,7 @@ impl Scene {
         let model = model.kept_in(place, move |note| told.lock().unwrap().push(note)).unwrap();
         let found = model.weights.kept_packed(&packing).map(|kept| (*kept).as_ref().to_vec());
         if found.is_none() {
-            model.weights.keep_packed(&packing, parts);
+            model.weights.keep_packed(&packing, &mut PartsInMemory::new(parts));
         }
         drop(model);
         (found, Arc::into_inner(notes).unwrap().into_inner().unwrap())

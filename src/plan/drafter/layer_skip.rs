@@ -14,9 +14,13 @@ pub struct LayerSkipSettings {
 }
 
 /// The groups that layer skip leaves out of a model at first: attention and MLP of every odd layer but the last, as SWIFT starts
-/// (<https://arxiv.org/abs/2410.06916>). Empty for models of too few layers.
-pub(super) fn first_skip_set(groups: u32) -> Vec<u32> {
-    let layers = groups / 2;
+/// (<https://arxiv.org/abs/2410.06916>). Empty for models of too few layers, and for those that stream weights: what is left out is read
+/// all the same.
+pub(super) fn first_skip_set(model: &ProfiledModel<'_>) -> Vec<u32> {
+    if model.streams {
+        return Vec::new();
+    }
+    let layers = model.groups / 2;
     (1..layers.saturating_sub(1)).step_by(2).flat_map(|l| [2 * l, 2 * l + 1]).collect()
 }
 
@@ -42,7 +46,7 @@ impl DrafterSettings for LayerSkipSettings {
     }
 
     fn profiled(model: &ProfiledModel<'_>) -> Vec<(String, Self)> {
-        let skipped = first_skip_set(model.groups);
+        let skipped = first_skip_set(model);
         if skipped.is_empty() {
             return Vec::new();
         }

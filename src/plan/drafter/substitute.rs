@@ -39,14 +39,20 @@ impl DrafterSettings for SubstituteSettings {
         expect_head::<Self>(self.head_tokens.as_deref())
     }
 
-    /// Of four bits where that is small enough, and of fewer where four are not small.
+    /// Of four bits where that is small enough, and of fewer where four are not small. Where weights are streamed, of the most bits that are
+    /// fewer: drafting is short beside a reading, so what is accepted counts most.
     fn profiled(model: &ProfiledModel<'_>) -> Vec<(String, Self)> {
         let share = |bits: u32| {
             let found = model.substitute_shares.iter().find(|(of, _)| *of == bits);
             found.map_or(1.0, |(_, share)| *share)
         };
         let four_is_small = share(4) <= SMALL_SHARE;
-        let tried = BITS.rev().filter(|bits| share(*bits) <= MOST_SHARE && (*bits == 4 || !four_is_small));
+        let most = BITS.rev().find(|bits| share(*bits) < 1.0);
+        let pays = |bits: &u32| match model.streams {
+            true => Some(*bits) == most,
+            false => share(*bits) <= MOST_SHARE && (*bits == 4 || !four_is_small),
+        };
+        let tried = BITS.rev().filter(pays);
         tried.map(|bits| (format!("{}{bits}", Self::NAME), Self { bits, head_tokens: None })).collect()
     }
 

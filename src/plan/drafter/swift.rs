@@ -30,7 +30,7 @@ impl DrafterSettings for SwiftSettings {
     }
 
     fn profiled(model: &ProfiledModel<'_>) -> Vec<(String, Self)> {
-        let skipped = first_skip_set(model.groups);
+        let skipped = first_skip_set(model);
         if skipped.is_empty() { Vec::new() } else { vec![(Self::NAME.to_owned(), Self { skipped })] }
     }
 }

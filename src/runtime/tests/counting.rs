@@ -62,6 +62,7 @@ pub(crate) fn set(widths: &[usize]) -> Arc<ExecutableSet> {
         widths: widths.to_vec(),
         model_context: CONTEXT,
         threads: 1,
+        resident: None,
     };
     Arc::new(ExecutableSet::build(&graph, &weights(), &options).expect("it compiles and loads"))
 }

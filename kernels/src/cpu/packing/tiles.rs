@@ -1,11 +1,11 @@
 //! Writing packed tiles, by as many threads as there are: a matrix is cut into pieces of whole tiles.
 
-use super::{BLOCK, PackError, PackedLinear, TILE, block_bytes, block_columns, codes, pair_at};
+use super::{BLOCK, PackError, PackedLinear, TILE, codes, pair_at, tile_bytes};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::isa::Avx2;
 use crate::{
     Matrix, WeightFormat,
-    cpu::memory::{LentBytes, Reserved, Storage},
+    cpu::memory::{ALIGNMENT, LentBytes, Reserved, Staging, Storage},
     format::{Block, Kind, Visitor},
 };
 use std::{
@@ -34,7 +34,7 @@ use std::{
 /// assert_eq!(target.finish().outputs(), 40);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Packing<'a> {
     /// Stacked by rows, or gate and up.
     parts: Vec<Matrix<'a>>,
@@ -81,9 +81,23 @@ impl<'a> Packing<'a> {
     /// The matrix as it was packed before: `bytes[at..]`, which an equal packing wrote.
     ///
     /// # Panics
-    /// If there are too few bytes, or they are not aligned to [`ALIGNMENT`](crate::cpu::ALIGNMENT).
+    /// If there are too few bytes, or they are not aligned to [`ALIGNMENT`].
     pub fn from_kept(self, bytes: &LentBytes, at: usize) -> PackedLinear {
         let storage = Storage::Lent { bytes: Arc::clone(bytes), at: at..at + self.bytes() };
+        assert_eq!(storage.as_slice().len(), self.bytes(), "bytes of {self:?}");
+        self.with(storage)
+    }
+
+    /// The matrix in `staging[at..]`, into which the bytes that an equal packing wrote are read again and again.
+    ///
+    /// # Safety
+    /// Nobody writes these bytes while the matrix is read.
+    ///
+    /// # Panics
+    /// If there are too few bytes, or they are not aligned to [`ALIGNMENT`].
+    pub unsafe fn staged(self, staging: &Arc<Staging>, at: usize) -> PackedLinear {
+        assert!(at.is_multiple_of(ALIGNMENT), "staged bytes are aligned");
+        let storage = Storage::Staged { staging: Arc::clone(staging), at: at..at + self.bytes() };
         assert_eq!(storage.as_slice().len(), self.bytes(), "bytes of {self:?}");
         self.with(storage)
     }
@@ -114,8 +128,7 @@ impl<'a> Packing<'a> {
     }
 
     fn tile_bytes(&self) -> usize {
-        let format = self.format();
-        self.parts[0].columns().div_ceil(block_columns(format)) * block_bytes(format)
+        tile_bytes(self.format(), self.parts[0].columns())
     }
 
     /// Rows of the file that are the outputs of a stored tile; the last tile may have fewer.
