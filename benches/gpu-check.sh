@@ -53,8 +53,11 @@ failed=0
 if [[ $is_dry == yes ]]; then
     limit=240 rounds=1 widths=1,4 shape=layers=5,width=96,mlp=160 tokens=8 answers=1 forwards=2
     prompts=$out/prompts.jsonl
-    printf '{"category": "%s", "turns": ["one and one and one"]}\n' sums words >"$prompts"
-    profiled=(--budget 60 --prompts "$prompts" --rehearsal)
+    printf '{"category": "sums", "turns": ["one and one and one"]}\n' >"$prompts"
+    # As many as a depth predictor is trained on.
+    printf '{"category": "words", "turns": ["%s"]}\n' "say the words" "count to ten" "one and one" hello >"$out/recorded.jsonl"
+    profiled=(--budget 400 --prompts "$out/recorded.jsonl" --rehearsal --contexts 64 --drafter layer_skip --drafter lookup)
+    if [[ $draft_model ]]; then profiled+=(--drafter model); fi
     tree=Dd=2,Wd=2,Wv=4
     ablation=(--prompts "$prompts" --count 1 --tokens "$tokens" --repetitions 1 --context 128 --temperatures 0 --drafters layer_skip)
 else

@@ -332,7 +332,7 @@ pub(crate) struct ProfileArgs {
     /// Most seconds to measure; at most half of them go to latencies
     #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 240)]
     pub(crate) budget: usize,
-    /// Measure an emulated GPU, too, as tests have one: times mean nothing, and the profile is of no other device
+    /// Take one sample of everything, of an emulated GPU, too, as tests have one: times mean nothing
     #[arg(long, conflicts_with = "again")]
     pub(crate) rehearsal: bool,
     /// File to write the profile to

@@ -79,7 +79,8 @@ pub struct ProfileOptions {
     pub pinning: Pinning,
     /// Bytes that may be allocated: substitutes that do not fit are left out. No limit if `None`.
     pub memory_limit: Option<usize>,
-    /// Whether an emulated device is measured as a GPU is, to rehearse it: the times mean nothing, and the profile is of that device alone.
+    /// Whether an emulated device may be measured, too, to rehearse what is done with a GPU. Every cell has one sample then; the times mean
+    /// nothing, and the profile is of that device alone.
     pub is_rehearsal: bool,
     /// What says when measuring began.
     pub clock: fn() -> UnixTime,
@@ -253,7 +254,11 @@ pub fn profile(
 
     // A slow machine's recordings may have taken longer than their share.
     let left = options.budget.saturating_sub(begun.elapsed()).max(rest / 8);
-    let settings = GridSettings { budget: left.min(rest / 2), ..GridSettings::default() };
+    let usual = GridSettings { budget: left.min(rest / 2), ..GridSettings::default() };
+    let settings = match options.is_rehearsal {
+        true => GridSettings { repetitions: 1, fewest: 1, most: 1, ..usual },
+        false => usual,
+    };
     let longest = contexts[contexts.len() - 1];
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;
