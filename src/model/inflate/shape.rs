@@ -27,7 +27,8 @@ pub(super) enum AttentionSize {
 }
 
 impl InflatedShape {
-    /// Shapes that have names: Llama 3.2 1B, Llama 3.2 3B and Llama 2 7B.
+    /// Shapes that have names: that of Llama 2 7B, and two of as many layers that have the weights of Llama 3.2 1B and 3B. Those models have
+    /// fewer layers than small ones.
     pub const NAMES: [&'static str; 3] = ["1b", "3b", "7b"];
 
     /// What sizes are called.
@@ -35,8 +36,8 @@ impl InflatedShape {
 
     fn named(name: &str) -> Option<Self> {
         let [layers, width, mlp, queries, keys] = match name {
-            "1b" => [16, 2048, 8192, 2048, 512],
-            "3b" => [28, 3072, 8192, 3072, 1024],
+            "1b" => [32, 1536, 5120, 1536, 512],
+            "3b" => [32, 2560, 9216, 2560, 1280],
             "7b" => [32, 4096, 11_008, 4096, 4096],
             _ => return None,
         };

@@ -5,7 +5,7 @@ use std::fs;
 use ygg_kernels::WeightFormat;
 
 use super::{InflatedShape, sizes::Sizes, tensors::zeros};
-use crate::model::{Model, ModelError, synthetic::SyntheticSpec};
+use crate::model::{Model, ModelConfig, ModelError, synthetic::SyntheticSpec};
 
 fn shape(text: &str) -> InflatedShape {
     text.parse().unwrap()
@@ -71,8 +71,18 @@ fn heads_keep_their_keys() {
         assert_eq!(read, [0, 1, 2, 3, 4, 5], "{text}");
         assert_eq!((sizes.queries.len(), sizes.keys.len()), (heads, kv_heads));
     }
-    let sizes = Sizes::new(&config, &shape("7b")).unwrap();
-    assert_eq!((sizes.large.heads, sizes.large.kv_heads, sizes.large.layers), (256, 256, 32));
+    // The sizes of SmolLM2 135M.
+    let [layers, hidden_size, feed_forward, heads, kv_heads, head_dim] = [30, 576, 1536, 9, 3, 64];
+    let default = ModelConfig { layers, hidden_size, feed_forward, heads, kv_heads, head_dim, ..config };
+    for (name, expected, heads) in
+        [("1b", 0.97e9, (24, 8)), ("3b", 2.82e9, (40, 20)), ("7b", 6.48e9, (64, 64))]
+    {
+        let large = Sizes::new(&default, &shape(name)).unwrap().large;
+        assert_eq!((large.heads, large.kv_heads), heads, "{name}");
+        let attention = 2 * (large.heads + large.kv_heads) * head_dim * large.hidden_size;
+        let weights = large.layers * (attention + 3 * large.hidden_size * large.feed_forward);
+        assert!((weights as f64 / expected - 1.0).abs() < 0.05, "{name}: {weights} weights in layers");
+    }
 }
 
 #[test]
