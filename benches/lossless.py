@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the default model on the same prompts with and without forced drafters; token ids must be equal.
+"""Runs a model on the same prompts with and without forced drafters; token ids must be equal.
 
-usage: benches/lossless.py OUT.jsonl [--prompts 20] [--tokens 128] [--arms chain,lookup,...] [--draft-model DIR] [--yggc target/release/yggc]
+usage: benches/lossless.py OUT.jsonl [--prompts 20] [--tokens 128] [--arms chain,lookup,...] [--draft-model DIR] [--model MODEL] [--device cuda] [--yggc target/release/yggc]
 
 Arms: lookup, three layer-skip shapes and, with --draft-model, two of that drafter, forced by `yggc plan --fix`; greedy and sampled; one thread and two. Each line of
 OUT is one answer. Exit status 1 if any answer differs from plain decoding's, or an arm never drafted.
@@ -30,7 +30,9 @@ def main():
     parser.add_argument("--prompts", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--arms", type=lambda names: names.split(","))
-    parser.add_argument("--draft-model", help="a drafter of the default model, as `yggc distill` writes it")
+    parser.add_argument("--draft-model", help="a drafter of the model, as `yggc distill` writes it")
+    parser.add_argument("--model", help="a model [yggc's default]")
+    parser.add_argument("--device", help="what runs it: cpu or cuda [yggc's default]")
     parser.add_argument("--yggc", default="target/release/yggc")
     options = parser.parse_args()
     calibration = pathlib.Path(__file__).resolve().parent.parent / "plans/calibration/prompts.jsonl"
@@ -43,6 +45,7 @@ def main():
             sys.exit(f"yggc {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
         return done.stdout
 
+    device = [f"--{name}={value}" for name, value in [("model", options.model), ("device", options.device)] if value]
     drafter = ["--draft-model", options.draft_model] if options.draft_model else []
     possible = [arm for arm in SHAPES if drafter or not arm.startswith("model_")]
     arms = options.arms or possible
@@ -54,13 +57,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder, open(options.out, "w", buffering=1) as out:
         for threads in ["1", "2"]:
             profile = f"{folder}/{threads}.profile"
-            yggc("profile", "--threads", threads, "--budget", "90", "-o", profile, *drafter)
+            yggc("profile", *device, "--threads", threads, "--budget", "90", "-o", profile, *drafter)
             for arm, fix in shapes.items():
                 yggc("plan", "--profile", profile, "-o", f"{folder}/{arm}.plan", "--fix", fix)
             for setting, flags in SAMPLING.items():
                 count = {arm: [0, 0, 0] for arm in shapes}
                 for prompt in prompts:
-                    common = ["run", "-p", prompt["text"], "-n", str(options.tokens), "--threads", threads, "--json"]
+                    common = ["run", *device, "-p", prompt["text"], "-n", str(options.tokens), "--threads", threads, "--json"]
                     plain = json.loads(yggc(*common, *flags, "--no-spec"))
                     for arm in shapes:
                         forced = json.loads(yggc(*common, *flags, "--plan", f"{folder}/{arm}.plan"))

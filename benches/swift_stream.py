@@ -37,6 +37,7 @@ def options():
     add("--plan", help="a plan that measured swift and layer_skip")
     add("--yggc", default=str(ROOT / "target/release/yggc"), help="the program [%(default)s]")
     add("--model", help="a model [yggc's default]")
+    add("--device", help="what runs the model, the one that was profiled: cpu or cuda [yggc's default]")
     add("--threads", type=int, help="worker threads [yggc's default]")
     add("--isa", help="instruction set, the one that was profiled [yggc's default]")
     add("--prompts", default=str(CALIBRATION), help="JSON lines that `yggc bench` understands [%(default)s]")
@@ -102,7 +103,7 @@ def measure(given, out):
         command = [given.yggc, "bench", "--plan", given.plan, "--prompts", str(prompts), "--arms", f"swift,{FIXED}"]
         command += ["-n", str(given.tokens), "--repetitions", "1", "--context", str(given.context), "--json"]
         command += ["--skip-objective", given.objective, "--draft-growth", given.growth]
-        for name in ["model", "threads", "isa"]:
+        for name in ["model", "device", "threads", "isa"]:
             if getattr(given, name) is not None:
                 command += [f"--{name}", str(getattr(given, name))]
         record(

@@ -21,6 +21,8 @@ class Yggc:
         if options.draft_model:
             self.planned += ["--draft-model", options.draft_model]
         self.device = ["--model", options.model, "--threads", str(options.threads)]
+        if options.device:
+            self.device += ["--device", options.device]
         self.context = ["--context", str(options.context)]
         self.folder = tempfile.TemporaryDirectory()
 

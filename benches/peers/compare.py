@@ -38,6 +38,7 @@ def parser():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--yggc", default="target/release/yggc", help="the program [%(default)s]")
+    add("--device", help="what runs yggc's arms: cpu or cuda [yggc's default]")
     add("--activations", default="native", help="native, int8 or both, separated by a comma: yggc's arms [%(default)s]")
     add("--peers-only", action="store_true", help="no yggc; prompts are random token ids")
     add("--peers", required=True, help="the folder that build.sh built into")

@@ -24,6 +24,7 @@ def add_options(parser, prompts, tokens, repetitions):
     add("--profile", required=True, help="what `yggc profile` measured on this machine")
     add("--yggc", default=str(ROOT / "target/release/yggc"), help="the program [%(default)s]")
     add("--model", help="a model [yggc's default]")
+    add("--device", help="what runs the model, the one that was profiled: cpu or cuda [yggc's default]")
     add("--threads", type=int, help="worker threads, as many as were profiled [yggc's default]")
     add("--isa", help="instruction set, the one that was profiled [yggc's default]")
     add("--context", type=int, default=2048, help="tokens of prompt and answer together [%(default)s]")
@@ -64,7 +65,7 @@ class Measuring:
         self.given, self.out = given, out
         self.folder = tempfile.TemporaryDirectory()
         self.device = ["--context", str(given.context)]
-        for name in ["model", "threads", "isa"]:
+        for name in ["model", "device", "threads", "isa"]:
             if getattr(given, name) is not None:
                 self.device += [f"--{name}", str(getattr(given, name))]
         self.prompts, count = self.choose_prompts()
@@ -89,7 +90,11 @@ class Measuring:
         self.out.flush()
 
     def git(self, *arguments):
-        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+        """What git says; None where there is no git, or no repository."""
+        try:
+            done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+        except FileNotFoundError:
+            return None
         return done.stdout.strip() if done.returncode == 0 else None
 
     def choose_prompts(self):

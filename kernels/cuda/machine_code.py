@@ -4,8 +4,9 @@
 usage: machine_code.py CUOBJDUMP IMAGE... [--table]
 
 IMAGE is what nvcc made (a fatbin or a cubin). For every kernel and architecture: registers, memory of spills and stack, bytes of parameters,
-and of the loop that loads most from global memory: bytes per thread and trip, the narrowest load, instructions for each tile of 16 outputs
-and 64 inputs where it multiplies tiles. Ends with 1 if something is beyond its budget, a kernel is missing or none is named for it.
+warps that a multiprocessor holds at once, by registers, shared memory and threads of a block; and of the loop that loads most from global
+memory: bytes per thread and trip, the narrowest load, instructions for each tile of 16 outputs and 64 inputs where it multiplies tiles.
+Ends with 1 if something is beyond its budget, a kernel is missing or none is named for it.
 """
 import pathlib
 import re
@@ -17,6 +18,20 @@ from fnmatch import fnmatchcase
 HERE = pathlib.Path(__file__).resolve().parent
 # Layouts of packed weights whose products are joined with sums of inputs.
 WITH_MINIMA = {"nibbles", "nibbles_wide"}
+# Of a multiprocessor: most warps, most blocks, bytes of shared memory (CUDA programming guide, technical specifications by compute
+# capability), and those that every block takes beside what its code says.
+MULTIPROCESSORS = {
+    "sm_80": (64, 32, 164 << 10, 1 << 10),
+    "sm_86": (48, 16, 100 << 10, 1 << 10),
+    "sm_89": (48, 24, 100 << 10, 1 << 10),
+    "sm_90a": (64, 32, 228 << 10, 0),
+    "sm_100": (64, 32, 228 << 10, 0),
+    "sm_120": (48, 24, 100 << 10, 0),
+}
+# Those that the second number of a budget of warps is for.
+LARGE = {"sm_90a", "sm_100"}
+# Registers of a quarter of a multiprocessor, and those that a warp takes at a time.
+QUARTER_REGISTERS, REGISTERS_AT_A_TIME = 16 << 10, 256
 # Bytes of loads by what their names have in them.
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
@@ -76,7 +91,7 @@ def read(cuobjdump, image):
         elif found := re.search(r"Function (\w+):", line):
             kernel = found[1]
         elif found := re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", line):
-            facts[arch, kernel] |= {"registers": int(found[1]), "spilled": int(found[2]) + int(found[4])}
+            facts[arch, kernel] |= {"registers": int(found[1]), "spilled": int(found[2]) + int(found[4]), "shared": int(found[3])}
     for line in re.findall(r"arch = sm_\w+|\.nv\.info\.ygg_\w+|EIATTR_PARAM_CBANK\s+Format:\s+EIFMT_SVAL\s+Value:\s+0x\w+ 0x\w+", told(cuobjdump, "-elf", image)):
         if line.startswith("arch"):
             arch = line.split()[-1]
@@ -87,13 +102,38 @@ def read(cuobjdump, image):
     return facts
 
 
+def told_shared(kernel, numbers):
+    """Bytes of shared memory that a launch of the kernel asks for beside its own: those of attention at the widest head it takes, as
+    `attention_shared` of the backend counts them. Of the others it is none, or a few bytes for each range of logits."""
+    found = re.fullmatch(r"ygg_attention_(f16|f32)_d(\d+)", kernel)
+    if not found:
+        return 0
+    element, slot = (2 if found[1] == "f16" else 4), (2 if found[1] == "f16" else 4) * int(found[2])
+    queries, places = numbers["YGG_QUERY_TILE"], numbers["YGG_PARTITION"]
+    planes = 2 if slot <= 512 else 1
+    products = numbers["YGG_ATTENTION_THREADS"] * queries
+    return (queries * slot // element + products) * 4 + planes * places * (slot + 16)
+
+
+def warps_at_once(arch, fact, threads, shared):
+    """Warps of a kernel that a multiprocessor holds: as many whole blocks as its registers, shared memory and places allow."""
+    most_warps, most_blocks, memory, reserved = MULTIPROCESSORS[arch]
+    of_block = -(-threads // 32)
+    of_warp = -(-fact["registers"] * 32 // REGISTERS_AT_A_TIME) * REGISTERS_AT_A_TIME
+    by_registers = QUARTER_REGISTERS // of_warp * 4 // of_block
+    by_memory = memory // max(1, fact["shared"] + shared + reserved)
+    return min(by_registers, by_memory, most_warps // of_block, most_blocks) * of_block
+
+
 def budgets():
-    """Rows of the table: pattern of names, structure, most registers, least bytes of a trip, narrowest load, most instructions of a tile."""
+    """Rows of the table: pattern of names, structure, most registers, least warps at once, least bytes of a trip, narrowest load, most
+    instructions of a tile."""
     rows = []
     for line in (HERE / "budgets.txt").read_text().splitlines():
         if line.strip() and not line.startswith("#"):
-            name, structure, *numbers = line.split()
-            rows.append((name, structure, *(None if n == "-" else int(n) for n in numbers)))
+            name, structure, registers, warps, *others = line.split()
+            warps = tuple(map(int, warps.split("/")))
+            rows.append((name, structure, int(registers), warps, *(None if n == "-" else int(n) for n in others)))
     return rows
 
 
@@ -103,22 +143,28 @@ def sizes():
     return {name: int(size) for name, size in re.findall(r"size_of::<(\w+)>\(\)\s*-\s*(\d+)usize", text)}
 
 
-def names():
-    """Every kernel of the sources, as the preprocessor of their macros writes them."""
+def numbers():
+    """The constants that kernels share with the backend."""
+    return {name: int(number) for name, number in re.findall(r"(YGG_\w+) = (\d+)", (HERE / "abi.h").read_text())}
+
+
+def kernels():
+    """Threads of a block of every kernel of the sources, as the preprocessor of their macros writes them."""
     text = subprocess.run(["g++", "-E", "-P", "-D__CUDACC__", "-x", "c++", HERE / "kernels.cu"], check=True, capture_output=True, text=True).stdout
-    return set(re.findall(r"__launch_bounds__\([^)]*\)\s*(ygg_\w+)\(", text))
+    found = re.findall(r"__launch_bounds__\((\w+)[^)]*\)\s*(ygg_\w+)\(", text)
+    return {kernel: numbers().get(threads) or int(threads) for threads, kernel in found}
 
 
 def judge(facts, wanted):
     complaints, table, bytes_of = [], budgets(), sizes()
     for arch in sorted({arch for arch, _ in facts}):
-        complaints += [f"{arch}: {name} is not there" for name in sorted(wanted - {kernel for of, kernel in facts if of == arch})]
+        complaints += [f"{arch}: {name} is not there" for name in sorted(set(wanted) - {kernel for of, kernel in facts if of == arch})]
     for (arch, kernel), fact in sorted(facts.items()):
         row = next((row for row in table if fnmatchcase(kernel, row[0])), None)
         if row is None:
             complaints.append(f"{kernel}: no row of budgets.txt is for it; add one")
             continue
-        _, structure, registers, loaded, narrowest, tile = row
+        _, structure, registers, warps, loaded, narrowest, tile = row
 
         def expect(holds, what, expected, found):
             if not holds:
@@ -126,6 +172,8 @@ def judge(facts, wanted):
 
         expect(fact["spilled"] == 0, "bytes of stack and spills", 0, fact["spilled"])
         expect(fact["registers"] <= registers, "registers", f"at most {registers}", fact["registers"])
+        warps = warps[-1] if arch in LARGE else warps[0]
+        expect(fact["warps"] >= warps, "warps of a multiprocessor", f"at least {warps}", fact["warps"])
         expect(fact.get("parameters") == bytes_of[structure], f"bytes of parameters ({structure})", bytes_of[structure], fact.get("parameters"))
         if loaded is not None:
             expect(fact["loaded"] >= loaded, "bytes loaded by a trip", f"at least {loaded}", fact["loaded"])
@@ -156,12 +204,16 @@ def main():
         facts |= read(arguments[0], image)
     if not facts:
         sys.exit(f"no kernel is in {arguments[1:]}: expected what nvcc made of kernels.cu")
+    wanted, shared_numbers = kernels(), numbers()
+    for (arch, kernel), fact in facts.items():
+        # One that is not of the sources is complained about, as no budget is for it.
+        fact["warps"] = warps_at_once(arch, fact, wanted.get(kernel, 1), told_shared(kernel, shared_numbers))
     if "--table" in sys.argv:
-        print("kernel arch registers spilled parameters loaded narrowest trip tile")
+        print("kernel arch registers warps spilled parameters loaded narrowest trip tile")
         for (arch, kernel), fact in sorted(facts.items(), key=lambda pair: pair[0][::-1]):
             of_tile = instructions_of_tile(kernel, fact)
-            print(kernel, arch, *(fact.get(k) for k in ("registers", "spilled", "parameters", "loaded", "narrowest", "trip")), of_tile or "-")
-    complaints = judge(facts, names())
+            print(kernel, arch, *(fact.get(k) for k in ("registers", "warps", "spilled", "parameters", "loaded", "narrowest", "trip")), of_tile or "-")
+    complaints = judge(facts, wanted)
     print(*complaints, sep="\n")
     print(f"{len(facts)} kernels of {len({arch for arch, _ in facts})} architectures: {len(complaints)} complaints")
     sys.exit(1 if complaints else 0)

@@ -8,7 +8,11 @@ use std::{ops::RangeInclusive, path::PathBuf};
 use clap::{ArgGroup, Args, Parser, Subcommand, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use ygg_profiler::CellSelection;
-use yggc::{ir::WeightFormat, model::synthetic::SyntheticSpec, planner::Fix};
+use yggc::{
+    ir::WeightFormat,
+    model::{InflatedShape, synthetic::SyntheticSpec},
+    planner::Fix,
+};
 
 mod answer;
 mod cache;
@@ -162,11 +166,12 @@ pub(crate) struct ContextArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("written_model").args(["synthesize", "inflate"])))]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     /// Print this stage in full: config, tensors, graph, passes, program, memory, or the name of a pass
-    /// [default: a summary of all]
+    /// [default: a summary of all; without memory, for which weights are packed, where a model is written]
     #[arg(long, value_name = "STAGE")]
     pub(crate) stage: Option<StageName>,
     /// Print the graph, the program, or the graph after a pass, in Graphviz DOT
@@ -185,8 +190,12 @@ pub(crate) struct InspectArgs {
     /// Weight format of the synthesized model, such as bf16, q8_0 or q4_k
     #[arg(long, value_name = "FORMAT", value_parser = weight_format, default_value = "bf16", requires = "synthesize")]
     pub(crate) weights: WeightFormat,
-    /// GGUF file of the synthesized model
-    #[arg(short = 'o', long, value_name = "FILE", requires = "synthesize")]
+    /// Write the model inflated and inspect that: the same answers at the cost of 1b, 3b or 7b, or of sizes such as
+    /// layers=32,width=4096,mlp=11008,heads=32,kv_heads=8
+    #[arg(long, value_name = "SHAPE", requires = "output")]
+    pub(crate) inflate: Option<InflatedShape>,
+    /// GGUF file of the synthesized or inflated model
+    #[arg(short = 'o', long, value_name = "FILE", requires = "written_model")]
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -327,6 +336,9 @@ pub(crate) struct ProfileArgs {
     /// Most seconds to measure; at most half of them go to latencies
     #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 240)]
     pub(crate) budget: usize,
+    /// Take one sample of everything, of an emulated GPU, too, as tests have one: times mean nothing
+    #[arg(long, conflicts_with = "again")]
+    pub(crate) rehearsal: bool,
     /// File to write the profile to
     #[arg(short = 'o', long, value_name = "FILE", required = true)]
     pub(crate) output: Option<PathBuf>,

@@ -39,13 +39,18 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
                 .to_owned(),
         ));
     }
-    let path = match (&args.synthesize, &args.output) {
-        (Some(shape), Some(output)) => {
+    let path = match (&args.output, &args.synthesize, &args.inflate) {
+        (Some(output), Some(shape), _) => {
             let spec = SyntheticSpec::shape(shape, args.weights).expect("the parser knows the shapes");
             spec.write_gguf(output)?;
             output.clone()
         }
-        _ => fetch::resolve(args.model.model.as_deref(), cache)?,
+        (Some(output), None, Some(shape)) => {
+            let small = fetch::resolve(args.model.model.as_deref(), cache)?;
+            Model::open(&small)?.write_inflated(shape, output)?;
+            output.clone()
+        }
+        (None, _, _) | (_, None, None) => fetch::resolve(args.model.model.as_deref(), cache)?,
     };
     let model = loading::open(&path, cache)?;
     let machine = Machine { cache: cache_format(args.cache), ..Machine::whole() };
@@ -71,7 +76,9 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
             out.push_str(&config(&model));
             out.push_str(&tensor_summary(&model));
             out.push_str(&compile_summary(&compile_stages(&model.graph, binding, &device)?));
-            out.push_str(&memory(model, machine)?);
+            if args.output.is_none() {
+                out.push_str(&memory(model, machine)?);
+            }
         }
         Some(StageName::Graph | StageName::Program | StageName::Pass(_)) => {
             unreachable!("these were written above")

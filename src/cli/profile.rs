@@ -65,6 +65,7 @@ fn measure(args: &ProfileArgs, output: &Path, cache: &CachePlace) -> Result<(), 
     let mut options = ProfileOptions::new(budget);
     options.drafters = args.drafters.iter().map(|drafter| drafter.name().to_owned()).collect();
     options.store.clone_from(&args.store);
+    options.is_rehearsal = args.rehearsal;
     if !args.contexts.is_empty() {
         options.contexts.clone_from(&args.contexts);
     }

@@ -81,6 +81,9 @@ pub struct ProfileOptions {
     pub pinning: Pinning,
     /// Bytes that may be allocated: substitutes that do not fit are left out. No limit if `None`.
     pub memory_limit: Option<usize>,
+    /// Whether an emulated device may be measured, too, to rehearse what is done with a GPU. Every cell has one sample then; the times mean
+    /// nothing, and the profile is of that device alone.
+    pub is_rehearsal: bool,
     /// What says when measuring began.
     pub clock: fn() -> UnixTime,
 }
@@ -105,6 +108,7 @@ impl ProfileOptions {
             budget,
             pinning: Pinning::default(),
             memory_limit: None,
+            is_rehearsal: false,
             clock: UnixTime::now,
         }
     }
@@ -190,7 +194,7 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Profile, Error> {
-    if loaded.is_emulated() {
+    if loaded.is_emulated() && !options.is_rehearsal {
         return Err(Error::device(
             "the device `cuda` is emulated by this processor: its timings mean nothing and are not profiled; expected a GPU, or the processor",
         )
@@ -259,7 +263,11 @@ pub fn profile(
 
     // A slow machine's recordings may have taken longer than their share.
     let left = options.budget.saturating_sub(begun.elapsed()).max(rest / 8);
-    let settings = GridSettings { budget: left.min(rest / 2), ..GridSettings::default() };
+    let usual = GridSettings { budget: left.min(rest / 2), ..GridSettings::default() };
+    let settings = match options.is_rehearsal {
+        true => GridSettings { repetitions: 1, fewest: 1, most: 1, ..usual },
+        false => usual,
+    };
     let longest = contexts[contexts.len() - 1];
     let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(&tunings)?;

@@ -1,4 +1,4 @@
-//! Why a model could not be read (or a synthetic one not written).
+//! Why a model could not be read, or not written.
 
 use std::{
     fmt, io,
@@ -21,7 +21,7 @@ pub enum ModelError {
         /// What the system said.
         source: io::Error,
     },
-    /// A file of a synthetic model could not be written.
+    /// A file of a model could not be written.
     #[error("cannot write `{}`: {source}", path.display())]
     Write {
         /// The file.

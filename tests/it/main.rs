@@ -57,6 +57,7 @@ mod hidden_state_forward;
 #[cfg(feature = "cli")]
 mod hub;
 #[cfg(feature = "cli")]
+mod inflate;
 mod inspect;
 mod kept_states;
 #[cfg(all(feature = "cli", unix))]

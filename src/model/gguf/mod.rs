@@ -13,6 +13,7 @@ mod rope;
 mod split;
 mod tensor_type;
 mod value;
+mod write;
 
 pub(super) use describe::{describe, open};
 pub use encode::{DATA_ALIGNMENT, TensorRecord, encode_header};
@@ -20,6 +21,7 @@ pub(super) use file::MAGIC;
 pub use file::{GgufFile, parse};
 pub use split::part_names;
 pub use value::{Array, Value};
+pub(super) use write::{NewTensor, write_file};
 
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     path::Path,
 };
 
@@ -16,8 +15,7 @@ use super::{
 };
 use crate::model::{
     ModelError, RopeScaling,
-    gguf::{Array, DATA_ALIGNMENT, TensorRecord, Value, encode_header},
-    tensor_bytes,
+    gguf::{Array, NewTensor, Value, write_file},
 };
 
 impl SyntheticSpec {
@@ -27,59 +25,30 @@ impl SyntheticSpec {
     /// [`ModelError::Invalid`] if no such model can exist, [`ModelError::Write`] if the file cannot be written.
     pub fn write_gguf(&self, path: &Path) -> Result<(), ModelError> {
         self.config()?;
-        let unfinished = path.with_extension("gguf.part");
-        let write = || {
-            let mut out = BufWriter::new(File::create(&unfinished)?);
-            self.write_to(&mut out)?;
-            out.into_inner()?.sync_all()?;
-            fs::rename(&unfinished, path)
-        };
-        write().map_err(|source| ModelError::Write { path: path.to_owned(), source })
-    }
-
-    fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
         let tensors = tensors(self);
         let factors = match self.rope.scaling {
             RopeScaling::Llama3 { .. } | RopeScaling::PerPair(_) => self.rope.divisors(self.head_dim),
             RopeScaling::None | RopeScaling::Linear { .. } => Vec::new(),
             RopeScaling::Yarn { .. } | RopeScaling::LongShort { .. } => unreachable!("`config` refuses them"),
         };
-        let mut table = Table { records: Vec::new(), end: 0 };
-        for Tensor { gguf_name, shape, format, .. } in &tensors {
-            table.add(gguf_name, shape, *format);
-        }
+        let new = |tensor: &Tensor| NewTensor {
+            name: tensor.gguf_name.clone(),
+            shape: tensor.shape.clone(),
+            format: tensor.format,
+        };
+        let mut table: Vec<NewTensor> = tensors.iter().map(new).collect();
         if !factors.is_empty() {
-            table.add("rope_freqs.weight", &[factors.len()], WeightFormat::F32);
+            let name = "rope_freqs.weight".to_owned();
+            table.push(NewTensor { name, shape: vec![factors.len()], format: WeightFormat::F32 });
         }
-        let header = encode_header(3, &self.metadata(), &table.records);
-        out.write_all(&header)?;
-        pad(out, header.len())?;
-        let mut row_bytes = Vec::new();
-        for tensor in &tensors {
-            let mut written = 0;
-            let distinct = tensor.period();
-            let mut made: Vec<Vec<u8>> = Vec::new();
-            for row in 0..tensor.rows() {
-                let bytes = match distinct {
-                    Some(period) if row >= period => &made[row % period],
-                    _ => {
-                        row_bytes.clear();
-                        tensor.gguf_row(row, &mut row_bytes);
-                        if distinct.is_some() {
-                            made.push(row_bytes.clone());
-                        }
-                        &row_bytes
-                    }
-                };
-                out.write_all(bytes)?;
-                written += bytes.len();
+        write_file(path, &self.metadata(), &table, |number, out| match tensors.get(number) {
+            Some(tensor) => write_tensor(tensor, out),
+            None => {
+                let mut bytes = Vec::new();
+                WeightFormat::F32.quantise_row(&factors, &mut bytes);
+                out.write_all(&bytes)
             }
-            pad(out, written)?;
-        }
-        row_bytes.clear();
-        WeightFormat::F32.quantise_row(&factors, &mut row_bytes);
-        out.write_all(&row_bytes)?;
-        pad(out, row_bytes.len())
+        })
     }
 
     fn metadata(&self) -> BTreeMap<String, Value> {
@@ -126,25 +95,23 @@ impl SyntheticSpec {
     }
 }
 
-struct Table {
-    records: Vec<TensorRecord>,
-    end: u64,
-}
-
-impl Table {
-    fn add(&mut self, name: &str, shape: &[usize], format: WeightFormat) {
-        let len = tensor_bytes(name, shape, format).expect("checked by config()");
-        self.records.push(TensorRecord {
-            name: name.to_owned(),
-            shape: shape.to_vec(),
-            format,
-            offset: self.end,
-        });
-        self.end = (self.end + len as u64).next_multiple_of(DATA_ALIGNMENT);
+/// Writes the rows of a tensor, those that come again as they were made.
+fn write_tensor(tensor: &Tensor, out: &mut dyn Write) -> io::Result<()> {
+    let distinct = tensor.period();
+    let mut made: Vec<Vec<u8>> = Vec::new();
+    let mut row_bytes = Vec::new();
+    for row in 0..tensor.rows() {
+        match distinct {
+            Some(period) if row >= period => out.write_all(&made[row % period])?,
+            _ => {
+                row_bytes.clear();
+                tensor.gguf_row(row, &mut row_bytes);
+                out.write_all(&row_bytes)?;
+                if distinct.is_some() {
+                    made.push(row_bytes.clone());
+                }
+            }
+        }
     }
-}
-
-fn pad(out: &mut impl Write, written: usize) -> io::Result<()> {
-    let alignment = usize::try_from(DATA_ALIGNMENT).expect("small");
-    out.write_all(&vec![0; written.next_multiple_of(alignment) - written])
+    Ok(())
 }
