@@ -1,55 +1,43 @@
 #!/usr/bin/env python3
-"""Streamed weights: what plain decoding reads a second, beside direct reads of the same file by as many threads, and what a plan makes of it.
+"""Streamed weights: what plain decoding reads a second, beside direct reads of the same file, and what a plan makes of it.
 
 usage: benches/streaming.py OUT.jsonl --packed FILE --prompts FILE.jsonl [--yggc PROGRAM] [--repetitions N] -- BENCH_ARGUMENT...
 
-Every repetition reads the packed file past the system's cache, in requests of 1 MiB by 4 threads as the program does, and then runs `yggc bench`
-once with the given arguments (-m, --resident, --plan, -n and the like). The file is the one in the folder `packed` of the cache that the
+Every repetition reads the packed file past the system's cache, in requests of 1 MiB into huge pages as the program does, by 4 and by 8 threads
+(`direct_reads.c`, built with cc), and then runs `yggc bench` once with the given arguments (-m, --resident, --plan, -n and the like). The file is the one in the folder `packed` of the cache that the
 program keeps for the model. One line of OUT.jsonl holds a repetition, and the table is printed.
 """
 
 import argparse
 import json
-import mmap
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
-import threading
-import time
+import tempfile
 
 from raw_lines import spread
 
 CHUNK = 1 << 20
-READERS = 4
+PAGE = 4096
+# Threads of direct reads: as many as the program has, and twice as many.
+READERS = (4, 8)
 
 
-def direct_read(path, most):
-    """Bytes per second of direct reads of the last `most` bytes, and how many were read."""
-    file = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    end = os.fstat(file).st_size // CHUNK * CHUNK
-    places = iter(range(max(0, end - most) // CHUNK * CHUNK, end, CHUNK))
-    lock, read = threading.Lock(), [0] * READERS
+def built(folder):
+    """The program of direct reads."""
+    program = folder / "direct_reads"
+    source = pathlib.Path(__file__).with_name("direct_reads.c")
+    subprocess.run(["cc", "-O2", "-pthread", "-o", program, source], check=True)
+    return program
 
-    def work(reader):
-        buffer = mmap.mmap(-1, CHUNK)
-        while True:
-            with lock:
-                place = next(places, None)
-            if place is None:
-                return
-            read[reader] += os.preadv(file, [buffer], place)
 
-    threads = [threading.Thread(target=work, args=(reader,)) for reader in range(READERS)]
-    begun = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    seconds = time.perf_counter() - begun
-    os.close(file)
-    return sum(read) / seconds, sum(read)
+def direct_rates(program, path, most):
+    """Bytes per second of direct reads of the last `most` bytes, by number of threads."""
+    first = max(0, path.stat().st_size // PAGE * PAGE - most) // PAGE * PAGE
+    command = [program, path, str(first), str(most // CHUNK * CHUNK)]
+    runs = {threads: [*command, str(threads), str(CHUNK)] for threads in READERS}
+    return {threads: float(subprocess.run(run, stdout=subprocess.PIPE, check=True).stdout) for threads, run in runs.items()}
 
 
 def bench(program, prompts, arguments):
@@ -78,20 +66,22 @@ def main():
     arguments = parser.parse_args(sys.argv[1:split])
     passed_on = sys.argv[split + 1 :]
     streamed, shares, speed_ups = None, [], {}
-    with arguments.out.open("w", encoding="utf-8") as out:
+    with tempfile.TemporaryDirectory() as folder, arguments.out.open("w", encoding="utf-8") as out:
+        reads = built(pathlib.Path(folder))
         for repetition in range(arguments.repetitions):
-            rate, read = direct_read(arguments.packed, streamed or 1 << 30)
+            rates = direct_rates(reads, arguments.packed, streamed or 1 << 30)
             result = bench(arguments.yggc, arguments.prompts, passed_on)
             streamed = result["weights"]["streamed_bytes"]
             plain = step_ms(result, 0)
-            shares.append(streamed / plain * 1e3 / rate)
+            shares.append(streamed / plain * 1e3 / max(rates.values()))
             for place, arm in enumerate(result["arms"][1:], 1):
                 speed_ups.setdefault(arm["name"], []).append(plain / step_ms(result, place))
-            line = {"repetition": repetition, "direct_bytes_per_s": rate, "direct_bytes": read, "bench": result}
+            line = {"repetition": repetition, "direct_bytes_per_s": rates, "bench": result}
             out.write(json.dumps(line) + "\n")
             out.flush()
-            print(f"direct reads {rate / 1e9:.2f} GB/s, plain {plain:.0f} ms a token, {streamed / plain / 1e6:.2f} GB/s", flush=True)
-    print(f"plain decoding reads {spread(shares)} of the rate of direct reads")
+            of_reads = " and ".join(f"{rate / 1e9:.2f} GB/s by {threads} threads" for threads, rate in rates.items())
+            print(f"direct reads: {of_reads}; plain {plain:.0f} ms a token, {streamed / plain / 1e6:.2f} GB/s", flush=True)
+    print(f"plain decoding reads {spread(shares)} of the rate of direct reads, the faster of both")
     for name, gains in speed_ups.items():
         print(f"{name}: {spread(gains)} of plain decoding (median {statistics.median(gains):.2f})")
 

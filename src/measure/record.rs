@@ -223,7 +223,9 @@ pub fn profile(
     let has_learners = drafters.iter().any(|(_, kind)| kind.learns());
     let for_live = if has_learners { rest / LIVE_PART } else { Duration::ZERO };
     let warm = WarmTime::share(rest / 2 - for_live, &options.temperatures)?;
-    let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), &options.head_sizes);
+    // Beside a reading a whole head takes little, and what one draft cannot name costs a share of the next reading.
+    let head_sizes = if streams { &[][..] } else { &options.head_sizes };
+    let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), head_sizes);
     let (depth, width) = if streams { STREAMED_TRACE } else { (TRACE_DEPTH, TRACE_WIDTH) };
     let shape = StepShape {
         depth: depth.min((widest - 1) / width).max(1),
@@ -246,7 +248,7 @@ pub fn profile(
     let start = now();
     let Acceptance { mut traces, mut token_traces, predictors } =
         acceptance(loaded, &drafters, time, &trace_options, for_predictors, progress)?;
-    let trimmed = trimmed_drafters(loaded, &drafters, &options.head_sizes, &prompts, &token_traces)?;
+    let trimmed = trimmed_drafters(loaded, &drafters, head_sizes, &prompts, &token_traces)?;
     let loaded = &loaded.with_drafters(trimmed.iter().map(|(_, kind)| kind))?;
     for (name, kind) in &trimmed {
         let advance = |done, total| progress(Progress { what: "trimmed heads", done, total });

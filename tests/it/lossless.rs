@@ -371,9 +371,9 @@ fn a_substitute_changes_no_token() {
 fn no_drafter_over_streamed_weights_changes_a_token() {
     let free = Kind::Free(Free::Suffix);
     for kind in [Kind::Substitute, Kind::TrimmedHead, Kind::LayerSkip, Kind::Swift, Kind::HiddenState, free] {
-        run_over(streaming::models(), kind, 12);
+        run_over(streaming::models(), kind, 2);
     }
-    shows_something(run_over(streaming::models(), Kind::Substitute, 40), (300, 60));
+    shows_something(run_over(streaming::models(), Kind::Substitute, 10), (60, 10));
 }
 
 #[test]

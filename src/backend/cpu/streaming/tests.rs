@@ -83,9 +83,9 @@ fn every_forward_gets_every_matrix_that_it_waits_for() {
     let scene = Scene::new();
     for is_direct in [false, true] {
         let streamer = scene.streamer(is_direct);
-        for forward in 0..12 {
+        for forward in 0..12_usize {
             let turn = streamer.begin();
-            let takes = |unit: &usize| forward % 3 == 0 || (unit * 5 + forward) % 3 != 0;
+            let takes = |unit: &usize| forward.is_multiple_of(3) || !(unit * 5 + forward).is_multiple_of(3);
             // Two workers, one of which releases.
             for unit in (0..SIZES.len()).filter(takes) {
                 thread::scope(|scope| {
