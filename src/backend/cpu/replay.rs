@@ -219,10 +219,13 @@ impl<'a> Forward<'a> {
 
     /// Waits for the streamed matrix of a step, if it has one: whether there was one, or `None` if it did not come, to all workers alike. Then
     /// they end the forward.
-    fn fetch(&self, step: &CpuStep) -> Option<bool> {
+    fn fetch(&self, step: &CpuStep, worker: Worker<'_>) -> Option<bool> {
         let Some((stream, unit)) = self.stream.as_ref().zip(step.unit(self.weights)) else {
             return Some(false);
         };
+        if worker.index == 0 {
+            stream.skip_to(unit);
+        }
         stream.wait(unit).then_some(true)
     }
 
@@ -251,7 +254,7 @@ impl Replay for CpuReplay {
         pool.run(&|worker: Worker<'_>| {
             for (step, tuning) in forward.steps.iter().zip(forward.tunings.iter()) {
                 if step.runs(skipped) {
-                    if forward.fetch(step).is_none() {
+                    if forward.fetch(step, worker).is_none() {
                         return;
                     }
                     step.run(&forward, *tuning, worker);
@@ -311,7 +314,7 @@ impl Instruments for CpuReplay {
             see(Moment::Begun);
             for (number, step) in forward.steps.pairs() {
                 if step.runs(skipped) {
-                    match forward.fetch(step) {
+                    match forward.fetch(step, worker) {
                         Some(true) => see(Moment::Fetched(number)),
                         Some(false) => {}
                         None => return,

@@ -5,8 +5,8 @@
 //! take its chunks in order. Two counts tell how far both sides are: of every matrix, for how many forwards it has been *delivered*, and how
 //! many matrices of the sequence are *released*, which only grows. Laws:
 //! - A reader writes a matrix's place only when all that it overwrites is released.
-//! - Workers read a matrix only between its delivery and its release. A forward releases every matrix in order, those of groups that it leaves
-//!   out too.
+//! - Workers read a matrix only between its delivery and its release. A forward releases every matrix in order; those that it leaves out
+//!   before it waits for the next one, which may need their places.
 //! - Forwards of one model take turns; a forward of which nothing is streamed takes none, and reading goes on beside it until the buffer is full.
 //! - All workers agree whether a matrix came: its count becomes [`FAILED`] once and stays so.
 //!
@@ -247,7 +247,13 @@ impl Forward<'_> {
         self.streamer.wait(self.forwards, unit)
     }
 
-    /// Releases a matrix that came and that all workers have done with, and those before it that the forward left out. One worker calls it.
+    /// Releases the matrices before this one that the forward leaves out: it may be read into their places. One worker calls it before it
+    /// waits.
+    pub(super) fn skip_to(&self, unit: UnitId) {
+        self.streamer.release_until(self.forwards, unit.0 as u64);
+    }
+
+    /// Releases a matrix that came and that all workers have done with. One worker calls it.
     pub(super) fn release(&self, unit: UnitId) {
         self.streamer.release_until(self.forwards, unit.0 as u64 + 1);
     }

@@ -85,7 +85,12 @@ fn every_forward_gets_every_matrix_that_it_waits_for() {
         let streamer = scene.streamer(is_direct);
         for forward in 0..12_usize {
             let turn = streamer.begin();
-            let takes = |unit: &usize| forward.is_multiple_of(3) || !(unit * 5 + forward).is_multiple_of(3);
+            let takes = |unit: &usize| match forward % 3 {
+                0 => true,
+                1 => !(unit * 5 + forward).is_multiple_of(3),
+                // All before it are left out, whose places it needs.
+                _ => unit + 1 == SIZES.len(),
+            };
             // Two workers, one of which releases.
             for unit in (0..SIZES.len()).filter(takes) {
                 thread::scope(|scope| {
@@ -94,6 +99,7 @@ fn every_forward_gets_every_matrix_that_it_waits_for() {
                         scene.check(&streamer, unit);
                     };
                     scope.spawn(wait);
+                    turn.skip_to(UnitId(unit));
                     wait();
                 });
                 turn.release(UnitId(unit));
