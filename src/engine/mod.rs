@@ -93,7 +93,6 @@ pub struct Engine {
     session_options: SessionOptions,
     /// Bytes of the sessions of drafter models, and of the hidden rows that they read.
     bytes_beside: usize,
-    /// By ways of the decoder.
     /// By way and range of the decoder.
     backgrounds: Vec<Vec<Background>>,
 }

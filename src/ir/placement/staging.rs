@@ -5,8 +5,8 @@ use std::ops::Range;
 /// What reads of a file begin and end at, in the file and in the buffer.
 pub const PAGE: usize = 4096;
 
-/// Bytes that the buffer has beside two of the largest matrices, as far as a third is no smaller: so reading goes on while the smaller ones are
-/// used.
+/// Bytes that the buffer has beside two of the largest matrices, or those of a third if these are fewer: so reading goes on while smaller ones
+/// are used.
 const SLACK: usize = 8 << 20;
 
 /// Places of streamed matrices in one buffer. Their sequence is endless: behind the last one comes the first, for the next forward.
