@@ -7,6 +7,8 @@ use crate::{
 };
 
 /// `N` outputs, with sums of 32 bits; up to `FEW` rows have kernels of their own.
+///
+/// Unit tests call the longer operations: inlined into the kernels of two tile widths of every format, they'd be half of the tests' build.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct Array<const N: usize, const FEW: usize>;
 
@@ -32,43 +34,50 @@ impl<const N: usize, const FEW: usize> Vector for Array<N, FEW> {
     type Scale = [i32; N];
     type Floats = [f32; N];
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     unsafe fn bytes(self, at: *const u8) -> [Four; N] {
         // SAFETY: promised by the caller, here and below.
         unsafe { at.cast::<[Four; N]>().read_unaligned() }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     fn and(self, mut bytes: [Four; N], mask: u8) -> [Four; N] {
         bytes.as_flattened_mut().iter_mut().for_each(|byte| *byte &= mask);
         bytes
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     fn or(self, mut a: [Four; N], b: [Four; N]) -> [Four; N] {
         a.as_flattened_mut().iter_mut().zip(b.as_flattened()).for_each(|(a, b)| *a |= b);
         a
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     fn minus(self, mut bytes: [Four; N], offset: u8) -> [Four; N] {
         bytes.as_flattened_mut().iter_mut().for_each(|byte| *byte = byte.wrapping_sub(offset));
         bytes
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     fn up<const BITS: i32>(self, mut bytes: [Four; N]) -> [Four; N] {
         bytes.iter_mut().for_each(|four| *four = shifted(*four, |word| word << BITS));
         bytes
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     fn down<const BITS: i32>(self, mut bytes: [Four; N]) -> [Four; N] {
         bytes.iter_mut().for_each(|four| *four = shifted(*four, |word| word >> BITS));
         bytes
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     fn look_up(self, table: &[u8; 16], mut bytes: [Four; N]) -> [Four; N] {
         bytes.as_flattened_mut().iter_mut().for_each(|byte| *byte = table[usize::from(*byte)]);
         bytes
@@ -85,7 +94,8 @@ impl<const N: usize, const FEW: usize> Vector for Array<N, FEW> {
         [unsafe { at.cast::<i32>().read_unaligned() }; N]
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     unsafe fn dot(self, mut sum: [i32; N], codes: [Four; N], x: *const u8) -> [i32; N] {
         // SAFETY: see `bytes`.
         let x = unsafe { x.cast::<[i8; 4]>().read() };
@@ -97,7 +107,8 @@ impl<const N: usize, const FEW: usize> Vector for Array<N, FEW> {
         sum
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     fn scaled(self, mut sum: [i32; N], scale: [i32; N]) -> [i32; N] {
         sum.iter_mut().zip(scale).for_each(|(sum, scale)| *sum *= scale);
         sum
@@ -160,7 +171,8 @@ impl<const N: usize, const FEW: usize> Vector for Array<N, FEW> {
         pairs
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     unsafe fn add_pairs(self, mut ints: [i32; N], pairs: [Four; N], x: *const u8) -> [i32; N] {
         // SAFETY: see `bytes`.
         let x = pair(unsafe { x.cast::<Four>().read() });
@@ -189,7 +201,8 @@ impl<const N: usize, const FEW: usize> Vector for Array<N, FEW> {
         [0.0; N]
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     unsafe fn numbers(self, unit: Unit, at: *const u8) -> [f32; N] {
         // SAFETY: see `bytes`.
         let bits = unsafe { at.cast::<[u16; N]>().read_unaligned() };
@@ -214,7 +227,8 @@ impl<const N: usize, const FEW: usize> Vector for Array<N, FEW> {
         a
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
     fn fma(self, a: [f32; N], b: [f32; N], mut c: [f32; N]) -> [f32; N] {
         for ((c, a), b) in c.iter_mut().zip(a).zip(b) {
             *c = Single.fused(a, b, *c);
@@ -246,6 +260,12 @@ impl<const N: usize, const FEW: usize> Vector for Array<N, FEW> {
         unsafe { at.cast::<[i32; N]>().write(ints) }
     }
 
+    #[cfg_attr(not(test), inline(always))]
+    #[cfg_attr(test, inline(never))]
+    fn four_floats(self, bytes: [Four; N]) -> [[f32; N]; 4] {
+        [0, 1, 2, 3].map(|i| bytes.map(|four| f32::from(four[i].cast_signed())))
+    }
+
     inlined! {
         fn total(self, sum: [i32; N]) -> [i32; N] = sum;
         fn times(self, a: [i32; N], b: [i32; N]) -> [i32; N] = self.scaled(a, b);
@@ -253,8 +273,6 @@ impl<const N: usize, const FEW: usize> Vector for Array<N, FEW> {
         fn scale(self, scale: [i32; N]) -> [i32; N] = scale;
         fn one_of_pair(self, pairs: [Four; N], i: usize) -> [i32; N] = pairs.map(|four| pair(four)[i]);
         fn floats(self, ints: [i32; N]) -> [f32; N] = ints.map(|int| int as f32);
-        fn four_floats(self, bytes: [Four; N]) -> [[f32; N]; 4] =
-            [0, 1, 2, 3].map(|i| bytes.map(|four| f32::from(four[i].cast_signed())));
         fn fnma(self, a: [f32; N], b: [f32; N], c: [f32; N]) -> [f32; N] = self.fma(a.map(|a| -a), b, c);
     }
 }
