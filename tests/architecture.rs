@@ -32,20 +32,21 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("planner", &["tree", "plan", "policy"]),
     ("measure", &["storage", "engine", "runtime", "tree", "speculate", "plan", "policy", "planner"]),
     ("verify", &["ir", "model", "backend", "runtime", "engine", "plan", "sample", "measure"]),
-    // These see the library from outside, as `yggc::`: two belong to the program, the last is a package of its own.
+    // These see the library from outside, as `yggc::`: two belong to the program, the others are packages of their own.
     ("serve", &[]),
     ("cli", &["serve"]),
     ("c_api", &[]),
+    ("python", &[]),
 ];
 
 /// Rooms that reach the library through its public paths only.
-const OUTSIDE: &[&str] = &["serve", "cli", "c_api"];
+const OUTSIDE: &[&str] = &["serve", "cli", "c_api", "python"];
 
 /// Rooms that work offline, which the library has with its feature `planner` alone: what decodes links none of them.
 const OFFLINE: &[&str] = &["planner", "measure", "verify"];
 
 /// Rooms that are packages of their own: there `crate` is the room.
-const PACKAGES: &[&str] = &["c_api"];
+const PACKAGES: &[&str] = &["c_api", "python"];
 
 /// `(crate, places that may name it)`: rooms, or the member crates `kernels` and `profiler`. `*` is any place.
 const CRATES: &[(&str, &[&str])] = &[
@@ -79,6 +80,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("minijinja_contrib", &["text"]),
     ("petgraph", &["ir", "compile", "planner"]),
     ("plotters", &["cli"]),
+    ("pyo3", &["python"]),
     ("prometheus_client", &["serve"]),
     ("rustyline", &["cli"]),
     ("safetensors", &["model"]),
@@ -385,6 +387,7 @@ fn every_dependency_has_a_home() {
         ("kernels/Cargo.toml", Some("kernels")),
         ("profiler/Cargo.toml", Some("profiler")),
         ("src/c_api/Cargo.toml", Some("c_api")),
+        ("src/python/Cargo.toml", Some("python")),
     ] {
         let text = fs::read_to_string(repository().join(manifest)).expect("the manifest can be read");
         let names = dependencies(&text);

@@ -252,7 +252,7 @@ impl Engine {
     }
 
     /// The model with its tokenizer and executables.
-    pub fn loaded(&self) -> &Loaded {
+    pub fn loaded(&self) -> &Arc<Loaded> {
         &self.loaded
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn serve(
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     let (queue, metrics) = (Arc::new(Queue::new(settings.limits.queue)), Arc::new(Metrics::new()));
-    let loaded = Arc::new(engine.loaded().clone());
+    let loaded = Arc::clone(engine.loaded());
     let context = engine.context();
     let worker = Worker::new(engine, options, Arc::clone(&loaded), Arc::clone(&metrics));
     let decoding = {

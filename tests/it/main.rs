@@ -74,6 +74,7 @@ mod plan_fit;
 mod plan_reports;
 #[cfg(feature = "cli")]
 mod program;
+mod python;
 #[cfg(feature = "cli")]
 mod reference;
 #[cfg(all(feature = "serve", unix))]
