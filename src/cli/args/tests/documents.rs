@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 use crate::cli::args::Cli;
 
 /// What describes the program.
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 11] = [
     include_str!("../../../../README.md"),
     include_str!("../../../../docs/architecture.md"),
     include_str!("../../../../docs/benchmarks.md"),
@@ -17,6 +17,7 @@ const DOCUMENTS: [&str; 10] = [
     include_str!("../../../../docs/guarantees.md"),
     include_str!("../../../../docs/guide.md"),
     include_str!("../../../../docs/larger-than-memory.md"),
+    include_str!("../../../../docs/scale-out.md"),
     include_str!("../../../../docs/serving.md"),
 ];
 
