@@ -5,7 +5,7 @@ use crate::{
     text::{Detokenizer, Heard, StopStrings},
 };
 
-use super::{Answer, CancelHandle, Engine, Error, Event, FinishReason, Report, TokenLogProbs};
+use super::{Answer, CancelHandle, Engine, Error, Event, FinishReason, Report, StepTree, TokenLogProbs};
 
 /// One request in progress: an iterator of events. It borrows the engine, so there is one at a time; dropping it ends the
 /// request.
@@ -90,6 +90,13 @@ impl<'e> Generation<'e> {
     pub fn report(&self) -> Report {
         let Engine { decoder, backgrounds, .. } = &*self.engine;
         Report::new(self.yielded, decoder, &backgrounds[decoder.way()][decoder.range()])
+    }
+
+    /// The tree of the step whose first token was the last event; `None` behind every other event, and behind the prefill's token. It
+    /// is copied from what the step left: a request whose caller does not ask costs nothing.
+    pub fn step_tree(&self) -> Option<StepTree> {
+        let is_first = !self.finished && self.before_step > 0 && self.yielded == self.before_step + 1;
+        is_first.then(|| StepTree::of(&self.engine.decoder))
     }
 
     /// Runs to the end and gives the whole answer.
