@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    answered, planned,
-    server::{Server, chat, endless},
+    answered, load, planned,
+    server::{Server, chat, endless, wait},
 };
-use crate::tiny_commands::{json as printed, model, on_tiny};
+use crate::tiny_commands::{json as printed, on_tiny};
 
 #[test]
 fn the_root_says_where_things_are_and_all_of_them_are_there() {
@@ -42,7 +42,7 @@ fn embeddings_are_refused_with_the_reason() {
 
 #[test]
 fn a_service_is_ready_while_a_request_would_be_taken() {
-    let mut server = Server::start(model(), &["--no-spec", "--queue", "0"]);
+    let mut server = load::start(&["--queue", "0"]);
     let ready = |server: &Server| {
         let reply = server.get("/ready");
         (reply.status, reply.json()["status"].as_str().unwrap_or_default().to_owned())
@@ -52,7 +52,7 @@ fn a_service_is_ready_while_a_request_would_be_taken() {
     server.wait_for("yggc_requests_running", 1.0);
     assert_eq!((ready(&server), server.get("/health").status), ((503, "full".to_owned()), 200));
     server.signal("TERM");
-    super::server::wait(|| ready(&server).1 == "draining", "the drain");
+    wait(|| ready(&server).1 == "draining", "the drain");
     assert_eq!(ready(&server), (503, "draining".to_owned()));
     drop(running);
     assert!(server.ended().success());
@@ -134,8 +134,15 @@ fn metrics_go_by_vllms_names_too() {
     assert!(theirs("spec_decode_num_draft_tokens_total", "") >= accepted && accepted > 0.0);
     let at_first = theirs("spec_decode_num_accepted_tokens_per_pos_total", ",position=\"0\"");
     assert_eq!(at_first, ours("depth_accepted_total{depth=\"1\"}"));
+}
 
+#[test]
+fn the_cache_is_used_while_a_request_runs() {
+    let server = load::start(&[]);
+    let used = || server.metric("vllm:kv_cache_usage_perc{model_name=\"tiny\",engine=\"0\"}");
     let running = server.begin(&endless());
-    super::server::wait(|| theirs("kv_cache_usage_perc", "") > 0.0, "the cache to fill");
+    wait(|| used() > 0.0, "the cache to fill");
+    assert!(used() < 1.0);
     drop(running);
+    wait(|| used() == 0.0, "the request to end");
 }
