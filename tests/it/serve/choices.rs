@@ -154,7 +154,7 @@ fn an_answer_can_be_begun_for_the_model() {
 fn a_stream_tells_what_steps_did_if_it_is_asked() {
     let server = planned();
     let mut body = chat("one and one and one", 40);
-    body["drafter"] = json!("layer_skip");
+    body["drafter"] = json!("lookup");
     body["stream"] = json!(true);
     let silent = server.chat(&body);
     assert!(!silent.text.contains("yggc"), "{silent:?}");
@@ -165,10 +165,10 @@ fn a_stream_tells_what_steps_did_if_it_is_asked() {
         events.iter().map(|event| &event["yggc"]).filter(|about| !about.is_null()).collect();
     let (report, tokens) = about.split_last().expect("chunks");
     let report = &report["report"];
-    assert_eq!(report["drafter"], "layer_skip");
+    assert_eq!(report["drafter"], "lookup");
     let drafted = tokens.iter().filter(|token| !token["drafters"].as_array().unwrap().is_empty());
     let drafted: Vec<_> = drafted.collect();
-    assert!(drafted.iter().all(|token| token["drafters"] == json!(["layer_skip"])), "{drafted:?}");
+    assert!(drafted.iter().all(|token| token["drafters"] == json!(["lookup"])), "{drafted:?}");
     let steps: Vec<&Value> =
         tokens.iter().map(|token| &token["step"]).filter(|step| !step.is_null()).collect();
     assert_eq!(report["steps"], steps.len());

@@ -74,7 +74,7 @@ fn the_fields_that_it_reads_are_those_of_a_stream() {
     let server = planned();
     let page = page(&server).text;
     let mut body = chat("one and one and one", 40);
-    body["drafter"] = json!("layer_skip");
+    body["drafter"] = json!("lookup");
     body["stream"] = json!(true);
     body["stream_options"] = json!({"include_steps": true, "include_usage": true});
     let stream = server.chat(&body).text;
