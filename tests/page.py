@@ -23,9 +23,9 @@ def check(browser, url, scheme, screen, folder):
     page.goto(url)
     expect(page.locator("#model")).to_contain_text("version")
     page.get_by_text("Settings").click()
-    page.get_by_label("Most tokens").fill("24")
+    page.get_by_label("Most tokens").fill("120")
     page.get_by_label("Drafter", exact=True).fill("lookup")
-    page.get_by_label("Message").fill("Repeat this: one two three, one two three, one two three. <b>bold</b>")
+    page.get_by_label("Message").fill("one and one and one")
     page.get_by_label("Message").press("Enter")
     expect(page.get_by_role("button", name="Compare")).to_be_enabled(timeout=120_000)
     expect(page.locator("#state")).to_be_empty()
@@ -46,8 +46,9 @@ def check(browser, url, scheme, screen, folder):
     expect(page.locator("#talk li")).to_have_count(0)
     # A refusal is shown, and the next question is asked without what was refused.
     page.get_by_label("Drafter", exact=True).fill("oracle")
-    page.get_by_label("Message").fill("One")
+    page.get_by_label("Message").fill("<b>bold</b>")
     page.get_by_role("button", name="Send").click()
+    expect(page.locator("#talk .user")).to_contain_text("<b>bold</b>")
     expect(page.locator("#state")).to_contain_text("drafter")
     faults = [fault for fault in faults if "status of 400" not in fault]
     assert not faults, faults
