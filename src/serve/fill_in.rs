@@ -57,9 +57,10 @@ mod tests {
 
     use super::*;
 
-    /// Every printable ASCII character, then these control tokens.
+    /// Every printable ASCII character, space and newline, then these control tokens.
     fn tokenizer(controls: &[&str], bos: Option<u32>) -> Tokenizer {
         let mut tokens: Vec<String> = (b'!'..=b'~').map(|byte| char::from(byte).to_string()).collect();
+        tokens.extend(["Ġ", "Ċ"].map(String::from));
         let mut kinds = vec![TokenKind::Normal; tokens.len()];
         tokens.extend(controls.iter().map(|name| (*name).to_owned()));
         kinds.resize(tokens.len(), TokenKind::Control);
@@ -81,14 +82,14 @@ mod tests {
     fn text_goes_between_the_models_own_marks() {
         for names in MARKS {
             let controls = [names[0], names[1], names[2], "<s>"];
-            for (bos, first) in [(None, vec![]), (Some(97), vec![97])] {
+            for (bos, first) in [(None, vec![]), (Some(99), vec![99])] {
                 let tokenizer = tokenizer(&controls, bos);
-                let expected = [&first[..], &[94, 64, 95, 65, 66, 96]].concat();
+                let expected = [&first[..], &[96, 64, 97, 65, 66, 98]].concat();
                 for prompt in [Prompt::Raw("a".to_owned()), Prompt::Tokens(vec![64])] {
                     assert_eq!(between(&tokenizer, &prompt, "bc").unwrap(), expected, "{names:?}");
                 }
                 let spelled = between(&tokenizer, &Prompt::Raw(names[2].to_owned()), "b").unwrap();
-                assert_eq!(spelled.iter().filter(|id| **id == 96).count(), 1, "plain text is no mark");
+                assert_eq!(spelled.iter().filter(|id| **id == 98).count(), 1, "plain text is no mark");
             }
         }
     }
