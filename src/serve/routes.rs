@@ -176,7 +176,6 @@ async fn begin(
     let cancel = ending.cancel();
     requests.iter_mut().for_each(|request| request.cancel = cancel.clone());
     let (sender, events) = unbounded_channel();
-    let prompts_tokens = prompt_tokens * each;
     let reports_steps = matches!(delivery, Delivery::Stream { steps: true, .. });
     let job = Job { requests, cancel, reports_steps, drafter, arrived, events: sender };
     let refused = match service.queue.push(job) {
@@ -193,7 +192,8 @@ async fn begin(
     if let Some(refused) = refused {
         return Err((refused, ending));
     }
-    service.metrics.prompt(prompts_tokens);
+    // Each answer runs its prompt, or reuses its keys and values.
+    service.metrics.prompt(prompt_tokens * each);
     let created = seconds_since_1970();
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
     let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
