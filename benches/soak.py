@@ -284,7 +284,7 @@ class Soak:
         good = json.loads(asked(*dice.choice(self.keys()), 8))
         junk = b"\1" + bytes(dice.randrange(256) for _ in range(dice.randrange(60)))
         field, value = dice.choice(
-            [("temperature", -1), ("top_p", 0), ("n", 2), ("messages", []), ("messages", [{"role": "x", "content": "y"}])]
+            [("temperature", -1), ("top_p", 0), ("n", 5), ("messages", []), ("messages", [{"role": "x", "content": "y"}])]
             + [("max_tokens", 0), ("stop", [""]), ("seed", 1.5), ("logit_bias", {"x": 1}), ("drafter", "oracle")]
             + [("tools", [{}]), ("temperature", {"a": [1]}), ("messages", "text"), ("top_logprobs", 3)]
         )

@@ -93,6 +93,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("thiserror", &["*"]),
     ("tokenizers", &["text"]),
     ("tokio", &["serve"]),
+    ("toml", &["cli"]),
     ("unicode_width", &["cli"]),
     ("tower_http", &["serve"]),
     ("ureq", &["cli"]),

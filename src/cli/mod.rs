@@ -8,6 +8,8 @@ mod args;
 mod bench;
 mod cache;
 mod chat;
+#[cfg(feature = "serve")]
+mod config;
 mod contents;
 mod corpus;
 mod definition;
@@ -41,8 +43,6 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use self::{
     args::{Cli, Command, Environment},
     cache::CachePlace,
@@ -52,24 +52,35 @@ use self::{
 /// Parses the command line, runs the command and reports how it ended.
 pub(crate) fn main() -> ExitCode {
     yggc::storage::tell_file_faults();
-    let cli = match Cli::try_parse() {
+    let environment = Environment::read();
+    #[cfg(feature = "serve")]
+    let cli = match config::parse(std::env::args_os().collect(), &environment) {
         Ok(cli) => cli,
-        Err(usage) => {
-            // With stderr closed, the error cannot be reported.
-            let _ = usage.print();
-            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
-        }
+        Err(config::Refused::Usage(usage)) => return misused(&usage),
+        Err(config::Refused::File(failure)) => return failure.report(),
     };
-    match run(cli) {
+    #[cfg(not(feature = "serve"))]
+    let cli = match <Cli as clap::Parser>::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => return misused(&usage),
+    };
+    match run(cli, environment) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
+/// Prints what `clap` says: of a usage error, or the help that was asked for.
+fn misused(usage: &clap::Error) -> ExitCode {
+    // With stderr closed, the error cannot be reported.
+    let _ = usage.print();
+    ExitCode::from(if usage.use_stderr() { 2 } else { 0 })
+}
+
+fn run(cli: Cli, environment: Environment) -> Result<(), Failure> {
     let cache = CachePlace {
         flag: cli.cache_dir,
-        environment: Environment::read(),
+        environment,
         keeps_packed: !cli.no_packed_cache,
         packed_limit: cli.packed_limit,
     };

@@ -47,6 +47,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         model_name: model_name(args, &path),
         key,
         origins: args.cors_origin.clone(),
+        page: !args.no_page,
         logs_requests: args.access_log,
         drafter: match args.drafter {
             _ if args.no_spec => "none".to_owned(),

@@ -5,7 +5,7 @@ use crate::{
     text::{Detokenizer, Heard, StopStrings},
 };
 
-use super::{Answer, CancelHandle, Engine, Error, Event, FinishReason, Report, TokenLogProbs};
+use super::{Answer, CancelHandle, Engine, Error, Event, FinishReason, Report, StepTree, TokenLogProbs};
 
 /// One request in progress: an iterator of events. It borrows the engine, so there is one at a time; dropping it ends the
 /// request.
@@ -90,6 +90,33 @@ impl<'e> Generation<'e> {
     pub fn report(&self) -> Report {
         let Engine { decoder, backgrounds, .. } = &*self.engine;
         Report::new(self.yielded, decoder, &backgrounds[decoder.way()][decoder.range()])
+    }
+
+    /// The tree of the step whose first token was the last event; `None` behind every other event, and behind the prefill's token. It
+    /// is copied from what the step left: a request whose caller does not ask costs nothing.
+    ///
+    /// ```
+    /// # use yggc::engine::{Engine, Options, Sampling};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let model = folder.path().join("tiny.gguf");
+    /// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
+    /// # let mut engine = Engine::open(&Options::new(&model))?;
+    /// let mut generation = engine.generate_tokens(&[5, 6, 7], 4, Sampling::GREEDY)?;
+    /// let mut steps = 0;
+    /// while let Some(event) = generation.next() {
+    ///     event?;
+    ///     if let Some(step) = generation.step_tree() {
+    ///         steps += 1;
+    ///         // Opened without a plan, it drafts nothing: each step verifies its root and emits the verifier's token.
+    ///         assert_eq!((step.nodes.len(), &step.emitted[..]), (1, &[None][..]));
+    ///     }
+    /// }
+    /// assert_eq!(steps, generation.report().steps);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn step_tree(&self) -> Option<StepTree> {
+        let is_first = !self.finished && self.before_step > 0 && self.yielded == self.before_step + 1;
+        is_first.then(|| StepTree::of(&self.engine.decoder))
     }
 
     /// Runs to the end and gives the whole answer.

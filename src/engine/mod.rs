@@ -14,6 +14,7 @@ mod options;
 mod report;
 mod request;
 mod self_tuning;
+mod step_tree;
 mod tuning;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub use loaded::{LoadOptions, Loaded, default_threads, fingerprints, tokenizer_f
 pub use options::{DrafterChoice, Options, PlanSource};
 pub use report::{Report, StageReport};
 pub use request::{Answer, Event, FinishReason, Prompt, Request, TokenLogProbs};
+pub use step_tree::{StepNode, StepTree};
 pub use tuning::tune;
 
 use crate::{

@@ -146,6 +146,8 @@ pub(super) struct Frame {
     /// Seconds since 1970.
     pub(super) created: u64,
     pub(super) model: String,
+    /// The answer that is given, from 0.
+    pub(super) choice: usize,
 }
 
 /// A token with its log-probabilities.
@@ -180,7 +182,7 @@ impl Frame {
             Endpoint::Completions => "cmpl",
         };
         let id = format!("{kind}-{created:x}{number:016x}");
-        Self { endpoint, id, created, model: model.to_owned() }
+        Self { endpoint, id, created, model: model.to_owned(), choice: 0 }
     }
 
     fn object(&self, of_chat: &str, choices: Value) -> Value {
@@ -191,34 +193,36 @@ impl Frame {
         json!({"id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices})
     }
 
-    /// The whole answer.
-    pub(super) fn whole(
+    /// A whole answer.
+    pub(super) fn choice(
         &self,
         text: &str,
         noted: Option<&[Noted]>,
         reason: FinishReason,
-        usage: &Value,
         tokenizer: &Tokenizer,
     ) -> Value {
         let log_probs = noted.map(|noted| self.log_probs(noted, 0, tokenizer));
-        let choice = match self.endpoint {
+        match self.endpoint {
             Endpoint::Chat => {
                 let message = json!({"role": "assistant", "content": text, "refusal": null});
-                json!({"index": 0, "message": message, "logprobs": log_probs, "finish_reason": reason.name()})
+                json!({"index": self.choice, "message": message, "logprobs": log_probs, "finish_reason": reason.name()})
             }
             Endpoint::Completions => {
-                json!({"index": 0, "text": text, "logprobs": log_probs, "finish_reason": reason.name()})
+                json!({"index": self.choice, "text": text, "logprobs": log_probs, "finish_reason": reason.name()})
             }
-        };
-        let mut answer = self.object("chat.completion", json!([choice]));
-        answer["usage"] = usage.clone();
+        }
+    }
+
+    /// The response that has all answers.
+    pub(super) fn whole(&self, choices: Vec<Value>, usage: &Usage) -> Value {
+        let mut answer = self.object("chat.completion", Value::from(choices));
+        answer["usage"] = usage.json();
         answer
     }
 
     /// First chunk of a chat's stream.
     pub(super) fn opening(&self) -> Option<Value> {
-        let choice =
-            |delta: Value| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": null}]);
+        let choice = |delta: Value| json!([{"index": self.choice, "delta": delta, "logprobs": null, "finish_reason": null}]);
         let delta = json!({"role": "assistant", "content": "", "refusal": null});
         (self.endpoint == Endpoint::Chat).then(|| self.object("chat.completion.chunk", choice(delta)))
     }
@@ -238,19 +242,19 @@ impl Frame {
             Endpoint::Chat => {
                 let delta =
                     if text.is_empty() && noted.is_none() { json!({}) } else { json!({"content": text}) };
-                json!({"index": 0, "delta": delta, "logprobs": log_probs, "finish_reason": reason})
+                json!({"index": self.choice, "delta": delta, "logprobs": log_probs, "finish_reason": reason})
             }
             Endpoint::Completions => {
-                json!({"index": 0, "text": text, "logprobs": log_probs, "finish_reason": reason})
+                json!({"index": self.choice, "text": text, "logprobs": log_probs, "finish_reason": reason})
             }
         };
         self.object("chat.completion.chunk", json!([choice]))
     }
 
     /// The chunk of a stream that reports token usage.
-    pub(super) fn usage(&self, usage: &Value) -> Value {
+    pub(super) fn usage(&self, usage: &Usage) -> Value {
         let mut piece = self.object("chat.completion.chunk", json!([]));
-        piece["usage"] = usage.clone();
+        piece["usage"] = usage.json();
         piece
     }
 
@@ -292,13 +296,31 @@ impl Frame {
 }
 
 /// Token usage of a request.
-pub(super) fn usage(prompt_tokens: usize, report: &Report) -> Value {
-    json!({
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": report.tokens,
-        "total_tokens": prompt_tokens + report.tokens,
-        "prompt_tokens_details": {"cached_tokens": report.reused_tokens},
-    })
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    /// Tokens of its prompts, each counted once.
+    pub(super) prompt_tokens: usize,
+    pub(super) completion_tokens: usize,
+    /// Tokens of its prompts whose keys and values were there before the request.
+    pub(super) cached_tokens: usize,
+}
+
+impl Usage {
+    /// Adds a finished answer.
+    pub(super) fn add(&mut self, report: &Report, is_first_of_prompt: bool) {
+        self.completion_tokens += report.tokens;
+        self.cached_tokens += if is_first_of_prompt { report.reused_tokens } else { 0 };
+    }
+
+    fn json(&self) -> Value {
+        let Self { prompt_tokens, completion_tokens, cached_tokens } = self;
+        json!({
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": cached_tokens},
+        })
+    }
 }
 
 #[cfg(test)]

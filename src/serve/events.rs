@@ -16,13 +16,14 @@ use axum::{
 use hyper::body::{Bytes, Frame as BodyFrame};
 use serde_json::Value;
 use tokio::{sync::mpsc::UnboundedReceiver, time::Sleep};
-use yggc::engine::{Event, FinishReason, Loaded};
+use yggc::engine::{Event, FinishReason, Loaded, Report};
 
 use super::{
-    answers::{Frame, Noted, Refused, usage},
+    answers::{Frame, Noted, Refused, Usage},
     ending::Ending,
-    queue::Delivery,
+    queue::{Delivery, Sent},
     routes::{drained, late},
+    steps::{self, StepView},
 };
 
 /// State of a request that is being answered.
@@ -30,7 +31,12 @@ use super::{
 pub(super) struct Answering {
     pub(super) frame: Frame,
     pub(super) loaded: Arc<Loaded>,
-    pub(super) prompt_tokens: usize,
+    /// Of the answers that are finished.
+    pub(super) usage: Usage,
+    /// Text before each answer; there are as many answers.
+    pub(super) echoes: Vec<String>,
+    /// Answers to each prompt.
+    pub(super) each: usize,
     /// Whether log-probabilities were asked for.
     pub(super) reports_log_probs: bool,
     pub(super) events: UnboundedReceiver<Delivery>,
@@ -39,11 +45,22 @@ pub(super) struct Answering {
     pub(super) ending: Ending,
 }
 
+impl Answering {
+    /// Counts a finished answer; whether it was the last. If not, the next begins.
+    pub(super) fn finish_choice(&mut self, report: &Report) -> bool {
+        self.usage.add(report, self.frame.choice.is_multiple_of(self.each));
+        self.frame.choice += 1;
+        self.frame.choice == self.echoes.len()
+    }
+}
+
 /// The body of a stream. Dropping it before its end, when the client has left, cancels the request.
 #[derive(Debug)]
 struct EventBody {
     answering: Answering,
     sends_usage: bool,
+    /// What the steps did, where that was asked for.
+    steps: Option<StepView>,
     /// Bytes that are ready to be sent.
     ready: VecDeque<Bytes>,
     /// Characters of the text so far.
@@ -51,13 +68,17 @@ struct EventBody {
     is_over: bool,
 }
 
-/// The response that streams an answer, beginning with its `first` event.
-pub(super) fn stream(answering: Answering, first: Event, sends_usage: bool) -> Response {
-    let opening = answering.frame.opening();
-    let mut body = EventBody { answering, sends_usage, ready: VecDeque::new(), offset: 0, is_over: false };
-    if let Some(opening) = opening {
-        body.send(&opening);
-    }
+/// The response that streams the answers, beginning with the `first` event; with token usage and what the steps did, or without.
+pub(super) fn stream(answering: Answering, first: Sent, (usage, steps): (bool, bool)) -> Response {
+    let mut body = EventBody {
+        answering,
+        sends_usage: usage,
+        steps: steps.then(StepView::default),
+        ready: VecDeque::new(),
+        offset: 0,
+        is_over: false,
+    };
+    body.begin_choice();
     body.take(Ok(first));
     let mut response = Body::new(body).into_response();
     let headers = response.headers_mut();
@@ -72,32 +93,63 @@ impl EventBody {
         self.ready.push_back(Bytes::from(format!("data: {event}\n\n")));
     }
 
+    /// Sends what an answer begins with.
+    fn begin_choice(&mut self) {
+        self.offset = 0;
+        if let Some(opening) = self.answering.frame.opening() {
+            self.send(&opening);
+        }
+        let choice = self.answering.frame.choice;
+        let echo = std::mem::take(&mut self.answering.echoes[choice]);
+        if !echo.is_empty() {
+            self.piece(&echo, None, None, None);
+        }
+    }
+
     fn take(&mut self, delivery: Delivery) {
-        match delivery {
-            Ok(Event::Token { id, text, log_probs }) => {
+        let Sent { event, step } = match delivery {
+            Ok(sent) => sent,
+            Err(error) => return self.fail(&error.into()),
+        };
+        match event {
+            Event::Token { id, text, log_probs } => {
                 let noted = log_probs.map(|log_probs| [Noted { id, log_probs }]);
-                if !text.is_empty() || noted.is_some() {
-                    self.piece(&text, noted.as_ref().map(<[Noted; 1]>::as_slice), None);
+                let tokenizer = self.answering.loaded.tokenizer();
+                let beside = self.steps.as_mut().map(|steps| steps.token(step.as_ref(), tokenizer));
+                if !text.is_empty() || noted.is_some() || beside.is_some() {
+                    self.piece(&text, noted.as_ref().map(<[Noted; 1]>::as_slice), None, beside);
                 }
             }
-            Ok(Event::Finished { reason: FinishReason::Cancelled, .. }) => self.fail(&drained()),
-            Ok(Event::Finished { reason, text, report }) => {
+            Event::Finished { reason: FinishReason::Cancelled, .. } => self.fail(&drained()),
+            Event::Finished { reason, text, report } => {
                 let none = self.answering.reports_log_probs && !text.is_empty();
-                self.piece(&text, none.then_some(&[]), Some(reason));
+                let beside = self.steps.as_ref().map(|_| steps::report(&report));
+                self.piece(&text, none.then_some(&[]), Some(reason), beside);
+                if !self.answering.finish_choice(&report) {
+                    return self.begin_choice();
+                }
                 if self.sends_usage {
-                    let used = usage(self.answering.prompt_tokens, &report);
-                    let event = self.answering.frame.usage(&used);
+                    let event = self.answering.frame.usage(&self.answering.usage);
                     self.send(&event);
                 }
                 self.end(StatusCode::OK);
             }
-            Err(error) => self.fail(&error.into()),
         }
     }
 
-    fn piece(&mut self, text: &str, noted: Option<&[Noted]>, reason: Option<FinishReason>) {
+    /// Sends a chunk; `beside` is what it says of steps.
+    fn piece(
+        &mut self,
+        text: &str,
+        noted: Option<&[Noted]>,
+        reason: Option<FinishReason>,
+        beside: Option<Value>,
+    ) {
         let Answering { frame, loaded, .. } = &self.answering;
-        let event = frame.piece(text, noted, self.offset, reason, loaded.tokenizer());
+        let mut event = frame.piece(text, noted, self.offset, reason, loaded.tokenizer());
+        if let Some(beside) = beside {
+            event["yggc"] = beside;
+        }
         self.offset += text.chars().count();
         self.send(&event);
     }

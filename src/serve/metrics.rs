@@ -16,10 +16,13 @@ use prometheus_client::{
 };
 use yggc::engine::{self, FinishReason, Report};
 
-use super::answers;
+use super::{
+    answers,
+    vllm_metrics::{self, VllmMetrics},
+};
 
 /// Labels with their names.
-type Labels = Vec<(&'static str, String)>;
+pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// Buckets of the time to the first token in seconds, from a cached prompt of a small model to a long queue.
 const TTFT_BUCKETS: [f64; 14] =
@@ -53,6 +56,7 @@ pub(super) struct Metrics {
     offered: Family<Labels, Counter>,
     accepted: Family<Labels, Counter>,
     speculation_off: Family<Labels, Counter>,
+    vllm: VllmMetrics,
     busy_us: AtomicU64,
     served: AtomicU64,
     /// The device's error, once it has failed.
@@ -60,8 +64,10 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new() -> Self {
-        let mut registry = Registry::with_prefix("yggc");
+    /// All at zero, of a service of the model of that name.
+    pub(super) fn new(model: &str) -> Self {
+        let mut all = Registry::default();
+        let registry = all.sub_registry_with_prefix("yggc");
         let metrics = Self {
             requests: Family::default(),
             waiting: Gauge::default(),
@@ -81,6 +87,7 @@ impl Metrics {
             offered: Family::default(),
             accepted: Family::default(),
             speculation_off: Family::default(),
+            vllm: VllmMetrics::new(DURATION_BUCKETS),
             busy_us: AtomicU64::new(0),
             served: AtomicU64::new(0),
             failure: OnceLock::new(),
@@ -115,7 +122,29 @@ impl Metrics {
         registry.register("depth_accepted", "Steps that accepted one", metrics.accepted.clone());
         let help = "Requests that drafted nothing, or not at every step, by reason";
         registry.register("speculation_off", help, metrics.speculation_off.clone());
-        Self { registry, ..metrics }
+        let theirs = vllm_metrics::registry(&mut all, model);
+        metrics.vllm.register(theirs);
+        for (name, gauge) in
+            [("num_requests_waiting", &metrics.waiting), ("num_requests_running", &metrics.answered)]
+        {
+            vllm_metrics::register(theirs, name, gauge.clone());
+        }
+        for (name, counter) in [
+            ("prompt_tokens", &metrics.prompt_tokens),
+            ("generation_tokens", &metrics.output_tokens),
+            ("prefix_cache_queries", &metrics.prompt_tokens),
+            ("prefix_cache_hits", &metrics.reused_tokens),
+        ] {
+            vllm_metrics::register(theirs, name, counter.clone());
+        }
+        for (name, histogram) in [
+            ("time_to_first_token_seconds", &metrics.ttft),
+            ("request_time_per_output_token_seconds", &metrics.tpot),
+            ("request_queue_time_seconds", &metrics.waits),
+        ] {
+            vllm_metrics::register(theirs, name, histogram.clone());
+        }
+        Self { registry: all, ..metrics }
     }
 
     /// Counts the end of a request, as long after its arrival.
@@ -142,6 +171,7 @@ impl Metrics {
 
     /// Records the numbers of a finished request.
     pub(super) fn finished(&self, reason: FinishReason, report: &Report) {
+        self.vllm.finished(reason, report);
         self.endings.get_or_create(&vec![("reason", reason.name().to_owned())]).inc();
         self.reused_tokens.inc_by(report.reused_tokens as u64);
         self.output_tokens.inc_by(report.tokens as u64);
@@ -171,6 +201,16 @@ impl Metrics {
         if let Some(reason) = reason {
             self.speculation_off.get_or_create(&vec![("reason", reason.to_owned())]).inc();
         }
+    }
+
+    /// Shows that of the context so large a part holds the running request's tokens.
+    pub(super) fn cache_used(&self, part: f64) {
+        self.vllm.cache_used(part);
+    }
+
+    /// Records the time of a request that was answered.
+    pub(super) fn answered(&self, after: Duration) {
+        self.vllm.answered(after);
     }
 
     /// Adds the time that the decoder spent on a request.
@@ -251,7 +291,7 @@ mod tests {
 
     #[test]
     fn plain_text_declares_series_by_their_names() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new("a");
         metrics.request("/v1/completions", 200, Duration::from_secs(1));
         let open = metrics.text((1, 0));
         assert!(open.ends_with("# EOF\n") && open.contains("# TYPE yggc_requests counter\n"), "{open}");

@@ -7,23 +7,31 @@
 //!
 //! The room belongs to the program and uses only the library's public API. It is the only async and the only HTTP.
 
+mod about;
 mod answers;
 mod body;
 #[cfg(any(test, fuzzing))]
 mod check;
+mod choices;
 mod client_timeout;
 mod connections;
 mod ending;
 mod error;
 mod events;
+mod fill_in;
 mod guests;
 mod idle;
 mod key;
 mod metrics;
+mod page;
+mod prefill;
 mod queue;
 mod requests;
 mod routes;
 mod settings;
+mod steps;
+mod tokens;
+mod vllm_metrics;
 mod worker;
 
 use std::{net::SocketAddr, sync::Arc, thread};
@@ -51,7 +59,8 @@ pub(crate) fn serve(
     idle: Option<Idle>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
-    let (queue, metrics) = (Arc::new(Queue::new(settings.limits.queue)), Arc::new(Metrics::new()));
+    let (queue, metrics) =
+        (Arc::new(Queue::new(settings.limits.queue)), Arc::new(Metrics::new(&settings.model_name)));
     let loaded = Arc::clone(engine.loaded());
     let context = engine.context();
     let worker = Worker::new(engine, options, Arc::clone(&loaded), Arc::clone(&metrics));

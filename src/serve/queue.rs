@@ -10,19 +10,31 @@ use tokio::{
     sync::{Notify, mpsc::UnboundedSender},
     time::Instant,
 };
-use yggc::engine::{self, CancelHandle, Event, Request};
+use yggc::engine::{self, CancelHandle, Event, Request, StepTree};
 
 /// What the decoder sends for a request: events, or an error.
-pub(super) type Delivery = Result<Event, engine::Error>;
+pub(super) type Delivery = Result<Sent, engine::Error>;
+
+/// An event of one of a request's answers; those of one come before those of the next.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) event: Event,
+    /// The step whose first token the event is, where that was asked for.
+    pub(super) step: Option<StepTree>,
+}
 
 /// A request on its way to the decoder.
 #[derive(Debug)]
 pub(super) struct Job {
-    pub(super) request: Request,
+    /// One for each answer, in sequence; all are ended by `cancel`.
+    pub(super) requests: Vec<Request>,
+    pub(super) cancel: CancelHandle,
+    /// Whether trees of steps are sent.
+    pub(super) reports_steps: bool,
     /// The drafter: `plan`, `none` or a drafter's name.
     pub(super) drafter: String,
     pub(super) arrived: Instant,
-    /// Channel of its events; holds at most one per token of the answer.
+    /// Channel of its events; holds at most one per token of the answers.
     pub(super) events: UnboundedSender<Delivery>,
 }
 
@@ -89,14 +101,24 @@ impl Queue {
         if state.is_closed {
             return Err(Refusal::Closed);
         }
-        state.waiting.retain(|job| !job.request.cancel.is_cancelled());
-        if state.waiting.len() + usize::from(state.answered.is_some()) > self.most {
+        if self.fills(&mut state) {
             return Err(Refusal::Full);
         }
         state.waiting.push_back(job);
         drop(state);
         self.ready.notify_one();
         Ok(())
+    }
+
+    /// Whether a request would be refused because as many wait as may.
+    pub(super) fn is_full(&self) -> bool {
+        self.fills(&mut self.state())
+    }
+
+    /// The same, after cancelled requests have left.
+    fn fills(&self, state: &mut State) -> bool {
+        state.waiting.retain(|job| !job.cancel.is_cancelled());
+        state.waiting.len() + usize::from(state.answered.is_some()) > self.most
     }
 
     /// Waits for the next request that is not cancelled; `None` when the queue is closed and empty. Marks the request before it as finished.
@@ -116,8 +138,8 @@ impl Queue {
         state.answered = None;
         loop {
             while let Some(job) = state.waiting.pop_front() {
-                if !job.request.cancel.is_cancelled() {
-                    state.answered = Some(job.request.cancel.clone());
+                if !job.cancel.is_cancelled() {
+                    state.answered = Some(job.cancel.clone());
                     return Next::Job(Box::new(job));
                 }
             }
@@ -136,7 +158,7 @@ impl Queue {
     /// Numbers of requests that wait and that are being answered.
     pub(super) fn lengths(&self) -> (usize, usize) {
         let state = self.state();
-        let waiting = state.waiting.iter().filter(|job| !job.request.cancel.is_cancelled()).count();
+        let waiting = state.waiting.iter().filter(|job| !job.cancel.is_cancelled()).count();
         (waiting, usize::from(state.answered.is_some()))
     }
 
@@ -177,7 +199,7 @@ impl Queue {
         let mut state = self.state();
         state.answered.iter().for_each(CancelHandle::cancel);
         for job in state.waiting.drain(..) {
-            job.request.cancel.cancel();
+            job.cancel.cancel();
         }
     }
 }
@@ -191,11 +213,18 @@ mod tests {
 
     fn job(token: u32) -> Job {
         let request = Request::new(Prompt::Tokens(vec![token]));
-        Job { request, drafter: "plan".to_owned(), arrived: Instant::now(), events: unbounded_channel().0 }
+        Job {
+            cancel: request.cancel.clone(),
+            requests: vec![request],
+            reports_steps: false,
+            drafter: "plan".to_owned(),
+            arrived: Instant::now(),
+            events: unbounded_channel().0,
+        }
     }
 
     fn token(job: &Job) -> u32 {
-        let Prompt::Tokens(ids) = &job.request.prompt else { panic!("tokens were given") };
+        let Prompt::Tokens(ids) = &job.requests[0].prompt else { panic!("tokens were given") };
         ids[0]
     }
 
@@ -206,11 +235,13 @@ mod tests {
         queue.push(first).unwrap();
         assert_eq!(token(&queue.next().unwrap()), 1);
         let leaving = job(2);
-        let cancel = leaving.request.cancel.clone();
+        let cancel = leaving.cancel.clone();
         queue.push(leaving).unwrap();
         queue.push(job(3)).unwrap();
         assert_eq!((queue.push(job(4)), queue.lengths()), (Err(Refusal::Full), (2, 1)));
+        assert!(queue.is_full());
         cancel.cancel();
+        assert!(!queue.is_full());
         assert_eq!((queue.lengths(), queue.push(job(5))), ((1, 1), Ok(())));
         assert_eq!([3, 5], [0, 1].map(|_| token(&queue.next().unwrap())));
         queue.push(job(6)).unwrap();
@@ -232,7 +263,7 @@ mod tests {
     fn all_ends_when_it_is_told_to() {
         let queue = Queue::new(4);
         let jobs = [job(1), job(2)];
-        let handles = [0, 1].map(|i: usize| jobs[i].request.cancel.clone());
+        let handles = [0, 1].map(|i: usize| jobs[i].cancel.clone());
         jobs.into_iter().for_each(|job| queue.push(job).unwrap());
         queue.next().unwrap();
         queue.cancel_all();

@@ -15,7 +15,7 @@ use yggc::{
     storage::json_fault,
 };
 
-use super::{answers::Refused, settings::Limits, worker::PLANNED};
+use super::{answers::Refused, choices::Choices, prefill, settings::Limits, worker::PLANNED};
 
 /// Limits on stop strings: held-back text grows with them.
 const MOST_STOPS: usize = 16;
@@ -50,6 +50,7 @@ struct Terms {
 #[derive(Debug, Deserialize)]
 struct StreamOptions {
     include_usage: Option<bool>,
+    include_steps: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,12 +79,15 @@ struct ChatBody {
     functions: Option<Vec<Value>>,
     response_format: Option<Value>,
     chat_template_kwargs: Option<Variables>,
+    add_generation_prompt: Option<bool>,
+    continue_final_message: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
 struct MessageBody {
     role: String,
     content: Option<Content>,
+    prefix: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -122,6 +126,7 @@ pub(super) struct Asked {
     pub(super) request: Request,
     pub(super) model: Option<String>,
     pub(super) drafter: String,
+    pub(super) choices: Choices,
     pub(super) delivery: Delivery,
 }
 
@@ -130,8 +135,8 @@ pub(super) struct Asked {
 pub(super) enum Delivery {
     /// In one piece.
     Whole,
-    /// As a stream of chunks, with or without token usage at its end.
-    Stream { usage: bool },
+    /// As a stream of chunks, with or without what each step did, and token usage at its end.
+    Stream { usage: bool, steps: bool },
 }
 
 /// Defaults and limits of the service.
@@ -155,6 +160,8 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         functions,
         response_format,
         chat_template_kwargs,
+        add_generation_prompt,
+        continue_final_message,
     } = parse(body)?;
     for (field, asked) in [("tools", tools), ("functions", functions)] {
         if asked.is_some_and(|tools| !tools.is_empty()) {
@@ -168,6 +175,11 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
     if messages.is_empty() {
         return Err(Refused::field("messages", "expected at least one message, found none"));
     }
+    let continues = prefill::is_asked(
+        messages.iter().map(|message| message.prefix == Some(true)),
+        continue_final_message,
+        add_generation_prompt,
+    )?;
     let messages = messages.into_iter().map(message).collect::<Result<_, _>>()?;
     let log_probs = match (logprobs.unwrap_or(false), top_logprobs) {
         (true, most) => Some(most.unwrap_or(0)),
@@ -180,7 +192,11 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
     let max_tokens = max_completion_tokens.or(terms.max_tokens);
     let conversation = Conversation {
         variables: chat_template_kwargs.unwrap_or_default(),
-        ..Conversation::new(messages, GenerationPrompt::Add)
+        ..match (continues, add_generation_prompt) {
+            (true, _) => prefill::continued(messages)?,
+            (false, None | Some(true)) => Conversation::new(messages, GenerationPrompt::Add),
+            (false, Some(false)) => Conversation::new(messages, GenerationPrompt::Omit),
+        }
     };
     terms.asked(Prompt::Chat(conversation), log_probs, (max_tokens, defaults.limits.output_tokens), defaults)
 }
@@ -190,36 +206,31 @@ pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, 
     let terms: Terms = parse(body)?;
     refuse_foreign(body)?;
     let CompletionBody { prompt, logprobs, echo, suffix } = parse(body)?;
-    if echo == Some(true) {
-        return Err(Refused::field("echo", "the prompt is not repeated; leave it out"));
+    let echoes = echo == Some(true);
+    if echoes && logprobs.is_some() {
+        let what = "log-probabilities of a prompt are not given; leave `logprobs` out";
+        return Err(Refused::field("echo", what));
     }
-    if suffix.is_some_and(|suffix| !suffix.is_empty()) {
-        return Err(Refused::field("suffix", "text is continued, not filled in; leave it out"));
-    }
-    let several = |found: usize| {
-        let what = format!("expected one prompt a request, found {found}; send them one by one");
-        Refused::field("prompt", what)
+    let mut prompts: Vec<Prompt> = match prompt {
+        PromptBody::Text(text) => vec![Prompt::Raw(text)],
+        PromptBody::Tokens(ids) => vec![Prompt::Tokens(ids)],
+        PromptBody::Texts(texts) => texts.into_iter().map(Prompt::Raw).collect(),
+        PromptBody::TokenLists(lists) => lists.into_iter().map(Prompt::Tokens).collect(),
     };
-    let prompt = match prompt {
-        PromptBody::Text(text) => Prompt::Raw(text),
-        PromptBody::Tokens(ids) => Prompt::Tokens(ids),
-        PromptBody::Texts(mut texts) if texts.len() == 1 => Prompt::Raw(texts.remove(0)),
-        PromptBody::TokenLists(mut lists) if lists.len() == 1 => Prompt::Tokens(lists.remove(0)),
-        PromptBody::Texts(texts) => return Err(several(texts.len())),
-        PromptBody::TokenLists(lists) => return Err(several(lists.len())),
-    };
+    let further = prompts.split_off(1);
+    let prompt = prompts.remove(0);
     let max_tokens = terms.max_tokens;
-    terms.asked(prompt, logprobs, (max_tokens, COMPLETION_TOKENS), defaults)
+    let asked = terms.asked(prompt, logprobs, (max_tokens, COMPLETION_TOKENS), defaults)?;
+    Ok(Asked { choices: asked.choices.with(further, echoes, suffix)?, ..asked })
 }
 
 /// Fields by which other servers change what is generated, and which mean nothing here.
-const FOREIGN: [&str; 41] = [
+const FOREIGN: [&str; 40] = [
     "add_special_tokens",
     "allowed_token_ids",
     "audio",
     "bad_words",
     "chat_template",
-    "continue_final_message",
     "dry_multiplier",
     "dynatemp_range",
     "format",
@@ -267,7 +278,7 @@ fn refuse_foreign(body: &[u8]) -> Result<(), Refused> {
 }
 
 /// Parses the fields of `T`; other fields belong to other structs.
-fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused> {
+pub(super) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused> {
     let refused = |found: &str| {
         Refused::request(format!("the body is no such request: expected a JSON object, found {found}"))
     };
@@ -285,7 +296,7 @@ fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused> {
     Ok(parsed)
 }
 
-fn message(MessageBody { role, content }: MessageBody) -> Result<Message, Refused> {
+fn message(MessageBody { role, content, prefix: _ }: MessageBody) -> Result<Message, Refused> {
     let refused = |what: String| Refused::field("messages", what);
     let role = match role.as_str() {
         // OpenAI's newer name for `system`.
@@ -315,14 +326,6 @@ impl Terms {
         max_tokens: (Option<u64>, usize),
         defaults: &Defaults<'_>,
     ) -> Result<Asked, Refused> {
-        for (field, number) in [("n", self.n), ("best_of", self.best_of)] {
-            if number.is_some_and(|number| number != 1) {
-                return Err(Refused::field(
-                    field,
-                    "expected 1: one answer is given to a request; ask again for more",
-                ));
-            }
-        }
         if let Some(found) = log_probs.filter(|most| *most > MOST_LOG_PROBS) {
             let what =
                 format!("expected at most {MOST_LOG_PROBS} log-probabilities of a token, found {found}");
@@ -337,16 +340,18 @@ impl Terms {
             cancel: CancelHandle::new(),
             ..Request::new(prompt)
         };
-        let delivery = match self.stream.unwrap_or(false) {
-            true => {
-                let usage = self.stream_options.and_then(|options| options.include_usage).unwrap_or(false);
-                Delivery::Stream { usage }
-            }
-            false => Delivery::Whole,
+        let delivery = match (self.stream.unwrap_or(false), self.stream_options) {
+            (true, Some(StreamOptions { include_usage, include_steps })) => Delivery::Stream {
+                usage: include_usage.unwrap_or(false),
+                steps: include_steps.unwrap_or(false),
+            },
+            (true, None) => Delivery::Stream { usage: false, steps: false },
+            (false, _) => Delivery::Whole,
         };
         let drafter = self.drafter.unwrap_or_else(|| defaults.drafter.to_owned());
         known_drafter(&drafter)?;
-        Ok(Asked { request, model: self.model, drafter, delivery })
+        let choices = Choices::new(self.n, self.best_of)?;
+        Ok(Asked { request, model: self.model, drafter, choices, delivery })
     }
 
     fn sampling(&self) -> Result<Sampling, Refused> {
@@ -468,7 +473,7 @@ mod tests {
     #[test]
     fn what_is_not_said_is_as_openai_has_it() {
         let body = json!({"messages": [{"role": "user", "content": "x"}], "user": "ignored", "tools": null});
-        let Asked { request, model, drafter, delivery } = asked(&body);
+        let Asked { request, model, drafter, delivery, .. } = asked(&body);
         assert_eq!((model, drafter.as_str(), delivery), (None, "plan", Delivery::Whole));
         assert_eq!((request.max_tokens, request.log_probs, request.stop.len()), (40, None, 0));
         assert_eq!((request.sampling.temperature, request.sampling.top_p), (1.0, 1.0));
@@ -498,7 +503,10 @@ mod tests {
         assert_eq!(variables.to_string(), r#"{"enable_thinking":false}"#);
         assert_eq!((request.max_tokens, request.sampling.seed, request.sampling.top_k), (9, u64::MAX, 0));
         assert_eq!((request.stop, request.adjustment.bias), (vec!["s".to_owned()], vec![(5, -1.5)]));
-        assert_eq!((drafter.as_str(), delivery), ("layer_skip_v8192", Delivery::Stream { usage: true }));
+        assert_eq!(
+            (drafter.as_str(), delivery),
+            ("layer_skip_v8192", Delivery::Stream { usage: true, steps: false })
+        );
     }
 
     #[test]
@@ -538,7 +546,7 @@ mod tests {
         let fields = "model messages prompt role content type text max_tokens max_completion_tokens temperature top_p \
                       top_k min_p seed stop presence_penalty frequency_penalty repetition_penalty logit_bias n best_of \
                       stream stream_options include_usage drafter logprobs top_logprobs tools response_format echo \
-                      suffix 7";
+                      suffix prefix include_steps continue_final_message 7";
         prop::sample::select(fields.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 

@@ -23,18 +23,21 @@ use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep_until, timeout_at},
 };
-use yggc::engine::{self, Event, FinishReason, Loaded, Prompt};
+use yggc::engine::{self, Event, FinishReason, Loaded};
 
 use super::{
-    answers::{Endpoint, Frame, Noted, Refused, usage},
+    about,
+    answers::{Endpoint, Frame, Noted, Refused, Usage},
     body,
+    choices::Encoded,
     ending::Ending,
     events::{self, Answering},
     guests,
     metrics::{self, Metrics},
-    queue::{Job, Queue, Refusal},
+    queue::{Job, Queue, Refusal, Sent},
     requests::{self, Asked, Defaults, Delivery},
     settings::Settings,
+    tokens,
 };
 
 /// State that all handlers share.
@@ -57,7 +60,11 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/v1/models/{name}", get(model))
         .route("/health", get(health))
         .route("/metrics", get(metrics_text))
-        .fallback(|| async { Refused::new(StatusCode::NOT_FOUND, "there is no such path; see /v1/models") })
+        .merge(about::router())
+        .merge(tokens::router())
+        .fallback(|| async {
+            Refused::new(StatusCode::NOT_FOUND, "there is no such path; GET / lists those that there are")
+        })
         .method_not_allowed_fallback(|| async {
             Refused::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method: GET or POST")
         })
@@ -107,14 +114,14 @@ async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMa
     }
 }
 
-/// Authorises, reads and parses a request, and encodes its prompt, which fits the limits.
+/// Authorises, reads and parses a request, and encodes its prompts, which fit the limits.
 async fn asked(
     service: &Arc<Service>,
     endpoint: Endpoint,
     headers: &HeaderMap,
     body: Body,
     deadline: Instant,
-) -> Result<Asked, Refused> {
+) -> Result<(Asked, Encoded), Refused> {
     let Service { loaded, context, settings, queue, metrics } = &**service;
     authorise(settings, headers)?;
     if queue.is_closed() {
@@ -132,57 +139,46 @@ async fn asked(
     let service = Arc::clone(service);
     // Encoding a long text would block the reactor.
     let encoded = spawn_blocking(move || {
-        let Settings { drafter, limits, model_name, .. } = &service.settings;
+        let Settings { drafter, limits, .. } = &service.settings;
         let defaults = Defaults { drafter, limits, context };
-        let mut asked = match endpoint {
+        let asked = match endpoint {
             Endpoint::Chat => requests::chat(&body, &defaults),
             Endpoint::Completions => requests::completion(&body, &defaults),
         }?;
-        if let Some(found) = asked.model.as_ref().filter(|name| *name != model_name) {
-            return Err(unknown_model(model_name, found));
-        }
-        let ids = asked.request.prompt.token_ids(&loaded)?;
+        check_model(&service.settings, asked.model.as_deref())?;
         let field = match endpoint {
             Endpoint::Chat => "messages",
             Endpoint::Completions => "prompt",
         };
-        if ids.is_empty() {
-            return Err(Refused::field(field, "expected a prompt of at least one token, found none"));
-        }
-        let most = limits.prompt_tokens.min(context - 1);
-        if ids.len() > most {
-            // Clients look for OpenAI's words.
-            let what = format!(
-                "this model's maximum context length is {context} tokens, of which a prompt may have {most}, but it has {}; send \
-                 a shorter one",
-                ids.len()
-            );
-            return Err(Refused::field(field, what).with_code("context_length_exceeded"));
-        }
-        asked.request.prompt = Prompt::Tokens(ids);
-        Ok(asked)
+        let encoded = Encoded::new(&asked, &loaded, limits, context, field)?;
+        Ok((asked, encoded))
     });
-    encoded.await.map_err(|_| {
-        let what = "the prompt could not be encoded; this is a fault of yggc, please report it";
-        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what)
-    })?
+    encoded.await.map_err(|_| not_encoded())?
+}
+
+/// Response to a text on which the tokenizer failed.
+pub(super) fn not_encoded() -> Refused {
+    let what = "the prompt could not be encoded; this is a fault of yggc, please report it";
+    Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what)
 }
 
 /// Queues a request and answers it.
 async fn begin(
     service: &Service,
     endpoint: Endpoint,
-    asked: Asked,
+    (asked, encoded): (Asked, Encoded),
     ending: Ending,
     (arrived, deadline): (Instant, Instant),
 ) -> Result<Response, (Refused, Ending)> {
-    let Asked { mut request, model: _, drafter, delivery } = asked;
-    let Prompt::Tokens(ids) = &request.prompt else { unreachable!("the prompt was encoded") };
-    let prompt_tokens = ids.len();
+    let Asked { request, drafter, delivery, .. } = asked;
+    let Encoded { mut requests, echoes, each, prompt_tokens } = encoded;
     let reports_log_probs = request.log_probs.is_some();
-    request.cancel = ending.cancel();
+    let cancel = ending.cancel();
+    requests.iter_mut().for_each(|request| request.cancel = cancel.clone());
     let (sender, events) = unbounded_channel();
-    let refused = match service.queue.push(Job { request, drafter, arrived, events: sender }) {
+    let reports_steps = matches!(delivery, Delivery::Stream { steps: true, .. });
+    let job = Job { requests, cancel, reports_steps, drafter, arrived, events: sender };
+    let refused = match service.queue.push(job) {
         Ok(()) => None,
         Err(Refusal::Full) => {
             let (waiting, answered) = service.queue.lengths();
@@ -196,7 +192,8 @@ async fn begin(
     if let Some(refused) = refused {
         return Err((refused, ending));
     }
-    service.metrics.prompt(prompt_tokens);
+    // Each answer runs its prompt, or reuses its keys and values.
+    service.metrics.prompt(prompt_tokens * each);
     let created = seconds_since_1970();
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
     let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
@@ -204,7 +201,9 @@ async fn begin(
     let mut answering = Answering {
         frame,
         loaded: Arc::clone(&service.loaded),
-        prompt_tokens,
+        usage: Usage { prompt_tokens, ..Usage::default() },
+        echoes,
+        each,
         reports_log_probs,
         events,
         deadline: Box::pin(sleep_until(deadline)),
@@ -212,17 +211,19 @@ async fn begin(
     };
     // The decoder may still refuse, with a status; so the response begins with the first event.
     match (next(&mut answering, deadline).await, delivery) {
-        (Ok(Event::Finished { reason: FinishReason::Cancelled, .. }), _) => {
+        (Ok(Sent { event: Event::Finished { reason: FinishReason::Cancelled, .. }, .. }), _) => {
             Err((drained(), answering.ending))
         }
-        (Ok(first), Delivery::Stream { usage }) => Ok(events::stream(answering, first, usage)),
+        (Ok(first), Delivery::Stream { usage, steps }) => {
+            Ok(events::stream(answering, first, (usage, steps)))
+        }
         (Ok(first), Delivery::Whole) => whole(answering, first, deadline).await,
         (Err(refused), _) => Err((refused, answering.ending)),
     }
 }
 
 /// The next event of a request.
-async fn next(answering: &mut Answering, deadline: Instant) -> Result<Event, Refused> {
+async fn next(answering: &mut Answering, deadline: Instant) -> Result<Sent, Refused> {
     match timeout_at(deadline, answering.events.recv()).await {
         Ok(Some(delivery)) => delivery.map_err(|error: engine::Error| error.into()),
         Ok(None) => Err(drained()),
@@ -230,14 +231,15 @@ async fn next(answering: &mut Answering, deadline: Instant) -> Result<Event, Ref
     }
 }
 
-/// Waits for the whole answer.
+/// Waits for all answers.
 async fn whole(
     mut answering: Answering,
-    first: Event,
+    first: Sent,
     deadline: Instant,
 ) -> Result<Response, (Refused, Ending)> {
-    let (mut text, mut noted) = (String::new(), Vec::new());
-    let mut event = first;
+    let mut choices = Vec::with_capacity(answering.echoes.len());
+    let (mut text, mut noted) = (std::mem::take(&mut answering.echoes[0]), Vec::new());
+    let mut event = first.event;
     loop {
         match event {
             Event::Token { id, text: piece, log_probs } => {
@@ -249,15 +251,19 @@ async fn whole(
             }
             Event::Finished { reason, text: rest, report } => {
                 text.push_str(&rest);
-                let Answering { frame, loaded, prompt_tokens, reports_log_probs, mut ending, .. } = answering;
-                let noted = reports_log_probs.then_some(&noted[..]);
-                let used = usage(prompt_tokens, &report);
-                ending.end(StatusCode::OK);
-                return Ok(Json(frame.whole(&text, noted, reason, &used, loaded.tokenizer())).into_response());
+                let said = answering.reports_log_probs.then_some(&noted[..]);
+                let tokenizer = answering.loaded.tokenizer();
+                choices.push(answering.frame.choice(&text, said, reason, tokenizer));
+                if answering.finish_choice(&report) {
+                    answering.ending.end(StatusCode::OK);
+                    return Ok(Json(answering.frame.whole(choices, &answering.usage)).into_response());
+                }
+                text = std::mem::take(&mut answering.echoes[answering.frame.choice]);
+                noted.clear();
             }
         }
         event = match next(&mut answering, deadline).await {
-            Ok(event) => event,
+            Ok(sent) => sent.event,
             Err(refused) => return Err((refused, answering.ending)),
         };
     }
@@ -274,10 +280,7 @@ async fn model(
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     authorise(&service.settings, &headers)?;
-    let served = &service.settings.model_name;
-    if name != *served {
-        return Err(unknown_model(served, &name));
-    }
+    check_model(&service.settings, Some(&name))?;
     Ok(Json(described(&service)).into_response())
 }
 
@@ -311,7 +314,8 @@ async fn metrics_text(State(service): State<Arc<Service>>, headers: HeaderMap) -
     ([(header::CONTENT_TYPE, metrics::TEXT)], metrics::plain(&text)).into_response()
 }
 
-fn authorise(settings: &Settings, headers: &HeaderMap) -> Result<(), Refused> {
+/// Refuses a request without the key, if there is one.
+pub(super) fn authorise(settings: &Settings, headers: &HeaderMap) -> Result<(), Refused> {
     let Some(key) = &settings.key else { return Ok(()) };
     let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
     if key.opens(given) {
@@ -321,9 +325,16 @@ fn authorise(settings: &Settings, headers: &HeaderMap) -> Result<(), Refused> {
     Err(Refused::new(StatusCode::UNAUTHORIZED, what).with_code("invalid_api_key"))
 }
 
-fn unknown_model(served: &str, found: &str) -> Refused {
-    let what = format!("the model {found:?} is not served here: expected {served:?}; see /v1/models");
-    Refused::new(StatusCode::NOT_FOUND, what).with_code("model_not_found")
+/// Refuses a request for another model.
+pub(super) fn check_model(settings: &Settings, asked: Option<&str>) -> Result<(), Refused> {
+    let served = &settings.model_name;
+    match asked.filter(|asked| asked != served) {
+        None => Ok(()),
+        Some(found) => {
+            let what = format!("the model {found:?} is not served here: expected {served:?}; see /v1/models");
+            Err(Refused::new(StatusCode::NOT_FOUND, what).with_code("model_not_found"))
+        }
+    }
 }
 
 /// Seconds since 1970, for the `created` field.

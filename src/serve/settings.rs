@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     pub(crate) key: Option<ApiKey>,
     /// Origins of web pages that may use the service, in lower case; `*` is all.
     pub(crate) origins: Vec<String>,
+    /// Whether browsers get a page at `/`.
+    pub(crate) page: bool,
     /// Whether every request is a line on stderr.
     pub(crate) logs_requests: bool,
     /// Drafter of requests that name none: `plan`, `none`, or a drafter.

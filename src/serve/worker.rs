@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use yggc::engine::{self, DrafterChoice, Engine, ErrorKind, Event, Loaded, Options, Speculation};
+use yggc::engine::{
+    self, DrafterChoice, Engine, ErrorKind, Event, FinishReason, Loaded, Options, Speculation,
+};
 
 use super::{
     idle::Idle,
     metrics::Metrics,
-    queue::{Job, Next, Queue},
+    queue::{Job, Next, Queue, Sent},
 };
 
 /// The drafter that the plan chose.
@@ -39,13 +41,14 @@ impl Worker {
         while let Some(job) = next(queue, idle.as_mut()) {
             let began = Instant::now();
             self.answer(job);
+            self.metrics.cache_used(0.0);
             self.metrics.was_busy(began.elapsed());
         }
     }
 
     fn answer(&mut self, mut job: Job) {
         if job.drafter == NONE {
-            job.request.speculation = Speculation::Off;
+            job.requests.iter_mut().for_each(|request| request.speculation = Speculation::Off);
         }
         let metrics = Arc::clone(&self.metrics);
         let events = job.events.clone();
@@ -103,25 +106,38 @@ fn next(queue: &Queue, idle: Option<&mut Idle>) -> Option<Job> {
     job
 }
 
-/// Runs a request and sends its events until it ends or the receiver is gone.
+/// Gives the answers to a request in sequence and sends their events, until it ends or the receiver is gone.
 fn decode(engine: &mut Engine, job: &Job, metrics: &Metrics) -> Result<(), engine::Error> {
     metrics.waited(job.arrived.elapsed());
-    let generation = engine.generate(&job.request)?;
+    let context = engine.context() as f64;
     let mut has_begun = false;
-    for event in generation {
-        let event = event?;
-        match &event {
-            Event::Token { .. } if !has_begun => {
-                has_begun = true;
-                metrics.first_token(job.arrived.elapsed());
+    for request in &job.requests {
+        let mut generation = engine.generate(request)?;
+        while let Some(event) = generation.next() {
+            let event = event?;
+            let mut step = None;
+            let mut is_cancelled = false;
+            match &event {
+                Event::Token { .. } => {
+                    if !has_begun {
+                        has_begun = true;
+                        metrics.first_token(job.arrived.elapsed());
+                    }
+                    step = job.reports_steps.then(|| generation.step_tree()).flatten();
+                    let used = generation.prompt_token_ids().len() + generation.token_ids().len();
+                    metrics.cache_used(used as f64 / context);
+                }
+                Event::Finished { reason, report, .. } => {
+                    metrics.finished(*reason, report);
+                    is_cancelled = *reason == FinishReason::Cancelled;
+                }
             }
-            Event::Token { .. } => {}
-            Event::Finished { reason, report, .. } => metrics.finished(*reason, report),
-        }
-        if job.events.send(Ok(event)).is_err() {
-            break;
+            if job.events.send(Ok(Sent { event, step })).is_err() || is_cancelled {
+                return Ok(());
+            }
         }
     }
+    metrics.answered(job.arrived.elapsed());
     Ok(())
 }
 

@@ -3,14 +3,15 @@
 use std::iter;
 
 use crate::{
-    plan::{DepthCosts, DepthNetwork, Schedule},
+    plan::{DepthCosts, DepthNetwork, DrafterId, Schedule},
     policy::SkipSearch,
     runtime::Session,
-    tree::TokenTree,
+    tree::{NodeId, TokenTree},
 };
 
 use super::{
     Drafter, LogProbs, Ngram, Policy, SpeculateError, Speculation, Stats, StepRange, StepShape,
+    drafter::source_of,
     sequence::Sequence,
     step::StepStorage,
     way::{self, Way},
@@ -157,6 +158,17 @@ impl Decoder {
     /// The tree of the last step.
     pub fn tree(&self) -> &TokenTree {
         &self.step.tree
+    }
+
+    /// The nodes of the tree that the last step verified, ascending.
+    pub fn rows(&self) -> &[NodeId] {
+        &self.step.rows
+    }
+
+    /// The drafters that proposed a node of the tree.
+    pub fn proposers(&self, node: NodeId) -> impl Iterator<Item = DrafterId> {
+        let sources = self.step.tree.sources(node);
+        DrafterId::ALL.into_iter().filter(move |drafter| sources.contains(source_of(*drafter)))
     }
 
     /// Tokens the last step emitted.

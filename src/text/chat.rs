@@ -146,6 +146,8 @@ pub struct Conversation {
     pub variables: Variables,
     /// Whether the model answers next.
     pub generation_prompt: GenerationPrompt,
+    /// What the model's turn begins with, behind the generation prompt; empty for nothing. The model continues it.
+    pub opening: String,
     /// The local time, for templates that print a date; without it they have no clock.
     pub now: Option<NaiveDateTime>,
 }
@@ -154,7 +156,14 @@ impl Conversation {
     /// Messages alone: no tools, variables or clock.
     #[must_use]
     pub fn new(messages: Vec<Message>, generation_prompt: GenerationPrompt) -> Self {
-        Self { messages, tools: Vec::new(), variables: Variables::default(), generation_prompt, now: None }
+        Self {
+            messages,
+            tools: Vec::new(),
+            variables: Variables::default(),
+            generation_prompt,
+            opening: String::new(),
+            now: None,
+        }
     }
 
     /// Calls `visit` for every text of it.
@@ -163,6 +172,7 @@ impl Conversation {
             visit(Place::Content, &mut message.content);
             message.fields.iter_mut().for_each(|(_, value)| value.visit_texts(visit));
         }
+        visit(Place::Content, &mut self.opening);
         self.tools.iter_mut().for_each(|tool| tool.visit_texts(visit));
         self.variables.0.iter_mut().for_each(|(_, value)| value.visit_texts(visit));
     }

@@ -69,7 +69,7 @@ impl ChatTemplate {
     /// # Errors
     /// [`TextError::Render`] if the template refuses the conversation, fails, or runs past its limits.
     pub fn render(&self, conversation: &Conversation, bos: &str, eos: &str) -> Result<String, TextError> {
-        let Conversation { messages, tools, variables, generation_prompt, now } = conversation;
+        let Conversation { messages, tools, variables, generation_prompt, opening, now } = conversation;
         let mut said = 0_usize;
         conversation.clone().visit_texts(&mut |_, text| said = said.saturating_add(text.len()));
         let mut output =
@@ -90,7 +90,8 @@ impl ChatTemplate {
         template
             .render_captured_to(values, &mut output)
             .map_err(|error| TextError::Render { reason: reason(&error) })?;
-        Ok(String::from_utf8(output.bytes).expect("a template writes text"))
+        let layout = String::from_utf8(output.bytes).expect("a template writes text");
+        Ok(layout + opening)
     }
 }
 

@@ -6,8 +6,18 @@ use std::{
 };
 
 /// Folders whose files documents name by their path from the repository's root.
-const FOLDERS: &[&str] =
-    &["src/", "kernels/", "profiler/", "plans/", "tests/", "benches/", "fuzz/", "docs/", ".ci/"];
+const FOLDERS: &[&str] = &[
+    "src/",
+    "kernels/",
+    "profiler/",
+    "plans/",
+    "tests/",
+    "benches/",
+    "fuzz/",
+    "docs/",
+    "packaging/",
+    ".ci/",
+];
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

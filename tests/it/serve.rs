@@ -4,9 +4,13 @@ use std::{fs, io::Write, process::Command};
 
 use serde_json::{Value, json};
 
+mod choices;
+mod config;
+mod conventions;
 mod load;
 mod metrics;
 mod openai;
+mod page;
 mod server;
 mod soak;
 
@@ -216,7 +220,9 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
     };
     let long = "word ".repeat(300);
     for (status, part, body) in [
-        (400, "n: expected 1", with("n", json!(2))),
+        (400, "n: expected 1 to 4", with("n", json!(5))),
+        (400, "n: expected 1 to 4", with("n", json!(0))),
+        (400, "best_of: expected it to equal `n`", with("best_of", json!(2))),
         (400, "temperature", with("temperature", json!(-1))),
         (400, "temperature", with("temperature", json!("hot"))),
         (400, "top-p", with("top_p", json!(0))),
@@ -256,12 +262,13 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
         assert!(error.get("param").is_some() && error.get("code").is_some(), "{error}");
     }
     for (part, body) in [
-        ("one prompt", json!({"prompt": ["a", "b"]})),
+        ("at most 64 prompts", json!({"prompt": vec!["a"; 65]})),
+        ("at least one token", json!({"prompt": ["a", ""]})),
         ("at least one token", json!({"prompt": []})),
         ("at least one token", json!({"prompt": ""})),
         ("grammar", json!({"prompt": "a", "grammar": "root ::= \"a\""})),
-        ("echo", json!({"prompt": "a", "echo": true})),
-        ("suffix", json!({"prompt": "a", "suffix": "b"})),
+        ("echo: log-probabilities", json!({"prompt": "a", "echo": true, "logprobs": 1})),
+        ("suffix: this model has no tokens", json!({"prompt": "a", "suffix": "b"})),
         ("best_of", json!({"prompt": "a", "best_of": 3})),
         ("token", json!({"prompt": [4_000_000]})),
         ("no such request", json!({"messages": []})),

@@ -29,6 +29,9 @@ fn origin(text: &str) -> Result<String, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
+    /// File with settings by the names of these flags, as TOML; a flag wins over it
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
@@ -73,6 +76,9 @@ pub(crate) struct ServeArgs {
     /// Web page that may use the service, as in https://example.org, or * for all; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     pub(crate) cors_origin: Vec<String>,
+    /// Serve no page at /
+    #[arg(long)]
+    pub(crate) no_page: bool,
     /// Print a line on stderr for every request
     #[arg(long)]
     pub(crate) access_log: bool,

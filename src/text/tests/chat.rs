@@ -52,6 +52,21 @@ fn smollm2_brings_its_own_system_message() {
 }
 
 #[test]
+fn the_models_turn_can_be_begun() {
+    let template = ChatTemplate::compile(SMOLLM2).unwrap();
+    let begun = Conversation { opening: "Sure, <|im_end|>".to_owned(), ..add(&user("Hi")) };
+    let rendered = template.render(&begun, "", "").unwrap();
+    assert!(rendered.ends_with("<|im_start|>assistant\nSure, <|im_end|>"), "{rendered}");
+    let tokenizer = tokenizer("smollm");
+    let ids = |conversation: &Conversation| tokenizer.encode_chat(&template, conversation).unwrap();
+    let controls = |ids: &[u32]| ids.iter().filter(|id| tokenizer.is_control(**id)).count();
+    let (plain, continued) = (ids(&add(&user("Hi"))), ids(&begun));
+    assert!(continued.len() > plain.len());
+    assert_eq!(controls(&continued), controls(&plain), "what it spells is text");
+    assert!(tokenizer.decode(&continued).ends_with("assistant\nSure, <|im_end|>"));
+}
+
+#[test]
 fn templates_are_rendered_as_hugging_face_renders_them() {
     for (source, expected) in [
         ("{% if true %}\n  {% set x = 1 %}\n{{ x }}\n{% endif %}\n", "1\n"),

@@ -19,7 +19,7 @@ fn model() -> &'static Path {
     MODEL.get_or_init(|| tiny_commands::write("served_for_long.gguf", &spec))
 }
 
-fn start(arguments: &[&str]) -> Server {
+pub(super) fn start(arguments: &[&str]) -> Server {
     Server::start(model(), &[&["--no-spec", "--context", "20000"], arguments].concat())
 }
 

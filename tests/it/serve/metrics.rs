@@ -18,7 +18,8 @@ pub(crate) fn checked(page: &str) -> BTreeMap<String, String> {
             let (name, text) = help.split_once(' ').unwrap_or_else(|| panic!("no text: {line}"));
             assert!(helped.insert(name.to_owned()) && !text.is_empty(), "{line}");
             assert!(
-                name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') && name.starts_with("yggc_"),
+                name.bytes().all(|b| b.is_ascii_lowercase() || b"_:2".contains(&b))
+                    && (name.starts_with("yggc_") || name.starts_with("vllm:")),
                 "{line}"
             );
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {

@@ -54,7 +54,21 @@ hot = client.chat.completions.create(**(chat | dict(temperature=0.9, top_p=0.95,
 raw = client.completions.create(model="tiny", prompt="one and one", max_tokens=40, temperature=0)
 pieces = client.completions.create(model="tiny", prompt="one and one", max_tokens=40, temperature=0, stream=True)
 assert "".join(piece.choices[0].text for piece in pieces) == raw.choices[0].text
-for error, asked in [(NotFoundError, dict(model="other")), (BadRequestError, dict(n=2))]:
+several = client.completions.create(model="tiny", prompt=["one and one", "two"], max_tokens=4, temperature=0, n=2, echo=True)
+assert [choice.index for choice in several.choices] == [0, 1, 2, 3]
+assert several.choices[1].text.startswith("one and one") and several.choices[2].text.startswith("two")
+begun = [dict(role="developer", content="Add."), dict(role="user", content=[dict(type="text", text="one and one")]),
+         dict(role="assistant", content="It is")]
+client.chat.completions.create(
+    model="tiny", messages=begun, max_completion_tokens=4, extra_body={"continue_final_message": True})
+steps = client.chat.completions.create(**chat, stream=True, stream_options={"include_steps": True})
+assert sum("step" in (chunk.yggc or {}) for chunk in steps if hasattr(chunk, "yggc")) > 0
+try:
+    client.embeddings.create(model="tiny", input="one")
+    raise SystemExit("embeddings were given")
+except NotFoundError as refused:
+    assert refused.code == "embeddings_not_supported", refused
+for error, asked in [(NotFoundError, dict(model="other")), (BadRequestError, dict(n=5))]:
     try:
         client.chat.completions.create(**(chat | asked))
         raise SystemExit(f"{asked} was answered")
