@@ -354,6 +354,15 @@ impl Session {
         Some(self.choices(role))
     }
 
+    /// Waits for the forward that was [begun](Forward::begin_logits), and shows its logits; `None` if another one has run since.
+    pub fn begun_logits(&mut self) -> Option<Logits<'_>> {
+        let role = self.begun.take()?;
+        self.replay.finish();
+        self.last = Some(role);
+        let program = self.set.program(role);
+        Some(Logits { session: self, program })
+    }
+
     /// The logits of the last forward.
     ///
     /// # Panics
@@ -510,11 +519,17 @@ impl<'a> Forward<'a> {
     /// Runs it, leaving out the groups of `skip`, and shows the logits: what sampling and scoring need.
     pub fn run(self, skip: Option<&SkipSet>) -> Logits<'a> {
         let Self { session, width } = self;
+        Forward { session: &mut *session, width }.begin_logits(skip);
+        session.begun_logits().expect("it was begun")
+    }
+
+    /// As [`run`](Self::run), but where a device runs beside the host it only begins, until [`begun_logits`](Session::begun_logits).
+    pub fn begin_logits(self, skip: Option<&SkipSet>) {
+        let Self { session, width } = self;
+        let role = Role::Logits(width);
         let skip = skip.unwrap_or(&session.nothing_skipped);
-        let program = session.set.program(Role::Logits(width));
-        session.replay.replay(program, &session.inputs.planned[width], skip.as_mask());
-        session.last = Some(Role::Logits(width));
-        Logits { session, program }
+        session.replay.begin(session.set.program(role), &session.inputs[role], skip.as_mask());
+        (session.last, session.begun) = (None, Some(role));
     }
 
     /// Runs it, leaving out the groups of `skip`, and shows candidates of every row. Logits are not stored.

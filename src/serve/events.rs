@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hyper::body::{Bytes, Frame as BodyFrame};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{sync::mpsc::UnboundedReceiver, time::Sleep};
 use yggc::engine::{Event, FinishReason, Loaded};
 
@@ -23,6 +23,7 @@ use super::{
     ending::Ending,
     queue::Delivery,
     routes::{drained, late},
+    tool_calls::CallsOfAnswer,
 };
 
 /// State of a request that is being answered.
@@ -33,6 +34,8 @@ pub(super) struct Answering {
     pub(super) prompt_tokens: usize,
     /// Whether log-probabilities were asked for.
     pub(super) reports_log_probs: bool,
+    /// The calls of the answer, if it may make any.
+    pub(super) calls: Option<CallsOfAnswer>,
     pub(super) events: UnboundedReceiver<Delivery>,
     /// Fires at the request's deadline.
     pub(super) deadline: Pin<Box<Sleep>>,
@@ -67,13 +70,19 @@ pub(super) fn stream(answering: Answering, first: Event, sends_usage: bool) -> R
 }
 
 impl EventBody {
-    /// Appends one event; `serde_json` writes no line breaks, so it fits one `data:` line.
-    fn send(&mut self, event: &Value) {
-        self.ready.push_back(Bytes::from(format!("data: {event}\n\n")));
+    /// Appends one event.
+    fn send(&mut self, value: &Value) {
+        self.ready.push_back(event(value));
     }
 
     fn take(&mut self, delivery: Delivery) {
         match delivery {
+            Ok(Event::Token { id, text, log_probs: _ }) if self.answering.calls.is_some() => {
+                let Answering { calls, loaded, .. } = &mut self.answering;
+                let calls = calls.as_mut().expect("it was asked");
+                calls.push(id, &text, loaded.tokenizer());
+                self.send_calls(None);
+            }
             Ok(Event::Token { id, text, log_probs }) => {
                 let noted = log_probs.map(|log_probs| [Noted { id, log_probs }]);
                 if !text.is_empty() || noted.is_some() {
@@ -82,8 +91,12 @@ impl EventBody {
             }
             Ok(Event::Finished { reason: FinishReason::Cancelled, .. }) => self.fail(&drained()),
             Ok(Event::Finished { reason, text, report }) => {
-                let none = self.answering.reports_log_probs && !text.is_empty();
-                self.piece(&text, none.then_some(&[]), Some(reason));
+                if self.answering.calls.is_some() {
+                    self.send_calls(Some((reason, &text)));
+                } else {
+                    let none = self.answering.reports_log_probs && !text.is_empty();
+                    self.piece(&text, none.then_some(&[]), Some(reason));
+                }
                 if self.sends_usage {
                     let used = usage(self.answering.prompt_tokens, &report);
                     let event = self.answering.frame.usage(&used);
@@ -92,6 +105,23 @@ impl EventBody {
                 self.end(StatusCode::OK);
             }
             Err(error) => self.fail(&error.into()),
+        }
+    }
+
+    /// Sends what is new of the text and the calls of an answer that may make some; at its end with the last text.
+    fn send_calls(&mut self, end: Option<(FinishReason, &str)>) {
+        let Answering { calls, frame, .. } = &mut self.answering;
+        let calls = calls.as_mut().expect("an answer that may call");
+        if let Some((_, rest)) = end {
+            calls.end(rest);
+        }
+        for delta in calls.deltas(frame) {
+            let chunk = frame.delta(delta, None);
+            self.ready.push_back(event(&chunk));
+        }
+        if let Some((reason, _)) = end {
+            let chunk = frame.delta(json!({}), Some(calls.reason(reason)));
+            self.ready.push_back(event(&chunk));
         }
     }
 
@@ -113,6 +143,11 @@ impl EventBody {
         self.is_over = true;
         self.answering.ending.end(status);
     }
+}
+
+/// An event; `serde_json` writes no line breaks, so it fits one `data:` line.
+fn event(value: &Value) -> Bytes {
+    Bytes::from(format!("data: {value}\n\n"))
 }
 
 impl hyper::body::Body for EventBody {

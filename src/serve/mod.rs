@@ -24,6 +24,9 @@ mod queue;
 mod requests;
 mod routes;
 mod settings;
+mod structured;
+mod tool_calls;
+mod tools;
 mod worker;
 
 use std::{net::SocketAddr, sync::Arc, thread};

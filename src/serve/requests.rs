@@ -15,7 +15,13 @@ use yggc::{
     storage::json_fault,
 };
 
-use super::{answers::Refused, settings::Limits, worker::PLANNED};
+use super::{
+    answers::Refused,
+    settings::Limits,
+    structured::ResponseFormat,
+    tools::{CallBody, Tools, ToolsBody, with_calls},
+    worker::PLANNED,
+};
 
 /// Limits on stop strings: held-back text grows with them.
 const MOST_STOPS: usize = 16;
@@ -74,9 +80,8 @@ struct ChatBody {
     max_completion_tokens: Option<u64>,
     logprobs: Option<bool>,
     top_logprobs: Option<u32>,
-    tools: Option<Vec<Value>>,
     functions: Option<Vec<Value>>,
-    response_format: Option<Value>,
+    response_format: Option<ResponseFormat>,
     chat_template_kwargs: Option<Variables>,
 }
 
@@ -84,6 +89,8 @@ struct ChatBody {
 struct MessageBody {
     role: String,
     content: Option<Content>,
+    tool_calls: Option<Vec<CallBody>>,
+    tool_call_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -105,6 +112,7 @@ struct CompletionBody {
     logprobs: Option<u32>,
     echo: Option<bool>,
     suffix: Option<String>,
+    response_format: Option<ResponseFormat>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -123,6 +131,8 @@ pub(super) struct Asked {
     pub(super) model: Option<String>,
     pub(super) drafter: String,
     pub(super) delivery: Delivery,
+    /// What the answer may call.
+    pub(super) tools: Option<Tools>,
 }
 
 /// How an answer is delivered.
@@ -151,18 +161,17 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         max_completion_tokens,
         logprobs,
         top_logprobs,
-        tools,
         functions,
         response_format,
         chat_template_kwargs,
     } = parse(body)?;
-    for (field, asked) in [("tools", tools), ("functions", functions)] {
-        if asked.is_some_and(|tools| !tools.is_empty()) {
-            return Err(Refused::field(field, "tool calls are not supported; leave it out"));
-        }
+    if functions.is_some_and(|functions| !functions.is_empty()) {
+        return Err(Refused::field("functions", "this server knows them as `tools`; send those"));
     }
-    if response_format.is_some_and(|format| format.get("type").and_then(Value::as_str) != Some("text")) {
-        let what = "only {\"type\": \"text\"} is supported";
+    let tools = parse::<ToolsBody>(body)?.asked()?;
+    let constraint = response_format.and_then(ResponseFormat::into_constraint);
+    if tools.is_some() && constraint.is_some() {
+        let what = "expected none beside `tools` that may be called, found one; set `tool_choice` to none";
         return Err(Refused::field("response_format", what));
     }
     if messages.is_empty() {
@@ -177,19 +186,26 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
             return Err(Refused::field("top_logprobs", what));
         }
     };
+    if tools.is_some() && log_probs.is_some() {
+        return Err(Refused::field("logprobs", "expected none beside `tools`, found some; leave one out"));
+    }
     let max_tokens = max_completion_tokens.or(terms.max_tokens);
     let conversation = Conversation {
         variables: chat_template_kwargs.unwrap_or_default(),
+        tools: tools.as_ref().map(|tools| tools.definitions.clone()).unwrap_or_default(),
         ..Conversation::new(messages, GenerationPrompt::Add)
     };
-    terms.asked(Prompt::Chat(conversation), log_probs, (max_tokens, defaults.limits.output_tokens), defaults)
+    let max_tokens = (max_tokens, defaults.limits.output_tokens);
+    let mut asked = terms.asked(Prompt::Chat(conversation), log_probs, max_tokens, defaults)?;
+    asked.request.constraint = constraint;
+    Ok(Asked { tools, ..asked })
 }
 
 /// Parses a body of `/v1/completions`.
 pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
     let terms: Terms = parse(body)?;
     refuse_foreign(body)?;
-    let CompletionBody { prompt, logprobs, echo, suffix } = parse(body)?;
+    let CompletionBody { prompt, logprobs, echo, suffix, response_format } = parse(body)?;
     if echo == Some(true) {
         return Err(Refused::field("echo", "the prompt is not repeated; leave it out"));
     }
@@ -209,7 +225,9 @@ pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, 
         PromptBody::TokenLists(lists) => return Err(several(lists.len())),
     };
     let max_tokens = terms.max_tokens;
-    terms.asked(prompt, logprobs, (max_tokens, COMPLETION_TOKENS), defaults)
+    let mut asked = terms.asked(prompt, logprobs, (max_tokens, COMPLETION_TOKENS), defaults)?;
+    asked.request.constraint = response_format.and_then(ResponseFormat::into_constraint);
+    Ok(asked)
 }
 
 /// Fields by which other servers change what is generated, and which mean nothing here.
@@ -285,7 +303,7 @@ fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused> {
     Ok(parsed)
 }
 
-fn message(MessageBody { role, content }: MessageBody) -> Result<Message, Refused> {
+fn message(MessageBody { role, content, tool_calls, tool_call_id }: MessageBody) -> Result<Message, Refused> {
     let refused = |what: String| Refused::field("messages", what);
     let role = match role.as_str() {
         // OpenAI's newer name for `system`.
@@ -301,9 +319,10 @@ fn message(MessageBody { role, content }: MessageBody) -> Result<Message, Refuse
             };
             parts.into_iter().map(text).collect::<Result<String, _>>()?
         }
+        None if tool_calls.as_ref().is_some_and(|calls| !calls.is_empty()) => String::new(),
         None => return Err(refused("expected a message to have content, found none".to_owned())),
     };
-    Ok(Message::new(role, content))
+    with_calls(Message::new(role, content), tool_calls.unwrap_or_default(), tool_call_id)
 }
 
 impl Terms {
@@ -346,7 +365,7 @@ impl Terms {
         };
         let drafter = self.drafter.unwrap_or_else(|| defaults.drafter.to_owned());
         known_drafter(&drafter)?;
-        Ok(Asked { request, model: self.model, drafter, delivery })
+        Ok(Asked { request, model: self.model, drafter, delivery, tools: None })
     }
 
     fn sampling(&self) -> Result<Sampling, Refused> {
@@ -468,7 +487,8 @@ mod tests {
     #[test]
     fn what_is_not_said_is_as_openai_has_it() {
         let body = json!({"messages": [{"role": "user", "content": "x"}], "user": "ignored", "tools": null});
-        let Asked { request, model, drafter, delivery } = asked(&body);
+        let Asked { request, model, drafter, delivery, tools } = asked(&body);
+        assert!(tools.is_none() && request.constraint.is_none());
         assert_eq!((model, drafter.as_str(), delivery), (None, "plan", Delivery::Whole));
         assert_eq!((request.max_tokens, request.log_probs, request.stop.len()), (40, None, 0));
         assert_eq!((request.sampling.temperature, request.sampling.top_p), (1.0, 1.0));
@@ -537,8 +557,8 @@ mod tests {
     fn any_field() -> impl Strategy<Value = String> {
         let fields = "model messages prompt role content type text max_tokens max_completion_tokens temperature top_p \
                       top_k min_p seed stop presence_penalty frequency_penalty repetition_penalty logit_bias n best_of \
-                      stream stream_options include_usage drafter logprobs top_logprobs tools response_format echo \
-                      suffix 7";
+                      stream stream_options include_usage drafter logprobs top_logprobs tools tool_choice function name \
+                      arguments parameters tool_calls tool_call_id response_format schema echo suffix 7";
         prop::sample::select(fields.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 

@@ -35,6 +35,9 @@ use super::{
     queue::{Job, Queue, Refusal},
     requests::{self, Asked, Defaults, Delivery},
     settings::Settings,
+    structured,
+    tool_calls::CallsOfAnswer,
+    tools::CallFormat,
 };
 
 /// State that all handlers share.
@@ -114,7 +117,7 @@ async fn asked(
     headers: &HeaderMap,
     body: Body,
     deadline: Instant,
-) -> Result<Asked, Refused> {
+) -> Result<(Asked, Option<CallFormat>), Refused> {
     let Service { loaded, context, settings, queue, metrics } = &**service;
     authorise(settings, headers)?;
     if queue.is_closed() {
@@ -141,6 +144,7 @@ async fn asked(
         if let Some(found) = asked.model.as_ref().filter(|name| *name != model_name) {
             return Err(unknown_model(model_name, found));
         }
+        let calls = structured::prepare(&mut asked, &loaded)?;
         let ids = asked.request.prompt.token_ids(&loaded)?;
         let field = match endpoint {
             Endpoint::Chat => "messages",
@@ -160,7 +164,7 @@ async fn asked(
             return Err(Refused::field(field, what).with_code("context_length_exceeded"));
         }
         asked.request.prompt = Prompt::Tokens(ids);
-        Ok(asked)
+        Ok((asked, calls))
     });
     encoded.await.map_err(|_| {
         let what = "the prompt could not be encoded; this is a fault of yggc, please report it";
@@ -172,11 +176,11 @@ async fn asked(
 async fn begin(
     service: &Service,
     endpoint: Endpoint,
-    asked: Asked,
+    (asked, calls): (Asked, Option<CallFormat>),
     ending: Ending,
     (arrived, deadline): (Instant, Instant),
 ) -> Result<Response, (Refused, Ending)> {
-    let Asked { mut request, model: _, drafter, delivery } = asked;
+    let Asked { mut request, model: _, drafter, delivery, tools: _ } = asked;
     let Prompt::Tokens(ids) = &request.prompt else { unreachable!("the prompt was encoded") };
     let prompt_tokens = ids.len();
     let reports_log_probs = request.log_probs.is_some();
@@ -206,6 +210,7 @@ async fn begin(
         loaded: Arc::clone(&service.loaded),
         prompt_tokens,
         reports_log_probs,
+        calls: calls.map(CallsOfAnswer::new),
         events,
         deadline: Box::pin(sleep_until(deadline)),
         ending,
@@ -241,19 +246,30 @@ async fn whole(
     loop {
         match event {
             Event::Token { id, text: piece, log_probs } => {
-                text.push_str(&piece);
+                match &mut answering.calls {
+                    Some(calls) => calls.push(id, &piece, answering.loaded.tokenizer()),
+                    None => text.push_str(&piece),
+                }
                 noted.extend(log_probs.map(|log_probs| Noted { id, log_probs }));
             }
             Event::Finished { reason: FinishReason::Cancelled, .. } => {
                 return Err((drained(), answering.ending));
             }
             Event::Finished { reason, text: rest, report } => {
-                text.push_str(&rest);
+                let mut answer_calls = answering.calls.take();
+                match &mut answer_calls {
+                    Some(calls) => text = calls.finish(&rest),
+                    None => text.push_str(&rest),
+                }
                 let Answering { frame, loaded, prompt_tokens, reports_log_probs, mut ending, .. } = answering;
                 let noted = reports_log_probs.then_some(&noted[..]);
                 let used = usage(prompt_tokens, &report);
                 ending.end(StatusCode::OK);
-                return Ok(Json(frame.whole(&text, noted, reason, &used, loaded.tokenizer())).into_response());
+                let mut answer = frame.whole(&text, noted, reason, &used, loaded.tokenizer());
+                if let Some(calls) = answer_calls {
+                    calls.put(&frame, reason, &mut answer);
+                }
+                return Ok(Json(answer).into_response());
             }
         }
         event = match next(&mut answering, deadline).await {
