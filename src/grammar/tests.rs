@@ -154,7 +154,6 @@ fn constraints_that_cannot_be_kept_are_refused_by_name() {
         (Constraint::Regex("(".repeat(100)), ["regular expression", "at most 64 deep"]),
         (Constraint::Lark("start: nobody".to_owned()), ["grammar", "nobody"]),
         (Constraint::Lark(" ".repeat(2 << 20)), ["grammar", "at most 1048576 bytes"]),
-        (Constraint::Regex("((a{1,900}){1,900}){1,900}".to_owned()), ["", ""]),
     ] {
         let shown = format!("{constraint:?}").chars().take(80).collect::<String>();
         let error = grammar.matcher(&constraint).expect_err(&shown);

@@ -87,7 +87,6 @@ impl Walk {
                 Err(_) => {
                     // The last emitted token is committed with the step that finds the token behind it.
                     self.path.pop();
-                    self.accepted -= 1;
                     return Ok(());
                 }
             };

@@ -275,7 +275,7 @@ fn run_takes_constraints_from_files_and_the_command_line() {
     assert_eq!(said(run().args(["--regex", "-[x]{3}"])), "-xxx\n");
     assert!(said(run().arg("--json-object")).starts_with('{'));
     let bad = write("bad.json", r#"{"type": "strang"}"#);
-    let refused = failure(&run().arg("--json-schema").arg(&bad).output().expect("yggc starts"), 1);
+    let refused = failure(&run().arg("--json-schema").arg(&bad).output().expect("yggc starts"), 3);
     assert!(refused.contains("strang"), "{refused}");
     let both = failure(&run().arg("--json-object").args(["--regex", "a"]).output().expect("yggc starts"), 2);
     assert!(both.contains("--regex"), "{both}");
