@@ -3,7 +3,9 @@
 //! At a terminal there is a line editor with history, and Ctrl-C ends an answer. Piped input is read line by line, and
 //! Ctrl-C ends the program.
 
-use yggc::engine::{Constraint, Engine, ErrorKind, FinishReason, Message, Prompt, Report, Request, Role};
+use yggc::engine::{
+    Constraint, Engine, ErrorKind, FinishReason, Message, Prompt, Report, Request, Role, Speculation,
+};
 
 use self::{
     input::{BLOCK, HELP, Input},
@@ -33,6 +35,7 @@ struct Chat<'a> {
     settings: AnswerArgs,
     /// What every answer must be.
     constraint: Option<Constraint>,
+    speculation: Speculation,
     /// Whether the oldest turns make room for new ones.
     drops_old: bool,
     shows_stats: bool,
@@ -66,6 +69,7 @@ pub(crate) fn command(
         engine,
         settings: args.answer.clone(),
         constraint,
+        speculation: settings::speculation(args),
         drops_old: true,
         shows_stats: args.stats,
         wrap: Wrap::of_stdout(),
@@ -128,7 +132,8 @@ impl Chat<'_> {
         self.messages.push(Message::new(Role::User, text));
         let prompt = self.prompt();
         let constraint = self.constraint.clone();
-        let mut request = Request { constraint, ..settings::request(&self.settings, prompt) };
+        let speculation = self.speculation;
+        let mut request = Request { constraint, speculation, ..settings::request(&self.settings, prompt) };
         if let Some(interrupts) = &self.interrupts {
             request.cancel = interrupts.begin();
         }

@@ -59,7 +59,8 @@ fn answer(
     let Some(text) = prompt else { return chat::command(engine, args, constraint, cache) };
     let prompt =
         if args.raw { Prompt::Raw(text) } else { args.answer.chat([Message::new(Role::User, text)]) };
-    let request = Request { constraint, ..settings::request(&args.answer, prompt) };
+    let speculation = settings::speculation(args);
+    let request = Request { constraint, speculation, ..settings::request(&args.answer, prompt) };
     let (reason, report) = if args.json {
         let answer = engine.generate(&request)?.collect_answer()?;
         output::json(&stats::AnswerJson::new(&answer))?;

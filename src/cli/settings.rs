@@ -10,7 +10,7 @@ use yggc::{
     backend::available_tiers,
     engine::{
         Activations, Adjustment, Constraint, DrafterChoice, KvFormat, Options, Prompt, Request, Sampling,
-        Tier, default_threads, fingerprints,
+        Speculation, Tier, default_threads, fingerprints,
     },
     model::Model,
     plan::{DrafterId, Fingerprints},
@@ -226,6 +226,11 @@ pub(crate) fn request(args: &AnswerArgs, prompt: Prompt) -> Request {
         stop: args.stop.clone(),
         ..Request::new(prompt)
     }
+}
+
+/// Whether requests draft. An engine that drafts nothing may still run the forced tokens of a constraint together.
+pub(crate) fn speculation(args: &RunArgs) -> Speculation {
+    if args.no_spec { Speculation::Off } else { Speculation::AsOpened }
 }
 
 /// What answers must be, as the arguments say; `None` for anything.

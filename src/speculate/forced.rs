@@ -19,7 +19,7 @@ pub(super) const MOST_FORCED: usize = 63;
 /// Fewest forced tokens that are worth a step without drafts.
 const LEAST_FORCED: usize = 2;
 /// Fewest rows for which a prefill, whose forwards are wider, is quicker than steps of one token.
-const LEAST_PREFILL: usize = 8;
+const LEAST_PREFILL: usize = 6;
 
 /// What runs forced tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
