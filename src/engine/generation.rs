@@ -126,9 +126,9 @@ impl<'e> Generation<'e> {
         let ends = self.engine.loaded().end_ids();
         if let Some(index) = self.stopped {
             Some(FinishReason::StopString { index })
-        } else if self.token_ids().last().is_some_and(|token| ends.contains(token)) {
-            Some(FinishReason::Stop)
-        } else if self.engine.decoder.is_complete() && self.has_yielded_all() {
+        } else if self.token_ids().last().is_some_and(|token| ends.contains(token))
+            || self.engine.decoder.is_complete() && self.has_yielded_all()
+        {
             Some(FinishReason::Stop)
         } else if self.yielded == self.max_tokens {
             Some(FinishReason::Length)

@@ -207,7 +207,8 @@ impl CallReader {
     fn text(&mut self, text: String, out: &mut Vec<Piece>) {
         // What stands around calls to lay them out is no content.
         let text = if self.has_text { text } else { text.trim_start().to_owned() };
-        if !text.is_empty() && !(self.calls > 0 && text.trim().is_empty()) {
+        let is_layout = self.calls > 0 && text.trim().is_empty();
+        if !(text.is_empty() || is_layout) {
             self.has_text = true;
             out.push(Piece::Text(text));
         }
