@@ -59,6 +59,7 @@
 pub mod backend;
 pub mod compile;
 pub mod engine;
+pub mod grammar;
 pub mod ir;
 #[cfg(feature = "planner")]
 pub mod measure;

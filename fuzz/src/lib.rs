@@ -5,6 +5,7 @@
 //! part of the library. The tests run all targets from the seeds (`tests/it/fuzzing.rs`).
 
 pub mod chats;
+pub mod constraints;
 pub mod containers;
 mod in_file;
 pub mod mutation;

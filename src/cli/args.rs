@@ -16,6 +16,7 @@ use yggc::{
 
 mod answer;
 mod cache;
+mod constraint;
 mod environment;
 mod names;
 mod numbers;
@@ -27,6 +28,7 @@ mod verify;
 
 pub(crate) use answer::{AnswerArgs, SamplingArgs};
 pub(crate) use cache::{CacheArgs, CacheCommand, EntryKind};
+pub(crate) use constraint::ConstraintArgs;
 pub(crate) use environment::Environment;
 #[cfg(test)]
 pub(crate) use environment::HubEnvironment;
@@ -462,6 +464,8 @@ pub(crate) struct RunArgs {
     pub(crate) context: ContextArgs,
     #[command(flatten)]
     pub(crate) answer: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) constraint: ConstraintArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Drafter model: the present path of the plan's, or, without --plan, one to make a plan with on first use

@@ -3,7 +3,9 @@
 //! At a terminal there is a line editor with history, and Ctrl-C ends an answer. Piped input is read line by line, and
 //! Ctrl-C ends the program.
 
-use yggc::engine::{Engine, ErrorKind, FinishReason, Message, Prompt, Report, Role};
+use yggc::engine::{
+    Constraint, Engine, ErrorKind, FinishReason, Message, Prompt, Report, Request, Role, Speculation,
+};
 
 use self::{
     input::{BLOCK, HELP, Input},
@@ -31,6 +33,9 @@ const ANSWERS_PART: usize = 4;
 struct Chat<'a> {
     engine: &'a mut Engine,
     settings: AnswerArgs,
+    /// What every answer must be.
+    constraint: Option<Constraint>,
+    speculation: Speculation,
     /// Whether the oldest turns make room for new ones.
     drops_old: bool,
     shows_stats: bool,
@@ -44,7 +49,12 @@ struct Chat<'a> {
 
 /// Answers line by line until the input ends. A message that does not fit the context is refused and forgotten; the
 /// conversation before it stays.
-pub(crate) fn command(engine: &mut Engine, args: &RunArgs, cache: &CachePlace) -> Result<(), Failure> {
+pub(crate) fn command(
+    engine: &mut Engine,
+    args: &RunArgs,
+    constraint: Option<Constraint>,
+    cache: &CachePlace,
+) -> Result<(), Failure> {
     if engine.loaded().chat_template()?.is_none() {
         return Err(Failure::Input(
             "the model has no chat template, so there can be no chat: expected one in its files, found none; give the \
@@ -58,6 +68,8 @@ pub(crate) fn command(engine: &mut Engine, args: &RunArgs, cache: &CachePlace) -
     let mut chat = Chat {
         engine,
         settings: args.answer.clone(),
+        constraint,
+        speculation: settings::speculation(args),
         drops_old: true,
         shows_stats: args.stats,
         wrap: Wrap::of_stdout(),
@@ -119,7 +131,9 @@ impl Chat<'_> {
     fn answer(&mut self, text: &str) -> Result<(), Failure> {
         self.messages.push(Message::new(Role::User, text));
         let prompt = self.prompt();
-        let mut request = settings::request(&self.settings, prompt);
+        let constraint = self.constraint.clone();
+        let speculation = self.speculation;
+        let mut request = Request { constraint, speculation, ..settings::request(&self.settings, prompt) };
         if let Some(interrupts) = &self.interrupts {
             request.cancel = interrupts.begin();
         }

@@ -1,6 +1,6 @@
 //! `yggc run`: answers a prompt with streamed text or one JSON object; without a prompt, a chat.
 
-use yggc::engine::{Engine, Message, Options, Prompt, Role};
+use yggc::engine::{Constraint, Engine, Message, Options, Prompt, Request, Role};
 
 use crate::cli::{
     args::RunArgs,
@@ -17,6 +17,7 @@ use crate::cli::{
 /// Runs `yggc run`.
 pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure> {
     let prompt = settings::prompt(args)?;
+    let constraint = settings::constraint(&args.constraint)?;
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
@@ -38,7 +39,9 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     if let Some(file) = &args.ngram_state {
         ngram_state::resume(&mut engine, file)?;
     }
-    answer(&mut engine, args, prompt, cache)?;
+    // Said before a prompt is run.
+    constraint.as_ref().map(|constraint| engine.loaded().matcher(constraint)).transpose()?;
+    answer(&mut engine, args, (prompt, constraint), cache)?;
     args.skip_state.as_deref().map_or(Ok(()), |file| skip_state::keep(&mut engine, file))?;
     args.ngram_state.as_deref().map_or(Ok(()), |file| ngram_state::keep(&mut engine, file))
 }
@@ -47,16 +50,17 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
 fn answer(
     engine: &mut Engine,
     args: &RunArgs,
-    prompt: Option<String>,
+    (prompt, constraint): (Option<String>, Option<Constraint>),
     cache: &CachePlace,
 ) -> Result<(), Failure> {
     if args.stats {
         output::remark(stats::memory(engine.memory()));
     }
-    let Some(text) = prompt else { return chat::command(engine, args, cache) };
+    let Some(text) = prompt else { return chat::command(engine, args, constraint, cache) };
     let prompt =
         if args.raw { Prompt::Raw(text) } else { args.answer.chat([Message::new(Role::User, text)]) };
-    let request = settings::request(&args.answer, prompt);
+    let speculation = settings::speculation(args);
+    let request = Request { constraint, speculation, ..settings::request(&args.answer, prompt) };
     let (reason, report) = if args.json {
         let answer = engine.generate(&request)?.collect_answer()?;
         output::json(&stats::AnswerJson::new(&answer))?;

@@ -9,8 +9,8 @@ use std::{
 use yggc::{
     backend::available_tiers,
     engine::{
-        Activations, Adjustment, DrafterChoice, KvFormat, Options, Prompt, Request, Sampling, Tier,
-        default_threads, fingerprints,
+        Activations, Adjustment, Constraint, DrafterChoice, KvFormat, Options, Prompt, Request, Sampling,
+        Speculation, Tier, default_threads, fingerprints,
     },
     model::Model,
     plan::{DrafterId, Fingerprints},
@@ -20,8 +20,8 @@ use yggc::{
 
 use crate::cli::{
     args::{
-        ActivationsName, AnswerArgs, CacheName, DeviceArgs, DeviceName, DraftGrowthName, DrafterName,
-        IsaName, RunArgs, SamplingArgs, SkipArgs, SkipObjectiveName, StoreArgs,
+        ActivationsName, AnswerArgs, CacheName, ConstraintArgs, DeviceArgs, DeviceName, DraftGrowthName,
+        DrafterName, IsaName, RunArgs, SamplingArgs, SkipArgs, SkipObjectiveName, StoreArgs,
     },
     error::Failure,
     memory, output,
@@ -226,6 +226,28 @@ pub(crate) fn request(args: &AnswerArgs, prompt: Prompt) -> Request {
         stop: args.stop.clone(),
         ..Request::new(prompt)
     }
+}
+
+/// Whether requests draft. An engine that drafts nothing may still run the forced tokens of a constraint together.
+pub(crate) fn speculation(args: &RunArgs) -> Speculation {
+    if args.no_spec { Speculation::Off } else { Speculation::AsOpened }
+}
+
+/// What answers must be, as the arguments say; `None` for anything.
+///
+/// # Errors
+/// [`Failure::Input`] if a file cannot be read.
+pub(crate) fn constraint(args: &ConstraintArgs) -> Result<Option<Constraint>, Failure> {
+    let ConstraintArgs { json_schema, json_object, regex, grammar } = args;
+    Ok(if let Some(file) = json_schema {
+        Some(Constraint::JsonSchema(read_text(file, "JSON schema")?))
+    } else if let Some(file) = grammar {
+        Some(Constraint::Lark(read_text(file, "grammar")?))
+    } else if let Some(regex) = regex {
+        Some(Constraint::Regex(regex.clone()))
+    } else {
+        json_object.then_some(Constraint::JsonObject)
+    })
 }
 
 /// The prompt, or `None` for a chat. Text that is piped in without a prompt is the prompt.

@@ -29,6 +29,9 @@ struct StatsJson<'a> {
     steps: u64,
     drafted: u64,
     accepted: u64,
+    /// Tokens that a constraint left no choice about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forced: Option<u64>,
     /// Nodes verified and accepted, by name of the proposer.
     proposers: BTreeMap<&'static str, ProposerJson>,
     acceptance_rate: Option<f64>,
@@ -85,6 +88,7 @@ impl<'a> StatsJson<'a> {
             steps,
             drafted,
             accepted,
+            forced,
             proposers,
             acceptance_rate,
             aal,
@@ -120,6 +124,7 @@ impl<'a> StatsJson<'a> {
             steps: *steps,
             drafted: *drafted,
             accepted: *accepted,
+            forced: Some(*forced).filter(|forced| *forced > 0),
             proposers: proposers.iter().map(proposer).collect(),
             acceptance_rate: *acceptance_rate,
             aal: *aal,
@@ -198,6 +203,9 @@ fn write_table(reason: FinishReason, report: &Report, out: &mut String) -> std::
     writeln!(out, "ended      {}", ending(reason))?;
     if report.reused_tokens > 0 {
         writeln!(out, "prompt     {} tokens kept of the request before", report.reused_tokens)?;
+    }
+    if report.forced > 0 {
+        writeln!(out, "forced     {} tokens that the constraint left no choice about", report.forced)?;
     }
     match &report.spec_off_reason {
         Some(reason) => writeln!(out, "drafter    {drafter}, {drafted} nodes verified: {reason}")?,

@@ -2,6 +2,7 @@
 
 use crate::{
     backend::BackendError,
+    grammar::GrammarError,
     model::ModelError,
     plan::PlanError,
     policy::SkipStateError,
@@ -142,6 +143,12 @@ impl From<TextError> for Error {
     }
 }
 
+impl From<GrammarError> for Error {
+    fn from(error: GrammarError) -> Self {
+        Self::of(ErrorKind::Input, None, error)
+    }
+}
+
 impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
         Self::of(ErrorKind::Input, error.is_mismatch().then_some(Hint::ForcePlan), error)
@@ -220,6 +227,7 @@ impl From<SpeculateError> for Error {
         match error {
             SpeculateError::Runtime(error) => error.into(),
             SpeculateError::Store(error) => error.into(),
+            SpeculateError::Grammar(error) => error.into(),
             SpeculateError::Sample(_)
             | SpeculateError::EmptyPrompt
             | SpeculateError::Shape { .. }

@@ -153,7 +153,9 @@ impl<'e> Generation<'e> {
         let ends = self.engine.loaded().end_ids();
         if let Some(index) = self.stopped {
             Some(FinishReason::StopString { index })
-        } else if self.token_ids().last().is_some_and(|token| ends.contains(token)) {
+        } else if self.token_ids().last().is_some_and(|token| ends.contains(token))
+            || self.engine.decoder.is_complete() && self.has_yielded_all()
+        {
             Some(FinishReason::Stop)
         } else if self.yielded == self.max_tokens {
             Some(FinishReason::Length)
@@ -164,6 +166,11 @@ impl<'e> Generation<'e> {
         }
     }
 
+    /// Whether no token of the last step is left.
+    fn has_yielded_all(&self) -> bool {
+        self.engine.decoder.history().len() == self.prompt_len + self.yielded
+    }
+
     fn next_event(&mut self) -> Result<Option<Event>, Error> {
         if self.finished {
             return Ok(None);
@@ -172,7 +179,7 @@ impl<'e> Generation<'e> {
             self.finished = true;
             return Ok(Some(self.finish(reason)));
         }
-        if self.engine.decoder.history().len() == self.prompt_len + self.yielded {
+        if self.has_yielded_all() {
             let Engine { loaded, decoder, .. } = &mut *self.engine;
             let limits = Limits { tokens: self.max_tokens - self.yielded, ends: loaded.end_ids() };
             decoder.step(limits, None)?;

@@ -1,9 +1,13 @@
 //! A model made ready: tokenizer, chat template, executables of the planned widths.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
     backend::KvFormat,
+    grammar::{Constraint, GrammarError, GrammarTokens, Matcher},
     model::{GgufVocabulary, Model, VocabularySource, draft_formats},
     plan::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, PLAN_FORMAT},
     runtime::{ExecutableSet, SetOptions, VariantChange},
@@ -64,6 +68,8 @@ pub struct Loaded {
     tokenizer: Arc<Tokenizer>,
     /// What a broken template says is told when a chat is asked for: everything else works without one.
     chat_template: Arc<Result<Option<ChatTemplate>, String>>,
+    /// Made when a request is first constrained; engines share it.
+    grammar_tokens: Arc<OnceLock<Result<GrammarTokens, GrammarError>>>,
     set: Arc<ExecutableSet>,
     tier: Tier,
     activations: Activations,
@@ -124,6 +130,7 @@ impl Loaded {
             model,
             tokenizer,
             chat_template,
+            grammar_tokens: Arc::default(),
             set,
             tier,
             activations,
@@ -185,6 +192,17 @@ impl Loaded {
     /// Tokens that end a text: the tokenizer's and the model's own, ascending.
     pub fn end_ids(&self) -> &[u32] {
         &self.end_ids
+    }
+
+    /// Compiles a constraint for answers of this model. The first call also makes [`GrammarTokens`] of its vocabulary.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` for a constraint that cannot be kept.
+    pub fn matcher(&self, constraint: &Constraint) -> Result<Matcher, Error> {
+        let tokens = self.grammar_tokens.get_or_init(|| {
+            GrammarTokens::new(Arc::clone(&self.tokenizer), self.set.vocabulary(), &self.end_ids)
+        });
+        Ok(tokens.as_ref().map_err(Clone::clone).and_then(|tokens| tokens.matcher(constraint))?)
     }
 
     /// The chat template, if the model has one.

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 pub use crate::backend::{Activations, KvFormat, Tier};
 pub use crate::{
+    grammar::Constraint,
     runtime::Pinning,
     sample::{Adjustment, Sampling, argmax},
     speculate::{Reuse, Speculation},
@@ -170,8 +171,18 @@ impl Engine {
     /// [`Error`] of kind `Input` when the prompt does not fit the context or cannot be laid out, or what else is asked is out of
     /// range.
     pub fn generate(&mut self, request: &Request) -> Result<Generation<'_>, Error> {
-        let Request { prompt, max_tokens, sampling, adjustment, stop, log_probs, speculation, reuse, cancel } =
-            request;
+        let Request {
+            prompt,
+            max_tokens,
+            sampling,
+            adjustment,
+            constraint,
+            stop,
+            log_probs,
+            speculation,
+            reuse,
+            cancel,
+        } = request;
         if *max_tokens == 0 {
             return Err(Error::input("0 tokens asked for: expected at least 1"));
         }
@@ -189,10 +200,12 @@ impl Engine {
             }
         };
         self.check_prompt(prompt)?;
+        let matcher = constraint.as_ref().map(|constraint| self.loaded.matcher(constraint)).transpose()?;
         self.decoder.begin(&Begin {
             prompt,
             sampling: *sampling,
             adjustment,
+            grammar: matcher.as_ref(),
             log_probs: *log_probs,
             reuse: *reuse,
             speculation: *speculation,

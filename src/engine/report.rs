@@ -33,6 +33,8 @@ pub struct Report {
     pub drafted: u64,
     /// Drafted nodes accepted.
     pub accepted: u64,
+    /// Tokens that the request's constraint left no choice about, emitted without being drafted or drawn.
+    pub forced: u64,
     /// Who proposed nodes that were verified, and what became of them.
     pub proposers: Vec<(DrafterId, ProposerCounts)>,
     /// Acceptance rate, alpha: accepted nodes of the verified ones; `None` without any.
@@ -118,6 +120,7 @@ impl Report {
             steps: stats.steps,
             drafted: stats.drafted,
             accepted: stats.accepted,
+            forced: stats.forced,
             proposers: stats.by_proposer().filter(|(_, counts)| counts.drafted > 0).collect(),
             acceptance_rate: stats.acceptance_rate(),
             aal: stats.aal(),

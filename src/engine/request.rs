@@ -1,6 +1,7 @@
 //! What is asked of an engine, and what it answers with.
 
 use crate::{
+    grammar::Constraint,
     sample::{Adjustment, Candidate, Sampling},
     speculate::{Reuse, Speculation},
     text::{Conversation, GenerationPrompt, Message, TextError},
@@ -74,6 +75,9 @@ pub struct Request {
     pub sampling: Sampling,
     /// What is changed in logits before.
     pub adjustment: Adjustment,
+    /// What the answer must be; `None` for anything. The text ends where it is whole, with no end token. Costs a mask for every token, and what
+    /// the model's tokens cost once ([`GrammarTokens`](crate::grammar::GrammarTokens)).
+    pub constraint: Option<Constraint>,
     /// Strings that end the text, wherever tokens are cut; none is part of the text. Not empty ones.
     pub stop: Vec<String>,
     /// How many log-probabilities of other tokens each token comes with, beside its own; `None` for none at all.
@@ -94,6 +98,7 @@ impl Request {
             max_tokens: 256,
             sampling: Sampling::GREEDY,
             adjustment: Adjustment::NONE,
+            constraint: None,
             stop: Vec::new(),
             log_probs: None,
             speculation: Speculation::AsOpened,
@@ -106,7 +111,7 @@ impl Request {
 /// Why a text ended. Plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// The model ended it.
+    /// The model ended it, or its constraint allowed nothing more.
     Stop,
     /// A stop string of the request ended it; its last token is the one that completed the string.
     StopString {

@@ -354,14 +354,6 @@ impl Session {
         Some(self.choices(role))
     }
 
-    /// The logits of the last forward.
-    ///
-    /// # Panics
-    /// If none has [run](Forward::run), or something else has since.
-    pub fn logits(&self) -> Logits<'_> {
-        Logits { session: self, program: self.set.program(self.last.expect("a forward has run")) }
-    }
-
     /// The candidates of the forward that has just run.
     pub(super) fn choices(&mut self, role: Role) -> Choices<'_> {
         self.last = Some(role);
@@ -507,16 +499,6 @@ impl<'a> Forward<'a> {
         });
     }
 
-    /// Runs it, leaving out the groups of `skip`, and shows the logits: what sampling and scoring need.
-    pub fn run(self, skip: Option<&SkipSet>) -> Logits<'a> {
-        let Self { session, width } = self;
-        let skip = skip.unwrap_or(&session.nothing_skipped);
-        let program = session.set.program(Role::Logits(width));
-        session.replay.replay(program, &session.inputs.planned[width], skip.as_mask());
-        session.last = Some(Role::Logits(width));
-        Logits { session, program }
-    }
-
     /// Runs it, leaving out the groups of `skip`, and shows candidates of every row. Logits are not stored.
     ///
     /// # Panics
@@ -552,20 +534,6 @@ impl<'a> Forward<'a> {
         let skip = skip.unwrap_or(&session.nothing_skipped);
         session.replay.begin(session.set.program(role), &session.inputs[role], skip.as_mask());
         (session.last, session.begun) = (None, Some(role));
-    }
-}
-
-/// Logits of the last forward.
-#[derive(Clone, Copy, Debug)]
-pub struct Logits<'a> {
-    pub(super) session: &'a Session,
-    pub(super) program: ProgramId,
-}
-
-impl<'a> Logits<'a> {
-    /// Logits `[V]` of the row pushed as number `row`.
-    pub fn row(&self, row: usize) -> &'a [f32] {
-        self.session.replay.shown(self.program, OutputId::new(row))
     }
 }
 

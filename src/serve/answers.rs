@@ -251,6 +251,12 @@ impl Frame {
         self.object("chat.completion.chunk", json!([choice]))
     }
 
+    /// A chunk of a chat's stream with this delta.
+    pub(super) fn delta(&self, delta: Value, reason: Option<&str>) -> Value {
+        let choice = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}]);
+        self.object("chat.completion.chunk", choice)
+    }
+
     /// The chunk of a stream that reports token usage.
     pub(super) fn usage(&self, usage: &Usage) -> Value {
         let mut piece = self.object("chat.completion.chunk", json!([]));

@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hyper::body::{Bytes, Frame as BodyFrame};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{sync::mpsc::UnboundedReceiver, time::Sleep};
 use yggc::engine::{Event, FinishReason, Loaded, Report};
 
@@ -24,6 +24,7 @@ use super::{
     queue::{Delivery, Sent},
     routes::{drained, late},
     steps::{self, StepView},
+    tool_calls::CallsOfAnswer,
 };
 
 /// State of a request that is being answered.
@@ -39,6 +40,8 @@ pub(super) struct Answering {
     pub(super) each: usize,
     /// Whether log-probabilities were asked for.
     pub(super) reports_log_probs: bool,
+    /// The calls of the answer, if it may make any.
+    pub(super) calls: Option<CallsOfAnswer>,
     pub(super) events: UnboundedReceiver<Delivery>,
     /// Fires at the request's deadline.
     pub(super) deadline: Pin<Box<Sleep>>,
@@ -88,9 +91,9 @@ pub(super) fn stream(answering: Answering, first: Sent, (usage, steps): (bool, b
 }
 
 impl EventBody {
-    /// Appends one event; `serde_json` writes no line breaks, so it fits one `data:` line.
-    fn send(&mut self, event: &Value) {
-        self.ready.push_back(Bytes::from(format!("data: {event}\n\n")));
+    /// Appends one event.
+    fn send(&mut self, value: &Value) {
+        self.ready.push_back(event(value));
     }
 
     /// Sends what an answer begins with.
@@ -112,6 +115,12 @@ impl EventBody {
             Err(error) => return self.fail(&error.into()),
         };
         match event {
+            Event::Token { id, text, log_probs: _ } if self.answering.calls.is_some() => {
+                let Answering { calls, loaded, .. } = &mut self.answering;
+                let calls = calls.as_mut().expect("it was asked");
+                calls.push(id, &text, loaded.tokenizer());
+                self.send_calls(None);
+            }
             Event::Token { id, text, log_probs } => {
                 let noted = log_probs.map(|log_probs| [Noted { id, log_probs }]);
                 let tokenizer = self.answering.loaded.tokenizer();
@@ -122,9 +131,13 @@ impl EventBody {
             }
             Event::Finished { reason: FinishReason::Cancelled, .. } => self.fail(&drained()),
             Event::Finished { reason, text, report } => {
-                let none = self.answering.reports_log_probs && !text.is_empty();
-                let beside = self.steps.as_ref().map(|_| steps::report(&report));
-                self.piece(&text, none.then_some(&[]), Some(reason), beside);
+                if self.answering.calls.is_some() {
+                    self.send_calls(Some((reason, &text)));
+                } else {
+                    let none = self.answering.reports_log_probs && !text.is_empty();
+                    let beside = self.steps.as_ref().map(|_| steps::report(&report));
+                    self.piece(&text, none.then_some(&[]), Some(reason), beside);
+                }
                 if !self.answering.finish_choice(&report) {
                     return self.begin_choice();
                 }
@@ -134,6 +147,23 @@ impl EventBody {
                 }
                 self.end(StatusCode::OK);
             }
+        }
+    }
+
+    /// Sends what is new of the text and the calls of an answer that may make some; at its end with the last text.
+    fn send_calls(&mut self, end: Option<(FinishReason, &str)>) {
+        let Answering { calls, frame, .. } = &mut self.answering;
+        let calls = calls.as_mut().expect("an answer that may call");
+        if let Some((_, rest)) = end {
+            calls.end(rest);
+        }
+        for delta in calls.deltas(frame) {
+            let chunk = frame.delta(delta, None);
+            self.ready.push_back(event(&chunk));
+        }
+        if let Some((reason, _)) = end {
+            let chunk = frame.delta(json!({}), Some(calls.reason(reason)));
+            self.ready.push_back(event(&chunk));
         }
     }
 
@@ -165,6 +195,11 @@ impl EventBody {
         self.is_over = true;
         self.answering.ending.end(status);
     }
+}
+
+/// An event; `serde_json` writes no line breaks, so it fits one `data:` line.
+fn event(value: &Value) -> Bytes {
+    Bytes::from(format!("data: {value}\n\n"))
 }
 
 impl hyper::body::Body for EventBody {

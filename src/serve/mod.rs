@@ -19,6 +19,7 @@ mod ending;
 mod error;
 mod events;
 mod fill_in;
+mod foreign;
 mod guests;
 mod idle;
 mod key;
@@ -30,7 +31,10 @@ mod requests;
 mod routes;
 mod settings;
 mod steps;
+mod structured;
 mod tokens;
+mod tool_calls;
+mod tools;
 mod vllm_metrics;
 mod worker;
 

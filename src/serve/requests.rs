@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 use serde_json::{Number, Value};
 use yggc::{
     engine::{
@@ -15,7 +15,15 @@ use yggc::{
     storage::json_fault,
 };
 
-use super::{answers::Refused, choices::Choices, prefill, settings::Limits, worker::PLANNED};
+use super::{
+    answers::Refused,
+    choices::Choices,
+    foreign, prefill,
+    settings::Limits,
+    structured::ResponseFormat,
+    tools::{CallBody, Tools, ToolsBody, with_calls},
+    worker::PLANNED,
+};
 
 /// Limits on stop strings: held-back text grows with them.
 const MOST_STOPS: usize = 16;
@@ -75,9 +83,8 @@ struct ChatBody {
     max_completion_tokens: Option<u64>,
     logprobs: Option<bool>,
     top_logprobs: Option<u32>,
-    tools: Option<Vec<Value>>,
     functions: Option<Vec<Value>>,
-    response_format: Option<Value>,
+    response_format: Option<ResponseFormat>,
     chat_template_kwargs: Option<Variables>,
     add_generation_prompt: Option<bool>,
     continue_final_message: Option<bool>,
@@ -88,6 +95,8 @@ struct MessageBody {
     role: String,
     content: Option<Content>,
     prefix: Option<bool>,
+    tool_calls: Option<Vec<CallBody>>,
+    tool_call_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -109,6 +118,7 @@ struct CompletionBody {
     logprobs: Option<u32>,
     echo: Option<bool>,
     suffix: Option<String>,
+    response_format: Option<ResponseFormat>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -128,6 +138,8 @@ pub(super) struct Asked {
     pub(super) drafter: String,
     pub(super) choices: Choices,
     pub(super) delivery: Delivery,
+    /// What the answer may call.
+    pub(super) tools: Option<Tools>,
 }
 
 /// How an answer is delivered.
@@ -150,26 +162,32 @@ pub(super) struct Defaults<'a> {
 /// Parses a body of `/v1/chat/completions`.
 pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
     let terms: Terms = parse(body)?;
-    refuse_foreign(body)?;
+    foreign::refuse(body)?;
     let ChatBody {
         messages,
         max_completion_tokens,
         logprobs,
         top_logprobs,
-        tools,
         functions,
         response_format,
         chat_template_kwargs,
         add_generation_prompt,
         continue_final_message,
     } = parse(body)?;
-    for (field, asked) in [("tools", tools), ("functions", functions)] {
-        if asked.is_some_and(|tools| !tools.is_empty()) {
-            return Err(Refused::field(field, "tool calls are not supported; leave it out"));
-        }
+    if functions.is_some_and(|functions| !functions.is_empty()) {
+        return Err(Refused::field("functions", "this server knows them as `tools`; send those"));
     }
-    if response_format.is_some_and(|format| format.get("type").and_then(Value::as_str) != Some("text")) {
-        let what = "only {\"type\": \"text\"} is supported";
+    let tools = parse::<ToolsBody>(body)?.asked()?;
+    let constraint = response_format.and_then(ResponseFormat::into_constraint);
+    if tools.is_some()
+        && (terms.n.is_some_and(|n| n > 1)
+            || terms.stream_options.as_ref().is_some_and(|options| options.include_steps == Some(true)))
+    {
+        let what = "expected one answer beside `tools` that may be called, without `include_steps`";
+        return Err(Refused::field("tools", what));
+    }
+    if tools.is_some() && constraint.is_some() {
+        let what = "expected none beside `tools` that may be called, found one; set `tool_choice` to none";
         return Err(Refused::field("response_format", what));
     }
     if messages.is_empty() {
@@ -189,23 +207,30 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
             return Err(Refused::field("top_logprobs", what));
         }
     };
+    if tools.is_some() && log_probs.is_some() {
+        return Err(Refused::field("logprobs", "expected none beside `tools`, found some; leave one out"));
+    }
     let max_tokens = max_completion_tokens.or(terms.max_tokens);
     let conversation = Conversation {
         variables: chat_template_kwargs.unwrap_or_default(),
+        tools: tools.as_ref().map(|tools| tools.definitions.clone()).unwrap_or_default(),
         ..match (continues, add_generation_prompt) {
             (true, _) => prefill::continued(messages)?,
             (false, None | Some(true)) => Conversation::new(messages, GenerationPrompt::Add),
             (false, Some(false)) => Conversation::new(messages, GenerationPrompt::Omit),
         }
     };
-    terms.asked(Prompt::Chat(conversation), log_probs, (max_tokens, defaults.limits.output_tokens), defaults)
+    let max_tokens = (max_tokens, defaults.limits.output_tokens);
+    let mut asked = terms.asked(Prompt::Chat(conversation), log_probs, max_tokens, defaults)?;
+    asked.request.constraint = constraint;
+    Ok(Asked { tools, ..asked })
 }
 
 /// Parses a body of `/v1/completions`.
 pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
     let terms: Terms = parse(body)?;
-    refuse_foreign(body)?;
-    let CompletionBody { prompt, logprobs, echo, suffix } = parse(body)?;
+    foreign::refuse(body)?;
+    let CompletionBody { prompt, logprobs, echo, suffix, response_format } = parse(body)?;
     let echoes = echo == Some(true);
     if echoes && logprobs.is_some() {
         let what = "log-probabilities of a prompt are not given; leave `logprobs` out";
@@ -220,61 +245,9 @@ pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, 
     let further = prompts.split_off(1);
     let prompt = prompts.remove(0);
     let max_tokens = terms.max_tokens;
-    let asked = terms.asked(prompt, logprobs, (max_tokens, COMPLETION_TOKENS), defaults)?;
+    let mut asked = terms.asked(prompt, logprobs, (max_tokens, COMPLETION_TOKENS), defaults)?;
+    asked.request.constraint = response_format.and_then(ResponseFormat::into_constraint);
     Ok(Asked { choices: asked.choices.with(further, echoes, suffix)?, ..asked })
-}
-
-/// Fields by which other servers change what is generated, and which mean nothing here.
-const FOREIGN: [&str; 40] = [
-    "add_special_tokens",
-    "allowed_token_ids",
-    "audio",
-    "bad_words",
-    "chat_template",
-    "dry_multiplier",
-    "dynatemp_range",
-    "format",
-    "grammar",
-    "guided_choice",
-    "guided_grammar",
-    "guided_json",
-    "guided_regex",
-    "ignore_eos",
-    "include_stop_str_in_output",
-    "json_schema",
-    "length_penalty",
-    "logits_processors",
-    "max_length",
-    "min_tokens",
-    "mirostat",
-    "modalities",
-    "n_predict",
-    "num_predict",
-    "prompt_logprobs",
-    "reasoning_effort",
-    "repeat_last_n",
-    "repeat_penalty",
-    "samplers",
-    "skip_special_tokens",
-    "stop_token_ids",
-    "structured_outputs",
-    "tfs_z",
-    "top_a",
-    "truncate_prompt_tokens",
-    "typical_p",
-    "use_beam_search",
-    "web_search_options",
-    "xtc_probability",
-    "xtc_threshold",
-];
-
-/// Refuses a field that would change the answer on another server.
-fn refuse_foreign(body: &[u8]) -> Result<(), Refused> {
-    let fields: BTreeMap<String, Option<IgnoredAny>> = parse(body)?;
-    match FOREIGN.into_iter().find(|name| matches!(fields.get(*name), Some(Some(_)))) {
-        Some(name) => Err(Refused::field(name, "this server has no such setting; leave it out")),
-        None => Ok(()),
-    }
 }
 
 /// Parses the fields of `T`; other fields belong to other structs.
@@ -296,7 +269,8 @@ pub(super) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused
     Ok(parsed)
 }
 
-fn message(MessageBody { role, content, prefix: _ }: MessageBody) -> Result<Message, Refused> {
+fn message(body: MessageBody) -> Result<Message, Refused> {
+    let MessageBody { role, content, prefix: _, tool_calls, tool_call_id } = body;
     let refused = |what: String| Refused::field("messages", what);
     let role = match role.as_str() {
         // OpenAI's newer name for `system`.
@@ -312,9 +286,10 @@ fn message(MessageBody { role, content, prefix: _ }: MessageBody) -> Result<Mess
             };
             parts.into_iter().map(text).collect::<Result<String, _>>()?
         }
+        None if tool_calls.as_ref().is_some_and(|calls| !calls.is_empty()) => String::new(),
         None => return Err(refused("expected a message to have content, found none".to_owned())),
     };
-    Ok(Message::new(role, content))
+    with_calls(Message::new(role, content), tool_calls.unwrap_or_default(), tool_call_id)
 }
 
 impl Terms {
@@ -351,7 +326,7 @@ impl Terms {
         let drafter = self.drafter.unwrap_or_else(|| defaults.drafter.to_owned());
         known_drafter(&drafter)?;
         let choices = Choices::new(self.n, self.best_of)?;
-        Ok(Asked { request, model: self.model, drafter, choices, delivery })
+        Ok(Asked { request, model: self.model, drafter, choices, delivery, tools: None })
     }
 
     fn sampling(&self) -> Result<Sampling, Refused> {
@@ -473,7 +448,8 @@ mod tests {
     #[test]
     fn what_is_not_said_is_as_openai_has_it() {
         let body = json!({"messages": [{"role": "user", "content": "x"}], "user": "ignored", "tools": null});
-        let Asked { request, model, drafter, delivery, .. } = asked(&body);
+        let Asked { request, model, drafter, delivery, tools, .. } = asked(&body);
+        assert!(tools.is_none() && request.constraint.is_none());
         assert_eq!((model, drafter.as_str(), delivery), (None, "plan", Delivery::Whole));
         assert_eq!((request.max_tokens, request.log_probs, request.stop.len()), (40, None, 0));
         assert_eq!((request.sampling.temperature, request.sampling.top_p), (1.0, 1.0));
@@ -545,8 +521,9 @@ mod tests {
     fn any_field() -> impl Strategy<Value = String> {
         let fields = "model messages prompt role content type text max_tokens max_completion_tokens temperature top_p \
                       top_k min_p seed stop presence_penalty frequency_penalty repetition_penalty logit_bias n best_of \
-                      stream stream_options include_usage drafter logprobs top_logprobs tools response_format echo \
-                      suffix prefix include_steps continue_final_message 7";
+                      stream stream_options include_usage drafter logprobs top_logprobs tools tool_choice function name \
+                      arguments parameters tool_calls tool_call_id response_format schema echo suffix prefix \
+                      include_steps continue_final_message 7";
         prop::sample::select(fields.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 

@@ -37,7 +37,9 @@ use super::{
     queue::{Job, Queue, Refusal, Sent},
     requests::{self, Asked, Defaults, Delivery},
     settings::Settings,
-    tokens,
+    structured, tokens,
+    tool_calls::CallsOfAnswer,
+    tools::CallFormat,
 };
 
 /// State that all handlers share.
@@ -121,7 +123,7 @@ async fn asked(
     headers: &HeaderMap,
     body: Body,
     deadline: Instant,
-) -> Result<(Asked, Encoded), Refused> {
+) -> Result<(Asked, Option<CallFormat>, Encoded), Refused> {
     let Service { loaded, context, settings, queue, metrics } = &**service;
     authorise(settings, headers)?;
     if queue.is_closed() {
@@ -141,17 +143,18 @@ async fn asked(
     let encoded = spawn_blocking(move || {
         let Settings { drafter, limits, .. } = &service.settings;
         let defaults = Defaults { drafter, limits, context };
-        let asked = match endpoint {
+        let mut asked = match endpoint {
             Endpoint::Chat => requests::chat(&body, &defaults),
             Endpoint::Completions => requests::completion(&body, &defaults),
         }?;
         check_model(&service.settings, asked.model.as_deref())?;
+        let calls = structured::prepare(&mut asked, &loaded)?;
         let field = match endpoint {
             Endpoint::Chat => "messages",
             Endpoint::Completions => "prompt",
         };
         let encoded = Encoded::new(&asked, &loaded, limits, context, field)?;
-        Ok((asked, encoded))
+        Ok((asked, calls, encoded))
     });
     encoded.await.map_err(|_| not_encoded())?
 }
@@ -166,7 +169,7 @@ pub(super) fn not_encoded() -> Refused {
 async fn begin(
     service: &Service,
     endpoint: Endpoint,
-    (asked, encoded): (Asked, Encoded),
+    (asked, calls, encoded): (Asked, Option<CallFormat>, Encoded),
     ending: Ending,
     (arrived, deadline): (Instant, Instant),
 ) -> Result<Response, (Refused, Ending)> {
@@ -205,6 +208,7 @@ async fn begin(
         echoes,
         each,
         reports_log_probs,
+        calls: calls.map(CallsOfAnswer::new),
         events,
         deadline: Box::pin(sleep_until(deadline)),
         ending,
@@ -243,17 +247,30 @@ async fn whole(
     loop {
         match event {
             Event::Token { id, text: piece, log_probs } => {
-                text.push_str(&piece);
+                match &mut answering.calls {
+                    Some(calls) => calls.push(id, &piece, answering.loaded.tokenizer()),
+                    None => text.push_str(&piece),
+                }
                 noted.extend(log_probs.map(|log_probs| Noted { id, log_probs }));
             }
             Event::Finished { reason: FinishReason::Cancelled, .. } => {
                 return Err((drained(), answering.ending));
             }
             Event::Finished { reason, text: rest, report } => {
-                text.push_str(&rest);
+                let calls = answering.calls.take().map(|mut calls| {
+                    text = calls.finish(&rest);
+                    calls
+                });
+                if calls.is_none() {
+                    text.push_str(&rest);
+                }
                 let said = answering.reports_log_probs.then_some(&noted[..]);
                 let tokenizer = answering.loaded.tokenizer();
-                choices.push(answering.frame.choice(&text, said, reason, tokenizer));
+                let mut choice = answering.frame.choice(&text, said, reason, tokenizer);
+                if let Some(calls) = calls {
+                    calls.put(&answering.frame, reason, &mut choice);
+                }
+                choices.push(choice);
                 if answering.finish_choice(&report) {
                     answering.ending.end(StatusCode::OK);
                     return Ok(Json(answering.frame.whole(choices, &answering.usage)).into_response());

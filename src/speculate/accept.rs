@@ -1,5 +1,7 @@
 //! Acceptance: walks a verified tree along the verifier's own tokens.
 
+use std::convert::Infallible;
+
 use crate::{
     runtime::Accepted,
     tree::{NodeId, TokenTree},
@@ -12,6 +14,15 @@ pub struct Limits<'a> {
     pub tokens: usize,
     /// Tokens that end the text.
     pub ends: &'a [u32],
+}
+
+/// What the verifier says behind a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Its token.
+    pub token: u32,
+    /// Whether the text ends with it, whatever the token is.
+    pub ends: bool,
 }
 
 /// The result of a walk, in buffers reserved once.
@@ -46,6 +57,22 @@ impl Walk {
         limits: Limits<'_>,
         mut verified: impl FnMut(usize, u64) -> u32,
     ) {
+        let said = |row, place| Ok::<_, Infallible>(Said { token: verified(row, place), ends: false });
+        let Ok(()) = self.try_run(tree, rows, position, limits, said);
+    }
+
+    /// As [`run`](Self::run), where the verifier may end the text, or fail to say a token: the walk then ends with the token before.
+    ///
+    /// # Errors
+    /// As `verified`, if no token was said.
+    pub fn try_run<E>(
+        &mut self,
+        tree: &TokenTree,
+        rows: &[NodeId],
+        position: usize,
+        limits: Limits<'_>,
+        mut verified: impl FnMut(usize, u64) -> Result<Said, E>,
+    ) -> Result<(), E> {
         self.path.clear();
         self.emitted.clear();
         self.accepted = 0;
@@ -54,17 +81,25 @@ impl Walk {
         loop {
             self.path.push(node);
             let place = (position + self.emitted.len()) as u64;
-            let token = verified(row, place);
+            let Said { token, ends } = match verified(row, place) {
+                Ok(said) => said,
+                Err(error) if self.emitted.is_empty() => return Err(error),
+                Err(_) => {
+                    // The last emitted token is committed with the step that finds the token behind it.
+                    self.path.pop();
+                    return Ok(());
+                }
+            };
             self.emitted.push(token);
             let child = tree.child(node, token).and_then(|c| Some((c, rows.binary_search(&c).ok()?)));
             self.accepted += usize::from(child.is_some());
             match child {
                 Some((next, next_row))
-                    if self.emitted.len() < limits.tokens && !limits.ends.contains(&token) =>
+                    if !ends && self.emitted.len() < limits.tokens && !limits.ends.contains(&token) =>
                 {
                     (node, row) = (next, next_row);
                 }
-                Some(_) | None => return,
+                Some(_) | None => return Ok(()),
             }
         }
     }

@@ -1,11 +1,12 @@
 //! How a request begins: the part of its prompt that is not in the cache is run, and its first token is drawn.
 
 use crate::{
+    grammar::Matcher,
     runtime::Session,
     sample::{Adjustment, Sampling},
 };
 
-use super::{Decoder, SpeculateError, Stats, stats::Lap, way::way_for};
+use super::{Decoder, SpeculateError, Stats, forced::MOST_FORCED, stats::Lap, way::way_for};
 
 /// What a request keeps of the one before it. Tokens are the same either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -40,6 +41,8 @@ pub struct Begin<'a> {
     pub sampling: Sampling,
     /// What is changed in logits before.
     pub adjustment: &'a Adjustment,
+    /// What the answer must be, at its beginning; `None` for anything.
+    pub grammar: Option<&'a Matcher>,
     /// How many log-probabilities are reported with each token beside its own; `None` for none at all.
     pub log_probs: Option<usize>,
     /// What is kept of the request before.
@@ -57,6 +60,7 @@ impl<'a> Begin<'a> {
             prompt,
             sampling,
             adjustment: &UNCHANGED,
+            grammar: None,
             log_probs: None,
             reuse: Reuse::Nothing,
             speculation: Speculation::AsOpened,
@@ -67,11 +71,13 @@ impl<'a> Begin<'a> {
 
 impl std::fmt::Debug for Begin<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { prompt, sampling, adjustment, log_probs, reuse, speculation, is_cancelled: _ } = self;
+        let Self { prompt, sampling, adjustment, grammar, log_probs, reuse, speculation, is_cancelled: _ } =
+            self;
         f.debug_struct("Begin")
             .field("prompt", prompt)
             .field("sampling", sampling)
             .field("adjustment", adjustment)
+            .field("grammar", grammar)
             .field("log_probs", log_probs)
             .field("reuse", reuse)
             .field("speculation", speculation)
@@ -96,7 +102,8 @@ impl Decoder {
     /// [`SpeculateError`] for an empty or too long prompt, unknown token ids or sampling out of range; the last request
     /// is then as it was.
     pub fn begin(&mut self, begin: &Begin<'_>) -> Result<Option<u32>, SpeculateError> {
-        let Begin { prompt, sampling, adjustment, log_probs, reuse, speculation, is_cancelled } = *begin;
+        let Begin { prompt, sampling, adjustment, grammar, log_probs, reuse, speculation, is_cancelled } =
+            *begin;
         if prompt.is_empty() {
             return Err(SpeculateError::EmptyPrompt);
         }
@@ -116,9 +123,11 @@ impl Decoder {
         (sequence.is_cache_known, sequence.is_started) = (true, false);
         sequence.stats = Stats::default();
         sequence.stats.reused = kept as u64;
-        sequence.sampler.begin(sampling, adjustment, log_probs, prompt, step.tree.capacity() + 1)?;
+        let rows = if grammar.is_some() { MOST_FORCED + 1 } else { 0 }.max(step.tree.capacity() + 1);
+        sequence.sampler.begin(sampling, adjustment, log_probs, prompt, rows)?;
+        sequence.sampler.constrain(grammar);
         let first = match prefill(session, prompt, is_cancelled)? {
-            Some(logits) => sequence.sampler.draw_next(logits, prompt.len() as u64),
+            Some(logits) => sequence.sampler.draw_next(logits, prompt.len() as u64)?,
             None => {
                 sequence.stats.prefill = lap.next();
                 return Ok(None);
@@ -126,6 +135,7 @@ impl Decoder {
         };
         sequence.last_output = 0;
         sequence.stats.prefill = lap.next();
+        let first = first.token;
         sequence.history.push(first);
         (sequence.is_started, sequence.speculation) = (true, speculation);
         way.restart();

@@ -176,6 +176,11 @@ impl Decoder {
         &self.step.walk.emitted
     }
 
+    /// Whether a constrained answer is whole: no step follows.
+    pub fn is_complete(&self) -> bool {
+        self.sequence.sampler.is_complete()
+    }
+
     /// Log-probabilities of the [emitted](Self::emitted) tokens, or of the first one before any step.
     pub fn log_probs(&self) -> &LogProbs {
         self.sequence.sampler.log_probs()

@@ -1,7 +1,9 @@
 //! What can go wrong while decoding.
 
 use super::StoreError;
-use crate::{plan::Schedule, runtime::RuntimeError, sample::SampleError, storage::SealError};
+use crate::{
+    grammar::GrammarError, plan::Schedule, runtime::RuntimeError, sample::SampleError, storage::SealError,
+};
 
 /// Why decoding refuses.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +14,9 @@ pub enum SpeculateError {
     /// The sampling parameters are out of range.
     #[error(transparent)]
     Sample(#[from] SampleError),
+    /// The request's grammar cannot be followed any further.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
     /// The corpus store of a drafter cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -9,6 +9,9 @@
 //! heads ahead, a step drafts what the next one begins with; that changes no tree. A device may grow the trees of a step, or
 //! verify, walk and commit by itself, with identical output. The temperature of a request may choose its drafter and shape, and
 //! its length the depth and rows of its steps.
+//! A request may have a grammar: its mask is a part of what the verifier says behind a row, so the walk asks for it along the accepted
+//! path alone, one mask for every emitted token as in plain decoding. Such requests are walked by the host, from logits, and the grammar's
+//! work allocates.
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -18,6 +21,7 @@ mod decode;
 mod depth;
 mod drafter;
 mod error;
+mod forced;
 mod guard;
 mod policy;
 mod range;
@@ -34,7 +38,7 @@ mod verification;
 mod way;
 
 pub use crate::sample::Candidate;
-pub use accept::{Limits, Walk};
+pub use accept::{Limits, Said, Walk};
 pub use begin::{Begin, Reuse, Speculation};
 pub use corpus::{CorpusStore, StoreError};
 pub use decode::Decoder;

@@ -1,11 +1,12 @@
 //! Drawing a token from a row of logits: adjusted, filtered and drawn as the request asks, with log-probabilities to report.
 
 use crate::{
+    grammar::{GrammarError, Matcher},
     runtime::ExecutableSet,
     sample::{Adjuster, Adjustment, Candidate, LogNormaliser, SampleError, Sampler, Sampling, top},
 };
 
-use super::CandidateRows;
+use super::{CandidateRows, Said};
 
 /// Log-probabilities of the tokens of the last step, by the logits as the model gives them, in buffers reserved when the request
 /// begins.
@@ -63,6 +64,10 @@ impl LogProbs {
 pub(super) struct RowSampler {
     sampler: Sampler,
     adjuster: Adjuster,
+    /// What the answer must be, as far as it goes by now.
+    grammar: Option<Matcher>,
+    /// The row `[V]` that a mask was applied to.
+    masked: Vec<f32>,
     log_probs: LogProbs,
     vocabulary: usize,
 }
@@ -72,7 +77,14 @@ impl RowSampler {
     pub(super) fn new(set: &ExecutableSet) -> Result<Self, SampleError> {
         let vocabulary = set.vocabulary();
         let sampler = Sampler::new(Sampling::GREEDY, vocabulary)?;
-        Ok(Self { sampler, adjuster: Adjuster::default(), log_probs: LogProbs::default(), vocabulary })
+        Ok(Self {
+            sampler,
+            adjuster: Adjuster::default(),
+            grammar: None,
+            masked: Vec::new(),
+            log_probs: LogProbs::default(),
+            vocabulary,
+        })
     }
 
     /// Whether a request can be served.
@@ -109,6 +121,36 @@ impl RowSampler {
         Ok(())
     }
 
+    /// The request's answer begins where `grammar` is, or is free.
+    pub(super) fn constrain(&mut self, grammar: Option<&Matcher>) {
+        self.grammar = grammar.cloned();
+    }
+
+    /// What the answer must be, as far as it goes by now.
+    pub(super) fn grammar(&mut self) -> Option<&mut Matcher> {
+        self.grammar.as_mut()
+    }
+
+    /// Whether the request's answer is constrained.
+    pub(super) fn is_constrained(&self) -> bool {
+        self.grammar.is_some()
+    }
+
+    /// Whether a constrained answer is whole, so that nothing follows.
+    pub(super) fn is_complete(&self) -> bool {
+        self.grammar.as_ref().is_some_and(Matcher::is_complete)
+    }
+
+    /// Computes the mask of the next token, while a forward runs beside the host.
+    pub(super) fn prepare_mask(&mut self) {
+        if let Some(grammar) = &mut self.grammar
+            && !grammar.is_complete()
+        {
+            // A fault is found again where the token is drawn.
+            let _ = grammar.mask();
+        }
+    }
+
     /// Whether the best token of a row is all that the request needs of it.
     pub(super) fn wants_best_only(&self) -> bool {
         self.sampler.sampling().is_greedy() && self.wants_drawn_only()
@@ -117,7 +159,12 @@ impl RowSampler {
     /// Whether the token of a row depends on the row and its place alone, and nothing is reported: rows may then be drawn from in any
     /// order, and twice.
     pub(super) fn wants_drawn_only(&self) -> bool {
-        self.adjuster.is_idle() && self.log_probs.most.is_none()
+        self.adjuster.is_idle() && self.log_probs.most.is_none() && self.grammar.is_none()
+    }
+
+    /// Whether log-probabilities are reported, for which every token needs its row.
+    pub(super) fn reports_log_probs(&self) -> bool {
+        self.log_probs.most.is_some()
     }
 
     /// Forgets the log-probabilities of the last step.
@@ -132,17 +179,44 @@ impl RowSampler {
     pub(super) fn draw(&mut self, logits: &[f32], position: u64) -> u32 {
         assert!(
             self.wants_drawn_only(),
-            "an adjusted or reported row is drawn from once, in the text's order"
+            "an adjusted, constrained or reported row is drawn from once, in the text's order"
         );
         self.sampler.draw(logits, position)
     }
 
-    /// The next token of the text, at `position`: of the row `[V]` behind all tokens that were drawn.
-    pub(super) fn draw_next(&mut self, logits: &[f32], position: u64) -> u32 {
-        let token = self.sampler.draw(self.adjuster.adjust(logits), position);
+    /// The next token of the text, at `position`: of the row `[V]` behind all tokens that were drawn. A mask is applied to the adjusted row, so
+    /// that the filters renormalise over what is allowed.
+    ///
+    /// # Errors
+    /// [`GrammarError`] if the grammar cannot be followed any further.
+    pub(super) fn draw_next(&mut self, logits: &[f32], position: u64) -> Result<Said, GrammarError> {
+        let Self { sampler, adjuster, grammar, masked, log_probs, .. } = self;
+        let adjusted = adjuster.adjust(logits);
+        let token = match grammar {
+            None => sampler.draw(adjusted, position),
+            Some(grammar) => {
+                let mask = grammar.mask()?;
+                masked.clear();
+                masked.extend_from_slice(adjusted);
+                mask.apply(masked);
+                let drawn = sampler.draw(masked, position);
+                // Where no allowed logit is a number above negative infinity, the draw says nothing.
+                let token = if mask.allows(drawn) { drawn } else { mask.first().unwrap_or(drawn) };
+                grammar.accept(token)?;
+                token
+            }
+        };
+        adjuster.push(token);
+        log_probs.note(logits, token);
+        Ok(Said { token, ends: self.is_complete() })
+    }
+
+    /// Takes note of a forced token of the text, which the grammar has accepted; `logits` is its row `[V]`, if it is known.
+    pub(super) fn push_forced(&mut self, token: u32, logits: Option<&[f32]>) {
         self.adjuster.push(token);
-        self.log_probs.note(logits, token);
-        token
+        if let Some(logits) = logits {
+            self.log_probs.note(logits, token);
+        }
     }
 
     pub(super) fn log_probs(&self) -> &LogProbs {

@@ -35,6 +35,8 @@ named! {
         Accept = "accept",
         /// Moving the accepted rows in the cache.
         Commit = "commit",
+        /// Looking for forced tokens, and taking what a grammar cannot take out of trees. Masks are computed while accepting.
+        Constrain = "constrain",
         /// Showing the step to a drafter that learns.
         Learn = "learn",
     }
@@ -63,6 +65,8 @@ pub struct Stats {
     pub drafted: u64,
     /// Drafted nodes that were accepted.
     pub accepted: u64,
+    /// Tokens that the request's grammar left no choice about, emitted without being drafted or drawn.
+    pub forced: u64,
     /// Proposals whose head was drafted in the step before.
     pub heads_ahead: u64,
     /// Steps whose tree the device walked through by itself.
@@ -90,6 +94,7 @@ impl Default for Stats {
             step_tokens: 0,
             drafted: 0,
             accepted: 0,
+            forced: 0,
             heads_ahead: 0,
             walked_by_device: 0,
             guard: GuardCounts::default(),
@@ -174,6 +179,13 @@ impl Stats {
                 }
             }
         }
+    }
+
+    /// Counts a step of `forced` tokens, and perhaps one that was drawn behind them.
+    pub(super) fn count_forced(&mut self, forced: usize, emitted: usize) {
+        self.steps += 1;
+        self.step_tokens += emitted as u64;
+        self.forced += forced as u64;
     }
 
     pub(super) fn count_depths(&mut self, offered: usize, accepted: usize) {

@@ -39,6 +39,8 @@ pub(super) struct StepStorage {
     pub(super) tokens: Vec<u32>,
     pub(super) walk: Walk,
     pub(super) offsets: Vec<u32>,
+    /// Tokens that a grammar forces, or those of a path that it looks at.
+    pub(super) forced: Vec<u32>,
 }
 
 impl StepStorage {
@@ -51,6 +53,7 @@ impl StepStorage {
             tokens: Vec::with_capacity(nodes),
             walk: Walk::with_capacity(nodes),
             offsets: Vec::with_capacity(nodes),
+            forced: Vec::new(),
         }
     }
 }
@@ -69,11 +72,15 @@ impl Decoder {
         observer: Option<&mut dyn TraceObserver>,
     ) -> Result<StepReport, SpeculateError> {
         let mut step = Step::begin(self, limits);
+        if let Some(report) = step.force()? {
+            return Ok(report);
+        }
         let depth = step.choose_depth();
         let proposal = step.propose(depth, observer)?;
+        step.fit(&proposal);
         step.select(&proposal);
         let verification = step.verify(&proposal)?;
-        step.accept(verification);
+        step.accept(verification)?;
         step.commit(verification)?;
         Ok(step.conclude(depth))
     }
@@ -88,7 +95,7 @@ pub(super) struct Step<'a> {
     pub(super) limits: Limits<'a>,
     pub(super) lap: Lap,
     /// Time of the steps before, and of the tries among it.
-    before: (Duration, Duration),
+    pub(super) before: (Duration, Duration),
 }
 
 /// What was proposed.

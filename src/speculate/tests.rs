@@ -3,8 +3,8 @@
 use std::sync::{Arc, mpsc};
 
 use super::{
-    Budget, Decoder, Drafter, Limits, SpeculateError, Stats, StepOutcome, StepShape, TraceObserver, Walk,
-    tree_forward::tree_forward,
+    Budget, Decoder, Drafter, Limits, Said, SpeculateError, Stats, StepOutcome, StepShape, TraceObserver,
+    Walk, tree_forward::tree_forward,
 };
 use crate::{
     plan::{DepthCost, DepthCosts, DepthNetwork},
@@ -75,6 +75,27 @@ fn a_walk_ends_at_its_limits_and_what_it_emits_last_is_not_committed() {
     assert_eq!((ended.emitted.as_slice(), path(&ended)), ([11, 12].as_slice(), vec![0, 1]));
     let whole = walk(&chain, &rows, FREE);
     assert_eq!((whole.emitted.as_slice(), whole.accepted), ([11, 12, 13, 14, 15].as_slice(), 4));
+}
+
+#[test]
+fn a_verifier_may_end_a_walk_or_fail_to_go_on() {
+    let chain = tree(10, &[(0, 11), (1, 12), (2, 13)]);
+    let rows: Vec<NodeId> = chain.nodes().collect();
+    let walked = |said: &[Result<Said, u32>]| {
+        let mut walk = Walk::with_capacity(chain.len());
+        let result = walk.try_run(&chain, &rows, 1, FREE, |row, place| {
+            assert_eq!(place, 1 + row as u64);
+            said[row]
+        });
+        (result, walk.emitted.clone(), path(&walk), walk.accepted)
+    };
+    let goes = |token| Ok(Said { token, ends: false });
+    let ends = |token| Ok(Said { token, ends: true });
+    assert_eq!(walked(&[goes(11), ends(12)]), (Ok(()), vec![11, 12], vec![0, 1], 2));
+    assert_eq!(walked(&[ends(11)]), (Ok(()), vec![11], vec![0], 1));
+    // What was emitted before a fault stays, and its last token is not committed.
+    assert_eq!(walked(&[goes(11), goes(12), Err(7)]), (Ok(()), vec![11, 12], vec![0, 1], 2));
+    assert_eq!(walked(&[Err(7)]), (Err(7), vec![], vec![0], 0));
 }
 
 /// Counts on for `right` tokens, then goes wrong.

@@ -54,7 +54,9 @@ impl Step<'_> {
             }
             tokens.extend((0..rows.len()).map(|row| best.row(row).best()));
         } else {
-            let logits = forward.run(None);
+            forward.begin_logits(None);
+            sampler.prepare_mask();
+            let logits = session.begun_logits().expect("it was begun");
             stats.add_time(StepStage::Verify, lap.next());
             if let Some(verified) = &mut way.verified {
                 verified.note_logits(logits, rows.len());
@@ -96,7 +98,10 @@ impl Step<'_> {
     }
 
     /// Walks through the tree along the verifier's tokens, up to the limits.
-    pub(super) fn accept(&mut self, verification: Verification) {
+    ///
+    /// # Errors
+    /// [`SpeculateError::Grammar`] if the grammar allows no token behind the root.
+    pub(super) fn accept(&mut self, verification: Verification) -> Result<(), SpeculateError> {
         let Self { session, sequence, storage, limits, lap, .. } = self;
         let StepStorage { tree, rows, tokens, walk, .. } = &mut **storage;
         let position = sequence.history.len();
@@ -107,13 +112,14 @@ impl Step<'_> {
             Verification::Logits => {
                 let (logits, sampler) = (session.logits(), &mut sequence.sampler);
                 sampler.begin_step();
-                walk.run(tree, rows, position, *limits, |row, place| {
+                walk.try_run(tree, rows, position, *limits, |row, place| {
                     sampler.draw_next(logits.row(row), place)
-                });
+                })?;
             }
             Verification::Walked => walk.follow(rows, session.walked().accepted, *limits),
         }
         sequence.stats.add_time(StepStage::Accept, lap.next());
+        Ok(())
     }
 
     /// Commits the path and the tokens behind it.

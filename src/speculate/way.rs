@@ -235,6 +235,9 @@ impl Way {
         if !self.schedule.walks_on_device() {
             return None;
         }
+        if sampler.is_constrained() {
+            return Some("the request has a grammar");
+        }
         if !sampler.wants_drawn_only() {
             return Some("the request adjusts logits or reports log-probabilities");
         }

@@ -236,6 +236,14 @@ impl Tokenizer {
         ids
     }
 
+    /// The tokens of `text` as [`encode`](Self::encode) gives those of [literal](Special::Literal) text, but behind other text: no space is put before it.
+    #[must_use]
+    pub fn encode_continuation(&self, text: &str) -> Vec<u32> {
+        let mut ids = Vec::new();
+        self.push_literal(text, false, &mut ids);
+        ids
+    }
+
     /// Appends the ids of `text`, whose control tokens are parsed; `literal` appends those of what is between them, and is told
     /// whether it begins the text.
     pub(super) fn push_pieces(

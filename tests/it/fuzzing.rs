@@ -91,6 +91,11 @@ fn samplers() {
 }
 
 #[test]
+fn constraints() {
+    smoke("constraints", targets::constraints::check, 400, 40);
+}
+
+#[test]
 fn stop_strings() {
     smoke("stop_strings", targets::stop_strings::check, 30_000, 1_000);
 }

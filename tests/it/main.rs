@@ -91,6 +91,8 @@ mod serve;
 mod skip_search;
 mod split_models;
 mod streaming;
+#[cfg(feature = "cli")]
+mod structured;
 mod substitutes;
 #[cfg(feature = "cli")]
 mod temperatures;

@@ -13,6 +13,7 @@ mod openai;
 mod page;
 mod server;
 mod soak;
+mod structured;
 
 use self::server::{Reply, Server, chat, status};
 use crate::{
@@ -249,7 +250,18 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
         (400, "repetition", with("repetition_penalty", json!(0))),
         (400, "seed", with("seed", json!(1.5))),
         (400, "tools", with("tools", json!([{"type": "function"}]))),
-        (400, "response_format", with("response_format", json!({"type": "json_object"}))),
+        (400, "response_format", with("response_format", json!({"type": "xml"}))),
+        (
+            400,
+            "strang",
+            with(
+                "response_format",
+                json!({"type": "json_schema", "json_schema": {"schema": {"type": "strang"}}}),
+            ),
+        ),
+        (400, "knows no tools", with("tools", json!([{"type": "function", "function": {"name": "now"}}]))),
+        (400, "tool_choice", with("tool_choice", json!("required"))),
+        (400, "functions", with("functions", json!([{"name": "now"}]))),
         (400, "drafter", with("drafter", json!("oracle"))),
         (400, "retrieval", with("drafter", json!("retrieval"))),
         (404, "\"gpt-5\"", with("model", json!("gpt-5"))),

@@ -110,5 +110,7 @@ pub(crate) fn json(command: &mut Command) -> Value {
 /// The names in an object, ascending.
 #[track_caller]
 pub(crate) fn keys(value: &Value) -> Vec<&str> {
-    value.as_object().expect("an object").keys().map(String::as_str).collect()
+    let mut keys: Vec<&str> = value.as_object().expect("an object").keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
 }

@@ -1,0 +1,25 @@
+//! Grammars of structured answers: which tokens may come next.
+//!
+//! [`GrammarTokens`] knows a model's tokens by their bytes; [`GrammarTokens::matcher`] compiles a [`Constraint`] to a [`Matcher`], the
+//! state of one answer. The mask of a state says which tokens may follow. It depends on the tokens accepted so far and on nothing else, so
+//! speculation with a tree asks for the same masks as plain decoding. Where the grammar leaves one text only, the mask leaves one
+//! token only: the first of that text as the tokenizer encodes it. Such tokens are *forced*.
+//!
+//! Parsing and masks are the `llguidance` crate's. Work is bounded by counts, not by the clock (the limits in `tokens.rs`): a grammar that exceeds them is
+//! refused, or ends its answer with an error that says so, and does so on every machine. Constraints come from users: they give errors, never
+//! panics.
+#![forbid(unsafe_code)]
+
+mod constraint;
+mod error;
+mod mask;
+mod matcher;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+pub use constraint::Constraint;
+pub use error::GrammarError;
+pub use mask::Mask;
+pub use matcher::Matcher;
+pub use tokens::GrammarTokens;

@@ -1,0 +1,179 @@
+//! Masks, forced tokens and ends over a small byte-level vocabulary; what is refused.
+
+use std::sync::Arc;
+
+use super::{Constraint, GrammarError, GrammarTokens, Matcher};
+use crate::text::{Special, TokenKind, Tokenizer, Vocabulary};
+
+/// Every printable ASCII character, space and newline, some merges, one control token; and unused rows of the head behind.
+fn tokenizer() -> Arc<Tokenizer> {
+    let mut tokens: Vec<String> = (b'!'..=b'~').map(|byte| char::from(byte).to_string()).collect();
+    tokens.extend(["Ġ", "Ċ", "{\"", "na", "nam", "name", "\":", "Ġ\"", "\":Ġ", "<|end|>"].map(String::from));
+    let mut kinds = vec![TokenKind::Normal; tokens.len()];
+    *kinds.last_mut().unwrap() = TokenKind::Control;
+    let merges = ["{ \"", "n a", "na m", "nam e", "\" :", "Ġ \"", "\": Ġ"].map(String::from).into();
+    let vocabulary = Vocabulary {
+        model: "gpt2".into(),
+        pre_tokenizer: "smollm".into(),
+        merges,
+        tokens,
+        kinds,
+        ..Vocabulary::default()
+    };
+    Arc::new(Tokenizer::from_vocabulary(vocabulary).unwrap())
+}
+
+/// Rows of the head, some of them without a token.
+const ROWS: usize = 120;
+
+fn tokens() -> (Arc<Tokenizer>, GrammarTokens) {
+    let tokenizer = tokenizer();
+    let grammar = GrammarTokens::new(Arc::clone(&tokenizer), ROWS, tokenizer.end_ids()).unwrap();
+    (tokenizer, grammar)
+}
+
+fn end(tokenizer: &Tokenizer) -> u32 {
+    tokenizer.encode("<|end|>", Special::Parse)[0]
+}
+
+/// The texts of the allowed tokens.
+fn allowed(tokenizer: &Tokenizer, matcher: &mut Matcher) -> Vec<String> {
+    let mask = matcher.mask().unwrap().clone();
+    let ids = (0..ROWS as u32).filter(|id| mask.allows(*id));
+    let texts: Vec<String> = ids.map(|id| tokenizer.spelling(id)).collect();
+    assert_eq!(texts.len(), mask.count());
+    texts
+}
+
+fn accept(tokenizer: &Tokenizer, matcher: &mut Matcher, text: &str) {
+    for id in tokenizer.encode_continuation(text) {
+        assert!(matcher.mask().unwrap().allows(id), "{text}: {}", tokenizer.spelling(id));
+        matcher.accept(id).unwrap();
+    }
+}
+
+#[test]
+fn a_mask_allows_what_the_grammar_can_take_and_the_end_where_it_may_end() {
+    let (tokenizer, grammar) = tokens();
+    let mut matcher = grammar.matcher(&Constraint::Regex("na+|b[01]{2}".to_owned())).unwrap();
+    assert_eq!(allowed(&tokenizer, &mut matcher), ["b", "n", "na"]);
+    accept(&tokenizer, &mut matcher, "na");
+    assert_eq!(allowed(&tokenizer, &mut matcher), ["a", "<|end|>"]);
+    assert!(matcher.may_end().unwrap() && !matcher.is_complete());
+    matcher.accept(end(&tokenizer)).unwrap();
+    assert!(matcher.is_complete());
+    let mut row = [1.0_f32; ROWS];
+    let mut other = grammar.matcher(&Constraint::Regex("b".to_owned())).unwrap();
+    other.mask().unwrap().apply(&mut row);
+    let kept: Vec<usize> = (0..ROWS).filter(|id| row[*id] == 1.0).collect();
+    assert_eq!(kept, [tokenizer.encode_continuation("b")[0] as usize]);
+    assert!(row.iter().filter(|logit| **logit != 1.0).all(|logit| *logit == f32::NEG_INFINITY));
+}
+
+#[test]
+fn an_answer_that_nothing_can_follow_is_complete() {
+    let (tokenizer, grammar) = tokens();
+    let mut matcher = grammar.matcher(&Constraint::Regex("b[01]{2}".to_owned())).unwrap();
+    accept(&tokenizer, &mut matcher, "b0");
+    assert!(!matcher.may_end().unwrap());
+    accept(&tokenizer, &mut matcher, "1");
+    assert!(matcher.is_complete() && matcher.may_end().unwrap());
+    matcher.rollback(2).unwrap();
+    assert_eq!(matcher.tokens(), 1);
+    assert_eq!(allowed(&tokenizer, &mut matcher), ["0", "1"]);
+}
+
+#[test]
+fn what_can_be_written_in_one_way_only_is_forced_token_by_token() {
+    let (tokenizer, grammar) = tokens();
+    let schema = r#"{"type": "object", "properties": {"name": {"enum": ["b0", "b1"]}}, "required": ["name"], "additionalProperties": false}"#;
+    let mut matcher = grammar.matcher(&Constraint::JsonSchema(schema.to_owned())).unwrap();
+    let mut text = String::new();
+    let mut forced = Vec::new();
+    loop {
+        forced.clear();
+        matcher.forced(&mut forced);
+        let Some(first) = forced.first() else { break };
+        assert_eq!(allowed(&tokenizer, &mut matcher), [tokenizer.spelling(*first)], "the first is certain");
+        matcher.accept(*first).unwrap();
+        text.push_str(&tokenizer.spelling(*first));
+    }
+    assert!(text.starts_with(r#"{"name": "#), "{text}");
+    let rest = r#"{"name": "b1"}"#.strip_prefix(&text).unwrap();
+    accept(&tokenizer, &mut matcher, rest);
+    assert!(matcher.is_complete());
+}
+
+#[test]
+fn masks_follow_from_the_accepted_tokens_alone() {
+    let (tokenizer, grammar) = tokens();
+    let schema = r#"{"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": "string", "maxLength": 4}}, "required": ["n", "s"]}"#;
+    let constraint = Constraint::JsonSchema(schema.to_owned());
+    let answer = tokenizer.encode_continuation(r#"{"n": -120, "s": "name"}"#);
+    let mut straight = grammar.matcher(&constraint).unwrap();
+    let mut wandering = grammar.matcher(&constraint).unwrap();
+    for (place, token) in answer.iter().enumerate() {
+        let expected = allowed(&tokenizer, &mut straight);
+        // Other branches are looked into and left.
+        let mask = wandering.mask().unwrap().clone();
+        for other in (0..ROWS as u32).filter(|id| mask.allows(*id)).take(4) {
+            wandering.accept(other).unwrap();
+            if !wandering.is_complete() {
+                wandering.mask().unwrap();
+            }
+            wandering.rollback(1).unwrap();
+        }
+        assert_eq!(allowed(&tokenizer, &mut wandering), expected, "behind {place} tokens");
+        assert_eq!(wandering.fitting(&answer[place..]), answer.len() - place);
+        straight.accept(*token).unwrap();
+        wandering.accept(*token).unwrap();
+    }
+    assert!(straight.is_complete() && wandering.is_complete());
+}
+
+#[test]
+fn constraints_that_cannot_be_kept_are_refused_by_name() {
+    let (_, grammar) = tokens();
+    let schema = |text: &str| Constraint::JsonSchema(text.to_owned());
+    for (constraint, parts) in [
+        (schema("{"), ["JSON schema", "expected JSON"]),
+        (schema("3"), ["JSON schema", "an object or true"]),
+        (schema("false"), ["JSON schema", "an object or true"]),
+        (schema(r#"{"type": "strang"}"#), ["JSON schema", "strang"]),
+        (
+            schema(r#"{"type": "object", "unevaluatedProperties": false}"#),
+            ["JSON schema", "unevaluatedProperties"],
+        ),
+        (schema(r#"{"not": {"type": "string"}}"#), ["JSON schema", "not"]),
+        (schema(r#"{"$ref": "https://example.org/other"}"#), ["JSON schema", "ref"]),
+        (schema(r##"{"$ref": "#/$defs/none"}"##), ["JSON schema", "none"]),
+        (schema(r#"{"x-guidance": {"lenient": true}}"#), ["JSON schema", "x-guidance"]),
+        (schema(r#"{"type": "integer", "minimum": 3, "maximum": 2}"#), ["JSON schema", "minimum"]),
+        (Constraint::Regex("(".to_owned()), ["regular expression", "("]),
+        (Constraint::Regex("(?=a)b".to_owned()), ["regular expression", "look"]),
+        (Constraint::Regex("(".repeat(100)), ["regular expression", "at most 64 deep"]),
+        (Constraint::Lark("start: nobody".to_owned()), ["grammar", "nobody"]),
+        (Constraint::Lark(" ".repeat(2 << 20)), ["grammar", "at most 1048576 bytes"]),
+    ] {
+        let shown = format!("{constraint:?}").chars().take(80).collect::<String>();
+        let error = grammar.matcher(&constraint).expect_err(&shown);
+        let message = error.to_string();
+        assert!(parts.iter().all(|part| message.contains(part)), "{shown}: {message}");
+    }
+}
+
+#[test]
+fn a_text_that_the_vocabulary_cannot_write_is_an_error() {
+    let (tokenizer, grammar) = tokens();
+    let mut matcher = match grammar.matcher(&Constraint::Regex("b(é|ü)".to_owned())) {
+        Ok(matcher) => matcher,
+        Err(error) => {
+            assert!(matches!(error, GrammarError::Stuck { tokens: 0, .. }), "{error}");
+            return;
+        }
+    };
+    let id = tokenizer.encode_continuation("b")[0];
+    let stuck = matcher.accept(id).and_then(|()| matcher.mask().map(|_| ())).unwrap_err();
+    assert!(matches!(stuck, GrammarError::Stuck { .. }) && stuck.to_string().contains("simplify"), "{stuck}");
+    assert!(matcher.mask().is_err() && !matcher.is_complete());
+}

@@ -1,0 +1,117 @@
+//! Fields of requests that other servers know.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::IgnoredAny};
+
+use super::{answers::Refused, requests::parse};
+
+/// Fields by which other servers change what is generated, and which mean nothing here.
+const FOREIGN: [&str; 37] = [
+    "add_special_tokens",
+    "allowed_token_ids",
+    "audio",
+    "bad_words",
+    "chat_template",
+    "dry_multiplier",
+    "dynatemp_range",
+    "format",
+    "grammar",
+    "guided_choice",
+    "guided_grammar",
+    "guided_json",
+    "guided_regex",
+    "json_schema",
+    "length_penalty",
+    "logits_processors",
+    "max_length",
+    "min_tokens",
+    "mirostat",
+    "modalities",
+    "n_predict",
+    "num_predict",
+    "prompt_logprobs",
+    "reasoning_effort",
+    "repeat_last_n",
+    "repeat_penalty",
+    "samplers",
+    "stop_token_ids",
+    "structured_outputs",
+    "tfs_z",
+    "top_a",
+    "truncate_prompt_tokens",
+    "typical_p",
+    "use_beam_search",
+    "web_search_options",
+    "xtc_probability",
+    "xtc_threshold",
+];
+
+/// Refuses a field that would change the answer on another server.
+pub(super) fn refuse(body: &[u8]) -> Result<(), Refused> {
+    refuse_others(body)?;
+    let fields: BTreeMap<String, Option<IgnoredAny>> = parse(body)?;
+    match FOREIGN.into_iter().find(|name| matches!(fields.get(*name), Some(Some(_)))) {
+        Some(name) => Err(Refused::field(name, "this server has no such setting; leave it out")),
+        None => Ok(()),
+    }
+}
+
+/// Settings of other servers, each with its default, which is what happens here. Routers write them into every request.
+#[derive(Debug, Deserialize)]
+struct Defaults {
+    ignore_eos: Option<bool>,
+    include_stop_str_in_output: Option<bool>,
+    no_stop_trim: Option<bool>,
+    return_hidden_states: Option<bool>,
+    skip_special_tokens: Option<bool>,
+}
+
+fn refuse_others(body: &[u8]) -> Result<(), Refused> {
+    let Defaults {
+        ignore_eos,
+        include_stop_str_in_output,
+        no_stop_trim,
+        return_hidden_states,
+        skip_special_tokens,
+    } = parse(body)?;
+    for (name, found, expected) in [
+        ("ignore_eos", ignore_eos, false),
+        ("include_stop_str_in_output", include_stop_str_in_output, false),
+        ("no_stop_trim", no_stop_trim, false),
+        ("return_hidden_states", return_hidden_states, false),
+        ("skip_special_tokens", skip_special_tokens, true),
+    ] {
+        if found.is_some_and(|found| found != expected) {
+            let what = format!(
+                "expected {expected}, as this server has no such setting, found {}; leave it out",
+                !expected
+            );
+            return Err(Refused::field(name, what));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_router_writes_is_taken_and_what_would_change_an_answer_is_not() {
+        let by_a_router =
+            br#"{"messages": [], "no_stop_trim": false, "ignore_eos": false, "skip_special_tokens": true,
+            "separate_reasoning": true, "stream_reasoning": true, "return_hidden_states": false}"#;
+        refuse(by_a_router).unwrap();
+        for (body, field) in [
+            (&br#"{"ignore_eos": true}"#[..], "ignore_eos"),
+            (br#"{"skip_special_tokens": false}"#, "skip_special_tokens"),
+            (br#"{"no_stop_trim": true}"#, "no_stop_trim"),
+            (br#"{"ignore_eos": 1}"#, "ignore_eos"),
+            (br#"{"min_tokens": 4}"#, "min_tokens"),
+        ] {
+            let refused = refuse(body).unwrap_err();
+            assert!(refused.message.starts_with(field), "{}", refused.message);
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! `tools` and `tool_choice`: which calls a client lets the model make, and how the model's family writes them.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use yggc::{
+    engine::{Constraint, Json, Loaded, Message, Role},
+    text::Tokenizer,
+};
+
+use super::{answers::Refused, structured::json_text};
+
+/// Most tools of a request.
+const MOST_TOOLS: usize = 128;
+/// Longest name of a tool, as OpenAI has it.
+const LONGEST_NAME: usize = 64;
+
+/// The fields of a request that are about tools.
+#[derive(Debug, Deserialize)]
+pub(super) struct ToolsBody {
+    tools: Option<Vec<Json>>,
+    tool_choice: Option<ChoiceBody>,
+    parallel_tool_calls: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "another `tool_choice` than none, auto, required, or one function by name")]
+enum ChoiceBody {
+    Word(ChoiceWord),
+    Named { function: NameBody },
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ChoiceWord {
+    None,
+    Auto,
+    Required,
+}
+
+#[derive(Debug, Deserialize)]
+struct NameBody {
+    name: String,
+}
+
+/// A tool, as far as the server reads it; templates get it as it was sent.
+#[derive(Debug, Deserialize)]
+struct ToolBody {
+    r#type: String,
+    function: FunctionBody,
+}
+
+#[derive(Debug, Deserialize)]
+struct FunctionBody {
+    name: String,
+    parameters: Option<Json>,
+}
+
+/// A call that the model made, as a client sends it back.
+#[derive(Debug, Deserialize)]
+pub(super) struct CallBody {
+    id: Option<String>,
+    function: CalledBody,
+}
+
+#[derive(Debug, Deserialize)]
+struct CalledBody {
+    name: String,
+    arguments: String,
+}
+
+/// Calls that an answer may make.
+#[derive(Debug)]
+pub(super) struct Tools {
+    /// The tools as they were sent, for the template.
+    pub(super) definitions: Vec<Json>,
+    /// Name and schema of the parameters of those that may be called.
+    callable: Vec<(String, Option<Json>)>,
+    must: Must,
+}
+
+/// Whether an answer has to be a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Must {
+    /// The model decides.
+    No,
+    /// One call.
+    One,
+    /// One or more.
+    Some,
+}
+
+/// How a family writes calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallFormat {
+    /// `<tool_call>{"name": .., "arguments": ..}</tool_call>`: Hermes, Qwen.
+    Hermes,
+    /// `{"name": .., "parameters": ..}`: Llama 3.
+    Llama3,
+    /// `[TOOL_CALLS][{"name": .., "arguments": ..}]`: Mistral.
+    Mistral,
+}
+
+impl ToolsBody {
+    /// What they ask for; `None` without tools, or where none may be called.
+    pub(super) fn asked(self) -> Result<Option<Tools>, Refused> {
+        let Self { tools, tool_choice, parallel_tool_calls } = self;
+        let definitions = tools.unwrap_or_default();
+        if definitions.is_empty() {
+            return match tool_choice {
+                None | Some(ChoiceBody::Word(ChoiceWord::None | ChoiceWord::Auto)) => Ok(None),
+                Some(ChoiceBody::Word(ChoiceWord::Required) | ChoiceBody::Named { .. }) => {
+                    Err(Refused::field("tool_choice", "expected `tools` with it, found none"))
+                }
+            };
+        }
+        if definitions.len() > MOST_TOOLS {
+            let what = format!("expected at most {MOST_TOOLS}, found {}", definitions.len());
+            return Err(Refused::field("tools", what));
+        }
+        let mut callable = definitions.iter().map(callable).collect::<Result<Vec<_>, _>>()?;
+        let several = parallel_tool_calls.unwrap_or(true);
+        let must = match tool_choice.unwrap_or(ChoiceBody::Word(ChoiceWord::Auto)) {
+            ChoiceBody::Word(ChoiceWord::None) => return Ok(None),
+            ChoiceBody::Word(ChoiceWord::Auto) => Must::No,
+            ChoiceBody::Word(ChoiceWord::Required) => {
+                if several {
+                    Must::Some
+                } else {
+                    Must::One
+                }
+            }
+            ChoiceBody::Named { function: NameBody { name } } => {
+                callable.retain(|(known, _)| *known == name);
+                if callable.is_empty() {
+                    let what = format!("expected the name of one of `tools`, found {name:?}");
+                    return Err(Refused::field("tool_choice", what));
+                }
+                Must::One
+            }
+        };
+        Ok(Some(Tools { definitions, callable, must }))
+    }
+}
+
+/// Name and parameters of a tool.
+fn callable(tool: &Json) -> Result<(String, Option<Json>), Refused> {
+    let refused = |what: String| Refused::field("tools", what);
+    let ToolBody { r#type, function: FunctionBody { name, parameters } } =
+        serde_json::from_str(&json_text(tool))
+            .map_err(|fault| refused(format!("expected functions with a name, found one with {fault}")))?;
+    if r#type != "function" {
+        return Err(refused(format!("expected tools of type function, found {type:?}")));
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_plain) {
+        let what =
+            format!("expected names of 1 to {LONGEST_NAME} letters, digits, `_`, `-` or `.`, found {name:?}");
+        return Err(refused(what));
+    }
+    Ok((name, parameters))
+}
+
+impl CallFormat {
+    /// How the model of a template writes calls.
+    pub(super) fn of_model(loaded: &Loaded) -> Result<Self, Refused> {
+        let template = loaded.chat_template().map_err(Refused::from)?;
+        let source = template.map(|template| template.source()).unwrap_or_default();
+        let unknown = |found: &str| {
+            let what = format!(
+                "expected a model whose chat template writes calls as Hermes, Qwen, Llama 3 or Mistral, found {found}; leave tools out"
+            );
+            Err(Refused::field("tools", what))
+        };
+        match source {
+            "" => unknown("a model without a template"),
+            _ if !source.contains("tools") => unknown("one that knows no tools"),
+            _ if source.contains("<function=") => unknown("calls in XML"),
+            _ if source.contains("[ARGS]") => unknown("Mistral's calls with [ARGS]"),
+            _ if source.contains("[TOOL_CALLS]") => Ok(Self::Mistral),
+            _ if source.contains("<tool_call>") => Ok(Self::Hermes),
+            _ if source.contains("<|python_tag|>") || source.contains("ipython") => Ok(Self::Llama3),
+            _ => unknown("another format"),
+        }
+    }
+
+    /// What calls begin with and end with; `None` where a call stands alone.
+    pub(super) const fn marks(self) -> (Option<&'static str>, &'static str) {
+        match self {
+            Self::Hermes => (Some("<tool_call>"), "</tool_call>"),
+            Self::Llama3 => (None, ""),
+            Self::Mistral => (Some("[TOOL_CALLS]"), "]"),
+        }
+    }
+
+    /// The key of a call's arguments.
+    pub(super) const fn arguments(self) -> &'static str {
+        match self {
+            Self::Hermes | Self::Mistral => "arguments",
+            Self::Llama3 => "parameters",
+        }
+    }
+
+    /// The text of a token in an answer, that of a control token that marks calls included.
+    pub(super) fn mark_of(self, tokenizer: &Tokenizer, id: u32) -> Option<&'static str> {
+        if !tokenizer.is_control(id) {
+            return None;
+        }
+        let name = tokenizer.spelling(id);
+        let (begin, end) = self.marks();
+        begin.into_iter().chain([end]).find(|mark| *mark == name)
+    }
+}
+
+impl Tools {
+    /// What an answer has to be; `None` where the model decides.
+    pub(super) fn constraint(&self, format: CallFormat, tokenizer: &Tokenizer) -> Option<Constraint> {
+        let Self { callable, must, definitions: _ } = self;
+        if *must == Must::No {
+            return None;
+        }
+        let key = format.arguments();
+        let calls: Vec<Value> = callable
+            .iter()
+            .map(|(name, parameters)| {
+                let parameters = match parameters {
+                    Some(schema) => serde_json::to_value(schema).expect("JSON is a value"),
+                    None => json!({"type": "object"}),
+                };
+                json!({"type": "object", "properties": {"name": {"const": name}, key: parameters},
+                       "required": ["name", key], "additionalProperties": false})
+            })
+            .collect();
+        let call = json!({"anyOf": calls});
+        let layout = json!({"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": false});
+        let laid_out = |mut schema: Value| {
+            schema["x-guidance"] = layout.clone();
+            schema
+        };
+        let mark = |mark: &str| {
+            let ids = tokenizer.encode(mark, yggc::text::Special::Parse);
+            match ids[..] {
+                [id] if tokenizer.is_control(id) => format!("<[{id}]>"),
+                _ => json!(mark).to_string(),
+            }
+        };
+        let (begin, end) = format.marks();
+        let begin = begin.map(mark).unwrap_or_default();
+        Some(Constraint::Lark(match (format, must) {
+            (CallFormat::Llama3, _) => format!("start: %json {}\n", laid_out(call)),
+            (CallFormat::Mistral, _) => {
+                let mut list = json!({"type": "array", "items": call, "minItems": 1});
+                if *must == Must::One {
+                    list["maxItems"] = json!(1);
+                }
+                format!("start: {begin} %json {}\n", laid_out(list))
+            }
+            (CallFormat::Hermes, _) => {
+                let further = if *must == Must::Some { " (\"\\n\" call)*" } else { "" };
+                let (call, end) = (laid_out(call), mark(end));
+                format!("start: call{further}\ncall: {begin} \"\\n\" %json {call} \"\\n\" {end}\n")
+            }
+        }))
+    }
+}
+
+/// A message of the conversation with what is about tools in it.
+pub(super) fn with_calls(
+    message: Message,
+    calls: Vec<CallBody>,
+    answered: Option<String>,
+) -> Result<Message, Refused> {
+    let refused = |what: String| Err(Refused::field("messages", what));
+    if !calls.is_empty() && message.role != Role::Assistant {
+        return refused(format!(
+            "expected `tool_calls` of the assistant, found some of role {}",
+            message.role
+        ));
+    }
+    if answered.is_some() && message.role != Role::Tool {
+        return refused(format!("expected `tool_call_id` of role tool, found one of role {}", message.role));
+    }
+    let mut message = message;
+    if !calls.is_empty() {
+        let calls = calls.into_iter().map(called).collect::<Result<_, _>>()?;
+        message.fields.push(("tool_calls".to_owned(), Json::Array(calls)));
+    }
+    if let Some(id) = answered {
+        message.fields.push(("tool_call_id".to_owned(), Json::String(id)));
+    }
+    Ok(message)
+}
+
+/// A call as templates read it: its arguments are an object.
+fn called(CallBody { id, function: CalledBody { name, arguments } }: CallBody) -> Result<Json, Refused> {
+    let arguments: Json = serde_json::from_str(&arguments).map_err(|fault| {
+        Refused::field("messages", format!("expected the arguments of a call as JSON, found {fault}"))
+    })?;
+    let text = |text: &str| Json::String(text.to_owned());
+    let function =
+        Json::Object(vec![("name".to_owned(), Json::String(name)), ("arguments".to_owned(), arguments)]);
+    let mut entries = vec![("type".to_owned(), text("function")), ("function".to_owned(), function)];
+    if let Some(id) = id {
+        entries.insert(0, ("id".to_owned(), Json::String(id)));
+    }
+    Ok(Json::Object(entries))
+}
+
+#[cfg(test)]
+#[path = "tools/tests.rs"]
+mod tests;

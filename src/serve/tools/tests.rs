@@ -1,0 +1,120 @@
+//! What requests may ask of tools, and the grammars of calls.
+
+use serde_json::json;
+use yggc::grammar::GrammarTokens;
+use yggc::text::{TokenKind, Vocabulary};
+
+use super::*;
+
+/// Bytes as tokens, and one control token.
+fn tokenizer() -> std::sync::Arc<Tokenizer> {
+    let mut tokens: Vec<String> = (b'!'..=b'~').map(|byte| char::from(byte).to_string()).collect();
+    tokens.extend(["Ġ", "Ċ", "[TOOL_CALLS]", "<|end|>"].map(String::from));
+    let mut kinds = vec![TokenKind::Normal; tokens.len()];
+    let last = kinds.len() - 1;
+    kinds[last - 1..].fill(TokenKind::Control);
+    let (model, pre_tokenizer) = ("gpt2".into(), "smollm".into());
+    let vocabulary = Vocabulary { model, pre_tokenizer, tokens, kinds, ..Vocabulary::default() };
+    std::sync::Arc::new(Tokenizer::from_vocabulary(vocabulary).unwrap())
+}
+
+fn asked(body: Value) -> Result<Option<Tools>, Refused> {
+    serde_json::from_value::<ToolsBody>(body).unwrap().asked()
+}
+
+fn two() -> Value {
+    json!([
+        {"type": "function", "function": {"name": "now"}},
+        {"type": "function", "function": {"name": "find", "parameters": {
+            "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false}}},
+    ])
+}
+
+#[test]
+fn choices_of_tools_are_understood_or_refused_by_field() {
+    let chosen = |choice: Value| asked(json!({"tools": two(), "tool_choice": choice}));
+    assert!(asked(json!({})).unwrap().is_none());
+    assert!(chosen(json!("none")).unwrap().is_none());
+    assert_eq!(asked(json!({"tools": two()})).unwrap().unwrap().must, Must::No);
+    assert_eq!(chosen(json!("required")).unwrap().unwrap().must, Must::Some);
+    let named = chosen(json!({"type": "function", "function": {"name": "find"}})).unwrap().unwrap();
+    assert_eq!((named.must, named.callable.len(), named.definitions.len()), (Must::One, 1, 2));
+    let alone = json!({"tools": two(), "tool_choice": "required", "parallel_tool_calls": false});
+    assert_eq!(asked(alone).unwrap().unwrap().must, Must::One);
+    for (body, parts) in [
+        (json!({"tool_choice": "required"}), ["tool_choice", "`tools`"]),
+        (json!({"tools": two(), "tool_choice": {"function": {"name": "fly"}}}), ["tool_choice", "fly"]),
+        (json!({"tools": [{"type": "web_search"}]}), ["tools", "function"]),
+        (json!({"tools": [{"type": "custom", "function": {"name": "x"}}]}), ["tools", "custom"]),
+        (json!({"tools": [{"type": "function", "function": {"name": "a b"}}]}), ["tools", "a b"]),
+    ] {
+        let message = asked(body).unwrap_err().message;
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+}
+
+#[test]
+fn a_call_that_must_be_made_is_all_that_an_answer_can_be() {
+    let tokenizer = tokenizer();
+    let grammar =
+        GrammarTokens::new(std::sync::Arc::clone(&tokenizer), tokenizer.vocab_len(), tokenizer.end_ids())
+            .unwrap();
+    let required = |several: bool| {
+        let body = json!({"tools": two(), "tool_choice": "required", "parallel_tool_calls": several});
+        asked(body).unwrap().unwrap()
+    };
+    for (format, several, good, bad) in [
+        (CallFormat::Llama3, true, r#"{"name": "find", "parameters": {"n": 3}}"#, r#"{"name": "fly"#),
+        (CallFormat::Hermes, false, "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>", "{"),
+        (
+            CallFormat::Hermes,
+            true,
+            "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"n\": 1}}\n</tool_call>",
+            "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"n\": \"",
+        ),
+        (
+            CallFormat::Mistral,
+            true,
+            "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"find\", \"arguments\": {\"n\": 1}}]",
+            "[",
+        ),
+        (
+            CallFormat::Mistral,
+            false,
+            "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}]",
+            "[TOOL_CALLS][]",
+        ),
+    ] {
+        let constraint = required(several).constraint(format, &tokenizer).unwrap();
+        let mut matcher =
+            grammar.matcher(&constraint).unwrap_or_else(|error| panic!("{constraint:?}: {error}"));
+        let special = yggc::text::Special::Parse;
+        for id in tokenizer.encode(good, special) {
+            assert!(matcher.mask().unwrap().allows(id), "{format:?}: {} in {good}", tokenizer.spelling(id));
+            matcher.accept(id).unwrap();
+        }
+        assert!(matcher.may_end().unwrap(), "{good}");
+        let mut matcher = grammar.matcher(&constraint).unwrap();
+        let ids = tokenizer.encode(bad, special);
+        let fits = ids.iter().all(|id| matcher.mask().unwrap().allows(*id) && matcher.accept(*id).is_ok());
+        assert!(!fits, "{format:?}: {bad}");
+    }
+    let free = asked(json!({"tools": two()})).unwrap().unwrap();
+    assert_eq!(free.constraint(CallFormat::Hermes, &tokenizer), None);
+}
+
+#[test]
+fn calls_of_a_conversation_are_objects_for_the_template() {
+    let call: CallBody = serde_json::from_value(
+        json!({"id": "c1", "function": {"name": "f", "arguments": "{\"b\": 1, \"a\": 2}"}}),
+    )
+    .unwrap();
+    let message = with_calls(Message::new(Role::Assistant, ""), vec![call], None).unwrap();
+    assert_eq!(
+        json_text(&message.fields[0].1),
+        r#"[{"id":"c1","type":"function","function":{"name":"f","arguments":{"b":1,"a":2}}}]"#
+    );
+    let result = with_calls(Message::new(Role::Tool, "3"), vec![], Some("c1".to_owned())).unwrap();
+    assert_eq!(result.fields[0].0, "tool_call_id");
+    assert!(with_calls(Message::new(Role::User, "x"), vec![], Some("c1".to_owned())).is_err());
+}

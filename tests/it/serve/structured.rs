@@ -1,0 +1,125 @@
+//! `response_format` and tools over HTTP: answers are what they have to be, whole and as streams, whatever drafts.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use yggc::model::synthetic::SyntheticSpec;
+
+use super::{
+    answered, planned, sampled,
+    server::{Server, chat},
+    text,
+};
+
+/// A chat template that lays out tools as Hermes does.
+const TEMPLATE: &str = "{% if tools %}<|im_start|>system\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}\
+    Answer with <tool_call>{...}</tool_call>.<|im_end|>\n{% endif %}{% for message in messages %}<|im_start|>{{ message.role }}\n\
+    {{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ call.function.name }}\", \"arguments\": \
+    {{ call.function.arguments | tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}\
+    {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+fn tools() -> Value {
+    json!([
+        {"type": "function", "function": {"name": "weather", "description": "Weather of a city", "parameters": {
+            "type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+            "required": ["city", "days"], "additionalProperties": false}}},
+        {"type": "function", "function": {"name": "now"}},
+    ])
+}
+
+#[test]
+fn answers_have_the_asked_form_whatever_drafts() {
+    let server = planned();
+    let schema = json!({"type": "object", "properties": {"ok": {"type": "boolean"}, "word": {"enum": ["one", "two"]}},
+                        "required": ["ok", "word"], "additionalProperties": false});
+    for (format, is_it) in [
+        (
+            json!({"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}}),
+            (|text| {
+                let value: Value = serde_json::from_str(text).unwrap();
+                value["ok"].is_boolean() && value["word"].is_string()
+            }) as fn(&str) -> bool,
+        ),
+        (json!({"type": "grammar", "syntax": "regex", "definition": "[ab]{4}"}), |text| text.len() == 4),
+        (json!({"type": "grammar", "syntax": "lark", "definition": "start: \"yes\" | \"no\""}), |text| {
+            ["yes", "no"].contains(&text)
+        }),
+        (json!({"type": "json_object"}), |text| text.starts_with('{')),
+    ] {
+        for is_hot in [false, true] {
+            let mut body = chat("one and one", 40);
+            if is_hot {
+                body = sampled(body);
+            }
+            body["response_format"] = format.clone();
+            body["drafter"] = json!("none");
+            let expected = answered(&server.chat(&body));
+            assert!(is_it(text(&expected)), "{format}: {expected}");
+            for drafter in ["plan", "lookup", "layer_skip", "suffix"] {
+                body["drafter"] = json!(drafter);
+                let answer = answered(&server.chat(&body));
+                assert_eq!(answer["choices"], expected["choices"], "{drafter}");
+            }
+        }
+    }
+    let raw = json!({"prompt": "one", "response_format": {"type": "grammar", "syntax": "regex", "definition": "ab+c"}});
+    let answer = answered(&server.post("/v1/completions", &raw));
+    assert!(answer["choices"][0]["text"].as_str().unwrap().starts_with("ab"), "{answer}");
+}
+
+#[test]
+fn required_calls_are_made_whole_and_in_deltas_and_can_be_answered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    SyntheticSpec::default().write_folder(folder.path()).expect("the model is written");
+    let config = folder.path().join("tokenizer_config.json");
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
+    value["chat_template"] = json!(TEMPLATE);
+    fs::write(&config, value.to_string()).unwrap();
+    let server = Server::start(folder.path(), &["--no-spec"]);
+    let mut body = chat("What is the weather?", 120);
+    body["tools"] = tools();
+    body["tool_choice"] = json!({"type": "function", "function": {"name": "weather"}});
+    let answer = answered(&server.chat(&body));
+    let choice = &answer["choices"][0];
+    assert_eq!(
+        (&choice["finish_reason"], &choice["message"]["content"]),
+        (&json!("tool_calls"), &Value::Null),
+        "{answer}"
+    );
+    let [call] = &choice["message"]["tool_calls"].as_array().unwrap()[..] else { panic!("{answer}") };
+    assert_eq!((&call["type"], &call["function"]["name"]), (&json!("function"), &json!("weather")));
+    let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
+    assert!(
+        ["Oslo", "Rome"].contains(&arguments["city"].as_str().unwrap()) && arguments["days"].is_u64(),
+        "{arguments}"
+    );
+
+    body["stream"] = json!(true);
+    let mut events = server.chat(&body).events();
+    assert_eq!(events.pop().as_deref(), Some("[DONE]"));
+    let chunks: Vec<Value> = events.iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+    let deltas = || chunks.iter().map(|chunk| &chunk["choices"][0]["delta"]);
+    let streamed: String =
+        deltas().filter_map(|delta| delta["tool_calls"][0]["function"]["arguments"].as_str()).collect();
+    assert_eq!(streamed, call["function"]["arguments"].as_str().unwrap());
+    let named: Vec<&Value> = deltas()
+        .map(|delta| &delta["tool_calls"][0]["function"]["name"])
+        .filter(|name| name.is_string())
+        .collect();
+    assert_eq!(named, [&json!("weather")]);
+    assert!(deltas().all(|delta| delta["content"].as_str().unwrap_or_default().is_empty()));
+    assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
+
+    // Its call and the result in the history, and calls left to the model.
+    body["stream"] = json!(false);
+    body["tool_choice"] = json!("auto");
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+    messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": "rain"}));
+    body["max_tokens"] = json!(5);
+    let answer = answered(&server.chat(&body));
+    assert_eq!(answer["choices"][0]["finish_reason"], "length", "{answer}");
+    body["messages"][1]["tool_calls"][0]["function"]["arguments"] = json!("{");
+    let refused = server.chat(&body);
+    assert!(refused.status == 400 && refused.text.contains("arguments of a call"), "{refused:?}");
+}
