@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 use yggc::engine::{
-    Adjustment, CancelHandle, Conversation, GenerationPrompt, Json, Message, Prompt, Request, Reuse, Role,
-    Sampling, Speculation, Variables,
+    Adjustment, CancelHandle, Constraint, Conversation, GenerationPrompt, Json, Message, Prompt, Request,
+    Reuse, Role, Sampling, Speculation, Variables,
 };
 
 use super::error::{exception, input};
@@ -39,6 +39,9 @@ pub(super) struct Given {
     speculation: bool,
     #[pyo3(item)]
     reuse: bool,
+    /// What the answer must be: a kind and its text.
+    #[pyo3(item)]
+    constraint: Option<(String, String)>,
 }
 
 impl Given {
@@ -53,8 +56,19 @@ impl Given {
             frequency: self.frequency_penalty,
             presence: self.presence_penalty,
         };
+        let constraint = match self.constraint {
+            None => None,
+            Some((kind, text)) => Some(match kind.as_str() {
+                "json_schema" => Constraint::JsonSchema(text),
+                "json_object" => Constraint::JsonObject,
+                "regex" => Constraint::Regex(text),
+                "grammar" => Constraint::Lark(text),
+                found => return Err(input(format!("a constraint of kind {found:?}: expected a known one"))),
+            }),
+        };
         Ok(Request {
             max_tokens: self.max_tokens,
+            constraint,
             sampling,
             adjustment,
             stop: self.stop,

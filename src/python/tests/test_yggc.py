@@ -75,6 +75,27 @@ class Answers(unittest.TestCase):
         self.assertEqual(answer.finish_reason, "stop")
 
 
+class Structured(unittest.TestCase):
+    def test_answers_fit_what_is_asked_with_and_without_a_plan(self):
+        schema = {"type": "object", "properties": {"river": {"enum": ["Rhine", "Danube"]}, "long": {"type": "boolean"}},
+                  "required": ["river", "long"], "additionalProperties": False}
+        with yggc.Engine(MODEL) as plain, yggc.Engine(MODEL, plan=PLAN, **OPTIONS) as planned:
+            for asked in ({"json_schema": schema}, {"regex": "(yes|no), [0-9]{2}"}, {"grammar": 'start: "a" ("b" | "c")+ "."'}):
+                expected = plain.chat(QUESTION, max_tokens=100, **asked).answer()
+                self.assertEqual(planned.chat(QUESTION, max_tokens=100, **asked).answer().token_ids, expected.token_ids)
+            answer = json.loads(plain.chat(QUESTION, max_tokens=100, json_schema=schema).answer().text)
+            self.assertIn(answer.pop("river"), ("Rhine", "Danube"))
+            self.assertEqual(list(answer), ["long"])
+            self.assertRegex(plain.chat(QUESTION, max_tokens=40, regex="(yes|no), [0-9]{2}").answer().text, "^(yes|no), [0-9]{2}$")
+
+    def test_what_cannot_be_kept_is_refused(self):
+        with yggc.Engine(MODEL) as engine:
+            for asked in ({"json_schema": {"type": "wizard"}}, {"regex": "("}, {"grammar": "start:"}, {"json_schema": True, "regex": "a"},
+                          {"json_schema": "a"}):
+                with self.assertRaises(yggc.InputError, msg=asked):
+                    engine.chat(QUESTION, **asked)
+
+
 class Waiting(unittest.TestCase):
     def test_an_engine_answers_one_request_at_a_time(self):
         with yggc.Engine(MODEL) as engine:

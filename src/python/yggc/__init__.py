@@ -216,6 +216,9 @@ class Engine:
         presence_penalty: float = 0.0,
         speculation: bool = True,
         reuse: bool = True,
+        json_schema: Mapping[str, Any] | bool | None = None,
+        regex: str | None = None,
+        grammar: str | None = None,
     ) -> Generation:
         """Begins to continue a text as it is, or token ids.
 
@@ -224,13 +227,17 @@ class Engine:
         :param log_probs: how many other tokens each token comes with, and their log-probabilities; 0 for its own alone.
         :param speculation: whether it drafts; its tokens are the same.
         :param reuse: whether it keeps what it can of the request before; its tokens are the same.
+        :param json_schema: a schema that the answer fits, or ``True`` for any JSON object.
+        :param regex: an expression that the whole answer matches.
+        :param grammar: a grammar in Lark's form that the whole answer fits. At most one of the three; an answer that reaches
+            ``max_tokens`` is cut off before it is whole.
         :raises BusyError: if the engine answers another request.
         :raises InputError: for a prompt that does not fit, or a number out of range.
         """
         return Generation(self._native.generate(
             prompt if isinstance(prompt, str) else list(prompt),
             _request(max_tokens, temperature, top_k, top_p, min_p, seed, stop, log_probs, logit_bias, repetition_penalty,
-                     frequency_penalty, presence_penalty, speculation, reuse),
+                     frequency_penalty, presence_penalty, speculation, reuse, _constraint(json_schema, regex, grammar)),
         ))
 
     def chat(
@@ -253,6 +260,9 @@ class Engine:
         presence_penalty: float = 0.0,
         speculation: bool = True,
         reuse: bool = True,
+        json_schema: Mapping[str, Any] | bool | None = None,
+        regex: str | None = None,
+        grammar: str | None = None,
     ) -> Generation:
         """Begins to answer a conversation, laid out by the model's chat template. A text alone is what a user says.
 
@@ -265,7 +275,7 @@ class Engine:
         return Generation(self._native.chat(
             *_conversation(messages, tools, template_variables),
             _request(max_tokens, temperature, top_k, top_p, min_p, seed, stop, log_probs, logit_bias, repetition_penalty,
-                     frequency_penalty, presence_penalty, speculation, reuse),
+                     frequency_penalty, presence_penalty, speculation, reuse, _constraint(json_schema, regex, grammar)),
         ))
 
     def encode(self, text: str, *, special: bool = False, prompt: bool = False) -> list[int]:
@@ -353,14 +363,34 @@ def autoplan(
 def _request(
     max_tokens: int, temperature: float, top_k: int, top_p: float, min_p: float, seed: int, stop: str | Sequence[str],
     log_probs: int | None, logit_bias: Mapping[int, float] | None, repetition_penalty: float, frequency_penalty: float,
-    presence_penalty: float, speculation: bool, reuse: bool,
+    presence_penalty: float, speculation: bool, reuse: bool, constraint: tuple[str, str] | None,
 ) -> dict[str, Any]:
     return {
         "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed,
         "stop": [stop] if isinstance(stop, str) else list(stop), "log_probs": log_probs,
         "logit_bias": list((logit_bias or {}).items()), "repetition_penalty": repetition_penalty,
         "frequency_penalty": frequency_penalty, "presence_penalty": presence_penalty, "speculation": speculation, "reuse": reuse,
+        "constraint": constraint,
     }
+
+
+def _constraint(
+    json_schema: Mapping[str, Any] | bool | None, regex: str | None, grammar: str | None,
+) -> tuple[str, str] | None:
+    asked = []
+    if json_schema is True:
+        asked.append(("json_object", ""))
+    elif isinstance(json_schema, Mapping):
+        asked.append(("json_schema", json.dumps(json_schema)))
+    elif json_schema is not None:
+        raise InputError(f"json_schema: expected a schema as a mapping, or True for any object, found {json_schema!r}")
+    if regex is not None:
+        asked.append(("regex", regex))
+    if grammar is not None:
+        asked.append(("grammar", grammar))
+    if len(asked) > 1:
+        raise InputError("json_schema, regex and grammar: expected one of them, found more; join them in one grammar")
+    return asked[0] if asked else None
 
 
 def _conversation(
