@@ -26,7 +26,7 @@ def free_port():
 def ask(port, messages, **fields):
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
-    body = json.dumps({"model": "default", "messages": messages, "max_tokens": 32, **fields}).encode()
+    body = json.dumps({"model": "default", "messages": messages, "max_tokens": 32, "temperature": 0, **fields}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", body, {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=300) as response:
         return response.read().decode() if fields.get("stream") else json.load(response)
