@@ -25,6 +25,7 @@ parser.add_argument("--plan")
 parser.add_argument("--count", type=int, default=200)
 parser.add_argument("--tokens", type=int, default=192)
 parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--threads", type=int, help="the plan's")
 options = parser.parse_args()
 
 
@@ -39,7 +40,8 @@ def schema_of(path):
 
 paths = sorted(path for path in options.schemas.rglob("*.json"))
 random.Random(options.seed).shuffle(paths)
-planned, plain = yggc.Engine(options.model, plan=options.plan), yggc.Engine(options.model)
+planned = yggc.Engine(options.model, plan=options.plan, threads=options.threads)
+plain = yggc.Engine(options.model, threads=options.threads)
 refused, rows = collections.Counter(), []
 for path in paths:
     if len(rows) == options.count:

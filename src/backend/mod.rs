@@ -19,6 +19,7 @@ mod verification;
 
 use std::{fmt::Debug, sync::Arc};
 
+pub(crate) use cpu::processors;
 pub use cpu::{PackedLayout, Pinning, Workers, available_tiers, packed_layouts};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDevice, cuda_device, keep_compiled_kernels, keep_kernels_apart};

@@ -264,9 +264,9 @@ impl Loaded {
     }
 }
 
-/// Processors this process may use; 1 where the system does not say.
+/// Processors this process may use; 1 where the system does not say. Counted once, before a thread that has sessions open is kept off some.
 pub fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    crate::backend::processors()
 }
 
 /// Fingerprints of this machine, a model and this build.

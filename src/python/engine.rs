@@ -1,97 +1,170 @@
-//! Engines: one that answers a request is with the thread of that request, and comes back at its end.
+//! Engines, each with a thread of its own: workers keep the thread that opens an engine off their processors, which is no thread of Python's.
 
 use std::{
+    panic::{self, AssertUnwindSafe},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering},
+        mpsc::{self, Receiver, Sender},
+    },
+    thread,
 };
 
 use pyo3::{prelude::*, types::PyBytes};
 use yggc::{
-    engine::{self, Loaded, Options, Prompt, Special},
-    runtime::{Session, SessionOptions},
+    engine::{self, Loaded, Options, Prompt, Request, Special},
+    runtime::{RuntimeError, Session, SessionOptions},
 };
 
 use super::{
-    error::{BusyError, exception, input, lost},
-    generation::Generation,
+    error::{BusyError, DeviceError, exception, input, lost},
+    generation::{Generation, Said, answer},
     options, request,
 };
 
-/// Where an engine is.
-#[derive(Debug)]
-enum Held {
-    Idle(Box<engine::Engine>),
-    Answering,
-    /// The thread of its request panicked, or it was closed.
-    Lost,
-    Closed,
-}
+/// What an engine does.
+#[derive(Debug, Default)]
+struct State(AtomicU8);
 
-/// The place of an engine, which requests take it from and bring it back to.
-#[derive(Clone, Debug)]
-pub(super) struct Place(Arc<Mutex<Held>>);
+impl State {
+    const IDLE: u8 = 0;
+    const ANSWERING: u8 = 1;
+    /// A request panicked.
+    const LOST: u8 = 2;
 
-impl Place {
-    fn replaced(&self, by: Held) -> Held {
-        std::mem::replace(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), by)
-    }
-
-    /// Takes the engine.
-    fn take(&self) -> PyResult<Box<engine::Engine>> {
-        match self.replaced(Held::Answering) {
-            Held::Idle(engine) => Ok(engine),
-            Held::Answering => Err(BusyError::new_err(
+    /// From idle to answering.
+    fn begin(&self) -> PyResult<()> {
+        match self.0.compare_exchange(Self::IDLE, Self::ANSWERING, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(()),
+            Err(Self::LOST) => Err(lost()),
+            Err(_) => Err(BusyError::new_err(
                 "the engine is answering: expected one request at a time; read the other generation to its end or `close` it, or open \
                  another engine",
             )),
-            Held::Lost => {
-                self.replaced(Held::Lost);
-                Err(lost())
-            }
-            Held::Closed => {
-                self.replaced(Held::Closed);
-                Err(input("the engine is closed: open another"))
-            }
         }
     }
 
-    /// Brings it back; `None` if it is lost.
-    pub(super) fn back(&self, engine: Option<Box<engine::Engine>>) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(*held, Held::Closed) {
-            *held = engine.map_or(Held::Lost, Held::Idle);
+    fn set(&self, state: u8) {
+        self.0.store(state, Ordering::Release);
+    }
+}
+
+/// What the thread of an engine is asked to do.
+enum Job {
+    Answer(Box<Request>, Sender<Said>),
+    /// Drops the sender when it is idle again.
+    Forget(Sender<()>),
+}
+
+/// Does jobs until nobody can ask for more.
+fn work(mut engine: engine::Engine, jobs: &Receiver<Job>, state: &State) {
+    while let Ok(job) = jobs.recv() {
+        let done = panic::catch_unwind(AssertUnwindSafe(|| match job {
+            Job::Answer(request, say) => {
+                let last = answer(&mut engine, &request, &say);
+                (Some((say, last)), None)
+            }
+            Job::Forget(done) => {
+                engine.forget();
+                (None, Some(done))
+            }
+        }));
+        let Ok((said, _forgot)) = done else {
+            // What panicked is no longer to be trusted.
+            state.set(State::LOST);
+            return;
+        };
+        // Whoever hears the last event, or that there are no more, may ask again.
+        state.set(State::IDLE);
+        if let Some((say, Some(last))) = said {
+            let _ = say.send(last);
         }
     }
+}
+
+/// Runs `call` on a thread of its own, which workers may bind.
+///
+/// # Errors
+/// Those of the call, and [`DeviceError`] if the system has no thread.
+pub(super) fn apart<T: Send>(call: impl FnOnce() -> PyResult<T> + Send) -> PyResult<T> {
+    thread::scope(|scope| {
+        let spawned = thread::Builder::new().name("yggc call".to_owned()).spawn_scoped(scope, call);
+        spawned.map_err(|error| no_thread(&error))?.join().unwrap_or_else(|_| Err(lost()))
+    })
+}
+
+fn no_thread(error: &std::io::Error) -> PyErr {
+    DeviceError::new_err(format!(
+        "no further thread: the system says {error}; end others, or ask again later"
+    ))
 }
 
 #[pyclass(module = "yggc._native", frozen)]
 pub(super) struct Engine {
-    place: Place,
+    /// None once it is closed.
+    jobs: Mutex<Option<Sender<Job>>>,
+    state: Arc<State>,
     loaded: Arc<Loaded>,
     options: Options,
     context: usize,
 }
 
 impl Engine {
+    /// Has the thread do a job.
+    fn ask(&self, job: Job) -> PyResult<()> {
+        self.state.begin()?;
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        match jobs.as_ref().map(|jobs| jobs.send(job)) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) => Err(lost()),
+            None => {
+                self.state.set(State::IDLE);
+                Err(input("the engine is closed: open another"))
+            }
+        }
+    }
+
     fn answer(&self, py: Python<'_>, prompt: Prompt, given: request::Given) -> PyResult<Generation> {
         let cancel = engine::CancelHandle::new();
         let request = given.read(prompt, cancel.clone())?;
-        let engine = self.place.take()?;
-        py.detach(|| Generation::begin(engine, self.place.clone(), request, cancel))
+        let (say, events) = mpsc::channel();
+        self.ask(Job::Answer(Box::new(request), say))?;
+        py.detach(|| Generation::begin(events, cancel))
     }
+}
+
+/// Opens an engine on a thread of its own.
+fn open(path: PathBuf, given: options::Given) -> PyResult<Engine> {
+    let (opened, openings) = mpsc::channel();
+    let (jobs, asked) = mpsc::channel();
+    let state = Arc::<State>::default();
+    let of_thread = Arc::clone(&state);
+    let spawned = thread::Builder::new().name("yggc engine".to_owned()).spawn(move || {
+        let engine = given.read(path).and_then(|(model, options)| {
+            let engine = engine::Engine::with_model(model, &options).map_err(|error| exception(&error))?;
+            Ok((engine, options))
+        });
+        match engine {
+            Ok((engine, options)) => {
+                let about = (Arc::clone(engine.loaded()), engine.context(), options);
+                if opened.send(Ok(about)).is_ok() {
+                    work(engine, &asked, &of_thread);
+                }
+            }
+            Err(error) => drop(opened.send(Err(error))),
+        }
+    });
+    spawned.map_err(|error| no_thread(&error))?;
+    let (loaded, context, options) = openings.recv().unwrap_or_else(|_| Err(lost()))?;
+    Ok(Engine { jobs: Mutex::new(Some(jobs)), state, loaded, options, context })
 }
 
 #[pymethods]
 impl Engine {
     #[new]
-    fn open(py: Python<'_>, model: PathBuf, options: options::Given) -> PyResult<Self> {
-        py.detach(|| {
-            let (model, options) = options.read(model)?;
-            let engine = engine::Engine::with_model(model, &options).map_err(|error| exception(&error))?;
-            let (loaded, context) = (Arc::clone(engine.loaded()), engine.context());
-            let place = Place(Arc::new(Mutex::new(Held::Idle(Box::new(engine)))));
-            Ok(Self { place, loaded, options, context })
-        })
+    fn new(py: Python<'_>, model: PathBuf, options: options::Given) -> PyResult<Self> {
+        py.detach(|| open(model, options))
     }
 
     fn generate(
@@ -145,39 +218,40 @@ impl Engine {
 
     /// Logits `[len, V]` behind every token, in f32.
     fn logits<'py>(&self, py: Python<'py>, ids: Vec<u32>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| {
-            if ids.is_empty() {
-                return Err(input("no token ids: expected at least one"));
-            }
-            let context = ids.len().clamp(2, self.loaded.set().model_context());
-            let options = SessionOptions {
-                context,
-                tree_nodes: 1,
-                threads: self.loaded.threads(),
-                pinning: self.options.pinning,
-            };
-            let refused = |error: yggc::runtime::RuntimeError| exception(&error.into());
-            let mut session = Session::open(Arc::clone(self.loaded.set()), &options).map_err(refused)?;
-            let mut bytes = Vec::with_capacity(4 * ids.len() * self.loaded.set().vocabulary());
+        if ids.is_empty() {
+            return Err(input("no token ids: expected at least one"));
+        }
+        let set = self.loaded.set();
+        let options = SessionOptions {
+            context: ids.len().clamp(2, set.model_context()),
+            tree_nodes: 1,
+            threads: self.loaded.threads(),
+            pinning: self.options.pinning,
+        };
+        let score = || {
+            let mut session = Session::open(Arc::clone(set), &options)?;
+            let mut bytes = Vec::with_capacity(4 * ids.len() * set.vocabulary());
             session
-                .score(&ids, |_, logits| bytes.extend(logits.iter().flat_map(|logit| logit.to_ne_bytes())))
-                .map_err(refused)?;
+                .score(&ids, |_, logits| bytes.extend(logits.iter().flat_map(|logit| logit.to_ne_bytes())))?;
             Ok(bytes)
-        })?;
+        };
+        let bytes =
+            py.detach(|| apart(|| score().map_err(|error: RuntimeError| exception(&error.into()))))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// Forgets the last request's text.
-    fn forget(&self) -> PyResult<()> {
-        let mut engine = self.place.take()?;
-        engine.forget();
-        self.place.back(Some(engine));
+    fn forget(&self, py: Python<'_>) -> PyResult<()> {
+        let (done, waiting) = mpsc::channel();
+        self.ask(Job::Forget(done))?;
+        // It is over when the sender is gone.
+        let _ = py.detach(move || waiting.recv());
         Ok(())
     }
 
     /// Frees what the engine holds; one that answers is freed at the end of its request.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.place.replaced(Held::Closed)));
+    fn close(&self) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     #[getter]

@@ -1,27 +1,24 @@
-//! A running request: its thread has the engine and sends events, which Python takes one by one.
+//! A running request: the engine's thread sends its events, which Python takes one by one.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+        mpsc::{Receiver, RecvTimeoutError, Sender},
     },
-    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use pyo3::{prelude::*, types::PyDict};
-use yggc::engine::{CancelHandle, Engine, Error, Event, Report, Request};
+use yggc::engine::{self, CancelHandle, Error, Event, Report, Request};
 
-use super::{
-    engine::Place,
-    error::{DeviceError, exception, lost},
-};
+use super::error::{exception, lost};
 
 /// How long a wait lasts before it looks whether Python was interrupted.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What the thread says: the prompt's tokens, then events, or why there are none.
-enum Said {
+pub(super) enum Said {
     Began(Vec<u32>),
     Event(Event),
     Failed(Error),
@@ -38,8 +35,10 @@ pub(super) struct Generation {
 }
 
 struct Running {
+    /// Of an engine that is idle again when they end.
     events: Receiver<Said>,
-    thread: Option<JoinHandle<()>>,
+    /// Those that were waited for, but not asked for yet.
+    ahead: VecDeque<Said>,
     end: Option<End>,
 }
 
@@ -50,21 +49,8 @@ struct End {
     report: Box<Report>,
 }
 
-/// An engine away from its place.
-struct Returning {
-    engine: Option<Box<Engine>>,
-    place: Place,
-}
-
-impl Drop for Returning {
-    fn drop(&mut self) {
-        // What panicked is no longer to be trusted.
-        self.place.back(self.engine.take().filter(|_| !thread::panicking()));
-    }
-}
-
-/// Answers, and gives what is to be said when the engine is back; nothing if nobody listens.
-fn answer(engine: &mut Engine, request: &Request, say: &Sender<Said>) -> Option<Said> {
+/// Answers, and gives what is to be said when the engine is idle again; nothing if nobody listens.
+pub(super) fn answer(engine: &mut engine::Engine, request: &Request, say: &Sender<Said>) -> Option<Said> {
     let generation = match engine.generate(request) {
         Ok(generation) => generation,
         Err(error) => return Some(Said::Failed(error)),
@@ -81,37 +67,17 @@ fn answer(engine: &mut Engine, request: &Request, say: &Sender<Said>) -> Option<
 }
 
 impl Generation {
-    /// Begins a request on a thread of its own, which brings the engine back to its place.
+    /// Waits for the begin of a request, which `cancel` ends.
     ///
     /// # Errors
     /// What the engine says of the request.
-    pub(super) fn begin(
-        engine: Box<Engine>,
-        place: Place,
-        request: Request,
-        cancel: CancelHandle,
-    ) -> PyResult<Self> {
-        let (say, events) = mpsc::channel();
-        let mut away = Returning { engine: Some(engine), place };
-        let spawned = thread::Builder::new().name("yggc request".to_owned()).spawn(move || {
-            let last = away.engine.as_mut().and_then(|engine| answer(engine, &request, &say));
-            // Whoever hears the last event finds the engine back.
-            drop(away);
-            if let Some(last) = last {
-                let _ = say.send(last);
-            }
-        });
-        let thread = spawned.map_err(|error| {
-            DeviceError::new_err(format!(
-                "no thread for the request: the system says {error}; ask again later"
-            ))
-        })?;
+    pub(super) fn begin(events: Receiver<Said>, cancel: CancelHandle) -> PyResult<Self> {
         let prompt = match events.recv() {
             Ok(Said::Began(prompt)) => prompt,
             Ok(Said::Failed(error)) => return Err(exception(&error)),
             Ok(Said::Event(_)) | Err(_) => return Err(lost()),
         };
-        let running = Running { events, thread: Some(thread), end: None };
+        let running = Running { events, ahead: VecDeque::new(), end: None };
         Ok(Self { cancel, prompt, running: Mutex::new(running) })
     }
 
@@ -119,13 +85,11 @@ impl Generation {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the request and waits for its thread.
+    /// Ends the request and waits until the engine is idle.
     fn end(&self) {
         self.cancel.cancel();
-        if let Some(thread) = self.running().thread.take() {
-            // A panic was told of by the engine that it lost.
-            let _ = thread.join();
-        }
+        let Running { events, ahead, .. } = &mut *self.running();
+        ahead.extend(events.iter());
     }
 }
 
@@ -142,7 +106,11 @@ impl Generation {
         loop {
             let said = py.detach(|| {
                 let mut running = self.running();
-                match running.events.recv_timeout(PATIENCE) {
+                let next = match running.ahead.pop_front() {
+                    Some(said) => Ok(said),
+                    None => running.events.recv_timeout(PATIENCE),
+                };
+                match next {
                     Ok(Said::Event(Event::Finished { reason, text, report })) => {
                         running.end = Some(End { reason: reason.name(), text, report });
                         Ok(None)
@@ -170,7 +138,7 @@ impl Generation {
         self.cancel.cancel();
     }
 
-    /// Cancels, and waits until the engine is back.
+    /// Cancels, and waits until the engine is idle.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.end());
     }

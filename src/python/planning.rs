@@ -9,6 +9,7 @@ use yggc::{
 };
 
 use super::{
+    engine::apart,
     error::{exception, input},
     options,
 };
@@ -27,7 +28,7 @@ pub(super) fn autoplan(
 ) -> PyResult<()> {
     let budget = Duration::try_from_secs_f64(budget)
         .map_err(|_| input(format!("budget is {budget}: expected seconds, above 0")))?;
-    py.detach(|| {
+    let made = || {
         let model = options::open(&model, packed_folder.as_deref())?;
         let tier = Tier::detect_best();
         let load = LoadOptions {
@@ -43,5 +44,6 @@ pub(super) fn autoplan(
         let (_, made) =
             measure::autoplan(&loaded, &options, &mut |_| {}).map_err(|error| exception(&error))?;
         yggc::plan::write(&made, &plan).map_err(|error| exception(&error.into()))
-    })
+    };
+    py.detach(|| apart(made))
 }

@@ -3,6 +3,14 @@
 //! A worker that shares its processor with the caller makes every barrier wait for the scheduler. So workers are bound to
 //! processors of their own and the calling thread is kept off those while it has sessions open.
 
+use std::{num::NonZero, sync::OnceLock, thread::available_parallelism};
+
+/// How many processors this process may use; threads that are bound since it was first asked, or since workers were first bound, change nothing.
+pub(crate) fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     use std::{cell::Cell, sync::OnceLock};
@@ -50,6 +58,7 @@ mod linux {
     impl Places {
         /// Places for `workers` threads beside the caller; `None` where the system has too few or does not say.
         pub(crate) fn beside_caller(workers: usize) -> Option<Self> {
+            super::processors();
             let allowed = ALLOWED.get_or_init(allowed);
             // SAFETY: no preconditions.
             let here = usize::try_from(unsafe { libc::sched_getcpu() }).ok()?;
@@ -109,3 +118,19 @@ mod elsewhere {
 pub(crate) use elsewhere::Places;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Places;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_kept_off_processors_still_counts_them() {
+        let before = processors();
+        let places = Places::beside_caller(1);
+        assert_eq!(processors(), before);
+        assert!(
+            places.is_none() || available_parallelism().unwrap().get() < before,
+            "it was not kept off any"
+        );
+    }
+}

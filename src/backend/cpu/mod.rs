@@ -22,6 +22,7 @@ use ygg_kernels::{
 use crate::ir::{DeviceSpec, IdVec, Program, ProgramId, StepId, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
+pub(crate) use affinity::processors;
 #[cfg(feature = "compare")]
 pub(super) use eager::EagerExecutables;
 pub use layouts::{PackedLayout, packed_layouts};

@@ -90,7 +90,7 @@ class Structured(unittest.TestCase):
 
     def test_what_cannot_be_kept_is_refused(self):
         with yggc.Engine(MODEL) as engine:
-            for asked in ({"json_schema": {"type": "wizard"}}, {"regex": "("}, {"grammar": "start:"}, {"json_schema": True, "regex": "a"},
+            for asked in ({"json_schema": {"type": "wizard"}}, {"regex": "("}, {"grammar": "start: missing"}, {"json_schema": True, "regex": "a"},
                           {"json_schema": "a"}):
                 with self.assertRaises(yggc.InputError, msg=asked):
                     engine.chat(QUESTION, **asked)
@@ -110,6 +110,16 @@ class Waiting(unittest.TestCase):
                 second.close()
             generation.close()
             self.assertEqual(len(engine.generate(QUESTION, max_tokens=2).answer().token_ids), 2)
+
+    def test_threads_of_python_may_run_where_they_might_before(self):
+        if not hasattr(os, "sched_getaffinity"):
+            self.skipTest("the system does not say where threads may run")
+        before = os.sched_getaffinity(0)
+        with yggc.Engine(MODEL) as engine, yggc.Engine(MODEL) as other:
+            engine.generate(QUESTION, max_tokens=4).answer()
+            engine._native.logits([1, 2])
+            self.assertEqual(os.sched_getaffinity(0), before)
+            self.assertEqual((engine.threads, other.threads), (len(before), len(before)))
 
     def test_a_generation_that_is_dropped_frees_its_engine(self):
         with yggc.Engine(MODEL) as engine:

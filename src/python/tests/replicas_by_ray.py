@@ -1,6 +1,6 @@
 """`examples/ray_serve.py` with two replicas of a model of `YGG_TEST_MODEL` on this machine: answers, affinity, a killed replica, throughput.
 
-    YGG_TEST_MODEL=model.gguf python src/python/tests/test_ray.py
+    YGG_TEST_MODEL=model.gguf python src/python/tests/replicas_by_ray.py
 """
 
 import concurrent.futures

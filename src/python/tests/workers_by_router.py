@@ -1,6 +1,6 @@
 """Two `yggc serve` behind `sglang-router`: one set of answers, conversations that return to their worker, and a worker that is killed.
 
-    YGG_TEST_MODEL=model.gguf YGG_TEST_PROGRAM=target/release/yggc python src/python/tests/test_router.py
+    YGG_TEST_MODEL=model.gguf YGG_TEST_PROGRAM=target/release/yggc python src/python/tests/workers_by_router.py
 """
 
 import concurrent.futures
