@@ -195,7 +195,7 @@ impl CallReader {
             Place::Text => self.text(rest, out),
             Place::Between if self.calls == 0 => self.text(rest, out),
             Place::Between => {}
-            Place::Call(call) if call.is_told => {}
+            Place::Call(call) if call.is_told => self.calls += 1,
             Place::Call(call) => {
                 let begin = self.format.marks().0.unwrap_or_default();
                 self.text(format!("{begin}{}", call.text), out);
