@@ -277,10 +277,10 @@ pub(crate) struct DistillArgs {
     /// Tokens to train on, repetitions counted [default: three times --tokens]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) seen: Option<usize>,
-    /// First prompts of the corpus, JSON lines; may be repeated [default: the calibration set shipped with yggc]
+    /// First prompts of the corpus, JSON lines; may be repeated [default: none; the model writes them all]
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) prompts: Vec<PathBuf>,
-    /// Prompts to keep out of the corpus, such as those of a benchmark, JSON lines; may be repeated
+    /// Prompts to keep out of the corpus, as those of the shipped calibration set always are, JSON lines; may be repeated
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) exclude: Vec<PathBuf>,
     /// Seed of the corpus and of the order of training

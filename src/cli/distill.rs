@@ -189,11 +189,12 @@ fn arguments(
     ]);
     let seen = args.seen.unwrap_or_else(|| args.tokens.saturating_mul(3));
     given.extend(["--seen".into(), seen.to_string().into(), "--seed".into(), args.seed.to_string().into()]);
-    let shipped = [program.join("prompts.jsonl")];
-    for prompts in if args.prompts.is_empty() { &shipped[..] } else { &args.prompts } {
+    for prompts in &args.prompts {
         given.extend(["--prompts".into(), absolute(prompts)?]);
     }
-    for excluded in &args.exclude {
+    // Profiles record these: a drafter that has learned their answers would be promised too much.
+    let recorded = program.join("prompts.jsonl");
+    for excluded in [&recorded].into_iter().chain(&args.exclude) {
         given.extend(["--exclude".into(), absolute(excluded)?]);
     }
     Ok(given)

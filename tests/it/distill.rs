@@ -96,7 +96,7 @@ fn the_program_is_told_what_was_asked_for_and_its_progress_passes_through() {
     for (flag, value) in [("--tokens", "20"), ("--seen", "60"), ("--kind", "plain"), ("--seed", "7")] {
         assert_eq!(after(flag), value);
     }
-    for flag in ["--model", "--tokenizer", "--output", "--prompts"] {
+    for flag in ["--model", "--tokenizer", "--output", "--exclude"] {
         assert!(
             Path::new(after(flag)).is_absolute() && Path::new(after(flag)).exists(),
             "{flag} {}",
