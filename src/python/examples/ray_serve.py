@@ -100,10 +100,9 @@ class Replica:
                     if count > skip:
                         yield {"text": token.text}
                 answer = await generation.answer_async()
-            sent = sum(1 for _ in answer.token_ids)
             yield {
                 "rest": answer.text, "finish_reason": answer.finish_reason, "prompt_tokens": len(answer.prompt_token_ids),
-                "completion_tokens": sent, "reused_tokens": answer.report.reused_tokens, "pid": os.getpid(),
+                "completion_tokens": len(answer.token_ids), "reused_tokens": answer.report.reused_tokens, "pid": os.getpid(),
             }
 
 

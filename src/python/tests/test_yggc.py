@@ -98,18 +98,19 @@ class Structured(unittest.TestCase):
 
 class Waiting(unittest.TestCase):
     def test_an_engine_answers_one_request_at_a_time(self):
+        refusals = []
         with yggc.Engine(MODEL) as engine:
-            generation = engine.generate(QUESTION, max_tokens=400)
-            next(generation)
-            try:
-                # Unless all of it was answered meanwhile.
-                second = engine.generate(QUESTION, max_tokens=1)
-            except yggc.BusyError as error:
-                self.assertIn("one request at a time", str(error))
-            else:
-                second.close()
-            generation.close()
+            # A short answer may be over before the second request.
+            for _ in range(5):
+                generation = engine.generate(QUESTION, max_tokens=400)
+                try:
+                    engine.generate(QUESTION, max_tokens=1).close()
+                except yggc.BusyError as error:
+                    refusals.append(str(error))
+                generation.close()
             self.assertEqual(len(engine.generate(QUESTION, max_tokens=2).answer().token_ids), 2)
+        self.assertTrue(refusals)
+        self.assertIn("one request at a time", refusals[0])
 
     def test_threads_of_python_may_run_where_they_might_before(self):
         if not hasattr(os, "sched_getaffinity"):
@@ -130,10 +131,12 @@ class Waiting(unittest.TestCase):
 
     def test_cancelling_ends_an_answer_early(self):
         with yggc.Engine(MODEL) as engine:
-            generation = engine.generate(QUESTION, max_tokens=450)
-            generation.cancel()
-            answer = generation.answer()
-            self.assertIn(answer.finish_reason, ("cancelled", "length", "stop"))
+            reasons = []
+            for _ in range(5):
+                generation = engine.generate(QUESTION, max_tokens=450)
+                generation.cancel()
+                reasons.append(generation.answer().finish_reason)
+            self.assertIn("cancelled", reasons)
             closed = engine.generate(QUESTION, max_tokens=450)
             closed.close()
             # What it had said can still be read, and its end.
