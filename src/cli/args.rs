@@ -34,7 +34,7 @@ pub(crate) use environment::Environment;
 pub(crate) use environment::HubEnvironment;
 pub(crate) use names::{
     ActivationsName, Arm, CacheName, DeviceName, DistilledKind, DraftGrowthName, DrafterName, IsaName,
-    SkipObjectiveName, StageName,
+    PropertyName, SkipObjectiveName, StageName,
 };
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;

@@ -11,7 +11,7 @@ use yggc::{
 };
 
 use crate::cli::{
-    args::VerifyArgs,
+    args::{PropertyName, VerifyArgs},
     cache::CachePlace,
     contents::{Compared, Remembered},
     error::Failure,
@@ -89,13 +89,18 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     let engine =
         Options { plan, plan_absent_reason, store: settings::store(&args.store)?, draft_model, ..engine };
     let extent = if args.quick { Extent::Quick } else { Extent::Thorough };
-    let options = VerifyOptions { engine, prompts, extent };
+    let asks_for = |name: PropertyName| args.only.is_empty() || args.only.contains(&name);
+    let only = (!args.only.is_empty()).then(|| args.only.iter().map(|name| name.0).collect());
+    let options = VerifyOptions { engine, prompts, extent, only };
     output::remark(format_args!(
         "verifying takes {} minutes at most, unless one case of every kind takes longer",
         extent.longest().as_secs().div_ceil(60)
     ));
-    let contents = contents(remembered.as_ref())?;
-    let mut printed = if args.json { Ok(()) } else { output::text(line(&contents)) };
+    let contents = asks_for(PropertyName::MODEL).then(|| contents(remembered.as_ref())).transpose()?;
+    let mut printed = match &contents {
+        Some(contents) if !args.json => output::text(line(contents)),
+        _ => Ok(()),
+    };
     let bar = progress::parts();
     let mut verification = verify::verify(&loaded, &options, &mut |progress| match progress {
         verify::Progress::Checking { what, done, total, left } => advance(&bar, what, (done, total), left),
@@ -105,7 +110,7 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
         verify::Progress::Checked(_) => {}
     })?;
     bar.finish_and_clear();
-    verification.properties.insert(0, contents);
+    verification.properties.splice(0..0, contents);
     printed?;
     if args.json {
         output::json(&json(&verification, &loaded, &options))?;
@@ -130,7 +135,7 @@ fn contents(model: Option<&Remembered>) -> Result<Property, Failure> {
         ),
         Ok(None) => (Verdict::NotChecked, "there is no cache folder to remember the model in".to_owned()),
     };
-    Ok(Property { name: "model", verdict, said, seconds: start.elapsed().as_secs_f64() })
+    Ok(Property { name: PropertyName::MODEL.0, verdict, said, seconds: start.elapsed().as_secs_f64() })
 }
 
 fn advance(bar: &ProgressBar, what: &'static str, (done, total): (usize, usize), left: Duration) {

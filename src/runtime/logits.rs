@@ -5,6 +5,13 @@ use crate::ir::{Id, OutputId, ProgramId};
 use super::{Forward, Session, SkipSet, role::Role};
 
 impl Session {
+    /// Begins the forward of `role`, leaving out the groups of `skip`.
+    pub(super) fn begin(&mut self, role: Role, skip: Option<&SkipSet>) {
+        let skip = skip.unwrap_or(&self.nothing_skipped);
+        self.replay.begin(self.set.program(role), &self.inputs[role], skip.as_mask());
+        (self.last, self.begun) = (None, Some(role));
+    }
+
     /// Waits for the forward that was [begun](Forward::begin_logits), and shows its logits; `None` if another one has run since.
     pub fn begun_logits(&mut self) -> Option<Logits<'_>> {
         let role = self.begun.take()?;
@@ -33,11 +40,7 @@ impl<'a> Forward<'a> {
 
     /// As [`run`](Self::run), but where a device runs beside the host it only begins, until [`begun_logits`](Session::begun_logits).
     pub fn begin_logits(self, skip: Option<&SkipSet>) {
-        let Self { session, width } = self;
-        let role = Role::Logits(width);
-        let skip = skip.unwrap_or(&session.nothing_skipped);
-        session.replay.begin(session.set.program(role), &session.inputs[role], skip.as_mask());
-        (session.last, session.begun) = (None, Some(role));
+        self.session.begin(Role::Logits(self.width), skip);
     }
 }
 

@@ -531,9 +531,7 @@ impl<'a> Forward<'a> {
         let Self { session, width } = self;
         let role = Role::Candidates(width, head);
         session.inputs[role].set_choice(choice);
-        let skip = skip.unwrap_or(&session.nothing_skipped);
-        session.replay.begin(session.set.program(role), &session.inputs[role], skip.as_mask());
-        (session.last, session.begun) = (None, Some(role));
+        session.begin(role, skip);
     }
 }
 

@@ -29,4 +29,4 @@ pub use conformance::logit_tolerance;
 pub use extent::Extent;
 pub use property::{Property, Verdict, Verification};
 pub use subject::VerifyOptions;
-pub use walk::{Progress, verify};
+pub use walk::{Progress, property_names, verify};

@@ -21,6 +21,8 @@ pub struct VerifyOptions {
     pub prompts: Vec<CalibrationPrompt>,
     /// Number of cases.
     pub extent: Extent,
+    /// Names of the properties to check, of [`property_names`](super::property_names); `None` for all.
+    pub only: Option<Vec<&'static str>>,
 }
 
 /// Draws a token of a row `[V]` at a position.

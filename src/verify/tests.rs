@@ -45,6 +45,7 @@ fn options() -> VerifyOptions {
         engine: Options::new("unused"),
         prompts: ["one two three one two", "to be or not to be"].map(prompt).to_vec(),
         extent: Extent::Quick,
+        only: None,
     }
 }
 

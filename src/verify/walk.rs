@@ -45,7 +45,12 @@ const PROPERTIES: [(&str, Check); 8] = [
     ("draws", distribution::draws_follow_the_distribution),
 ];
 
-/// Checks every property that losslessness rests on, with `loaded`, which must have been loaded with the widths of the plan that the
+/// The names of all properties, in the order in which they are checked.
+pub fn property_names() -> [&'static str; PROPERTIES.len()] {
+    PROPERTIES.map(|(name, _)| name)
+}
+
+/// Checks the properties that losslessness rests on, all of them or those that the options name, with `loaded`, which must have been loaded with the widths of the plan that the
 /// options name.
 ///
 /// Takes [`Extent::longest`](super::Extent::longest) at most, and some megabytes more than an engine: hundreds of forwards of one row, some tokens of the scalar reference, and answers
@@ -71,11 +76,13 @@ pub(super) fn verify_subject(
     options: &VerifyOptions,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Verification, Error> {
-    let mut properties = Vec::with_capacity(PROPERTIES.len());
+    let is_wanted = |name: &&str| options.only.as_ref().is_none_or(|only| only.contains(name));
+    let wanted: Vec<_> = PROPERTIES.into_iter().filter(|(name, _)| is_wanted(name)).collect();
+    let mut properties = Vec::with_capacity(wanted.len());
     let whole = Clock::start(options.extent.longest());
-    for (place, (name, check)) in PROPERTIES.into_iter().enumerate() {
+    for (place, (name, check)) in wanted.iter().copied().enumerate() {
         // What a check leaves of its share is for those behind it.
-        let clock = Clock::start(whole.left() / (PROPERTIES.len() - place) as u32);
+        let clock = Clock::start(whole.left() / (wanted.len() - place) as u32);
         let mut tell =
             |done, total| progress(Progress::Checking { what: name, done, total, left: whole.left() });
         tell(0, 1);

@@ -24,7 +24,7 @@ use yggc::{
 use crate::{
     draft_plans::draft_models,
     lossless::{any_policy, any_sampling, any_shape, any_tokens},
-    tiny_model::{Class, Dice, best_tier, bits, is_cuda, session, some_models},
+    tiny_model::{Class, Dice, best_tier, bits, is_cuda, part, session, some_models},
     tiny_profiles::{NOW, profiled, served},
 };
 
@@ -112,7 +112,8 @@ fn the_device_accepts_and_moves_what_the_host_does() {
         return;
     }
     let (mut accepted, mut moved, mut cut, mut wide) = (0, 0, 0, 0);
-    for case in 0..4 {
+    let cases = part(4);
+    for case in 0..cases {
         let mut dice = Dice::new(9_000 + case);
         // Of odd shapes, and of nibbles: the walk knows no weights.
         let models: Vec<_> = some_models().take(2).collect();
@@ -172,7 +173,7 @@ fn the_device_accepts_and_moves_what_the_host_does() {
         }
     }
     assert!(
-        accepted > 30 && moved > 20 && cut > 1 && wide >= 3,
+        accepted as u64 > 7 * cases && moved as u64 > 5 * cases && cut > 0 && 4 * wide as u64 >= 3 * cases,
         "{accepted} accepted, {moved} moved, {cut} cut, {wide} wide: too few to show anything"
     );
 }
@@ -206,7 +207,8 @@ fn steps_that_the_device_verifies_are_the_hosts() {
         return;
     }
     let (mut walked, mut drafted) = (0, 0);
-    for case in 0..10 {
+    let cases = part(10);
+    for case in 0..cases {
         let mut dice = Dice::new(9_100 + case);
         let models: Vec<_> = some_models().collect();
         let model = *dice.pick(&models);
@@ -285,7 +287,10 @@ fn steps_that_the_device_verifies_are_the_hosts() {
             drafted += device.drafted;
         }
     }
-    assert!(walked > 20 && drafted > 150, "{walked} steps, {drafted} nodes: too few to show anything");
+    assert!(
+        walked > 2 * cases && drafted > 12 * cases,
+        "{walked} steps, {drafted} nodes: too few to show anything"
+    );
 }
 
 /// From the cells of a profile to the report of a request: measured on the device, planned, served.
@@ -299,6 +304,7 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
         draft_models: draft_models().to_vec(),
         head_sizes: Vec::new(),
         budget: Duration::from_secs(40),
+        is_rehearsal: true,
         temperatures: Vec::new(),
         learners: Learners::None,
         tokens: 24,

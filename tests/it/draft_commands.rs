@@ -26,7 +26,7 @@ fn a_drafter_model_is_measured_planned_and_run() {
     let (profile, plan) = (folder.path().join("a.profile"), folder.path().join("a.plan"));
     let (hidden, plain) = (hidden_state(), tiny::write("draft.gguf", &SyntheticSpec { layers: 2, ..spec() }));
     let mut command = on_tiny("profile");
-    command.args(["--budget", "45", "--drafter", "model", "--prompts"]).arg(prompts());
+    command.args(["--budget", "45", "--rehearsal", "--drafter", "model", "--prompts"]).arg(prompts());
     command.arg("--draft-model").arg(&hidden).arg("--draft-model").arg(&plain).arg("-o").arg(&profile);
     success(&command.output().expect("yggc starts"));
     let mut command = yggc();

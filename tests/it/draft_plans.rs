@@ -47,6 +47,7 @@ fn profiled() -> &'static (Arc<Loaded>, Profile) {
             head_sizes: vec![120],
             temperatures: vec![1.0],
             budget: std::time::Duration::from_secs(40),
+            is_rehearsal: true,
             ..options
         })
     })

@@ -9,10 +9,10 @@ use std::{
 };
 
 use ygg_kernels::Tier;
-use ygg_profiler::{DrafterDescription, DrafterName, Profile, PromptTrace, TokenTrace, Trace};
+use ygg_profiler::{DrafterDescription, DrafterName, Profile, PromptTrace, StepTrace, TokenTrace, Trace};
 use yggc::{
     engine::Loaded,
-    measure::plan_from_profile,
+    measure::{ProfileOptions, plan_from_profile},
     plan::{self, Calibration, DepthChoice, DrafterKind, LookupSettings, RowChoice, RowRule, WidthCost},
     planner::{
         AcceptedLengths, Fix, SearchError, TreeReplay, judge_live, judge_trees, replay_free, replay_live,
@@ -22,14 +22,23 @@ use yggc::{
     speculate::{Decoder, Limits, Lookup, Policy, StepShape, Suffix},
 };
 
-use crate::tiny_profiles::{self, NOW};
+use crate::{
+    tiny_model::everything,
+    tiny_profiles::{self, NOW},
+};
 
 const WIDTHS: [usize; 7] = [1, 2, 3, 4, 6, 8, 16];
 
 /// A loaded model and its profile, made once.
 pub(crate) fn profiled() -> &'static (Arc<Loaded>, Profile) {
     static PROFILED: OnceLock<(Arc<Loaded>, Profile)> = OnceLock::new();
-    PROFILED.get_or_init(|| tiny_profiles::profiled(Some(Tier::Portable), &WIDTHS, |options| options))
+    PROFILED.get_or_init(|| {
+        // How long anything takes is not what is judged.
+        tiny_profiles::profiled(Some(Tier::Portable), &WIDTHS, |options| ProfileOptions {
+            is_rehearsal: true,
+            ..options
+        })
+    })
 }
 
 /// What a decoder did to answer recorded requests.
@@ -215,6 +224,11 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
     assert!(error.contains("drafter=recycling with Dd {6}"), "{error}");
 }
 
+/// Every third recorded step, unless all are tried.
+fn some_steps(prompt: &PromptTrace) -> impl Iterator<Item = &StepTrace> {
+    prompt.steps.iter().step_by(if everything() { 1 } else { 3 })
+}
+
 #[test]
 fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
     let (_, profile) = profiled();
@@ -227,7 +241,7 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
         let mut decoder = decoder(description_of(&trace.drafter), shape);
         for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
             let text = [&request.prompt[..], &request.output].concat();
-            for recorded in &prompt.steps {
+            for recorded in some_steps(prompt) {
                 let steps = vec![recorded.clone()];
                 let alone = Trace { prompts: vec![PromptTrace { steps, ..prompt.clone() }], ..trace.clone() };
                 let replay = TreeReplay::new(&[&alone], draft_width as u32, &choices, None);
@@ -251,7 +265,7 @@ fn a_replayed_tree_is_the_drafters_at_every_smaller_shape() {
             }
         }
     }
-    assert!(compared > 100 && accepted_sum > compared / 2, "{compared} steps, {accepted_sum} accepted");
+    assert!(compared > 60 && accepted_sum > compared / 2, "{compared} steps, {accepted_sum} accepted");
 }
 
 /// Trees as wide as the recorded ones lack no node, so a replay is exact.
@@ -322,7 +336,7 @@ fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
             .expect("widths up to the shape's");
         for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
             let text = [&request.prompt[..], &request.output].concat();
-            for recorded in &prompt.steps {
+            for recorded in some_steps(prompt) {
                 let steps = vec![recorded.clone()];
                 let alone = Trace { prompts: vec![PromptTrace { steps, ..prompt.clone() }], ..trace.clone() };
                 let replay = TreeReplay::new(&[&alone], draft_width, &choices, Some(&calibration));

@@ -154,7 +154,7 @@ fn under(policy: Option<Policy>, decoder: Decoder) -> Decoder {
 fn heads_drafted_ahead_change_no_tree() {
     let mut heads = 0;
     // Emulation is slow.
-    let cases = if is_cuda() { 4 } else { part(80) };
+    let cases = part(if is_cuda() { 4 } else { 80 });
     for case in 0..cases {
         let mut dice = Dice::new(1_000 + case);
         let model = dice.pick(models());
@@ -183,7 +183,7 @@ fn heads_drafted_ahead_change_no_tree() {
 #[test]
 fn heads_of_drafter_models_change_no_tree() {
     let mut all = Ahead::default();
-    let cases = if is_cuda() { 6 } else { part(80) };
+    let cases = part(if is_cuda() { 6 } else { 80 });
     for case in 0..cases {
         let mut dice = Dice::new(1_100 + case);
         let model = *dice.pick(&some_models().collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::{ValueEnum, builder::PossibleValue};
-use yggc::{compile::stage_names, plan::DrafterId};
+use yggc::{compile::stage_names, plan::DrafterId, verify::property_names};
 
 /// Objective of a skip set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -69,6 +69,35 @@ impl DrafterName {
     /// Its name in plans.
     pub(crate) fn name(self) -> &'static str {
         self.0.name()
+    }
+}
+
+/// A property of `yggc verify`, by the name in its report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PropertyName(pub(crate) &'static str);
+
+impl PropertyName {
+    /// That the model is what it was when it was first opened: checked by the program, with its cache.
+    pub(crate) const MODEL: Self = Self("model");
+
+    fn all() -> impl Iterator<Item = Self> {
+        std::iter::once(Self::MODEL).chain(property_names().map(Self))
+    }
+
+    /// Its name without spaces.
+    fn typed(self) -> String {
+        self.0.replace(' ', "-")
+    }
+}
+
+impl FromStr for PropertyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::all().find(|name| name.typed() == text).ok_or_else(|| {
+            let names: Vec<String> = Self::all().map(Self::typed).collect();
+            format!("expected one of {}", names.join(", "))
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{DeviceArgs, ModelArgs, StoreArgs};
+use super::{DeviceArgs, ModelArgs, PropertyName, StoreArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
@@ -27,6 +27,9 @@ pub(crate) struct VerifyArgs {
     /// Check fewer cases: three minutes at most instead of fifteen, unless one case of every kind takes longer
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Check these properties alone: model, plan, kernels, ties, row-invariance, cache, greedy-answers, sampled-answers, draws
+    #[arg(long, value_name = "PROPERTY,...", value_delimiter = ',')]
+    pub(crate) only: Vec<PropertyName>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
