@@ -36,6 +36,8 @@ use super::{
     metrics::{self, Metrics},
     queue::{Job, Queue, Refusal, Sent},
     requests::{self, Asked, Defaults, Delivery},
+    response_events::{self, Made, Responding},
+    responses,
     settings::Settings,
     structured, tokens,
     tool_calls::CallsOfAnswer,
@@ -58,6 +60,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
+        .route("/v1/responses", post(respond))
         .route("/v1/models", get(models))
         .route("/v1/models/{name}", get(model))
         .route("/health", get(health))
@@ -93,6 +96,10 @@ async fn chat(State(service): State<Arc<Service>>, headers: HeaderMap, body: Bod
 
 async fn completions(State(service): State<Arc<Service>>, headers: HeaderMap, body: Body) -> Response {
     generate(&service, Endpoint::Completions, &headers, body).await
+}
+
+async fn respond(State(service): State<Arc<Service>>, headers: HeaderMap, body: Body) -> Response {
+    generate(&service, Endpoint::Responses, &headers, body).await
 }
 
 /// Answers a generating request and counts its end.
@@ -146,17 +153,22 @@ async fn asked(
         let mut asked = match endpoint {
             Endpoint::Chat => requests::chat(&body, &defaults),
             Endpoint::Completions => requests::completion(&body, &defaults),
+            Endpoint::Responses => responses::asked(&body, &defaults),
         }?;
         check_model(&service.settings, asked.model.as_deref())?;
         let calls = structured::prepare(&mut asked, &loaded)?;
         let field = match endpoint {
-            Endpoint::Chat => "messages",
+            Endpoint::Chat | Endpoint::Responses => "messages",
             Endpoint::Completions => "prompt",
         };
         let encoded = Encoded::new(&asked, &loaded, limits, context, field)?;
         Ok((asked, calls, encoded))
     });
-    encoded.await.map_err(|_| not_encoded())?
+    let encoded = encoded.await.map_err(|_| not_encoded())?;
+    encoded.map_err(|refused: Refused| match endpoint {
+        Endpoint::Chat | Endpoint::Completions => refused,
+        Endpoint::Responses => responses::renamed(refused),
+    })
 }
 
 /// Response to a text on which the tokenizer failed.
@@ -173,7 +185,7 @@ async fn begin(
     ending: Ending,
     (arrived, deadline): (Instant, Instant),
 ) -> Result<Response, (Refused, Ending)> {
-    let Asked { request, drafter, delivery, .. } = asked;
+    let Asked { request, drafter, delivery, response, .. } = asked;
     let Encoded { mut requests, echoes, each, prompt_tokens } = encoded;
     let reports_log_probs = request.log_probs.is_some();
     let cancel = ending.cancel();
@@ -202,6 +214,7 @@ async fn begin(
     let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let frame = Frame::new(endpoint, &service.settings.model_name, created, number);
     let mut answering = Answering {
+        responding: response.map(|head| Responding::new(head, &frame)),
         frame,
         loaded: Arc::clone(&service.loaded),
         usage: Usage { prompt_tokens, ..Usage::default() },
@@ -241,6 +254,9 @@ async fn whole(
     first: Sent,
     deadline: Instant,
 ) -> Result<Response, (Refused, Ending)> {
+    if answering.responding.is_some() {
+        return whole_response(answering, first, deadline).await;
+    }
     let mut choices = Vec::with_capacity(answering.echoes.len());
     let (mut text, mut noted) = (std::mem::take(&mut answering.echoes[0]), Vec::new());
     let mut event = first.event;
@@ -278,6 +294,30 @@ async fn whole(
                 text = std::mem::take(&mut answering.echoes[answering.frame.choice]);
                 noted.clear();
             }
+        }
+        event = match next(&mut answering, deadline).await {
+            Ok(sent) => sent.event,
+            Err(refused) => return Err((refused, answering.ending)),
+        };
+    }
+}
+
+/// Waits for an answer that is a response: what the last event of its stream would have.
+async fn whole_response(
+    mut answering: Answering,
+    first: Sent,
+    deadline: Instant,
+) -> Result<Response, (Refused, Ending)> {
+    let mut event = first.event;
+    loop {
+        match response_events::take(&mut answering, event) {
+            Made { end: None, .. } => {}
+            Made { mut events, end: Some(StatusCode::OK) } => {
+                answering.ending.end(StatusCode::OK);
+                let response = events.pop().map(|mut last| last["response"].take());
+                return Ok(Json(response).into_response());
+            }
+            Made { end: Some(_), .. } => return Err((drained(), answering.ending)),
         }
         event = match next(&mut answering, deadline).await {
             Ok(sent) => sent.event,
