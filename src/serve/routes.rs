@@ -39,6 +39,7 @@ use super::{
     response_events::{self, Made, Responding},
     responses,
     settings::Settings,
+    spans::Spans,
     structured, tokens,
     tool_calls::CallsOfAnswer,
     tools::CallFormat,
@@ -53,6 +54,8 @@ pub(super) struct Service {
     pub(super) settings: Settings,
     pub(super) queue: Arc<Queue>,
     pub(super) metrics: Arc<Metrics>,
+    /// Where spans of requests begin, if they are sent anywhere.
+    pub(super) spans: Option<Spans>,
 }
 
 /// Routes of the service.
@@ -105,7 +108,7 @@ async fn respond(State(service): State<Arc<Service>>, headers: HeaderMap, body: 
 /// Answers a generating request and counts its end.
 async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMap, body: Body) -> Response {
     let arrived = Instant::now();
-    let mut ending = Ending::new(Arc::clone(service), endpoint.route(), arrived);
+    let mut ending = Ending::new(Arc::clone(service), endpoint, headers, arrived);
     let deadline = arrived + service.settings.limits.deadline;
     let asked = match asked(service, endpoint, headers, body, deadline).await {
         Ok(asked) => asked,
@@ -131,7 +134,7 @@ async fn asked(
     body: Body,
     deadline: Instant,
 ) -> Result<(Asked, Option<CallFormat>, Encoded), Refused> {
-    let Service { loaded, context, settings, queue, metrics } = &**service;
+    let Service { loaded, context, settings, queue, metrics, spans: _ } = &**service;
     authorise(settings, headers)?;
     if queue.is_closed() {
         return Err(drained());
@@ -190,9 +193,15 @@ async fn begin(
     let reports_log_probs = request.log_probs.is_some();
     let cancel = ending.cancel();
     requests.iter_mut().for_each(|request| request.cancel = cancel.clone());
+    let created = seconds_since_1970();
+    static REQUESTS: AtomicU64 = AtomicU64::new(0);
+    let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
+    let frame = Frame::new(endpoint, &service.settings.model_name, created, number);
+    let span = ending.span();
+    span.iter().for_each(|span| span.asked(&frame, &requests, prompt_tokens));
     let (sender, events) = unbounded_channel();
     let reports_steps = matches!(delivery, Delivery::Stream { steps: true, .. });
-    let job = Job { requests, cancel, reports_steps, drafter, arrived, events: sender };
+    let job = Job { requests, cancel, reports_steps, drafter, arrived, span, events: sender };
     let refused = match service.queue.push(job) {
         Ok(()) => None,
         Err(Refusal::Full) => {
@@ -209,10 +218,6 @@ async fn begin(
     }
     // Each answer runs its prompt, or reuses its keys and values.
     service.metrics.prompt(prompt_tokens * each);
-    let created = seconds_since_1970();
-    static REQUESTS: AtomicU64 = AtomicU64::new(0);
-    let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
-    let frame = Frame::new(endpoint, &service.settings.model_name, created, number);
     let mut answering = Answering {
         responding: response.map(|head| Responding::new(head, &frame)),
         frame,

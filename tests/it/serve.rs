@@ -14,9 +14,10 @@ mod page;
 mod responses;
 mod server;
 mod soak;
+mod spans;
 mod structured;
 
-use self::server::{Reply, Server, chat, status};
+use self::server::{PATIENCE, Reply, Server, chat, status};
 use crate::{
     emulated_cuda::{exact_model, on_cuda},
     failing_device,
