@@ -15,9 +15,9 @@ pub(super) fn lay_out(prompt: &mut Prompt, loaded: &Loaded) -> Result<(), Refuse
     Ok(())
 }
 
-/// Whether a template lays out tools.
+/// Whether a template lays out tools, or the calls of a history in a form of its own.
 pub(super) fn knows_tools(template: &str) -> bool {
-    template.contains("tools")
+    template.contains("tools") || template.contains("tool_calls")
 }
 
 fn rewrite(conversation: &mut Conversation) {
@@ -129,6 +129,17 @@ mod tests {
             ("user", "thanks"),
         ];
         assert_eq!(said, expected.map(|(role, text)| (role, text.to_owned())));
+    }
+
+    #[test]
+    fn a_template_that_writes_calls_keeps_its_form() {
+        for (template, expected) in [
+            ("{% for message in messages %}{{ message.content }}{% endfor %}", false),
+            ("{% if tools %}{{ tools | tojson }}{% endif %}", true),
+            ("{% if message['tool_calls'] is defined %}<calls>{% endif %}", true),
+        ] {
+            assert_eq!(knows_tools(template), expected, "{template}");
+        }
     }
 
     #[test]
