@@ -102,7 +102,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("toktrie", &["grammar"]),
     ("unicode_width", &["cli"]),
     ("tower_http", &["serve"]),
-    ("ureq", &["cli"]),
+    ("ureq", &["cli", "serve"]),
     ("zip", &["cli"]),
 ];
 

@@ -1,7 +1,7 @@
-"""The page of `yggc serve` in a browser: `python3 tests/page.py URL [FOLDER]`, for a server that runs.
+"""The page of `yggc serve` in a browser: `python3 tests/page.py URL [FOLDER [QUESTION]]`, for a server that runs.
 
 Needs the package playwright and a Chromium (PATH, as `chromium`). Asks a question, compares with plain decoding, and checks what the
-page shows, on a wide and a narrow screen, light and dark. Screenshots go to FOLDER. .ci/full runs it.
+page shows, on a wide and a narrow screen, light and dark. Screenshots go to FOLDER (docs/images has two, of the default model). .ci/full runs it.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ from playwright.sync_api import expect, sync_playwright
 SCREENS = [("wide", 1280, 900), ("phone", 390, 844)]
 
 
-def check(browser, url, scheme, screen, folder):
+def check(browser, url, scheme, screen, folder, question):
     name, width, height = screen
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
     faults = []
@@ -25,7 +25,7 @@ def check(browser, url, scheme, screen, folder):
     page.get_by_text("Settings").click()
     page.get_by_label("Most tokens").fill("120")
     page.get_by_label("Drafter", exact=True).fill("lookup")
-    page.get_by_label("Message").fill("one and one and one")
+    page.get_by_label("Message").fill(question)
     page.get_by_label("Message").press("Enter")
     expect(page.get_by_role("button", name="Compare")).to_be_enabled(timeout=120_000)
     expect(page.locator("#state")).to_be_empty()
@@ -58,11 +58,12 @@ def check(browser, url, scheme, screen, folder):
 def main():
     url = sys.argv[1].rstrip("/") + "/"
     folder = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    question = sys.argv[3] if len(sys.argv) > 3 else "one and one and one"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for scheme in ("light", "dark"):
             for screen in SCREENS:
-                check(browser, url, scheme, screen, folder)
+                check(browser, url, scheme, screen, folder, question)
         browser.close()
     print("4 passed, 0 failed")
 

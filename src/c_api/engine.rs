@@ -5,7 +5,10 @@ use std::{
     sync::{Mutex, MutexGuard, TryLockError},
 };
 
-use yggc::engine::Engine;
+use yggc::{
+    engine::{Engine, Error},
+    model::Model,
+};
 
 use super::{
     options::{OpenOptions, options},
@@ -57,8 +60,13 @@ pub unsafe extern "C" fn ygg_engine_open(
         let place = unsafe { pointers::place(engine, "engine")? };
         place.write(ptr::null_mut());
         // SAFETY: as the caller's.
-        let options = unsafe { self::options(options)? };
-        let opened = Engine::open(&options)?;
+        let (options, kept) = unsafe { self::options(options)? };
+        let mut model = Model::open(&options.model).map_err(Error::from)?;
+        if let Some(place) = kept {
+            // A note of what became of them has no reader here.
+            model = model.kept_in(place, |_| {}).map_err(Error::from)?;
+        }
+        let opened = Engine::with_model(model, &options)?;
         let answering = Answering { engine: opened, texts: ReportTexts::default(), piece: Vec::new() };
         place.write(Box::into_raw(Box::new(EngineHandle(Mutex::new(answering)))));
         Ok(())

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 
 use yggc::{
     engine::{Activations, DrafterChoice, KvFormat, Options, PlanSource, Tier},
+    model::KeptPlace,
     plan,
 };
 
@@ -47,6 +48,10 @@ pub struct OpenOptions {
     pub memory_limit: u64,
     /// Element type of the key/value cache, `f16` or `q8`; `NULL`: `f16`.
     pub cache: *const c_char,
+    /// Most bytes of packed weights in memory; the others are read from disk by every forward, from `packed_folder`. 0: all are in memory.
+    pub resident: u64,
+    /// Path of a folder in which packed weights are kept for the next start, which need not exist; `NULL`: they are not kept.
+    pub packed_folder: *const c_char,
 }
 
 // SAFETY: plain data of C that begins with its size; null pointers and zeros are values.
@@ -57,14 +62,14 @@ unsafe impl Growing for OpenOptions {
 
 const _: () = assert!(OpenOptions::FIRST_BYTES <= size_of::<OpenOptions>());
 
-/// The options for the engine.
+/// The options for the engine, and where packed weights are kept.
 ///
 /// # Errors
 /// Of kind usage for missing or unknown values, and of kind input for a plan that cannot be read.
 ///
 /// # Safety
 /// `given` is null or points to a `ygg_options`, whose texts are null or end with a NUL.
-pub(super) unsafe fn options(given: *const OpenOptions) -> Result<Options, Failure> {
+pub(super) unsafe fn options(given: *const OpenOptions) -> Result<(Options, Option<KeptPlace>), Failure> {
     // SAFETY: as the caller's.
     let given = unsafe { pointers::growing(given)? };
     // SAFETY: as the caller's.
@@ -74,7 +79,7 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<Options, Failu
     if given.reserved != 0 {
         return Err(Failure::usage(format!("reserved is {}: expected 0", given.reserved)));
     }
-    let model = path(given.model)
+    let file = path(given.model)
         .ok_or_else(|| Failure::usage("model is NULL: expected the path of a .gguf file or of a folder"))?;
     let plan = path(given.plan).map(|file| {
         let plan = plan::read(file).map_err(yggc::engine::Error::from)?;
@@ -97,7 +102,7 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<Options, Failu
         Some("q8") => KvFormat::Q8,
         Some(found) => return Err(unknown("cache", "f16 or q8", found)),
     };
-    Ok(Options {
+    let options = Options {
         plan: plan.transpose()?,
         drafter,
         store: path(given.store).map(Into::into),
@@ -108,8 +113,10 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<Options, Failu
         threads: some(given.threads),
         context: some(given.context),
         memory_limit: usize::try_from(given.memory_limit).ok().filter(|bytes| *bytes != 0),
-        ..Options::new(model)
-    })
+        resident: usize::try_from(given.resident).ok().filter(|bytes| *bytes != 0),
+        ..Options::new(file)
+    };
+    Ok((options, path(given.packed_folder).map(KeptPlace::in_folder)))
 }
 
 /// The number; `None` for 0.
@@ -163,21 +170,24 @@ mod tests {
             reserved: 0,
             memory_limit: 0,
             cache: ptr::null(),
+            resident: 0,
+            packed_folder: ptr::null(),
         }
     }
 
-    fn read(given: OpenOptions) -> Result<Options, Failure> {
+    fn read(given: OpenOptions) -> Result<(Options, Option<KeptPlace>), Failure> {
         // SAFETY: the tests' texts end with a NUL.
         unsafe { options(&given) }
     }
 
     #[test]
     fn what_is_left_out_is_the_librarys_default() {
-        let found = read(given()).unwrap();
+        let (found, kept) = read(given()).unwrap();
         let expected = Options::new("model.gguf");
         assert_eq!(found.model, expected.model);
         assert_eq!((found.drafter, found.tier, found.threads), (expected.drafter, None, None));
-        assert_eq!((found.context, found.memory_limit), (None, None));
+        assert_eq!((found.context, found.memory_limit, found.resident), (None, None, None));
+        assert!(kept.is_none());
         assert!(found.plan.is_none() && found.store.is_none() && found.draft_model.is_none());
     }
 
@@ -193,16 +203,19 @@ mod tests {
             context: 64,
             memory_limit: 1 << 30,
             cache: c"q8".as_ptr(),
+            resident: 1 << 20,
+            packed_folder: c"kept".as_ptr(),
             ..given()
         });
-        let found = found.unwrap();
+        let (found, kept) = found.unwrap();
+        assert_eq!((found.resident, kept.unwrap().folder), (Some(1 << 20), "kept".into()));
         assert_eq!(found.drafter, DrafterChoice::Forced("lookup".to_owned()));
         assert_eq!((found.tier, found.activations), (Some(Tier::Portable), Some(Activations::Int8)));
         assert_eq!(found.cache, KvFormat::Q8);
         assert_eq!((found.threads, found.context), (Some(3), Some(64)));
         assert_eq!(found.memory_limit, Some(1 << 30));
         assert_eq!((found.store, found.draft_model), (Some("a".into()), Some("b".into())));
-        let none =
+        let (none, _) =
             read(OpenOptions { drafter: c"none".as_ptr(), device: c"cuda".as_ptr(), ..given() }).unwrap();
         assert_eq!((none.drafter, none.tier), (DrafterChoice::Plain, Some(Tier::Cuda)));
     }

@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 
 use yggc::engine::{
-    Adjustment, Conversation, GenerationPrompt, Message, Prompt, Request, Reuse, Role, Sampling, Speculation,
-    Variables,
+    Adjustment, Constraint, Conversation, GenerationPrompt, Message, Prompt, Request, Reuse, Role, Sampling,
+    Speculation, Variables,
 };
 
 use super::{
@@ -71,6 +71,13 @@ pub struct GenerateRequest {
     pub no_reuse: u32,
     /// Variables of the model's chat template as a JSON object, such as `{"enable_thinking": false}`; only with `messages`.
     pub chat_template_kwargs: *const c_char,
+    /// A JSON schema, as JSON, that the answer fits; `{"type": "object"}` for any JSON object. At most one of this and the next two is given. An
+    /// answer that reaches `max_tokens` is cut before it is whole.
+    pub json_schema: *const c_char,
+    /// A regular expression that the whole answer matches.
+    pub regex: *const c_char,
+    /// A grammar in Lark's form that the whole answer fits.
+    pub grammar: *const c_char,
 }
 
 // SAFETY: plain data of C that begins with its size; null pointers and zeros are values.
@@ -120,6 +127,8 @@ pub(super) unsafe fn request(given: *const GenerateRequest) -> Result<Request, F
         (!text.is_empty()).then(|| text.to_owned()).ok_or_else(empty)
     });
     let mut request = Request {
+        // SAFETY: as the caller's.
+        constraint: unsafe { constraint(&given)? },
         sampling,
         adjustment,
         stop: stop.collect::<Result<_, _>>()?,
@@ -135,6 +144,27 @@ pub(super) unsafe fn request(given: *const GenerateRequest) -> Result<Request, F
         request.cancel = unsafe { pointers::handle(given.cancel, "cancel")? }.handle();
     }
     Ok(request)
+}
+
+/// What the answer must be.
+///
+/// # Safety
+/// As [`request`].
+unsafe fn constraint(given: &GenerateRequest) -> Result<Option<Constraint>, Failure> {
+    // SAFETY: as the caller's.
+    let text = |field, what| unsafe { pointers::text(field, what) };
+    let schema = text(given.json_schema, "json_schema")?.map(|text| Constraint::JsonSchema(text.to_owned()));
+    let regex = text(given.regex, "regex")?.map(|text| Constraint::Regex(text.to_owned()));
+    let grammar = text(given.grammar, "grammar")?.map(|text| Constraint::Lark(text.to_owned()));
+    let mut asked = schema.into_iter().chain(regex).chain(grammar);
+    let constraint = asked.next();
+    match asked.count() {
+        0 => Ok(constraint),
+        more => Err(Failure::usage(format!(
+            "expected at most one of json_schema, regex and grammar, found {}",
+            more + 1
+        ))),
+    }
 }
 
 fn one_if_zero(number: f32) -> f32 {
@@ -225,6 +255,9 @@ mod tests {
             no_spec: 0,
             no_reuse: 0,
             chat_template_kwargs: ptr::null(),
+            json_schema: ptr::null(),
+            regex: ptr::null(),
+            grammar: ptr::null(),
         }
     }
 
@@ -240,7 +273,7 @@ mod tests {
         assert_eq!((found.prompt, found.max_tokens), (expected.prompt, expected.max_tokens));
         assert_eq!((found.sampling, found.adjustment), (Sampling::GREEDY, Adjustment::NONE));
         assert_eq!((found.speculation, found.reuse), (expected.speculation, expected.reuse));
-        assert!(found.stop.is_empty() && !found.cancel.is_cancelled());
+        assert!(found.stop.is_empty() && !found.cancel.is_cancelled() && found.constraint.is_none());
     }
 
     #[test]
@@ -289,6 +322,20 @@ mod tests {
             cancel::ygg_cancel_free(handle);
         }
         assert!(found.cancel.is_cancelled(), "the request keeps what the handle stood for");
+        let asked = || GenerateRequest { prompt: c"ab".as_ptr(), ..given() };
+        for (given, expected) in [
+            (
+                GenerateRequest { json_schema: c"true".as_ptr(), ..asked() },
+                Constraint::JsonSchema("true".to_owned()),
+            ),
+            (GenerateRequest { regex: c"a+".as_ptr(), ..asked() }, Constraint::Regex("a+".to_owned())),
+            (
+                GenerateRequest { grammar: c"start: \"a\"".as_ptr(), ..asked() },
+                Constraint::Lark("start: \"a\"".to_owned()),
+            ),
+        ] {
+            assert_eq!(read(given).unwrap().constraint, Some(expected));
+        }
         let tokens = [3, 5];
         let found = read(GenerateRequest { tokens: tokens.as_ptr(), token_count: 2, ..given() }).unwrap();
         assert_eq!(found.prompt, Prompt::Tokens(vec![3, 5]));
@@ -321,6 +368,10 @@ mod tests {
             (GenerateRequest { min_p: f32::NAN, ..asked() }, "min-p"),
             (GenerateRequest { repetition_penalty: -1.0, ..asked() }, "repetition"),
             (GenerateRequest { presence_penalty: f32::INFINITY, ..asked() }, "presence"),
+            (
+                GenerateRequest { regex: text, json_schema: text, ..asked() },
+                "at most one of json_schema, regex",
+            ),
             (GenerateRequest { size: 8, ..asked() }, "sizeof(ygg_request)"),
         ] {
             let failure = read(bad).unwrap_err();

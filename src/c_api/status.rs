@@ -84,7 +84,9 @@ fn next_step(hint: &Hint) -> String {
         Hint::Tier => "set `isa` of ygg_options to another set, or to NULL",
         Hint::Processor => "set `device` of ygg_options to \"cpu\", and open the engine again",
         Hint::Threads => "set `threads` of ygg_options",
-        Hint::Resident => "open it through this interface, which keeps all weights in memory",
+        Hint::Resident => {
+            "set `resident` of ygg_options to another number of bytes, and `packed_folder` to a folder"
+        }
         Hint::ForcePlan => "or set `force_plan` of ygg_options to use the plan all the same",
         Hint::DraftModel => "set `draft_model` of ygg_options to its path",
         Hint::Store => "set `store` of ygg_options to the path of the corpus store",
@@ -149,7 +151,7 @@ mod tests {
             (Hint::Tier, "`isa` of"),
             (Hint::Processor, "`device` of"),
             (Hint::Threads, "`threads` of"),
-            (Hint::Resident, "all weights in memory"),
+            (Hint::Resident, "`packed_folder` to a folder"),
             (Hint::ForcePlan, "`force_plan` of"),
             (Hint::DraftModel, "`draft_model` of"),
             (Hint::Store, "`store` of"),

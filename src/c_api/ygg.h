@@ -86,6 +86,10 @@ typedef struct ygg_options {
     uint64_t memory_limit;
     // Element type of the key/value cache, `f16` or `q8`; `NULL`: `f16`.
     const char *cache;
+    // Most bytes of packed weights in memory; the others are read from disk by every forward, from `packed_folder`. 0: all are in memory.
+    uint64_t resident;
+    // Path of a folder in which packed weights are kept for the next start, which need not exist; `NULL`: they are not kept.
+    const char *packed_folder;
 } ygg_options;
 
 // One message of a conversation.
@@ -142,6 +146,13 @@ typedef struct ygg_request {
     uint32_t no_reuse;
     // Variables of the model's chat template as a JSON object, such as `{"enable_thinking": false}`; only with `messages`.
     const char *chat_template_kwargs;
+    // A JSON schema, as JSON, that the answer fits; `{"type": "object"}` for any JSON object. At most one of this and the next two is given. An
+    // answer that reaches `max_tokens` is cut before it is whole.
+    const char *json_schema;
+    // A regular expression that the whole answer matches.
+    const char *regex;
+    // A grammar in Lark's form that the whole answer fits.
+    const char *grammar;
 } ygg_request;
 
 // A token of an answer and the text that became final with it.

@@ -36,9 +36,6 @@ mod tests;
 
 pub(crate) use command::command;
 
-/// Packing fewer bytes takes less time than opening a file of them.
-const LEAST_PACKED_BYTES: usize = 16 << 20;
-
 /// Why the cache could not be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CacheError {
@@ -104,13 +101,11 @@ impl CachePlace {
     /// The folder of packed weights, if they are kept.
     pub(crate) fn packed(&self) -> Option<KeptPlace> {
         let cache = self.keeps_packed.then(|| self.dir().ok()).flatten()?;
-        let folder = cache.packed();
         let most_read_bytes = memory::available().map_or(0, |bytes| bytes / 2);
         Some(KeptPlace {
-            folder,
-            least_bytes: LEAST_PACKED_BYTES,
             most_bytes: self.packed_limit,
             most_read_bytes,
+            ..KeptPlace::in_folder(cache.packed())
         })
     }
 

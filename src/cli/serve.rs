@@ -19,7 +19,7 @@ use crate::{
         refinement::Refinement,
         settings::{self, Machine},
     },
-    serve::{ApiKey, Idle, Limits, Settings, serve},
+    serve::{ApiKey, Idle, Limits, Settings, SpanSettings, serve},
 };
 
 /// Runs `yggc serve`.
@@ -49,6 +49,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         origins: args.cors_origin.clone(),
         page: !args.no_page,
         logs_requests: args.access_log,
+        spans: spans(cache)?,
         drafter: match args.drafter {
             _ if args.no_spec => "none".to_owned(),
             None => "plan".to_owned(),
@@ -95,6 +96,16 @@ fn idle(
     let place = CachedPlan::new(&folder, here, digest.as_deref());
     let work = Refinement::new(&place, folder.root(), args.model.model.as_deref(), draft_model, machine)?;
     Ok(Idle { after: Duration::from_secs(after as u64), work: Box::new(work) })
+}
+
+/// Where spans of requests are sent, if a variable of OpenTelemetry asks for them.
+fn spans(cache: &CachePlace) -> Result<Option<SpanSettings>, Failure> {
+    let variables = &cache.environment.telemetry;
+    if let Some((name, _)) = variables.iter().find(|(_, value)| value.to_str().is_none()) {
+        return Err(Failure::Input(format!("${name} is not text: expected UTF-8; correct it, or unset it")));
+    }
+    let variable = |name: &str| Some(variables.get(name)?.to_string_lossy().into_owned());
+    SpanSettings::read(variable).map_err(|fault| Failure::Input(format!("{fault}; correct it, or unset it")))
 }
 
 /// The key that requests must send, if one was given.

@@ -50,6 +50,19 @@ pub struct KeptPlace {
     pub most_read_bytes: usize,
 }
 
+impl KeptPlace {
+    /// A folder with the usual limits.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            // Packing fewer takes less time than opening a file of them.
+            least_bytes: 16 << 20,
+            most_bytes: None,
+            most_read_bytes: 4 << 30,
+        }
+    }
+}
+
 /// What happened to the packed weights of a model. Each variant displays as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PackedNote {

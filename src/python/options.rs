@@ -11,11 +11,6 @@ use yggc::{
 
 use super::error::{exception, input};
 
-/// Packing fewer bytes takes less time than opening a file of them.
-const LEAST_PACKED_BYTES: usize = 16 << 20;
-/// Packed weights of at most so many bytes are read, others are mapped.
-const MOST_READ_BYTES: usize = 4 << 30;
-
 /// The keywords of `Engine`.
 #[derive(Clone, Debug, FromPyObject)]
 pub(super) struct Given {
@@ -53,13 +48,7 @@ pub(super) struct Given {
 pub(super) fn open(path: &Path, folder: Option<&Path>) -> PyResult<Model> {
     let model = Model::open(path).map_err(|error| exception(&error.into()))?;
     let Some(folder) = folder else { return Ok(model) };
-    let place = KeptPlace {
-        folder: folder.to_owned(),
-        least_bytes: LEAST_PACKED_BYTES,
-        most_bytes: None,
-        most_read_bytes: MOST_READ_BYTES,
-    };
-    model.kept_in(place, |_| {}).map_err(|error| exception(&error.into()))
+    model.kept_in(KeptPlace::in_folder(folder), |_| {}).map_err(|error| exception(&error.into()))
 }
 
 impl Given {

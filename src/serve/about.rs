@@ -15,9 +15,10 @@ use serde_json::{Map, Value, json};
 use super::{answers::Refused, page, routes::Service};
 
 /// Every path, and what is there.
-const PATHS: [(&str, &str); 11] = [
+const PATHS: [(&str, &str); 12] = [
     ("POST /v1/chat/completions", "answers a conversation"),
     ("POST /v1/completions", "continues prompts"),
+    ("POST /v1/responses", "answers a conversation, in OpenAI's newer form"),
     ("GET /v1/models", "the model"),
     ("GET /v1/models/NAME", "the model, by its name"),
     ("POST /tokenize", "tokens of a text or a conversation"),

@@ -43,6 +43,19 @@ impl Refused {
         Self { field: Some(field), ..refused }
     }
 
+    /// The same of a field by its other name, and of what is in it.
+    pub(super) fn renamed(self, from: &str, to: &'static str) -> Self {
+        let Some(rest) = self.field.as_deref().and_then(|field| field.strip_prefix(from)) else {
+            return self;
+        };
+        if !(rest.is_empty() || rest.starts_with(['.', '['])) {
+            return self;
+        }
+        let field = format!("{to}{rest}");
+        let said = self.message.strip_prefix(&*format!("{from}{rest}")).unwrap_or(&self.message);
+        Self { message: format!("{field}{said}"), field: Some(field.into()), ..self }
+    }
+
     pub(super) fn with_code(self, code: &'static str) -> Self {
         Self { code: Some(code), ..self }
     }
@@ -121,11 +134,13 @@ impl IntoResponse for Refused {
     }
 }
 
-/// The two endpoints that generate text.
+/// The endpoints that generate text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Chat,
     Completions,
+    /// A chat by other names.
+    Responses,
 }
 
 impl Endpoint {
@@ -134,6 +149,7 @@ impl Endpoint {
         match self {
             Self::Chat => "/v1/chat/completions",
             Self::Completions => "/v1/completions",
+            Self::Responses => "/v1/responses",
         }
     }
 }
@@ -143,6 +159,8 @@ impl Endpoint {
 pub(super) struct Frame {
     pub(super) endpoint: Endpoint,
     pub(super) id: String,
+    /// What makes it and the ids of its parts this request's.
+    pub(super) number: String,
     /// Seconds since 1970.
     pub(super) created: u64,
     pub(super) model: String,
@@ -178,16 +196,17 @@ impl Frame {
     /// A new id for a request.
     pub(super) fn new(endpoint: Endpoint, model: &str, created: u64, number: u64) -> Self {
         let kind = match endpoint {
-            Endpoint::Chat => "chatcmpl",
-            Endpoint::Completions => "cmpl",
+            Endpoint::Chat => "chatcmpl-",
+            Endpoint::Completions => "cmpl-",
+            Endpoint::Responses => "resp_",
         };
-        let id = format!("{kind}-{created:x}{number:016x}");
-        Self { endpoint, id, created, model: model.to_owned(), choice: 0 }
+        let number = format!("{created:x}{number:016x}");
+        Self { endpoint, id: format!("{kind}{number}"), number, created, model: model.to_owned(), choice: 0 }
     }
 
     fn object(&self, of_chat: &str, choices: Value) -> Value {
         let object = match self.endpoint {
-            Endpoint::Chat => of_chat,
+            Endpoint::Chat | Endpoint::Responses => of_chat,
             Endpoint::Completions => "text_completion",
         };
         json!({"id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices})
@@ -203,7 +222,7 @@ impl Frame {
     ) -> Value {
         let log_probs = noted.map(|noted| self.log_probs(noted, 0, tokenizer));
         match self.endpoint {
-            Endpoint::Chat => {
+            Endpoint::Chat | Endpoint::Responses => {
                 let message = json!({"role": "assistant", "content": text, "refusal": null});
                 json!({"index": self.choice, "message": message, "logprobs": log_probs, "finish_reason": reason.name()})
             }
@@ -239,7 +258,7 @@ impl Frame {
         let log_probs = noted.map(|noted| self.log_probs(noted, offset, tokenizer));
         let reason = reason.map(FinishReason::name);
         let choice = match self.endpoint {
-            Endpoint::Chat => {
+            Endpoint::Chat | Endpoint::Responses => {
                 let delta =
                     if text.is_empty() && noted.is_none() { json!({}) } else { json!({"content": text}) };
                 json!({"index": self.choice, "delta": delta, "logprobs": log_probs, "finish_reason": reason})
@@ -267,7 +286,7 @@ impl Frame {
     /// Log-probabilities of tokens whose text begins at character `offset` of the whole text.
     fn log_probs(&self, noted: &[Noted], offset: usize, tokenizer: &Tokenizer) -> Value {
         match self.endpoint {
-            Endpoint::Chat => {
+            Endpoint::Chat | Endpoint::Responses => {
                 let content = noted.iter().map(|Noted { id, log_probs }| {
                     let best = log_probs.best.iter();
                     let best: Vec<_> = best.map(|(id, log)| TokenJson::new(tokenizer, *id, *log)).collect();
@@ -325,6 +344,18 @@ impl Usage {
             "completion_tokens": completion_tokens,
             "total_tokens": prompt_tokens + completion_tokens,
             "prompt_tokens_details": {"cached_tokens": cached_tokens},
+        })
+    }
+
+    /// By the names of `/v1/responses`.
+    pub(super) fn of_response(&self) -> Value {
+        let Self { prompt_tokens, completion_tokens, cached_tokens } = self;
+        json!({
+            "input_tokens": prompt_tokens,
+            "input_tokens_details": {"cached_tokens": cached_tokens, "cache_write_tokens": prompt_tokens.saturating_sub(*cached_tokens)},
+            "output_tokens": completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": prompt_tokens + completion_tokens,
         })
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{
     requests::{self, Asked, Defaults},
+    responses,
     settings::Limits,
 };
 
@@ -24,7 +25,8 @@ const DEFAULTS: Defaults<'_> = Defaults { drafter: "plan", limits: &LIMITS, cont
 /// If a request is accepted that an engine would refuse, or a refusal has no reason or another status than 400.
 pub(crate) fn check_body(body: &[u8]) -> bool {
     let mut understood = false;
-    for asked in [requests::chat(body, &DEFAULTS), requests::completion(body, &DEFAULTS)] {
+    let chat = requests::chat(body, &DEFAULTS);
+    for asked in [chat, requests::completion(body, &DEFAULTS), responses::asked(body, &DEFAULTS)] {
         match asked {
             Ok(Asked { request, drafter, .. }) => {
                 assert!((1..=LIMITS.output_tokens).contains(&request.max_tokens), "{request:?}");

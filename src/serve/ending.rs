@@ -5,11 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 use yggc::engine::CancelHandle;
 
-use super::routes::Service;
+use super::{answers::Endpoint, routes::Service, spans::Span};
 
 /// Status counted for a client that left before its answer was complete, as reverse proxies do.
 const CLIENT_LEFT: u16 = 499;
@@ -21,12 +21,33 @@ pub(super) struct Ending {
     route: &'static str,
     arrived: Instant,
     cancel: CancelHandle,
+    /// What is recorded of it, if anything is.
+    span: Option<Span>,
     has_ended: bool,
 }
 
 impl Ending {
-    pub(super) fn new(service: Arc<Service>, route: &'static str, arrived: Instant) -> Self {
-        Self { service, route, arrived, cancel: CancelHandle::new(), has_ended: false }
+    /// For a request to `endpoint` that arrived with these headers.
+    pub(super) fn new(
+        service: Arc<Service>,
+        endpoint: Endpoint,
+        headers: &HeaderMap,
+        arrived: Instant,
+    ) -> Self {
+        let span = service.spans.as_ref().and_then(|spans| spans.begin(endpoint, headers, arrived));
+        Self {
+            service,
+            route: endpoint.route(),
+            arrived,
+            cancel: CancelHandle::new(),
+            span,
+            has_ended: false,
+        }
+    }
+
+    /// What is recorded of the request, if anything is.
+    pub(super) fn span(&self) -> Option<Span> {
+        self.span.clone()
     }
 
     /// A handle that cancels the request.
@@ -45,6 +66,7 @@ impl Ending {
             self.cancel.cancel();
             let took = self.arrived.elapsed();
             self.service.metrics.request(self.route, status, took);
+            self.span.iter().for_each(|span| span.end(status));
             if self.service.settings.logs_requests {
                 // A closed stderr is no reason to fail a request.
                 let _ = writeln!(io::stderr(), "{} {status} {:.3} s", self.route, took.as_secs_f64());

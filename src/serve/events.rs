@@ -22,6 +22,7 @@ use super::{
     answers::{Frame, Noted, Refused, Usage},
     ending::Ending,
     queue::{Delivery, Sent},
+    response_events::{self, Made, Responding},
     routes::{drained, late},
     steps::{self, StepView},
     tool_calls::CallsOfAnswer,
@@ -42,6 +43,8 @@ pub(super) struct Answering {
     pub(super) reports_log_probs: bool,
     /// The calls of the answer, if it may make any.
     pub(super) calls: Option<CallsOfAnswer>,
+    /// The response that the answer is, at `/v1/responses`.
+    pub(super) responding: Option<Responding>,
     pub(super) events: UnboundedReceiver<Delivery>,
     /// Fires at the request's deadline.
     pub(super) deadline: Pin<Box<Sleep>>,
@@ -93,12 +96,20 @@ pub(super) fn stream(answering: Answering, first: Sent, (usage, steps): (bool, b
 impl EventBody {
     /// Appends one event.
     fn send(&mut self, value: &Value) {
-        self.ready.push_back(event(value));
+        let data = event(value);
+        self.ready.push_back(match value["type"].as_str() {
+            Some(name) => [format!("event: {name}\n").as_bytes(), &data].concat().into(),
+            None => data,
+        });
     }
 
     /// Sends what an answer begins with.
     fn begin_choice(&mut self) {
         self.offset = 0;
+        if let Some(responding) = &mut self.answering.responding {
+            let events = responding.begin();
+            return events.iter().for_each(|event| self.send(event));
+        }
         if let Some(opening) = self.answering.frame.opening() {
             self.send(&opening);
         }
@@ -114,6 +125,11 @@ impl EventBody {
             Ok(sent) => sent,
             Err(error) => return self.fail(&error.into()),
         };
+        if self.answering.responding.is_some() {
+            let Made { events, end } = response_events::take(&mut self.answering, event);
+            events.iter().for_each(|event| self.send(event));
+            return end.into_iter().for_each(|status| self.end(status));
+        }
         match event {
             Event::Token { id, text, log_probs: _ } if self.answering.calls.is_some() => {
                 let Answering { calls, loaded, .. } = &mut self.answering;
@@ -186,12 +202,19 @@ impl EventBody {
 
     /// Sends an error as an event, since the status has already been sent.
     fn fail(&mut self, refused: &Refused) {
-        self.send(&refused.body());
+        let events = match &mut self.answering.responding {
+            Some(responding) => responding.fail(refused),
+            None => vec![refused.body()],
+        };
+        events.iter().for_each(|event| self.send(event));
         self.end(refused.status);
     }
 
     fn end(&mut self, status: StatusCode) {
-        self.ready.push_back(Bytes::from_static(b"data: [DONE]\n\n"));
+        // The last event of a response says that it is the last.
+        if self.answering.responding.is_none() {
+            self.ready.push_back(Bytes::from_static(b"data: [DONE]\n\n"));
+        }
         self.is_over = true;
         self.answering.ending.end(status);
     }

@@ -28,11 +28,16 @@ mod page;
 mod prefill;
 mod queue;
 mod requests;
+mod response_events;
+mod responses;
 mod routes;
 mod settings;
+mod span_export;
+mod spans;
 mod steps;
 mod structured;
 mod tokens;
+mod told_tools;
 mod tool_calls;
 mod tools;
 mod vllm_metrics;
@@ -49,6 +54,7 @@ pub(crate) use self::{
     idle::{Idle, IdleWork},
     key::ApiKey,
     settings::{Limits, Settings},
+    span_export::{SpanSettings, VARIABLES as SPAN_VARIABLES},
 };
 use self::{metrics::Metrics, queue::Queue, routes::Service, worker::Worker};
 
@@ -78,12 +84,18 @@ pub(crate) fn serve(
         .max_blocking_threads(2)
         .build()
         .map_err(ServeError::Threads)?;
-    let service = Arc::new(Service { loaded, context, settings, queue: Arc::clone(&queue), metrics });
-    let served = runtime.block_on(connections::run(service, ready));
+    let exporting =
+        settings.spans.as_ref().map(span_export::start).transpose().map_err(ServeError::Threads)?;
+    let (spans, exporting) = exporting.unzip();
+    let service = Arc::new(Service { loaded, context, settings, queue: Arc::clone(&queue), metrics, spans });
+    let served = runtime.block_on(connections::run(Arc::clone(&service), ready));
     queue.close();
     queue.cancel_all();
     let ended = decoding.join();
     runtime.shutdown_background();
+    if let (Some(exporting), Some(spans)) = (exporting, &service.spans) {
+        exporting.end(spans);
+    }
     served?;
     ended.map_err(|_| ServeError::Decoder)
 }

@@ -12,6 +12,8 @@ use tokio::{
 };
 use yggc::engine::{self, CancelHandle, Event, Request, StepTree};
 
+use super::spans::Span;
+
 /// What the decoder sends for a request: events, or an error.
 pub(super) type Delivery = Result<Sent, engine::Error>;
 
@@ -34,6 +36,8 @@ pub(super) struct Job {
     /// The drafter: `plan`, `none` or a drafter's name.
     pub(super) drafter: String,
     pub(super) arrived: Instant,
+    /// What is recorded of it, if anything is.
+    pub(super) span: Option<Span>,
     /// Channel of its events; holds at most one per token of the answers.
     pub(super) events: UnboundedSender<Delivery>,
 }
@@ -219,6 +223,7 @@ mod tests {
             reports_steps: false,
             drafter: "plan".to_owned(),
             arrived: Instant::now(),
+            span: None,
             events: unbounded_channel().0,
         }
     }

@@ -140,6 +140,8 @@ pub(super) struct Asked {
     pub(super) delivery: Delivery,
     /// What the answer may call.
     pub(super) tools: Option<Tools>,
+    /// What a response of `/v1/responses` repeats of its request.
+    pub(super) response: Option<Value>,
 }
 
 /// How an answer is delivered.
@@ -326,7 +328,7 @@ impl Terms {
         let drafter = self.drafter.unwrap_or_else(|| defaults.drafter.to_owned());
         known_drafter(&drafter)?;
         let choices = Choices::new(self.n, self.best_of)?;
-        Ok(Asked { request, model: self.model, drafter, choices, delivery, tools: None })
+        Ok(Asked { request, model: self.model, drafter, choices, delivery, tools: None, response: None })
     }
 
     fn sampling(&self) -> Result<Sampling, Refused> {

@@ -36,7 +36,10 @@ use super::{
     metrics::{self, Metrics},
     queue::{Job, Queue, Refusal, Sent},
     requests::{self, Asked, Defaults, Delivery},
+    response_events::{self, Made, Responding},
+    responses,
     settings::Settings,
+    spans::Spans,
     structured, tokens,
     tool_calls::CallsOfAnswer,
     tools::CallFormat,
@@ -51,6 +54,8 @@ pub(super) struct Service {
     pub(super) settings: Settings,
     pub(super) queue: Arc<Queue>,
     pub(super) metrics: Arc<Metrics>,
+    /// Where spans of requests begin, if they are sent anywhere.
+    pub(super) spans: Option<Spans>,
 }
 
 /// Routes of the service.
@@ -58,6 +63,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
+        .route("/v1/responses", post(respond))
         .route("/v1/models", get(models))
         .route("/v1/models/{name}", get(model))
         .route("/health", get(health))
@@ -95,10 +101,14 @@ async fn completions(State(service): State<Arc<Service>>, headers: HeaderMap, bo
     generate(&service, Endpoint::Completions, &headers, body).await
 }
 
+async fn respond(State(service): State<Arc<Service>>, headers: HeaderMap, body: Body) -> Response {
+    generate(&service, Endpoint::Responses, &headers, body).await
+}
+
 /// Answers a generating request and counts its end.
 async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMap, body: Body) -> Response {
     let arrived = Instant::now();
-    let mut ending = Ending::new(Arc::clone(service), endpoint.route(), arrived);
+    let mut ending = Ending::new(Arc::clone(service), endpoint, headers, arrived);
     let deadline = arrived + service.settings.limits.deadline;
     let asked = match asked(service, endpoint, headers, body, deadline).await {
         Ok(asked) => asked,
@@ -124,7 +134,7 @@ async fn asked(
     body: Body,
     deadline: Instant,
 ) -> Result<(Asked, Option<CallFormat>, Encoded), Refused> {
-    let Service { loaded, context, settings, queue, metrics } = &**service;
+    let Service { loaded, context, settings, queue, metrics, spans: _ } = &**service;
     authorise(settings, headers)?;
     if queue.is_closed() {
         return Err(drained());
@@ -146,17 +156,22 @@ async fn asked(
         let mut asked = match endpoint {
             Endpoint::Chat => requests::chat(&body, &defaults),
             Endpoint::Completions => requests::completion(&body, &defaults),
+            Endpoint::Responses => responses::asked(&body, &defaults),
         }?;
         check_model(&service.settings, asked.model.as_deref())?;
         let calls = structured::prepare(&mut asked, &loaded)?;
         let field = match endpoint {
-            Endpoint::Chat => "messages",
+            Endpoint::Chat | Endpoint::Responses => "messages",
             Endpoint::Completions => "prompt",
         };
         let encoded = Encoded::new(&asked, &loaded, limits, context, field)?;
         Ok((asked, calls, encoded))
     });
-    encoded.await.map_err(|_| not_encoded())?
+    let encoded = encoded.await.map_err(|_| not_encoded())?;
+    encoded.map_err(|refused: Refused| match endpoint {
+        Endpoint::Chat | Endpoint::Completions => refused,
+        Endpoint::Responses => responses::renamed(refused),
+    })
 }
 
 /// Response to a text on which the tokenizer failed.
@@ -173,14 +188,20 @@ async fn begin(
     ending: Ending,
     (arrived, deadline): (Instant, Instant),
 ) -> Result<Response, (Refused, Ending)> {
-    let Asked { request, drafter, delivery, .. } = asked;
+    let Asked { request, drafter, delivery, response, .. } = asked;
     let Encoded { mut requests, echoes, each, prompt_tokens } = encoded;
     let reports_log_probs = request.log_probs.is_some();
     let cancel = ending.cancel();
     requests.iter_mut().for_each(|request| request.cancel = cancel.clone());
+    let created = seconds_since_1970();
+    static REQUESTS: AtomicU64 = AtomicU64::new(0);
+    let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
+    let frame = Frame::new(endpoint, &service.settings.model_name, created, number);
+    let span = ending.span();
+    span.iter().for_each(|span| span.asked(&frame, &requests, prompt_tokens));
     let (sender, events) = unbounded_channel();
     let reports_steps = matches!(delivery, Delivery::Stream { steps: true, .. });
-    let job = Job { requests, cancel, reports_steps, drafter, arrived, events: sender };
+    let job = Job { requests, cancel, reports_steps, drafter, arrived, span, events: sender };
     let refused = match service.queue.push(job) {
         Ok(()) => None,
         Err(Refusal::Full) => {
@@ -197,11 +218,8 @@ async fn begin(
     }
     // Each answer runs its prompt, or reuses its keys and values.
     service.metrics.prompt(prompt_tokens * each);
-    let created = seconds_since_1970();
-    static REQUESTS: AtomicU64 = AtomicU64::new(0);
-    let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
-    let frame = Frame::new(endpoint, &service.settings.model_name, created, number);
     let mut answering = Answering {
+        responding: response.map(|head| Responding::new(head, &frame)),
         frame,
         loaded: Arc::clone(&service.loaded),
         usage: Usage { prompt_tokens, ..Usage::default() },
@@ -241,6 +259,9 @@ async fn whole(
     first: Sent,
     deadline: Instant,
 ) -> Result<Response, (Refused, Ending)> {
+    if answering.responding.is_some() {
+        return whole_response(answering, first, deadline).await;
+    }
     let mut choices = Vec::with_capacity(answering.echoes.len());
     let (mut text, mut noted) = (std::mem::take(&mut answering.echoes[0]), Vec::new());
     let mut event = first.event;
@@ -278,6 +299,30 @@ async fn whole(
                 text = std::mem::take(&mut answering.echoes[answering.frame.choice]);
                 noted.clear();
             }
+        }
+        event = match next(&mut answering, deadline).await {
+            Ok(sent) => sent.event,
+            Err(refused) => return Err((refused, answering.ending)),
+        };
+    }
+}
+
+/// Waits for an answer that is a response: what the last event of its stream would have.
+async fn whole_response(
+    mut answering: Answering,
+    first: Sent,
+    deadline: Instant,
+) -> Result<Response, (Refused, Ending)> {
+    let mut event = first.event;
+    loop {
+        match response_events::take(&mut answering, event) {
+            Made { end: None, .. } => {}
+            Made { mut events, end: Some(StatusCode::OK) } => {
+                answering.ending.end(StatusCode::OK);
+                let response = events.pop().map(|mut last| last["response"].take());
+                return Ok(Json(response).into_response());
+            }
+            Made { end: Some(_), .. } => return Err((drained(), answering.ending)),
         }
         event = match next(&mut answering, deadline).await {
             Ok(sent) => sent.event,

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use super::ApiKey;
+use super::{ApiKey, SpanSettings};
 
 /// Settings of a running service.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) page: bool,
     /// Whether every request is a line on stderr.
     pub(crate) logs_requests: bool,
+    /// Where spans of requests are sent, if anywhere.
+    pub(crate) spans: Option<SpanSettings>,
     /// Drafter of requests that name none: `plan`, `none`, or a drafter.
     pub(crate) drafter: String,
     /// Limits on requests.

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use yggc::engine::{Constraint, Json, Loaded};
 
-use super::{answers::Refused, requests::Asked, tools::CallFormat};
+use super::{answers::Refused, requests::Asked, told_tools, tools::CallFormat};
 
 /// `response_format` of a request.
 #[derive(Debug, Deserialize)]
@@ -61,9 +61,10 @@ pub(super) fn json_text(value: &Json) -> String {
     serde_json::to_string(value).expect("JSON can be written")
 }
 
-/// Finds out how the model writes the calls that a request may make, and refuses a constraint that cannot be kept before the request
+/// Lays out tools for a template that knows none, finds out how the model writes the calls that a request may make, and refuses a constraint that cannot be kept before the request
 /// waits. Takes a while: nothing for the reactor.
 pub(super) fn prepare(asked: &mut Asked, loaded: &Loaded) -> Result<Option<CallFormat>, Refused> {
+    told_tools::lay_out(&mut asked.request.prompt, loaded)?;
     let calls = match &asked.tools {
         None => None,
         Some(tools) => {

@@ -16,6 +16,7 @@ use super::{
     body,
     requests::{self, Defaults},
     routes::{self, Service},
+    told_tools,
 };
 
 /// Routes of these paths.
@@ -95,7 +96,9 @@ fn ids(service: &Service, body: &[u8], parsed: &TokenizeBody) -> Result<Vec<u32>
         (None, Some(_)) => {
             let defaults =
                 Defaults { drafter: &settings.drafter, limits: &settings.limits, context: *context };
-            Ok(requests::chat(body, &defaults)?.request.prompt.token_ids(loaded as &Loaded)?)
+            let mut prompt = requests::chat(body, &defaults)?.request.prompt;
+            told_tools::lay_out(&mut prompt, loaded)?;
+            Ok(prompt.token_ids(loaded as &Loaded)?)
         }
         (Some(_), Some(_)) => {
             Err(Refused::field("messages", "expected either these or a prompt, found both"))

@@ -119,8 +119,7 @@ impl CallsOfAnswer {
 
 /// The id of a call, which is no other's.
 fn call_id(frame: &Frame, index: usize) -> String {
-    let request = frame.id.rsplit('-').next().unwrap_or_default();
-    format!("call_{request}_{index}")
+    format!("call_{}_{index}", frame.number)
 }
 
 /// Reads the answer of one request.

@@ -7,7 +7,7 @@ use yggc::{
     text::Tokenizer,
 };
 
-use super::{answers::Refused, structured::json_text};
+use super::{answers::Refused, structured::json_text, told_tools};
 
 /// Most tools of a request.
 const MOST_TOOLS: usize = 128;
@@ -92,7 +92,7 @@ enum Must {
 /// How a family writes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallFormat {
-    /// `<tool_call>{"name": .., "arguments": ..}</tool_call>`: Hermes, Qwen.
+    /// `<tool_call>{"name": .., "arguments": ..}</tool_call>`: Hermes, Qwen, and models that are told of tools in this form.
     Hermes,
     /// `{"name": .., "parameters": ..}`: Llama 3.
     Llama3,
@@ -173,7 +173,7 @@ impl CallFormat {
         };
         match source {
             "" => unknown("a model without a template"),
-            _ if !source.contains("tools") => unknown("one that knows no tools"),
+            _ if !told_tools::knows_tools(source) => Ok(Self::Hermes),
             _ if source.contains("<function=") => unknown("calls in XML"),
             _ if source.contains("[ARGS]") => unknown("Mistral's calls with [ARGS]"),
             _ if source.contains("[TOOL_CALLS]") => Ok(Self::Mistral),
@@ -219,13 +219,16 @@ impl Tools {
             return None;
         }
         let key = format.arguments();
+        let place = if format == CallFormat::Mistral { "#/items/anyOf" } else { "#/anyOf" };
         let calls: Vec<Value> = callable
             .iter()
-            .map(|(name, parameters)| {
-                let parameters = match parameters {
+            .enumerate()
+            .map(|(number, (name, parameters))| {
+                let mut parameters = match parameters {
                     Some(schema) => serde_json::to_value(schema).expect("JSON is a value"),
                     None => json!({"type": "object"}),
                 };
+                move_references(&mut parameters, &format!("{place}/{number}/properties/{key}"));
                 json!({"type": "object", "properties": {"name": {"const": name}, key: parameters},
                        "required": ["name", key], "additionalProperties": false})
             })
@@ -260,6 +263,26 @@ impl Tools {
                 format!("start: call{further}\ncall: {begin} \"\\n\" %json {call} \"\\n\" {end}\n")
             }
         }))
+    }
+}
+
+/// References of a schema within itself, when it stands at `place` of another.
+fn move_references(schema: &mut Value, place: &str) {
+    match schema {
+        Value::Object(entries) => {
+            for (name, value) in entries {
+                match (name.as_str(), value) {
+                    ("$ref", Value::String(target)) if target.starts_with('#') => {
+                        target.replace_range(..1, place)
+                    }
+                    // Values, no schemas.
+                    ("const" | "enum" | "default" | "examples", _) => {}
+                    (_, value) => move_references(value, place),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| move_references(value, place)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -73,6 +73,43 @@ static void answer(const char *model, const char *plan) {
     CHECK(ygg_engine_close(engine) == YGG_STATUS_OK);
 }
 
+/* Appends the text to the answer, which has room for it. */
+static int32_t append(const ygg_token *token, void *user_data) {
+    char *answer = user_data;
+    CHECK(strlen(answer) + token->text_bytes < 256);
+    strcat(answer, token->text);
+    return 0;
+}
+
+/* Answers that have to have a form have it, and ends are theirs. */
+static void constrained(const char *model) {
+    ygg_engine *engine = opened(model);
+    ygg_report report = {.size = sizeof report};
+    char said[256] = "";
+    ygg_request request = request_of(60);
+    request.json_schema = "{\"enum\": [\"Rhine\", \"Danube\"]}";
+    CHECK(ygg_generate(engine, &request, append, said, &report) == YGG_STATUS_OK);
+    CHECK(strcmp(said, "\"Rhine\"") == 0 || strcmp(said, "\"Danube\"") == 0);
+    CHECK(report.finish_reason == YGG_FINISH_REASON_STOP);
+    said[0] = 0;
+    request = request_of(60);
+    request.regex = "(yes|no), 42";
+    CHECK(ygg_generate(engine, &request, append, said, &report) == YGG_STATUS_OK);
+    CHECK(strcmp(said, "yes, 42") == 0 || strcmp(said, "no, 42") == 0);
+    said[0] = 0;
+    request = request_of(60);
+    request.grammar = "start: \"a\" \"b\"";
+    CHECK(ygg_generate(engine, &request, append, said, &report) == YGG_STATUS_OK);
+    CHECK(strcmp(said, "ab") == 0);
+
+    request.regex = "a";
+    REFUSED(YGG_STATUS_USAGE, ygg_generate(engine, &request, NULL, NULL, NULL), "at most one of");
+    request.grammar = NULL;
+    request.regex = "(";
+    REFUSED(YGG_STATUS_INPUT, ygg_generate(engine, &request, NULL, NULL, NULL), "regular expression");
+    CHECK(ygg_engine_close(engine) == YGG_STATUS_OK);
+}
+
 struct heard {
     ygg_engine *engine;
     ygg_cancel *cancel;
@@ -185,6 +222,9 @@ static void errors(const char *model) {
     options.drafter = "lookup";
     REFUSED(YGG_STATUS_INPUT, ygg_engine_open(&options, &engine), "plan");
     options = options_of(model);
+    options.resident = 1;
+    REFUSED(YGG_STATUS_INPUT, ygg_engine_open(&options, &engine), "`packed_folder` to a folder");
+    options = options_of(model);
     options.context = 1000000;
     REFUSED(YGG_STATUS_INPUT, ygg_engine_open(&options, &engine), "context");
     CHECK(engine == NULL);
@@ -230,6 +270,8 @@ int main(int count, char **arguments) {
     const char *model = arguments[2];
     if (strcmp(arguments[1], "answer") == 0) {
         answer(model, arguments[3]);
+    } else if (strcmp(arguments[1], "constrained") == 0) {
+        constrained(model);
     } else if (strcmp(arguments[1], "cancel") == 0) {
         cancel(model);
     } else if (strcmp(arguments[1], "errors") == 0) {

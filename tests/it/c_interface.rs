@@ -103,6 +103,11 @@ fn tokens_are_those_of_the_program_with_a_plan_and_without() {
 }
 
 #[test]
+fn answers_have_the_form_that_a_request_asks_for() {
+    success(&interface(&["constrained", path(model())]));
+}
+
+#[test]
 fn a_request_is_ended_by_its_callback_and_by_another_thread() {
     success(&interface(&["cancel", path(model())]));
 }

@@ -11,11 +11,13 @@ mod load;
 mod metrics;
 mod openai;
 mod page;
+mod responses;
 mod server;
 mod soak;
+mod spans;
 mod structured;
 
-use self::server::{Reply, Server, chat, status};
+use self::server::{PATIENCE, Reply, Server, chat, status};
 use crate::{
     emulated_cuda::{exact_model, on_cuda},
     failing_device,
@@ -259,7 +261,6 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
                 json!({"type": "json_schema", "json_schema": {"schema": {"type": "strang"}}}),
             ),
         ),
-        (400, "knows no tools", with("tools", json!([{"type": "function", "function": {"name": "now"}}]))),
         (400, "tool_choice", with("tool_choice", json!("required"))),
         (400, "functions", with("functions", json!([{"name": "now"}]))),
         (400, "drafter", with("drafter", json!("oracle"))),

@@ -1,13 +1,18 @@
 //! The environment, read in this file alone.
 
+#[cfg(feature = "serve")]
+use std::collections::BTreeMap;
 use std::{ffi::OsString, fmt, path::PathBuf};
 
-/// The variables that are read: folders for the cache, settings of the Hugging Face hub, and the key of the service, which as an argument
-/// every user of the machine could see.
+/// The variables that are read: folders for the cache, settings of the Hugging Face hub, the key of the service, which as an argument
+/// every user of the machine could see, and where OpenTelemetry's programs send spans.
 #[derive(Clone, Default)]
 pub(crate) struct Environment {
     #[cfg(feature = "serve")]
     pub(crate) api_key: Option<OsString>,
+    /// Variables of OpenTelemetry by their names.
+    #[cfg(feature = "serve")]
+    pub(crate) telemetry: BTreeMap<&'static str, OsString>,
     pub(crate) xdg_cache_home: Option<OsString>,
     pub(crate) home: Option<OsString>,
     pub(crate) hub: HubEnvironment,
@@ -32,6 +37,11 @@ impl Environment {
         Self {
             #[cfg(feature = "serve")]
             api_key: read("YGGC_API_KEY"),
+            #[cfg(feature = "serve")]
+            telemetry: crate::serve::SPAN_VARIABLES
+                .into_iter()
+                .filter_map(|name| Some((name, set(name)?)))
+                .collect(),
             xdg_cache_home: read("XDG_CACHE_HOME"),
             home: read("HOME"),
             hub: HubEnvironment {

@@ -68,8 +68,11 @@ class Request(BaseModel):
     autoscaling_config={
         "min_replicas": int(os.environ.get("YGG_MIN_REPLICAS", "1")),
         "max_replicas": int(os.environ.get("YGG_MAX_REPLICAS", "2")),
-        "target_ongoing_requests": 2,
+        # Those that wait for the engine and the one that it answers: the queue of `yggc serve` and one.
+        "target_ongoing_requests": float(os.environ.get("YGG_TARGET_REQUESTS", "2")),
         "upscale_delay_s": 5,
+        # A conversation whose replica goes runs its whole prompt again.
+        "downscale_delay_s": 300,
     },
 )
 class Replica:

@@ -26,7 +26,8 @@ fn two() -> Value {
     json!([
         {"type": "function", "function": {"name": "now"}},
         {"type": "function", "function": {"name": "find", "parameters": {
-            "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false}}},
+            "$defs": {"Number": {"type": "integer"}}, "type": "object", "properties": {"n": {"$ref": "#/$defs/Number"}},
+            "required": ["n"], "additionalProperties": false}}},
     ])
 }
 
@@ -101,6 +102,16 @@ fn a_call_that_must_be_made_is_all_that_an_answer_can_be() {
     }
     let free = asked(json!({"tools": two()})).unwrap().unwrap();
     assert_eq!(free.constraint(CallFormat::Hermes, &tokenizer), None);
+}
+
+#[test]
+fn references_move_with_their_schema_and_values_stay() {
+    let mut schema = json!({"$ref": "#", "properties": {"$ref": {"$ref": "#/$defs/a"}, "b": {"$ref": "https://a.example#/b"}},
+        "anyOf": [{"$ref": "#/properties/b"}], "enum": [{"$ref": "#/x"}], "default": {"$ref": "#/x"}});
+    move_references(&mut schema, "#/anyOf/1");
+    let moved = json!({"$ref": "#/anyOf/1", "properties": {"$ref": {"$ref": "#/anyOf/1/$defs/a"}, "b": {"$ref": "https://a.example#/b"}},
+        "anyOf": [{"$ref": "#/anyOf/1/properties/b"}], "enum": [{"$ref": "#/x"}], "default": {"$ref": "#/x"}});
+    assert_eq!(schema, moved);
 }
 
 #[test]

@@ -63,6 +63,14 @@ client.chat.completions.create(
     model="tiny", messages=begun, max_completion_tokens=4, extra_body={"continue_final_message": True})
 steps = client.chat.completions.create(**chat, stream=True, stream_options={"include_steps": True})
 assert sum("step" in (chunk.yggc or {}) for chunk in steps if hasattr(chunk, "yggc")) > 0
+asked = dict(model="tiny", input="one and one", instructions="Add.", max_output_tokens=40, temperature=0)
+response = client.responses.create(**asked)
+with client.responses.stream(**asked) as stream:
+    pieces = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+assert response.output_text and pieces == response.output_text, (pieces, response)
+assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
+again = response.output + [dict(role="user", content="two")]
+client.responses.create(model="tiny", input=again, max_output_tokens=4)
 try:
     client.embeddings.create(model="tiny", input="one")
     raise SystemExit("embeddings were given")

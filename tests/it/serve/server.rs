@@ -99,6 +99,14 @@ impl Server {
         reply(request.send(body))
     }
 
+    /// Asks with POST and headers.
+    #[track_caller]
+    pub(super) fn post_as(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Reply {
+        let request = agent().post(format!("{}{path}", self.url)).content_type("application/json");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        reply(request.send(body.to_string().as_str()))
+    }
+
     #[track_caller]
     pub(super) fn post(&self, path: &str, body: &Value) -> Reply {
         self.post_with(path, &body.to_string(), None)

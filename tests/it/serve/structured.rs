@@ -18,7 +18,7 @@ const TEMPLATE: &str = "{% if tools %}<|im_start|>system\n{% for tool in tools %
     {{ call.function.arguments | tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}\
     {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-fn tools() -> Value {
+pub(super) fn tools() -> Value {
     json!([
         {"type": "function", "function": {"name": "weather", "description": "Weather of a city", "parameters": {
             "type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
@@ -67,15 +67,26 @@ fn answers_have_the_asked_form_whatever_drafts() {
     assert!(answer["choices"][0]["text"].as_str().unwrap().starts_with("ab"), "{answer}");
 }
 
-#[test]
-fn required_calls_are_made_whole_and_in_deltas_and_can_be_answered() {
+/// A server of a model whose template knows tools, and the folder that the model is in.
+pub(super) fn with_tools() -> (tempfile::TempDir, Server) {
+    templated(TEMPLATE)
+}
+
+fn templated(template: &str) -> (tempfile::TempDir, Server) {
     let folder = tempfile::tempdir().expect("a folder");
-    SyntheticSpec::default().write_folder(folder.path()).expect("the model is written");
+    let spec = SyntheticSpec { context: 1024, ..SyntheticSpec::default() };
+    spec.write_folder(folder.path()).expect("the model is written");
     let config = folder.path().join("tokenizer_config.json");
     let mut value: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
-    value["chat_template"] = json!(TEMPLATE);
+    value["chat_template"] = json!(template);
     fs::write(&config, value.to_string()).unwrap();
     let server = Server::start(folder.path(), &["--no-spec"]);
+    (folder, server)
+}
+
+#[test]
+fn required_calls_are_made_whole_and_in_deltas_and_can_be_answered() {
+    let (_folder, server) = with_tools();
     let mut body = chat("What is the weather?", 120);
     body["tools"] = tools();
     body["tool_choice"] = json!({"type": "function", "function": {"name": "weather"}});
@@ -122,4 +133,32 @@ fn required_calls_are_made_whole_and_in_deltas_and_can_be_answered() {
     body["messages"][1]["tool_calls"][0]["function"]["arguments"] = json!("{");
     let refused = server.chat(&body);
     assert!(refused.status == 400 && refused.text.contains("arguments of a call"), "{refused:?}");
+}
+
+#[test]
+fn a_model_whose_template_knows_no_tools_is_told_of_them() {
+    let template = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}\
+        {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    let (_folder, server) = templated(template);
+    let mut body = chat("What is the weather?", 120);
+    (body["tools"], body["tool_choice"]) = (tools(), json!("required"));
+    body["parallel_tool_calls"] = json!(false);
+    let answer = answered(&server.chat(&body));
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["finish_reason"], "tool_calls", "{answer}");
+    let call = &choice["message"]["tool_calls"][0];
+    assert!(["weather", "now"].contains(&call["function"]["name"].as_str().unwrap()), "{answer}");
+
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+    messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": "rain"}));
+    let laid_out = answered(&server.post("/tokenize", &body));
+    assert_eq!(answered(&server.chat(&body))["usage"]["prompt_tokens"], laid_out["count"]);
+    let text = answered(&server.post("/detokenize", &json!({"tokens": laid_out["tokens"]})));
+    let text = text["prompt"].as_str().unwrap();
+    for part in
+        ["\"name\":\"weather\"", "<tool_call>\n{\"name\": ", "<|im_start|>user\n<tool_response>\nrain\n"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }

@@ -1,0 +1,165 @@
+//! Tools for models whose chat template knows none: the conversation tells of them in Hermes' form, and has calls and results as text.
+
+use yggc::engine::{Conversation, Json, Loaded, Message, Prompt, Role};
+
+use super::{answers::Refused, structured::json_text};
+
+/// Lays out what the template of a chat does not: its tools, calls and results. A template that knows tools is left to it.
+pub(super) fn lay_out(prompt: &mut Prompt, loaded: &Loaded) -> Result<(), Refused> {
+    let template = loaded.chat_template().map_err(Refused::from)?;
+    if let (Prompt::Chat(conversation), Some(template)) = (prompt, template)
+        && !knows_tools(template.source())
+    {
+        rewrite(conversation);
+    }
+    Ok(())
+}
+
+/// Whether a template lays out tools, or the calls of a history in a form of its own.
+pub(super) fn knows_tools(template: &str) -> bool {
+    template.contains("tools") || template.contains("tool_calls")
+}
+
+fn rewrite(conversation: &mut Conversation) {
+    let mut messages: Vec<Message> = Vec::with_capacity(conversation.messages.len());
+    let mut answers_calls = false;
+    for mut message in std::mem::take(&mut conversation.messages) {
+        let is_result = message.role == Role::Tool;
+        if is_result {
+            message =
+                Message::new(Role::User, format!("<tool_response>\n{}\n</tool_response>", message.content));
+        } else if let Some((_, Json::Array(calls))) =
+            message.fields.iter().find(|(name, _)| name == "tool_calls")
+        {
+            let said = (!message.content.is_empty()).then(|| message.content.clone());
+            let parts: Vec<String> = said.into_iter().chain(calls.iter().map(call)).collect();
+            message = Message::new(message.role, parts.join("\n"));
+        }
+        match messages.last_mut() {
+            // Results of several calls are one turn.
+            Some(last) if is_result && answers_calls => {
+                last.content = format!("{}\n{}", last.content, message.content);
+            }
+            _ => messages.push(message),
+        }
+        answers_calls = is_result;
+    }
+    conversation.messages = messages;
+    let tools = std::mem::take(&mut conversation.tools);
+    if !tools.is_empty() {
+        tell(&tools, &mut conversation.messages);
+    }
+}
+
+/// A call as the model would have written it.
+fn call(call: &Json) -> String {
+    let member = |value: &Json, name: &str| match value {
+        Json::Object(entries) => {
+            entries.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        }
+        _ => None,
+    };
+    let function = member(call, "function").unwrap_or(Json::Null);
+    let [name, arguments] = ["name", "arguments"].map(|name| member(&function, name).unwrap_or(Json::Null));
+    format!(
+        "<tool_call>\n{{\"name\": {}, \"arguments\": {}}}\n</tool_call>",
+        json_text(&name),
+        json_text(&arguments)
+    )
+}
+
+/// Tells of the tools in the system's message, or where there is none in the user's first: not every template has a system.
+fn tell(tools: &[Json], messages: &mut Vec<Message>) {
+    let list: Vec<String> = tools.iter().map(json_text).collect();
+    let told = format!(
+        "You can call these functions:\n<tools>\n{}\n</tools>\nTo call one, answer with its name and its arguments as JSON:\n\
+         <tool_call>\n{{\"name\": \"NAME\", \"arguments\": {{}}}}\n</tool_call>",
+        list.join("\n")
+    );
+    match messages.iter_mut().find(|message| matches!(message.role, Role::System | Role::User)) {
+        Some(system) if system.role == Role::System => {
+            system.content = format!("{}\n\n{told}", system.content)
+        }
+        Some(user) => user.content = format!("{told}\n\n{}", user.content),
+        None => messages.insert(0, Message::new(Role::User, told)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use yggc::engine::GenerationPrompt;
+
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn laid_out(messages: Vec<Message>, tools: Vec<Json>) -> Vec<(&'static str, String)> {
+        let mut conversation = Conversation { tools, ..Conversation::new(messages, GenerationPrompt::Add) };
+        rewrite(&mut conversation);
+        assert!(conversation.tools.is_empty());
+        conversation.messages.into_iter().map(|message| (message.role.as_str(), message.content)).collect()
+    }
+
+    #[test]
+    fn calls_and_results_become_text_and_results_of_one_turn_one_message() {
+        let mut assistant = Message::new(Role::Assistant, "I look.");
+        let calls = r#"[{"id": "1", "function": {"name": "f", "arguments": {"b": 1, "a": 2}}}, {"function": {"name": "g", "arguments": {}}}]"#;
+        assistant.fields.push(("tool_calls".to_owned(), json(calls)));
+        let said = laid_out(
+            vec![
+                Message::new(Role::User, "q"),
+                assistant,
+                Message::new(Role::Tool, "one"),
+                Message::new(Role::Tool, "two"),
+                Message::new(Role::Assistant, "Three."),
+                Message::new(Role::User, "thanks"),
+            ],
+            Vec::new(),
+        );
+        let called = "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"b\":1,\"a\":2}}\n</tool_call>\n\
+                      <tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>";
+        let results = "<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>";
+        let expected = [
+            ("user", "q"),
+            ("assistant", called),
+            ("user", results),
+            ("assistant", "Three."),
+            ("user", "thanks"),
+        ];
+        assert_eq!(said, expected.map(|(role, text)| (role, text.to_owned())));
+    }
+
+    #[test]
+    fn a_template_that_writes_calls_keeps_its_form() {
+        for (template, expected) in [
+            ("{% for message in messages %}{{ message.content }}{% endfor %}", false),
+            ("{% if tools %}{{ tools | tojson }}{% endif %}", true),
+            ("{% if message['tool_calls'] is defined %}<calls>{% endif %}", true),
+        ] {
+            assert_eq!(knows_tools(template), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn tools_are_told_of_where_the_template_has_room() {
+        let tool = || vec![json(r#"{"type": "function", "function": {"name": "f"}}"#)];
+        let user = || Message::new(Role::User, "q");
+        for (messages, role, begin, end) in [
+            (
+                vec![Message::new(Role::System, "Be brief."), user()],
+                "system",
+                "Be brief.\n\n",
+                "</tool_call>",
+            ),
+            (vec![user()], "user", "You can call", "\n\nq"),
+            (vec![Message::new(Role::Assistant, "a")], "user", "You can call", "</tool_call>"),
+        ] {
+            let (found, text) = laid_out(messages, tool()).remove(0);
+            assert_eq!(found, role);
+            assert!(text.starts_with(begin) && text.ends_with(end), "{text}");
+            assert!(text.contains(r#"{"type":"function","function":{"name":"f"}}"#), "{text}");
+        }
+    }
+}
