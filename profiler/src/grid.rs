@@ -26,6 +26,13 @@ pub struct GridSettings {
     pub budget: Duration,
 }
 
+impl GridSettings {
+    /// One sample of every cell: to rehearse, where times mean nothing.
+    pub fn once(self) -> Self {
+        GridSettings { repetitions: 1, fewest: 1, most: 1, ..self }
+    }
+}
+
 impl Default for GridSettings {
     fn default() -> Self {
         GridSettings {

@@ -339,7 +339,7 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 240)]
     pub(crate) budget: usize,
     /// Take one sample of everything, of an emulated GPU, too, as tests have one: times mean nothing
-    #[arg(long, conflicts_with = "again")]
+    #[arg(long)]
     pub(crate) rehearsal: bool,
     /// File to write the profile to
     #[arg(short = 'o', long, value_name = "FILE", required = true)]

@@ -53,7 +53,8 @@ fn measure(args: &ProfileArgs, output: &Path, cache: &CachePlace) -> Result<(), 
         let mut profile = profile_file::read(file)?;
         draft_models.iter().try_for_each(|path| draft_model_at(&mut profile, path))?;
         let cells = args.cells.clone();
-        let options = RemeasureOptions { cells, budget, pinning: Pinning::default() };
+        let options =
+            RemeasureOptions { cells, budget, pinning: Pinning::default(), is_rehearsal: args.rehearsal };
         let loaded = load(open()?)?;
         let bar = progress::parts();
         let again = measure::remeasure(&loaded, profile, &options, &mut |step| advance(&bar, step));

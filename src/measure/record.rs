@@ -267,7 +267,7 @@ pub fn profile(
     let left = options.budget.saturating_sub(begun.elapsed()).max(rest / 8);
     let usual = GridSettings { budget: left.min(rest / 2), ..GridSettings::default() };
     let settings = match options.is_rehearsal {
-        true => GridSettings { repetitions: 1, fewest: 1, most: 1, ..usual },
+        true => usual.once(),
         false => usual,
     };
     let longest = contexts[contexts.len() - 1];

@@ -27,6 +27,8 @@ pub struct RemeasureOptions {
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
+    /// Whether every cell is measured once, to rehearse with a device that is emulated.
+    pub is_rehearsal: bool,
 }
 
 /// Replaces the samples of the cells by new ones, taken under the tunings of the profile. `loaded` must be what the profile was
@@ -71,6 +73,7 @@ pub fn remeasure(
         noise_threshold: profile.noise_threshold,
         ..GridSettings::default()
     };
+    let settings = if options.is_rehearsal { settings.once() } else { settings };
     let wanted = Wanted { needed: &cells, spare: &[] };
     let measured = measure_grid(&mut subject, wanted, &settings, |done, total| {
         progress(Progress { what: "latencies", done, total });

@@ -344,6 +344,7 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
         cells: cells.iter().cloned().map(select).collect(),
         budget: Duration::from_secs(120),
         pinning: yggc::runtime::Pinning::Floating,
+        is_rehearsal: true,
     };
     let (profile, measured) =
         remeasure(&loaded, profile, &again, &mut |_| {}).expect("launches can be measured");

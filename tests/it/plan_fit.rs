@@ -166,6 +166,7 @@ fn a_profile_from_elsewhere_is_not_measured_on() {
         cells: vec!["verify@2".parse().expect("a selection")],
         budget: Duration::from_secs(5),
         pinning: Pinning::Floating,
+        is_rehearsal: false,
     };
     for (fact, expected, found, change) in recorded(&measured.profile.fingerprints) {
         let mut profile = measured.profile.clone();
