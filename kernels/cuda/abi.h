@@ -33,6 +33,9 @@ enum {
     YGG_SPLIT_K = 8,
     // Threads of a block of a linear.
     YGG_LINEAR_THREADS = 256,
+    // Of a linear of more than YGG_TILE_W token rows: tiles of outputs of a block, and tiles of inputs that shared memory has room for.
+    YGG_WIDE_TILES = 8,
+    YGG_WIDE_STAGES = 3,
     // Threads of a block of other kernels over rows.
     YGG_ROW_THREADS = 256,
     // Places of a row's logical sequence that are attended to together: whatever the width.
@@ -161,6 +164,7 @@ typedef struct YggLinear {
     u32 function; // YggFunction, of a gated pair
     YggProjection projection;
     const float* bias; // [N], in the order of packed outputs; or null
+    float* parts; // of wide products: [blocks][YGG_SPLIT_K / 2][YGG_WIDE_TILES][row tiles][32 lanes][4]
 } YggLinear;
 
 typedef struct YggNormRows {

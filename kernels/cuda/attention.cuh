@@ -6,7 +6,8 @@
 // query vectors of a block, up to YGG_QUERY_TILE of one key/value head; blocks take such partitions in turn, so that their number follows
 // the context and not the longest one. Partitions in which a row's ancestors lie are the row's own, and so is the block that takes them:
 // its slots are gathered, and then all is the same. Keys and values go to shared memory by 16-byte copies, all of them begun before the
-// first is waited for. A partition leaves its largest score, its sum of weights and its weighted values; a last kernel joins them in order.
+// first is waited for. Halves are multiplied by tensor cores, whatever the number of query vectors: queries and weights are each two halves,
+// whose sum is off by 2^-22 of a number. A row of a product of tensor cores does not depend on the others, and neither does a column. A partition leaves its largest score, its sum of weights and its weighted values; a last kernel joins them in order.
 // Lengths are read from device memory: the launch is the same for every length.
 #pragma once
 
@@ -17,9 +18,10 @@ namespace ygg {
 constexpr u32 PARTITION = YGG_PARTITION;
 constexpr u32 QUERIES = YGG_QUERY_TILE;
 constexpr u32 WARPS = YGG_ATTENTION_THREADS / YGG_WARP;
-// A key's elements are multiplied in so many parts, by as many threads.
+// A key of f32 is multiplied in so many parts, by as many threads.
 constexpr u32 PARTS = YGG_ATTENTION_THREADS / YGG_PARTITION;
 static_assert(PARTITION == 2 * WARP && PARTS == 2, "a lane weighs two places, and a place has two threads");
+static_assert(PARTITION == 16 * WARPS && QUERIES == 16, "a warp multiplies 16 keys, and 16 rows of weights");
 
 // The first place that a row with a logical sequence of this length sees.
 YGG_DEVICE u32 first_seen(const YggAttention& p, u32 length) { return length > p.window ? length - p.window : 0; }
@@ -33,6 +35,12 @@ YGG_DEVICE float score_of(const YggAttention& p, float dot, bool is_seen) {
 
 // Floats from one query vector's partial result to the next one's: whole loads.
 YGG_DEVICE u32 partial_stride(u32 head_dim) { return ceil_div(head_dim, 4) * 4; }
+
+// The nearest half and, in the high bits, the half that is nearest to what it lacks.
+YGG_DEVICE u32 two_halves(float x) {
+    const u16 near = float_to_half(in_half(x));
+    return near | static_cast<u32>(float_to_half(add_rn(x, -half_to_float(near)))) << 16;
+}
 
 // Rows that the query vectors of a block may be of.
 YGG_DEVICE u32 rows_of_block(const YggAttention& p, u32 group) { return smaller(p.queries.rows, (QUERIES + group - 2) / group + 1); }
@@ -50,15 +58,21 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
     static constexpr u32 SPANS = YGG_ATTENTION_THREADS / PAIRS;
     static constexpr u32 SPAN = PARTITION / SPANS;
 
+    static constexpr bool IS_HALF = sizeof(Bits) == 2;
+    // Vectors of products and weights lie so far apart that those of tensor cores' lanes are in other banks.
+    static constexpr u32 DOTS = IS_HALF ? PARTITION + 8 : PARTITION;
+    // 16 elements of every row of results; a warp has every so manieth.
+    static constexpr u32 SIXTEENS = (WIDEST / 16 + WARPS - 1) / WARPS;
+
     const YggAttention& p;
     const u32 kv_head, head_dim, group, first_vector, here;
-    // Chunks of a slot, its elements with what fills the last chunk, and what lies between slots in shared memory: one chunk more, so that
-    // neighbours start in other banks.
+    // Chunks of a slot, its elements with what fills the last chunk or 16 halves, and what lies between slots in shared memory: one chunk more,
+    // so that neighbours start in other banks.
     const u32 chunks, wide, stride;
-    float* const queries; // [QUERIES][wide]
-    float* const dots;    // [PARTS][QUERIES][PARTITION]; weights lie where the first part was
-    Bits* const keys;     // [PARTITION][stride]; then what spans join
-    Bits* const values;   // [PARTITION][stride]
+    Bits* const queries; // [QUERIES][wide]; of halves [2][QUERIES][stride]: the nearest halves, and what they lack
+    float* const dots;   // [PARTS][QUERIES][PARTITION]; weights lie where the first part was. Of halves [QUERIES][DOTS], weights as two halves
+    Bits* const keys;    // [PARTITION][stride]; then what spans join
+    Bits* const values;  // [PARTITION][stride]
     const u32* const prefixes; // of every vector
     const u32* const lengths;
 
@@ -79,12 +93,82 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
             return;
         }
         const u32 chunk = threadIdx.x % MOST_CHUNKS;
+        const bool is_of_head = chunk * CHUNK < head_dim;
 #pragma unroll
         for (u32 i = 0; i < PARTITION * MOST_CHUNKS / YGG_ATTENTION_THREADS; ++i) {
             const u32 place = threadIdx.x / MOST_CHUNKS + i * (YGG_ATTENTION_THREADS / MOST_CHUNKS);
             if (chunk >= chunks) continue;
             const u32 slot = place < count ? slot_of(index(place)) : 0;
-            copy_async(to + place * stride + chunk * CHUNK, plane + static_cast<u64>(slot) * head_dim + chunk * CHUNK, place < count);
+            copy_async(to + place * stride + chunk * CHUNK, plane + static_cast<u64>(slot) * head_dim + (is_of_head ? chunk * CHUNK : 0), is_of_head && place < count);
+        }
+    }
+
+    // Two neighbours in shared memory.
+    YGG_DEVICE static u32 pair_at(const Bits* from) { return *reinterpret_cast<const u32*>(from); }
+
+    // Products of vectors `from` to `end`, and of others of their tiles, with the 16 keys of the warp.
+    YGG_DEVICE void multiply_halves(u32 from, u32 end) const {
+        const u32 row = lane() / 4, column = lane() % 4 * 2;
+        const Bits* key = keys + (warp() * 16 + row) * stride + column;
+        float sums[QUERIES / 8][4] = {};
+        for (u32 d = 0; d < wide; d += 16) {
+            const u32 a[4] = {pair_at(key + index(d)), pair_at(key + 8 * stride + d), pair_at(key + d + 8), pair_at(key + 8 * stride + d + 8)};
+#pragma unroll
+            for (u32 n = 0; n < QUERIES / 8; ++n) {
+                if (n * 8 >= end || n * 8 + 8 <= from) continue;
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) {
+                    const Bits* query = queries + (half * QUERIES + n * 8 + row) * stride + index(d) + column;
+                    mma_f16(sums[n], a, pair_at(query), pair_at(query + 8));
+                }
+            }
+        }
+#pragma unroll
+        for (u32 n = 0; n < QUERIES / 8; ++n)
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e) dots[(n * 8 + column + e % 2) * DOTS + warp() * 16 + row + index(e) / 2 * 8] = sums[n][e];
+    }
+
+    // Weighted values of all vectors, in the warp's elements of 16 that lie together. `leaves(q)` says whether and `at(q)` where.
+    template <class Leaves, class At> YGG_DEVICE void add_halves(Leaves leaves, At at) const {
+        const u32 row = lane() / 4, column = lane() % 4 * 2;
+        float sums[SIXTEENS][2][4] = {};
+#pragma unroll
+        for (u32 place = 0; place < PARTITION; place += 16) {
+            u32 weights[2][4];
+#pragma unroll
+            for (u32 r = 0; r < 4; ++r) {
+                const float* two = dots + (row + r % 2 * 8) * DOTS + place + column + r / 2 * 8;
+                const u32 low = float_to_bits(two[0]), high = float_to_bits(two[index(1u)]);
+                weights[0][r] = select_bytes(low, high, 0x5410u);
+                weights[1][r] = select_bytes(low, high, 0x7632u);
+            }
+#pragma unroll
+            for (u32 i = 0; i < SIXTEENS; ++i) {
+                const u32 d = (i * WARPS + warp()) * 16;
+                if (d >= wide) continue;
+                // Elements 2 row and 2 row + 1 of four places: columns of two products.
+                const Bits* value = values + (place + column) * stride + d + 2 * row;
+                const u32 v[4] = {pair_at(value), pair_at(value + stride), pair_at(value + 8 * stride), pair_at(value + index(9u) * stride)};
+#pragma unroll
+                for (u32 odd = 0; odd < 2; ++odd) {
+                    const u32 of = odd == 0 ? 0x5410u : 0x7632u, b0 = select_bytes(v[0], v[1], of), b1 = select_bytes(v[2], v[3], of);
+#pragma unroll
+                    for (u32 half = 0; half < 2; ++half) mma_f16(sums[i][odd], weights[half], b0, b1);
+                }
+            }
+        }
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            const u32 q = row + half * 8;
+            if (!leaves(q)) continue;
+            float* to = p.partial + at(q) * partial_stride(head_dim);
+#pragma unroll
+            for (u32 i = 0; i < SIXTEENS; ++i) {
+                const u32 d = (i * WARPS + warp()) * 16 + 2 * column;
+                auto bits = [&](u32 e) { return float_to_bits(sums[i][e % 2][half * 2 + e / 2]); };
+                if (d < head_dim) *reinterpret_cast<Words4*>(to + index(d)) = {bits(0), bits(1), bits(2), bits(3)};
+            }
         }
     }
 
@@ -117,16 +201,16 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
 
     // Weights of all places, for one vector in each warp.
     YGG_DEVICE void weigh(u32 q, u32 begin, u32 count, u64 at, bool is_left) const {
-        float* row = dots + q * PARTITION;
-        const float* other = row + QUERIES * PARTITION;
+        float* row = dots + q * DOTS;
         const u32 first = first_seen_by(q), low = lane(), high = lane() + WARP;
-        const float a = score_of(p, add_rn(row[low], other[index(low)]), low < count && begin + low >= first);
-        const float b = score_of(p, add_rn(row[high], other[index(high)]), high < count && begin + high >= first);
+        auto dot = [&](u32 place) { return IS_HALF ? row[place] : add_rn(row[place], row[QUERIES * PARTITION + index(place)]); };
+        const float a = score_of(p, dot(low), low < count && begin + low >= first);
+        const float b = score_of(p, dot(high), high < count && begin + high >= first);
         const float largest = warp_max(larger(a, b));
         const float of_a = exp_fast(add_rn(a, -largest)), of_b = exp_fast(add_rn(b, -largest));
         const float sum = warp_sum(add_rn(of_a, of_b));
-        row[low] = of_a;
-        row[high] = of_b;
+        row[low] = IS_HALF ? bits_to_float(two_halves(of_a)) : of_a;
+        row[high] = IS_HALF ? bits_to_float(two_halves(of_b)) : of_b;
         if (lane() != 0 || !is_left) return;
         p.partial_max[index(at)] = largest;
         p.partial_sum[index(at)] = sum;
@@ -199,7 +283,9 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
         }
         barrier();
         const bool is_one = end - from == 1;
-        if (is_one)
+        if constexpr (IS_HALF)
+            multiply_halves(from, end);
+        else if (is_one)
             multiply<1>(from, end);
         else
             for (u32 q = from; q < end; q += 4) multiply<4>(q, end);
@@ -216,7 +302,9 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
         for (u32 q = from + warp(); q < end; q += WARPS) weigh(q, partition * PARTITION, count, at(q), is_left(q));
         if (!IS_TOGETHER) wait_for_copies<0>();
         barrier();
-        if (is_one)
+        if constexpr (IS_HALF)
+            add_halves([&](u32 q) { return q >= from && q < end && is_left(q); }, at);
+        else if (is_one)
             add_values<1>(from, [&](u32) { return is_left(from); }, [&](u32) { return at(from); });
         else
             for (u32 q = from; q < end; q += 4)
@@ -234,13 +322,14 @@ template <class Element, u32 WIDEST> YGG_DEVICE void attention(const YggAttentio
     using Bits = typename Element::Bits;
     const u32 kv_head = blockIdx.y, head_dim = p.kv.head_dim, group = p.heads / p.kv.heads;
     const u32 first_vector = blockIdx.z * QUERIES, here = smaller(QUERIES, p.queries.rows * group - first_vector);
-    const u32 chunks = ceil_div(head_dim, Block::CHUNK), wide = chunks * Block::CHUNK, stride = wide + Block::CHUNK;
+    constexpr bool IS_HALF = Block::IS_HALF;
+    const u32 chunks = ceil_div(head_dim, 16) * 16 / Block::CHUNK, wide = chunks * Block::CHUNK, stride = wide + Block::CHUNK;
     YGG_SHARED(u32[QUERIES], prefixes);
     YGG_SHARED(u32[QUERIES], lengths);
     YGG_DYNAMIC_SHARED(float, shared);
-    float* queries = shared;
-    float* dots = queries + QUERIES * wide;
-    Bits* keys = reinterpret_cast<Bits*>(dots + PARTS * QUERIES * PARTITION);
+    Bits* queries = reinterpret_cast<Bits*>(shared);
+    float* dots = reinterpret_cast<float*>(queries + QUERIES * (IS_HALF ? 2 * stride : wide));
+    Bits* keys = reinterpret_cast<Bits*>(dots + QUERIES * (IS_HALF ? Block::DOTS : PARTS * PARTITION));
     Bits* values = Block::IS_TOGETHER ? keys + PARTITION * stride : keys;
     const Block block{p, kv_head, head_dim, group, first_vector, here, chunks, wide, stride, queries, dots, keys, values, prefixes, lengths};
 
@@ -252,8 +341,16 @@ template <class Element, u32 WIDEST> YGG_DEVICE void attention(const YggAttentio
     for (u32 q = 0; q < here; ++q) {
         const u32 vector = first_vector + q, w = vector / group;
         const float* query = row_of(p.queries, w) + static_cast<u64>(kv_head * group + vector % group) * head_dim;
-        for (u32 d = threadIdx.x; d < wide; d += blockDim.x)
-            queries[q * wide + d] = d < head_dim ? turned(query, d, p.positions[index(w)], p.rope) : 0.0f;
+        for (u32 d = threadIdx.x; d < wide; d += blockDim.x) {
+            const float x = d < head_dim ? turned(query, d, p.positions[index(w)], p.rope) : 0.0f;
+            if constexpr (IS_HALF) {
+                const u32 both = two_halves(x);
+                queries[q * stride + d] = static_cast<Bits>(both);
+                queries[(QUERIES + q) * stride + d] = static_cast<Bits>(both >> 16);
+            } else {
+                queries[q * wide + d] = x;
+            }
+        }
     }
     barrier();
 
@@ -330,9 +427,9 @@ YGG_KERNEL(ygg_attention_join, YggAttention, YGG_ATTENTION_THREADS) {
     const float* maxima = p.partial_max + first;
     const float* sums = p.partial_sum + first;
     float largest = -infinity(), sum = 0.0f;
-    for (u32 i = threadIdx.x; i < count; i += YGG_ATTENTION_THREADS) largest = larger(largest, maxima[index(i)]);
+    for (u32 i = threadIdx.x; i < count; i += YGG_ATTENTION_THREADS) largest = larger(largest, load_number(maxima + index(i)));
     largest = block_max(largest);
-    for (u32 i = threadIdx.x; i < count; i += YGG_ATTENTION_THREADS) sum = fma_rn(sums[index(i)], exp_fast(add_rn(maxima[i], -largest)), sum);
+    for (u32 i = threadIdx.x; i < count; i += YGG_ATTENTION_THREADS) sum = fma_rn(load_number(sums + index(i)), exp_fast(add_rn(load_number(maxima + i), -largest)), sum);
     sum = block_sum(sum);
     const u32 threads = head_dim <= 64 ? 16 : head_dim <= 128 ? 32 : 64, groups = YGG_ATTENTION_THREADS / threads;
     const u32 group = threadIdx.x / threads, d = threadIdx.x % threads * 4;
@@ -340,7 +437,7 @@ YGG_KERNEL(ygg_attention_join, YggAttention, YGG_ATTENTION_THREADS) {
     if (d < head_dim) {
 #pragma unroll 4
         for (u32 i = group; i < count; i += groups) {
-            const float weight = exp_fast(add_rn(maxima[i], -largest));
+            const float weight = exp_fast(add_rn(load_number(maxima + i), -largest));
             const Words4 four = load_words(reinterpret_cast<const Words4*>(p.partial + (first + index(i)) * stride + d));
 #pragma unroll
             for (u32 e = 0; e < 4; ++e) total[e] = fma_rn(bits_to_float(word_of(four, e)), weight, total[e]);

@@ -129,8 +129,9 @@ YGG_DEVICE u64 fragment_word(u32 row_tiles, u32 w, u32 k) {
 
 // The nearest that a half has: beyond its range, the largest finite value; NaN stays.
 YGG_DEVICE float in_half(float x) {
-    x = x > 65504.0f ? 65504.0f : x;
-    return x < -65504.0f ? -65504.0f : x;
+    const float largest = static_cast<float>(32 * index(2047u));
+    x = x > largest ? largest : x;
+    return x < -largest ? -largest : x;
 }
 
 // Two inputs as a product reads them.

@@ -5,7 +5,8 @@ usage: machine_code.py CUOBJDUMP IMAGE... [--table]
 
 IMAGE is what nvcc made (a fatbin or a cubin). For every kernel and architecture: registers, memory of spills and stack, bytes of parameters,
 warps that a multiprocessor holds at once, by registers, shared memory and threads of a block; and of the loop that loads most from global
-memory: bytes per thread and trip, the narrowest load, instructions for each tile of 16 outputs and 64 inputs where it multiplies tiles.
+memory: bytes per thread and trip, the narrowest load, instructions for each tile of 16 outputs and 64 inputs where it multiplies tiles, of a trip
+where it does not.
 Ends with 1 if something is beyond its budget, a kernel is missing or none is named for it.
 """
 import pathlib
@@ -42,7 +43,7 @@ def told(program, *arguments):
 
 def load_bytes(text):
     """Bytes of a load from global memory, to registers or to shared memory; 0 of every other instruction."""
-    name = re.match(r"(?:@!?U?P\w+ )?LDG(?:STS)?((?:\.\w+)*)", text)
+    name = re.match(r"(?:@!?U?P\w+ )?LDG(?:STS)?(?!\w)((?:\.\w+)*)", text)
     if not name:
         return 0
     return next((WIDTHS[part] for part in name[1].split(".") if part in WIDTHS), 4)
@@ -104,15 +105,18 @@ def read(cuobjdump, image):
 
 def told_shared(kernel, numbers):
     """Bytes of shared memory that a launch of the kernel asks for beside its own: those of attention at the widest head it takes, as
-    `attention_shared` of the backend counts them. Of the others it is none, or a few bytes for each range of logits."""
+    `attention_shared` of the backend counts them, and those of `WideProduct`. Of the others it is none, or a few bytes for each range of
+    logits."""
+    if found := re.fullmatch(r"ygg_(?:linear|gated)_\w+_w(16|32|64)", kernel):
+        stages, results = numbers["YGG_WIDE_STAGES"] * 2 * numbers["YGG_TILE_K"] // 2, numbers["YGG_WIDE_TILES"] * numbers["YGG_TILE_N"] * 3 // 2
+        return int(found[1]) * (stages + results) * 4
     found = re.fullmatch(r"ygg_attention_(f16|f32)_d(\d+)", kernel)
     if not found:
         return 0
-    element, slot = (2 if found[1] == "f16" else 4), (2 if found[1] == "f16" else 4) * int(found[2])
-    queries, places = numbers["YGG_QUERY_TILE"], numbers["YGG_PARTITION"]
-    planes = 2 if slot <= 512 else 1
-    products = numbers["YGG_ATTENTION_THREADS"] * queries
-    return (queries * slot // element + products) * 4 + planes * places * (slot + 16)
+    element, wide = (2 if found[1] == "f16" else 4), int(found[2])
+    queries, places, slot = numbers["YGG_QUERY_TILE"], numbers["YGG_PARTITION"], wide * element + 16
+    of_query = 2 * slot + (places + 8) * 4 if element == 2 else (wide + numbers["YGG_ATTENTION_THREADS"]) * 4
+    return queries * of_query + (2 if wide * element <= 512 else 1) * places * slot
 
 
 def warps_at_once(arch, fact, threads, shared):
@@ -127,7 +131,7 @@ def warps_at_once(arch, fact, threads, shared):
 
 def budgets():
     """Rows of the table: pattern of names, structure, most registers, least warps at once, least bytes of a trip, narrowest load, most
-    instructions of a tile."""
+    instructions of a tile or a trip."""
     rows = []
     for line in (HERE / "budgets.txt").read_text().splitlines():
         if line.strip() and not line.startswith("#"):
@@ -164,7 +168,7 @@ def judge(facts, wanted):
         if row is None:
             complaints.append(f"{kernel}: no row of budgets.txt is for it; add one")
             continue
-        _, structure, registers, warps, loaded, narrowest, tile = row
+        _, structure, registers, warps, loaded, narrowest, instructions = row
 
         def expect(holds, what, expected, found):
             if not holds:
@@ -179,19 +183,21 @@ def judge(facts, wanted):
             expect(fact["loaded"] >= loaded, "bytes loaded by a trip", f"at least {loaded}", fact["loaded"])
         if narrowest is not None:
             expect(fact["narrowest"] >= narrowest, "bytes of the narrowest load", f"at least {narrowest}", fact["narrowest"])
-        if tile is not None:
-            found = instructions_of_tile(kernel, fact)
-            expect(found is not None and found <= tile, "instructions of a tile", f"at most {tile}", found)
+        if instructions is not None:
+            found = instructions_of_tile(kernel, fact) or fact["trip"]
+            expect(found <= instructions, "instructions of a tile or a trip", f"at most {instructions}", found)
     return complaints
 
 
 def instructions_of_tile(kernel, fact):
     """A tile is 4 products for every 8 rows of tokens, and where weights have minima as many sums of inputs, which two tiles may share."""
     found = re.search(r"ygg_(gated|linear)_(\w+)_w(\d+)$", kernel)
-    if not found or not fact["products"]:
+    if not found:
         return None
+    if not fact["products"]:
+        return float("inf")
     kind, layout, rows = found[1], found[2], int(found[3])
-    sums = 0 if layout not in WITH_MINIMA else 0.5 if kind == "gated" or rows > 16 else 1
+    sums = 0 if layout not in WITH_MINIMA else 0.5 if kind == "gated" or rows > 8 else 1
     return round(fact["trip"] * 4 * rows / 8 * (1 + sums) / fact["products"])
 
 

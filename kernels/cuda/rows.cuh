@@ -85,7 +85,7 @@ YGG_DEVICE Quad quad_of(const float* x, u32 i, u32 columns) {
         for (u32 e = 0; e < 4; ++e) quad.of[e] = bits_to_float(word_of(words, e));
     } else {
 #pragma unroll
-        for (u32 e = 0; e < 4; ++e) quad.of[e] = i + e < columns ? x[index(i) + e] : 0.0f;
+        for (u32 e = 0; e < 4; ++e) quad.of[e] = i + e < columns ? load_number(x + index(i) + e) : 0.0f;
     }
     return quad;
 }
@@ -103,7 +103,7 @@ YGG_DEVICE void store_quad(float* x, u32 i, u32 columns, const Quad& quad) {
 // A row in the registers of a block's threads, as far as they reach: all loads are begun before the first is waited for. A thread has
 // every so manieth four elements, whatever reads them, so that sums have the same bits.
 struct BlockRow {
-    static constexpr u32 KEPT = 4;
+    static constexpr u32 KEPT = 8;
     const float* x;
     u32 columns;
     Quad kept[KEPT];

@@ -269,7 +269,7 @@ fn shown(graph: &Model, tier: Tier, text: &[u32], is_eager: bool) -> Vec<f32> {
         tier,
         kv_format: KvFormat::F16,
         activations: ygg_kernels::Activations::Native,
-        widths: vec![1, 4],
+        widths: vec![1, 4, 16],
         model_context: 300,
         threads: 1,
         resident: None,

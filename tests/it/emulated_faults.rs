@@ -13,7 +13,7 @@ use crate::{
         ARCH, CANDIDATES, FAMILIES, GROWTH, LATE, LONG, ONCE, ORDER, OVERLAPPING, OWN_CACHE, SHIFT, UNFUSED,
         WALK, WHOLE, WITHOUT, emulation, lines_with, tests_in,
     },
-    emulated_kernels::{QUICK, told},
+    emulated_kernels::{BLOCKS, QUICK, told},
 };
 
 /// What the tests would not notice is not tested: kernels with a fault in one of these lines must fail one of them, in one of the orders
@@ -72,4 +72,61 @@ fn every_wait_for_other_kernels_is_missed() {
     let waits = lines_with(" wait_for_kernels_before();");
     every_fault_is_noticed(LATE, &waits, OVERLAPPING.1, &["forwards"]);
     every_fault_is_noticed(WITHOUT, &waits[..1], OVERLAPPING.1, &["forwards"]);
+}
+
+/// Two faults of each kind that a first hour on a GPU would show: each is seen by a check of single kernels, which says what is wrong.
+#[test]
+fn planted_faults_are_caught() {
+    let line = |word: &str| {
+        let found = lines_with(word);
+        let [place] = &found[..] else { panic!("one line has {word}: {found:?}") };
+        place.clone()
+    };
+    let apart = (BLOCKS, "apart");
+    let race = "two blocks of a launch write the same byte";
+    let overflow = "reaches for memory that it was not given";
+    let (product, attention) = ("product", "attention");
+    for (check, fault, place, more, complaint) in [
+        // Blocks that begin a tile, or a row, before the last of the block before.
+        (product, SHIFT, line("blockIdx.x * index(tiles)") + "+-1", apart, race),
+        (product, SHIFT, line("index<u32>(YGG_TILE_W)") + "+-1", apart, race),
+        // Activations, and keys, that are read while they are still being copied.
+        (
+            product,
+            WITHOUT,
+            line("wait_for_copies<STAGES - 2>()"),
+            (ORDER, "forwards"),
+            "bits depend on the width",
+        ),
+        (attention, WITHOUT, line("wait_for_copies<1>()"), (ORDER, "forwards"), "is off by"),
+        // The wrong inputs of a tile of weights, and of activations.
+        (
+            product,
+            SHIFT,
+            line("Format::fragment(a[m][k], parts[m], index("),
+            (ORDER, "forwards"),
+            "is off by",
+        ),
+        (product, SHIFT, line("index(half)) * WARP"), (ORDER, "forwards"), "bits depend on the width"),
+        // Beyond what halves hold, and behind the last weight.
+        (
+            "fragments_saturate",
+            SHIFT,
+            line("index(2047u)"),
+            (ORDER, "forwards"),
+            "are not the largest of them",
+        ),
+        (
+            product,
+            SHIFT,
+            line("index(static_cast<u64>(tile) * p.tiles_k + t)") + "+100000",
+            (ORDER, "forwards"),
+            overflow,
+        ),
+    ] {
+        let told = told(&[check], &[(fault, &place), more]);
+        let said =
+            [told.stdout, told.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        assert!(!told.status.success() && said.contains(complaint), "{fault} at {place}: {said}");
+    }
 }

@@ -4,15 +4,17 @@
 // begin early right behind a copy, and more shared memory than a function has asked for.
 //
 // YGG_EMULATION_TRAFFIC=FILE: a line for every kernel that ran is added to it: its name, grid, threads, bytes of dynamic shared memory, and
-// the bytes that it asked for by wide loads, of what is read once and of what blocks share.
+// the bytes that it asked for.
 // YGG_EMULATION_FAILS_AT=N lets the N-th launch of a graph fail, YGG_EMULATION_FAILS_BEHIND=N what waits for it; as on a GPU, everything fails
 // from then on. YGG_EMULATION_CAPTURES=apart refuses captures with kernels that may begin early.
 #include "emulation.h"
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 
 typedef int CUresult;
@@ -115,8 +117,13 @@ static std::size_t memory_used() {
     return used;
 }
 // Pages are protected as a whole.
-constexpr std::size_t PAGE = 4096;
-static std::size_t pages(std::size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+using ygg_emulation::PAGE;
+using ygg_emulation::pages;
+// The pages of what begins at `at`.
+static ygg_emulation::Unseen::Run pages_of(std::uintptr_t at, std::size_t bytes) {
+    const std::size_t before = at % PAGE;
+    return {reinterpret_cast<unsigned char*>(at - before), pages(before + bytes)};
+}
 static bool is_device_memory(CUdeviceptr at, std::size_t bytes) {
     const std::lock_guard guard(lock);
     auto after = device_memory.upper_bound(at);
@@ -136,6 +143,11 @@ static bool is_told(const char* variable, unsigned launch) {
     return wish && static_cast<unsigned>(std::atoi(wish)) == launch;
 }
 static bool is_overlapping() { return arch() >= OVERLAPPING_ARCH; }
+// Whether the blocks of a launch do not see each other's writes: where kernels do not overlap.
+static bool is_apart() {
+    const char* wish = std::getenv("YGG_EMULATION_BLOCKS");
+    return wish && std::strcmp(wish, "apart") == 0;
+}
 // What is hidden from a kernel must not be hidden from those of another thread, nor given back meanwhile.
 static std::unique_lock<std::recursive_mutex> alone() {
     return is_overlapping() ? std::unique_lock(running) : std::unique_lock<std::recursive_mutex>();
@@ -253,7 +265,7 @@ API cuMemAlloc_v2(CUdeviceptr* at, std::size_t bytes) {
     const std::lock_guard guard(lock);
     if (bytes == 0) return INVALID_VALUE;
     if (memory_used() + bytes > memory_limit()) return OUT_OF_MEMORY;
-    void* memory = std::aligned_alloc(PAGE, pages(bytes));
+    void* memory = ygg_emulation::allocate_guarded(bytes, 256);
     if (!memory) return OUT_OF_MEMORY;
     // Not zero: as floats and as halves, numbers that show.
     std::memset(memory, 0xCB, bytes);
@@ -261,11 +273,19 @@ API cuMemAlloc_v2(CUdeviceptr* at, std::size_t bytes) {
     *at = reinterpret_cast<CUdeviceptr>(memory);
     return SUCCESS;
 }
+// NVIDIA's waits for what was begun, which may read what is freed. Here it is kept for a while instead.
+static std::deque<std::pair<unsigned char*, std::size_t>> freed;
+constexpr std::size_t KEPT = 32;
 API cuMemFree_v2(CUdeviceptr at) {
     const auto nobody_else = alone();
     const std::lock_guard guard(lock);
-    if (device_memory.erase(at) == 0) return INVALID_VALUE;
-    std::free(reinterpret_cast<void*>(at));
+    const auto found = device_memory.find(at);
+    if (found == device_memory.end()) return INVALID_VALUE;
+    freed.emplace_back(reinterpret_cast<unsigned char*>(at), found->second);
+    device_memory.erase(found);
+    if (freed.size() <= KEPT) return SUCCESS;
+    ygg_emulation::free_guarded(freed.front().first, freed.front().second);
+    freed.pop_front();
     return SUCCESS;
 }
 API cuMemHostAlloc(void** at, std::size_t bytes, unsigned) {
@@ -382,31 +402,38 @@ static std::size_t granted_to(const ygg_emulation::Kernel& kernel) {
     return found == granted.end() ? 0 : found->second;
 }
 // By the last kernel of this thread.
-static thread_local ygg_emulation::Loaded loaded_last;
+static thread_local std::uint64_t loaded_last;
 static void run_kernel(Stream& stream, const ygg_emulation::Kernel& kernel, const LaunchConfig& config, bool is_programmatic, const void* params) {
     auto launch = [&](ygg_emulation::Unseen* unseen) {
-        ygg_emulation::loaded = {};
-        kernel.launch(config.grid, config.block.x, config.shared, granted_to(kernel), params, unseen);
+        ygg_emulation::loaded = 0;
+        std::optional<ygg_emulation::Apart> apart;
+        if (is_apart()) {
+            const std::lock_guard guard(lock);
+            apart.emplace();
+            for (const auto& [start, bytes] : device_memory) apart->add(reinterpret_cast<unsigned char*>(start), bytes);
+        }
+        ygg_emulation::watch_faults();
+        kernel.launch(config.grid, config.block.x, config.shared, granted_to(kernel), params, unseen, apart ? &*apart : nullptr);
         loaded_last = ygg_emulation::loaded;
         if (const char* path = std::getenv("YGG_EMULATION_TRAFFIC")) {
             const std::lock_guard guard(lock);
             const auto [x, y, z] = config.grid;
             if (std::FILE* file = std::fopen(path, "a")) {
-                std::fprintf(file, "%s %u,%u,%u %u %u %llu %llu\n", kernel.name, x, y, z, config.block.x, config.shared,
-                             static_cast<unsigned long long>(loaded_last.streamed), static_cast<unsigned long long>(loaded_last.shared));
+                std::fprintf(file, "%s %u,%u,%u %u %u %llu\n", kernel.name, x, y, z, config.block.x, config.shared,
+                             static_cast<unsigned long long>(loaded_last));
                 std::fclose(file);
             }
         }
     };
     if (!is_overlapping()) return launch(nullptr);
+    if (is_apart()) ygg_emulation::refuse("blocks apart are for architectures whose kernels do not overlap");
     if (is_programmatic) {
         ygg_emulation::Unseen unseen;
         unseen.runs = changed(stream);
         {
             const std::lock_guard guard(lock);
-            for (const auto& [start, bytes] : device_memory) unseen.device.push_back({reinterpret_cast<unsigned char*>(start), pages(bytes)});
+            for (const auto& [start, bytes] : device_memory) unseen.device.push_back(pages_of(start, bytes));
         }
-        ygg_emulation::watch_faults();
         return launch(&unseen);
     }
     {
@@ -489,8 +516,5 @@ API cuGetErrorString(CUresult error, const char** text) {
 }
 API cuGetErrorName(CUresult error, const char** name) { return cuGetErrorString(error, name); }
 
-// Of the emulation alone: bytes that the last kernel asked for by wide loads, of what is read once and of what blocks share.
-extern "C" __attribute__((visibility("default"))) void ygg_emulation_loaded(unsigned long long* streamed, unsigned long long* shared) {
-    *streamed = loaded_last.streamed;
-    *shared = loaded_last.shared;
-}
+// Of the emulation alone: bytes that the last kernel asked for.
+extern "C" __attribute__((visibility("default"))) void ygg_emulation_loaded(unsigned long long* bytes) { *bytes = loaded_last; }

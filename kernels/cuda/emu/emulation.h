@@ -4,7 +4,8 @@
 // What a GPU leaves undefined ends the program with a message: a barrier that not all threads reach, an exchange in a warp from which
 // threads have left, a launch with more threads than the kernel was compiled for. Fibers run forwards, backwards, each as far as it gets before
 // the next one runs, or in a seeded order (YGG_EMULATION_ORDER: `forwards`, `reversed`, `greedy`, or a number), and so do blocks
-// (YGG_EMULATION_BLOCKS: `forwards`, `reversed`, or a number); results must not depend on it. YGG_EMULATION_WITHOUT=FILE:LINE leaves out
+// (YGG_EMULATION_BLOCKS: `forwards`, `reversed`, or a number); results must not depend on it. With `apart` each block finds memory as it was
+// before the launch, as if all ran at once, and two that change the same byte end the program. YGG_EMULATION_WITHOUT=FILE:LINE leaves out
 // the barrier or the wait for other kernels in that line, YGG_EMULATION_SHIFT=FILE:LINE makes the index in that line one too many (FILE:LINE+N: N too many),
 // YGG_EMULATION_LATE=FILE:LINE lets the thread that waits for other kernels in that line go on at once: tests of the tests, which must notice.
 //
@@ -26,6 +27,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <csignal>
@@ -69,7 +71,7 @@ struct Fiber {
     bool has_waited = false;
     // How many numbers it has shown to its warp.
     unsigned exchanges = 0;
-    // How many wide loads it has begun.
+    // How many counted loads it has begun.
     unsigned loads = 0;
 };
 
@@ -90,8 +92,8 @@ struct Warp {
     // Of each lane, those that wait for what it shows next.
     u32 awaited_by[32] = {};
     Operands operands[32];
-    // Wide loads of its lanes of what is read once: the number of the load, and where from. What lanes load together of one place is one load.
-    std::vector<std::pair<unsigned, std::uintptr_t>> streamed[2];
+    // Loads of its lanes: the number of the load, where from, and bytes. What lanes load together of one place is one load.
+    std::vector<std::tuple<unsigned, std::uintptr_t, unsigned>> loads;
 };
 
 // An array of a block.
@@ -137,6 +139,40 @@ struct Unseen {
     }
 };
 
+// Memory of the device while blocks run that do not see what the others write.
+struct Apart {
+    struct Memory {
+        unsigned char* at;
+        std::vector<unsigned char> before, after;
+        std::vector<bool> is_written;
+    };
+    std::vector<Memory> all;
+
+    void add(unsigned char* at, std::size_t bytes) {
+        const std::vector<unsigned char> before(at, at + bytes);
+        all.push_back({at, before, before, std::vector<bool>(bytes, false)});
+    }
+    // Keeps what a block has changed and takes it back.
+    void end_block() {
+        constexpr std::size_t TOGETHER = 256;
+        for (Memory& memory : all)
+            for (std::size_t first = 0; first < memory.before.size(); first += TOGETHER) {
+                const std::size_t count = std::min(TOGETHER, memory.before.size() - first);
+                if (std::memcmp(memory.at + first, &memory.before[first], count) == 0) continue;
+                for (std::size_t i = first; i < first + count; ++i) {
+                    if (memory.at[i] == memory.before[i]) continue;
+                    if (memory.is_written[i]) refuse("two blocks of a launch write the same byte");
+                    memory.is_written[i] = true;
+                    memory.after[i] = memory.at[i];
+                }
+                std::memcpy(memory.at + first, &memory.before[first], count);
+            }
+    }
+    void end() {
+        for (const Memory& memory : all) std::memcpy(memory.at, memory.after.data(), memory.after.size());
+    }
+};
+
 // The order in which fibers take turns, or blocks.
 struct Order {
     enum { FORWARDS, REVERSED, GREEDY, SEEDED } kind = FORWARDS;
@@ -145,7 +181,7 @@ struct Order {
         const char* wish = std::getenv(variable);
         if (!wish) return;
         const std::string_view name(wish);
-        kind = name == "forwards" ? FORWARDS : name == "reversed" ? REVERSED : name == "greedy" ? GREEDY : SEEDED;
+        kind = name == "forwards" || name == "apart" ? FORWARDS : name == "reversed" ? REVERSED : name == "greedy" ? GREEDY : SEEDED;
         seed = static_cast<unsigned>(std::atoi(wish));
     }
     static const Order& get() {
@@ -153,6 +189,20 @@ struct Order {
         return order;
     }
 };
+
+// Memory that ends, but for what aligns it, before a page that nobody may touch.
+constexpr std::size_t PAGE = 4096;
+inline std::size_t pages(std::size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+inline unsigned char* allocate_guarded(std::size_t bytes, std::size_t aligned) {
+    void* all = mmap(nullptr, pages(bytes) + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED) return nullptr;
+    unsigned char* end = static_cast<unsigned char*>(all) + pages(bytes);
+    mprotect(end, PAGE, PROT_NONE);
+    return end - (bytes + aligned - 1) / aligned * aligned;
+}
+inline void free_guarded(unsigned char* at, std::size_t bytes) {
+    munmap(at - reinterpret_cast<std::uintptr_t>(at) % PAGE, pages(bytes) + PAGE);
+}
 
 struct Stacks {
     std::vector<char*> all;
@@ -208,6 +258,7 @@ struct Block {
     // Of the thread that runs the block, while fibers run.
     void* scheduler = nullptr;
     Fiber* current = nullptr;
+    const char* kernel = nullptr;
     void (*body)(const void*) = nullptr;
     const void* params = nullptr;
     const Order& order = Order::get();
@@ -271,28 +322,33 @@ inline void give_stack(Fiber& fiber) {
     fiber.stack_pointer = top;
 }
 
-// A write to protected memory of the device ends the program with a message; every other fault is whose it was.
+// A write to protected memory of the device ends the program with a message, and so does every other fault of a kernel, such as one of the
+// pages behind what it was given. The rest is whose it was. A sanitizer says it by itself.
 inline struct sigaction before_ours;
+// The stack of a handler is too small for a formatted message.
+[[noreturn]] inline void tell_fault(const char* what) {
+    for (const char* part : {"emulated CUDA: in ", block->kernel, what}) [[maybe_unused]] const auto told = write(2, part, std::strlen(part));
+    std::abort();
+}
 inline void on_fault(int number, siginfo_t* info, void* context) {
     const auto* at = static_cast<const unsigned char*>(info->si_addr);
     if (block && block->unseen && block->unseen->is_hidden)
         for (const Unseen::Run& run : block->unseen->device)
-            if (run.at <= at && at < run.at + run.bytes) {
-                // The stack of a handler is too small for a formatted message.
-                constexpr char TOLD[] = "emulated CUDA: memory is written before the kernels before were waited for\n";
-                [[maybe_unused]] const auto told = write(2, TOLD, sizeof TOLD - 1);
-                std::abort();
-            }
+            if (run.at <= at && at < run.at + run.bytes)
+                tell_fault(" memory is written before the kernels before were waited for\n");
+    if (block) tell_fault(" a thread reaches for memory that it was not given\n");
     // Faults again, in the hands of whoever was there before.
     sigaction(number, &before_ours, nullptr);
     (void)context;
 }
 inline void watch_faults() {
     static const bool is_watched = [] {
+#if !defined(__SANITIZE_ADDRESS__)
         struct sigaction ours = {};
         ours.sa_sigaction = on_fault;
         ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
         sigaction(SIGSEGV, &ours, &before_ours);
+#endif
         return true;
     }();
     (void)is_watched;
@@ -476,26 +532,22 @@ constexpr std::size_t PLAIN_SHARED = 48 << 10;
 // Most shared memory of a block, the fixed and the dynamic together.
 constexpr std::size_t MOST_SHARED = 99 << 10;
 
-// Bytes that kernels asked for by wide loads: of what is read once, and of what blocks share.
-struct Loaded {
-    std::uint64_t streamed = 0, shared = 0;
-};
-YGG_QUICK_THREAD_LOCAL Loaded loaded;
+// Bytes that kernels asked for.
+YGG_QUICK_THREAD_LOCAL std::uint64_t loaded;
 
-// Notes a load of 16 bytes, or of 8.
-inline void stream(const void* from, bool is_short) {
-    Fiber* fiber = block->current;
-    block->warp().streamed[is_short].push_back({fiber->loads++, reinterpret_cast<std::uintptr_t>(from)});
+// Notes a load.
+inline void note_load(const void* from, unsigned bytes) {
+    if (reinterpret_cast<std::uintptr_t>(from) % bytes != 0) refuse("what is loaded together is not aligned");
+    block->warp().loads.push_back({block->current->loads++, reinterpret_cast<std::uintptr_t>(from), bytes});
 }
 // Counts what the lanes of a block's warps loaded.
-inline void count_streamed(Block& b) {
-    for (Warp& warp : b.warps)
-        for (unsigned is_short = 0; is_short < 2; ++is_short) {
-            auto& loads = warp.streamed[is_short];
-            std::sort(loads.begin(), loads.end());
-            loaded.streamed += (is_short ? 8u : 16u) * static_cast<std::uint64_t>(std::unique(loads.begin(), loads.end()) - loads.begin());
-            loads.clear();
-        }
+inline void count_loads(Block& b) {
+    for (Warp& warp : b.warps) {
+        std::sort(warp.loads.begin(), warp.loads.end());
+        const auto end = std::unique(warp.loads.begin(), warp.loads.end());
+        for (auto load = warp.loads.begin(); load != end; ++load) loaded += std::get<2>(*load);
+        warp.loads.clear();
+    }
 }
 
 // A kernel that a driver finds by its name.
@@ -511,7 +563,7 @@ struct Kernel {
         first = this;
     }
     // `granted`: dynamic shared memory that the function may have.
-    void launch(dim3 grid, unsigned threads, std::size_t shared_bytes, std::size_t granted, const void* params, Unseen* unseen) const {
+    void launch(dim3 grid, unsigned threads, std::size_t shared_bytes, std::size_t granted, const void* params, Unseen* unseen, Apart* apart) const {
         gridDim = grid;
         blockDim = {threads, 1, 1};
         threadIdx = {0, 0, 0};
@@ -521,9 +573,9 @@ struct Kernel {
         b.fibers.resize(threads);
         b.turns.resize(threads);
         b.warps.resize((threads + 31) / 32);
-        // Exactly as much as was asked for, so that a sanitizer sees what is behind it.
-        constexpr std::align_val_t ALIGNED{64};
-        b.dynamic = static_cast<unsigned char*>(operator new(shared_bytes, ALIGNED));
+        // Exactly as much as was asked for. None is needed where that is nothing.
+        b.dynamic = shared_bytes ? allocate_guarded(shared_bytes, 16) : nullptr;
+        b.kernel = name;
         b.body = body;
         b.params = params;
         block = &b;
@@ -535,9 +587,10 @@ struct Kernel {
         for (const unsigned number : numbers) {
             blockIdx = {number % grid.x, number / grid.x % grid.y, number / grid.x / grid.y};
             // Whatever was there before is not zero.
-            std::memset(b.dynamic, 0xCB, shared_bytes);
+            if (b.dynamic) std::memset(b.dynamic, 0xCB, shared_bytes);
             run_block(b);
-            count_streamed(b);
+            count_loads(b);
+            if (apart) apart->end_block();
             std::size_t fixed = 0;
             for (const Array& array : b.arrays) fixed += array.bytes;
             if (shared_bytes > granted && fixed + shared_bytes > PLAIN_SHARED)
@@ -545,7 +598,8 @@ struct Kernel {
             if (fixed + shared_bytes > MOST_SHARED) refuse("a block has more shared memory than a multiprocessor");
         }
         block = nullptr;
-        operator delete(b.dynamic, ALIGNED);
+        if (apart) apart->end();
+        if (b.dynamic) free_guarded(b.dynamic, shared_bytes);
     }
 };
 
@@ -613,8 +667,7 @@ YGG_DEVICE u32 pack_f16(float low, float high) {
     return ygg_emulation::half_bits(low) | static_cast<u32>(ygg_emulation::half_bits(high)) << 16;
 }
 YGG_DEVICE Words4 load_streamed(const Words4* from) {
-    if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0) ygg_emulation::refuse("16 bytes that are not aligned are loaded");
-    ygg_emulation::stream(from, false);
+    ygg_emulation::note_load(from, 16);
     return *from;
 }
 
@@ -622,8 +675,7 @@ struct alignas(8) Words2 {
     u32 x, y;
 };
 YGG_DEVICE Words2 load_streamed(const Words2* from) {
-    if (reinterpret_cast<std::uintptr_t>(from) % 8 != 0) ygg_emulation::refuse("8 bytes that are not aligned are loaded");
-    ygg_emulation::stream(from, true);
+    ygg_emulation::note_load(from, 8);
     return *from;
 }
 YGG_DEVICE u32 masked_xor(u32 x, u32 mask, u32 bits) { return (x & mask) ^ bits; }
@@ -642,8 +694,11 @@ YGG_DEVICE u32 select_bytes(u32 a, u32 b, u32 selector) {
     return word;
 }
 YGG_DEVICE Words4 load_words(const Words4* from) {
-    if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0) ygg_emulation::refuse("16 bytes that are not aligned are loaded");
-    ygg_emulation::loaded.shared += 16;
+    ygg_emulation::note_load(from, 16);
+    return *from;
+}
+YGG_DEVICE float load_number(const float* from) {
+    ygg_emulation::note_load(from, 4);
     return *from;
 }
 inline void copy_async(void* to, const void* from, bool is_there) {
@@ -653,7 +708,7 @@ inline void copy_async(void* to, const void* from, bool is_there) {
     copies.begun.push_back({to, from, is_there, copies.commits});
     // Whoever reads before it waits finds this.
     std::memset(to, 0xCB, 16);
-    if (is_there) ygg_emulation::stream(from, false);
+    if (is_there) ygg_emulation::note_load(from, 16);
 }
 inline void commit_copies() { ++ygg_emulation::block->copies[threadIdx.x].commits; }
 template <u32 BUT> inline void wait_for_copies(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {

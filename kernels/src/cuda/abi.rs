@@ -21,6 +21,8 @@ pub const YGG_TILE_W: _bindgen_ty_1 = 8;
 pub const YGG_MOST_WIDTH: _bindgen_ty_1 = 64;
 pub const YGG_SPLIT_K: _bindgen_ty_1 = 8;
 pub const YGG_LINEAR_THREADS: _bindgen_ty_1 = 256;
+pub const YGG_WIDE_TILES: _bindgen_ty_1 = 8;
+pub const YGG_WIDE_STAGES: _bindgen_ty_1 = 3;
 pub const YGG_ROW_THREADS: _bindgen_ty_1 = 256;
 pub const YGG_PARTITION: _bindgen_ty_1 = 64;
 pub const YGG_QUERY_TILE: _bindgen_ty_1 = 16;
@@ -206,10 +208,11 @@ pub struct YggLinear {
     pub function: u32_,
     pub projection: YggProjection,
     pub bias: *const f32,
+    pub parts: *mut f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of YggLinear"][::core::mem::size_of::<YggLinear>() - 200usize];
+    ["Size of YggLinear"][::core::mem::size_of::<YggLinear>() - 208usize];
     ["Alignment of YggLinear"][::core::mem::align_of::<YggLinear>() - 8usize];
     ["Offset of field: YggLinear::step"][::core::mem::offset_of!(YggLinear, step) - 0usize];
     ["Offset of field: YggLinear::fragments"][::core::mem::offset_of!(YggLinear, fragments) - 16usize];
@@ -225,6 +228,7 @@ const _: () = {
     ["Offset of field: YggLinear::function"][::core::mem::offset_of!(YggLinear, function) - 108usize];
     ["Offset of field: YggLinear::projection"][::core::mem::offset_of!(YggLinear, projection) - 112usize];
     ["Offset of field: YggLinear::bias"][::core::mem::offset_of!(YggLinear, bias) - 192usize];
+    ["Offset of field: YggLinear::parts"][::core::mem::offset_of!(YggLinear, parts) - 200usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -18,15 +18,20 @@ pub(super) fn rows_of_block(rows: usize, group: usize) -> usize {
     rows.min((YGG_QUERY_TILE as usize + group - 2) / group + 1)
 }
 
-/// Shared memory of a block of attention, for a kernel of heads up to `widest`: queries, products in two parts, and keys and values of a
-/// partition, whose slots are whole 16 bytes and 16 more. Values take the place of keys where a slot has more than 512 bytes.
+/// Shared memory of a block of attention, for a kernel of heads up to `widest`: queries, products, and keys and values of a partition, whose
+/// slots are whole 16 elements and 16 bytes more. Values take the place of keys where a slot has more than 512 bytes. Queries of a cache of
+/// halves are two halves, as far apart as slots; products of f32 are of two parts.
 pub(super) fn attention_shared(format: KvFormat, head_dim: usize, widest: usize) -> usize {
     let element = format.bytes();
-    let slot = (head_dim * element).next_multiple_of(16);
+    let wide = head_dim.next_multiple_of(16);
+    let stride = wide * element + 16;
     let (queries, places) = (YGG_QUERY_TILE as usize, YGG_PARTITION as usize);
     let planes = if widest * element <= 512 { 2 } else { 1 };
-    let products = YGG_ATTENTION_THREADS as usize * queries;
-    (queries * slot / element + products) * size_of::<f32>() + planes * places * (slot + 16)
+    let of_query = match format {
+        KvFormat::F16 => 2 * stride + (places + 8) * size_of::<f32>(),
+        KvFormat::F32 | KvFormat::Q8 => (wide + YGG_ATTENTION_THREADS as usize) * size_of::<f32>(),
+    };
+    queries * of_query + planes * places * stride
 }
 
 #[cfg(test)]

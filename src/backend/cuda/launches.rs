@@ -16,6 +16,7 @@ use super::{
     attention::{attention_shared, rows_of_block, spread_blocks},
     device::{Device, Launch},
     layout::{InputWords, kernel_rows, number},
+    products::WideProduct,
     projection::Projection,
     scratch::{Scratch, TILE_W, partitions, ranges, row_tiles},
     weights::{Packed, Weights},
@@ -486,23 +487,42 @@ impl<'a> Launches<'a> {
             },
             projection: self.projection(*projection),
             bias: float(*bias),
+            parts: float_mut(self.at.scratch.parts),
         };
-        let is_f32 = weights.layout == Layout::F32;
-        let rows = if is_f32 { region.rows } else { tiles * TILE_W };
-        let (name, blocks) = if is_f32 {
-            ("ygg_linear_f32".to_owned(), weights.outputs.div_ceil(YGG_SPLIT_K as usize))
-        } else {
-            let kind = if up.is_some() { "gated" } else { "linear" };
-            // Many token rows share what a block reads of them among two tiles of outputs.
-            let together = if up.is_none() && tiles > 2 { 2 } else { 1 };
-            let name = format!("ygg_{kind}_{}_w{}", weights.layout.name(), tiles * TILE_W);
-            (name, weights.outputs.div_ceil(YGG_TILE_N as usize).div_ceil(together))
-        };
-        let linear = self.launch(&name, [blocks, 1, 1], YGG_LINEAR_THREADS, 0, linear)?;
-        if written == Some(region) {
-            return Ok(vec![linear]);
+        let rows = if weights.layout == Layout::F32 { region.rows } else { tiles * TILE_W };
+        let mut launches = self.linear(weights, linear, tiles)?;
+        if written != Some(region) {
+            launches.insert(0, self.launch("ygg_prepare", [rows, 1, 1], YGG_ROW_THREADS, 0, prepare)?);
         }
-        Ok(vec![self.launch("ygg_prepare", [rows, 1, 1], YGG_ROW_THREADS, 0, prepare)?, linear])
+        Ok(launches)
+    }
+
+    /// A product of `row_tiles` tiles of prepared rows.
+    fn linear(
+        &self,
+        weights: &Packed,
+        params: YggLinear,
+        row_tiles: usize,
+    ) -> Result<Vec<Launch>, BackendError> {
+        let launch = |name: &str, grid, shared| self.launch(name, grid, YGG_LINEAR_THREADS, shared, params);
+        if weights.layout == Layout::F32 {
+            let blocks = weights.outputs.div_ceil(YGG_SPLIT_K as usize);
+            return Ok(vec![launch("ygg_linear_f32", [blocks, 1, 1], 0)?]);
+        }
+        let is_gated = !params.up_codes.is_null();
+        let kind = if is_gated { "gated" } else { "linear" };
+        let name = format!("ygg_{kind}_{}_w{}", weights.layout.name(), row_tiles * TILE_W);
+        let tiles = weights.outputs.div_ceil(YGG_TILE_N as usize);
+        if row_tiles == 1 {
+            return Ok(vec![launch(&name, [tiles, 1, 1], 0)?]);
+        }
+        let wide = WideProduct { tiles, is_gated, row_tiles };
+        let (blocks, pairs) = (wide.blocks(), wide.pairs());
+        let mut launches = vec![launch(&name, [blocks, pairs, 1], wide.shared())?];
+        if pairs > 1 {
+            launches.push(launch(&format!("ygg_{kind}_join"), [blocks, row_tiles, 1], 0)?);
+        }
+        Ok(launches)
     }
 
     fn candidates(

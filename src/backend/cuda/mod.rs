@@ -27,6 +27,7 @@ mod launches;
 mod layout;
 mod phase;
 mod places;
+mod products;
 mod projection;
 mod replay;
 mod scratch;

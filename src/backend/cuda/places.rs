@@ -21,6 +21,7 @@ pub(super) struct Places {
     pub(super) kept: usize,
     pub(super) ropes: Vec<usize>,
     pub(super) fragments: [usize; 2],
+    pub(super) parts: usize,
     pub(super) logits: usize,
     pub(super) partial: [usize; 3],
     pub(super) ranges: [usize; 5],
@@ -55,6 +56,7 @@ impl Places {
                 .map(|r| bump.take(2 * context * r.inv_freq.len() * size_of::<f32>()))
                 .collect(),
             fragments: [scratch.fragments; 2].map(|bytes| bump.take(bytes)),
+            parts: bump.take(scratch.parts),
             logits: bump.take(scratch.logits),
             partial: scratch.partial.map(|bytes| bump.take(bytes)),
             ranges: scratch.ranges.map(|bytes| bump.take(bytes)),

@@ -113,6 +113,7 @@ impl CudaReplay {
             ropes: places.ropes.iter().map(|offset| at(*offset)).collect(),
             scratch: Scratch {
                 fragments: places.fragments.map(at),
+                parts: at(places.parts),
                 logits: at(places.logits),
                 partial: places.partial.map(at),
                 ranges: places.ranges.map(at),

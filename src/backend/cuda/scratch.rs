@@ -1,8 +1,10 @@
 //! Scratch memory of a program's steps on the device, and its size.
 
-use ygg_kernels::cuda::abi::{YGG_PARTITION, YGG_RANGE, YGG_TILE_K, YGG_TILE_W};
+use ygg_kernels::cuda::abi::{YGG_PARTITION, YGG_RANGE, YGG_TILE_K, YGG_TILE_N, YGG_TILE_W};
 
 use crate::ir::{Op, OpWeights, Operand, Program, Region, WeightId};
+
+use super::products::WideProduct;
 
 /// Rows that tensor cores multiply at once.
 pub(super) const TILE_W: usize = YGG_TILE_W as usize;
@@ -12,6 +14,8 @@ pub(super) const TILE_W: usize = YGG_TILE_W as usize;
 pub(super) struct Scratch {
     /// What linears read: one buffer is read while the next is written.
     pub(super) fragments: [u64; 2],
+    /// What products of parts of the inputs leave for the join of them.
+    pub(super) parts: u64,
     /// Logits of which only candidates are shown.
     pub(super) logits: u64,
     /// Partial results of attention: values, largest scores, sums.
@@ -24,6 +28,7 @@ pub(super) struct Scratch {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ScratchBytes {
     pub(super) fragments: usize,
+    pub(super) parts: usize,
     pub(super) logits: usize,
     pub(super) partial: [usize; 3],
     pub(super) ranges: [usize; 5],
@@ -37,11 +42,17 @@ impl ScratchBytes {
         for step in &program.steps {
             let x = step.operands.first().and_then(Operand::region);
             let x = x.as_ref();
-            match step.op.weights() {
-                OpWeights::Stack { .. } | OpWeights::Gated { .. } => {
-                    most.fragments =
-                        most.fragments.max(fragment_bytes(x.expect("a product has a left side")));
+            let mut product = |weights: &[WeightId], is_gated| {
+                let x = x.expect("a product has a left side");
+                let (tiles, row_tiles) = (outputs(weights).div_ceil(YGG_TILE_N as usize), row_tiles(x.rows));
+                most.fragments = most.fragments.max(fragment_bytes(x));
+                if row_tiles > 1 {
+                    most.parts = most.parts.max(WideProduct { tiles, is_gated, row_tiles }.parts_bytes());
                 }
+            };
+            match step.op.weights() {
+                OpWeights::Stack { weights, .. } => product(weights, false),
+                OpWeights::Gated { gate, .. } => product(&[gate], true),
                 OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => {}
             }
             if let Op::Attention { heads, .. } = &step.op {
@@ -68,6 +79,7 @@ impl ScratchBytes {
     pub(super) fn max(self, other: Self) -> Self {
         Self {
             fragments: self.fragments.max(other.fragments),
+            parts: self.parts.max(other.parts),
             logits: self.logits.max(other.logits),
             partial: std::array::from_fn(|i| self.partial[i].max(other.partial[i])),
             ranges: std::array::from_fn(|i| self.ranges[i].max(other.ranges[i])),

@@ -1,0 +1,187 @@
+// Formats of packed weights, and how their codes become what tensor cores multiply.
+#pragma once
+
+#include "common.cuh"
+
+namespace ygg {
+
+// A format of packed weights: `Loaded` is a lane's part of a tile of 16 outputs and 64 inputs as it lies in memory, `fragment` the
+// left operand of the multiplication with inputs 16 k .. 16 k + 16 of it. Tile t of row tile n is number n * tiles_k + t.
+//
+// Where weights have scales, fragments are codes, with a constant beside them that spares their conversion: exact as bf16, so that nothing
+// of a weight is rounded. The products of SCALED fragments are summed, and a sum is made one of weights in f32: `scale * sum + offset * sum
+// of inputs`. Sums of inputs are products with ones. `ahead` says how many tiles of inputs are on their way, of so many tiles of 8 token
+// rows: what registers have room for.
+
+// What makes weights of codes, of one output.
+struct Scale {
+    float scale, offset;
+};
+
+template <bool HALF> struct Sixteen {
+    static constexpr bool IS_HALF = HALF;
+    static constexpr u32 SCALED = 0;
+    static constexpr bool HAS_OFFSET = false;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows) { return rows == 1 ? 2 : 3; }
+    struct Loaded {
+        Words4 words[4];
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void*, u64 tile) {
+        const Words4* from = static_cast<const Words4*>(codes) + tile * (4 * WARP) + lane();
+        for (u32 k = 0; k < 4; ++k) to.words[k] = load_streamed(from + k * WARP);
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        a[0] = from.words[k].x;
+        a[1] = from.words[k].y;
+        a[2] = from.words[k].z;
+        a[3] = from.words[k].w;
+    }
+    YGG_DEVICE static Scale scale(const Loaded&, u32, u32) { return {1.0f, 0.0f}; }
+};
+
+// The fragment of a word of nibbles, of which r and r + 4 are the pair of register r: 128 + code, in the mantissa of a bf16 of 128.
+YGG_DEVICE void nibble_fragment(u32 (&a)[4], u32 word) {
+#pragma unroll
+    for (u32 r = 0; r < 4; ++r) a[r] = masked_xor(word >> (4 * r), 0x000F000Fu, 0x43004300u);
+}
+// Bytes i and i + 1 of a word in the low bytes of two halves.
+YGG_DEVICE u32 spread_bytes(u32 word, u32 i) { return select_bytes(word, 0, 0x4040u + i + ((i + 1) << 8)); }
+// The sums of two words' bf16, which are exact here.
+YGG_DEVICE u32 exact_sum(u32 a, u32 b) { return fma_bf16(a, 0x3F803F80u, b); }
+// value = code * d + m, where a fragment has 128 + code.
+YGG_DEVICE Scale nibble_scale(float d, float m) { return {d, fma_rn(-128.0f, d, m)}; }
+
+// Nibbles with a scale per output and 32 inputs, as a half: value = (code - 8) * scale. A lane's 32 nibbles are 4 words, one for each 16
+// inputs.
+struct Centred {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 2;
+    static constexpr bool HAS_OFFSET = false;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows) { return rows == 8 ? 3 : 4; }
+    struct Loaded {
+        Words4 codes;
+        Words2 scales; // of outputs g and g + 8: inputs below 32 in the low half, the others in the high one
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
+        to.codes = load_streamed(static_cast<const Words4*>(codes) + tile * WARP + lane());
+        to.scales = load_streamed(static_cast<const Words2*>(scales) + tile * (WARP / 4) + lane() / 4);
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        nibble_fragment(a, word_of(from.codes, k));
+#pragma unroll
+        for (u32 r = 0; r < 4; ++r) a[r] = exact_sum(a[r], 0xC308C308u);
+    }
+    // Of inputs 32 i .. 32 i + 32 and output g + 8 half.
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
+        return {half_to_float(static_cast<u16>((half == 0 ? from.scales.x : from.scales.y) >> (i * 16))), 0.0f};
+    }
+};
+
+// The same with scale and minimum: value = code * scale + minimum.
+struct Nibbles {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 2;
+    static constexpr bool HAS_OFFSET = true;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows) { return rows == 8 ? 2 : rows == 2 ? 3 : 4; }
+    struct Loaded {
+        Words4 codes;
+        Words4 scales; // outputs g, g + 8; of each, inputs below 32, then the others
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
+        to.codes = load_streamed(static_cast<const Words4*>(codes) + tile * WARP + lane());
+        to.scales = load_streamed(static_cast<const Words4*>(scales) + tile * (WARP / 4) + lane() / 4);
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) { nibble_fragment(a, word_of(from.codes, k)); }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
+        const u32 scale = word_of(from.scales, 2 * half + i);
+        return nibble_scale(half_to_float(static_cast<u16>(scale)), half_to_float(static_cast<u16>(scale >> 16)));
+    }
+};
+
+// The same with scale and minimum as f32: of formats whose scales are products.
+struct NibblesWide {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 2;
+    static constexpr bool HAS_OFFSET = true;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows) { return rows == 8 ? 1 : 2; }
+    struct Loaded {
+        Words4 codes;
+        Words4 scales[2]; // of outputs g and g + 8: scale and minimum of inputs below 32, then of the others
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
+        to.codes = load_streamed(static_cast<const Words4*>(codes) + tile * WARP + lane());
+        const Words4* from = static_cast<const Words4*>(scales) + tile * (WARP / 2) + lane() / 4 * 2;
+        to.scales[0] = load_streamed(from);
+        to.scales[1] = load_streamed(from + 1);
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) { nibble_fragment(a, word_of(from.codes, k)); }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
+        const Words4& scales = from.scales[half];
+        return nibble_scale(bits_to_float(i == 0 ? scales.x : scales.z), bits_to_float(i == 0 ? scales.y : scales.w));
+    }
+};
+
+// Signed bytes with a scale per output and 32 inputs, as halves. A lane's 32 bytes are 8 words, two for each 16 inputs: registers 0
+// and 1, then 2 and 3.
+struct Bytes {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 2;
+    static constexpr bool HAS_OFFSET = false;
+    YGG_DEVICE static constexpr u32 ahead(u32) { return 2; }
+    struct Loaded {
+        Words4 codes[2];
+        u32 scales[2]; // of outputs g and g + 8: inputs below 32 in the low half, the others in the high one
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
+        const Words4* from = static_cast<const Words4*>(codes) + tile * (2 * WARP) + lane();
+        to.codes[0] = load_streamed(from);
+        to.codes[1] = load_streamed(from + WARP);
+        const Words2 both = load_streamed(static_cast<const Words2*>(scales) + tile * (WARP / 4) + lane() / 4);
+        to.scales[0] = both.x;
+        to.scales[1] = both.y;
+    }
+    // The low 7 bits in the mantissa of a bf16 of 128, less 128, or less 256 where the sign is set.
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+#pragma unroll
+        for (u32 r = 0; r < 4; ++r) {
+            const u32 bytes = spread_bytes(word_of(from.codes[k / 2], k % 2 * 2 + r / 2), r % 2 * 2);
+            a[r] = exact_sum(masked_xor(bytes, 0x007F007Fu, 0x43004300u), masked_xor(bytes, 0x00800080u, 0xC300C300u));
+        }
+    }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
+        return {half_to_float(static_cast<u16>(from.scales[half] >> (i * 16))), 0.0f};
+    }
+};
+
+// Signed bytes of 6 bits with a scale per output and 16 inputs, as f32.
+struct BytesWide {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 1;
+    static constexpr bool HAS_OFFSET = false;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows) { return rows == 2 || rows == 4 ? 2 : 1; }
+    struct Loaded {
+        Words4 codes[2];
+        Words4 scales[2]; // of outputs g and g + 8: one for each 16 inputs
+    };
+    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
+        const Words4* from = static_cast<const Words4*>(codes) + tile * (2 * WARP) + lane();
+        to.codes[0] = load_streamed(from);
+        to.codes[1] = load_streamed(from + WARP);
+        const Words4* of = static_cast<const Words4*>(scales) + tile * (WARP / 2) + lane() / 4 * 2;
+        to.scales[0] = load_streamed(of);
+        to.scales[1] = load_streamed(of + 1);
+    }
+    // The code and 64 are 7 bits, in the mantissa of a bf16 of 128.
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+#pragma unroll
+        for (u32 r = 0; r < 4; ++r) {
+            const u32 bytes = spread_bytes(word_of(from.codes[k / 2], k % 2 * 2 + r / 2), r % 2 * 2);
+            a[r] = exact_sum(masked_xor(bytes, 0x007F007Fu, 0x43404340u), 0xC340C340u);
+        }
+    }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
+        return {bits_to_float(word_of(from.scales[half], i)), 0.0f};
+    }
+};
+
+} // namespace ygg
