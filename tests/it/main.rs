@@ -23,6 +23,8 @@ mod committed_plans;
 mod context_ranges;
 #[cfg(feature = "cli")]
 mod corpus;
+#[cfg(feature = "cuda")]
+mod cuda_bindings;
 #[cfg(feature = "cli")]
 mod default_model;
 #[cfg(feature = "cli")]
