@@ -51,7 +51,7 @@ failed=0
 
 # Sizes of what is measured.
 if [[ $is_dry == yes ]]; then
-    limit=240 rounds=1 widths=1,4 shape=layers=5,width=96,mlp=160 tokens=8 answers=1 forwards=1
+    limit=480 rounds=1 widths=1,4 shape=layers=5,width=96,mlp=160 tokens=8 answers=1 forwards=1
     prompts=$out/prompts.jsonl
     printf '{"category": "sums", "turns": ["one and one and one"]}\n' >"$prompts"
     # As many as a depth predictor is trained on.
