@@ -39,6 +39,8 @@ const TRACE_DEPTH: usize = 6;
 pub(super) const TRACE_WIDTH: usize = 8;
 /// The same where weights are streamed: a verification takes a reading whatever its rows, so deep trees pay.
 const STREAMED_TRACE: (usize, usize) = (15, 4);
+/// Prompts that answers are shortened for: as few as these tell drafters apart.
+const FEWEST_PROMPTS: u32 = 24;
 /// The part of the time for acceptance that requests are recorded in, where trees are recorded along them: a plain forward a token
 /// costs a fraction of a tree, and what replays drafters without a model should be of many prompts.
 const REQUESTS_PART: u32 = 3;
@@ -72,7 +74,8 @@ pub struct ProfileOptions {
     /// Committed tokens at which latencies are measured: the first for the steps that were recorded, every further one for steps of
     /// requests that have grown so long.
     pub contexts: Vec<usize>,
-    /// Most tokens recorded per prompt.
+    /// Most tokens recorded per prompt: the longer answers are, the more of them repeats what was said. Half as many where few prompts could be
+    /// recorded otherwise.
     pub tokens: usize,
     /// Time for everything: a fifth of it at most for tunings, a twentieth for depth predictors, and half of the rest for
     /// latencies.
@@ -104,7 +107,7 @@ impl ProfileOptions {
             temperatures: if budget < LEAST_BUDGET { Vec::new() } else { TEMPERATURES.to_vec() },
             learners: Learners::All,
             contexts: vec![128, 1024, 4096],
-            tokens: 48,
+            tokens: 96,
             budget,
             pinning: Pinning::default(),
             memory_limit: None,
@@ -238,6 +241,7 @@ pub fn profile(
     let trace_options = TraceOptions {
         shape,
         tokens: options.tokens,
+        fewest_prompts: FEWEST_PROMPTS,
         temperature: 0.0,
         budget: time.along_answers,
         answered_with: answering.as_ref(),
@@ -246,8 +250,9 @@ pub fn profile(
         pinning: options.pinning,
     };
     let start = now();
-    let Acceptance { mut traces, mut token_traces, predictors } =
+    let Acceptance { mut traces, mut token_traces, tokens, predictors } =
         acceptance(loaded, &drafters, time, &trace_options, for_predictors, progress)?;
+    let trace_options = TraceOptions { tokens, ..trace_options };
     let trimmed = trimmed_drafters(loaded, &drafters, head_sizes, &prompts, &token_traces)?;
     let loaded = &loaded.with_drafters(trimmed.iter().map(|(_, kind)| kind))?;
     for (name, kind) in &trimmed {
@@ -462,6 +467,8 @@ pub(super) fn twin<'d>(
 struct Acceptance {
     traces: Vec<Trace>,
     token_traces: Vec<TokenTrace>,
+    /// Most tokens of an answer.
+    tokens: usize,
     predictors: Vec<DepthPredictor>,
 }
 
@@ -477,7 +484,7 @@ fn acceptance(
 ) -> Result<Acceptance, Error> {
     let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
     let of_requests = TraceOptions { budget: time.requests, ..*options };
-    let token_traces = record_requests(loaded, &of_requests, &mut advance)?;
+    let (token_traces, tokens) = record_requests(loaded, &of_requests, &mut advance)?;
     let models = recorded_models(drafters);
     let for_each = for_predictors / u32::try_from(models.len().max(1)).expect("few drafters");
     let (mut traces, mut predictors) = (Vec::new(), Vec::new());
@@ -490,7 +497,7 @@ fn acceptance(
         }
         traces.push(trace);
     }
-    Ok(Acceptance { traces, token_traces, predictors })
+    Ok(Acceptance { traces, token_traces, tokens, predictors })
 }
 
 #[cfg(test)]

@@ -20,6 +20,9 @@ pub(super) struct TraceOptions<'a> {
     pub(super) shape: StepShape,
     /// Most tokens per prompt.
     pub(super) tokens: usize,
+    /// Prompts that count for more than long answers: where the time would be over before so many, as the first one tells, answers have half as
+    /// many tokens. With 0 they never have.
+    pub(super) fewest_prompts: u32,
     /// Temperature of the requests.
     pub(super) temperature: f32,
     /// No prompt but the first is begun after this time, and no token but the first of an answer. The first is read in twice the time, or
@@ -58,7 +61,12 @@ impl TraceOptions<'_> {
 const ANSWERING: StepShape =
     StepShape { depth: 7, draft_width: 1, verify_width: 8, top_k: 1, draft_temperature: 1.0 };
 
-/// Answers the prompts as plain decoding does, in order, until the time is over.
+/// Most tokens of an answer: all that are wanted, or half where `fewest` prompts that take as long as the first would not be recorded in time.
+fn answer_tokens(wanted: usize, first: Duration, fewest: u32, budget: Duration) -> usize {
+    if first.saturating_mul(fewest) > budget { wanted.div_ceil(2) } else { wanted }
+}
+
+/// Answers the prompts as plain decoding does, in order, until the time is over. Gives the most tokens of an answer, too.
 ///
 /// # Errors
 /// [`Error`] of kind `Input` if no prompt fits the context or none was read in time.
@@ -67,7 +75,7 @@ pub(super) fn record_requests(
     loaded: &Loaded,
     options: &TraceOptions<'_>,
     mut progress: impl FnMut(usize, usize),
-) -> Result<Vec<TokenTrace>, Error> {
+) -> Result<(Vec<TokenTrace>, usize), Error> {
     let prompts = options.prompts;
     let ids = prompts.iter().map(|p| p.token_ids(loaded)).collect::<Result<Vec<_>, _>>()?;
     let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
@@ -79,7 +87,8 @@ pub(super) fn record_requests(
         None => None,
     };
     let mut decoder = Decoder::new(session, drafter, shape)?;
-    let mut requests = Vec::new();
+    let mut requests: Vec<TokenTrace> = Vec::new();
+    let mut longest_answer = options.tokens;
     let start = Instant::now();
     for (i, (prompt, ids)) in prompts.iter().zip(ids).enumerate() {
         if i > 0 && start.elapsed() > options.budget {
@@ -89,7 +98,7 @@ pub(super) fn record_requests(
             continue;
         }
         let sampling = Sampling { temperature: options.temperature, seed: i as u64, ..Sampling::GREEDY };
-        let tokens = options.tokens.min(context - ids.len());
+        let tokens = longest_answer.min(context - ids.len());
         // The first request may take longer: without one there is nothing to plan by.
         let most = if i == 0 { 2 * options.budget } else { options.budget };
         let is_over = || start.elapsed() > most;
@@ -101,7 +110,12 @@ pub(super) fn record_requests(
             last = *decoder.emitted().last().expect("a step emits");
             emitted += decoder.emitted().len();
         }
-        let output = decoder.history()[ids.len()..].to_vec();
+        if i == 0 {
+            let fewest = options.fewest_prompts.min(u32::try_from(prompts.len()).unwrap_or(u32::MAX));
+            longest_answer = answer_tokens(options.tokens, start.elapsed(), fewest, options.budget);
+        }
+        let mut output = decoder.history()[ids.len()..].to_vec();
+        output.truncate(longest_answer);
         let kind = prompt.kind.clone();
         requests.push(TokenTrace { kind, temperature: options.temperature, prompt: ids, output });
         progress(i + 1, prompts.len());
@@ -118,5 +132,19 @@ pub(super) fn record_requests(
             loaded.set().model_context()
         )));
     }
-    Ok(requests)
+    Ok((requests, longest_answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_halved_where_too_few_prompts_would_be_recorded() {
+        let budget = Duration::from_secs(24);
+        let tokens = |first_ms, fewest| answer_tokens(97, Duration::from_millis(first_ms), fewest, budget);
+        assert_eq!([tokens(1000, 24), tokens(1001, 24), tokens(1001, 23)], [97, 49, 97]);
+        assert_eq!(tokens(u64::MAX, 0), 97, "never");
+        assert_eq!(tokens(u64::MAX, u32::MAX), 49);
+    }
 }

@@ -68,8 +68,9 @@ pub(super) fn record_warm(
     let for_requests = if models.is_empty() { options.budget } else { options.budget / REQUESTS_PART };
     let for_each =
         (options.budget - for_requests) / u32::try_from(models.len().max(1)).expect("few drafters");
-    let of_requests = TraceOptions { budget: for_requests, tokens: warm_tokens(options), ..*options };
-    let requests = record_requests(loaded, &of_requests, &mut progress)?;
+    let of_requests =
+        TraceOptions { budget: for_requests, tokens: warm_tokens(options), fewest_prompts: 0, ..*options };
+    let (requests, _) = record_requests(loaded, &of_requests, &mut progress)?;
     let of_drafters = TraceOptions { budget: for_each, ..*options };
     let traces = models.into_iter().map(|(name, kind)| {
         redraft(loaded, (name, kind), &requests, &of_drafters, &mut progress).map(|redrafted| redrafted.trace)

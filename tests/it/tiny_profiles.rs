@@ -49,6 +49,7 @@ pub(crate) fn profiled(
         prompts: texts.map(prompt).to_vec(),
         contexts: vec![16],
         temperatures: Vec::new(),
+        tokens: 48,
         pinning: Pinning::Floating,
         clock: || NOW,
         ..ProfileOptions::new(Duration::from_secs(60))
