@@ -182,7 +182,7 @@ proptest! {
 
     #[test]
     fn even_steps_are_what_a_ticking_clock_comes_to(
-        us in prop::collection::vec(1u32..30, CELLS), shape in any_shape(), variant in any_variant(),
+        us in prop::collection::vec(1u32..10, CELLS), shape in any_shape(), variant in any_variant(),
         decides in any::<bool>(),
     ) {
         let (table, drafter) = (table(&us), name("x"));
