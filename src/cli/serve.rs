@@ -19,7 +19,7 @@ use crate::{
         refinement::Refinement,
         settings::{self, Machine},
     },
-    serve::{ApiKey, Idle, Limits, Settings, SpanSettings, serve},
+    serve::{ApiKey, Idle, Limits, Settings, serve},
 };
 
 /// Runs `yggc serve`.
@@ -49,7 +49,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         origins: args.cors_origin.clone(),
         page: !args.no_page,
         logs_requests: args.access_log,
-        spans: spans(cache)?,
+        span_timeout: span_timeout(cache)?,
         drafter: match args.drafter {
             _ if args.no_spec => "none".to_owned(),
             None => "plan".to_owned(),
@@ -98,14 +98,19 @@ fn idle(
     Ok(Idle { after: Duration::from_secs(after as u64), work: Box::new(work) })
 }
 
-/// Where spans of requests are sent, if a variable of OpenTelemetry asks for them.
-fn spans(cache: &CachePlace) -> Result<Option<SpanSettings>, Failure> {
-    let variables = &cache.environment.telemetry;
-    if let Some((name, _)) = variables.iter().find(|(_, value)| value.to_str().is_none()) {
-        return Err(Failure::Input(format!("${name} is not text: expected UTF-8; correct it, or unset it")));
+/// Longest time of an export of spans, if variables of OpenTelemetry ask for any.
+fn span_timeout(cache: &CachePlace) -> Result<Option<Duration>, Failure> {
+    let environment = &cache.environment;
+    match &environment.span_timeout {
+        _ if !environment.asks_for_spans => Ok(None),
+        None => Ok(Some(Duration::from_secs(10))),
+        Some(given) => match given.to_str().and_then(|text| text.parse().ok()) {
+            Some(milliseconds) => Ok(Some(Duration::from_millis(milliseconds))),
+            None => Err(Failure::Input(format!(
+                "$OTEL_EXPORTER_OTLP_TIMEOUT, or its own of traces, is {given:?}: expected milliseconds; correct it, or unset it"
+            ))),
+        },
     }
-    let variable = |name: &str| Some(variables.get(name)?.to_string_lossy().into_owned());
-    SpanSettings::read(variable).map_err(|fault| Failure::Input(format!("{fault}; correct it, or unset it")))
 }
 
 /// The key that requests must send, if one was given.

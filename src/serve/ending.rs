@@ -21,8 +21,7 @@ pub(super) struct Ending {
     route: &'static str,
     arrived: Instant,
     cancel: CancelHandle,
-    /// What is recorded of it, if anything is.
-    span: Option<Span>,
+    span: Span,
     has_ended: bool,
 }
 
@@ -34,7 +33,7 @@ impl Ending {
         headers: &HeaderMap,
         arrived: Instant,
     ) -> Self {
-        let span = service.spans.as_ref().and_then(|spans| spans.begin(endpoint, headers, arrived));
+        let span = service.spans.begin(endpoint, headers, arrived);
         Self {
             service,
             route: endpoint.route(),
@@ -45,8 +44,8 @@ impl Ending {
         }
     }
 
-    /// What is recorded of the request, if anything is.
-    pub(super) fn span(&self) -> Option<Span> {
+    /// The span of the request.
+    pub(super) fn span(&self) -> Span {
         self.span.clone()
     }
 
@@ -66,7 +65,7 @@ impl Ending {
             self.cancel.cancel();
             let took = self.arrived.elapsed();
             self.service.metrics.request(self.route, status, took);
-            self.span.iter().for_each(|span| span.end(status));
+            self.span.end(status);
             if self.service.settings.logs_requests {
                 // A closed stderr is no reason to fail a request.
                 let _ = writeln!(io::stderr(), "{} {status} {:.3} s", self.route, took.as_secs_f64());

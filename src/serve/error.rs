@@ -19,6 +19,10 @@ pub(crate) enum ServeError {
     /// The system refuses signal handlers.
     #[error("the system refuses to report signals: {0}")]
     Signals(io::Error),
+    /// A variable of OpenTelemetry is of no meaning.
+    #[cfg(feature = "otel")]
+    #[error("spans cannot be sent: {0}; correct the variable of OpenTelemetry, or unset it")]
+    Spans(#[from] opentelemetry_otlp::ExporterBuildError),
     /// The decoding thread panicked.
     #[error("the decoder ended before its time")]
     Decoder,

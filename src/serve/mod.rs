@@ -32,7 +32,7 @@ mod response_events;
 mod responses;
 mod routes;
 mod settings;
-mod span_export;
+#[cfg_attr(not(feature = "otel"), path = "no_spans.rs")]
 mod spans;
 mod steps;
 mod structured;
@@ -54,9 +54,8 @@ pub(crate) use self::{
     idle::{Idle, IdleWork},
     key::ApiKey,
     settings::{Limits, Settings},
-    span_export::{SpanSettings, VARIABLES as SPAN_VARIABLES},
 };
-use self::{metrics::Metrics, queue::Queue, routes::Service, worker::Worker};
+use self::{metrics::Metrics, queue::Queue, routes::Service, spans::Spans, worker::Worker};
 
 /// Serves until a signal arrives, then drains. `ready` is called with the address before the first request; `idle` is done while none comes.
 ///
@@ -69,6 +68,7 @@ pub(crate) fn serve(
     idle: Option<Idle>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
+    let spans = Spans::start(settings.span_timeout)?;
     let (queue, metrics) =
         (Arc::new(Queue::new(settings.limits.queue)), Arc::new(Metrics::new(&settings.model_name)));
     let loaded = Arc::clone(engine.loaded());
@@ -84,18 +84,13 @@ pub(crate) fn serve(
         .max_blocking_threads(2)
         .build()
         .map_err(ServeError::Threads)?;
-    let exporting =
-        settings.spans.as_ref().map(span_export::start).transpose().map_err(ServeError::Threads)?;
-    let (spans, exporting) = exporting.unzip();
     let service = Arc::new(Service { loaded, context, settings, queue: Arc::clone(&queue), metrics, spans });
     let served = runtime.block_on(connections::run(Arc::clone(&service), ready));
     queue.close();
     queue.cancel_all();
     let ended = decoding.join();
     runtime.shutdown_background();
-    if let (Some(exporting), Some(spans)) = (exporting, &service.spans) {
-        exporting.end(spans);
-    }
+    service.spans.end();
     served?;
     ended.map_err(|_| ServeError::Decoder)
 }

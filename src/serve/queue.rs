@@ -36,8 +36,7 @@ pub(super) struct Job {
     /// The drafter: `plan`, `none` or a drafter's name.
     pub(super) drafter: String,
     pub(super) arrived: Instant,
-    /// What is recorded of it, if anything is.
-    pub(super) span: Option<Span>,
+    pub(super) span: Span,
     /// Channel of its events; holds at most one per token of the answers.
     pub(super) events: UnboundedSender<Delivery>,
 }
@@ -223,7 +222,7 @@ mod tests {
             reports_steps: false,
             drafter: "plan".to_owned(),
             arrived: Instant::now(),
-            span: None,
+            span: Span::default(),
             events: unbounded_channel().0,
         }
     }

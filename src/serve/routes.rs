@@ -54,8 +54,7 @@ pub(super) struct Service {
     pub(super) settings: Settings,
     pub(super) queue: Arc<Queue>,
     pub(super) metrics: Arc<Metrics>,
-    /// Where spans of requests begin, if they are sent anywhere.
-    pub(super) spans: Option<Spans>,
+    pub(super) spans: Spans,
 }
 
 /// Routes of the service.
@@ -198,7 +197,7 @@ async fn begin(
     let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let frame = Frame::new(endpoint, &service.settings.model_name, created, number);
     let span = ending.span();
-    span.iter().for_each(|span| span.asked(&frame, &requests, prompt_tokens));
+    span.asked(&frame, &requests, prompt_tokens);
     let (sender, events) = unbounded_channel();
     let reports_steps = matches!(delivery, Delivery::Stream { steps: true, .. });
     let job = Job { requests, cancel, reports_steps, drafter, arrived, span, events: sender };

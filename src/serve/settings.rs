@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use super::{ApiKey, SpanSettings};
+use super::ApiKey;
 
 /// Settings of a running service.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(crate) struct Settings {
     pub(crate) page: bool,
     /// Whether every request is a line on stderr.
     pub(crate) logs_requests: bool,
-    /// Where spans of requests are sent, if anywhere.
-    pub(crate) spans: Option<SpanSettings>,
+    /// Longest time of an export of spans; none are sent without.
+    pub(crate) span_timeout: Option<Duration>,
     /// Drafter of requests that name none: `plan`, `none`, or a drafter.
     pub(crate) drafter: String,
     /// Limits on requests.

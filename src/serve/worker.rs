@@ -109,11 +109,11 @@ fn next(queue: &Queue, idle: Option<&mut Idle>) -> Option<Job> {
 /// Gives the answers to a request in sequence and sends their events, until it ends or the receiver is gone.
 fn decode(engine: &mut Engine, job: &Job, metrics: &Metrics) -> Result<(), engine::Error> {
     metrics.waited(job.arrived.elapsed());
-    let span = job.span.as_ref();
-    span.inspect(|span| span.began());
     let context = engine.context() as f64;
     let mut has_begun = false;
     for request in &job.requests {
+        job.span.began();
+        let mut is_prefilling = true;
         let mut generation = engine.generate(request)?;
         while let Some(event) = generation.next() {
             let event = event?;
@@ -124,7 +124,10 @@ fn decode(engine: &mut Engine, job: &Job, metrics: &Metrics) -> Result<(), engin
                     if !has_begun {
                         has_begun = true;
                         metrics.first_token(job.arrived.elapsed());
-                        span.inspect(|span| span.first_token());
+                    }
+                    if is_prefilling {
+                        is_prefilling = false;
+                        job.span.first_token();
                     }
                     step = job.reports_steps.then(|| generation.step_tree()).flatten();
                     let used = generation.prompt_token_ids().len() + generation.token_ids().len();
@@ -132,7 +135,7 @@ fn decode(engine: &mut Engine, job: &Job, metrics: &Metrics) -> Result<(), engin
                 }
                 Event::Finished { reason, report, .. } => {
                     metrics.finished(*reason, report);
-                    span.inspect(|span| span.finished(*reason, report));
+                    job.span.finished(*reason, report);
                     is_cancelled = *reason == FinishReason::Cancelled;
                 }
             }

@@ -14,10 +14,11 @@ mod page;
 mod responses;
 mod server;
 mod soak;
+#[cfg(feature = "otel")]
 mod spans;
 mod structured;
 
-use self::server::{PATIENCE, Reply, Server, chat, status};
+use self::server::{Reply, Server, chat, status};
 use crate::{
     emulated_cuda::{exact_model, on_cuda},
     failing_device,
@@ -424,6 +425,20 @@ fn every_request_is_logged_if_asked_for() {
     child.wait().expect("it ends");
     let said = fs::read_to_string(log.path()).expect("UTF-8");
     assert!(said.lines().any(|line| line.starts_with("/v1/completions 200 0.")), "{said}");
+}
+
+#[cfg(not(feature = "otel"))]
+#[test]
+fn spans_that_this_build_cannot_send_are_said() {
+    let said = |disabled: &str| {
+        let mut command = on_tiny("serve");
+        // Of a network for documentation, so that it ends before it serves.
+        command.args(["--no-spec", "--host", "192.0.2.1"]).env("OTEL_SDK_DISABLED", disabled);
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
+        failure(&command.output().expect("yggc starts"), 1)
+    };
+    let remark = |said: String| said.matches("--features otel").count();
+    assert_eq!([said("false"), said("true")].map(remark), [1, 0]);
 }
 
 #[test]

@@ -1,18 +1,17 @@
 //! The environment, read in this file alone.
 
-#[cfg(feature = "serve")]
-use std::collections::BTreeMap;
 use std::{ffi::OsString, fmt, path::PathBuf};
 
 /// The variables that are read: folders for the cache, settings of the Hugging Face hub, the key of the service, which as an argument
-/// every user of the machine could see, and where OpenTelemetry's programs send spans.
+/// every user of the machine could see, and whether spans are sent. OpenTelemetry's crates read its other variables by themselves.
 #[derive(Clone, Default)]
 pub(crate) struct Environment {
     #[cfg(feature = "serve")]
     pub(crate) api_key: Option<OsString>,
-    /// Variables of OpenTelemetry by their names.
     #[cfg(feature = "serve")]
-    pub(crate) telemetry: BTreeMap<&'static str, OsString>,
+    pub(crate) asks_for_spans: bool,
+    #[cfg(feature = "serve")]
+    pub(crate) span_timeout: Option<OsString>,
     pub(crate) xdg_cache_home: Option<OsString>,
     pub(crate) home: Option<OsString>,
     pub(crate) hub: HubEnvironment,
@@ -38,10 +37,13 @@ impl Environment {
             #[cfg(feature = "serve")]
             api_key: read("YGGC_API_KEY"),
             #[cfg(feature = "serve")]
-            telemetry: crate::serve::SPAN_VARIABLES
-                .into_iter()
-                .filter_map(|name| Some((name, set(name)?)))
-                .collect(),
+            asks_for_spans: (set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").is_some()
+                || set("OTEL_EXPORTER_OTLP_ENDPOINT").is_some())
+                && set("OTEL_TRACES_EXPORTER").is_none_or(|exporter| exporter != "none")
+                && set("OTEL_SDK_DISABLED").is_none_or(|value| !value.eq_ignore_ascii_case("true")),
+            #[cfg(feature = "serve")]
+            span_timeout: set("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
+                .or_else(|| set("OTEL_EXPORTER_OTLP_TIMEOUT")),
             xdg_cache_home: read("XDG_CACHE_HOME"),
             home: read("HOME"),
             hub: HubEnvironment {

@@ -100,6 +100,7 @@ impl Server {
     }
 
     /// Asks with POST and headers.
+    #[cfg(feature = "otel")]
     #[track_caller]
     pub(super) fn post_as(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Reply {
         let request = agent().post(format!("{}{path}", self.url)).content_type("application/json");
