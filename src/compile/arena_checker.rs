@@ -1,10 +1,10 @@
 //! The judge of arenas: replays a program over a shadow of its memory and sees whether every read finds what it names.
 //!
-//! It knows nothing of lives, blocks or order: only what the steps say. Every 4-byte word of the shadow holds which
-//! element of which value was last written there. The idea of checking the result of an allocation by replaying it
+//! It knows nothing of lives, blocks or order: only what the steps say. The shadow tells of every 4-byte word which
+//! element of which value was last written there, in runs of a row's columns. The idea of checking the result of an allocation by replaying it
 //! instead of trusting the allocator is that of regalloc2's checker.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use crate::ir::{Op, Program, Region, Step, ValueId};
 
@@ -75,12 +75,13 @@ pub enum ArenaError {
     },
 }
 
-/// Which element of which value a word holds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Element {
+/// Words in a row: which element of which value the first of them holds; those behind it hold its next columns.
+#[derive(Clone, Copy)]
+struct Run {
+    words: usize,
     value: ValueId,
-    row: u32,
-    column: u32,
+    row: usize,
+    column: usize,
 }
 
 /// Checks that a forward without the groups marked in `skipped` reads only what it means to read: every word of every
@@ -97,7 +98,7 @@ pub fn check_arena(program: &Program, skipped: &[bool]) -> Result<(), ArenaError
     }
     let mut replay = Replay {
         arena_bytes: program.arena_bytes,
-        words: vec![None; program.arena_bytes / WORD],
+        runs: BTreeMap::new(),
         stands_for: BTreeMap::new(),
         appended: vec![false; program.kv.layers],
     };
@@ -116,7 +117,8 @@ const WORD: usize = size_of::<f32>();
 
 struct Replay {
     arena_bytes: usize,
-    words: Vec<Option<Element>>,
+    /// What was written, by first word; runs do not overlap.
+    runs: BTreeMap<usize, Run>,
     /// Sums of skipped groups and what is in their place.
     stands_for: BTreeMap<ValueId, ValueId>,
     appended: Vec<bool>,
@@ -145,7 +147,7 @@ impl Replay {
             return Err(ArenaError::Cache { step: index, layer });
         }
         let Some(result) = step.result.region() else { return Ok(()) };
-        let words = self.words_of(index, &result)?;
+        let rows = self.rows_of(index, &result)?;
         let residual = residual(step).filter(|residual| in_place(&result, residual));
         if matches!(step.op, Op::Linear { residual: true, .. }) && residual.is_none() {
             return Err(ArenaError::Moved { step: index, value: result.value });
@@ -153,43 +155,77 @@ impl Replay {
         for (operand, region) in step.operands.iter().enumerate() {
             let Some(region) = region.region() else { continue };
             let replaced = residual.is_some() && residual_place(&step.op) == Some(operand);
-            if !replaced && words.clone().any(|(word, ..)| covers(&region, word)) {
+            if !replaced && rows.clone().any(|row| overlaps(&region, &row)) {
                 return Err(ArenaError::Overlap { step: index, value: result.value, operand });
             }
         }
-        for (word, row, column) in words {
-            self.words[word] = Some(element(result.value, row, column));
+        for (row, words) in rows.enumerate() {
+            self.write(&words, result.value, row);
         }
         Ok(())
+    }
+
+    /// Writes a row of a value, all columns of it, over what was there.
+    fn write(&mut self, words: &Range<usize>, value: ValueId, row: usize) {
+        let before = self.runs.range(..words.start).next_back().map(|(at, run)| (*at, *run));
+        let within = self.runs.range(words.clone()).map(|(at, run)| (*at, *run));
+        for (at, run) in before.into_iter().chain(within).collect::<Vec<_>>() {
+            let end = at + run.words;
+            if end <= words.start {
+                continue;
+            }
+            self.runs.remove(&at);
+            if at < words.start {
+                self.runs.insert(at, Run { words: words.start - at, ..run });
+            }
+            if end > words.end {
+                let behind = words.end - at;
+                let rest = Run { words: run.words - behind, column: run.column + behind, ..run };
+                self.runs.insert(words.end, rest);
+            }
+        }
+        self.runs.insert(words.start, Run { words: words.len(), value, row, column: 0 });
+    }
+
+    /// The run that a word is in, and the column that the word holds.
+    fn found(&self, word: usize) -> Option<(Run, usize)> {
+        let (at, run) = self.runs.range(..=word).next_back()?;
+        let behind = word - at;
+        (behind < run.words).then_some((*run, run.column + behind))
     }
 
     /// A region shows a value, or a run of its columns: then the first word tells which.
     fn read(&self, step: usize, region: &Region) -> Result<(), ArenaError> {
-        let words = self.words_of(step, region)?;
+        let rows = self.rows_of(step, region)?;
         let value = self.stands_for.get(&region.value).copied().unwrap_or(region.value);
-        let first_column = words
-            .clone()
-            .next()
-            .and_then(|(word, ..)| self.words[word])
-            .map_or(0, |first| first.column as usize);
-        for (word, row, column) in words {
-            let found = self.words[word];
-            if found != Some(element(value, row, first_column + column)) {
-                let found = found.map_or("nothing".to_owned(), |e| {
-                    format!("{} row {} column {}", e.value, e.row, e.column)
-                });
-                return Err(ArenaError::Lost { step, value: region.value, row, column, found });
+        let first = rows.clone().next().and_then(|words| self.found(words.start));
+        let first_column = first.map_or(0, |(_, column)| column);
+        for (row, words) in rows.enumerate() {
+            let mut word = words.start;
+            while word < words.end {
+                let (column, found) = (word - words.start, self.found(word));
+                match found {
+                    Some((run, at)) if (run.value, run.row, at) == (value, row, first_column + column) => {
+                        word += run.column + run.words - at;
+                    }
+                    _ => {
+                        let found = found.map_or("nothing".to_owned(), |(run, column)| {
+                            format!("{} row {} column {column}", run.value, run.row)
+                        });
+                        return Err(ArenaError::Lost { step, value: region.value, row, column, found });
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    /// Every word of a region with its row and column.
-    fn words_of(
+    /// The words of every row of a region.
+    fn rows_of(
         &self,
         step: usize,
         region: &Region,
-    ) -> Result<impl Iterator<Item = (usize, usize, usize)> + Clone + use<>, ArenaError> {
+    ) -> Result<impl Iterator<Item = Range<usize>> + Clone + use<>, ArenaError> {
         let Region { value, offset_bytes, row_stride, rows, columns } = *region;
         let end = rows
             .checked_sub(1)
@@ -201,14 +237,8 @@ impl Replay {
             return Err(ArenaError::Region { step, value, arena_bytes: self.arena_bytes, found });
         }
         let first = offset_bytes / WORD;
-        let all = (0..rows).flat_map(move |row| (0..columns).map(move |column| (row, column)));
-        Ok(all.map(move |(row, column)| (first + row * row_stride + column, row, column)))
+        Ok((0..rows).map(move |row| first + row * row_stride).map(move |word| word..word + columns))
     }
-}
-
-fn element(value: ValueId, row: usize, column: usize) -> Element {
-    let narrow = |n: usize| u32::try_from(n).expect("rows and columns are below 2^32");
-    Element { value, row: narrow(row), column: narrow(column) }
 }
 
 /// Which operand a residual sum may replace.
@@ -227,8 +257,10 @@ fn in_place(result: &Region, residual: &Region) -> bool {
     Region { value: residual.value, ..*result } == *residual
 }
 
-fn covers(region: &Region, word: usize) -> bool {
-    word.checked_sub(region.offset_bytes / WORD).is_some_and(|from_start| {
-        from_start / region.row_stride < region.rows && from_start % region.row_stride < region.columns
-    })
+/// Whether a row of a lawful region has one of these words.
+fn overlaps(region: &Region, words: &Range<usize>) -> bool {
+    let first = region.offset_bytes / WORD;
+    // The first row that ends behind the words' start.
+    let row = (words.start + 1).saturating_sub(first + region.columns).div_ceil(region.row_stride);
+    row < region.rows && first + row * region.row_stride < words.end
 }

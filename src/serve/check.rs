@@ -17,7 +17,8 @@ const LIMITS: Limits = Limits {
     deadline: Duration::from_secs(1),
     drain: Duration::from_secs(1),
 };
-const DEFAULTS: Defaults<'_> = Defaults { drafter: "plan", limits: &LIMITS, context: 40 };
+/// Of a service in the tests of bodies.
+pub(super) const DEFAULTS: Defaults<'_> = Defaults { drafter: "plan", limits: &LIMITS, context: 40 };
 
 /// Parses a body as a request of each endpoint; returns whether one accepted it.
 ///

@@ -425,23 +425,11 @@ fn stops(stop: Option<OneOrMore<String>>) -> Result<Vec<String>, Refused> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
-
-    const LIMITS: Limits = Limits {
-        queue: 1,
-        connections: 1,
-        body_bytes: 1000,
-        prompt_tokens: 100,
-        output_tokens: 50,
-        deadline: Duration::from_secs(1),
-        drain: Duration::from_secs(1),
-    };
-    const DEFAULTS: Defaults<'_> = Defaults { drafter: "plan", limits: &LIMITS, context: 40 };
+    use crate::serve::check::DEFAULTS;
 
     fn asked(body: &Value) -> Asked {
         chat(body.to_string().as_bytes(), &DEFAULTS).unwrap()

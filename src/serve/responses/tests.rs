@@ -1,23 +1,10 @@
 //! What requests of `/v1/responses` become, and what is refused of them.
 
-use std::time::Duration;
-
 use serde_json::json;
 use yggc::engine::{Constraint, Conversation, Prompt, Role};
 
 use super::*;
-use crate::serve::{requests::Delivery, settings::Limits};
-
-const LIMITS: Limits = Limits {
-    queue: 1,
-    connections: 1,
-    body_bytes: 1000,
-    prompt_tokens: 100,
-    output_tokens: 50,
-    deadline: Duration::from_secs(1),
-    drain: Duration::from_secs(1),
-};
-const DEFAULTS: Defaults<'_> = Defaults { drafter: "plan", limits: &LIMITS, context: 40 };
+use crate::serve::{check::DEFAULTS, requests::Delivery};
 
 fn read(body: &Value) -> Result<Asked, Refused> {
     asked(body.to_string().as_bytes(), &DEFAULTS).map_err(renamed)
