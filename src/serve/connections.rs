@@ -1,16 +1,15 @@
 //! Accepts and serves connections, and drains them after a signal.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{Semaphore, watch},
     time::{sleep, timeout},
 };
 
@@ -79,7 +78,7 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
     let places = Arc::new(Semaphore::new(service.settings.limits.connections));
     let router = router(Arc::clone(&service));
     let write_timeout = service.settings.limits.deadline.min(READ_TIMEOUT);
-    let graceful = GracefulShutdown::new();
+    let (drain, draining) = watch::channel(());
     loop {
         let place = Arc::clone(&places).acquire_owned();
         let accepted = async {
@@ -98,24 +97,23 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
                 }
             },
         };
-        let connection = connection(stream, write_timeout, TowerToHyperService::new(router.clone()));
-        let connection = graceful.watch(connection);
+        let (router, draining) = (router.clone(), draining.clone());
         tokio::spawn(async move {
-            // Errors of a connection concern its client alone.
-            let _ = connection.await;
+            serve(stream, write_timeout, router, draining).await;
             drop(place);
         });
     }
     service.queue.close();
-    let mut drained = std::pin::pin!(graceful.shutdown());
+    drop(draining);
+    // Without a connection nobody receives it.
+    let _ = drain.send(());
+    let mut drained = pin!(drain.closed());
     // Who watches the service is answered until the end: it drains, and takes no requests.
     let watched = async {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let connection =
-                        connection(stream, write_timeout, TowerToHyperService::new(router.clone()));
-                    drop(tokio::spawn(connection));
+                    drop(tokio::spawn(connection(stream, write_timeout, router.clone())));
                 }
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             }
@@ -133,15 +131,53 @@ pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -
     Ok(())
 }
 
+/// Serves one connection. A drain, which waits until `draining` is dropped, lets it answer what it has begun to read.
+///
+/// A graceful shutdown of hyper closes a connection that has read nothing, although a request may be on its way. So until its first bytes
+/// come a connection is not shut down, and no drain waits for it.
+async fn serve(
+    stream: TcpStream,
+    write_timeout: Duration,
+    router: axum::Router,
+    mut draining: watch::Receiver<()>,
+) {
+    let mut first = [0];
+    let begun = tokio::select! {
+        biased;
+        peeked = timeout(HEAD_TIMEOUT, stream.peek(&mut first)) => {
+            if !matches!(peeked, Ok(Ok(1..))) {
+                return;
+            }
+            true
+        }
+        _ = draining.changed() => false,
+    };
+    let mut connection = pin!(connection(stream, write_timeout, router));
+    // Errors of a connection concern its client alone.
+    if !begun {
+        drop(draining);
+        let _ = connection.await;
+        return;
+    }
+    // Polled first, the connection has read something before it learns of a drain.
+    tokio::select! {
+        biased;
+        _ = &mut connection => return,
+        _ = draining.changed() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
 fn connection(
     stream: TcpStream,
     timeout: Duration,
-    service: TowerToHyperService<axum::Router>,
+    router: axum::Router,
 ) -> http1::Connection<TokioIo<TimedStream>, TowerToHyperService<axum::Router>> {
     // Sends small chunks at once; if the system refuses, they are merely later.
     let _ = stream.set_nodelay(true);
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(TimedStream::new(stream, timeout)), service)
+        .serve_connection(TokioIo::new(TimedStream::new(stream, timeout)), TowerToHyperService::new(router))
 }

@@ -141,6 +141,25 @@ fn a_signal_lets_answers_end_and_begins_none() {
 }
 
 #[test]
+fn a_request_that_comes_after_the_drain_began_is_answered_on_a_connection_from_before() {
+    let mut server = start(&["--drain", "3600"]);
+    let mut answered = server.begin(&endless());
+    server.wait_for(RUNNING, 1.0);
+    let [mut early, silent] = [(); 2].map(|()| server.connect());
+    // Connections are accepted in order, so both were.
+    assert_eq!(server.get("/health").status, 200);
+    server.signal("TERM");
+    wait(|| server.get("/health").status == 503, "the drain");
+    early.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it is open");
+    assert_eq!(status(&mut early), Some(503));
+    server.signal("TERM");
+    assert_eq!(status(&mut answered), Some(503));
+    drop(answered);
+    assert!(server.ended().success(), "a connection without a request held the end up");
+    drop((early, silent));
+}
+
+#[test]
 fn bodies_that_do_not_come_hold_neither_places_nor_the_end_up_for_good() {
     let mut server = start(&["--connections", "3", "--drain", "3600"]);
     let head =
