@@ -725,40 +725,74 @@ template <u32 BUT> inline void wait_for_copies(const char* file = __builtin_FILE
     });
 }
 
+// Eight numbers at once, in whatever registers there are.
+using Words8 = u32 __attribute__((vector_size(32)));
+using Floats8 = float __attribute__((vector_size(32)));
+
+// Makes words, each with 16 bits of a number, floats.
+struct Bf16Bits {
+    static void widen(Words8& words) { words <<= 16; }
+};
+struct F16Bits {
+    static void widen(Words8& words) {
+        const Words8 magnitude = (words & 0x7fffu) << 13, finite = (Words8)((Floats8)magnitude * 0x1p112f);
+        const Words8 value = (words & 0x7c00u) == 0x7c00u ? magnitude | 0x7f800000u : finite;
+        words = value | (words & 0x8000u) << 16;
+    }
+};
+
 // d += a b of a warp's lanes: products are added in the order of k, one after the other.
-template <class Value> inline void multiply_tiles(const ygg_emulation::Operands (&lanes)[32], Value value) {
-    float a[16][16], b[16][8], d[16][8];
+template <class Bits> inline void multiply_tiles(const ygg_emulation::Operands (&lanes)[32]) {
+    // Rows of a in words of their own; rows of b that lie in the two halves of its words.
+    alignas(32) u32 a[16][16], words[8][8];
+    alignas(32) float d[16][8];
     for (unsigned lane = 0; lane < 32; ++lane) {
         const ygg_emulation::Operands& of = lanes[lane];
         const unsigned row = lane / 4, pair = lane % 4 * 2;
-        for (unsigned e = 0; e < 2; ++e) {
-            for (unsigned i = 0; i < 4; ++i) a[row + i % 2 * 8][pair + i / 2 * 8 + e] = value(static_cast<u16>(of.a[i] >> (16 * e)));
-            for (unsigned i = 0; i < 2; ++i) b[pair + i * 8 + e][row] = value(static_cast<u16>(of.b[i] >> (16 * e)));
-            for (unsigned i = 0; i < 2; ++i) d[row + i * 8][pair + e] = of.d[2 * i + e];
+        for (unsigned i = 0; i < 4; ++i) {
+            u32* two = &a[row + i % 2 * 8][pair + i / 2 * 8];
+            two[0] = of.a[i] & 0xffffu;
+            two[1] = of.a[i] >> 16;
+        }
+        for (unsigned i = 0; i < 2; ++i) {
+            words[pair / 2 + i * 4][row] = of.b[i];
+            std::memcpy(&d[row + i * 8][pair], of.d + 2 * i, 2 * sizeof(float));
         }
     }
-    for (unsigned row = 0; row < 16; ++row)
+    Words8 b[16];
+    for (unsigned i = 0; i < 8; ++i) {
+        std::memcpy(&b[2 * i + 1], words[i], sizeof(Words8));
+        b[2 * i] = b[2 * i + 1] & 0xffffu;
+        b[2 * i + 1] >>= 16;
+    }
+    for (Words8& row : b) Bits::widen(row);
+    for (u32(&row)[16] : a)
+        for (unsigned half = 0; half < 16; half += 8) Bits::widen(reinterpret_cast<Words8&>(row[half]));
+    // Eight rows stay in registers.
+    for (unsigned first = 0; first < 16; first += 8) {
+        Floats8 sums[8];
+        std::memcpy(sums, d[first], sizeof sums);
+#pragma GCC unroll 16
         for (unsigned k = 0; k < 16; ++k)
-            for (unsigned column = 0; column < 8; ++column) d[row][column] += a[row][k] * b[k][column];
+#pragma GCC unroll 8
+            for (unsigned row = 0; row < 8; ++row) sums[row] += bits_to_float(a[first + row][k]) * (Floats8)b[k];
+        std::memcpy(d[first], sums, sizeof sums);
+    }
     for (unsigned lane = 0; lane < 32; ++lane)
-        for (unsigned e = 0; e < 4; ++e) lanes[lane].d[e] = d[lane / 4 + e / 2 * 8][lane % 4 * 2 + e % 2];
+        for (unsigned i = 0; i < 2; ++i) std::memcpy(lanes[lane].d + 2 * i, &d[lane / 4 + i * 8][lane % 4 * 2], 2 * sizeof(float));
 }
-template <class Value> inline void emulated_mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, Value value) {
+template <class Bits> inline void emulated_mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     ygg_emulation::Block& block = *ygg_emulation::block;
     ygg_emulation::Warp& warp = block.warp();
     warp.operands[threadIdx.x % 32] = {{a[0], a[1], a[2], a[3]}, {b0, b1}, d};
-    ygg_emulation::warp_barrier([&] { multiply_tiles(warp.operands, value); });
+    ygg_emulation::warp_barrier([&] { multiply_tiles<Bits>(warp.operands); });
 }
-inline void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    emulated_mma(d, a, b0, b1, [](u16 bits) { return bits_to_float(static_cast<u32>(bits) << 16); });
-}
+inline void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) { emulated_mma<Bf16Bits>(d, a, b0, b1); }
 inline void mma_bf16_first(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     d[0] = d[1] = d[2] = d[3] = 0.0f;
     mma_bf16(d, a, b0, b1);
 }
-inline void mma_f16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    emulated_mma(d, a, b0, b1, [](u16 bits) { return half_to_float(bits); });
-}
+inline void mma_f16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) { emulated_mma<F16Bits>(d, a, b0, b1); }
 
 inline u32 shuffle(u32 x, u32 lane) { return ygg_emulation::exchange(x, lane); }
 inline float shuffle(float x, u32 lane) { return bits_to_float(shuffle(float_to_bits(x), lane)); }
