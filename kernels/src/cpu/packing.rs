@@ -112,7 +112,7 @@ impl PackedLinear {
         assert!(n < self.rows && out.len() == self.columns, "row {n} of [{}, {}]", self.rows, self.columns);
         let (tile, lane) = (self.tile(n / TILE), n % TILE);
         let blocks = tile.chunks_exact(block_bytes(self.format));
-        let mut buffer = Block::EMPTY;
+        let (mut buffer, mut values) = (Block::EMPTY, [[0.0; TILE]; BLOCK]);
         for (block, out) in blocks.zip(out.chunks_mut(block_columns(self.format))) {
             match self.format.coding() {
                 Some(coding) => {
@@ -120,8 +120,9 @@ impl PackedLinear {
                     coding.values(&buffer, out);
                 }
                 None => {
-                    for (k, out) in out.iter_mut().enumerate() {
-                        *out = dense_value(self.format, block, lane, k);
+                    dense_block(self.format, block, &mut values);
+                    for (out, values) in out.iter_mut().zip(&values) {
+                        *out = values[lane];
                     }
                 }
             }
@@ -171,21 +172,27 @@ pub(super) const fn pair_at(n: usize, k: usize) -> usize {
     k / 2 * 2 * TILE + 2 * n + k % 2
 }
 
-/// Byte of element `(n, k)` of a dense block.
-fn dense_at(format: WeightFormat, n: usize, k: usize) -> usize {
-    let place = if format == WeightFormat::BF16 { pair_at(n, k) } else { k * TILE + n };
-    place * format.block_bytes()
-}
-
-pub(super) fn dense_value(format: WeightFormat, block: &[u8], n: usize, k: usize) -> f32 {
-    let at = dense_at(format, n, k);
-    let mut bytes = [0; 4];
-    bytes[..format.block_bytes()].copy_from_slice(&block[at..at + format.block_bytes()]);
-    let [a, b, ..] = bytes;
+/// Values of a dense block, `[k][n]`.
+pub(super) fn dense_block(format: WeightFormat, block: &[u8], values: &mut [[f32; TILE]; BLOCK]) {
+    let half = |at: &[u8]| u16::from_le_bytes([at[0], at[1]]);
     match format {
-        WeightFormat::BF16 => bf16_to_f32(u16::from_le_bytes([a, b])),
-        WeightFormat::F16 => f16_to_f32(u16::from_le_bytes([a, b])),
-        _ => f32::from_le_bytes(bytes),
+        // Two inputs of an output lie together.
+        WeightFormat::BF16 => {
+            let (pairs, _) = values.as_chunks_mut::<2>();
+            for ([first, second], block) in pairs.iter_mut().zip(block.chunks_exact(4 * TILE)) {
+                for ((first, second), at) in first.iter_mut().zip(second).zip(block.chunks_exact(4)) {
+                    (*first, *second) = (bf16_to_f32(half(at)), bf16_to_f32(half(&at[2..])));
+                }
+            }
+        }
+        WeightFormat::F16 => {
+            let values = values.as_flattened_mut().iter_mut();
+            values.zip(block.chunks_exact(2)).for_each(|(value, at)| *value = f16_to_f32(half(at)));
+        }
+        _ => {
+            let values = values.as_flattened_mut().iter_mut();
+            values.zip(block.as_chunks::<4>().0).for_each(|(value, at)| *value = f32::from_le_bytes(*at));
+        }
     }
 }
 

@@ -27,7 +27,8 @@ fn ticked(us: &[u32], lane_of: &[usize], waits: &[Vec<usize>], order: &[usize]) 
         std::array::from_fn(|lane| order.iter().copied().filter(|p| lane_of[*p] == lane).collect());
     for now in 0.. {
         // A stage of no time may free another at the same moment.
-        for _ in 0..us.len() {
+        let mut has_begun = true;
+        while std::mem::take(&mut has_begun) {
             for queue in &mut queues {
                 let Some(next) = queue.first().copied() else { continue };
                 let has_ended = |place: &usize| end[*place].is_some_and(|end| end <= now);
@@ -38,6 +39,7 @@ fn ticked(us: &[u32], lane_of: &[usize], waits: &[Vec<usize>], order: &[usize]) 
                 if is_free && waits[next].iter().all(has_ended) {
                     end[next] = Some(now + us[next]);
                     queue.remove(0);
+                    has_begun = true;
                 }
             }
         }

@@ -7,7 +7,7 @@ use crate::{
         activations::{Layout, ProductOperands, floats},
         codes::{Array, Operands, Sums, TOGETHER, int8, native},
         lanes::{Portable, Single, nonlinear},
-        packing::{BLOCK, TILE, block_bytes, dense_value},
+        packing::{BLOCK, TILE, block_bytes, dense_block},
         prepare::prepare as prepare_rows,
         rms_norm,
     },
@@ -110,15 +110,13 @@ impl Visitor for CodedProducts<'_> {
 fn accumulate(format: WeightFormat, tile: &[u8], x: &[f32], sums: &mut [[f32; TILE]]) {
     sums.fill([0.0; TILE]);
     let blocks = tile.chunks_exact(block_bytes(format));
+    let mut values = [[0.0; TILE]; BLOCK];
     for (block, x) in blocks.zip(x.chunks_exact(sums.len() * BLOCK)) {
-        for k in 0..BLOCK {
-            let mut values = [0.0; TILE];
-            for (n, value) in values.iter_mut().enumerate() {
-                *value = dense_value(format, block, n, k);
-            }
-            for (sums, x) in sums.iter_mut().zip(x.chunks_exact(BLOCK)) {
+        dense_block(format, block, &mut values);
+        for (sums, x) in sums.iter_mut().zip(x.chunks_exact(BLOCK)) {
+            for (values, x) in values.iter().zip(x) {
                 for (sum, value) in sums.iter_mut().zip(values) {
-                    *sum += value * x[k];
+                    *sum += value * x;
                 }
             }
         }

@@ -2,13 +2,22 @@
 
 use super::{LANES, LaneOps, Lanes, Single, Work};
 use crate::format::f16_to_f32;
-use std::array::from_fn;
 
 /// Plain Rust.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Portable;
 
 type Array = [f32; LANES];
+
+/// An array by its lanes: a loop, which vectorises, where `std::array::from_fn` would call for every lane.
+#[inline(always)]
+fn lanes(lane: impl Fn(usize) -> f32) -> Array {
+    let mut lanes = [0.0; LANES];
+    for (i, to) in lanes.iter_mut().enumerate() {
+        *to = lane(i);
+    }
+    lanes
+}
 
 impl LaneOps for Portable {
     type V = Array;
@@ -19,18 +28,18 @@ impl LaneOps for Portable {
     }
 
     inlined! {
-        fn add(self, a: Array, b: Array) -> Array = from_fn(|i| a[i] + b[i]);
-        fn sub(self, a: Array, b: Array) -> Array = from_fn(|i| a[i] - b[i]);
-        fn mul(self, a: Array, b: Array) -> Array = from_fn(|i| a[i] * b[i]);
-        fn div(self, a: Array, b: Array) -> Array = from_fn(|i| a[i] / b[i]);
-        fn fused(self, a: Array, b: Array, c: Array) -> Array = from_fn(|i| Single.fused(a[i], b[i], c[i]));
+        fn add(self, a: Array, b: Array) -> Array = lanes(|i| a[i] + b[i]);
+        fn sub(self, a: Array, b: Array) -> Array = lanes(|i| a[i] - b[i]);
+        fn mul(self, a: Array, b: Array) -> Array = lanes(|i| a[i] * b[i]);
+        fn div(self, a: Array, b: Array) -> Array = lanes(|i| a[i] / b[i]);
+        fn fused(self, a: Array, b: Array, c: Array) -> Array = lanes(|i| Single.fused(a[i], b[i], c[i]));
         fn fused_minus(self, a: Array, b: Array, c: Array) -> Array =
-            from_fn(|i| Single.fused_minus(a[i], b[i], c[i]));
-        fn max(self, a: Array, b: Array) -> Array = from_fn(|i| Single.max(a[i], b[i]));
-        fn min(self, a: Array, b: Array) -> Array = from_fn(|i| Single.min(a[i], b[i]));
+            lanes(|i| Single.fused_minus(a[i], b[i], c[i]));
+        fn max(self, a: Array, b: Array) -> Array = lanes(|i| Single.max(a[i], b[i]));
+        fn min(self, a: Array, b: Array) -> Array = lanes(|i| Single.min(a[i], b[i]));
         fn zero_below(self, x: Array, limit: Array, value: Array) -> Array =
-            from_fn(|i| Single.zero_below(x[i], limit[i], value[i]));
-        fn power_of_two(self, n: Array) -> Array = from_fn(|i| Single.power_of_two(n[i]));
+            lanes(|i| Single.zero_below(x[i], limit[i], value[i]));
+        fn power_of_two(self, n: Array) -> Array = lanes(|i| Single.power_of_two(n[i]));
     }
 }
 
@@ -55,7 +64,7 @@ impl Lanes for Portable {
         let x = &x[at.min(x.len())..];
         match x.first_chunk::<LANES>() {
             Some(all) => *all,
-            None => from_fn(|i| if i < x.len() { x[i] } else { 0.0 }),
+            None => lanes(|i| if i < x.len() { x[i] } else { 0.0 }),
         }
     }
 
@@ -73,14 +82,14 @@ impl Lanes for Portable {
     unsafe fn load_halves(self, from: *const u8) -> Array {
         // SAFETY: promised by the caller.
         let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
-        from_fn(|i| f16_to_f32(bits[i]))
+        lanes(|i| f16_to_f32(bits[i]))
     }
 
     #[inline(always)]
     unsafe fn load_bytes(self, from: *const u8) -> Array {
         // SAFETY: promised by the caller.
         let bytes = unsafe { from.cast::<[i8; LANES]>().read() };
-        from_fn(|i| f32::from(bytes[i]))
+        lanes(|i| f32::from(bytes[i]))
     }
 
     #[inline(always)]
