@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     program::{success, yggc},
-    tiny_commands::{json, model, on_tiny, plan},
+    tiny_commands::{drafting_plan, json, model, on_tiny},
 };
 
 fn repository() -> &'static Path {
@@ -98,7 +98,7 @@ fn tokens_are_those_of_the_program_with_a_plan_and_without() {
 
     let plain = success(&interface(&["answer", path(model())]));
     assert_eq!(plain, format!("{expected}none, no plan\n"));
-    let planned = success(&interface(&["answer", path(model()), path(plan())]));
+    let planned = success(&interface(&["answer", path(model()), path(drafting_plan())]));
     assert_eq!(planned, format!("{expected}layer_skip, as planned\n"));
 }
 

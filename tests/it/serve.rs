@@ -23,12 +23,12 @@ use crate::{
     emulated_cuda::{exact_model, on_cuda},
     failing_device,
     program::failure,
-    tiny_commands::{json as printed, model, on_tiny, plan},
+    tiny_commands::{drafting_plan, json as printed, model, on_tiny},
 };
 
 /// A server with a plan.
 fn planned() -> Server {
-    Server::start(model(), &["--plan", plan().to_str().expect("UTF-8")])
+    Server::start(model(), &["--plan", drafting_plan().to_str().expect("UTF-8")])
 }
 
 const SAMPLED: [&str; 6] = ["--temperature", "0.9", "--top-p", "0.95", "--seed", "7"];

@@ -9,7 +9,7 @@ use std::{
 use super::server::Server;
 use crate::{
     program::success,
-    tiny_commands::{json, model, on_tiny, plan},
+    tiny_commands::{drafting_plan, json, model, on_tiny},
 };
 
 /// The client that is tested.
@@ -87,7 +87,7 @@ print(json.dumps({"greedy": text, "hot": hot.choices[0].message.content, "raw": 
 
 #[test]
 fn the_official_client_is_served_and_hears_what_run_says() {
-    let server = Server::start(model(), &["--plan", plan().to_str().expect("UTF-8")]);
+    let server = Server::start(model(), &["--plan", drafting_plan().to_str().expect("UTF-8")]);
     let mut python = Command::new("python3");
     let heard = json(python.env("PYTHONPATH", client()).args(["-c", SCRIPT, &server.url]));
     let run = |arguments: &[&str]| {

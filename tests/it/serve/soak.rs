@@ -4,7 +4,7 @@ use std::{path::Path, process::Command};
 
 use crate::{
     program::success,
-    tiny_commands::{model, plan},
+    tiny_commands::{drafting_plan, model},
 };
 
 #[test]
@@ -23,7 +23,7 @@ fn clients_of_every_kind_at_once_get_their_own_answers_and_leave_nothing() {
         "--",
         "-m",
     ]);
-    soak.arg(model()).args(["--threads", "1", "--isa", "portable", "--plan"]).arg(plan());
+    soak.arg(model()).args(["--threads", "1", "--isa", "portable", "--plan"]).arg(drafting_plan());
     let output = soak.env_remove("YGGC_API_KEY").output().expect("python3 starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
