@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
+    process,
     sync::{Arc, OnceLock},
     thread,
     time::Duration,
@@ -11,7 +12,6 @@ use std::{
 use serde_json::Value;
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
-    backend::available_tiers,
     ir::Placed,
     model::{KeptPlace, Model, synthetic::SyntheticSpec},
     runtime::{ExecutableSet, RuntimeError, SetOptions},
@@ -19,7 +19,7 @@ use yggc::{
 };
 
 use crate::program::{failure, success, yggc};
-use crate::tiny_model::{Class, Dice, TinyModel, bits, session};
+use crate::tiny_model::{Class, Dice, TinyModel, bits, is_cuda, session, tested_tiers};
 
 /// Several layers of matrices of several pages: so some of them are streamed through a buffer that is smaller than they.
 fn spec(format: WeightFormat, tied: bool) -> SyntheticSpec {
@@ -39,15 +39,18 @@ fn spec(format: WeightFormat, tied: bool) -> SyntheticSpec {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streaming").join(name);
+    let device = if is_cuda() { "cuda" } else { "cpu" };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streaming").join(device).join(name);
     fs::create_dir_all(&folder).expect("the target folder is writable");
     folder
 }
 
 /// Writes a model and waits until a later change of it would show.
 fn written(folder: &Path, name: &str, spec: &SyntheticSpec) -> PathBuf {
-    let path = folder.join(name);
-    spec.write_gguf(&path).expect("the target folder is writable");
+    let (path, new) = (folder.join(name), folder.join(format!("{name}.{}", process::id())));
+    // Other processes test by the same file.
+    spec.write_gguf(&new).expect("the target folder is writable");
+    fs::rename(&new, &path).expect("the target folder is writable");
     let stamp = || MappedFile::open(&path).expect("it was written").stamp().expect("the system says");
     while !stamp().expect("a system that notes changes").is_settled() {
         thread::sleep(Duration::from_millis(50));
@@ -77,6 +80,17 @@ fn build(model: &Model, class: Class, resident: Option<usize>) -> Result<Arc<Exe
     ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).map(Arc::new)
 }
 
+/// A class of a tier that streams: int8 where there is that.
+fn class_of(tier: Tier, format: WeightFormat) -> Class {
+    let activations = if tier == Tier::Cuda { Activations::Native } else { Activations::Int8.over(format) };
+    Class { tier, activations }
+}
+
+/// Of the device that is tested, or of the plainest kernels of a processor.
+fn class() -> Class {
+    class_of(if is_cuda() { Tier::Cuda } else { Tier::Portable }, WeightFormat::Q8_0)
+}
+
 /// The least budget that works.
 fn least(model: &Model, class: Class) -> usize {
     match build(model, class, Some(0)) {
@@ -93,8 +107,7 @@ pub(crate) fn models() -> &'static [TinyModel] {
         let formats = [WeightFormat::BF16, WeightFormat::Q8_0, WeightFormat::Q4_K];
         let open = |format: WeightFormat| {
             let model = opened(&written(&folder, &format!("{format}.gguf"), &spec(format, true)));
-            let class = Class { tier: Tier::Portable, activations: Activations::Int8 };
-            let resident = least(&model, class) + (200 << 10);
+            let resident = least(&model, class()) + (200 << 10);
             TinyModel::of(format.to_string(), model, format).within(resident)
         };
         formats.map(open).into()
@@ -104,7 +117,8 @@ pub(crate) fn models() -> &'static [TinyModel] {
 /// Bits of what forwards of every width and a prefill show, some of them with layers left out.
 fn shown(set: &Arc<ExecutableSet>, threads: usize) -> Vec<u32> {
     let mut session = session(set, 128, 8, threads);
-    let tokens = Dice::new(5).tokens(70, set.vocabulary());
+    // An emulated device is a thousand times as slow.
+    let tokens = Dice::new(5).tokens(if is_cuda() { 9 } else { 70 }, set.vocabulary());
     let mut all = bits(session.prefill(&tokens).expect("tokens of the model"));
     for rows in [1, 2, 7, 1] {
         let mut forward = session.forward(rows).expect("a planned width");
@@ -120,28 +134,41 @@ fn shown(set: &Arc<ExecutableSet>, threads: usize) -> Vec<u32> {
     all
 }
 
-#[test]
-fn the_bits_are_those_of_a_model_in_memory() {
-    let folder = folder("bits");
-    for (format, tied) in
-        [(WeightFormat::BF16, false), (WeightFormat::Q8_0, true), (WeightFormat::Q4_K, false)]
-    {
-        let model = opened(&written(&folder, &format!("{format}.gguf"), &spec(format, tied)));
-        for tier in available_tiers().into_iter().filter(|tier| *tier != Tier::Reference) {
-            let class = Class { tier, activations: Activations::Int8.over(format) };
-            let expected = shown(&build(&model, class, None).expect("it fits"), 1);
-            let least = least(&model, class);
-            for (budget, threads) in [(least, 2), (least + (150 << 10), 1), (usize::MAX, 1)] {
-                let set = build(&model, class, Some(budget)).expect("enough");
-                let Placed { resident, streamed, staging } = set.placed().expect("there is a budget");
-                assert!(resident + staging <= budget, "{resident} and {staging} within {budget}");
-                assert_eq!(streamed > 0, budget != usize::MAX, "{format} within {budget}");
-                assert!(staging < streamed || streamed == 0, "a buffer of {staging} for {streamed}");
-                assert_eq!(set.memory(&session(&set, 64, 1, 1).options()).weight_bytes, resident + staging);
-                assert!(shown(&set, threads) == expected, "{format} on {tier} within {budget}");
-            }
+/// Compares the bits of a model in memory and within budgets, of which each has a number of threads.
+fn streams_alike(
+    folder: &Path,
+    (format, tied): (WeightFormat, bool),
+    budgets: impl Fn(usize) -> Vec<(usize, usize)>,
+) {
+    let model = opened(&written(folder, &format!("{format}.gguf"), &spec(format, tied)));
+    for tier in tested_tiers().into_iter().filter(|tier| *tier != Tier::Reference) {
+        let class = class_of(tier, format);
+        let expected = shown(&build(&model, class, None).expect("it fits"), 1);
+        for (budget, threads) in budgets(least(&model, class)) {
+            let set = build(&model, class, Some(budget)).expect("enough");
+            let Placed { resident, streamed, staging } = set.placed().expect("there is a budget");
+            assert!(resident + staging <= budget, "{resident} and {staging} within {budget}");
+            assert_eq!(streamed > 0, budget != usize::MAX, "{format} within {budget}");
+            assert!(staging < streamed || streamed == 0, "a buffer of {staging} for {streamed}");
+            assert_eq!(set.memory(&session(&set, 64, 1, 1).options()).weight_bytes, resident + staging);
+            assert!(shown(&set, threads) == expected, "{format} on {tier} within {budget}");
         }
     }
+}
+
+#[test]
+fn the_bits_are_those_of_a_model_in_memory() {
+    for case in [(WeightFormat::BF16, false), (WeightFormat::Q8_0, true), (WeightFormat::Q4_K, false)] {
+        streams_alike(&folder("bits"), case, |least| {
+            vec![(least, 2), (least + (150 << 10), 1), (usize::MAX, 1)]
+        });
+    }
+}
+
+/// What faults are tried on.
+#[test]
+fn a_forward_streams_within_the_least() {
+    streams_alike(&folder("least"), (WeightFormat::Q8_0, true), |least| vec![(least, 1)]);
 }
 
 #[test]
@@ -149,9 +176,10 @@ fn sessions_over_one_model_take_turns() {
     let model = &models()[1];
     let set = model.set(model.classes().pop().expect("a tier"));
     let expected = shown(set, 1);
+    let (sessions, times) = if is_cuda() { (2, 1) } else { (3, 4) };
     thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| assert!((0..4).all(|_| shown(set, 1) == expected)));
+        for _ in 0..sessions {
+            scope.spawn(|| assert!((0..times).all(|_| shown(set, 1) == expected)));
         }
     });
 }
@@ -188,7 +216,7 @@ fn without_a_place_for_packed_weights_nothing_is_streamed() {
 }
 
 /// Answers of the program with these arguments.
-fn answer(model: &Path, cache: &Path, arguments: &[&str]) -> std::process::Output {
+fn answer(model: &Path, cache: &Path, arguments: &[&str]) -> process::Output {
     let mut command = yggc();
     command.arg("run").arg("-m").arg(model).args([
         "--raw",
@@ -202,7 +230,7 @@ fn answer(model: &Path, cache: &Path, arguments: &[&str]) -> std::process::Outpu
     command.arg("--cache-dir").arg(cache).args(arguments).output().expect("yggc starts")
 }
 
-fn tokens(output: &std::process::Output) -> Value {
+fn tokens(output: &process::Output) -> Value {
     let value: Value = serde_json::from_str(&success(output)).expect("JSON");
     value["token_ids"].clone()
 }
@@ -227,8 +255,8 @@ fn the_program_answers_alike_and_names_the_least_that_works() {
 
 /// Bytes of anonymous memory of a process at most, seen while it ran to its end.
 #[cfg(target_os = "linux")]
-fn most_memory(command: &mut std::process::Command) -> usize {
-    let mut child = command.stdout(std::process::Stdio::null()).spawn().expect("yggc starts");
+fn most_memory(command: &mut process::Command) -> usize {
+    let mut child = command.stdout(process::Stdio::null()).spawn().expect("yggc starts");
     let mut most = 0;
     while child.try_wait().expect("it is our child").is_none() {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
