@@ -152,6 +152,7 @@ const FAMILY_ROWS: &str = "families::rows_of_every_family_do_not_depend_on_each_
 const FAMILY_TOKENS: &str = "lossless::nothing_changes_a_token_of_any_family";
 const STREAMED: &str = "streaming::the_bits_are_those_of_a_model_in_memory";
 pub(crate) const STREAMED_ONCE: &str = "streaming::a_forward_streams_within_the_least";
+const STREAMED_STEPS: &str = "streaming::steps_without_the_host_are_those_of_a_model_in_memory";
 const TURNS: &str = "streaming::sessions_over_one_model_take_turns";
 const STREAMED_DRAFTS: &str = "lossless::no_drafter_over_streamed_weights_changes_a_token";
 pub(crate) const ONCE: &str = "emulated_cuda::every_kernel_once";
@@ -165,7 +166,7 @@ fn kernels_follow_the_reference() {
 /// Copies happen as late as what waits for them allows, or as early as what they wait for does.
 #[test]
 fn streamed_weights_come_in_time() {
-    passes(&[STREAMED, TURNS], &[]);
+    passes(&[STREAMED, TURNS, STREAMED_STEPS], &[]);
     for environment in [[(COPIES, "early"), OVERLAPPING], [(COPIES, "late"), OVERLAPPING]] {
         passes(&[STREAMED_ONCE], &environment);
     }

@@ -81,7 +81,7 @@ fn waits_that_streamed_weights_lack_are_missed() {
     for (copies, forgotten, complaint) in [
         // The copy is there when the next one has been waited for; the last would be nobody's.
         ("late", "joins:5", bits),
-        ("late", "joins:23", unjoined),
+        ("late", "joins:15", unjoined),
         ("early", "forks:1", bits),
     ] {
         let told = tests_in(emulation(), &[STREAMED_ONCE], &[(COPIES, copies), (FORGETS, forgotten)]);

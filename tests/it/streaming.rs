@@ -14,22 +14,28 @@ use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     ir::Placed,
     model::{KeptPlace, Model, synthetic::SyntheticSpec},
-    runtime::{ExecutableSet, RuntimeError, SetOptions},
+    plan::Schedule,
+    runtime::{ExecutableSet, RuntimeError, SetOptions, SkipSet, VariantChange},
+    sample::Sampling,
+    speculate::{Decoder, Drafter, Limits, SelfDrafter, StepShape},
     storage::MappedFile,
 };
 
+use crate::emulated_cuda::on_cuda;
 use crate::program::{failure, success, yggc};
 use crate::tiny_model::{Class, Dice, TinyModel, bits, is_cuda, session, tested_tiers};
 
 /// Several layers of matrices of several pages: so some of them are streamed through a buffer that is smaller than they.
 fn spec(format: WeightFormat, tied: bool) -> SyntheticSpec {
+    // An emulated device is a thousand times as slow.
+    let (layers, feed_forward) = if is_cuda() { (4, 256) } else { (6, 512) };
     SyntheticSpec {
-        layers: 6,
+        layers,
         width: 256,
         heads: 4,
         kv_heads: 2,
         head_dim: 64,
-        feed_forward: 512,
+        feed_forward,
         vocabulary: 300,
         context: crate::tiny_model::MODEL_CONTEXT,
         format,
@@ -117,7 +123,6 @@ pub(crate) fn models() -> &'static [TinyModel] {
 /// Bits of what forwards of every width and a prefill show, some of them with layers left out.
 fn shown(set: &Arc<ExecutableSet>, threads: usize) -> Vec<u32> {
     let mut session = session(set, 128, 8, threads);
-    // An emulated device is a thousand times as slow.
     let tokens = Dice::new(5).tokens(if is_cuda() { 9 } else { 70 }, set.vocabulary());
     let mut all = bits(session.prefill(&tokens).expect("tokens of the model"));
     for rows in [1, 2, 7, 1] {
@@ -160,7 +165,8 @@ fn streams_alike(
 fn the_bits_are_those_of_a_model_in_memory() {
     for case in [(WeightFormat::BF16, false), (WeightFormat::Q8_0, true), (WeightFormat::Q4_K, false)] {
         streams_alike(&folder("bits"), case, |least| {
-            vec![(least, 2), (least + (150 << 10), 1), (usize::MAX, 1)]
+            let more = (least + (150 << 10), 1);
+            if is_cuda() { vec![more] } else { vec![(least, 2), more, (usize::MAX, 1)] }
         });
     }
 }
@@ -182,6 +188,52 @@ fn sessions_over_one_model_take_turns() {
             scope.spawn(|| assert!((0..times).all(|_| shown(set, 1) == expected)));
         }
     });
+}
+
+/// Draft phases and verifications without the host stream too: of the model without a sub-layer, and of a substitute beside streamed forwards.
+#[test]
+fn steps_without_the_host_are_those_of_a_model_in_memory() {
+    if !is_cuda() {
+        return;
+    }
+    let (streaming, class) = (&models()[1], class());
+    let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    let change = VariantChange { head_tokens: None, substitute_bits: Some(4) };
+    let with_substitute = |set: &ExecutableSet| {
+        let set = set.with_variants(streaming.model.weights.as_ref(), &[change]).expect("fewer bits");
+        Arc::new(set)
+    };
+    let streamed = with_substitute(streaming.set(class));
+    let in_memory = with_substitute(&build(&streaming.model, class, None).expect("it fits"));
+    let answer = |set: &Arc<ExecutableSet>, drafts: Option<bool>| {
+        let session = session(set, 64, shape.tree_nodes(), 1);
+        let drafter = drafts.map(|is_substitute| {
+            let drafter = if is_substitute {
+                let variant = set.variant(change).expect("it was made").expect("fewer bits");
+                SelfDrafter::substitute(&session, variant, &shape)
+            } else {
+                let skip = SkipSet::new(set.groups(), &[set.groups() - 1]).expect("a group of the model");
+                SelfDrafter::layer_skip(&session, skip, &shape)
+            };
+            Box::new(drafter.expect("a planned width")) as Box<dyn Drafter>
+        });
+        let (shape, schedule) = match drafts {
+            Some(_) => (shape, Schedule::WholeStep),
+            None => (StepShape::PLAIN, Schedule::Plain),
+        };
+        let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+        let mut decoder = decoder.with_schedule(schedule).expect("a device that does it all");
+        decoder.start(&[1, 2, 3, 1, 2], Sampling::GREEDY).expect("the prompt fits");
+        while decoder.history().len() < 14 {
+            let tokens = 14 - decoder.history().len();
+            decoder.step(Limits { tokens, ends: &[] }, None).expect("the step runs");
+        }
+        decoder.history().to_vec()
+    };
+    let expected = answer(&in_memory, None);
+    for drafts in [None, Some(false), Some(true)] {
+        assert_eq!(answer(&streamed, drafts), expected, "a substitute drafts: {drafts:?}");
+    }
 }
 
 #[test]
@@ -218,15 +270,11 @@ fn without_a_place_for_packed_weights_nothing_is_streamed() {
 /// Answers of the program with these arguments.
 fn answer(model: &Path, cache: &Path, arguments: &[&str]) -> process::Output {
     let mut command = yggc();
-    command.arg("run").arg("-m").arg(model).args([
-        "--raw",
-        "-p",
-        "one two",
-        "-n",
-        "12",
-        "--no-spec",
-        "--json",
-    ]);
+    asked(command.arg("run").arg("-m").arg(model), cache, arguments)
+}
+
+fn asked(command: &mut process::Command, cache: &Path, arguments: &[&str]) -> process::Output {
+    command.args(["--raw", "-p", "one two", "-n", "12", "--no-spec", "--json"]);
     command.arg("--cache-dir").arg(cache).args(arguments).output().expect("yggc starts")
 }
 
@@ -251,6 +299,27 @@ fn the_program_answers_alike_and_names_the_least_that_works() {
     assert!(said.contains("no folder") && said.contains("--cache-dir"), "{said}");
     let said = failure(&answer(&model, &cache, &["--resident", "many"]), 2);
     assert!(said.contains("500M"), "{said}");
+}
+
+#[test]
+fn the_program_answers_alike_on_a_gpu_and_says_what_is_missing() {
+    let folder = folder("gpu");
+    let spec = SyntheticSpec { layers: 3, width: 128, feed_forward: 128, ..spec(WeightFormat::Q8_0, true) };
+    let (model, cache) = (written(&folder, "model.gguf", &spec), folder.join("cache"));
+    let answer = |environment: &[(&str, &str)], arguments: &[&str]| {
+        asked(&mut on_cuda("run", &model, environment), &cache, arguments)
+    };
+    let expected = tokens(&answer(&[], &[]));
+    let said = failure(&answer(&[], &["--resident", "100K"]), 3);
+    let least = said.split("at least ").nth(1).and_then(|rest| rest.split(',').next()).expect("the least");
+    assert!(said.contains("--resident"), "{said}");
+    // No file is streamed from, so none is needed.
+    let streamed = answer(&[], &["--resident", least, "--no-packed-cache", "--stats"]);
+    assert_eq!(tokens(&streamed), expected);
+    let said = String::from_utf8_lossy(&streamed.stderr);
+    assert!(said.contains("of weights are streamed for every forward"), "{said}");
+    let said = failure(&answer(&[("YGG_EMULATION_PINNED", "200000")], &["--resident", least]), 4);
+    assert!(said.contains("pinned memory") && said.contains("--resident"), "{said}");
 }
 
 /// Bytes of anonymous memory of a process at most, seen while it ran to its end.
