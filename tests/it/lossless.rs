@@ -369,7 +369,8 @@ fn a_substitute_changes_no_token() {
 
 #[test]
 fn no_drafter_over_streamed_weights_changes_a_token() {
-    let kinds = [Kind::LayerSkip, Kind::HiddenState, Kind::Free(Free::Suffix), Kind::TrimmedHead, Kind::Swift];
+    let kinds =
+        [Kind::LayerSkip, Kind::HiddenState, Kind::Free(Free::Suffix), Kind::TrimmedHead, Kind::Swift];
     for kind in if is_cuda() { &kinds[..2] } else { &kinds[..] } {
         run_over(streaming::models(), *kind, 2);
     }

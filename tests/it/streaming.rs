@@ -53,7 +53,7 @@ fn folder(name: &str) -> PathBuf {
 
 /// Writes a model and waits until a later change of it would show.
 fn written(folder: &Path, name: &str, spec: &SyntheticSpec) -> PathBuf {
-    let (path, new) = (folder.join(name), folder.join(format!("{name}.{}", process::id())));
+    let (path, new) = (folder.join(name), folder.join(format!("{}.{name}", process::id())));
     // Other processes test by the same file.
     spec.write_gguf(&new).expect("the target folder is writable");
     fs::rename(&new, &path).expect("the target folder is writable");

@@ -208,7 +208,7 @@ impl CudaReplay {
     pub(super) fn forward(&self, program: ProgramId) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.words, inputs_at)?;
-        self.run(program)
+        self.put(self.ready[program].steps.iter())
     }
 
     /// Puts the kernels of a program on the stream, with others that write their rows behind the copy of what else they read.
@@ -216,10 +216,6 @@ impl CudaReplay {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.tails, inputs_at)?;
         rows.on(&self.stream)?;
-        self.run(program)
-    }
-
-    fn run(&self, program: ProgramId) -> Result<(), BackendError> {
         self.put(self.ready[program].steps.iter())
     }
 
