@@ -195,6 +195,7 @@ if is_wanted streamed; then
     # The same bits as in the device's memory, and T(W) beside the bandwidth of the copies.
     check streamed-bits on_device \
         streaming::the_bits_are_those_of_a_model_in_memory \
+        streaming::sessions_over_one_model_take_turns \
         streaming::steps_without_the_host_are_those_of_a_model_in_memory
     inflated
     check streamed-widths by_width_streamed "$large/model.gguf"

@@ -261,7 +261,7 @@ fn kernels_stay_inside_their_memory() {
     assert!(sanitizer.is_absolute(), "g++ has no AddressSanitizer: install libasan (Debian: with g++)");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-cuda-sanitized");
     build(&kernels(), &folder, &["-fsanitize=address", "-fno-omit-frame-pointer"]);
-    let tests = [ONCE, LONG, GROWTH, WALK, WHOLE];
+    let tests = [ONCE, LONG, GROWTH, WALK, WHOLE, STREAMED_ONCE, TURNS];
     let preloaded = [
         ("LD_PRELOAD", sanitizer.to_str().expect("a path in UTF-8")),
         ("ASAN_OPTIONS", "detect_leaks=0:verify_asan_link_order=0"),

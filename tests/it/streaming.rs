@@ -51,12 +51,15 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Writes a model and waits until a later change of it would show.
+/// Writes a model and, where packed weights are kept, waits until a later change of it would show.
 fn written(folder: &Path, name: &str, spec: &SyntheticSpec) -> PathBuf {
     let (path, new) = (folder.join(name), folder.join(format!("{}.{name}", process::id())));
     // Other processes test by the same file.
     spec.write_gguf(&new).expect("the target folder is writable");
     fs::rename(&new, &path).expect("the target folder is writable");
+    if is_cuda() {
+        return path;
+    }
     let stamp = || MappedFile::open(&path).expect("it was written").stamp().expect("the system says");
     while !stamp().expect("a system that notes changes").is_settled() {
         thread::sleep(Duration::from_millis(50));
@@ -64,8 +67,11 @@ fn written(folder: &Path, name: &str, spec: &SyntheticSpec) -> PathBuf {
     path
 }
 
-/// The model, with a folder for its packed weights.
+/// The model, with a folder for its packed weights; of a GPU none are kept.
 fn opened(path: &Path) -> Model {
+    if is_cuda() {
+        return Model::open(path).expect("a generated model opens");
+    }
     let folder = path.with_extension("kept");
     let place = KeptPlace { folder, least_bytes: usize::MAX, most_bytes: None, most_read_bytes: 0 };
     let model = Model::open(path).expect("a generated model opens");

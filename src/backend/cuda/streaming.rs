@@ -65,8 +65,10 @@ impl Streamed {
         let (mut units, mut pinned) = (Vec::with_capacity(sizes.len()), 0);
         for (number, (bytes, place)) in sizes.iter().zip(places).enumerate() {
             let host = PinnedBlock::new(device, bytes.div_ceil(size_of::<u32>()), "streamed weights");
-            let refused = |_| BackendError::PinnedMemory { bytes: *bytes, pinned, total };
-            let mut host = host.map_err(refused)?;
+            let mut host = host.map_err(|error| match error {
+                BackendError::Memory { .. } => BackendError::PinnedMemory { bytes: *bytes, pinned, total },
+                other => other,
+            })?;
             let place = place.at.start..place.at.start + bytes;
             fill(UnitId(number), buffer.at(place.start, place.len()), &mut host.bytes_mut()[..*bytes])?;
             units.push(Unit { host, place });
